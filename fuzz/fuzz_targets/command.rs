@@ -1,4 +1,4 @@
-//! Control lines: a line that is a command is written and read back as the same command.
+//! Control lines: a parsed command is encoded and parsed back unchanged.
 
 #![no_main]
 
@@ -13,10 +13,10 @@ fuzz_target!(|line: &[u8]| {
     let Ok(command) = Command::parse(line) else {
         return;
     };
-    let written = command.encode();
-    assert!(!written.iter().any(is_unsafe), "one line only");
-    // A CR or LF inside an argument cannot be written again; it becomes `?`.
+    let encoded = command.encode();
+    assert!(!encoded.iter().any(is_unsafe), "a command is one line");
+    // A CR or LF inside an argument becomes `?`, so such a line is not encoded back.
     if !line.iter().any(is_unsafe) {
-        assert_eq!(Command::parse(&written), Ok(command));
+        assert_eq!(Command::parse(&encoded), Ok(command));
     }
 });

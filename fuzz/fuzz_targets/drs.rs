@@ -1,42 +1,45 @@
-//! A DRS channel off the wire: any split means the same, nothing grows beyond its bound, and what
-//! is written is read back.
+//! DRS channel: any split of the input gives the same events, unsent bytes are bounded, and encoded
+//! values are parsed back.
 
 #![no_main]
 
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use proto::drs::{Channel, DrsAddress, End, Event, Message, Nonce, Violation};
+use proto::drs::{DrsAddress, DrsChannel, DrsEvent, DrsMessage, DrsRole, DrsViolation, Nonce};
 use proto::sizing::{MAX_BUFFER, MIN_BUFFER};
 
 const NONCE: Nonce = Nonce::new([7; 16]);
 
-/// Far more than a line, far less than a flood of them.
+/// Bound of unsent bytes: more than a line, and less than a flood of lines.
 const BOUND: usize = 128 << 10;
 
-fn hear(channel: &mut Channel, pieces: &[&[u8]]) -> (Vec<Event>, Option<Violation>) {
+fn receive(channel: &mut DrsChannel, pieces: &[&[u8]]) -> (Vec<DrsEvent>, Option<DrsViolation>) {
     let mut events = Vec::new();
     channel.announce(Duration::from_millis(1500), MAX_BUFFER);
-    let broken = pieces.iter().find_map(|piece| {
+    let violation = pieces.iter().find_map(|piece| {
         let now = Duration::from_secs(2);
-        channel.receive(now, piece, &mut events).err()
+        channel.on_bytes(now, piece, &mut events).err()
     });
-    channel.applied();
+    channel.release_echoes();
     assert!(channel.unsent().len() <= BOUND);
-    (events, broken)
+    (events, violation)
 }
 
-fn check(make: impl Fn() -> Channel, wire: &[u8], at: usize) {
+fn check(make: impl Fn() -> DrsChannel, wire: &[u8], at: usize) {
     let (head, tail) = wire.split_at(at.min(wire.len()));
     let (mut whole, mut split) = (make(), make());
-    let (events, broken) = hear(&mut whole, &[wire]);
-    assert_eq!(hear(&mut split, &[head, tail]), (events.clone(), broken));
+    let (events, violation) = receive(&mut whole, &[wire]);
+    assert_eq!(
+        receive(&mut split, &[head, tail]),
+        (events.clone(), violation)
+    );
     assert_eq!(whole.unsent(), split.unsent());
     for event in events {
         match event {
-            Event::Size(bytes) => assert!((MIN_BUFFER..=MAX_BUFFER).contains(&bytes)),
-            Event::Echo(rtt) => assert!(rtt <= Duration::from_secs(60)),
-            Event::Proven => {}
+            DrsEvent::BufferSize(bytes) => assert!((MIN_BUFFER..=MAX_BUFFER).contains(&bytes)),
+            DrsEvent::RoundTrip(rtt) => assert!(rtt <= Duration::from_secs(60)),
+            DrsEvent::Authenticated => {}
         }
     }
 }
@@ -45,10 +48,14 @@ fuzz_target!(|data: &[u8]| {
     let Some((first, wire)) = data.split_first() else {
         return;
     };
-    for end in [End::Receiver, End::Sender] {
-        check(|| Channel::listening(end, NONCE), wire, usize::from(*first));
+    for role in [DrsRole::Receiver, DrsRole::Sender] {
         check(
-            || Channel::connecting(end, NONCE),
+            || DrsChannel::listening(role, NONCE),
+            wire,
+            usize::from(*first),
+        );
+        check(
+            || DrsChannel::connecting(role, NONCE),
             wire,
             usize::from(*first),
         );
@@ -60,8 +67,8 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(DrsAddress::parse(&address.format()), Ok(address));
     }
     let _ = DrsAddress::find_in_229(text);
-    if let Some(message) = Message::parse(text) {
-        let again = Message::parse(&message.format());
+    if let Some(message) = DrsMessage::parse(text) {
+        let again = DrsMessage::parse(&message.format());
         assert_eq!(again.map(|m| m.size), Some(message.size));
     }
 });

@@ -1,19 +1,19 @@
-//! MODE E blocks: any split gives the same events, and no data beyond the largest file offset.
+//! MODE E blocks: any split of the input gives the same events, and no data lies beyond the largest file offset.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use proto::eblock::{BlockError, BlockEvent, Decoder};
+use proto::eblock::{BlockDecoder, BlockError, BlockEvent};
 
-/// Events with neighbouring pieces of data joined, so that splits do not show.
+/// Events with adjacent data merged, so that they do not depend on splits.
 #[derive(Debug, Default, PartialEq)]
-struct Seen {
+struct DecodedStream {
     events: Vec<BlockEvent>,
     error: Option<BlockError>,
 }
 
-impl Seen {
-    fn note(&mut self, event: BlockEvent) {
+impl DecodedStream {
+    fn record(&mut self, event: BlockEvent) {
         match (self.events.last_mut(), event) {
             (
                 Some(BlockEvent::Data { offset, len }),
@@ -28,26 +28,26 @@ impl Seen {
     }
 }
 
-fn decode(pieces: &[&[u8]]) -> Seen {
-    let mut decoder = Decoder::new();
-    let mut seen = Seen::default();
+fn decode(pieces: &[&[u8]]) -> DecodedStream {
+    let mut decoder = BlockDecoder::new();
+    let mut decoded = DecodedStream::default();
     for piece in pieces {
         let mut rest = *piece;
         loop {
             match decoder.decode(rest) {
                 Ok((used, Some(event))) => {
                     rest = &rest[used..];
-                    seen.note(event);
+                    decoded.record(event);
                 }
                 Ok((_, None)) => break,
                 Err(error) => {
-                    seen.error = Some(error);
-                    return seen;
+                    decoded.error = Some(error);
+                    return decoded;
                 }
             }
         }
     }
-    seen
+    decoded
 }
 
 fuzz_target!(|data: &[u8]| {

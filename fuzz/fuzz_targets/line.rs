@@ -1,4 +1,4 @@
-//! Control lines off the wire: any split gives the same ones, none above the limit.
+//! Control lines: any split of the input gives the same lines, and none exceeds the limit.
 
 #![no_main]
 

@@ -1,14 +1,15 @@
-//! Range sets: the text form comes back, and operations agree with a bitmap.
+//! Range sets: the text form is parsed back, and operations agree with a bitmap.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use proto::ranges::RangeSet;
 
-/// The bitmap's size: every byte of the input is a place.
+/// Size of the bitmap: every byte of the input is an offset.
 const SPACE: usize = 256;
 
-/// Three bytes are one step: odd inserts, even removes, from the second to the third.
+/// Runs operations of three bytes each: an odd first byte inserts, an even one removes; the second and third
+/// byte are start and end.
 fn run(data: &[u8]) -> (RangeSet, [bool; SPACE]) {
     let mut set = RangeSet::new();
     let mut bits = [false; SPACE];
@@ -34,9 +35,9 @@ fuzz_target!(|data: &[u8]| {
     let (set, bits) = run(data);
     let ranges: Vec<_> = set.iter().collect();
     assert!(ranges.windows(2).all(|w| w[0].end < w[1].start));
-    for (place, bit) in (0u64..).zip(bits) {
-        assert_eq!(set.contains(place, place + 1), bit);
+    for (offset, bit) in (0u64..).zip(bits) {
+        assert_eq!(set.contains(offset, offset + 1), bit);
     }
     let missing = set.gaps(0, SPACE as u64);
-    assert_eq!(missing.bytes() + set.bytes(), SPACE as u64);
+    assert_eq!(missing.byte_count() + set.byte_count(), SPACE as u64);
 });

@@ -1,11 +1,11 @@
-//! Replies: any split gives the same ones, and each is written and read back unchanged.
+//! Replies: any split of the input gives the same replies, and each is encoded and read back unchanged.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use proto::remark::Said;
+use proto::remark::CompletionRemarks;
 use proto::reply::{Reply, ReplyReader};
-use proto::sizing::{MAX_BUFFER, MIN_BUFFER, parse_buffer_reply};
+use proto::sizing::{MAX_BUFFER, MIN_BUFFER, parse_buffer_size_reply};
 
 fn read(pieces: &[&[u8]]) -> Vec<Reply> {
     let mut reader = ReplyReader::new();
@@ -18,7 +18,7 @@ fn read(pieces: &[&[u8]]) -> Vec<Reply> {
     out
 }
 
-fn holds_controls(reply: &Reply) -> bool {
+fn has_line_endings(reply: &Reply) -> bool {
     let mut bytes = reply.lines.iter().flatten();
     bytes.any(|b| matches!(b, 0 | b'\r' | b'\n'))
 }
@@ -32,22 +32,22 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!(read(&[head, tail]), replies);
     for reply in replies {
         let _ = (reply.summary(), reply.for_log());
-        if let Some(bytes) = parse_buffer_reply(&reply) {
+        if let Some(bytes) = parse_buffer_size_reply(&reply) {
             assert!((MIN_BUFFER..=MAX_BUFFER).contains(&bytes));
         }
-        let Said { verdict, remark } = Said::of_reply(&reply);
+        let CompletionRemarks { limiter, remark } = CompletionRemarks::from_reply(&reply);
         if let Some(remark) = &remark {
             assert!(!remark.chars().any(char::is_control));
         }
-        if let Some(verdict) = verdict {
-            let again = Reply::new(226, format!("Transfer Complete. {verdict}"));
-            assert_eq!(Said::of_reply(&again).verdict, Some(verdict));
+        if let Some(limiter) = limiter {
+            let again = Reply::new(226, format!("Transfer Complete. {limiter}"));
+            assert_eq!(CompletionRemarks::from_reply(&again).limiter, Some(limiter));
         }
-        let mut written = Vec::new();
-        reply.encode(&mut written);
-        let back = read(&[&written]);
-        assert_eq!(back.len(), 1, "a reply is never two");
-        if !holds_controls(&reply) {
+        let mut encoded = Vec::new();
+        reply.encode(&mut encoded);
+        let back = read(&[&encoded]);
+        assert_eq!(back.len(), 1, "a reply stays one reply");
+        if !has_line_endings(&reply) {
             assert_eq!(back, [reply]);
         }
     }

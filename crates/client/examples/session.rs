@@ -1,14 +1,14 @@
-//! A small shell over one session, to see how a server takes what the client asks of it:
+//! A small shell over one session, to try how a server reacts to the client's commands:
 //!
 //! ```text
 //! cargo run -p client --example session -- HOST PORT USER PASSWORD COMMAND [ARGUMENT...]
 //! ```
 //!
 //! Commands: `feat`, `ls PATH`, `stat PATH`, `cksum ALGORITHM PATH`, `mkdir PATH`, `rmdir PATH`,
-//! `rm PATH`, `mv FROM TO`, `get PATH FILE [STREAMS [HAVE [OFFSET LENGTH]]]`,
-//! `reuse PATH STREAMS` (several gets and listings in turn), `put FILE PATH [STREAMS [HAVE]]`,
-//! `copy PATH HOST PORT PATH [STREAMS]`.
-//! STREAMS above 1 uses extended block mode; HAVE is a range list such as `0-100`, or `-`.
+//! `rm PATH`, `mv FROM TO`, `get PATH FILE [STREAMS [HAVE [OFFSET LENGTH]]]`, `reuse PATH STREAMS`
+//! (several gets and listings in turn), `put FILE PATH [STREAMS [HAVE]]`, `copy PATH HOST PORT PATH
+//! [STREAMS]`. STREAMS above 1 uses extended block mode; HAVE is a range list such as `0-100`, or
+//! `-`.
 
 #![allow(clippy::print_stdout, reason = "an example talks on standard output")]
 
@@ -29,7 +29,7 @@ use proto::checksum::ChecksumAlgorithm;
 use proto::ranges::RangeSet;
 use proto::sizing::SocketBuffers;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -39,7 +39,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         return Err("HOST PORT USER PASSWORD COMMAND [ARGUMENT...]".into());
     };
     let server = server(host, port, user, password)?;
-    let mut session = ClientSession::open(&server, PATIENCE).await?;
+    let mut session = ClientSession::open(&server, TIMEOUT).await?;
     run(&server, &mut session, command, rest).await?;
     session.close().await;
     Ok(())
@@ -71,15 +71,15 @@ async fn run(
         ("stat", [path]) => println!("{:?}", session.stat(path.as_bytes()).await?),
         ("cksum", [name, path]) => {
             let algorithm = ChecksumAlgorithm::parse(name).ok_or("no such algorithm")?;
-            let sum = session.checksum(algorithm, 0, None, path.as_bytes());
-            println!("{}", sum.await?);
+            let checksum = session.checksum(algorithm, 0, None, path.as_bytes());
+            println!("{}", checksum.await?);
         }
         ("mkdir", [path]) => println!("made: {}", session.make_dir(path.as_bytes()).await?),
         ("rmdir", [path]) => session.remove_dir(path.as_bytes()).await?,
         ("rm", [path]) => session.delete(path.as_bytes()).await?,
         ("mv", [from, to]) => session.rename(from.as_bytes(), to.as_bytes()).await?,
-        ("get", [path, file, how @ ..]) => {
-            let spec = spec(how)?;
+        ("get", [path, file, options @ ..]) => {
+            let spec = spec(options)?;
             let file_ = OpenOptions::new()
                 .create(true)
                 .truncate(spec.completed_ranges.is_empty())
@@ -88,39 +88,39 @@ async fn run(
                 .open(file)?;
             let sink = Arc::new(FileSink::new(file_, *file)?);
             let control = Arc::new(TransferControl::new());
-            tell(&get(session, path.as_bytes(), sink, &spec, &control).await?);
+            print_attempt(&get(session, path.as_bytes(), sink, &spec, &control).await?);
         }
         ("reuse", [path, streams]) => {
             let spec = spec(&[streams])?;
             for _ in 0..3 {
                 let sink = Arc::new(MemorySink::new(1 << 30, "memory"));
                 let control = Arc::new(TransferControl::new());
-                tell(&get(session, path.as_bytes(), sink, &spec, &control).await?);
+                print_attempt(&get(session, path.as_bytes(), sink, &spec, &control).await?);
                 session.list(b"/").await?;
                 for _ in 0..2 {
                     let sink = Arc::new(MemorySink::new(1 << 30, "memory"));
-                    tell(&get(session, path.as_bytes(), sink, &spec, &control).await?);
+                    print_attempt(&get(session, path.as_bytes(), sink, &spec, &control).await?);
                 }
             }
         }
-        ("put", [file, path, how @ ..]) => {
+        ("put", [file, path, options @ ..]) => {
             let source = Arc::new(FileSource::new(std::fs::File::open(file)?, *file)?);
             let control = Arc::new(TransferControl::new());
-            let spec = spec(how)?;
-            tell(&put(session, source, path.as_bytes(), &spec, &control).await?);
+            let spec = spec(options)?;
+            print_attempt(&put(session, source, path.as_bytes(), &spec, &control).await?);
         }
-        ("copy", [path, host, port, to, how @ ..]) => {
+        ("copy", [path, host, port, to, options @ ..]) => {
             let other = Server {
                 host: (*host).to_owned(),
                 port: port.parse()?,
                 ..server.clone()
             };
-            let mut other = ClientSession::open(&other, PATIENCE).await?;
-            let mut spec = spec(how)?;
+            let mut other = ClientSession::open(&other, TIMEOUT).await?;
+            let mut spec = spec(options)?;
             spec.size = session.stat(path.as_bytes()).await?.size;
             let (from, to) = (path.as_bytes(), to.as_bytes());
             let progress = |bytes| println!("{bytes} bytes so far");
-            tell(&third_party(session, from, &mut other, to, &spec, &progress).await?);
+            print_attempt(&third_party(session, from, &mut other, to, &spec, &progress).await?);
             other.close().await;
         }
         _ => return Err(format!("no command {command} with these arguments").into()),
@@ -128,7 +128,7 @@ async fn run(
     Ok(())
 }
 
-fn tell(attempt: &TransferAttempt) {
+fn print_attempt(attempt: &TransferAttempt) {
     println!(
         "{} bytes, {} streams, {}, {:?}; warnings: {:?}",
         attempt.report.evidence.bytes,
@@ -143,9 +143,9 @@ fn tell(attempt: &TransferAttempt) {
     );
 }
 
-fn spec(how: &[&str]) -> Result<TransferSpec, Box<dyn Error>> {
-    let number = |at: usize| how.get(at).map(|word| word.parse::<u64>()).transpose();
-    let have = match how.get(1) {
+fn spec(options: &[&str]) -> Result<TransferSpec, Box<dyn Error>> {
+    let number = |at: usize| options.get(at).map(|word| word.parse::<u64>()).transpose();
+    let have = match options.get(1) {
         None | Some(&"-") => RangeSet::new(),
         Some(ranges) => RangeSet::parse(ranges)?,
     };
@@ -166,7 +166,7 @@ fn spec(how: &[&str]) -> Result<TransferSpec, Box<dyn Error>> {
             buffers: SocketBuffers::default(),
             io: IoMethod::Auto,
             block: 256 << 10,
-            stall: PATIENCE,
+            stall: TIMEOUT,
             ..TransferOptions::default()
         },
         started: Arc::default(),

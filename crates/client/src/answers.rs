@@ -1,4 +1,4 @@
-//! Answers of storages about files: facts, entries of directories, refusals of names.
+//! Answers of storages about files: facts of a source, entries of a directory, refused renames.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -9,7 +9,7 @@ use proto::timestamp::Timestamp;
 use crate::CopyFailure;
 use crate::partial::modification_time;
 
-/// Facts known of a source file before it is moved.
+/// Facts of a source file, read before it is transferred.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct SourceFacts {
     /// Bytes.
@@ -19,7 +19,7 @@ pub(crate) struct SourceFacts {
 }
 
 impl SourceFacts {
-    /// Of an entry of a listing.
+    /// The facts in an entry of a listing.
     pub(crate) fn from_entry(entry: &ListedEntry) -> Self {
         Self {
             size: entry.size,
@@ -27,7 +27,7 @@ impl SourceFacts {
         }
     }
 
-    /// Of a local file.
+    /// The facts of a local file.
     pub(crate) fn from_local_metadata(meta: &fs::Metadata) -> Self {
         Self {
             size: Some(meta.len()),
@@ -36,29 +36,30 @@ impl SourceFacts {
     }
 }
 
-/// An entry of a directory, of which is known whether it is a link as far as the storage tells.
+/// A directory entry, and whether the storage says if it is a symbolic link.
 #[derive(Debug, Clone)]
 pub(crate) struct SymlinkCheckedEntry {
     pub(crate) entry: ListedEntry,
-    /// A directory is one, and not a link to one.
+    /// `false` for a directory that may really be a link to one: the server does not tell them
+    /// apart.
     pub(crate) is_certain: bool,
 }
 
-/// Why a file did not get its name.
+/// The failure of a rename, and the step that failed.
 #[derive(Debug)]
 pub(crate) struct RenameFailure {
     pub(crate) failure: CopyFailure,
     pub(crate) refused_step: RefusedRenameStep,
 }
 
-/// Which half of a renaming was refused. Only a refused new name says anything of that name.
+/// The step of a rename that was refused. Only a refusal of RNTO says anything about the new name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RefusedRenameStep {
-    /// For the old name, or for renaming at all (RNFR). Also what was lost before an answer.
+    /// RNFR was refused, or the session failed before an answer.
     RnfrRefused,
-    /// For the new name (RNTO), for a reason that may be that it is taken.
+    /// RNTO was refused, possibly because the new name exists.
     NewNameMayExist,
-    /// For the new name, for a reason of its own: rights, room, a missing directory.
+    /// RNTO was refused for another reason: permission, space, a missing directory.
     RntoRefused,
 }
 
@@ -71,5 +72,5 @@ impl From<CopyFailure> for RenameFailure {
     }
 }
 
-/// Takes entries one by one; breaks when it has enough.
+/// Callback that receives entries one by one and breaks when it needs no more.
 pub(crate) type EntryVisitor<'v> = dyn FnMut(ListedEntry) -> ControlFlow<()> + Send + 'v;

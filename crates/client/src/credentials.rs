@@ -1,5 +1,5 @@
-//! Who logs in: what a credential is, and where it comes from when the URL does not say it all (the
-//! environment, ~/.netrc, anonymous).
+//! Login credentials: their types, and where they come from when the URL does not hold them all
+//! (the environment, ~/.netrc, anonymous).
 
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
@@ -12,24 +12,26 @@ use crate::{CopyFailure, Exit, netrc};
 
 /// The user name of anonymous logins (RFC 1635).
 const ANONYMOUS: &str = "anonymous";
-/// Password of anonymous logins: who is calling.
+/// Password of anonymous logins. RFC 1635 asks for an address of the caller; this names the
+/// program.
 const ANONYMOUS_PASSWORD: &str = "longhaul@";
-/// Holds the password of a named user.
+/// Environment variable with the password of a named user.
 const PASSWORD_VARIABLE: &str = "LONGHAUL_PASSWORD";
 
-/// Credential that a client shows a server. Secrets in it are not shown by [`std::fmt::Debug`].
+/// Credential that a client presents to a server. [`std::fmt::Debug`] does not show the secrets in
+/// it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Credential {
-    /// Nobody in particular (RFC 1635).
+    /// Anonymous login (RFC 1635).
     Anonymous,
-    /// A name and what only its owner knows.
+    /// User name and password.
     Password {
         /// USER
         user: String,
         /// PASS
         password: Secret,
     },
-    /// An X.509 certificate, as GSI and TLS logins have it.
+    /// X.509 certificate for GSI and TLS logins.
     Certificate {
         /// PEM file of the certificate and its chain.
         chain: PathBuf,
@@ -49,64 +51,67 @@ impl Credential {
         }
     }
 
-    /// The name in it, unless that is everybody's.
+    /// The user name, unless the login is anonymous.
     pub fn user(&self) -> Option<&str> {
         match self {
+            // `anonymous` with a password is the anonymous login all the same.
             Self::Password { user, .. } if user != ANONYMOUS => Some(user),
             _ => None,
         }
     }
 
-    /// A text that the credentials of one account share, without secrets. Tokens all have the same:
-    /// whose they are is not seen.
+    /// A key without secrets, equal for credentials of the same account. All tokens share one key,
+    /// since a token does not show whose it is.
     pub(crate) fn account_key(&self) -> String {
         match self {
             Self::Anonymous => ANONYMOUS.to_owned(),
             Self::Password { user, .. } => user.clone(),
+            // A NUL byte cannot occur in a user name, so these keys never equal one.
             Self::Certificate { chain, .. } => format!("\0certificate\0{}", chain.display()),
             Self::Token(_) => "\0token".to_owned(),
         }
     }
 
-    /// Words of USER and PASS.
+    /// The arguments of USER and PASS.
     ///
     /// # Errors
-    /// `Usage`: it cannot be told so.
+    /// `Usage` for a credential that USER and PASS cannot express.
     pub(crate) fn user_and_password(&self) -> Result<(&str, Secret), CopyFailure> {
-        let unspoken = |what: &str| {
+        let unsupported = |what: &str| {
             let message = format!(
-                "logins with a {what} are not spoken by this version; give a user and a password"
+                "this version does not support logins with a {what}; give a user and a password"
             );
             CopyFailure::new(Exit::Usage, message)
         };
         match self {
             Self::Anonymous => Ok((ANONYMOUS, ANONYMOUS_PASSWORD.into())),
             Self::Password { user, password } => Ok((user, password.clone())),
-            Self::Certificate { .. } => Err(unspoken("certificate (GSI, TLS)")),
-            Self::Token(_) => Err(unspoken("token")),
+            Self::Certificate { .. } => Err(unsupported("certificate (GSI, TLS)")),
+            Self::Token(_) => Err(unsupported("token")),
         }
     }
 }
 
-/// The login for `host`: for a named user the password of the environment variable, else of
-/// ~/.netrc; without a user the record of ~/.netrc, else anonymous.
+/// The credential for `host`. For a named user: the password of the environment variable, else of
+/// ~/.netrc. Without a user: the record of ~/.netrc, else anonymous.
 pub(crate) fn find_credential(host: &str, user: Option<&str>) -> Credential {
     let variable = std::env::var(PASSWORD_VARIABLE).ok();
     let netrc = || {
         let read = read_netrc(&std::env::home_dir()?.join(".netrc"));
-        if let Some(trouble) = read.problem {
-            NETRC_PROBLEM.get_or_init(|| trouble);
+        if let Some(problem) = read.problem {
+            // Only the first problem is kept: one warning per run is enough.
+            NETRC_PROBLEM.get_or_init(|| problem);
         }
         Some(read.entries)
     };
     choose_credential(host, user, variable, netrc)
 }
 
-/// Why something in ~/.netrc was not used.
+/// The first problem found in ~/.netrc. Process-wide, since every URL looks there.
 static NETRC_PROBLEM: OnceLock<String> = OnceLock::new();
 
-/// Why ~/.netrc, or something in it, was not used when a login was looked up, and what to do: one line
-/// for the user. `None`: it was used, or there is none, or nobody looked.
+/// One line for the user: why ~/.netrc, or a part of it, was not used, and what to do. `None` if it
+/// was used, does not exist, or was not read.
 pub fn netrc_warning() -> Option<&'static str> {
     NETRC_PROBLEM.get().map(String::as_str)
 }
@@ -117,6 +122,7 @@ fn choose_credential(
     variable: Option<String>,
     netrc: impl FnOnce() -> Option<Vec<netrc::NetrcEntry>>,
 ) -> Credential {
+    // LONGHAUL_PASSWORD is a personal password, so it never goes with an anonymous login.
     if user == Some(ANONYMOUS) {
         return Credential::Anonymous;
     }
@@ -131,24 +137,25 @@ fn choose_credential(
         Some(login) => {
             let found = variable.map(Secret::from);
             let found = found.or_else(|| entry.and_then(|e| e.password.clone()));
+            // RFC 959 servers may accept USER alone; an empty password is sent only if they ask for
+            // one.
             Credential::password(login, found.unwrap_or_else(|| "".into()))
         }
     }
 }
 
-/// The entries of the file, and the trouble with it.
+/// Contents of ~/.netrc, and the first problem in it.
 #[derive(Debug, Default)]
 struct NetrcContents {
     entries: Vec<netrc::NetrcEntry>,
     problem: Option<String>,
 }
 
-/// Reads the file. It holds passwords: one that others may read, or that somebody else wrote, is not
-/// used.
+/// Reads the file. A file with passwords is ignored if others may read it or another user owns it.
 fn read_netrc(path: &Path) -> NetrcContents {
-    let shown = path.display();
-    let ignored = |why: String| NetrcContents {
-        problem: Some(format!("{shown} is not used: {why}")),
+    let display_path = path.display();
+    let ignored = |reason: String| NetrcContents {
+        problem: Some(format!("{display_path} is ignored: {reason}")),
         ..NetrcContents::default()
     };
     let meta = match std::fs::metadata(path) {
@@ -156,27 +163,29 @@ fn read_netrc(path: &Path) -> NetrcContents {
         Err(e) if e.kind() == ErrorKind::NotFound => return NetrcContents::default(),
         Err(e) => return ignored(format!("{e}; make it readable for yourself alone")),
     };
-    let me = rustix::process::geteuid().as_raw();
-    if meta.uid() != me && meta.uid() != 0 {
+    // The effective user decides, as for every other file access of this process.
+    let effective_uid = rustix::process::geteuid().as_raw();
+    if meta.uid() != effective_uid && meta.uid() != 0 {
         return ignored(format!(
-            "it belongs to user {}, not to you; make it yours (chown {me} {shown})",
+            "it belongs to user {}, not to you; make it yours (chown {effective_uid} {display_path})",
             meta.uid()
         ));
     }
+    // ftp(1) refuses a .netrc with such permissions, too (netrc(5)).
     if meta.mode() & 0o077 != 0 {
         return ignored(format!(
-            "others may read it; keep it to yourself (chmod 600 {shown})"
+            "others may read it; keep it to yourself (chmod 600 {display_path})"
         ));
     }
     let text = match std::fs::read(path).map(String::from_utf8) {
         Ok(Ok(text)) => text,
-        Ok(Err(_)) => return ignored("it is not UTF-8 text; write it anew".to_owned()),
+        Ok(Err(_)) => return ignored("it is not UTF-8 text; rewrite it as UTF-8".to_owned()),
         Err(e) => return ignored(format!("{e}; make it readable for yourself alone")),
     };
-    let (entries, fault) = netrc::parse(&text);
+    let (entries, problem) = netrc::parse(&text);
     NetrcContents {
         entries,
-        problem: fault.map(|fault| format!("{shown}: {fault}; mend that line")),
+        problem: problem.map(|problem| format!("{display_path}: {problem}; correct that line")),
     }
 }
 
@@ -191,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn order_of_sources() {
+    fn environment_then_netrc_then_anonymous_supply_the_credential() {
         let pick = |host, user, variable: Option<&str>| {
             choose_credential(host, user, variable.map(str::to_owned), netrc)
         };
@@ -207,7 +216,7 @@ mod tests {
         assert_eq!(pick("h", Some(ANONYMOUS), Some("env")), anonymous);
     }
 
-    fn unspoken() -> [(Credential, &'static str); 2] {
+    fn unsupported_credentials() -> [(Credential, &'static str); 2] {
         let certificate = Credential::Certificate {
             chain: "/tmp/chain.pem".into(),
             key: "/tmp/key.pem".into(),
@@ -217,8 +226,8 @@ mod tests {
     }
 
     #[test]
-    fn what_user_and_pass_cannot_say_is_refused_by_name() {
-        for (credential, name) in unspoken() {
+    fn certificates_and_tokens_are_refused_by_name() {
+        for (credential, name) in unsupported_credentials() {
             let failure = credential.user_and_password().unwrap_err();
             assert_eq!(failure.exit, Exit::Usage);
             assert!(failure.message.contains(name), "{failure}");
@@ -229,8 +238,8 @@ mod tests {
     }
 
     #[test]
-    fn no_two_accounts_are_one() {
-        let [(certificate, _), (token, _)] = unspoken();
+    fn different_accounts_have_different_keys() {
+        let [(certificate, _), (token, _)] = unsupported_credentials();
         let all = [
             Credential::Anonymous,
             Credential::password("joe", ""),
@@ -241,23 +250,26 @@ mod tests {
         accounts.sort_unstable();
         accounts.dedup();
         assert_eq!(accounts.len(), all.len());
-        // Whatever it said as password.
+        // Anonymous by name is the same account, whatever its password.
         let named = Credential::password(ANONYMOUS, "me@here");
         assert_eq!(named.account_key(), Credential::Anonymous.account_key());
         assert_eq!(named.user(), None);
     }
 
     #[test]
-    fn secrets_are_not_shown() {
+    fn debug_output_hides_secrets() {
         let login = Credential::password("joe", "hush");
         let token = Credential::Token("hush".into());
-        let shown = format!("{login:?} {token:?}");
-        assert!(shown.contains("joe") && !shown.contains("hush"), "{shown}");
+        let display_path = format!("{login:?} {token:?}");
+        assert!(
+            display_path.contains("joe") && !display_path.contains("hush"),
+            "{display_path}"
+        );
         let bytes = format!("{:?}", b"hush");
-        assert!(!shown.contains(&bytes), "{shown}");
+        assert!(!display_path.contains(&bytes), "{display_path}");
     }
 
-    /// A file of this text and these permissions.
+    /// Reads a file with this text and these permissions.
     fn read(text: &[u8], mode: u32) -> NetrcContents {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(".netrc");
@@ -269,25 +281,25 @@ mod tests {
     const RECORD: &[u8] = b"machine h login bob password secret";
 
     #[test]
-    fn readable_by_others_is_not_used_and_says_so() {
+    fn netrc_readable_by_others_is_ignored_with_a_message() {
         let open = read(RECORD, 0o644);
         assert!(open.entries.is_empty());
-        let trouble = open.problem.unwrap();
-        assert!(trouble.contains("others may read it"), "{trouble}");
-        assert!(trouble.contains("chmod 600 /"), "{trouble}");
+        let problem = open.problem.unwrap();
+        assert!(problem.contains("others may read it"), "{problem}");
+        assert!(problem.contains("chmod 600 /"), "{problem}");
         let closed = read(RECORD, 0o600);
         assert_eq!((closed.entries.len(), closed.problem), (1, None));
     }
 
     #[test]
-    fn what_cannot_be_read_says_so() {
+    fn unreadable_netrc_is_reported() {
         let binary = read(b"\xff\xfe", 0o600);
         assert!(binary.problem.unwrap().contains("UTF-8"));
         let misspelt = read(b"machine h\n login bob\n pasword secret", 0o600);
         assert_eq!(misspelt.entries.len(), 1);
-        let trouble = misspelt.problem.unwrap();
-        assert!(trouble.contains("line 3: a word"), "{trouble}");
-        assert!(!trouble.contains("secret"));
+        let problem = misspelt.problem.unwrap();
+        assert!(problem.contains("line 3: a word"), "{problem}");
+        assert!(!problem.contains("secret"));
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(read_netrc(&dir.path().join("none")).problem, None);
         assert!(read_netrc(dir.path()).problem.is_some());

@@ -5,7 +5,7 @@ use proto::command::Secret;
 /// One `machine` or `default` record.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct NetrcEntry {
-    /// `None`: the `default` record.
+    /// Host name; `None` for the `default` record.
     pub(crate) machine: Option<String>,
     /// `login`
     pub(crate) login: Option<String>,
@@ -13,8 +13,8 @@ pub(crate) struct NetrcEntry {
     pub(crate) password: Option<Secret>,
 }
 
-/// Reads the file's text; what it does not know, it skips. Also gives the first fault, without any
-/// password.
+/// Parses the text of the file and skips unknown words. Also returns the first fault, described
+/// without any password.
 pub(crate) fn parse(text: &str) -> (Vec<NetrcEntry>, Option<String>) {
     let mut entries: Vec<NetrcEntry> = Vec::new();
     let mut fault: Option<String> = None;
@@ -22,7 +22,7 @@ pub(crate) fn parse(text: &str) -> (Vec<NetrcEntry>, Option<String>) {
     let mut tokens = NetrcExpectedToken::default();
     for (number, line) in text.lines().enumerate() {
         if in_macro {
-            // A macro ends at the first empty line.
+            // netrc(5): a macro definition ends at the first empty line.
             in_macro = !line.trim().is_empty();
             continue;
         }
@@ -40,20 +40,21 @@ pub(crate) fn parse(text: &str) -> (Vec<NetrcEntry>, Option<String>) {
         }
     }
     if !matches!(tokens, NetrcExpectedToken::Keyword) {
-        fault.get_or_insert_with(|| "its last word lacks a value".to_owned());
+        fault.get_or_insert_with(|| "the last word has no value".to_owned());
     }
     (entries, fault)
 }
 
-/// The first record for `host` (and `user` if given), else the `default` one.
+/// The first record for `host` (and `user`, if given), else a matching `default` record.
 pub(crate) fn find_entry<'a>(
     entries: &'a [NetrcEntry],
     host: &str,
     user: Option<&str>,
 ) -> Option<&'a NetrcEntry> {
-    let fits = |e: &&NetrcEntry| match (user, e.login.as_deref()) {
+    let login_matches = |e: &&NetrcEntry| match (user, e.login.as_deref()) {
         (Some(user), Some(login)) => user == login,
         (Some(_), None) => true,
+        // Without a user name, a record without a login is useless.
         (None, login) => login.is_some(),
     };
     let named = |e: &&NetrcEntry| {
@@ -64,11 +65,16 @@ pub(crate) fn find_entry<'a>(
     entries
         .iter()
         .filter(named)
-        .find(fits)
-        .or_else(|| entries.iter().filter(|e| e.machine.is_none()).find(fits))
+        .find(login_matches)
+        .or_else(|| {
+            entries
+                .iter()
+                .filter(|e| e.machine.is_none())
+                .find(login_matches)
+        })
 }
 
-/// Token whose value the next one is.
+/// What the next token is: a keyword, or the value of the keyword before it.
 #[derive(Default)]
 enum NetrcExpectedToken {
     #[default]
@@ -80,8 +86,8 @@ enum NetrcExpectedToken {
 }
 
 impl NetrcExpectedToken {
-    /// Takes one token; `true` when a macro definition begins. A word in the place of a keyword is an
-    /// error.
+    /// Takes one token; returns `true` when a macro definition begins. An unknown word where a
+    /// keyword belongs is an error.
     fn take_token(
         &mut self,
         token: String,
@@ -105,6 +111,7 @@ impl NetrcExpectedToken {
                 let entry = entries.last_mut().ok_or(NO_MACHINE)?;
                 entry.login = Some(token);
             }
+            // A login before any machine record belongs to no host.
             Self::Password => {
                 let entry = entries.last_mut().ok_or(NO_MACHINE)?;
                 entry.password = Some(token.into());
@@ -117,12 +124,12 @@ impl NetrcExpectedToken {
 
 const NO_MACHINE: &str = "a login or password belongs to no machine";
 
-/// The word itself is not shown: it may be a part of a password.
+/// The message does not show the word, which may be a part of a password.
 const MISPLACED: &str = "a word is neither machine, default, login, password, account nor macdef \
      (a password with a blank needs quotes)";
 
-/// Blank-separated words; `"..."` holds blanks, `\` takes the next character as it is, and a word
-/// that begins with `#` starts a comment.
+/// Splits a line into words at blanks. `"..."` holds blanks, `\` takes the next character
+/// literally, and a word that begins with `#` starts a comment.
 fn split_line(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut chars = line.chars().peekable();
@@ -161,7 +168,7 @@ mod tests {
         default login anonymous password me@here\n";
 
     #[test]
-    fn reads_records() {
+    fn records_are_found_by_host_and_user() {
         let (entries, fault) = parse(FILE);
         assert_eq!(fault, None);
         assert_eq!(entries.len(), 3);
@@ -176,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_name_their_line_and_no_password() {
+    fn faults_name_the_line_without_the_password() {
         let fault = |text: &str| parse(text).1.unwrap();
         let misspelt = fault("machine h\nlogni joe pass");
         assert!(misspelt.starts_with("line 2: "), "{misspelt}");
@@ -192,7 +199,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_panics(text: String) {
+        fn parsing_any_text_never_panics(text: String) {
             let (entries, _) = parse(&text);
             let _ = find_entry(&entries, "h", Some("u"));
         }

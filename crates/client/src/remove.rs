@@ -1,4 +1,5 @@
-//! `rm -r`: a tree goes, and nothing outside of it. Links are removed, never followed.
+//! `rm -r`: removes a directory tree and nothing outside of it. Symbolic links are removed, never
+//! followed.
 
 use proto::listing::EntryKind;
 
@@ -7,14 +8,14 @@ use crate::session::links::{SymlinkCheckScope, UnlinkResult, ambiguous_link_fail
 use crate::tree::{MAX_DEPTH, check_name, join_path};
 use crate::{CopyFailure, Exit};
 
-/// Removes what `top` names: a file, a link, or a directory with everything below.
+/// Removes `top`: a file, a link, or a directory with everything in it.
 pub(crate) async fn remove_tree(
     session: &mut ClientSession,
     top: &[u8],
 ) -> Result<(), CopyFailure> {
     let entry = match session.stat(top).await {
         Ok(entry) => entry,
-        // A link that leads nowhere is invisible on many servers, and can be deleted all the same.
+        // Many servers do not show a dangling link, but DELE removes it.
         Err(missing) if missing.exit == Exit::NotFound => {
             return match session.unlink(top).await? {
                 UnlinkResult::Removed => Ok(()),
@@ -26,28 +27,31 @@ pub(crate) async fn remove_tree(
     if entry.is_symlink() || entry.kind != EntryKind::Dir {
         return session.delete(top).await;
     }
+    // Without reliable facts, `top` may be a link to a directory elsewhere. DELE removes a link and
+    // never a directory, so it is tried first.
     if !session.reports_symlinks() {
-        let named = match session.unlink(top).await? {
+        let unlinked = match session.unlink(top).await? {
             UnlinkResult::Unknown => remove_link_by_parent_listing(session, top).await?,
             clear => clear,
         };
-        match named {
+        match unlinked {
             UnlinkResult::Removed => return Ok(()),
             UnlinkResult::IsDirectory => {}
             UnlinkResult::Unknown => return Err(ambiguous_link_failure(session.name(), top)),
         }
     }
-    let content = collect_content(session, top).await?;
-    for path in &content.files {
+    let tree = collect_content(session, top).await?;
+    for path in &tree.files {
         session.delete(path).await?;
     }
-    for directory in content.directories.iter().rev() {
+    // Children before parents: RMD removes only empty directories.
+    for directory in tree.directories.iter().rev() {
         session.remove_dir(directory).await?;
     }
     session.remove_dir(top).await
 }
 
-/// Looks `top` up in the listing of the directory above; a link is removed.
+/// Looks `top` up in the listing of its parent directory; removes it if it is a link.
 async fn remove_link_by_parent_listing(
     session: &mut ClientSession,
     top: &[u8],
@@ -55,60 +59,67 @@ async fn remove_link_by_parent_listing(
     let Some(at) = top.iter().rposition(|b| *b == b'/') else {
         return Ok(UnlinkResult::Unknown);
     };
-    let (above, name) = (&top[..at.max(1)], &top[at + 1..]);
+    let (parent, name) = (&top[..at.max(1)], &top[at + 1..]);
+    // The parent may not be listable; then the entry stays unknown.
     let listed = match session
-        .list_with_symlinks(above, SymlinkCheckScope::Everything)
+        .list_with_symlinks(parent, SymlinkCheckScope::Everything)
         .await
     {
         Err(failure) if failure.transient => return Err(failure),
         listed => listed.unwrap_or_default(),
     };
-    match listed.into_iter().find(|marked| marked.entry.name == name) {
-        Some(marked) if marked.entry.is_symlink() => {
+    match listed
+        .into_iter()
+        .find(|checked| checked.entry.name == name)
+    {
+        Some(checked) if checked.entry.is_symlink() => {
             session.delete(top).await?;
             Ok(UnlinkResult::Removed)
         }
-        Some(marked) if marked.is_certain && marked.entry.kind == EntryKind::Dir => {
+        Some(checked) if checked.is_certain && checked.entry.kind == EntryKind::Dir => {
             Ok(UnlinkResult::IsDirectory)
         }
         _ => Ok(UnlinkResult::Unknown),
     }
 }
 
-/// The content of a tree.
+/// The content of a directory tree.
 #[derive(Debug, Default)]
 struct TreeContent {
-    /// Everything that DELE removes, links among them.
+    /// Everything that DELE removes, including links.
     files: Vec<Vec<u8>>,
-    /// Directories below the top, parents first.
+    /// Directories below the top, parents before their children.
     directories: Vec<Vec<u8>>,
 }
 
-/// Finds everything before anything is deleted: what cannot be listed, or may lie outside, stops it.
+/// Lists the whole tree before anything is deleted. An entry that cannot be listed, or may lie
+/// outside the tree, stops the removal.
 async fn collect_content(
     session: &mut ClientSession,
     top: &[u8],
 ) -> Result<TreeContent, CopyFailure> {
-    let mut content = TreeContent::default();
+    let mut tree = TreeContent::default();
     let mut pending = vec![(top.to_vec(), 0)];
     while let Some((directory, depth)) = pending.pop() {
         let mut listed = session
             .list_with_symlinks(&directory, SymlinkCheckScope::Everything)
             .await?;
+        // Duplicate names of a faulty listing would fail the second DELE.
         listed.sort_by(|a, b| a.entry.name.cmp(&b.entry.name));
         listed.dedup_by(|a, b| a.entry.name == b.entry.name);
-        for marked in listed {
-            check_name(&marked.entry.name)?;
-            let path = join_path(&directory, &marked.entry.name);
-            if marked.entry.kind != EntryKind::Dir || marked.entry.is_symlink() {
-                content.files.push(path);
+        for checked in listed {
+            // A name with `/` or `..` would lead outside the tree.
+            check_name(&checked.entry.name)?;
+            let path = join_path(&directory, &checked.entry.name);
+            if checked.entry.kind != EntryKind::Dir || checked.entry.is_symlink() {
+                tree.files.push(path);
                 continue;
             }
             if depth >= MAX_DEPTH {
                 let why = format!("more than {MAX_DEPTH} directories deep: a loop of links?");
                 return Err(CopyFailure::new(Exit::Protocol, why));
             }
-            if !marked.is_certain {
+            if !checked.is_certain {
                 match session.unlink(&path).await? {
                     UnlinkResult::Removed => continue,
                     UnlinkResult::IsDirectory => {}
@@ -117,9 +128,9 @@ async fn collect_content(
                     }
                 }
             }
-            content.directories.push(path.clone());
+            tree.directories.push(path.clone());
             pending.push((path, depth + 1));
         }
     }
-    Ok(content)
+    Ok(tree)
 }

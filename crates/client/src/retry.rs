@@ -1,14 +1,14 @@
-//! Which failure gets another attempt, and when.
+//! Decides which failures are retried, and when.
 
 use std::time::Duration;
 
 use crate::CopyFailure;
 
-/// An attempt that moved this much counts as a fresh start: a long transfer over a bad path is not
-/// given up because of many cuts far apart.
+/// Bytes that make an attempt count as a fresh start, so that a long transfer over a bad path is
+/// not given up because of many interruptions far apart.
 const FRESH_START_BYTES: u64 = 16 << 20;
 
-/// The attempts at one file.
+/// The retries left for one file.
 #[derive(Debug)]
 pub(crate) struct RetryBudget {
     max_retries: u32,
@@ -28,18 +28,19 @@ impl RetryBudget {
         }
     }
 
-    /// Whether there was an attempt before the running one.
+    /// Whether the current attempt is not the first.
     pub(crate) fn is_retry(&self) -> bool {
         self.attempt_number > 1
     }
 
-    /// After a failed attempt that moved `moved` bytes: number of the next attempt (from 2) and
-    /// the wait before it, or `None` when this failure is final.
+    /// Call after a failed attempt that transferred `moved` bytes. Returns the number of the next
+    /// attempt (from 2) and the wait before it; `None` when the failure is final.
     pub(crate) fn next_attempt(
         &mut self,
         failure: &CopyFailure,
         moved: u64,
     ) -> Option<(u32, Duration)> {
+        // The count starts again, since the path evidently works for a while.
         if moved >= FRESH_START_BYTES {
             self.consecutive = 0;
         }
@@ -59,7 +60,7 @@ mod tests {
     use crate::Exit;
 
     #[test]
-    fn only_transient_failures_and_only_so_often() {
+    fn transient_failures_are_retried_up_to_the_limit() {
         let lost = CopyFailure::transient(Exit::Unreachable, "lost");
         let missing = CopyFailure::new(Exit::NotFound, "missing");
         let mut retries = RetryBudget::new(2, 1);
@@ -75,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_starts_the_count_anew() {
+    fn progress_resets_the_retry_count() {
         let lost = CopyFailure::transient(Exit::Unreachable, "lost");
         let mut retries = RetryBudget::new(1, 1);
         for attempt in 2..10 {
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn none_allowed() {
+    fn zero_retries_makes_every_failure_final() {
         let lost = CopyFailure::transient(Exit::Unreachable, "lost");
         assert_eq!(RetryBudget::new(0, 1).next_attempt(&lost, u64::MAX), None);
     }

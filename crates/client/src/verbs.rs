@@ -1,4 +1,4 @@
-//! The single-file verbs: one session each, no retries.
+//! The single-file commands (ls, stat, rm, mkdir, mv, cksum): one session each, no retries.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::storage::contract::Storage;
 use crate::verify::checksum_local;
 use crate::{CopyFailure, Exit, RemoteEntry, RemoteOptions};
 
-/// A URL's server and path; local paths are for the system's own tools.
+/// A URL's server and path. Local paths are refused: the system's own tools handle those.
 fn parse_remote_url(url: &str) -> Result<(Server, Vec<u8>), CopyFailure> {
     match Location::parse(url)? {
         Location::Remote { server, path } => Ok((server, path)),
@@ -44,7 +44,7 @@ async fn open_storage(
     access.open(&id, SessionOpening::default()).await
 }
 
-/// Without trailing slashes, as servers want names; the root stays.
+/// The path without trailing slashes, which servers expect in names; the root stays `/`.
 fn without_trailing_slash(path: &[u8]) -> &[u8] {
     let end = path.iter().rposition(|b| *b != b'/').map_or(1, |i| i + 1);
     &path[..end]
@@ -55,44 +55,45 @@ pub(crate) async fn list(
     options: &RemoteOptions,
 ) -> Result<Vec<RemoteEntry>, CopyFailure> {
     let (server, path) = parse_remote_url(url)?;
-    let mut session = open_storage(&server, options).await?;
+    let mut storage = open_storage(&server, options).await?;
     let result = async {
         let mut entries = match path.ends_with(b"/") {
-            true => collect_entries(&mut *session, without_trailing_slash(&path)).await?,
-            false => list_directory_or_file(&mut *session, &path).await?,
+            true => collect_entries(&mut *storage, without_trailing_slash(&path)).await?,
+            false => list_directory_or_file(&mut *storage, &path).await?,
         };
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(entries)
     }
     .await;
-    session.close().await;
+    storage.close().await;
     result
 }
 
-/// [`list`], entry by entry in the server's order, in bounded memory.
+/// Like [`list`], entry by entry in the server's order, in bounded memory.
 pub(crate) async fn list_each(
     url: &str,
     options: &RemoteOptions,
     visit: &mut EntryVisitor<'_>,
 ) -> Result<(), CopyFailure> {
     let (server, path) = parse_remote_url(url)?;
-    let mut session = open_storage(&server, options).await?;
+    let mut storage = open_storage(&server, options).await?;
     let result = async {
         if path.ends_with(b"/") {
-            return session
+            return storage
                 .list_each(without_trailing_slash(&path), visit)
                 .await;
         }
-        match stat_if_file(&mut *session, &path).await? {
+        match stat_if_file(&mut *storage, &path).await? {
             Some(entry) => {
+                // The visitor's wish to stop is irrelevant after the only entry.
                 let _ = visit(entry);
                 Ok(())
             }
-            None => session.list_each(&path, visit).await,
+            None => storage.list_each(&path, visit).await,
         }
     }
     .await;
-    session.close().await;
+    storage.close().await;
     result
 }
 
@@ -100,18 +101,19 @@ pub(crate) async fn list_each(
 const MAX_LISTED_ENTRIES: usize = 2_000_000;
 
 async fn collect_entries(
-    session: &mut dyn Storage,
+    storage: &mut dyn Storage,
     path: &[u8],
 ) -> Result<Vec<RemoteEntry>, CopyFailure> {
     let mut entries = Vec::new();
-    let mut keep = |entry| {
+    let mut collect = |entry| {
         entries.push(entry);
+        // One more than the limit, so that exceeding it is noticed.
         match entries.len() > MAX_LISTED_ENTRIES {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
     };
-    session.list_each(path, &mut keep).await?;
+    storage.list_each(path, &mut collect).await?;
     if entries.len() > MAX_LISTED_ENTRIES {
         let message = format!(
             "{} has more than {MAX_LISTED_ENTRIES} entries",
@@ -122,23 +124,23 @@ async fn collect_entries(
     Ok(entries)
 }
 
-/// A directory's entries, or the entry of a file under its last component.
+/// The entries of a directory, or the entry of a file under its last component.
 async fn list_directory_or_file(
-    session: &mut dyn Storage,
+    storage: &mut dyn Storage,
     path: &[u8],
 ) -> Result<Vec<RemoteEntry>, CopyFailure> {
-    match stat_if_file(session, path).await? {
+    match stat_if_file(storage, path).await? {
         Some(entry) => Ok(vec![entry]),
-        None => collect_entries(session, path).await,
+        None => collect_entries(storage, path).await,
     }
 }
 
-/// The file at `path` under its last component; `None` for what may be listed.
+/// The entry of the file at `path` under its last component; `None` for a directory.
 async fn stat_if_file(
-    session: &mut dyn Storage,
+    storage: &mut dyn Storage,
     path: &[u8],
 ) -> Result<Option<RemoteEntry>, CopyFailure> {
-    let mut entry = session.stat(path).await?;
+    let mut entry = storage.stat(path).await?;
     if entry.kind == proto::listing::EntryKind::Dir {
         return Ok(None);
     }
@@ -149,9 +151,9 @@ async fn stat_if_file(
 
 pub(crate) async fn stat(url: &str, options: &RemoteOptions) -> Result<RemoteEntry, CopyFailure> {
     let (server, path) = parse_remote_url(url)?;
-    let mut session = open_storage(&server, options).await?;
-    let result = session.stat(without_trailing_slash(&path)).await;
-    session.close().await;
+    let mut storage = open_storage(&server, options).await?;
+    let result = storage.stat(without_trailing_slash(&path)).await;
+    storage.close().await;
     result
 }
 
@@ -165,49 +167,52 @@ pub(crate) async fn remove(
     if path == b"/" {
         return Err(CopyFailure::new(Exit::Usage, "the root is not removed"));
     }
-    let mut session = open_storage(&server, options).await?;
+    let mut storage = open_storage(&server, options).await?;
     let result = if recursive {
-        session.remove_tree(path).await
+        storage.remove_tree(path).await
     } else {
-        remove_file(&mut *session, path).await
+        remove_file(&mut *storage, path).await
     };
-    session.close().await;
+    storage.close().await;
     result
 }
 
-/// A file, and what an upload of it left unfinished, if its name had to be replaced by a hash: nobody
-/// else could tell what that is.
-async fn remove_file(session: &mut dyn Storage, path: &[u8]) -> Result<(), CopyFailure> {
-    let removed = remove_existing(session, path).await;
-    let gone = removed
+/// Removes a file, and the partial file of an unfinished upload if that has a hash for its name:
+/// nobody else could tell what it belongs to.
+async fn remove_file(storage: &mut dyn Storage, path: &[u8]) -> Result<(), CopyFailure> {
+    let result = remove_existing(storage, path).await;
+    // Also when the file itself is missing: an upload that never finished leaves only its partial
+    // file.
+    let is_absent = result
         .as_ref()
         .err()
         .is_none_or(|f| f.exit == Exit::NotFound);
-    let Some(partial) = hashed_partial_path(path).filter(|_| gone) else {
-        return removed;
+    let Some(partial) = hashed_partial_path(path).filter(|_| is_absent) else {
+        return result;
     };
-    match (removed, session.remove(&partial).await) {
+    match (result, storage.remove(&partial).await) {
         (Err(_), Ok(())) => Ok(()),
-        // Most often there is none.
-        (removed, _) => removed,
+        // Usually there is no partial file.
+        (result, _) => result,
     }
 }
 
-/// Servers refuse DELE of a directory with many words, and some with none.
-async fn remove_existing(session: &mut dyn Storage, path: &[u8]) -> Result<(), CopyFailure> {
-    let Err(failure) = session.remove(path).await else {
+/// Removes a file. The refusal to remove a directory is explained here, since servers use many
+/// texts for it, and some none.
+async fn remove_existing(storage: &mut dyn Storage, path: &[u8]) -> Result<(), CopyFailure> {
+    let Err(failure) = storage.remove(path).await else {
         return Ok(());
     };
     if failure.transient || failure.exit == Exit::NotFound {
         return Err(failure);
     }
-    match session.stat(path).await {
+    match storage.stat(path).await {
         Ok(entry) if entry.kind == proto::listing::EntryKind::Dir => Err(CopyFailure::new(
             Exit::Usage,
             format!(
                 "{} is a directory on {}: `longhaul rm -r` removes it with all that is in it",
                 display_path(path),
-                session.name()
+                storage.name()
             ),
         )),
         _ => Err(failure),
@@ -220,11 +225,11 @@ pub(crate) async fn make_dir(
     options: &RemoteOptions,
 ) -> Result<(), CopyFailure> {
     let (server, path) = parse_remote_url(url)?;
-    let mut session = open_storage(&server, options).await?;
+    let mut storage = open_storage(&server, options).await?;
     let result = if parents {
-        make_with_parents(&mut *session, &path).await
+        make_with_parents(&mut *storage, &path).await
     } else {
-        match session.make_dir(without_trailing_slash(&path)).await {
+        match storage.make_dir(without_trailing_slash(&path)).await {
             Ok(true) => Ok(()),
             Ok(false) => {
                 let directory = Location::Remote {
@@ -240,7 +245,7 @@ pub(crate) async fn make_dir(
             Err(failure) => Err(failure),
         }
     };
-    session.close().await;
+    storage.close().await;
     result
 }
 
@@ -251,22 +256,23 @@ pub(crate) async fn rename(
 ) -> Result<(), CopyFailure> {
     let (server, from) = parse_remote_url(from)?;
     let (other, to) = parse_remote_url(to)?;
+    // RNFR and RNTO work within one session; the login may differ in spelling.
     if (&server.host, server.port) != (&other.host, other.port) {
         return Err(CopyFailure::new(
             Exit::Usage,
             "both names must be on one server: copy with cp and remove with rm instead",
         ));
     }
-    let mut session = open_storage(&server, options).await?;
-    let result = session
+    let mut storage = open_storage(&server, options).await?;
+    let result = storage
         .rename(
             without_trailing_slash(&from),
             without_trailing_slash(&to),
             None,
         )
         .await;
-    let result = result.map_err(|refused| refused.failure);
-    session.close().await;
+    let result = result.map_err(|failure| failure.failure);
+    storage.close().await;
     result
 }
 
@@ -295,19 +301,19 @@ pub(crate) async fn checksum(
             checksum_local(algorithm, Arc::new(source), offset, length).await
         }
         Location::Remote { server, path } => {
-            let mut session = open_storage(&server, options).await?;
-            let mut result = session
+            let mut storage = open_storage(&server, options).await?;
+            let mut result = storage
                 .checksum(algorithm, offset, length, without_trailing_slash(&path))
                 .await;
             if result
                 .as_ref()
                 .is_err_and(|f| f.exit == Exit::Protocol && !f.transient)
-                && let Err(missing) = session.stat(without_trailing_slash(&path)).await
+                && let Err(missing) = storage.stat(without_trailing_slash(&path)).await
             {
-                // A server that has no such sum may have no such file either.
+                // A server without this checksum may not have the file either.
                 result = Err(missing);
             }
-            session.close().await;
+            storage.close().await;
             result
         }
     }

@@ -1,10 +1,10 @@
-//! Sends a file over loopback with each method to `/dev/null` and to files, and prints what moved
-//! per second and what it cost in processor time.
+//! Sends a file over loopback with each method to `/dev/null` and to files, and prints the
+//! throughput and the processor time per GB.
 //!
-//! `cargo run --release -p data --example pump -- SOURCE [TARGET...]`; SOURCE should be hot in the
-//! page cache, TARGET files are created and removed. `PUMP_ROUNDS` (3) rounds, medians printed;
-//! `PUMP_CONGESTION` names a congestion control;
-//! `PUMP_ONLY` picks the lines that contain it, such as `Extended x4`.
+//! `cargo run --release -p data --example pump -- SOURCE [TARGET...]`. SOURCE should be in the page
+//! cache; TARGET files are created and removed. `PUMP_ROUNDS` (default 3) is the number of rounds,
+//! of which the medians are printed; `PUMP_CONGESTION` names a congestion control; `PUMP_ONLY`
+//! selects the lines that contain it, such as `Extended x4`.
 
 use std::error::Error;
 use std::fs::{File, OpenOptions};
@@ -33,7 +33,7 @@ struct PumpCase {
     block: usize,
     send: IoMethod,
     receive: IoMethod,
-    sum: Option<ChecksumAlgorithm>,
+    checksum: Option<ChecksumAlgorithm>,
 }
 
 impl PumpCase {
@@ -44,11 +44,11 @@ impl PumpCase {
             block,
             send,
             receive,
-            sum,
+            checksum,
         } = self;
         let block = block >> 10;
-        let sum = sum.map_or("-", ChecksumAlgorithm::name);
-        format!("{target:24} {mode:?} x{streams} {block:4}K {send:?}/{receive:?} {sum}")
+        let checksum = checksum.map_or("-", ChecksumAlgorithm::name);
+        format!("{target:24} {mode:?} x{streams} {block:4}K {send:?}/{receive:?} {checksum}")
     }
 }
 
@@ -66,12 +66,16 @@ const CASES: [PumpCase; 16] = {
             block: 1 << 20,
             send,
             receive,
-            sum: None,
+            checksum: None,
         }
     }
-    const fn summed(streams: usize, receive: IoMethod, sum: ChecksumAlgorithm) -> PumpCase {
+    const fn with_checksum(
+        streams: usize,
+        receive: IoMethod,
+        checksum: ChecksumAlgorithm,
+    ) -> PumpCase {
         PumpCase {
-            sum: Some(sum),
+            checksum: Some(checksum),
             ..case(TransferMode::Extended, streams, Copy, receive)
         }
     }
@@ -92,9 +96,9 @@ const CASES: [PumpCase; 16] = {
             block: 256 << 10,
             ..case(TransferMode::Extended, 4, Sendfile, Copy)
         },
-        summed(1, Copy, ChecksumAlgorithm::Crc32c),
-        summed(4, Copy, ChecksumAlgorithm::Crc32c),
-        summed(4, Splice, ChecksumAlgorithm::Sha256),
+        with_checksum(1, Copy, ChecksumAlgorithm::Crc32c),
+        with_checksum(4, Copy, ChecksumAlgorithm::Crc32c),
+        with_checksum(4, Splice, ChecksumAlgorithm::Sha256),
     ]
 };
 
@@ -113,7 +117,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             .map(|case| (case, case.name(target), Vec::new()))
             .filter(|(_, name, _)| name.contains(&only))
             .collect();
-        // Round by round, so that a busy moment of the machine hits all cases alike.
+        // Round by round, so that load from other programs affects all cases alike.
         for _ in 0..rounds.max(1) {
             for (case, _, runs) in &mut lines {
                 runs.push(measure(Path::new(&source), Path::new(target), *case)?);
@@ -128,7 +132,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// GB per second, and CPU seconds of both ends per GB.
+/// Returns GB per second, and processor seconds of both ends per GB.
 fn measure(source: &Path, target: &Path, case: PumpCase) -> Result<(f64, f64), Box<dyn Error>> {
     let file = File::open(source)?;
     let len = file.metadata()?.len();
@@ -160,7 +164,7 @@ fn measure(source: &Path, target: &Path, case: PumpCase) -> Result<(f64, f64), B
         },
         mode: case.mode,
         streams: case.streams,
-        checksum: case.sum,
+        checksum: case.checksum,
         ..TransferSettings::default()
     };
     let mut ranges = RangeSet::new();
@@ -190,9 +194,10 @@ fn measure(source: &Path, target: &Path, case: PumpCase) -> Result<(f64, f64), B
     let cpu = cpu_time().saturating_sub(before);
     let sent = sent.map_err(|_| "the sender panicked")??;
     let received = received?;
-    // What cannot be read back, like /dev/null, has no ordered sum over several streams.
-    let summed = sent.checksum.is_some() && received.checksum.is_some();
-    if received.evidence.bytes != len || summed && sent.checksum != received.checksum {
+    // A target that cannot be read back, like /dev/null, has no ordered checksum over several
+    // streams.
+    let both_have_checksum = sent.checksum.is_some() && received.checksum.is_some();
+    if received.evidence.bytes != len || both_have_checksum && sent.checksum != received.checksum {
         return Err("what arrived is not what was sent".into());
     }
     if to_file {

@@ -1,7 +1,7 @@
 //! TYPE A: line ends are CR LF on the wire and LF in the store (RFC 959 §3.1.1.1).
 //!
-//! Both directions are adapters of a store, so that the pump knows nothing of them; they are
-//! sequential, because translation shifts every later offset.
+//! Both directions are adapters of a store, so the pump needs no knowledge of text. They are
+//! sequential, because the translation shifts every later offset.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex};
 use crate::locks::lock;
 use crate::store::{Sink, Source};
 
-/// Bytes read from the store at a time.
-const READ: usize = 256 << 10;
+/// Bytes read from the store in one call.
+const READ_SIZE: usize = 256 << 10;
 
-/// Turns line ends into CR LF. A CR LF that is there already stays as it is: listings are written
-/// with it, and doubling the CR is a known fault of other servers.
+/// Translates LF to CR LF. An existing CR LF stays as it is: listings are written with it, and some
+/// servers wrongly double the CR.
 #[derive(Debug, Default)]
 struct CrLfEncoder {
     after_cr: bool,
@@ -32,40 +32,40 @@ impl CrLfEncoder {
     }
 }
 
-/// Turns CR LF into LF; a CR that is not followed by LF stays.
+/// Translates CR LF to LF. A CR without a following LF stays.
 #[derive(Debug, Default)]
 struct CrLfDecoder {
-    held_cr: bool,
+    pending_cr: bool,
 }
 
 impl CrLfDecoder {
     fn translate(&mut self, input: &[u8], out: &mut Vec<u8>) {
         for byte in input {
-            if self.held_cr && *byte != b'\n' {
+            if self.pending_cr && *byte != b'\n' {
                 out.push(b'\r');
             }
-            self.held_cr = *byte == b'\r';
-            if !self.held_cr {
+            self.pending_cr = *byte == b'\r';
+            if !self.pending_cr {
                 out.push(*byte);
             }
         }
     }
 
-    /// A CR at the very end has no LF after it.
+    /// Writes a pending CR at the end of the text: no LF follows it.
     fn finish(&mut self, out: &mut Vec<u8>) {
-        if std::mem::take(&mut self.held_cr) {
+        if std::mem::take(&mut self.pending_cr) {
             out.push(b'\r');
         }
     }
 }
 
-/// A source ended before the bytes that were announced.
+/// The source ended before its announced length.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
-#[error("it became shorter while it was sent: ended at {at} of {expected} bytes")]
+#[error("the source shrank while it was sent: it ended at {at} of {expected} bytes")]
 pub(crate) struct ShrunkTextError {
-    /// Where it ended.
+    /// Offset at which it ended, bytes.
     pub(crate) at: u64,
-    /// The announced value.
+    /// The announced length, bytes.
     pub(crate) expected: u64,
 }
 
@@ -82,16 +82,16 @@ struct AsciiSourceState {
     /// Next byte of the store, and the end of the part to send.
     at: u64,
     end: u64,
-    /// Translated and not yet taken.
+    /// Translated bytes that were not taken yet.
     ready: Vec<u8>,
     taken: usize,
-    /// Wire offset of the next byte to be taken.
-    wire: u64,
+    /// Wire offset of the next byte to take.
+    wire_offset: u64,
 }
 
 impl AsciiSource {
-    /// Translates bytes `start..end` of `inner`; to its end, if `end` is `u64::MAX`. Reading fails
-    /// with [`ShrunkTextError`] if it ends before.
+    /// Translates bytes `start..end` of `inner`, or up to its end if `end` is `u64::MAX`. A read
+    /// fails with [`ShrunkTextError`] if the source ends before `end`.
     pub(crate) fn new(inner: Arc<dyn Source>, start: u64, end: u64) -> Self {
         let state = Mutex::new(AsciiSourceState {
             encode: CrLfEncoder::default(),
@@ -99,18 +99,21 @@ impl AsciiSource {
             end,
             ready: Vec::new(),
             taken: 0,
-            wire: 0,
+            wire_offset: 0,
         });
         Self { inner, state }
     }
 
     fn refill(&self, state: &mut AsciiSourceState) -> io::Result<()> {
+        // `u64::MAX` as the end does not fit a usize on 32-bit systems; a full read is right then,
+        // too.
         let want = usize::try_from(state.end - state.at)
-            .unwrap_or(READ)
-            .min(READ);
+            .unwrap_or(READ_SIZE)
+            .min(READ_SIZE);
         let mut raw = vec![0; want];
         let n = self.inner.read_at(state.at, &mut raw)?;
         let announced = state.end != u64::MAX;
+        // Without an announced length (a pipe), a read of 0 is the normal end.
         if n == 0 && want > 0 && announced {
             let shrunk = ShrunkTextError {
                 at: state.at,
@@ -133,16 +136,18 @@ impl Source for AsciiSource {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
         let mut state = lock(&self.state);
-        if offset != state.wire {
+        // The pump reads this source in order only; any other offset is a defect of the caller.
+        if offset != state.wire_offset {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         if state.taken == state.ready.len() {
             self.refill(&mut state)?;
         }
+        // A translated block may be longer than the buffer, so the rest stays in `ready`.
         let n = buf.len().min(state.ready.len() - state.taken);
         buf[..n].copy_from_slice(&state.ready[state.taken..state.taken + n]);
         state.taken += n;
-        state.wire += n as u64;
+        state.wire_offset += n as u64;
         Ok(n)
     }
 
@@ -166,29 +171,30 @@ pub(crate) struct AsciiSink {
 struct AsciiSinkState {
     decode: CrLfDecoder,
     out: Vec<u8>,
-    /// Next byte from the wire and next byte of the store.
-    wire: u64,
-    store: u64,
+    /// Next offset on the wire, and next offset in the store.
+    wire_offset: u64,
+    store_offset: u64,
 }
 
 impl AsciiSink {
-    /// Stores the translated bytes from `start` on; so do wire offsets count.
+    /// Stores the translated bytes from `start` on. Wire offsets begin at `start`, too.
     pub(crate) fn new(inner: Arc<dyn Sink>, start: u64) -> Self {
         let state = Mutex::new(AsciiSinkState {
-            wire: start,
-            store: start,
+            wire_offset: start,
+            store_offset: start,
             ..AsciiSinkState::default()
         });
         Self { inner, state }
     }
 
-    /// Stores what was held back at the end.
+    /// Stores a CR that was held back at the end of the text.
     pub(crate) fn finish(&self) -> io::Result<()> {
         let mut state = lock(&self.state);
         state.out.clear();
         let AsciiSinkState { decode, out, .. } = &mut *state;
+        // A single pending CR may become the last byte of the file here.
         decode.finish(out);
-        self.inner.write_at(state.store, &state.out)
+        self.inner.write_at(state.store_offset, &state.out)
     }
 }
 
@@ -198,8 +204,9 @@ impl Sink for AsciiSink {
     }
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        // A skipped range would need the length of its translation, which is unknown.
         let mut state = lock(&self.state);
-        if offset != state.wire {
+        if offset != state.wire_offset {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "text cannot be stored out of order; use TYPE I",
@@ -208,9 +215,9 @@ impl Sink for AsciiSink {
         state.out.clear();
         let AsciiSinkState { decode, out, .. } = &mut *state;
         decode.translate(buf, out);
-        self.inner.write_at(state.store, &state.out)?;
-        state.wire += buf.len() as u64;
-        state.store += state.out.len() as u64;
+        self.inner.write_at(state.store_offset, &state.out)?;
+        state.wire_offset += buf.len() as u64;
+        state.store_offset += state.out.len() as u64;
         Ok(())
     }
 
@@ -254,16 +261,16 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_both_ways() {
-        for (store, wire) in [
+    fn line_ends_are_translated_in_both_directions() {
+        for (stored, sent) in [
             ("", ""),
             ("a\nb\n", "a\r\nb\r\n"),
             ("\n\n", "\r\n\r\n"),
             ("a\rb\r", "a\rb\r"),
         ] {
             for step in 1..4 {
-                assert_eq!(encoded(store.as_bytes(), step), wire.as_bytes());
-                assert_eq!(decoded(wire.as_bytes(), step), store.as_bytes());
+                assert_eq!(encoded(stored.as_bytes(), step), sent.as_bytes());
+                assert_eq!(decoded(sent.as_bytes(), step), stored.as_bytes());
             }
         }
         assert_eq!(encoded(b"a\r\nb", 1), b"a\r\nb");
@@ -271,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_translated_alone() {
+    fn only_the_requested_part_is_translated() {
         let inner = Arc::new(MemorySource::new(b"ab\ncd\n".to_vec(), "m"));
         let source = AsciiSource::new(inner, 2, 4);
         let mut buf = [0; 9];
@@ -281,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_shrinks_is_no_end_of_text() {
+    fn a_shrunk_source_is_an_error_and_not_the_end_of_text() {
         let inner = Arc::new(MemorySource::new(b"ab\n".to_vec(), "m"));
         let source = AsciiSource::new(inner, 0, 10);
         let mut buf = [0; 9];
@@ -292,7 +299,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn text_without_cr_comes_back(
+        fn text_without_cr_survives_a_round_trip(
             text in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'x')], 0..500),
             step in 1usize..40,
         ) {

@@ -1,4 +1,4 @@
-//! The process-wide bound on data connections, and each client's share of it.
+//! The process-wide limit on data connections, and each client's share of it.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,18 +8,17 @@ use std::sync::{Arc, Mutex};
 use crate::error::DataError;
 use crate::locks::lock;
 
-/// Counts the data connections that may be open at once over all channels that share it: those at
-/// work and those kept for a next transfer. Connections that were accepted and have sent nothing
-/// yet are counted apart, up to the same number, but at least 1024.
+/// Limits the data connections that may be open at once over all channels that share the budget:
+/// those in use and those cached for a next transfer. Accepted connections that have sent nothing
+/// yet are counted separately, with the same limit but at least 1024.
 ///
-/// A handle made with [`StreamBudget::for_client`] is one client's. A client may always have one
-/// connection while any is left, and further ones as long as it has fewer than half of what the
-/// others leave: there is something left for the next client, whoever comes first.
+/// A handle made with [`StreamBudget::for_client`] belongs to one client. A client may always have
+/// one connection while any is free, and more as long as it holds less than half of what the other
+/// clients leave. Some permits therefore remain for the next client.
 ///
-/// At the bound: a transfer that gets no permit at all fails with
-/// [`DataError::TooManyStreams`]; one that gets fewer than it wants sends over fewer streams; a
-/// receiver leaves further connections waiting until one of its streams ends, and does not keep
-/// them all for the next transfer.
+/// At the limit: a transfer that gets no permit fails with [`DataError::TooManyStreams`]; one that
+/// gets fewer than it wants uses fewer streams; a receiver leaves further connections in the queue
+/// until one of its streams ends, and does not cache all of them for the next transfer.
 #[derive(Debug, Clone)]
 pub struct StreamBudget {
     shared: Arc<BudgetState>,
@@ -29,14 +28,14 @@ pub struct StreamBudget {
 #[derive(Debug)]
 struct BudgetState {
     limit: AtomicUsize,
-    open: Mutex<PermitCount>,
-    silent: Mutex<PermitCount>,
+    streams: Mutex<PermitCount>,
+    unidentified: Mutex<PermitCount>,
 }
 
-/// Connections that may wait silently, however few may be at work: a descriptor each.
-const SILENT: usize = 1024;
+/// Least limit of connections that have sent nothing yet. Each costs only a descriptor.
+const MIN_UNIDENTIFIED_LIMIT: usize = 1024;
 
-/// Permits given out, in all and by client.
+/// Permits in use, in total and per client.
 #[derive(Debug, Default)]
 struct PermitCount {
     used: usize,
@@ -48,25 +47,25 @@ struct PermitCount {
 enum PermitKind {
     /// A connection that takes part in transfers.
     Open,
-    /// One that has sent nothing yet.
+    /// A connection that has sent nothing yet.
     Unidentified,
 }
 
 impl StreamBudget {
-    /// At most `limit` connections.
+    /// A budget of at most `limit` connections.
     pub fn new(limit: usize) -> Self {
         Self {
             shared: Arc::new(BudgetState {
                 limit: AtomicUsize::new(limit),
-                open: Mutex::default(),
-                silent: Mutex::default(),
+                streams: Mutex::default(),
+                unidentified: Mutex::default(),
             }),
             client: None,
         }
     }
 
-    /// The same budget, for the connections of one client. What counts as one client is the
-    /// caller's to say, by mapping its addresses to one.
+    /// The same budget for the connections of one client. The caller decides which addresses are
+    /// one client, and maps them to one address.
     pub fn for_client(&self, client: IpAddr) -> Self {
         Self {
             shared: Arc::clone(&self.shared),
@@ -74,40 +73,41 @@ impl StreamBudget {
         }
     }
 
-    /// Changes the bound; connections above a smaller one stay.
+    /// Changes the limit. Connections above a smaller limit stay open.
     pub fn set_limit(&self, limit: usize) {
         self.shared.limit.store(limit, Ordering::Relaxed);
     }
 
-    /// Connections open now, over all clients: at work or kept.
+    /// Open connections over all clients: in use or cached.
     pub fn used(&self) -> usize {
-        lock(&self.shared.open).used
+        lock(&self.shared.streams).used
     }
 
-    /// One permit, or [`DataError::TooManyStreams`].
+    /// Takes one permit, or fails with [`DataError::TooManyStreams`].
     pub(crate) fn take(&self) -> Result<StreamPermit, DataError> {
         self.take_for(PermitKind::Open)
     }
 
-    /// One permit for a connection that has sent nothing yet, likewise.
+    /// Takes one permit for a connection that has sent nothing yet.
     pub(crate) fn take_unidentified(&self) -> Result<StreamPermit, DataError> {
         self.take_for(PermitKind::Unidentified)
     }
 
     fn take_for(&self, kind: PermitKind) -> Result<StreamPermit, DataError> {
+        // Relaxed: the limit is a single value, and a change may take effect a moment later.
         let limit = self.shared.limit.load(Ordering::Relaxed);
         let limit = match kind {
             PermitKind::Open => limit,
-            PermitKind::Unidentified => limit.max(SILENT),
+            PermitKind::Unidentified => limit.max(MIN_UNIDENTIFIED_LIMIT),
         };
         let taken = lock(self.shared.count(kind)).take(limit, self.client);
         if taken {
-            let place = HeldPermit {
+            let held_permit = HeldPermit {
                 shared: Arc::clone(&self.shared),
                 kind,
                 client: self.client,
             };
-            Ok(StreamPermit(Some(place)))
+            Ok(StreamPermit(Some(held_permit)))
         } else {
             Err(DataError::TooManyStreams { limit })
         }
@@ -117,45 +117,50 @@ impl StreamBudget {
 impl BudgetState {
     fn count(&self, kind: PermitKind) -> &Mutex<PermitCount> {
         match kind {
-            PermitKind::Open => &self.open,
-            PermitKind::Unidentified => &self.silent,
+            PermitKind::Open => &self.streams,
+            PermitKind::Unidentified => &self.unidentified,
         }
     }
 }
 
 impl PermitCount {
-    /// Counts one more, if the limit and the client's share allow it.
+    /// Takes one permit if the limit and the client's share allow it.
     fn take(&mut self, limit: usize, client: Option<IpAddr>) -> bool {
+        // Checked before the share: the total limit holds for every client.
         if self.used >= limit {
             return false;
         }
         if let Some(client) = client {
-            let own = self.clients.get(&client).copied().unwrap_or(0);
-            let others = self.used - own;
+            let held = self.clients.get(&client).copied().unwrap_or(0);
+            let others = self.used - held;
+            // Half of the remainder, rounded up: n clients in turn get 1/2, 1/4, 1/8 ... of the
+            // limit.
             let share = limit.saturating_sub(others).div_ceil(2);
-            if own > 0 && own >= share {
+            // `held > 0`: a client without a connection always gets one.
+            if held > 0 && held >= share {
                 return false;
             }
-            self.clients.insert(client, own + 1);
+            self.clients.insert(client, held + 1);
         }
         self.used += 1;
         true
     }
 
-    fn give_back(&mut self, client: Option<IpAddr>) {
+    fn release(&mut self, client: Option<IpAddr>) {
         self.used -= 1;
         if let Some(client) = client
-            && let Some(own) = self.clients.get_mut(&client)
+            && let Some(held) = self.clients.get_mut(&client)
         {
-            *own -= 1;
-            if *own == 0 {
+            *held -= 1;
+            // Without this the map would grow with every address that ever connected.
+            if *held == 0 {
                 self.clients.remove(&client);
             }
         }
     }
 }
 
-/// The right to have one connection; given back when dropped.
+/// The right to have one connection open. Dropping it returns the permit.
 #[derive(Debug)]
 pub(crate) struct StreamPermit(Option<HeldPermit>);
 
@@ -167,7 +172,7 @@ struct HeldPermit {
 }
 
 impl StreamPermit {
-    /// For channels without a budget.
+    /// A permit for channels without a budget.
     pub(crate) fn unlimited() -> Self {
         Self(None)
     }
@@ -175,8 +180,8 @@ impl StreamPermit {
 
 impl Drop for StreamPermit {
     fn drop(&mut self) {
-        if let Some(place) = &self.0 {
-            lock(place.shared.count(place.kind)).give_back(place.client);
+        if let Some(held_permit) = &self.0 {
+            lock(held_permit.shared.count(held_permit.kind)).release(held_permit.client);
         }
     }
 }
@@ -189,13 +194,13 @@ mod tests {
         [192, 0, 2, n].into()
     }
 
-    /// As many permits as a handle can have.
-    fn all_of(budget: &StreamBudget) -> Vec<StreamPermit> {
+    /// Takes all permits that a handle can get.
+    fn take_all(budget: &StreamBudget) -> Vec<StreamPermit> {
         std::iter::from_fn(|| budget.take().ok()).collect()
     }
 
     #[test]
-    fn permits_are_counted_and_given_back() {
+    fn permits_are_counted_and_returned() {
         let budget = StreamBudget::new(2);
         let first = budget.take().unwrap();
         let _second = budget.clone().take().unwrap();
@@ -209,22 +214,22 @@ mod tests {
     }
 
     #[test]
-    fn a_client_leaves_half_of_what_is_free_to_others() {
+    fn a_client_leaves_half_of_the_free_permits_to_others() {
         let budget = StreamBudget::new(100);
         let held: Vec<_> = (0..8)
-            .map(|n| all_of(&budget.for_client(client(n))))
+            .map(|n| take_all(&budget.for_client(client(n))))
             .collect();
         let counts: Vec<_> = held.iter().map(Vec::len).collect();
         assert_eq!(counts, [50, 25, 13, 6, 3, 2, 1, 0]);
         drop(held);
         assert_eq!(budget.used(), 0);
-        assert!(lock(&budget.shared.open).clients.is_empty());
+        assert!(lock(&budget.shared.streams).clients.is_empty());
     }
 
     #[test]
-    fn a_smaller_bound_holds_from_now_on() {
+    fn a_smaller_limit_applies_to_new_permits() {
         let budget = StreamBudget::new(4);
-        let held = all_of(&budget);
+        let held = take_all(&budget);
         budget.set_limit(1);
         assert!(budget.for_client(client(1)).take().is_err());
         drop(held);
@@ -233,22 +238,25 @@ mod tests {
     }
 
     #[test]
-    fn every_client_has_one_while_one_is_left() {
+    fn every_client_gets_one_permit_while_one_is_free() {
         let budget = StreamBudget::new(3);
         let one = budget.for_client(client(1));
-        let _two = all_of(&one);
+        let _two = take_all(&one);
         assert_eq!(budget.used(), 2);
         let _other = budget.for_client(client(2)).take().unwrap();
         assert!(budget.for_client(client(3)).take().is_err());
     }
 
     #[test]
-    fn silent_connections_take_no_place_of_those_at_work() {
+    fn silent_connections_use_no_permit_of_streams() {
         let budget = StreamBudget::new(1);
-        let silent: Vec<_> = std::iter::from_fn(|| budget.take_unidentified().ok()).collect();
-        assert_eq!((silent.len(), budget.used()), (SILENT, 0));
+        let unidentified: Vec<_> = std::iter::from_fn(|| budget.take_unidentified().ok()).collect();
+        assert_eq!(
+            (unidentified.len(), budget.used()),
+            (MIN_UNIDENTIFIED_LIMIT, 0)
+        );
         let _open = budget.take().unwrap();
-        drop(silent);
+        drop(unidentified);
         assert!(budget.take_unidentified().is_ok());
     }
 }

@@ -1,15 +1,14 @@
-//! Ways of bytes between store and wire, one for each stream thread: a buffer, or a kernel pipe.
+//! The buffer of a stream thread between store and wire: memory, or a kernel pipe.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
-/// Alignment of transfer buffers: a page, so that whole pages are copied.
+/// Alignment of transfer buffers: one page, so that copies work on whole pages.
 const PAGE_SIZE: usize = 4096;
 
-/// Bytes that start at a page boundary. Pages are only touched, and so only cost memory, as far
-/// as the buffer is used.
+/// Bytes that start at a page boundary. Pages cost memory only once they are touched.
 #[derive(Debug)]
 pub(crate) struct PageBuffer {
     bytes: Vec<u8>,
@@ -19,8 +18,9 @@ pub(crate) struct PageBuffer {
 
 impl PageBuffer {
     pub(crate) fn new(len: usize) -> Self {
+        // One page more than requested, so that an aligned part of the length exists.
         let bytes = vec![0; len + PAGE_SIZE];
-        // `align_offset` may decline to answer; the buffer is then merely not aligned.
+        // `align_offset` may fail. The buffer is then unaligned, which only costs speed.
         let start = bytes.as_ptr().align_offset(PAGE_SIZE);
         let start = if start < PAGE_SIZE { start } else { 0 };
         Self { bytes, start, len }
@@ -35,10 +35,10 @@ impl PageBuffer {
     }
 }
 
-/// The largest pipe an unprivileged process may ask for (fs.pipe-max-size).
+/// Capacity of a pipe, bytes: the most that an unprivileged process may request (fs.pipe-max-size).
 const PIPE_CAPACITY: usize = 1 << 20;
 
-/// Kernel pipe of [`PIPE_CAPACITY`] bytes, through which splice moves pages.
+/// A kernel pipe of [`PIPE_CAPACITY`] bytes, through which splice(2) moves pages.
 #[derive(Debug)]
 pub(crate) struct SplicePipe {
     read: OwnedFd,
@@ -46,15 +46,17 @@ pub(crate) struct SplicePipe {
 }
 
 impl SplicePipe {
-    /// Fails when the system grants only a small pipe (a user's pipes are bounded in all,
-    /// fs.pipe-user-pages-soft): splicing page by page is slower than copying.
+    /// # Errors
+    /// The system grants only a small pipe (fs.pipe-user-pages-soft bounds all pipes of a user).
+    /// Splicing page by page is slower than copying.
     pub(crate) fn new() -> io::Result<Self> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+        // The default is 64 KiB (pipe(7)): a system call for every 16 pages.
         fcntl_setpipe_size(&write, PIPE_CAPACITY)?;
         Ok(Self { read, write })
     }
 
-    /// Most bytes it holds.
+    /// The capacity, bytes.
     pub(crate) const fn capacity() -> usize {
         PIPE_CAPACITY
     }
@@ -73,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn starts_at_a_page() {
+    fn the_buffer_starts_at_a_page() {
         let mut buffer = PageBuffer::new(10_000);
         assert_eq!(buffer.as_mut().len(), 10_000);
         assert_eq!(buffer.as_ref().as_ptr().addr() % PAGE_SIZE, 0);

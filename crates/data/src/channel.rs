@@ -1,8 +1,8 @@
-//! The data channel of a session: where connections come from, and the ones kept for reuse.
+//! The data channel of a session: the source of its connections, and those cached for reuse.
 //!
-//! A channel is passive (it has a listener) or active (it has addresses). MODE E keeps
-//! connections whose end mark had no CLOSE bit for the next transfer in the same direction
-//! (GFD.20 §3.4.3); a new PASV or PORT makes a new channel and drops the old one.
+//! A channel is passive (it has a listener) or active (it has addresses). MODE E caches connections
+//! whose end-of-data mark had no CLOSE bit for the next transfer in the same direction (GFD.20
+//! §3.4.3). A new PASV or PORT makes a new channel and drops the old one.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -20,7 +20,7 @@ use crate::settings::TransferSettings;
 pub use crate::stream::DataStream;
 use crate::transfer::ActiveTransfer;
 
-/// Where the connections of a channel come from.
+/// The source of a channel's connections.
 #[derive(Debug)]
 pub(crate) enum ChannelEndpoint {
     /// PASV, EPSV, SPAS.
@@ -34,11 +34,11 @@ pub(crate) enum ChannelEndpoint {
         targets: Vec<SocketAddr>,
         local: Option<IpAddr>,
     },
-    /// Used by a MODE S transfer (RFC 959 §3.3: one file per connection).
+    /// Already used by a MODE S transfer (RFC 959 §3.3: one file per connection).
     Used,
 }
 
-/// Connections kept after a MODE E transfer.
+/// Connections cached after a MODE E transfer.
 #[derive(Debug)]
 struct CachedStreams {
     sending: bool,
@@ -46,9 +46,12 @@ struct CachedStreams {
 }
 
 impl CachedStreams {
-    /// Whether a connection is of use in the next transfer. A sender that is ahead of this end may
-    /// have sent its part, and closed the connection, before this end begins.
+    /// Whether a connection can serve the next transfer. A fast sender may already have sent its
+    /// part of the next transfer and closed the connection before this end starts, so a closed
+    /// connection with unread bytes still counts.
     fn is_reusable(&self, stream: &DataStream) -> bool {
+        // Only a receiver can use a closed connection: its data may be complete. A sender needs a
+        // live one.
         stream.is_alive() || (!self.sending && stream.readable_bytes().is_ok_and(|bytes| bytes > 0))
     }
 }
@@ -62,10 +65,14 @@ pub struct SessionDataChannel {
 }
 
 impl SessionDataChannel {
-    /// Listens. [`DataError::Listen`] with `AddrInUse` when no port of the range is free.
+    /// Listens for connections.
+    ///
+    /// # Errors
+    /// [`DataError::Listen`], with `AddrInUse` when no port of the range is free.
     pub fn listen(options: &ListenOptions) -> Result<Self, DataError> {
         let listener = bind_free_port(options)?;
         let at = SocketAddr::new(options.ip, 0);
+        // The port is known only now if it was chosen by the kernel.
         let address = listener
             .local_addr()
             .and_then(|a| a.as_socket().ok_or_else(|| io::ErrorKind::Other.into()))
@@ -77,8 +84,8 @@ impl SessionDataChannel {
         }))
     }
 
-    /// Will connect to these addresses when a transfer starts. `local`: address to bind, used for
-    /// targets of its family.
+    /// A channel that connects to these addresses when a transfer starts. `local` is the address to
+    /// bind, used for targets of its family.
     pub fn connect_to(targets: Vec<SocketAddr>, local: Option<IpAddr>) -> Self {
         Self::from_endpoint(ChannelEndpoint::Active { targets, local })
     }
@@ -91,7 +98,7 @@ impl SessionDataChannel {
         }
     }
 
-    /// Counts this channel's streams against a bound that it shares with others.
+    /// Counts this channel's streams against a budget shared with other channels.
     pub fn set_budget(&mut self, budget: StreamBudget) {
         self.budget = Some(budget);
     }
@@ -104,7 +111,7 @@ impl SessionDataChannel {
         }
     }
 
-    /// The addresses that an active channel connects to; none of another one.
+    /// The addresses that an active channel connects to; empty for a passive one.
     pub fn targets(&self) -> &[SocketAddr] {
         match &self.endpoint {
             ChannelEndpoint::Active { targets, .. } => targets,
@@ -120,8 +127,8 @@ impl SessionDataChannel {
             .is_some_and(|c| c.sending == sending && c.streams.iter().any(|s| c.is_reusable(s)))
     }
 
-    /// Whether a transfer can run at all (an address was given, or connections are cached);
-    /// MODE S uses a channel once.
+    /// Whether a transfer can run (an address is known, or the channel listens). MODE S uses a
+    /// channel once.
     pub fn is_usable(&self) -> bool {
         match &self.endpoint {
             ChannelEndpoint::Passive { .. } => true,
@@ -138,22 +145,23 @@ impl SessionDataChannel {
         self.budget.as_ref()
     }
 
-    /// The right to have one connection.
+    /// Takes the permit for one connection.
     pub(crate) fn permit(&self) -> Result<StreamPermit, DataError> {
         self.budget
             .as_ref()
             .map_or_else(|| Ok(StreamPermit::unlimited()), StreamBudget::take)
     }
 
-    /// Endpoint that a MODE S transfer takes its one connection from. The channel is spent afterwards,
-    /// whatever happens.
+    /// Takes the endpoint for the one connection of a MODE S transfer. The channel is used up
+    /// afterwards, also after an error.
     pub(crate) fn take_endpoint(&mut self) -> ChannelEndpoint {
+        // Cached MODE E connections cannot carry a MODE S file.
         self.cached = None;
         std::mem::replace(&mut self.endpoint, ChannelEndpoint::Used)
     }
 
-    /// The one connection of a MODE S transfer: the first that is made. The channel is spent
-    /// afterwards, whatever happens.
+    /// Opens the one connection of a MODE S transfer: the first that is established. The channel is
+    /// used up afterwards, also after an error.
     pub(crate) fn open_single(
         &mut self,
         transfer: &ActiveTransfer,
@@ -163,18 +171,19 @@ impl SessionDataChannel {
         open_first(&self.take_endpoint(), transfer, settings, permit)
     }
 
-    /// The connections of a MODE E transfer that can be had without waiting for the peer to
-    /// connect: the cached ones, else (active) new ones, up to `each` per target. Permits are taken
-    /// before sockets are opened: one a target at least, or it is an error.
+    /// Opens the connections of a MODE E transfer that need no wait for the peer to connect: the
+    /// cached ones, else (active) up to `per_target` new ones per target. Permits are taken before
+    /// sockets are opened; a target without any permit is an error.
     pub(crate) fn open_extended(
         &mut self,
         transfer: &ActiveTransfer,
         settings: &TransferSettings,
         sending: bool,
-        each: usize,
+        per_target: usize,
     ) -> Result<OpenedConnections, DataError> {
         let cached = self.take_cached(sending, settings)?;
         let passive_receiver = !sending && matches!(self.endpoint, ChannelEndpoint::Passive { .. });
+        // A passive receiver waits for its connections in `recv`, where it can also inspect them.
         if !cached.is_empty() || passive_receiver {
             return Ok(OpenedConnections {
                 open: cached,
@@ -182,9 +191,11 @@ impl SessionDataChannel {
             });
         }
         if let ChannelEndpoint::Active { targets, local } = &self.endpoint {
-            let permits = self.permits(targets.len(), each, settings.max_connections)?;
+            let permits = self.permits(targets.len(), per_target, settings.max_connections)?;
             return connect_all(transfer, settings, targets, *local, permits);
         }
+        // A passive sender takes one connection: only the connecting end can open more (GFD.20
+        // §3.4).
         let permit = self.permit()?;
         Ok(OpenedConnections {
             open: vec![open_first(&self.endpoint, transfer, settings, permit)?],
@@ -192,26 +203,29 @@ impl SessionDataChannel {
         })
     }
 
-    /// Permits for up to `each` connections to so many targets, and `most` in all.
+    /// Takes permits for up to `per_target` connections to each of `targets` targets, at most `max`
+    /// in total.
     fn permits(
         &self,
         targets: usize,
-        each: usize,
-        most: usize,
+        per_target: usize,
+        max: usize,
     ) -> Result<Vec<StreamPermit>, DataError> {
-        if targets > most {
-            return Err(DataError::TooManyStreams { limit: most });
+        // Targets are stripes or addresses of one receiver; each of them must get its part.
+        if targets > max {
+            return Err(DataError::TooManyStreams { limit: max });
         }
         let mut permits = Vec::new();
         for _ in 0..targets {
             permits.push(self.permit()?);
         }
-        let more = targets.saturating_mul(each).min(most);
+        let more = targets.saturating_mul(per_target).min(max);
+        // Further connections are optional, so a missing permit only means fewer streams.
         permits.extend((targets..more).map_while(|_| self.permit().ok()));
         Ok(permits)
     }
 
-    /// The cached connections that still work.
+    /// Takes the cached connections that still work.
     fn take_cached(
         &mut self,
         sending: bool,
@@ -223,15 +237,16 @@ impl SessionDataChannel {
         let streams = cached.streams.iter().filter(|s| cached.is_reusable(s));
         let streams: Vec<_> = streams.map(Arc::clone).collect();
         for stream in &streams {
+            // The next transfer may use another congestion control than the last one did.
             stream.prepare_reuse(&settings.options.congestion)?;
         }
         Ok(streams)
     }
 
-    /// Begins one more connection to a target of this channel, given up at `until`.
+    /// Starts one more connection to a target of this channel. The attempt ends at `until`.
     ///
     /// # Errors
-    /// Also for a channel that does not connect, but is connected to.
+    /// The connection cannot be started, or the channel is passive.
     pub(crate) fn dial(
         &self,
         settings: &TransferSettings,
@@ -250,9 +265,10 @@ impl SessionDataChannel {
         }
     }
 
-    /// Keeps connections for the next transfer in the same direction: those that have a permit, or
-    /// can have one.
+    /// Caches connections for the next transfer in the same direction, if they hold or get a
+    /// permit.
     pub(crate) fn keep_streams(&mut self, sending: bool, mut streams: Vec<Arc<DataStream>>) {
+        // A stream whose permit went to another connection during the transfer needs a new one.
         streams.retain(|stream| {
             if stream.has_permit() {
                 return true;
@@ -266,7 +282,7 @@ impl SessionDataChannel {
     }
 }
 
-/// The first connection that an endpoint gives.
+/// Opens the first connection of an endpoint.
 pub(crate) fn open_first(
     endpoint: &ChannelEndpoint,
     transfer: &ActiveTransfer,
@@ -277,12 +293,13 @@ pub(crate) fn open_first(
         ChannelEndpoint::Passive {
             listener, accept, ..
         } => accept_one(transfer, listener, *accept, settings, permit),
-        // RFC 959 knows one target; of several (SPOR) MODE S has always taken the last.
+        // RFC 959 has one target. If SPOR gave several, MODE S uses the last.
         ChannelEndpoint::Active { targets, local } => {
             let one = targets.last().map_or(&[][..], std::slice::from_ref);
-            let made = connect_all(transfer, settings, one, *local, vec![permit])?;
+            let opened = connect_all(transfer, settings, one, *local, vec![permit])?;
             let seconds = settings.connect_timeout.as_secs();
-            made.open
+            opened
+                .open
                 .into_iter()
                 .next()
                 .ok_or(DataError::NoPeer { seconds })
@@ -311,8 +328,8 @@ mod tests {
     }
 
     #[test]
-    fn every_port_of_a_range_is_used_before_it_is_full() {
-        // Any free neighbourhood of ports will do.
+    fn all_ports_of_a_range_are_used_before_listen_fails() {
+        // Any free neighbouring ports.
         let base = (20_000..60_000)
             .step_by(7)
             .find(|base| {
@@ -338,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn usable_says_whether_there_is_an_address() {
+    fn a_channel_is_usable_only_with_an_address() {
         assert!(
             SessionDataChannel::listen(&options(None))
                 .unwrap()
@@ -351,13 +368,14 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_with_buffers_pins_them() {
+    fn a_listener_sets_the_pinned_receive_buffer() {
         let mut options = options(None);
         options.buffers.receive = Some(128 << 10);
         let channel = SessionDataChannel::listen(&options).unwrap();
         let ChannelEndpoint::Passive { listener, .. } = &channel.endpoint else {
             unreachable!()
         };
+        // The kernel doubles SO_RCVBUF for its own bookkeeping (socket(7)).
         assert_eq!(listener.recv_buffer_size().unwrap(), 256 << 10);
     }
 }

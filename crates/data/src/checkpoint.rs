@@ -1,5 +1,5 @@
-//! Forces to disk, every now and then, what a running transfer has stored: restart markers and
-//! resume journals then name bytes that a power cut cannot take back.
+//! Checkpoints: forces the stored bytes of a running transfer to disk from time to time. Restart
+//! markers and resume journals then name bytes that survive a power failure.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -14,24 +14,25 @@ use crate::store::Sink;
 use crate::transfer::ActiveTransfer;
 
 /// Least time between two checkpoints.
-const EVERY: Duration = Duration::from_millis(500);
-/// After a checkpoint that took long, so many times as long passes without one: a slow disk is not
-/// kept busy with flushing.
-const REST: u32 = 4;
+const MIN_INTERVAL: Duration = Duration::from_millis(500);
+/// After a slow checkpoint, this multiple of its duration passes before the next one, so that a
+/// slow disk does not spend its time flushing.
+const PAUSE_FACTOR: u32 = 4;
 
-/// Runs `work` (the streams), with checkpoints beside it where the sink forces bytes to disk. An
-/// error of the disk ends the transfer. A transfer that broke ends with a checkpoint, so that the
-/// next attempt need not send again what is here; one that was cancelled, or has come to a good end,
-/// does not: whoever calls it stored syncs it as a whole.
+/// Runs `work` (the streams) with checkpoints in a second thread if the sink forces bytes to disk.
+/// A disk error ends the transfer. A failed transfer ends with a checkpoint, so that the next
+/// attempt need not send the stored bytes again. A cancelled or complete one does not: its caller
+/// syncs the whole file.
 pub(crate) fn run_with_checkpoints<T>(
     transfer: &ActiveTransfer,
     sink: &Arc<dyn Sink>,
     work: impl FnOnce() -> Result<T, DataError>,
 ) -> Result<T, DataError> {
+    // A store without durability promises nothing, so every stored range counts as safe.
     if !sink.is_durable() {
         return work();
     }
-    let over = WakeEvent::new().map_err(|e| DataError::setup("an event descriptor", e))?;
+    let stop = WakeEvent::new().map_err(|e| DataError::setup("an event descriptor", e))?;
     let checkpoints = Checkpointer {
         control: transfer.control(),
         sink: &**sink,
@@ -41,23 +42,25 @@ pub(crate) fn run_with_checkpoints<T>(
         let spawned = std::thread::Builder::new()
             .name("checkpoint".to_owned())
             .spawn_scoped(scope, || {
-                if let Err(error) = checkpoints.run(&over) {
+                if let Err(error) = checkpoints.run(&stop) {
                     transfer.fail(error);
                 }
             });
         if let Err(error) = spawned {
-            tracing::warn!(%error, "no checkpoints: nothing is called safe before the end");
+            tracing::warn!(%error, "cannot start the checkpoint thread: no bytes are reported as safe before the end");
         }
-        let _tell = CheckpointStopGuard(&over);
+        // The guard drops before the scope joins the thread, so the join cannot wait for ever.
+        let _stop_guard = CheckpointStopGuard(&stop);
         work()
     });
+    // Bytes of a failed transfer are worth a flush only if there are any and nobody cancelled.
     if done.is_err() && !transfer.control().is_cancelled() && transfer.control().bytes() > 0 {
         checkpoints.take()?;
     }
     done
 }
 
-/// Ends the thread, also when the work panics.
+/// Ends the checkpoint thread, also when the work panics.
 struct CheckpointStopGuard<'w>(&'w WakeEvent);
 
 impl Drop for CheckpointStopGuard<'_> {
@@ -72,17 +75,21 @@ struct Checkpointer<'t> {
 }
 
 impl Checkpointer<'_> {
-    fn run(&self, over: &WakeEvent) -> Result<(), DataError> {
+    fn run(&self, stop: &WakeEvent) -> Result<(), DataError> {
         loop {
-            let wait = self.control.time_until_checkpoint(Instant::now(), EVERY);
-            let ended = wake::wait([(over.as_fd(), PollFlags::IN)], wait)
-                .map_err(|e| DataError::setup("a pause", e))?;
+            let wait = self
+                .control
+                .time_until_checkpoint(Instant::now(), MIN_INTERVAL);
+            let ended = wake::wait([(stop.as_fd(), PollFlags::IN)], wait)
+                .map_err(|e| DataError::setup("poll(2)", e))?;
             if ended[0] {
                 return Ok(());
             }
+            // Parts of one transfer share the due time: another part's checkpoint may have moved
+            // it.
             if self
                 .control
-                .time_until_checkpoint(Instant::now(), EVERY)
+                .time_until_checkpoint(Instant::now(), MIN_INTERVAL)
                 .is_zero()
             {
                 self.take()?;
@@ -90,16 +97,18 @@ impl Checkpointer<'_> {
         }
     }
 
-    /// Forces to disk all that is stored now.
+    /// Forces all bytes stored so far to disk.
     fn take(&self) -> Result<(), DataError> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let failed = |error| DataError::write(self.sink, error);
+        // `checkpoint` reads the stored ranges before the sync, so bytes that arrive during it are
+        // not reported as safe.
         self.control
             .checkpoint(|| self.sink.sync())
             .map_err(failed)?;
-        let took = begun.elapsed();
+        let elapsed = started.elapsed();
         self.control
-            .defer_checkpoint(Instant::now() + EVERY.max(took * REST));
+            .defer_checkpoint(Instant::now() + MIN_INTERVAL.max(elapsed * PAUSE_FACTOR));
         Ok(())
     }
 }

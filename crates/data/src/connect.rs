@@ -1,4 +1,4 @@
-//! Making data connections: out to addresses, and in from a listener.
+//! Data connections: outgoing to addresses, and incoming from a listener.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -21,11 +21,12 @@ use crate::transfer::ActiveTransfer;
 /// Pause when the system has no descriptor or memory for another connection.
 pub(crate) const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long connections may lag behind the slowest target's first one, beyond as long as that took: a
-/// lost SYN is sent again only after a second.
-const LAG: Duration = Duration::from_millis(5);
+/// Extra time for further connections after every target has one, in addition to the time that
+/// took. A lost SYN is retransmitted only after one second (RFC 6298 §2.1), which is not worth
+/// waiting for.
+const STRAGGLER_WAIT: Duration = Duration::from_millis(5);
 
-/// A connection attempt that is under way.
+/// A connection attempt in progress.
 #[derive(Debug)]
 pub(crate) struct ConnectAttempt {
     socket: Socket,
@@ -37,15 +38,18 @@ pub(crate) struct ConnectAttempt {
 /// Connections to several targets.
 #[derive(Debug, Default)]
 pub(crate) struct OpenedConnections {
-    /// At least one a target.
+    /// Established connections, at least one for each target.
     pub(crate) open: Vec<Arc<DataStream>>,
-    /// Further ones that take longer.
+    /// Attempts that take longer.
     pub(crate) pending: Vec<ConnectAttempt>,
 }
 
-/// Opens as many connections as there are permits, spread evenly over the targets, of which each
-/// must get one; all at once so that many streams cost one round trip. A target that takes some of them is served with those, and those that take much longer than
-/// its first are not waited for; a target that takes none is an error.
+/// Opens as many connections as there are permits, spread evenly over the targets. All attempts
+/// start at once, so that many streams cost one round trip. Every target must get one connection.
+/// Connections that take much longer than the first of each target are not waited for.
+///
+/// # Errors
+/// A target accepts none; the transfer was stopped.
 pub(crate) fn connect_all(
     transfer: &ActiveTransfer,
     settings: &TransferSettings,
@@ -53,62 +57,75 @@ pub(crate) fn connect_all(
     local: Option<IpAddr>,
     permits: Vec<StreamPermit>,
 ) -> Result<OpenedConnections, DataError> {
-    let begun = Instant::now();
+    let started = Instant::now();
+    // All attempts share the deadline of the transfer's first connection.
     let until = transfer.begin() + settings.connect_timeout;
-    let mut made = OpenedConnections {
+    let mut opened = OpenedConnections {
         open: Vec::new(),
-        pending: dial_each(targets, permits, |to, permit| {
+        pending: start_each(targets, permits, |to, permit| {
             start_attempt(settings, to, local, until, permit)
         })?,
     };
     let mut refused = None;
-    let mut enough = None;
-    while !made.pending.is_empty() {
+    let mut straggler_deadline = None;
+    while !opened.pending.is_empty() {
         let now = Instant::now();
-        if enough.is_none() && made.covers_all(targets) {
-            enough = Some(now + now.duration_since(begun) + LAG);
+        if straggler_deadline.is_none() && opened.covers_all(targets) {
+            // A target that is twice as far away as the first still gets the time to answer.
+            straggler_deadline = Some(now + now.duration_since(started) + STRAGGLER_WAIT);
         }
-        let left = enough
+        let left = straggler_deadline
             .unwrap_or(until)
             .min(until)
             .saturating_duration_since(now);
         if left.is_zero() {
             break;
         }
-        await_any(transfer, &made.pending, left)?;
-        refused = refused.or(made.take_decided(settings));
+        wait_for_any(transfer, &opened.pending, left)?;
+        // One refusal does not end the others: a target may accept fewer connections than
+        // requested.
+        refused = refused.or(opened.take_decided(settings));
     }
-    if made.covers_all(targets) {
-        return Ok(made);
+    if opened.covers_all(targets) {
+        return Ok(opened);
     }
-    let late = made.pending.first().map(ConnectAttempt::timeout_error);
-    Err(refused.or(late).unwrap_or(DataError::NoPeer { seconds: 0 }))
+    // A refusal explains more than the timeout of another attempt.
+    let timeout = opened.pending.first().map(ConnectAttempt::timeout_error);
+    Err(refused
+        .or(timeout)
+        .unwrap_or(DataError::NoPeer { seconds: 0 }))
 }
 
-/// Begins a connection with each permit, with `dial`, spread evenly over the targets. A target gets
-/// fewer when one cannot be begun (no descriptor or port is left), but none at all is an error.
-fn dial_each<A>(
+/// Starts a connection with each permit by `dial`, spread evenly over the targets. A target gets
+/// fewer when an attempt cannot be started (no descriptor or port left).
+///
+/// # Errors
+/// A target gets none.
+fn start_each<A>(
     targets: &[SocketAddr],
     permits: Vec<StreamPermit>,
     mut dial: impl FnMut(SocketAddr, StreamPermit) -> Result<A, DataError>,
 ) -> Result<Vec<A>, DataError> {
-    let mut begun = Vec::new();
+    let mut started = Vec::new();
     let mut permits = permits.into_iter();
+    // The remaining permits are divided by the remaining targets, so that shares differ by at most
+    // one.
     for (to, left) in targets.iter().zip((1..=targets.len()).rev()) {
         let share = permits.len().div_ceil(left);
-        let own: Vec<_> = permits.by_ref().take(share).collect();
-        for (nth, permit) in own.into_iter().enumerate() {
+        let target_permits: Vec<_> = permits.by_ref().take(share).collect();
+        for (nth, permit) in target_permits.into_iter().enumerate() {
             match dial(*to, permit) {
-                Ok(attempt) => begun.push(attempt),
+                Ok(attempt) => started.push(attempt),
+                // The first attempt at a target must succeed, further ones only add streams.
                 Err(error) if nth > 0 => {
-                    tracing::warn!(%error, "data connection not begun");
+                    tracing::warn!(%error, "cannot start a data connection, continuing with fewer");
                     break;
                 }
                 Err(error) => return Err(error),
             }
         }
     }
-    Ok(begun)
+    Ok(started)
 }
 
 impl OpenedConnections {
@@ -118,18 +135,18 @@ impl OpenedConnections {
         targets.iter().all(has)
     }
 
-    /// Takes the attempts that are decided; returns the first refusal.
+    /// Takes the attempts that have succeeded or failed. Returns the first error.
     fn take_decided(&mut self, settings: &TransferSettings) -> Option<DataError> {
-        let (settled, waiting): (Vec<_>, _) = std::mem::take(&mut self.pending)
+        let (decided, pending): (Vec<_>, _) = std::mem::take(&mut self.pending)
             .into_iter()
             .partition(|a| is_connect_decided(&a.socket));
-        self.pending = waiting;
+        self.pending = pending;
         let mut refused = None;
-        for attempt in settled {
+        for attempt in decided {
             match attempt.finish(settings) {
                 Ok(stream) => self.open.push(Arc::new(stream)),
                 Err(error) => {
-                    tracing::warn!(%error, "data connection not made");
+                    tracing::warn!(%error, "data connection failed");
                     refused.get_or_insert(error);
                 }
             }
@@ -138,7 +155,7 @@ impl OpenedConnections {
     }
 }
 
-/// Begins to connect; the attempt is given up at `until`.
+/// Starts a connection. The attempt ends at `until`.
 pub(crate) fn start_attempt(
     settings: &TransferSettings,
     to: SocketAddr,
@@ -160,7 +177,7 @@ impl ConnectAttempt {
         self.to
     }
 
-    /// Waits for the connection; `None` if it was not there when `unless` rang.
+    /// Waits for the connection. Returns `None` if `unless` was woken first.
     pub(crate) fn wait_connected(
         self,
         transfer: &ActiveTransfer,
@@ -169,18 +186,20 @@ impl ConnectAttempt {
     ) -> Result<Option<DataStream>, DataError> {
         loop {
             let left = self.until.saturating_duration_since(Instant::now());
+            // Three reasons end the wait: the socket is writable (connected or failed), the
+            // connection is not needed, or the transfer stops.
             let fds = [
                 (self.socket.as_fd(), PollFlags::OUT),
                 (unless.as_fd(), PollFlags::IN),
                 (transfer.stop_wake().as_fd(), PollFlags::IN),
             ];
-            let [settled, called_off, _] =
-                wake::wait(fds, left).map_err(|e| DataError::setup("a wait", e))?;
+            let [decided, not_needed, _] =
+                wake::wait(fds, left).map_err(|e| DataError::setup("poll(2)", e))?;
             transfer.check()?;
-            if settled {
+            if decided {
                 return self.finish(settings).map(Some);
             }
-            if called_off {
+            if not_needed {
                 return Ok(None);
             }
             if left.is_zero() {
@@ -193,6 +212,7 @@ impl ConnectAttempt {
         let Self {
             socket, to, permit, ..
         } = self;
+        // SO_ERROR has the result of a non-blocking connect (connect(2), EINPROGRESS).
         let outcome = socket
             .take_error()
             .and_then(|error| error.map_or(Ok(()), Err))
@@ -210,8 +230,8 @@ impl ConnectAttempt {
     }
 }
 
-/// Begins to connect without waiting for it, from `local` where that is of the target's family, with
-/// options that `prepare` sets before.
+/// Starts a connection without waiting for it, from `local` where that has the target's address
+/// family. `prepare` sets options before connect(2).
 pub(crate) fn start_connect(
     to: SocketAddr,
     local: Option<IpAddr>,
@@ -220,6 +240,7 @@ pub(crate) fn start_connect(
     let fail = |source| DataError::Connect { to, source };
     let socket =
         Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP)).map_err(fail)?;
+    // A blocking connect could not be cancelled and would take one round trip per stream.
     socket.set_nonblocking(true).map_err(fail)?;
     prepare(&socket)?;
     if let Some(ip) = local.filter(|ip| ip.is_ipv4() == to.is_ipv4()) {
@@ -227,7 +248,7 @@ pub(crate) fn start_connect(
         socket.bind(&from.into()).map_err(fail)?;
     }
     match socket.connect(&SockAddr::from(to)) {
-        // A signal ends the call, not the attempt (connect(2)).
+        // A signal ends the call, but the attempt continues (connect(2), EINTR).
         Err(e)
             if !matches!(
                 Errno::from_io_error(&e),
@@ -240,28 +261,30 @@ pub(crate) fn start_connect(
     }
 }
 
-/// Waits until a connection attempt is decided or the time is up.
-fn await_any(
+/// Waits until an attempt has succeeded or failed, or the time is up.
+fn wait_for_any(
     transfer: &ActiveTransfer,
     attempts: &[ConnectAttempt],
     left: Duration,
 ) -> Result<(), DataError> {
+    // The stop event is first, so that a cancel ends the wait, too.
     let mut fds = vec![PollFd::new(transfer.stop_wake(), PollFlags::IN)];
     let sockets = attempts.iter().map(|a| &a.socket);
     fds.extend(sockets.map(|socket| PollFd::new(socket, PollFlags::OUT)));
-    wake::wait_any(&mut fds, left).map_err(|e| DataError::setup("a wait", e))?;
+    wake::wait_any(&mut fds, left).map_err(|e| DataError::setup("poll(2)", e))?;
     transfer.check()
 }
 
-/// Whether a connection that was begun is there, or has failed.
+/// Whether a connection attempt has succeeded or failed.
 pub(crate) fn is_connect_decided(socket: &Socket) -> bool {
+    // An error of poll(2) counts as decided: `take_error` then reports it.
     !matches!(
         wake::wait([(socket.as_fd(), PollFlags::OUT)], Duration::ZERO),
         Ok([false])
     )
 }
 
-/// Connections from hosts that may not connect, of one transfer: closed at once.
+/// Connections of one transfer from hosts that are not allowed. They are closed at once.
 #[derive(Debug, Default)]
 pub(crate) struct RejectedPeers {
     first: Option<IpAddr>,
@@ -269,17 +292,17 @@ pub(crate) struct RejectedPeers {
 }
 
 impl RejectedPeers {
-    /// The first is logged now and the others are counted: a flood of them must not fill the log.
+    /// Logs the first one and counts the others: a flood of them must not fill the log.
     fn note(&mut self, peer: SocketAddr) {
         if self.first.is_some() {
             self.more += 1;
             return;
         }
         self.first = Some(peer.ip().to_canonical());
-        tracing::warn!(%peer, "data connection from a host that may not connect closed");
+        tracing::warn!(%peer, "closed a data connection from a host that is not allowed");
     }
 
-    /// Why no connection came within `seconds`.
+    /// The error of a transfer to which no connection came within `seconds`.
     pub(crate) fn no_peer(&self, seconds: u64) -> DataError {
         match self.first {
             Some(from) => DataError::HostNotAllowed { from, seconds },
@@ -293,20 +316,19 @@ impl Drop for RejectedPeers {
         if self.more > 0 {
             tracing::warn!(
                 more = self.more,
-                "further data connections from hosts that may not connect were closed"
+                "closed further data connections from hosts that are not allowed"
             );
         }
     }
 }
 
-/// Takes one connection from the listener's queue. `None`: there is none, or it was closed, being
-/// that of a host which may not connect.
+/// Takes one connection from the listener's queue, and closes it if its host is not allowed.
 pub(crate) fn accept_allowed(
     transfer: &ActiveTransfer,
     listener: &Socket,
-    policy: AllowedPeers,
+    allowed: AllowedPeers,
     settings: &TransferSettings,
-    strangers: &mut RejectedPeers,
+    rejected: &mut RejectedPeers,
 ) -> Result<AcceptResult, DataError> {
     let (socket, address) = match listener.accept() {
         Ok(accepted) => accepted,
@@ -319,52 +341,56 @@ pub(crate) fn accept_allowed(
     let Some(peer) = address.as_socket() else {
         return Ok(AcceptResult::Closed);
     };
-    if !policy.admits(peer.ip()) {
-        strangers.note(peer);
+    if !allowed.admits(peer.ip()) {
+        rejected.note(peer);
         return Ok(AcceptResult::Closed);
     }
-    // What fails here is that connection's own trouble (it was reset already); a setting
-    // that the system refuses is the transfer's.
+    // An error here belongs to this connection (it is already reset). A setting that the system
+    // refuses is an error of the transfer.
+    // Accepted sockets inherit the buffers of the listener, but not what the transfer's settings
+    // changed since.
     set_handshake_options(&socket, settings)?;
     match socket.set_nonblocking(true) {
         Ok(()) => Ok(AcceptResult::Connection(socket, peer)),
         Err(error) => {
-            tracing::warn!(%peer, %error, "data connection dropped");
+            tracing::warn!(%peer, %error, "data connection failed and was closed");
             Ok(AcceptResult::Closed)
         }
     }
 }
 
-/// The answer of a listener's queue.
+/// The result of accept(2) on a listener.
 #[derive(Debug)]
 pub(crate) enum AcceptResult {
-    /// Nothing waits there now.
+    /// The queue is empty.
     Nothing,
-    /// A connection that is gone again.
+    /// The connection was closed at once, or has already failed.
     Closed,
-    /// One from a host that may connect; its socket does not block, and nothing was exchanged over it.
+    /// A connection from an allowed host. Its socket is non-blocking, and nothing was exchanged
+    /// over it.
     Connection(Socket, SocketAddr),
 }
 
-/// Decides what a failed accept means (accept(2): errors of the new connection are reported by
-/// accept itself).
+/// Classifies an accept error. accept(2) also reports errors of the new connection; those are
+/// ignored.
 fn on_accept_error(transfer: &ActiveTransfer, error: io::Error) -> Result<(), DataError> {
     match Errno::from_io_error(&error) {
         Some(Errno::BADF | Errno::INVAL | Errno::NOTSOCK | Errno::FAULT) => {
             Err(DataError::setup("the data listener", error))
         }
+        // accept(2) would fail again at once, so this waits instead of spinning.
         _ if is_shortage(&error) => {
-            tracing::warn!(%error, "no room for a data connection, trying again");
+            tracing::warn!(%error, "out of descriptors or memory for a data connection, retrying");
             let stop = transfer.stop_wake();
             wake::wait([(stop.as_fd(), PollFlags::IN)], SHORTAGE_PAUSE)
-                .map_err(|e| DataError::setup("a wait", e))?;
+                .map_err(|e| DataError::setup("poll(2)", e))?;
             transfer.check()
         }
         _ => Ok(()),
     }
 }
 
-/// Whether the system has no descriptor or memory left, for a while.
+/// Whether the system has temporarily no descriptor or memory left.
 pub(crate) fn is_shortage(error: &io::Error) -> bool {
     matches!(
         Errno::from_io_error(error),
@@ -376,32 +402,36 @@ pub(crate) fn is_shortage(error: &io::Error) -> bool {
 pub(crate) fn accept_one(
     transfer: &ActiveTransfer,
     listener: &Socket,
-    policy: AllowedPeers,
+    allowed: AllowedPeers,
     settings: &TransferSettings,
     permit: StreamPermit,
 ) -> Result<Arc<DataStream>, DataError> {
-    let mut strangers = RejectedPeers::default();
+    let mut rejected = RejectedPeers::default();
     loop {
         transfer.check()?;
-        match accept_allowed(transfer, listener, policy, settings, &mut strangers)? {
+        match accept_allowed(transfer, listener, allowed, settings, &mut rejected)? {
             AcceptResult::Connection(socket, peer) => match DataStream::new(socket, peer, settings)
             {
                 Ok(stream) => return Ok(Arc::new(stream.with_permit(permit))),
-                Err(error) => tracing::warn!(%peer, %error, "data connection dropped"),
+                Err(error) => {
+                    tracing::warn!(%peer, %error, "data connection failed and was closed");
+                }
             },
             AcceptResult::Closed => {}
             AcceptResult::Nothing => {
                 let left = settings
                     .connect_timeout
                     .saturating_sub(transfer.begin().elapsed());
+                // The limit counts from the start of the transfer, not from the last rejected
+                // connection.
                 if left.is_zero() {
-                    return Err(strangers.no_peer(settings.connect_timeout.as_secs()));
+                    return Err(rejected.no_peer(settings.connect_timeout.as_secs()));
                 }
                 let fds = [
                     (listener.as_fd(), PollFlags::IN),
                     (transfer.stop_wake().as_fd(), PollFlags::IN),
                 ];
-                wake::wait(fds, left).map_err(|e| DataError::setup("a wait", e))?;
+                wake::wait(fds, left).map_err(|e| DataError::setup("poll(2)", e))?;
             }
         }
     }
@@ -411,12 +441,18 @@ pub(crate) fn accept_one(
 mod tests {
     use super::*;
 
-    /// Which connections are begun of `each` to each of two targets, if those in `fail` (counted over all) cannot.
-    fn begun(each: usize, fail: &[usize]) -> Result<Vec<SocketAddr>, DataError> {
+    /// Starts `per_target` connections to each of two targets; the attempts numbered in `fail`
+    /// fail. Returns the targets of the others.
+    fn start_with_failures(
+        per_target: usize,
+        fail: &[usize],
+    ) -> Result<Vec<SocketAddr>, DataError> {
         let targets = [1, 2].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
         let mut nth = 0;
-        let permits = (0..2 * each).map(|_| StreamPermit::unlimited()).collect();
-        dial_each(&targets, permits, |to, _| {
+        let permits = (0..2 * per_target)
+            .map(|_| StreamPermit::unlimited())
+            .collect();
+        start_each(&targets, permits, |to, _| {
             nth += 1;
             let source = io::Error::from(Errno::MFILE);
             let failed = fail.contains(&nth);
@@ -427,17 +463,18 @@ mod tests {
     }
 
     #[test]
-    fn a_target_makes_do_with_the_connections_that_can_be_begun() {
-        let ports = |begun: Vec<SocketAddr>| begun.iter().map(SocketAddr::port).collect::<Vec<_>>();
-        assert_eq!(ports(begun(2, &[]).unwrap()), [1, 1, 2, 2]);
-        assert_eq!(ports(begun(3, &[2]).unwrap()), [1, 2, 2, 2]);
-        assert_eq!(ports(begun(3, &[3, 5]).unwrap()), [1, 1, 2]);
+    fn a_target_uses_the_connections_that_can_be_started() {
+        let ports =
+            |targets: Vec<SocketAddr>| targets.iter().map(SocketAddr::port).collect::<Vec<_>>();
+        assert_eq!(ports(start_with_failures(2, &[]).unwrap()), [1, 1, 2, 2]);
+        assert_eq!(ports(start_with_failures(3, &[2]).unwrap()), [1, 2, 2, 2]);
+        assert_eq!(ports(start_with_failures(3, &[3, 5]).unwrap()), [1, 1, 2]);
     }
 
     #[test]
-    fn a_target_without_any_is_an_error() {
+    fn a_target_without_a_connection_is_an_error() {
         for first in [1, 3] {
-            let error = begun(2, &[first]).unwrap_err();
+            let error = start_with_failures(2, &[first]).unwrap_err();
             assert!(matches!(error, DataError::Connect { .. }), "{error}");
         }
     }

@@ -1,4 +1,4 @@
-//! The handle between a running transfer and whoever watches or stops it.
+//! Control of a running transfer from other threads: progress, decisions and cancelling.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,14 +18,15 @@ use tune::sizing::BufferDecision;
 use tune::sizing::auto::HostBound;
 use tune::streams::auto::TransferDecision as StreamDecision;
 
-/// Shared between a running transfer and whoever watches or stops it. One may serve several
-/// attempts in turn: bytes and stored ranges then add up. Once cancelled it stays so.
+/// The handle with which other threads watch or stop a running transfer. One handle may serve
+/// several attempts in turn: bytes and stored ranges then add up. It stays cancelled once
+/// cancelled.
 ///
-/// A transfer that moves a part of a larger one has a handle of its own, [`TransferControl::part_of`] the
-/// larger one's.
+/// A transfer that moves a part of a larger one has its own handle, made from the larger one's with
+/// [`TransferControl::part_of`].
 #[derive(Debug, Default)]
 pub struct TransferControl {
-    whole: Option<ParentTransfer>,
+    parent: Option<ParentTransfer>,
     cancelled: AtomicBool,
     bytes: AtomicU64,
     stored: Mutex<RangeSet>,
@@ -34,14 +35,14 @@ pub struct TransferControl {
     wakes: Mutex<Vec<Weak<WakeEvent>>>,
     peers: Mutex<Vec<IpAddr>>,
     evidence: Mutex<Evidence>,
-    begun: Mutex<Option<Instant>>,
-    board: TuningNotices,
+    started: Mutex<Option<Instant>>,
+    notices: TuningNotices,
 }
 
-/// Checkpoints of a transfer whose store forces bytes to disk; those of a part are its whole's.
+/// Checkpoints of a transfer whose store forces bytes to disk. Parts use those of their parent.
 #[derive(Debug, Default)]
 struct CheckpointState {
-    /// `ranges` are safe, not all that was stored.
+    /// Only `ranges` are safe, not everything that was stored.
     promised: bool,
     ranges: RangeSet,
     /// When the next checkpoint is due.
@@ -52,25 +53,25 @@ struct CheckpointState {
 #[derive(Debug)]
 struct ParentTransfer {
     control: Arc<TransferControl>,
-    /// Where the part's first byte is in it.
+    /// Offset of the part's first byte in the parent.
     start: u64,
 }
 
-/// Most hosts that [`TransferControl::peers`] names.
-const MOST_PEERS: usize = 64;
+/// Maximum number of hosts that [`TransferControl::peers`] returns.
+const MAX_PEERS: usize = 64;
 
 impl TransferControl {
-    /// Nothing moved yet.
+    /// A handle that has moved nothing yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The handle of a transfer that moves the part of `whole` that begins at its byte `start`. What
-    /// is counted, stored and open here is so there, too; cancelling the whole cancels its parts.
-    pub fn part_of(whole: &Arc<Self>, start: u64) -> Self {
+    /// The handle of a part of `parent` that begins at byte `start`. Bytes, stored ranges and open
+    /// streams count in the parent, too; cancelling the parent cancels its parts.
+    pub fn part_of(parent: &Arc<Self>, start: u64) -> Self {
         Self {
-            whole: Some(ParentTransfer {
-                control: Arc::clone(whole),
+            parent: Some(ParentTransfer {
+                control: Arc::clone(parent),
                 start,
             }),
             ..Self::default()
@@ -79,23 +80,25 @@ impl TransferControl {
 
     /// Payload bytes moved over the wire so far.
     pub fn bytes(&self) -> u64 {
+        // Relaxed: the counter is a progress figure and orders nothing.
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Ranges safely handed to the store so far (receiving), wire offsets.
+    /// Ranges handed to the store so far (receiving), wire offsets.
     pub fn stored(&self) -> RangeSet {
         lock(&self.stored).clone()
     }
 
-    /// Of the stored ranges those that a power cut cannot take back, as of the last checkpoint; the
-    /// whole transfer's, for a part, too. Empty where the store forces nothing to disk
+    /// Stored ranges that survive a power failure, as of the last checkpoint. For a part these are
+    /// the ranges of the parent. Empty if the store forces nothing to disk
     /// ([`crate::store::Sink::is_durable`]).
     pub fn synced(&self) -> RangeSet {
         lock(&self.root().synced).ranges.clone()
     }
 
-    /// Ranges that may be told to a peer as safe: [`TransferControl::synced`] where the store forces bytes to disk,
-    /// else [`TransferControl::stored`]. Of the whole transfer, for a part, too.
+    /// Ranges that may be reported to a peer as safe: [`TransferControl::synced`] if the store
+    /// forces bytes to disk, else [`TransferControl::stored`]. For a part these are the ranges of
+    /// the parent.
     pub fn safe(&self) -> RangeSet {
         let root = self.root();
         let synced = lock(&root.synced);
@@ -105,13 +108,14 @@ impl TransferControl {
         }
     }
 
-    /// Runs `sync`, which forces to disk all that is stored when it is called; what was stored before
-    /// is [`TransferControl::synced`] when it succeeds.
+    /// Runs `sync`, which forces everything stored before the call to disk. When it succeeds, those
+    /// ranges are [`TransferControl::synced`].
     ///
     /// # Errors
     /// Those of `sync`.
     pub fn checkpoint<T, E>(&self, sync: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         let root = self.root();
+        // Taken before the sync: bytes that arrive during it may not be on disk when it returns.
         let stored = root.stored();
         let done = sync()?;
         lock(&root.synced).ranges.extend(&stored);
@@ -123,74 +127,77 @@ impl TransferControl {
         lock(&self.stored).contains(start, end)
     }
 
-    /// Data connections open now.
+    /// Open data connections.
     pub fn streams(&self) -> u64 {
         lock(&self.live).len() as u64
     }
 
-    /// Hosts at the other ends of the data connections so far, as they came; IPv4-mapped
+    /// Hosts at the other ends of the data connections so far, in order of arrival; IPv4-mapped
     /// addresses as IPv4.
     pub fn peers(&self) -> Vec<IpAddr> {
         lock(&self.peers).clone()
     }
 
-    /// When the last attempt began to look for connections: the moment that
-    /// [`Decision::at`] counts from.
+    /// When the last attempt began to make or accept connections: the time that the decisions' `at`
+    /// counts from.
     pub fn started_at(&self) -> Option<Instant> {
-        *lock(&self.begun)
+        *lock(&self.started)
     }
 
-    /// Evidence of its path from the last attempt that ended, failed or not.
+    /// Evidence about the path from the last attempt that ended, whether it failed or not.
     pub fn evidence(&self) -> Evidence {
         lock(&self.evidence).clone()
     }
 
-    /// Calls `tell` with the new size, bytes, whenever this end, receiving with
-    /// [`proto::sizing::BufferSizing::Drs1ReceiverTuner`], has given its buffers one: the sender must be told.
-    pub fn on_resize(&self, tell: impl Fn(u64) + Send + Sync + 'static) {
-        self.board.on_resize(tell);
+    /// Calls `report` with the new size, bytes, whenever this end resizes its buffers while
+    /// receiving with `drs1`: the sender must set the same size.
+    pub fn on_resize(&self, report: impl Fn(u64) + Send + Sync + 'static) {
+        self.notices.on_resize(report);
     }
 
-    /// The peer's receiver has buffers of this size now (SBUF, 126): this end, sending, follows.
+    /// Sets the send buffers to the size of the peer's receive buffers (SBUF, reply 126).
     pub fn follow_peer_size(&self, bytes: u64) {
-        self.board.follow_peer_size(bytes);
+        self.notices.follow_peer_size(bytes);
     }
 
-    /// Decisions about buffers since the last call, oldest first; bounded.
+    /// Takes the decisions about buffers since the last call, oldest first. Their number is
+    /// bounded.
     pub fn take_decisions(&self) -> Vec<BufferDecision> {
-        self.board.take_decisions()
+        self.notices.take_decisions()
     }
 
-    /// A limit of this host that held a stream back when it was last looked at, and that no buffer
-    /// gets around but more streams may; of several streams, the fastest one's. Only known with
-    /// [`proto::sizing::BufferSizing::Auto`], and until the next attempt begins.
+    /// The host limit that restricts a stream and that no buffer size avoids, though more streams
+    /// may. With several streams it is the one of the fastest. Known only with automatic buffer
+    /// sizing, and only until the next attempt begins.
     pub fn host_limit(&self) -> Option<HostBound> {
-        self.board.host_limit()
+        self.notices.host_limit()
     }
 
-    /// Decisions about the streams that this end sends over since the last call, oldest
-    /// first; bounded.
+    /// Takes the decisions about the sending streams since the last call, oldest first. Their
+    /// number is bounded.
     pub fn take_stream_decisions(&self) -> Vec<StreamDecision> {
-        self.board.take_stream_decisions()
+        self.notices.take_stream_decisions()
     }
 
-    /// Notes a decision about the streams that was made elsewhere: by whoever cuts the transfer into
-    /// chunks.
+    /// Adds a decision about the streams that was made elsewhere: by the caller that cuts the
+    /// transfer into chunks.
     pub fn note_stream_decision(&self, decision: StreamDecision) {
-        self.board.push_stream_decision(decision);
+        self.notices.push_stream_decision(decision);
     }
 
-    /// Limiter of the sending now; `None` when nobody looks
-    /// ([`TransferSettings::adapt`](crate::job::Settings::adapt),
-    /// [`Congestion::Auto`](crate::options::Congestion::Auto)), or nothing was seen yet.
+    /// What limits the sender now; `None` without adaptation
+    /// ([`TransferSettings::adapt`](crate::job::TransferSettings::adapt),
+    /// [`CongestionChoice::Auto`](crate::options::CongestionChoice::Auto)), or before the first
+    /// sample.
     pub fn limiter(&self) -> Option<Limiter> {
-        self.board.limiter()
+        self.notices.limiter()
     }
 
-    /// Stops the transfer: wakes every blocked stream; the transfer returns
-    /// [`crate::error::DataError::Aborted`]. A read of a pipe that has no data is not woken.
+    /// Stops the transfer: wakes every blocked stream. The transfer returns
+    /// [`crate::error::DataError::Aborted`]. A blocking read of an empty pipe is not woken.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::SeqCst);
+        // Streams wait in poll(2); the event descriptor is part of every such wait.
         for wake in lock(&self.wakes).iter().filter_map(Weak::upgrade) {
             wake.wake();
         }
@@ -200,57 +207,58 @@ impl TransferControl {
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::SeqCst)
             || self
-                .whole
+                .parent
                 .as_ref()
                 .is_some_and(|w| w.control.is_cancelled())
     }
 
-    /// Sample of all live streams now as the kernel shows them, for progress displays and `--trace`.
+    /// Samples all live streams now, for progress displays and `--trace`.
     pub fn sample_streams(&self) -> Vec<TcpSample> {
         let live = self.live_streams();
         live.iter().filter_map(|s| s.sample().ok()).collect()
     }
 
     fn root(&self) -> &Self {
-        self.whole.as_ref().map_or(self, |w| w.control.root())
+        self.parent.as_ref().map_or(self, |w| w.control.root())
     }
 
-    /// From now on only what a checkpoint has forced to disk is [`TransferControl::safe`].
+    /// From now on only ranges that a checkpoint forced to disk are [`TransferControl::safe`].
     pub(crate) fn promise_synced(&self) {
         lock(&self.root().synced).promised = true;
     }
 
-    /// How long to wait for the next checkpoint; the first is due `every` after the first call.
+    /// Time until the next checkpoint. The first is due `every` after the first call.
     pub(crate) fn time_until_checkpoint(&self, now: Instant, every: Duration) -> Duration {
         let mut synced = lock(&self.root().synced);
         let due = *synced.due.get_or_insert(now + every);
         due.saturating_duration_since(now)
     }
 
-    /// No checkpoint before this moment.
+    /// Allows no checkpoint before this moment.
     pub(crate) fn defer_checkpoint(&self, moment: Instant) {
         lock(&self.root().synced).due = Some(moment);
     }
 
-    /// The streams at work now.
+    /// The streams in use now.
     pub(crate) fn live_streams(&self) -> Vec<Arc<DataStream>> {
         let live = lock(&self.live);
         live.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// The board between this handle and the sizing thread.
+    /// The notices between this handle and the sizing thread.
     pub(crate) fn notices(&self) -> &TuningNotices {
-        &self.board
+        &self.notices
     }
 
-    /// From now on [`TransferControl::cancel`] rings this, at once if it was called before.
+    /// Registers an event that [`TransferControl::cancel`] wakes, at once if it was called before.
     pub(crate) fn wake_on_cancel(&self, wake: &Arc<WakeEvent>) {
-        if let Some(whole) = &self.whole {
-            whole.control.wake_on_cancel(wake);
+        if let Some(parent) = &self.parent {
+            parent.control.wake_on_cancel(wake);
         }
         let mut wakes = lock(&self.wakes);
         wakes.retain(|w| w.strong_count() > 0);
         wakes.push(Arc::downgrade(wake));
+        // The cancel may have come before the registration.
         if self.is_cancelled() {
             wake.wake();
         }
@@ -258,67 +266,71 @@ impl TransferControl {
 
     pub(crate) fn add_bytes(&self, n: u64) {
         self.bytes.fetch_add(n, Ordering::Relaxed);
-        if let Some(whole) = &self.whole {
-            whole.control.add_bytes(n);
+        if let Some(parent) = &self.parent {
+            parent.control.add_bytes(n);
         }
     }
 
-    /// Notes stored bytes; returns how many separate pieces there are now.
+    /// Records stored bytes. Returns the number of separate ranges now stored.
     pub(crate) fn add_stored(&self, start: u64, end: u64) -> usize {
-        if let Some(whole) = &self.whole {
-            let at = |offset: u64| offset.saturating_add(whole.start);
-            whole.control.add_stored(at(start), at(end));
+        if let Some(parent) = &self.parent {
+            let at = |offset: u64| offset.saturating_add(parent.start);
+            parent.control.add_stored(at(start), at(end));
         }
         let mut stored = lock(&self.stored);
         stored.insert(start, end);
         stored.range_count()
     }
 
-    /// Shows a stream in [`TransferControl::sample_streams`].
+    /// Adds a stream to [`TransferControl::sample_streams`].
     pub(crate) fn attach(&self, stream: &Arc<DataStream>) {
-        if let Some(whole) = &self.whole {
-            whole.control.attach(stream);
+        if let Some(parent) = &self.parent {
+            parent.control.attach(stream);
         }
         let mut peers = lock(&self.peers);
         let host = stream.peer().ip().to_canonical();
-        if peers.len() < MOST_PEERS && !peers.contains(&host) {
+        // A bound: a peer with many addresses must not fill the memory.
+        if peers.len() < MAX_PEERS && !peers.contains(&host) {
             peers.push(host);
         }
         drop(peers);
         lock(&self.live).push(Arc::downgrade(stream));
-        self.board.wake();
+        self.notices.wake();
     }
 
     pub(crate) fn note_begin(&self, at: Instant) {
-        *lock(&self.begun) = Some(at);
-        if let Some(whole) = &self.whole {
-            lock(&whole.control.begun).get_or_insert(at);
+        *lock(&self.started) = Some(at);
+        if let Some(parent) = &self.parent {
+            // A parent may run several parts; its start is that of the first.
+            lock(&parent.control.started).get_or_insert(at);
         }
     }
 
-    /// The attempt has ended, and has learned so much.
+    /// Records the evidence of an attempt that has ended.
     pub(crate) fn note_evidence(&self, evidence: &Evidence) {
         lock(&self.evidence).clone_from(evidence);
-        if let Some(whole) = &self.whole {
-            whole.control.note_evidence(evidence);
-            self.forward_decisions(&whole.control);
+        if let Some(parent) = &self.parent {
+            parent.control.note_evidence(evidence);
+            self.forward_decisions(&parent.control);
         }
     }
 
-    /// Has the whole tell the decisions about this part.
-    fn forward_decisions(&self, whole: &Self) {
-        let (own, from) = (self.started_at(), whole.started_at());
+    /// Moves the decisions about this part to its parent, with times relative to the parent's
+    /// start.
+    fn forward_decisions(&self, parent: &Self) {
+        let (own, from) = (self.started_at(), parent.started_at());
+        // The parts of a transfer start at different times.
         let later = own
             .zip(from)
             .map_or(Duration::ZERO, |(own, from)| own.duration_since(from));
         for decision in self.take_decisions() {
-            whole.board.push_decision(BufferDecision {
+            parent.notices.push_decision(BufferDecision {
                 at: decision.at + later,
                 ..decision
             });
         }
         for decision in self.take_stream_decisions() {
-            whole.board.push_stream_decision(StreamDecision {
+            parent.notices.push_stream_decision(StreamDecision {
                 at: decision.at + later,
                 ..decision
             });
@@ -326,8 +338,8 @@ impl TransferControl {
     }
 
     pub(crate) fn detach(&self, stream: &Arc<DataStream>) {
-        if let Some(whole) = &self.whole {
-            whole.control.detach(stream);
+        if let Some(parent) = &self.parent {
+            parent.control.detach(stream);
         }
         lock(&self.live).retain(|s| !std::ptr::eq(s.as_ptr(), Arc::as_ptr(stream)));
     }
@@ -338,21 +350,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_counts_in_its_whole_at_its_place() {
-        let whole = Arc::new(TransferControl::new());
-        let part = TransferControl::part_of(&whole, 1_000);
-        let other = TransferControl::part_of(&whole, 2_000);
+    fn a_part_counts_in_its_parent_at_its_offset() {
+        let parent = Arc::new(TransferControl::new());
+        let part = TransferControl::part_of(&parent, 1_000);
+        let other = TransferControl::part_of(&parent, 2_000);
         part.add_bytes(5);
         other.add_bytes(7);
         part.add_stored(0, 5);
         other.add_stored(10, 17);
-        assert_eq!((part.bytes(), other.bytes(), whole.bytes()), (5, 7, 12));
+        assert_eq!((part.bytes(), other.bytes(), parent.bytes()), (5, 7, 12));
         assert_eq!(part.stored().to_string(), "0-5");
-        assert_eq!(whole.stored().to_string(), "1000-1005,2010-2017");
+        assert_eq!(parent.stored().to_string(), "1000-1005,2010-2017");
     }
 
     #[test]
-    fn only_what_a_checkpoint_forced_to_disk_is_safe_once_that_was_promised() {
+    fn only_checkpointed_ranges_are_safe_on_a_durable_store() {
         let control = TransferControl::new();
         control.add_stored(0, 5);
         assert_eq!(control.safe().to_string(), "0-5");
@@ -365,32 +377,32 @@ mod tests {
             Ok::<_, ()>(())
         };
         control.checkpoint(during).unwrap();
-        // What came while the disk was busy counts at the next one.
+        // Bytes stored during the sync count at the next checkpoint.
         assert_eq!(control.safe().to_string(), "0-5");
         assert_eq!(control.stored().to_string(), "0-9");
     }
 
     #[test]
-    fn a_checkpoint_of_a_part_is_one_of_its_whole() {
-        let whole = Arc::new(TransferControl::new());
-        TransferControl::part_of(&whole, 0).add_stored(0, 5);
-        let part = TransferControl::part_of(&whole, 1_000);
+    fn a_checkpoint_of_a_part_covers_its_parent() {
+        let parent = Arc::new(TransferControl::new());
+        TransferControl::part_of(&parent, 0).add_stored(0, 5);
+        let part = TransferControl::part_of(&parent, 1_000);
         part.add_stored(0, 5);
         part.checkpoint(|| Ok::<_, ()>(())).unwrap();
-        assert_eq!(whole.synced().to_string(), "0-5,1000-1005");
-        assert_eq!(part.synced(), whole.synced());
+        assert_eq!(parent.synced().to_string(), "0-5,1000-1005");
+        assert_eq!(part.synced(), parent.synced());
     }
 
     #[test]
-    fn cancelling_the_whole_wakes_its_parts_and_not_the_other_way_round() {
-        let whole = Arc::new(TransferControl::new());
-        let part = TransferControl::part_of(&whole, 0);
-        let other = TransferControl::part_of(&whole, 0);
+    fn cancelling_the_parent_wakes_its_parts_but_not_the_reverse() {
+        let parent = Arc::new(TransferControl::new());
+        let part = TransferControl::part_of(&parent, 0);
+        let other = TransferControl::part_of(&parent, 0);
         let wake = Arc::new(WakeEvent::new().unwrap());
         other.wake_on_cancel(&wake);
         part.cancel();
-        assert!(part.is_cancelled() && !other.is_cancelled() && !whole.is_cancelled());
-        whole.cancel();
+        assert!(part.is_cancelled() && !other.is_cancelled() && !parent.is_cancelled());
+        parent.cancel();
         assert!(other.is_cancelled());
         let rung = crate::os::wake::wait(
             [(

@@ -1,8 +1,8 @@
-//! TCP connections on which the caller speaks a protocol of its own (HTTP).
+//! TCP connections on which the caller runs its own protocol (HTTP).
 //!
-//! A [`Dialer`] makes the connections of one stream, one after the other, and says what ends a wait on
-//! them: the transfer that it works for was stopped, or the peer was silent for too long. While it
-//! works for a transfer, its connection is shown in the transfer's [`TransferControl`].
+//! A [`Dialer`] makes the connections of one stream, one after the other. It ends a wait on them
+//! when its transfer is stopped or the peer is silent for too long. While it works for a transfer,
+//! its connection is part of the transfer's [`TransferControl`].
 
 use std::io;
 use std::net::SocketAddr;
@@ -26,137 +26,146 @@ use crate::pull::ReaderContext;
 use crate::stream::{DataStream, set_handshake_options};
 use crate::stream_io::stream_evidence;
 
-/// An address that is not the host's last one has this part of the time that is left.
-const SHARE: u32 = 2;
+/// Every address but the last gets the remaining time divided by this.
+const TIME_DIVISOR: u32 = 2;
 
-/// Makes the connections of one stream and ends the waits on them.
+/// Makes the connections of one stream, and ends the waits on them.
 #[derive(Debug)]
 pub struct Dialer {
-    /// Rung by [`Dialer::stop`].
-    own: Arc<WakeEvent>,
+    /// Woken by [`Dialer::stop`].
+    stop_event: Arc<WakeEvent>,
     stopped: AtomicBool,
-    now: Mutex<DialerState>,
+    state: Mutex<DialerState>,
 }
 
-/// Whom the dialer works for.
+/// The present settings, transfer and connection.
 #[derive(Debug)]
 struct DialerState {
     settings: TransferSettings,
-    /// Rung when the work is to stop.
+    /// Woken when the work must stop.
     stop: Arc<WakeEvent>,
-    work: Option<DialerTransfer>,
+    transfer: Option<DialerTransfer>,
     /// The connection in use, or kept for the next request.
-    open: Option<Arc<DataStream>>,
-    /// Why the last wait failed.
+    connection: Option<Arc<DataStream>>,
+    /// The error of the last failed wait.
     failure: Option<DataError>,
 }
 
-/// A transfer under way.
+/// The transfer that the dialer works for.
 #[derive(Debug)]
 struct DialerTransfer {
     control: Arc<TransferControl>,
-    /// Of connections that have ended.
-    stats: Evidence,
-    /// The kernel's counts for the open connection before.
+    /// Evidence from connections that have ended.
+    evidence: Evidence,
+    /// The kernel's counters when the transfer began to use the open connection.
     before: TcpSample,
     joined: Instant,
 }
 
 impl Dialer {
-    /// For requests outside of transfers: `settings.connect` bounds the wait for a connection,
-    /// `settings.options.stall` the peer's silence.
+    /// A dialer for requests outside of transfers. `settings.connect_timeout` limits the wait for a
+    /// connection, `settings.options.stall` the silence of the peer.
     ///
     /// # Errors
     /// No descriptor is left.
     pub fn new(settings: &TransferSettings) -> Result<Arc<Self>, DataError> {
         let wake = WakeEvent::new().map_err(|e| DataError::setup("an event descriptor", e))?;
-        let own = Arc::new(wake);
+        let stop_event = Arc::new(wake);
         Ok(Arc::new(Self {
             stopped: AtomicBool::new(false),
-            now: Mutex::new(DialerState {
+            state: Mutex::new(DialerState {
                 settings: settings.clone(),
-                stop: Arc::clone(&own),
-                work: None,
-                open: None,
+                stop: Arc::clone(&stop_event),
+                transfer: None,
+                connection: None,
                 failure: None,
             }),
-            own,
+            stop_event,
         }))
     }
 
     /// Ends every wait from now on with [`DataError::Aborted`], in transfers and outside.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
-        self.own.wake();
-        lock(&self.now).stop.wake();
+        self.stop_event.wake();
+        lock(&self.state).stop.wake();
     }
 
-    /// Why the last wait failed, once: errors that pass through a library lose their kind.
+    /// Takes the error of the last failed wait. Errors that pass through an HTTP library lose their
+    /// type, so the caller asks here.
     pub fn take_failure(&self) -> Option<DataError> {
-        lock(&self.now).failure.take()
+        lock(&self.state).failure.take()
     }
 
-    /// Smoothed round-trip time of the connection, as the kernel sees it; `None` without one.
+    /// Smoothed round-trip time of the connection according to the kernel; `None` without a
+    /// connection.
     pub fn rtt(&self) -> Option<Duration> {
-        let open = lock(&self.now).open.clone()?;
-        let rtt = tcp_info::tcp_info(open.as_fd()).ok()?.smoothed_rtt;
+        let connection = lock(&self.state).connection.clone()?;
+        let rtt = tcp_info::tcp_info(connection.as_fd()).ok()?.smoothed_rtt;
         (!rtt.is_zero()).then_some(rtt)
     }
 
-    /// The connection and further ones belong to a transfer from now on, until [`Dialer::leave_transfer`].
-    pub fn join_transfer(&self, duty: ReaderContext<'_>) {
-        let mut now = lock(&self.now);
-        now.settings = duty.settings.clone();
-        now.stop = Arc::clone(duty.stop);
-        now.failure = None;
-        now.work = Some(DialerTransfer {
-            control: Arc::clone(duty.control),
-            stats: Evidence::default(),
+    /// Assigns the present and further connections to a transfer, until [`Dialer::leave_transfer`].
+    pub fn join_transfer(&self, context: ReaderContext<'_>) {
+        let mut state = lock(&self.state);
+        state.settings = context.settings.clone();
+        state.stop = Arc::clone(context.stop);
+        state.failure = None;
+        state.transfer = Some(DialerTransfer {
+            control: Arc::clone(context.control),
+            evidence: Evidence::default(),
             before: TcpSample::default(),
             joined: Instant::now(),
         });
-        if let Some(stream) = now.open.take() {
-            now.show(stream);
+        // A connection kept from an earlier request counts in this transfer, too.
+        if let Some(stream) = state.connection.take() {
+            state.set_connection(stream);
         }
     }
 
-    /// The transfer has ended; returns what the kernel saw of its connections here.
+    /// Ends the assignment to a transfer. Returns the evidence of its connections.
     pub fn leave_transfer(&self) -> Evidence {
-        let mut now = lock(&self.now);
-        let open = now.open.take();
-        if let Some(stream) = &open {
-            now.hide(stream);
+        let mut state = lock(&self.state);
+        let connection = state.connection.take();
+        if let Some(stream) = &connection {
+            state.clear_connection(stream);
         }
-        now.open = open;
-        now.stop = Arc::clone(&self.own);
-        now.work.take().map_or_else(Evidence::default, |d| d.stats)
+        state.connection = connection;
+        state.stop = Arc::clone(&self.stop_event);
+        state
+            .transfer
+            .take()
+            .map_or_else(Evidence::default, |d| d.evidence)
     }
 
-    /// Connects to the first of `targets` that answers; each has a share of the time, the last one all
-    /// that is left. The connection that there was is no longer this dialer's.
+    /// Connects to the first of `targets` that answers. Each target gets a share of the time, the
+    /// last one all that is left. The dialer gives up its previous connection.
     ///
     /// # Errors
-    /// The last target's; [`DataError::Aborted`] when stopped.
+    /// The last target's error; [`DataError::Aborted`] when stopped.
     pub fn dial(self: &Arc<Self>, targets: &[SocketAddr]) -> Result<DialedConnection, DataError> {
         let (settings, stop) = {
-            let mut now = lock(&self.now);
-            if let Some(stream) = now.open.take() {
-                now.hide(&stream);
+            let mut state = lock(&self.state);
+            // The old connection leaves the transfer before the dial, so that its counters are not
+            // lost.
+            if let Some(stream) = state.connection.take() {
+                state.clear_connection(&stream);
             }
-            (now.settings.clone(), Arc::clone(&now.stop))
+            (state.settings.clone(), Arc::clone(&state.stop))
         };
         let until = Instant::now() + settings.connect_timeout;
         let mut last = DataError::NoPeer { seconds: 0 };
         for (nth, to) in targets.iter().enumerate() {
             let left = until.saturating_duration_since(Instant::now());
-            let limit = match nth + 1 == targets.len() {
+            // A dead first address must not use up all the time.
+            let timeout = match nth + 1 == targets.len() {
                 true => left,
-                false => left / SHARE,
+                false => left / TIME_DIVISOR,
             };
-            match self.connect(*to, &settings, &stop, limit) {
+            match self.connect(*to, &settings, &stop, timeout) {
                 Ok(stream) => {
                     let stream = Arc::new(stream);
-                    lock(&self.now).show(Arc::clone(&stream));
+                    lock(&self.state).set_connection(Arc::clone(&stream));
                     let dialer = Arc::clone(self);
                     return Ok(DialedConnection { stream, dialer });
                 }
@@ -175,11 +184,11 @@ impl Dialer {
         to: SocketAddr,
         settings: &TransferSettings,
         stop: &WakeEvent,
-        limit: Duration,
+        timeout: Duration,
     ) -> Result<DataStream, DataError> {
         let failed = |source| DataError::Connect { to, source };
         let socket = start_connect(to, None, |socket| set_handshake_options(socket, settings))?;
-        let until = Instant::now() + limit;
+        let until = Instant::now() + timeout;
         while !is_connect_decided(&socket) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -189,7 +198,8 @@ impl Dialer {
                 (socket.as_fd(), PollFlags::OUT),
                 (stop.as_fd(), PollFlags::IN),
             ];
-            let [_, stopped] = wake::wait(fds, left).map_err(|e| DataError::setup("a wait", e))?;
+            let [_, stopped] = wake::wait(fds, left).map_err(|e| DataError::setup("poll(2)", e))?;
+            // `stopped` covers a stop that came before this call began to wait.
             if stopped || self.stopped.load(Ordering::SeqCst) {
                 return Err(DataError::Aborted);
             }
@@ -199,54 +209,59 @@ impl Dialer {
         DataStream::new(socket, to, settings).map_err(failed)
     }
 
-    /// Runs `op` on a connection, waiting for `ready` whenever it would block.
+    /// Runs `op` on a connection, and waits for `ready` whenever it would block.
     fn retry_until_ready(
         &self,
         stream: &DataStream,
         ready: PollFlags,
         mut op: impl FnMut(&DataStream) -> io::Result<usize>,
     ) -> Result<usize, DataError> {
-        let (limit, stop) = {
-            let now = lock(&self.now);
-            (now.settings.options.stall, Arc::clone(&now.stop))
+        let (timeout, stop) = {
+            let state = lock(&self.state);
+            (state.settings.options.stall, Arc::clone(&state.stop))
         };
         let broke = |source| DataError::Wire {
             peer: stream.peer().to_string(),
             source,
         };
-        let mut until = Instant::now() + limit;
+        let mut until = Instant::now() + timeout;
         let mut acknowledged = None;
         loop {
             match op(stream) {
                 Err(e) if should_retry(&e) => {}
                 done => return done.map_err(|e| self.note(broke(e))),
             }
-            // A large send buffer over a slow path: what the peer acknowledges moves.
+            // A large send buffer on a slow path drains without any call returning: bytes that the
+            // peer acknowledges count as progress.
             let acked = tcp_info::tcp_info(stream.as_fd()).map(|info| info.bytes_acked);
-            if let (Ok(now), PollFlags::OUT) = (acked, ready)
+            if let (Ok(acked_now), PollFlags::OUT) = (acked, ready)
+                // The first value only starts the comparison.
                 && acknowledged
-                    .replace(now)
-                    .is_some_and(|before| before != now)
+                    .replace(acked_now)
+                    .is_some_and(|before| before != acked_now)
             {
-                until = Instant::now() + limit;
+                until = Instant::now() + timeout;
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                let seconds = limit.as_secs().max(1);
+                // At least one: the message counts whole seconds.
+                let seconds = timeout.as_secs().max(1);
                 return Err(self.note(DataError::Stalled { seconds }));
             }
             let fds = [(stream.as_fd(), ready), (stop.as_fd(), PollFlags::IN)];
-            let look = left.min(Duration::from_secs(1));
-            let [_, stopped] = wake::wait(fds, look).map_err(|e| self.note(broke(e)))?;
+            // Look at the acknowledged bytes at least once a second.
+            let poll_interval = left.min(Duration::from_secs(1));
+            let [_, stopped] = wake::wait(fds, poll_interval).map_err(|e| self.note(broke(e)))?;
             if stopped || self.stopped.load(Ordering::SeqCst) {
                 return Err(self.note(DataError::Aborted));
             }
         }
     }
 
-    /// Remembers a failure for [`Dialer::take_failure`].
+    /// Stores an error for [`Dialer::take_failure`]. Returns an equivalent one for the caller.
     fn note(&self, error: DataError) -> DataError {
-        let told = match &error {
+        // `DataError` owns an `io::Error` and cannot be cloned.
+        let returned = match &error {
             DataError::Aborted => DataError::Aborted,
             DataError::Stalled { seconds } => DataError::Stalled { seconds: *seconds },
             other => DataError::Wire {
@@ -254,12 +269,12 @@ impl Dialer {
                 source: io::Error::other(other.to_string()),
             },
         };
-        lock(&self.now).failure = Some(error);
-        told
+        lock(&self.state).failure = Some(error);
+        returned
     }
 }
 
-/// Whether the call is to be made again.
+/// Whether the call must be repeated.
 fn should_retry(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -268,22 +283,22 @@ fn should_retry(error: &io::Error) -> bool {
 }
 
 impl DialerState {
-    /// This is the connection now.
-    fn show(&mut self, stream: Arc<DataStream>) {
-        if let Some(work) = &mut self.work {
-            work.before = tcp_info::tcp_info(stream.as_fd()).unwrap_or_default();
-            work.joined = Instant::now();
-            work.control.attach(&stream);
+    /// Makes this the present connection.
+    fn set_connection(&mut self, stream: Arc<DataStream>) {
+        if let Some(transfer) = &mut self.transfer {
+            transfer.before = tcp_info::tcp_info(stream.as_fd()).unwrap_or_default();
+            transfer.joined = Instant::now();
+            transfer.control.attach(&stream);
         }
-        self.open = Some(stream);
+        self.connection = Some(stream);
     }
 
-    /// It is no longer, or not for this transfer.
-    fn hide(&mut self, stream: &Arc<DataStream>) {
-        if let Some(work) = &mut self.work {
-            work.control.detach(stream);
-            let stats = stream_evidence(stream, &work.before, work.joined);
-            work.stats.add_stream(&stats);
+    /// Ends the use of a connection, or its use for this transfer.
+    fn clear_connection(&mut self, stream: &Arc<DataStream>) {
+        if let Some(transfer) = &mut self.transfer {
+            transfer.control.detach(stream);
+            let evidence = stream_evidence(stream, &transfer.before, transfer.joined);
+            transfer.evidence.add_stream(&evidence);
         }
     }
 }
@@ -296,7 +311,7 @@ pub struct DialedConnection {
 }
 
 impl DialedConnection {
-    /// Receives what is there, waiting for the first byte; 0 is the peer's FIN.
+    /// Receives the available bytes, and waits for the first one. 0 is the peer's FIN.
     ///
     /// # Errors
     /// [`DataError::Wire`], [`DataError::Stalled`], [`DataError::Aborted`].
@@ -306,10 +321,10 @@ impl DialedConnection {
             .retry_until_ready(&self.stream, PollFlags::IN, read)
     }
 
-    /// Waits at most `limit` until the peer has sent something or closed; whether it has.
-    pub fn has_input(&self, limit: Duration) -> bool {
+    /// Waits at most `timeout` until the peer has sent something or closed. Returns whether it has.
+    pub fn has_input(&self, timeout: Duration) -> bool {
         let fds = [(self.stream.as_fd(), PollFlags::IN)];
-        matches!(wake::wait(fds, limit), Ok([true]))
+        matches!(wake::wait(fds, timeout), Ok([true]))
     }
 
     /// Sends all of `bytes`.
@@ -328,18 +343,20 @@ impl DialedConnection {
         Ok(())
     }
 
-    /// Whether it can carry another request: open, and nothing came unasked.
+    /// Whether it can carry another request: it is open, and no unrequested bytes came.
     pub fn is_idle(&self) -> bool {
+        // Unrequested bytes mean that the peer ends the connection or answers a request that was
+        // never made.
         self.stream.is_alive() && !self.has_input(Duration::ZERO)
     }
 }
 
 impl Drop for DialedConnection {
     fn drop(&mut self) {
-        let mut now = lock(&self.dialer.now);
-        let is_this = |open: &mut Arc<DataStream>| Arc::ptr_eq(open, &self.stream);
-        if let Some(stream) = now.open.take_if(is_this) {
-            now.hide(&stream);
+        let mut state = lock(&self.dialer.state);
+        let is_this = |connection: &mut Arc<DataStream>| Arc::ptr_eq(connection, &self.stream);
+        if let Some(stream) = state.connection.take_if(is_this) {
+            state.clear_connection(&stream);
         }
     }
 }
@@ -357,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_peer_is_given_up_and_the_reason_kept() {
+    fn a_silent_peer_is_a_stall_and_the_error_is_kept() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let dialer = Dialer::new(&settings(Duration::from_millis(50))).unwrap();
         let connection = dialer.dial(&[listener.local_addr().unwrap()]).unwrap();
@@ -368,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_address_is_tried_when_one_refuses() {
+    fn the_next_address_is_tried_after_a_refusal() {
         let closed = TcpListener::bind("127.0.0.1:0").unwrap();
         let dead = closed.local_addr().unwrap();
         drop(closed);
@@ -389,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_wakes_whoever_waits() {
+    fn stop_wakes_a_waiting_receiver() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let dialer = Dialer::new(&settings(Duration::from_secs(3600))).unwrap();
         let connection = dialer.dial(&[listener.local_addr().unwrap()]).unwrap();
@@ -402,25 +419,25 @@ mod tests {
     }
 
     #[test]
-    fn its_connection_is_shown_while_it_works_for_a_transfer() {
+    fn the_connection_is_visible_while_a_transfer_uses_it() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let settings = settings(Duration::from_secs(60));
         let dialer = Dialer::new(&settings).unwrap();
         let connection = dialer.dial(&[listener.local_addr().unwrap()]).unwrap();
         let control = Arc::new(TransferControl::new());
         let stop = Arc::new(WakeEvent::new().unwrap());
-        let duty = ReaderContext {
+        let context = ReaderContext {
             settings: &settings,
             control: &control,
             stop: &stop,
         };
-        dialer.join_transfer(duty);
+        dialer.join_transfer(context);
         assert_eq!((control.streams(), control.sample_streams().len()), (1, 1));
-        let stats = dialer.leave_transfer();
+        let evidence = dialer.leave_transfer();
         assert_eq!(control.streams(), 0);
-        assert!(stats.buffer_bytes > 0);
+        assert!(evidence.buffer_bytes > 0);
         drop(connection);
-        dialer.join_transfer(duty);
+        dialer.join_transfer(context);
         assert_eq!(control.streams(), 0);
     }
 }

@@ -1,8 +1,9 @@
-//! The DRS channel (2004 paper, §4): one TCP connection a transfer, beside the data connections
+//! The DRS channel (2004 paper, §4): one TCP connection per transfer, beside the data connections
 //! and between the same two hosts.
 //!
-//! An [`DrsEndpoint`] belongs to a session and is made when DPSV or DPRT is answered. A transfer makes
-//! a connection with it, which its sizing thread drives (`sizing::drs::link`). Nothing that happens here fails a transfer.
+//! A [`DrsEndpoint`] belongs to a session and is made when DPSV or DPRT is answered. Each transfer
+//! makes a connection with it, which its sizing thread drives (`sizing::drs::link`). No error of
+//! this channel fails a transfer.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -18,36 +19,38 @@ use crate::listener::{AllowedPeers, ListenOptions, bind_free_port};
 use crate::os::sockopt;
 use proto::sizing::SocketBuffers;
 
-/// Socket buffers of a DRS channel, bytes: room for far more messages than are ever under way, and
-/// little for somebody else to fill.
-pub(crate) const BUFFER: u64 = 64 << 10;
+/// Socket buffers of a DRS channel, bytes: enough for far more messages than are ever in flight,
+/// and little for a hostile peer to fill.
+pub(crate) const SOCKET_BUFFER: u64 = 64 << 10;
 
-/// The kernel keeps a connection to itself until its first bytes are there, up to so many seconds
-/// (TCP_DEFER_ACCEPT, tcp(7)): who says nothing takes no place among those that wait to be heard.
+/// Seconds for which the kernel may hold a connection back until its first bytes arrive
+/// (TCP_DEFER_ACCEPT, tcp(7)). A silent connection then takes no place among those that may still
+/// send the nonce.
 const DEFER_SECONDS: i32 = 5;
 
-/// This end of a session's DRS channel. It serves one transfer after the other: each makes a
-/// connection of its own.
+/// This end of a session's DRS channel. It serves one transfer after the other; each makes its own
+/// connection.
 #[derive(Debug)]
 pub enum DrsEndpoint {
     /// This end listens (DPSV).
     Listening {
-        /// Not blocking.
+        /// Non-blocking.
         listener: Socket,
-        /// Where, and what the other end must say.
+        /// The address, and the nonce that the peer must send.
         address: DrsAddress,
     },
     /// This end connects (DPRT, or a client).
     Connecting {
-        /// Where, and what to say there.
+        /// The address, and the nonce to send there.
         address: DrsAddress,
-        /// Address to connect from, where it fits: the other end only takes the data connections'.
+        /// Address to connect from, if it has the same family. The peer accepts only addresses of
+        /// data connections.
         local: Option<IpAddr>,
     },
 }
 
 impl DrsEndpoint {
-    /// Listens on `ip`, on a port of `ports` if given, with a fresh nonce.
+    /// Listens on `ip`, on a port of `ports` if given, with a new nonce.
     ///
     /// # Errors
     /// [`DataError::Listen`]; [`DataError::Setup`] when the system gives no random bytes.
@@ -56,11 +59,12 @@ impl DrsEndpoint {
         let listener = bind_free_port(&ListenOptions {
             ip,
             ports,
-            // Who may speak is decided for each transfer, when its data connections are known.
+            // Allowed peers are decided for each transfer, when its data connections are known.
             accept: AllowedPeers::Any,
-            buffers: SocketBuffers::pinned(BUFFER),
+            buffers: SocketBuffers::pinned(SOCKET_BUFFER),
         })?;
         let (level, name) = (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT);
+        // Without the option the connection is only accepted earlier.
         if let Err(error) = sockopt::set_int(listener.as_fd(), level, name, DEFER_SECONDS) {
             tracing::debug!(%error, "TCP_DEFER_ACCEPT not set");
         }
@@ -70,20 +74,22 @@ impl DrsEndpoint {
         };
         let bound = listener.local_addr().map_err(fail)?.as_socket();
         let bound = bound.ok_or_else(|| fail(io::ErrorKind::Other.into()))?;
+        // The peer learns the address as a text, where IPv4-mapped IPv6 would be unusable for IPv4
+        // hosts.
         let at = SocketAddr::new(ip.to_canonical(), bound.port());
         let address = DrsAddress { socket: at, nonce };
         Ok(Self::Listening { listener, address })
     }
 
-    /// Will connect there when a transfer starts.
+    /// An end that connects to `at` when a transfer starts.
     pub fn connect(at: SocketAddr, nonce: Nonce) -> Self {
         let address = DrsAddress { socket: at, nonce };
         let local = None;
         Self::Connecting { address, local }
     }
 
-    /// Connects from this address, which the data connections are made from (where it is of the
-    /// family that is connected to). Changes nothing for a listening end.
+    /// Connects from `ip`, from which the data connections are made, if it has the family of the
+    /// target. Changes nothing for a listening end.
     #[must_use]
     pub fn with_local_address(self, ip: IpAddr) -> Self {
         match self {
@@ -95,7 +101,7 @@ impl DrsEndpoint {
         }
     }
 
-    /// The address to tell the other end, or that was told.
+    /// The address to announce to the peer, or the one that the peer announced.
     pub fn address(&self) -> DrsAddress {
         match self {
             Self::Listening { address, .. } | Self::Connecting { address, .. } => *address,
@@ -105,7 +111,7 @@ impl DrsEndpoint {
 
 fn fresh_nonce() -> io::Result<Nonce> {
     let mut bytes = [0; 16];
-    // getrandom(2) gives up to 256 bytes whole.
+    // getrandom(2) fills up to 256 bytes without interruption.
     let count = getrandom(&mut bytes, GetRandomFlags::empty())?;
     if count < bytes.len() {
         return Err(io::ErrorKind::UnexpectedEof.into());
@@ -121,15 +127,15 @@ mod tests {
     const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
     #[test]
-    fn every_endpoint_has_a_port_and_a_nonce_of_its_own() {
+    fn every_endpoint_has_its_own_port_and_nonce() {
         let [one, other] = [(); 2].map(|()| DrsEndpoint::listen(HERE, None).unwrap().address());
         assert!(one.socket.ip() == HERE && one.socket.port() != 0);
         assert_ne!(one.nonce, other.nonce);
     }
 
     #[test]
-    fn the_port_is_of_the_range() {
-        // Whatever is free.
+    fn the_port_is_taken_from_the_range() {
+        // Any free port.
         let port = {
             let free = TcpListener::bind((HERE, 0)).unwrap();
             free.local_addr().unwrap().port()
@@ -141,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_are_small() {
+    fn socket_buffers_are_small() {
         let DrsEndpoint::Listening { listener, .. } = DrsEndpoint::listen(HERE, None).unwrap()
         else {
             unreachable!()

@@ -1,4 +1,4 @@
-//! Why moving bytes failed: which end, and what was being done to what.
+//! Errors of a data transfer: which end failed, and at which operation.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ pub enum DataError {
     Read {
         /// The file.
         what: String,
-        /// System's reason.
+        /// The system's reason.
         source: io::Error,
     },
     /// The store could not be written.
@@ -22,25 +22,25 @@ pub enum DataError {
     Write {
         /// The file.
         what: String,
-        /// System's reason.
+        /// The system's reason.
         source: io::Error,
     },
-    /// The source ended before the bytes that were announced.
-    #[error("{what} became shorter while it was sent: ended at {at} of {expected} bytes")]
+    /// The source ended before its announced length.
+    #[error("{what} shrank while it was sent: it ended at {at} of {expected} bytes")]
     Shrunk {
         /// The file.
         what: String,
-        /// Where it ended.
+        /// Offset at which it ended, bytes.
         at: u64,
-        /// The size that was announced.
+        /// The announced length, bytes.
         expected: u64,
     },
-    /// No listener could be opened: no permission, or (`AddrInUse`) no free port in the range.
+    /// No listener could be opened: permission denied, or (`AddrInUse`) no free port in the range.
     #[error("cannot listen for data connections on {at}: {source}")]
     Listen {
         /// Local address; port 0 when a range was searched.
         at: SocketAddr,
-        /// System's reason.
+        /// The system's reason.
         source: io::Error,
     },
     /// The system refused a setting or a resource (congestion control, socket buffer, thread).
@@ -48,75 +48,76 @@ pub enum DataError {
     Setup {
         /// The setting or resource.
         what: String,
-        /// System's reason.
+        /// The system's reason.
         source: io::Error,
     },
-    /// A data connection could not be made.
+    /// A data connection could not be established.
     #[error("cannot open data connection to {to}: {source}")]
     Connect {
-        /// Peer.
+        /// The peer.
         to: SocketAddr,
-        /// System's reason.
+        /// The system's reason.
         source: io::Error,
     },
-    /// No data connection came in time.
+    /// No data connection arrived in time.
     #[error("no data connection arrived within {seconds} s")]
     NoPeer {
-        /// The limit.
+        /// The time limit.
         seconds: u64,
     },
-    /// Likewise, but from a host that may not connect one came.
+    /// No data connection arrived in time, except from a host that is not allowed.
     #[error(
-        "no data connection arrived within {seconds} s from where it may come; one from {from} was refused"
+        "no data connection arrived within {seconds} s from an allowed host; one from {from} was refused"
     )]
     HostNotAllowed {
-        /// The host, IPv4-mapped addresses as IPv4; the first of several.
+        /// The first such host; IPv4-mapped addresses as IPv4.
         from: std::net::IpAddr,
-        /// The limit.
+        /// The time limit.
         seconds: u64,
     },
     /// A data connection broke.
     #[error("data connection with {peer} broke: {source}")]
     Wire {
-        /// Peer.
+        /// The peer.
         peer: String,
-        /// System's reason.
+        /// The system's reason.
         source: io::Error,
     },
     /// Nothing moved for the stall time.
     #[error("data connection stalled: nothing moved for {seconds} s")]
     Stalled {
-        /// The limit.
+        /// The time limit.
         seconds: u64,
     },
-    /// The peer's blocks make no sense.
+    /// The peer sent an invalid extended block.
     #[error("bad extended block from {peer}: {source}")]
     Block {
-        /// Peer.
+        /// The peer.
         peer: String,
-        /// The mistake.
+        /// The defect.
         source: proto::eblock::BlockError,
     },
-    /// A block outside the part of the file that this transfer is about.
+    /// A block outside the part of the file that this transfer covers.
     #[error("block at {offset} of {count} bytes lies outside the expected {limit} bytes")]
     OutOfRange {
         /// Wire offset.
         offset: u64,
-        /// Length.
+        /// Length, bytes.
         count: u64,
-        /// The bound.
+        /// End of the expected part, bytes.
         limit: u64,
     },
-    /// The peer scatters blocks so finely that remembering them would take too much memory.
-    #[error("blocks are scattered over more than {limit} separate pieces of the file")]
+    /// The blocks are scattered over so many separate ranges that recording them would take too
+    /// much memory.
+    #[error("blocks are scattered over more than {limit} separate ranges of the file")]
     Scattered {
-        /// Most separate pieces that are remembered.
+        /// Most separate ranges that are recorded.
         limit: usize,
     },
     /// Stopped on request.
     #[error("transfer aborted")]
     Aborted,
-    /// The thread or stream bound is reached.
+    /// The limit on threads or streams is reached.
     #[error("too many data streams at once (limit {limit})")]
     TooManyStreams {
         /// The limit.
@@ -128,6 +129,7 @@ impl DataError {
     pub(crate) fn read(source: &dyn Source, error: io::Error) -> Self {
         let what = source.name();
         let inner = error.get_ref();
+        // A translated text reports its own error type through `io::Error`.
         match inner.and_then(|e| e.downcast_ref::<ShrunkTextError>()) {
             Some(&ShrunkTextError { at, expected }) => Self::Shrunk { what, at, expected },
             None => Self::Read {

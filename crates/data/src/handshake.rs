@@ -1,12 +1,15 @@
-//! Buffers at the handshake, where the window scale is fixed for life (RFC 7323 §2.2).
+//! Socket buffers at the TCP handshake, which fixes the window scale of a connection (RFC 7323
+//! §2.2).
 //!
-//! The papers asked for the largest buffer, connected, and went back to the first size (2003, §4.3).
-//! Since Linux 6.10 that no longer does what they meant: a socket with a large SO_RCVBUF promises all of
-//! it with its first acknowledgement. The receiver then holds 64 KB and owes megabytes; what does
-//! not fit is dropped, and sent again after a timeout. But Linux takes a small buffer for a small
-//! scale only while the buffer is locked. One that has the first size and is unlocked promises
-//! 64 KB, and is scaled for the larger of `net.core.rmem_max` and `tcp_rmem`'s third value, which is all
-//! that could be asked for. The connection is then given the first size once more, which locks it.
+//! The 2003 paper (§4.3) sets the largest buffer, connects, and returns to the initial size. Since
+//! Linux 6.10 this fails: a socket with a large SO_RCVBUF advertises all of it in its first
+//! acknowledgement. With 64 KB of real buffer the receiver then drops what does not fit, and the
+//! sender retransmits it after a timeout.
+//!
+//! Linux derives a small window scale from a small buffer only while the buffer is locked by
+//! SO_RCVBUF. A buffer that has the initial size and is unlocked advertises 64 KB, and is scaled
+//! for the larger of `net.core.rmem_max` and the third value of `tcp_rmem`. The established
+//! connection then gets the initial size once more, which locks it.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -18,24 +21,26 @@ use crate::error::DataError;
 use crate::os::sockopt::{self, SocketBuffer};
 use proto::sizing::SocketBuffers;
 
-/// Sets what was pinned, and for a [scheme of the papers](proto::sizing::Sizing::needs_peer) what lets the
-/// window grow later, before connecting or listening.
+/// Sets the pinned buffers and, for a [scheme of the
+/// papers](proto::sizing::BufferSizing::needs_peer_support), a receive buffer whose window can grow
+/// later. Call it before connect(2) or listen(2).
 pub(crate) fn before(socket: &Socket, buffers: SocketBuffers) -> Result<(), DataError> {
     pin_buffers(socket, buffers.send, buffers.receive)?;
     if !buffers.sizing.needs_peer_support() || buffers.receive.is_some() {
         return Ok(());
     }
+    // A pinned receive buffer already fixes the requested scale.
     let bounds = BufferBounds::default();
     pin_buffers(socket, None, Some(bounds.initial))?;
     if sockopt::unlock_buffer(socket.as_fd(), SocketBuffer::Receive).is_ok() {
         return Ok(());
     }
-    // Linux before 5.15: the papers' way, which was sound there.
+    // Linux before 5.15 cannot unlock a buffer. The method of the papers works there.
     pin_buffers(socket, None, Some(bounds.largest))
 }
 
-/// Sets a fresh connection's buffers to the first size of the papers. Which end
-/// will send is not known yet, nor does it matter.
+/// Sets the buffers of a new connection to the initial size of the papers. The direction of the
+/// transfer is not known yet and makes no difference.
 pub(crate) fn after(socket: &Socket, buffers: SocketBuffers) -> io::Result<()> {
     if !buffers.sizing.needs_peer_support() {
         return Ok(());
@@ -52,13 +57,13 @@ pub(crate) fn after(socket: &Socket, buffers: SocketBuffers) -> io::Result<()> {
     Ok(())
 }
 
-/// Pins socket buffers, bytes; the kernel cuts them to its limits without a word.
+/// Pins socket buffers, bytes. The kernel reduces them to its limits without an error (socket(7)).
 pub(crate) fn pin_buffers(
     socket: &Socket,
     send: Option<u64>,
     receive: Option<u64>,
 ) -> Result<(), DataError> {
-    // The option takes a C int.
+    // SO_SNDBUF and SO_RCVBUF take a C int.
     let size = |bytes: u64| i32::try_from(bytes).map_or(i32::MAX as usize, |n| n.max(0) as usize);
     if let Some(bytes) = send {
         socket

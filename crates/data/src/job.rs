@@ -1,4 +1,5 @@
-//! A transfer as those see it who order it: its [`TransferSettings`], the [`TransferControl`] while it runs, its [`TransferReport`].
+//! The interface of a transfer: its [`TransferSettings`], the [`TransferControl`] while it runs,
+//! and its [`TransferReport`].
 
 use proto::ranges::RangeSet;
 use tune::Evidence;
@@ -6,19 +7,22 @@ use tune::Evidence;
 pub use crate::control::TransferControl;
 pub use crate::settings::TransferSettings;
 
-/// A finished transfer.
+/// The result of a finished transfer.
 #[derive(Debug, Clone, Default)]
 pub struct TransferReport {
-    /// All that the transfer's [`TransferControl`] has recorded as stored, wire offsets (receiving; in
-    /// TYPE A the count of bytes from the wire).
+    /// Everything that the transfer's [`TransferControl`] recorded as stored, wire offsets
+    /// (receiving; in TYPE A the count of bytes on the wire).
     pub stored: RangeSet,
-    /// Lower-case hex digest of what passed, if `sum` was set and everything from 0 on without
-    /// gaps passed (or, for algorithms that combine, the bytes in ascending offset order).
+    /// Checksum in lower-case hex of the bytes that passed, if `checksum` was set. Requires all
+    /// bytes from 0 on without gaps; algorithms whose checksums combine cover the bytes in
+    /// ascending offset order.
     pub checksum: Option<String>,
-    /// The store shares the source's blocks: nothing was moved that could differ ([`crate::pull::share`]).
+    /// The store shares the blocks of the source, so no bytes were moved
+    /// ([`crate::pull::clone_file`]).
     pub shares_blocks: bool,
-    /// Evidence of the path from this end: bytes, time, streams, the kernel's accounts.
+    /// Evidence about the path from this end: bytes, time, streams, the kernel's counters.
     pub evidence: Evidence,
-    /// A limit of this host that held the transfer back: which setting to raise, and for what gain.
+    /// A limit of this host that held the transfer back: which setting to raise, and the expected
+    /// gain.
     pub remark: Option<String>,
 }

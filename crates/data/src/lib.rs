@@ -3,9 +3,10 @@
 //! One OS thread per stream. The same [`send`] and [`recv`] serve server and client, MODE S and
 //! MODE E. All unsafe code of the workspace is in [`os`].
 //!
-//! How a transfer is laid out: [`channel`] says where connections come from, `transfer` holds what
-//! the streams of one transfer share (stop, stall clock, rate, statistics), `wire` is one stream
-//! at work, [`transport`] what its bytes go through, [`send`] and [`recv`] are the two loops, and `sum` is the checksum beside them.
+//! How a transfer is laid out: [`channel`] is the source of its connections, `transfer` holds the
+//! state that its streams share (stop, stall clock, rate limit, statistics), `stream_io` is one
+//! active stream, [`transport`] is the layer between bytes and socket, [`send`] and [`recv`] are
+//! the two loops, and `transfer_checksum` is the checksum beside them.
 
 #![deny(unsafe_code)]
 
@@ -17,6 +18,7 @@ mod checkpoint;
 pub mod checksum;
 mod connect;
 pub mod control;
+mod cursor;
 pub mod dialer;
 pub mod drs;
 pub mod error;
@@ -30,7 +32,6 @@ pub mod pull;
 pub mod rate;
 pub mod recv;
 pub mod send;
-mod send_cursor;
 mod settings;
 mod sizing;
 mod stall_clock;

@@ -1,4 +1,4 @@
-//! Listening for connections of a session: where, on which port, and for whom.
+//! Listeners for the data connections of a session: address, port, and allowed peers.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -13,27 +13,26 @@ use crate::error::DataError;
 use crate::handshake;
 use proto::sizing::SocketBuffers;
 
-/// Connections that may wait to be accepted, as far as the system allows (net.core.somaxconn): more
-/// than any client opens at once, so that strangers who connect before the transfer begins do not
-/// crowd out the peer.
+/// Backlog of a listener, as far as the system allows it (net.core.somaxconn): more than any client
+/// opens at once, so that foreign connections before the transfer begins do not crowd out the peer.
 const BACKLOG: i32 = 4096;
 
-/// How a listener is made.
+/// Options of a listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListenOptions {
-    /// Local address to bind (the control connection's local address).
+    /// Local address to bind (the local address of the control connection).
     pub ip: IpAddr,
-    /// Ports to choose from, in random order; `None`: any.
+    /// Ports to choose from, in random order; `None`: any port.
     pub ports: Option<RangeInclusive<u16>>,
-    /// Who may connect.
+    /// Hosts that may connect.
     pub accept: AllowedPeers,
-    /// The connections' buffers. Pinned ones are set before listen: the receive buffer fixes the window
-    /// scale of every connection for life. Otherwise who will size them decides what is asked for.
+    /// Buffers of the connections. Pinned ones are set before listen(2): the receive buffer fixes
+    /// the window scale of every connection (RFC 7323 §2.2).
     pub buffers: SocketBuffers,
 }
 
-/// From which hosts a passive channel takes connections; others are closed at once and the
-/// transfer goes on.
+/// Hosts from which a passive channel accepts connections. Others are closed at once, and the
+/// transfer continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AllowedPeers {
     /// Only this host (the control connection's peer). IPv4-mapped IPv6 addresses count as IPv4,
@@ -41,7 +40,7 @@ pub enum AllowedPeers {
     Only(IpAddr),
     /// These two hosts: the control connection's peer, and the one that it named.
     Either(IpAddr, IpAddr),
-    /// Any host (third-party transfers, where the administrator allows it).
+    /// Any host (third-party transfers, if the administrator allows them).
     Any,
 }
 
@@ -60,12 +59,14 @@ pub(crate) fn bind_free_port(options: &ListenOptions) -> Result<Socket, DataErro
     let Some(range) = &options.ports else {
         return bind(options, 0);
     };
-    // A random start and an odd-stepped walk would repeat on small ranges; a shuffle does not.
+    // A random start with an odd stride would revisit ports of small ranges; a shuffle does not.
+    // The list is at most 65 536 ports, and a passive command is rare.
     let mut ports: Vec<u16> = range.clone().collect();
     let hasher = RandomState::new();
     ports.sort_by_cached_key(|port| hasher.hash_one(port));
     for port in ports {
         match bind(options, port) {
+            // Another listener may use this port; the next one is tried.
             Err(DataError::Listen { source, .. }) if source.kind() == io::ErrorKind::AddrInUse => {}
             done => return done,
         }
@@ -81,9 +82,10 @@ fn bind(options: &ListenOptions, port: u16) -> Result<Socket, DataError> {
     let fail = |source| DataError::Listen { at, source };
     let socket =
         Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP)).map_err(fail)?;
-    // A port whose last connection is still in TIME_WAIT is free for a new listener.
+    // SO_REUSEADDR: a port whose last connection is in TIME_WAIT is free for a new listener.
     socket.set_reuse_address(true).map_err(fail)?;
     handshake::before(&socket, options.buffers)?;
+    // accept(2) must not block when the peer resets a connection between poll(2) and accept(2).
     socket.set_nonblocking(true).map_err(fail)?;
     socket.bind(&at.into()).map_err(fail)?;
     socket.listen(BACKLOG).map_err(fail)?;

@@ -1,4 +1,4 @@
-//! The settings of a data transfer that people choose: one type from the command line, the library
+//! The options of a data transfer that users choose: one type from the command line, the library
 //! call or the server's configuration down to the byte pump.
 
 use std::time::Duration;
@@ -8,20 +8,20 @@ use tune::sizing::drs::DrsInterval;
 
 use crate::rate::RateLimit;
 
-/// How the data connections of a transfer behave, whoever asked for it.
+/// Options of the data connections of a transfer.
 #[derive(Debug, Clone)]
 pub struct TransferOptions {
     /// Socket buffers of the data connections.
     pub buffers: SocketBuffers,
-    /// How often a receiving end computes the bandwidth ([`BufferSizing::Drs`]).
+    /// How often a receiving end computes the bandwidth (only with `drs`).
     pub drs_interval: DrsInterval,
     /// Congestion control of this end's sockets.
     pub congestion: CongestionChoice,
     /// How bytes move between file and socket at this end.
     pub io: IoMethod,
-    /// Payload of a MODE E block when sending, and unit of store access, bytes. 64 KiB..=64 MiB.
+    /// Payload of a MODE E block when sending, and size of a store access, bytes. 64 KiB..=64 MiB.
     pub block: usize,
-    /// Bytes per second over all streams of the transfer, and of all others that hold a clone.
+    /// Rate limit over all streams of the transfer, and over all transfers that hold a clone.
     pub rate: Option<RateLimit>,
     /// Longest time in which nothing moves on any stream, until the transfer fails with
     /// [`crate::error::DataError::Stalled`].
@@ -29,7 +29,8 @@ pub struct TransferOptions {
 }
 
 impl Default for TransferOptions {
-    /// The kernel's tuning and congestion control, blocks of 1 MiB, no limit, a minute for a stall.
+    /// The kernel's buffer sizing and congestion control, blocks of 1 MiB, no rate limit, a stall
+    /// time of one minute.
     fn default() -> Self {
         Self {
             buffers: SocketBuffers::sized_by(BufferSizing::Kernel),
@@ -43,12 +44,12 @@ impl Default for TransferOptions {
     }
 }
 
-/// How bytes go between file and socket. `Auto` picks the measured winner per case
-/// (docs/benchmarks.md); the others pin a method where it applies and fall back to `Copy` where it
-/// does not (a pipe, TYPE A, a running checksum).
+/// How bytes move between file and socket. `Auto` selects the fastest measured method for each case
+/// (docs/benchmarks.md). The others pin a method where it applies, and fall back to `Copy` where it
+/// does not (a pipe, TYPE A, a checksum while the bytes move).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IoMethod {
-    /// The measured winner.
+    /// The fastest measured method.
     #[default]
     Auto,
     /// pread + write; read + pwrite.
@@ -61,25 +62,26 @@ pub enum IoMethod {
     Zerocopy,
 }
 
-/// Which congestion control this end's sockets run.
+/// The congestion control of this end's sockets.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum CongestionChoice {
-    /// The system's.
+    /// The system's default.
     #[default]
     System,
-    /// The control that the path asks for, of those that the system has and permits (sending); begins with the
-    /// system's.
+    /// Begins with the system's default, and changes while sending to one that suits the path,
+    /// among those that the system has and permits.
     Auto,
-    /// This one; a system without it is an error.
+    /// This one. A system without it is an error.
     Named(String),
 }
 
 impl CongestionChoice {
-    /// `system`, `auto`, or a name.
+    /// Parses `system`, `auto`, or a name.
     pub fn parse(text: &str) -> Self {
         match text {
             "system" => Self::System,
             "auto" => Self::Auto,
+            // Names are not checked here: only the kernel knows which congestion controls exist.
             name => Self::Named(name.to_owned()),
         }
     }
@@ -93,7 +95,7 @@ impl CongestionChoice {
         }
     }
 
-    /// The one that was named.
+    /// The name, if one was pinned.
     pub fn pinned_name(&self) -> Option<&str> {
         match self {
             Self::Named(name) => Some(name),

@@ -1,4 +1,4 @@
-//! Rate limit: a token bucket ([`TokenBucket`], pure: time is an argument), and one budget that the
+//! Rate limit: a token bucket ([`TokenBucket`], pure: time is an argument), and a budget that the
 //! streams of one or several transfers share ([`RateLimit`]).
 
 use std::sync::{Arc, Mutex};
@@ -6,23 +6,23 @@ use std::time::{Duration, Instant};
 
 use crate::locks::lock;
 
-/// Longest run of bytes that may pass at once, as time at the limited rate.
+/// Largest burst, as time at the limited rate.
 const BURST: Duration = Duration::from_millis(100);
 
-/// Grants bytes in the order they are asked for, so that every stream gets its turn.
+/// Grants bytes in the order of the requests, so that every stream gets its turn.
 ///
-/// Instead of counting tokens it keeps the moment at which the bucket will be full again, which
-/// needs no periodic refill (the generic cell rate algorithm of ITU-T I.371, Annex A).
+/// Instead of counting tokens it stores the time at which the bucket is full again, which needs no
+/// periodic refill (the generic cell rate algorithm of ITU-T I.371, Annex A).
 #[derive(Debug, Clone)]
 pub struct TokenBucket {
     /// Bytes per second, at least 1.
     rate: u64,
-    /// When all that was granted will have been earned.
+    /// Time at which everything granted is earned.
     full_at: Duration,
 }
 
 impl TokenBucket {
-    /// A full bucket for `rate` bytes per second (0 counts as 1).
+    /// A full bucket of `rate` bytes per second (0 counts as 1).
     pub fn new(rate: u64) -> Self {
         Self {
             rate: rate.max(1),
@@ -30,32 +30,35 @@ impl TokenBucket {
         }
     }
 
-    /// Books `bytes` at time `now` (since any fixed moment) and returns how long the caller must
-    /// wait before it moves more.
+    /// Takes `bytes` at time `now` (since any fixed moment). Returns how long the caller must wait
+    /// before it moves more.
     pub fn take(&mut self, now: Duration, bytes: u64) -> Duration {
+        // 128 bits: bytes times 10^9 exceed 64 bits above 18 GB.
         let cost = Duration::from_nanos(
             u64::try_from(u128::from(bytes) * 1_000_000_000 / u128::from(self.rate))
                 .unwrap_or(u64::MAX),
         );
+        // An idle bucket does not save up more than the burst.
         self.full_at = self.full_at.max(now).saturating_add(cost);
         self.full_at.saturating_sub(now).saturating_sub(BURST)
     }
 
-    /// Whether at `now` less than half of the burst is left.
+    /// Whether less than half of the burst is left at `now`.
     pub fn is_exhausted(&self, now: Duration) -> bool {
         self.full_at.saturating_sub(now) > BURST / 2
     }
 
     /// Bytes that one step may move so that steps stay well below the burst.
     pub fn step(&self) -> usize {
+        // A quarter of the burst: 25 ms at the limited rate.
         usize::try_from(self.rate / 40)
             .unwrap_or(usize::MAX)
             .max(1024)
     }
 }
 
-/// One budget of bytes per second. Transfers that hold clones of it share it: what one leaves, the
-/// others may use.
+/// A budget of bytes per second, shared by all transfers that hold a clone: one may use what
+/// another leaves.
 #[derive(Debug, Clone)]
 pub struct RateLimit(Arc<RateLimitState>);
 
@@ -81,7 +84,7 @@ impl RateLimit {
         self.0.rate
     }
 
-    /// Books `bytes` and returns how long the caller must wait before it moves more.
+    /// Takes `bytes`. Returns how long the caller must wait before it moves more.
     pub fn take(&self, bytes: u64) -> Duration {
         lock(&self.0.bucket).take(self.0.begin.elapsed(), bytes)
     }
@@ -91,7 +94,7 @@ impl RateLimit {
         lock(&self.0.bucket).step()
     }
 
-    /// Whether those that share the budget use all of it now, so that it holds every one of them back.
+    /// Whether the transfers use up the whole budget now, so that it limits each of them.
     pub fn is_exhausted(&self) -> bool {
         lock(&self.0.bucket).is_exhausted(self.0.begin.elapsed())
     }
@@ -115,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_is_spent_while_it_is_asked_for_all_that_it_earns() {
+    fn a_bucket_is_exhausted_while_demand_equals_the_rate() {
         let mut bucket = TokenBucket::new(MB);
         assert!(!bucket.is_exhausted(Duration::ZERO));
         let mut now = Duration::ZERO;
@@ -127,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_holder_books_is_gone_for_the_others() {
+    fn bytes_taken_by_one_holder_count_for_all() {
         let limit = RateLimit::new(MB);
         let other = limit.clone();
         assert!(limit.take(10 * MB) > Duration::from_secs(9));
@@ -143,7 +146,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn obedient_streams_never_pass_the_rate_plus_a_burst(
+        fn streams_that_wait_never_exceed_the_rate_plus_a_burst(
             rate in 1_000u64..10_000_000_000,
             asks in proptest::collection::vec((1u64..4_000_000, 0u64..50), 1..100),
         ) {
@@ -154,7 +157,7 @@ mod tests {
                 now += Duration::from_millis(idle_ms);
                 now += bucket.take(now, bytes);
                 total += u128::from(bytes);
-                // Each booking is rounded down to whole nanoseconds.
+                // Each cost is rounded down to whole nanoseconds.
                 let allowed = u128::from(rate) * (now + BURST).as_nanos() / 1_000_000_000;
                 prop_assert!(total <= allowed + u128::from(rate) / 1_000_000 + 1);
             }

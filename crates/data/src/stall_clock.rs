@@ -1,5 +1,4 @@
-//! When a transfer counts as stalled: nothing moved on any stream, and no stream was held up at
-//! this end.
+//! Detects a stalled transfer: nothing moved on any stream, and no stream was busy at this end.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -9,11 +8,11 @@ use std::time::{Duration, Instant};
 pub(crate) struct StallClock {
     begin: Instant,
     limit: Duration,
-    /// Milliseconds after `begin` at which something last moved.
-    last: AtomicU64,
-    /// Streams that are busy at this end: store, rate limit. While there are any, the wire is not
-    /// to blame.
-    held: AtomicUsize,
+    /// Milliseconds from `begin` to the last movement.
+    last_progress_ms: AtomicU64,
+    /// Number of streams that are busy at this end: store, rate limit. While there are any, the
+    /// wire is not the cause.
+    paused: AtomicUsize,
 }
 
 impl StallClock {
@@ -21,30 +20,30 @@ impl StallClock {
         Self {
             begin: Instant::now(),
             limit,
-            last: AtomicU64::new(0),
-            held: AtomicUsize::new(0),
+            last_progress_ms: AtomicU64::new(0),
+            paused: AtomicUsize::new(0),
         }
     }
 
-    /// Something moved just now.
+    /// Records that something moved now.
     pub(crate) fn note_progress(&self) {
         let now = u64::try_from(self.begin.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.last.store(now, Ordering::Relaxed);
+        self.last_progress_ms.store(now, Ordering::Relaxed);
     }
 
-    /// This stream is busy at this end until the guard is dropped.
+    /// Marks a stream as busy at this end until the guard is dropped.
     pub(crate) fn pause(&self) -> StallHold<'_> {
-        self.held.fetch_add(1, Ordering::Relaxed);
+        self.paused.fetch_add(1, Ordering::Relaxed);
         StallHold(self)
     }
 
-    /// Time left before the transfer counts as stalled; zero when it does.
+    /// Time until the transfer counts as stalled; zero when it does.
     pub(crate) fn time_left(&self) -> Duration {
-        if self.held.load(Ordering::Relaxed) > 0 {
+        if self.paused.load(Ordering::Relaxed) > 0 {
             return self.limit;
         }
-        let last = Duration::from_millis(self.last.load(Ordering::Relaxed));
-        (last + self.limit).saturating_sub(self.begin.elapsed())
+        let last_progress = Duration::from_millis(self.last_progress_ms.load(Ordering::Relaxed));
+        (last_progress + self.limit).saturating_sub(self.begin.elapsed())
     }
 
     /// The limit in whole seconds, rounded up, for messages.
@@ -58,8 +57,9 @@ pub(crate) struct StallHold<'c>(&'c StallClock);
 
 impl Drop for StallHold<'_> {
     fn drop(&mut self) {
+        // First the progress: the time of the pause must not count as stalled.
         self.0.note_progress();
-        self.0.held.fetch_sub(1, Ordering::Relaxed);
+        self.0.paused.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_out_unless_touched_or_held() {
+    fn the_clock_runs_out_without_progress_and_stops_during_a_pause() {
         let (hour, minute) = (Duration::from_secs(3600), Duration::from_secs(60));
         let limit = hour - Duration::from_millis(1);
         let mut clock = StallClock::new(limit);

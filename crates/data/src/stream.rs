@@ -23,61 +23,65 @@ use crate::os::{congestion, sockopt, wake};
 use crate::settings::TransferSettings;
 use crate::transport::DataTransport;
 
-/// Unsent bytes that may queue in the kernel: bounds memory and keeps progress figures honest
-/// even with a large send buffer, without costing throughput on fast paths.
-const UNSENT: u32 = 1 << 20;
+/// Limit of unsent bytes in the kernel: bounds memory and keeps progress figures accurate with a
+/// large send buffer, without costing throughput on fast paths.
+const UNSENT_LIMIT: u32 = 1 << 20;
 
-/// The same towards the end of a file that goes over several streams: what a slow one has taken, no
-/// faster one can send.
-const UNSENT_AT_LAST: u32 = 128 << 10;
+/// The same near the end of a file that is sent over several streams: bytes queued on a slow stream
+/// cannot be sent by a faster one.
+const UNSENT_LIMIT_NEAR_END: u32 = 128 << 10;
 
-/// Idle time after which the kernel begins to ask whether the peer is still there.
-const KEEPALIVE: Duration = Duration::from_secs(60);
+/// Idle time before the first keepalive probe (tcp(7), TCP_KEEPIDLE).
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 
 /// The next stream's number.
-static NEXT: AtomicU64 = AtomicU64::new(0);
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
-/// One data TCP connection. The socket never blocks; waiting is `wire`'s business, so that every
-/// wait can be cancelled. As a descriptor it is for options, looks and waits: bytes go through its
-/// transport.
+/// One data TCP connection. The socket is non-blocking; `stream_io` does all waiting, so that every
+/// wait can be cancelled. As a descriptor it is for options, samples and waits: bytes go through
+/// its transport.
 #[derive(Debug)]
 pub struct DataStream {
     id: StreamId,
     transport: DataTransport,
     peer: SocketAddr,
-    /// The receive buffer as last reported to whoever changed it, bytes; 0: nobody did.
+    /// The receive buffer as reported after its last change, bytes; 0: never changed.
     receive_buffer: AtomicU64,
-    /// Bytes that the peer had acknowledged when the present transfer began to use it.
+    /// Bytes that the peer had acknowledged when the present transfer began to use the connection.
     acknowledged_before: AtomicU64,
-    /// The congestion control it had before somebody changed it.
+    /// The congestion control before the first change.
     first_congestion: OnceLock<Vec<u8>>,
-    /// Lasts as long as the socket, so that connections kept between transfers count.
+    /// Held as long as the socket is open, so that cached connections count.
     permit: Mutex<Option<StreamPermit>>,
 }
 
 impl DataStream {
-    /// Takes a connected socket. Its handshake, if it has one, is still to come: that is for the thread
-    /// that will serve it.
+    /// Wraps a connected socket. Its handshake, if any, runs later in the thread that serves it.
     pub(crate) fn new(
         socket: Socket,
         peer: SocketAddr,
         settings: &TransferSettings,
     ) -> io::Result<Self> {
+        // Blocking calls could neither be cancelled nor time out.
         socket.set_nonblocking(true)?;
+        // Headers and end marks are small and must not wait for an acknowledgement (Nagle's
+        // algorithm).
         socket.set_tcp_nodelay(true)?;
-        socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
-        limit_unsent(&socket, UNSENT);
+        // A peer that vanishes without a FIN must not keep a connection open for ever.
+        socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE_IDLE))?;
+        limit_unsent(&socket, UNSENT_LIMIT);
+        // A named congestion control is the user's choice and stays.
         if settings.options.congestion.pinned_name().is_none() {
             replace_bbr_on_short_path(&socket);
         }
         handshake::after(&socket, settings.options.buffers)?;
         if let Some(bytes) = settings.options.buffers.receive {
-            // Before Linux 7.1 the window of a live connection only follows the buffer when the
-            // clamp is lifted too.
+            // Before Linux 7.1 the window of a live connection follows the buffer only when the
+            // clamp is raised, too.
             sockopt::set_window_clamp(socket.as_fd(), i32::try_from(bytes).unwrap_or(i32::MAX))?;
         }
         Ok(Self {
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             transport: DataTransport::for_transfer(socket, settings),
             peer,
             receive_buffer: AtomicU64::new(0),
@@ -87,13 +91,13 @@ impl DataStream {
         })
     }
 
-    /// The same connection, open by the right of `permit`.
+    /// The same connection, holding `permit`.
     pub(crate) fn with_permit(self, permit: StreamPermit) -> Self {
         self.set_permit(permit);
         self
     }
 
-    /// Is open by the right of `permit` from now on.
+    /// Holds `permit` from now on.
     pub(crate) fn set_permit(&self, permit: StreamPermit) {
         *lock(&self.permit) = Some(permit);
     }
@@ -108,43 +112,46 @@ impl DataStream {
         lock(&self.permit).is_some()
     }
 
-    /// From now on takes no more than can be sent soon.
+    /// Limits the unsent bytes to the value for the end of a file.
     pub(crate) fn limit_unsent_near_end(&self) {
-        limit_unsent(self.socket(), UNSENT_AT_LAST);
+        limit_unsent(self.socket(), UNSENT_LIMIT_NEAR_END);
     }
 
-    /// A kept connection is to be used again, with this congestion control.
+    /// Prepares a cached connection for another transfer with this congestion control.
     pub(crate) fn prepare_reuse(&self, congestion: &CongestionChoice) -> Result<(), DataError> {
-        limit_unsent(self.socket(), UNSENT);
+        limit_unsent(self.socket(), UNSENT_LIMIT);
         match congestion {
             CongestionChoice::Auto => Ok(()),
             CongestionChoice::Named(name) => self
                 .set_congestion(name)
                 .map_err(|e| congestion_error(name, e)),
             CongestionChoice::System => {
-                let first = self.first_congestion.get();
-                let back = first.map_or(Ok(()), |first| self.socket().set_tcp_congestion(first));
-                if let Err(error) = back {
-                    tracing::debug!(%error, "congestion control not taken back");
+                let original = self.first_congestion.get();
+                let restored = original.map_or(Ok(()), |original| {
+                    self.socket().set_tcp_congestion(original)
+                });
+                if let Err(error) = restored {
+                    tracing::debug!(%error, "cannot restore the congestion control");
                 }
                 Ok(())
             }
         }
     }
 
-    /// Runs another congestion control from now on.
+    /// Sets another congestion control.
     ///
     /// # Errors
-    /// `NotFound`: the system has none of this name; `PermissionDenied`: not for this process
-    /// (`net.ipv4.tcp_allowed_congestion_control`).
+    /// `NotFound`: the system has none of this name; `PermissionDenied`: this process may not set
+    /// it (`net.ipv4.tcp_allowed_congestion_control`).
     pub(crate) fn set_congestion(&self, name: &str) -> io::Result<()> {
         let before = self.socket().tcp_congestion()?;
         self.socket().set_tcp_congestion(name.as_bytes())?;
+        // The original is recorded once, so that later changes do not hide it.
         self.first_congestion.get_or_init(|| before);
         Ok(())
     }
 
-    /// The congestion control in force, as the kernel names it.
+    /// The present congestion control, as the kernel names it.
     pub(crate) fn congestion(&self) -> Option<String> {
         self.socket()
             .tcp_congestion()
@@ -152,14 +159,14 @@ impl DataStream {
             .map(|name| congestion_name(&name))
     }
 
-    /// The one that it had before somebody changed it; `None`: nobody did.
+    /// The congestion control before the first change; `None`: never changed.
     pub(crate) fn first_congestion(&self) -> Option<String> {
         self.first_congestion
             .get()
             .map(|name| congestion_name(name))
     }
 
-    /// A transfer begins to use it, whose peer has acknowledged so much before, bytes.
+    /// Sets the number of bytes that the peer had acknowledged before the present transfer.
     pub(crate) fn note_acknowledged_before(&self, bytes: u64) {
         self.acknowledged_before.store(bytes, Ordering::Relaxed);
     }
@@ -174,19 +181,20 @@ impl DataStream {
         self.id
     }
 
-    /// The other end.
+    /// The address of the other end.
     pub fn peer(&self) -> SocketAddr {
         self.peer
     }
 
     /// Whether the other end is on this machine.
     pub(crate) fn is_local(&self) -> bool {
+        // A peer may be reached by a non-loopback address of this machine.
         let here = self.socket().local_addr().ok().and_then(|a| a.as_socket());
         self.peer.ip().to_canonical().is_loopback()
             || here.is_some_and(|here| is_same_host(here.ip(), self.peer.ip()))
     }
 
-    /// Sample of it now as the kernel shows it.
+    /// A sample from the kernel now.
     pub(crate) fn sample(&self) -> io::Result<TcpSample> {
         let mut sample = tcp_info(self.as_fd())?;
         add_socket_memory(self.as_fd(), &mut sample)?;
@@ -194,12 +202,12 @@ impl DataStream {
         Ok(sample)
     }
 
-    /// Payload that is there in order and was not read yet, bytes (SIOCINQ, tcp(7)).
+    /// Bytes that arrived in order and were not read yet (SIOCINQ, tcp(7)).
     pub(crate) fn readable_bytes(&self) -> io::Result<u64> {
         Ok(rustix::io::ioctl_fionread(self)?)
     }
 
-    /// The receive buffer was changed to this size, as reported, bytes.
+    /// Records a new size of the receive buffer, as reported, bytes.
     pub(crate) fn note_receive_buffer(&self, reported: u64) {
         self.receive_buffer.store(reported, Ordering::Relaxed);
     }
@@ -209,17 +217,17 @@ impl DataStream {
         self.receive_buffer.load(Ordering::Relaxed)
     }
 
-    /// The transport that its bytes go through.
+    /// The transport of its bytes.
     pub(crate) fn transport(&self) -> &DataTransport {
         &self.transport
     }
 
-    /// For options and the kernel's view; see [`DataTransport::socket`].
+    /// For options and samples; see [`DataTransport::socket`].
     fn socket(&self) -> &Socket {
         self.transport.socket()
     }
 
-    /// Whether the peer has not closed or reset the connection.
+    /// Whether the peer has neither closed nor reset the connection.
     pub(crate) fn is_alive(&self) -> bool {
         let closed = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
         matches!(
@@ -228,12 +236,14 @@ impl DataStream {
         )
     }
 
-    /// Ends the connection with a reset instead of a FIN, at once, and forgets what was queued: in
-    /// MODE S a FIN would tell the receiver that the file is whole (RFC 959 §3.4.1).
+    /// Ends the connection with a reset instead of a FIN, at once, and discards queued bytes: in
+    /// MODE S a FIN would tell the receiver that the file is complete (RFC 959 §3.4.1).
     pub(crate) fn reset(&self) {
-        // Disconnecting (connect(2), AF_UNSPEC) resets now; a close would wait for the last owner.
+        // connect(2) with AF_UNSPEC resets now; close(2) would wait for the last owner of the
+        // descriptor.
         if let Err(error) = rustix::net::connect_unspec(self.socket()) {
-            tracing::debug!(%error, "connection not reset, lingering off instead");
+            tracing::debug!(%error, "cannot reset the connection, setting SO_LINGER to 0 instead");
+            // SO_LINGER with 0 resets when the last descriptor is closed (socket(7)).
             let _ = self.socket().set_linger(Some(Duration::ZERO));
         }
     }
@@ -245,7 +255,7 @@ impl AsFd for DataStream {
     }
 }
 
-/// Options that act on the handshake, to be set before connect, and again on accepted sockets
+/// Sets the options that act on the handshake, before connect(2), and again on accepted sockets
 /// whose listener was made before the settings were known.
 pub(crate) fn set_handshake_options(
     socket: &Socket,
@@ -260,15 +270,15 @@ pub(crate) fn set_handshake_options(
     Ok(())
 }
 
-/// A name as the kernel gives it, without the padding.
+/// A name as the kernel returns it, without padding.
 fn congestion_name(name: &[u8]) -> String {
     let name = String::from_utf8_lossy(name);
     name.trim_end_matches('\0').to_owned()
 }
 
-/// Bounds what may queue unsent (TCP_NOTSENT_LOWAT), bytes.
+/// Limits the unsent bytes in the send queue (TCP_NOTSENT_LOWAT), bytes.
 fn limit_unsent(socket: &Socket, bytes: u32) {
-    // Older kernels and containers may not know it; it is not needed for correctness.
+    // Older kernels and containers may not support it; it is not needed for correctness.
     if let Err(error) = socket.set_tcp_notsent_lowat(bytes) {
         tracing::debug!(%error, "TCP_NOTSENT_LOWAT not set");
     }
@@ -280,8 +290,9 @@ fn congestion_error(name: &str, error: io::Error) -> DataError {
     DataError::setup(what, error)
 }
 
-/// Replaces the system's congestion control where [`set_handshake_options::congestion`] knows a better one for the
-/// round trip of the handshake. What the system refuses stays as it was.
+/// Replaces the system's congestion control if [`tune::congestion`] has a better one for the
+/// round-trip time of the handshake: BBR costs too much processor time on short paths. What the
+/// system refuses stays.
 fn replace_bbr_on_short_path(socket: &Socket) {
     let (Ok(in_force), Ok(info)) = (socket.tcp_congestion(), tcp_info(socket.as_fd())) else {
         return;
@@ -301,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_congestion_control_is_named_in_the_error() {
+    fn the_error_names_the_unknown_congestion_control() {
         let socket = Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
         let mut settings = TransferSettings::default();
         settings.options.congestion = CongestionChoice::Named("warpdrive".into());

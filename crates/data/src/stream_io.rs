@@ -1,4 +1,4 @@
-//! One stream at work in a transfer: every wait on the socket can be stopped and notices a stall.
+//! One stream in use by a transfer: every wait on its socket can be cancelled, and detects a stall.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,29 +17,29 @@ use crate::os::wake::{self, WakeEvent};
 use crate::stream::DataStream;
 use crate::transfer::ActiveTransfer;
 
-/// How often a waiting stream looks whether the kernel made progress that no call showed.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often a waiting stream checks for progress that no call returned.
+const MAX_WAIT: Duration = Duration::from_secs(1);
 
-/// First and longest wait between looks at whether the peer has acknowledged everything.
-const DRAIN_POLL: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+/// First and longest interval between checks whether the peer has acknowledged everything.
+const ACK_POLL: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
-/// A stream at work. Dropping it adds its statistics to the transfer.
+/// A stream in use. Dropping it adds its statistics to the transfer.
 #[derive(Debug)]
 pub(crate) struct StreamIo<'t> {
     transfer: &'t ActiveTransfer,
     stream: Arc<DataStream>,
-    before: TcpSample,
+    initial: TcpSample,
     joined: Instant,
-    /// Bytes that the peer had acknowledged when somebody last looked.
+    /// Bytes that the peer had acknowledged at the last check.
     acknowledged: u64,
     wire_time: Duration,
     store_time: Duration,
 }
 
-/// End of a wait for input.
+/// The result of a wait for input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InputResult {
-    /// This many bytes came; 0 is the peer's FIN.
+    /// This many bytes arrived; 0 is the peer's FIN.
     Bytes(usize),
     /// The other event came first.
     Interrupted,
@@ -47,16 +47,17 @@ pub(crate) enum InputResult {
 
 impl<'t> StreamIo<'t> {
     pub(crate) fn new(transfer: &'t ActiveTransfer, stream: Arc<DataStream>) -> Self {
-        let before = tcp_info::tcp_info(stream.as_fd()).unwrap_or_default();
-        stream.note_acknowledged_before(before.bytes_acked);
+        // A kept connection has counters from earlier transfers; only differences count.
+        let initial = tcp_info::tcp_info(stream.as_fd()).unwrap_or_default();
+        stream.note_acknowledged_before(initial.bytes_acked);
         transfer.control().attach(&stream);
         transfer.on_stream_start();
         Self {
-            before,
+            initial,
             joined: Instant::now(),
             transfer,
             stream,
-            acknowledged: before.bytes_acked,
+            acknowledged: initial.bytes_acked,
             wire_time: Duration::ZERO,
             store_time: Duration::ZERO,
         }
@@ -70,8 +71,9 @@ impl<'t> StreamIo<'t> {
         &self.stream
     }
 
-    /// Waits until the connection's handshake is over, before any byte of it. At once where there is
-    /// none, or was one in a transfer before. To be called in the thread that serves the connection.
+    /// Waits until the connection's handshake is complete, before the first byte. Returns at once
+    /// if there is none, or if an earlier transfer completed it. Call it in the thread that serves
+    /// the connection.
     pub(crate) fn handshake(&mut self) -> Result<(), DataError> {
         loop {
             self.transfer.check()?;
@@ -85,7 +87,8 @@ impl<'t> StreamIo<'t> {
         }
     }
 
-    /// Sends all of `header` and `bytes`; with `more`, the kernel may wait for what follows.
+    /// Sends all of `header` and `bytes`. With `more`, the kernel may wait for the bytes that
+    /// follow (MSG_MORE).
     pub(crate) fn send_all(
         &mut self,
         header: &[u8],
@@ -96,6 +99,7 @@ impl<'t> StreamIo<'t> {
         let mut sent = 0;
         while sent < total {
             let parts = [
+                // `get`: the header may be sent already.
                 IoSlice::new(header.get(sent..).unwrap_or_default()),
                 IoSlice::new(&bytes[sent.saturating_sub(header.len())..]),
             ];
@@ -104,7 +108,7 @@ impl<'t> StreamIo<'t> {
         Ok(())
     }
 
-    /// Sends from a file; 0 means that the file has ended at `offset`.
+    /// Sends from a file. Returns 0 when the file ends at `offset`.
     pub(crate) fn send_file(
         &mut self,
         file: BorrowedFd<'_>,
@@ -130,25 +134,25 @@ impl<'t> StreamIo<'t> {
             SpliceFlags::empty()
         };
         self.run_when_ready(PollFlags::OUT, |s| {
+            // SPLICE_F_MOVE lets the kernel move pages instead of copying them (splice(2)).
             let flags = SpliceFlags::MOVE | more;
             let socket = s.transport().kernel_socket()?;
             Ok(rustix::pipe::splice(pipe, None, socket, None, len, flags)?)
         })
     }
 
-    /// Receives what is there, waiting for the first byte; 0 is the peer's FIN.
+    /// Receives the available bytes, and waits for the first one. 0 is the peer's FIN.
     pub(crate) fn recv(&mut self, buf: &mut [u8]) -> Result<usize, DataError> {
         self.run_when_ready(PollFlags::IN, |s| recv(s, buf))
     }
 
-    /// As [`StreamIo::recv`], for bytes that are no progress by themselves: headers, and what is
-    /// skipped. Whoever takes them looks at the clock ([`StreamIo::check_clock`]) if nothing better
-    /// follows.
+    /// As [`StreamIo::recv`], for bytes that are no progress by themselves: headers and discarded
+    /// bytes. The caller checks the clock ([`StreamIo::check_clock`]) if no progress follows.
     pub(crate) fn recv_no_progress(&mut self, buf: &mut [u8]) -> Result<usize, DataError> {
-        self.until_done(PollFlags::IN, |s| recv(s, buf))
+        self.run_until_done(PollFlags::IN, |s| recv(s, buf))
     }
 
-    /// As [`StreamIo::recv_no_progress`], but `other` ends the wait too while nothing has come.
+    /// As [`StreamIo::recv_no_progress`], but `other` ends the wait, too, while nothing has come.
     pub(crate) fn recv_or_wake(
         &mut self,
         buf: &mut [u8],
@@ -158,6 +162,7 @@ impl<'t> StreamIo<'t> {
         let input = loop {
             self.transfer.check()?;
             match recv(&self.stream, buf) {
+                // Read first: bytes that have arrived need no wait.
                 Ok(n) => break InputResult::Bytes(n),
                 Err(e) => self.ignore_would_block(e)?,
             }
@@ -169,44 +174,49 @@ impl<'t> StreamIo<'t> {
         Ok(input)
     }
 
-    /// Moves up to `len` bytes from the socket into an empty pipe; 0 is the peer's FIN.
+    /// Moves up to `len` bytes from the socket into an empty pipe. Returns 0 at the peer's FIN.
     pub(crate) fn splice_in(
         &mut self,
         pipe: BorrowedFd<'_>,
         len: usize,
     ) -> Result<usize, DataError> {
         self.run_when_ready(PollFlags::IN, |s| {
+            // SPLICE_F_NONBLOCK concerns the pipe, which is empty here; the socket is non-blocking
+            // anyway.
             let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
             let socket = s.transport().kernel_socket()?;
             Ok(rustix::pipe::splice(socket, None, pipe, None, len, flags)?)
         })
     }
 
-    /// Work at this end that may take long and is not the wire's fault (a disk, a hash).
-    pub(crate) fn store<T>(&mut self, work: impl FnOnce() -> T) -> T {
+    /// Runs work at this end that may take long and is not caused by the wire (a disk, a checksum).
+    pub(crate) fn run_local<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let begin = Instant::now();
-        let hold = self.transfer.clock().pause();
+        let pause_guard = self.transfer.clock().pause();
         let done = work();
-        drop(hold);
+        drop(pause_guard);
         self.store_time += begin.elapsed();
         done
     }
 
-    /// Sends FIN and waits until the peer's kernel has acknowledged every byte or the peer closed
-    /// its side, so that success means arrival.
+    /// Sends FIN and waits until the peer's kernel has acknowledged every byte, so that success
+    /// means arrival.
     pub(crate) fn finish_sending(&mut self) -> Result<(), DataError> {
+        // An error here shows again when the acknowledgements are checked.
         let _ = self.stream.transport().end_sending();
-        let mut pause = DRAIN_POLL.0;
+        let mut pause = ACK_POLL.0;
         let mut events = PollFlags::IN;
         let mut rest = [0; 4096];
         loop {
             match recv(&self.stream, &mut rest) {
-                // The peer may close its side long before it has read everything.
+                // The peer may close its side long before it has read everything; polling for input
+                // would then return at once.
                 Ok(0) => events = PollFlags::empty(),
+                // Bytes of the peer are unexpected in this direction and discarded.
                 Ok(_) => {}
                 Err(e) => self.ignore_would_block(e)?,
             }
-            if self.acknowledged()? {
+            if self.is_fin_acknowledged()? {
                 return Ok(());
             }
             self.transfer.check()?;
@@ -216,23 +226,24 @@ impl<'t> StreamIo<'t> {
                 (self.transfer.stop_wake().as_fd(), PollFlags::IN),
             ];
             wake::wait(fds, pause).map_err(|e| self.wire_error(e))?;
-            pause = (pause * 2).min(DRAIN_POLL.1);
+            // Short waits first for near peers, then longer ones for distant peers.
+            pause = (pause * 2).min(ACK_POLL.1);
         }
     }
 
-    /// Runs `op` on the socket, waiting for `ready` whenever it would block. That it is done is
+    /// Runs `op` on the socket, and waits for `ready` whenever it would block. Its completion is
     /// progress of the transfer.
     pub(crate) fn run_when_ready<T>(
         &mut self,
         ready: PollFlags,
         op: impl FnMut(&DataStream) -> io::Result<T>,
     ) -> Result<T, DataError> {
-        let done = self.until_done(ready, op)?;
+        let done = self.run_until_done(ready, op)?;
         self.transfer.clock().note_progress();
         Ok(done)
     }
 
-    fn until_done<T>(
+    fn run_until_done<T>(
         &mut self,
         ready: PollFlags,
         mut op: impl FnMut(&DataStream) -> io::Result<T>,
@@ -250,24 +261,27 @@ impl<'t> StreamIo<'t> {
         Ok(done)
     }
 
-    /// Waits for the socket, for a stop, or for `other`; true if `other` came.
+    /// Waits for the socket, for a stop, or for `other`. Returns true if `other` came.
     fn wait(&mut self, ready: PollFlags, other: Option<&WakeEvent>) -> Result<bool, DataError> {
         self.check_stall()?;
         let stop = self.transfer.stop_wake();
         let fds = [
             (self.stream.as_fd(), ready),
             (stop.as_fd(), PollFlags::IN),
+            // Without another event, the stop event stands in, so that the array has a fixed size.
             (other.unwrap_or(stop).as_fd(), PollFlags::IN),
         ];
-        let timeout = self.transfer.clock().time_left().min(LOOK);
+        // At least once a second, because acknowledgements wake no thread.
+        let timeout = self.transfer.clock().time_left().min(MAX_WAIT);
         let [_, _, interrupted] = wake::wait(fds, timeout).map_err(|e| self.wire_error(e))?;
         self.transfer.check()?;
         Ok(interrupted && other.is_some())
     }
 
-    /// [`DataError::Stalled`] if nothing moved for the limit. A call that fills a large buffer
-    /// over a slow path may take long; bytes the peer acknowledged meanwhile count as moved. What it
-    /// sent does not: payload is counted when it is read, and all else is no progress.
+    /// Fails with [`DataError::Stalled`] if nothing moved for the stall time. A call that fills a
+    /// large buffer over a slow path may take long; bytes that the peer acknowledged meanwhile
+    /// count as progress. Bytes from the peer do not: payload counts when it is read, and nothing
+    /// else is progress.
     fn check_stall(&mut self) -> Result<(), DataError> {
         if let Ok(info) = tcp_info::tcp_info(self.stream.as_fd())
             && info.bytes_acked != self.acknowledged
@@ -278,7 +292,7 @@ impl<'t> StreamIo<'t> {
         self.check_clock()
     }
 
-    /// [`DataError::Stalled`] if nothing moved for the limit.
+    /// Fails with [`DataError::Stalled`] if nothing moved for the stall time.
     pub(crate) fn check_clock(&self) -> Result<(), DataError> {
         let clock = self.transfer.clock();
         if clock.time_left().is_zero() {
@@ -289,12 +303,13 @@ impl<'t> StreamIo<'t> {
     }
 
     /// Whether our FIN, and so every byte before it, is acknowledged.
-    fn acknowledged(&self) -> Result<bool, DataError> {
+    fn is_fin_acknowledged(&self) -> Result<bool, DataError> {
         let state = tcp_info::tcp_state(self.stream.as_fd()).map_err(|e| self.wire_error(e))?;
-        // A reset closes the connection too, and leaves its error.
+        // A reset closes the connection, too, and leaves an error.
         if let Ok(Some(error)) = self.stream.transport().socket().take_error() {
             return Err(self.wire_error(error));
         }
+        // Any later state means that our FIN was acknowledged (RFC 9293 §3.3.2).
         Ok(!matches!(
             state,
             tcp_info::ESTABLISHED
@@ -312,7 +327,7 @@ impl<'t> StreamIo<'t> {
         }
     }
 
-    /// The error of a connection that broke.
+    /// The error of a broken connection.
     pub(crate) fn wire_error(&self, source: io::Error) -> DataError {
         DataError::Wire {
             peer: self.stream.peer().to_string(),
@@ -321,31 +336,31 @@ impl<'t> StreamIo<'t> {
     }
 
     /// This stream's part of the evidence.
-    fn accounts(&self) -> Evidence {
+    fn evidence(&self) -> Evidence {
         Evidence {
             store_time: self.store_time,
             wire_time: self.wire_time,
-            ..stream_evidence(&self.stream, &self.before, self.joined)
+            ..stream_evidence(&self.stream, &self.initial, self.joined)
         }
     }
 }
 
-/// The kernel's accounts of a stream that has been at work since `joined`, when it showed `before`.
+/// The evidence of a stream since `joined`, when its counters were `initial`.
 pub(crate) fn stream_evidence(
     stream: &DataStream,
-    before: &TcpSample,
+    initial: &TcpSample,
     joined: Instant,
 ) -> Evidence {
     let mut now = tcp_info::tcp_info(stream.as_fd()).unwrap_or_default();
-    // A socket that broke has no memory to show: its buffers stay zero.
+    // A broken socket reports no memory: its buffers stay zero.
     let _ = tcp_info::add_socket_memory(stream.as_fd(), &mut now);
     let role = now.role().unwrap_or(Role::Receiver);
-    let stats = now.since(before, role);
+    let stats = now.since(initial, role);
     Evidence {
-        retransmits: now.retransmits.saturating_sub(before.retransmits),
+        retransmits: now.retransmits.saturating_sub(initial.retransmits),
         min_rtt: now.min_rtt,
         smoothed_rtt: now.smoothed_rtt,
-        // The other direction carries acknowledgements only; its buffer says nothing.
+        // The other direction carries only acknowledgements, so its buffer is irrelevant.
         buffer_bytes: match role {
             Role::Sender => now.send_buffer,
             Role::Receiver => now.receive_buffer,
@@ -360,10 +375,11 @@ pub(crate) fn stream_evidence(
 
 impl Drop for StreamIo<'_> {
     fn drop(&mut self) {
+        // Read before the stream leaves the transfer, while the counters are its own.
         let now = tcp_info::tcp_info(self.stream.as_fd()).unwrap_or_default();
-        self.transfer.add_stream(&self.accounts());
+        self.transfer.add_stream(&self.evidence());
         self.transfer.control().detach(&self.stream);
-        let acknowledged = now.bytes_acked.saturating_sub(self.before.bytes_acked);
+        let acknowledged = now.bytes_acked.saturating_sub(self.initial.bytes_acked);
         self.transfer.on_stream_end(acknowledged);
         self.transfer.note_congestion(self.stream.congestion());
     }

@@ -1,5 +1,5 @@
-//! State that the streams of one transfer share: why and when to stop, the stall clock, the rate limit,
-//! and the statistics that become the report.
+//! State that the streams of one transfer share: the reason to stop, the stall clock, the rate
+//! limit, and the statistics that become the report.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,7 +21,7 @@ use crate::settings::TransferSettings;
 use crate::stall_clock::StallClock;
 use crate::stream_set::StreamSet;
 
-/// Most bytes that one system call moves: large enough to make calls cheap, small enough for
+/// Most bytes that one system call moves: enough to make calls cheap, and few enough for smooth
 /// progress figures.
 pub(crate) const MAX_STEP: usize = 1 << 20;
 
@@ -38,14 +38,14 @@ pub(crate) struct ActiveTransfer {
     stopped: AtomicBool,
     failure: Mutex<Option<DataError>>,
     evidence: Mutex<Evidence>,
-    /// How many lanes a sender in MODE E shall have, and has.
-    lanes: StreamSet,
-    /// Streams at work now.
+    /// The streams of a MODE E sender.
+    stream_set: StreamSet,
+    /// Streams in use now.
     streams: AtomicU64,
-    /// Bytes of this transfer that the peers of streams that have left had acknowledged.
+    /// Bytes of this transfer that the peers of ended streams had acknowledged.
     acknowledged_before: AtomicU64,
     /// The most memory that the streams' sockets held at one moment, bytes.
-    most_held: AtomicU64,
+    peak_memory: AtomicU64,
     remark: Mutex<Option<String>>,
     first_connection: Mutex<Option<Instant>>,
 }
@@ -65,6 +65,7 @@ impl ActiveTransfer {
             control: Arc::clone(control),
             clock: StallClock::new(settings.options.stall),
             begin,
+            // With a rate limit, steps stay below the burst, so that pauses are short.
             step: settings
                 .options
                 .rate
@@ -76,10 +77,10 @@ impl ActiveTransfer {
             stopped: AtomicBool::new(false),
             failure: Mutex::new(None),
             evidence: Mutex::new(Evidence::for_role(role)),
-            lanes: StreamSet::default(),
+            stream_set: StreamSet::default(),
             streams: AtomicU64::new(0),
             acknowledged_before: AtomicU64::new(0),
-            most_held: AtomicU64::new(0),
+            peak_memory: AtomicU64::new(0),
             remark: Mutex::new(None),
             first_connection: Mutex::new(None),
         })
@@ -93,12 +94,12 @@ impl ActiveTransfer {
         &self.clock
     }
 
-    /// Ready to read when the transfer is to stop.
+    /// Set when the transfer must stop.
     pub(crate) fn stop_wake(&self) -> &Arc<WakeEvent> {
         &self.stop
     }
 
-    /// When the transfer began to look for connections.
+    /// When the transfer began to make or accept connections.
     pub(crate) fn begin(&self) -> Instant {
         self.begin
     }
@@ -108,7 +109,7 @@ impl ActiveTransfer {
         self.step
     }
 
-    /// [`DataError::Aborted`] when the transfer was cancelled or another stream failed.
+    /// Fails with [`DataError::Aborted`] when the transfer was cancelled or another stream failed.
     pub(crate) fn check(&self) -> Result<(), DataError> {
         if self.stopped.load(Ordering::SeqCst) || self.control.is_cancelled() {
             return Err(DataError::Aborted);
@@ -116,31 +117,33 @@ impl ActiveTransfer {
         Ok(())
     }
 
-    /// Stops all streams. The first reason given is the transfer's error.
+    /// Stops all streams. The first error is the transfer's error.
     pub(crate) fn fail(&self, error: DataError) {
+        // Later errors are consequences of the first.
         lock(&self.failure).get_or_insert(error);
         self.stopped.store(true, Ordering::SeqCst);
         self.stop.wake();
     }
 
-    /// `n` payload bytes passed the wire.
+    /// Records `n` payload bytes that passed the wire.
     pub(crate) fn add_moved(&self, n: u64) {
         self.moved.fetch_add(n, Ordering::Relaxed);
         self.control.add_bytes(n);
     }
 
-    /// Books `n` bytes with the rate limit and sleeps as long as it demands.
+    /// Takes `n` bytes from the rate limit and sleeps as long as it requires.
     pub(crate) fn throttle(&self, n: usize) -> Result<(), DataError> {
         match &self.rate {
-            Some(rate) => self.pause(rate.take(n as u64)),
+            Some(rate) => self.sleep(rate.take(n as u64)),
             None => Ok(()),
         }
     }
 
-    /// Sleeps at this end's own wish, unless the transfer is to stop.
-    fn pause(&self, pause: Duration) -> Result<(), DataError> {
+    /// Sleeps without counting as stalled. Ends early when the transfer must stop.
+    fn sleep(&self, duration: Duration) -> Result<(), DataError> {
+        // The pause is this end's own, so the stall clock stops.
         let _hold = self.clock.pause();
-        let until = Instant::now() + pause;
+        let until = Instant::now() + duration;
         loop {
             self.check()?;
             let left = until.saturating_duration_since(Instant::now());
@@ -148,21 +151,21 @@ impl ActiveTransfer {
                 return Ok(());
             }
             wake::wait([(self.stop.as_fd(), PollFlags::IN)], left)
-                .map_err(|e| DataError::setup("a pause", e))?;
+                .map_err(|e| DataError::setup("poll(2)", e))?;
         }
     }
 
-    /// A stream joins.
+    /// Records that a stream starts.
     pub(crate) fn on_stream_start(&self) {
         self.note_connection();
-        let at_work = self.streams.fetch_add(1, Ordering::Relaxed) + 1;
+        let active = self.streams.fetch_add(1, Ordering::Relaxed) + 1;
         let mut evidence = lock(&self.evidence);
         evidence.streams += 1;
-        evidence.peak_streams = evidence.peak_streams.max(at_work);
+        evidence.peak_streams = evidence.peak_streams.max(active);
     }
 
-    /// There is a connection. Only the first one is progress: a peer that connects again and again
-    /// and sends nothing stalls the transfer.
+    /// Records a connection. Only the first one is progress: a peer that connects repeatedly and
+    /// sends nothing stalls the transfer.
     pub(crate) fn note_connection(&self) {
         lock(&self.first_connection).get_or_insert_with(|| {
             self.clock.note_progress();
@@ -170,86 +173,88 @@ impl ActiveTransfer {
         });
     }
 
-    /// A stream leaves, whose peer acknowledged so much of this transfer, bytes.
+    /// Records that a stream ends, whose peer acknowledged so many bytes of this transfer.
     pub(crate) fn on_stream_end(&self, acknowledged: u64) {
         self.acknowledged_before
             .fetch_add(acknowledged, Ordering::Relaxed);
         self.streams.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Payload handed to the kernel or taken from it so far, bytes.
+    /// Payload bytes handed to the kernel or taken from it so far.
     pub(crate) fn moved(&self) -> u64 {
         self.moved.load(Ordering::Relaxed)
     }
 
-    /// Bytes of this transfer that the peers of streams that have left had acknowledged.
+    /// Bytes of this transfer that the peers of ended streams had acknowledged.
     pub(crate) fn acknowledged_before(&self) -> u64 {
         self.acknowledged_before.load(Ordering::Relaxed)
     }
 
     /// See [`StreamSet`].
     pub(crate) fn stream_set(&self) -> &StreamSet {
-        &self.lanes
+        &self.stream_set
     }
 
-    /// So many streams were at work, towards the end.
+    /// Records the number of active streams towards the end.
     pub(crate) fn note_streams(&self, streams: usize) {
         lock(&self.evidence).final_streams = streams as u64;
     }
 
-    /// See [`ActiveTransfer::note_streams`]; `None` if nobody did.
-    pub(crate) fn streams_last(&self) -> Option<u32> {
+    /// See [`ActiveTransfer::note_streams`]; `None` if it was never recorded.
+    pub(crate) fn final_stream_count(&self) -> Option<u32> {
         let last = lock(&self.evidence).final_streams;
         u32::try_from(last).ok().filter(|last| *last > 0)
     }
 
-    /// The congestion control that a stream ran at its end.
+    /// Records the congestion control of a stream at its end.
     pub(crate) fn note_congestion(&self, name: Option<String>) {
         lock(&self.evidence).congestion_control = name;
     }
 
-    /// All streams' sockets hold `bytes` of memory at this moment.
+    /// Records the memory of all streams' sockets at this moment, bytes.
     pub(crate) fn note_memory(&self, bytes: u64) {
-        self.most_held.fetch_max(bytes, Ordering::Relaxed);
+        self.peak_memory.fetch_max(bytes, Ordering::Relaxed);
     }
 
-    /// Notes the report's remark on this host's limits.
+    /// Sets the report's remark about host limits. The first one is kept.
     pub(crate) fn note_remark(&self, remark: String) {
         lock(&self.remark).get_or_insert(remark);
     }
 
-    /// Notes the report's verdict on the streams.
+    /// Sets the report's verdict on the limiter.
     pub(crate) fn note_verdict(&self, verdict: LimiterVerdict) {
         lock(&self.evidence).verdict = Some(verdict);
     }
 
-    /// Adds what one stream measured.
+    /// Adds the evidence of one stream.
     pub(crate) fn add_stream(&self, one: &Evidence) {
         lock(&self.evidence).add_stream(one);
     }
 
-    /// The transfer's outcome, once all streams have ended with `result`.
+    /// The result of the transfer, once all streams have ended with `result`.
     pub(crate) fn finish(
         self,
         result: Result<Option<String>, DataError>,
     ) -> Result<TransferReport, DataError> {
         let mut evidence = into_unlocked(self.evidence);
         evidence.bytes = self.moved.into_inner();
+        // The time without a connection says nothing about the path.
         evidence.elapsed =
             lock(&self.first_connection).map_or(Duration::ZERO, |first| first.elapsed());
-        evidence.socket_memory_bytes = self.most_held.into_inner();
+        evidence.socket_memory_bytes = self.peak_memory.into_inner();
         if evidence.final_streams == 0 {
-            // Streams that nobody counted: all that there were.
+            // Nobody recorded the last number: assume all streams.
             evidence.final_streams = evidence.peak_streams;
         }
         self.control.note_evidence(&evidence);
+        // A cancel hides the errors that it caused.
         match (into_unlocked(self.failure), result) {
             (Some(_), _) | (_, Err(_)) if self.control.is_cancelled() => Err(DataError::Aborted),
             (Some(first), _) => Err(first),
             (None, Err(error)) => Err(error),
-            (None, Ok(digest)) => Ok(TransferReport {
+            (None, Ok(checksum)) => Ok(TransferReport {
                 stored: self.control.stored(),
-                checksum: digest,
+                checksum,
                 shares_blocks: false,
                 evidence,
                 remark: lock(&self.remark).take(),

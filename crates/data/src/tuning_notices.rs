@@ -1,4 +1,5 @@
-//! Notices between the sizing thread of a transfer and its [`TransferControl`](crate::job::Control).
+//! Notices between the sizing thread of a transfer and its
+//! [`TransferControl`](crate::job::TransferControl).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,26 +14,26 @@ use tune::streams::auto;
 use crate::locks::lock;
 use crate::os::wake::WakeEvent;
 
-/// Decisions that wait to be read; older ones are dropped.
-const MOST_DECISIONS: usize = 4096;
+/// Most decisions kept until somebody reads them. The oldest are dropped first.
+const MAX_DECISIONS: usize = 4096;
 
-/// Part of [`TransferControl`](crate::job::Control).
+/// The part of [`TransferControl`](crate::job::TransferControl) that the sizing thread writes.
 #[derive(Debug, Default)]
 pub(crate) struct TuningNotices {
     decisions: Mutex<VecDeque<BufferDecision>>,
-    /// About streams, congestion control and pace.
+    /// Decisions about streams, congestion control and pacing.
     stream_decisions: Mutex<VecDeque<auto::TransferDecision>>,
-    /// Limiter of the sending now.
+    /// What limits the sender at present.
     limiter: Mutex<Option<Limiter>>,
     listener: Mutex<ResizeListener>,
-    /// The size that the other end told, bytes; 0: none yet.
-    followed: AtomicU64,
-    /// The limit of this host that holds a stream back.
-    bound: Mutex<Option<HostBound>>,
-    bell: Mutex<Weak<WakeEvent>>,
+    /// Buffer size announced by the peer, bytes; 0: none yet.
+    peer_size: AtomicU64,
+    /// The host limit that restricts a stream, if there is one.
+    host_limit: Mutex<Option<HostBound>>,
+    wake_event: Mutex<Weak<WakeEvent>>,
 }
 
-/// Who is told of this end's sizes.
+/// Callback that receives this end's new buffer sizes.
 #[derive(Default)]
 struct ResizeListener(Option<Arc<dyn Fn(u64) + Send + Sync>>);
 
@@ -44,95 +45,99 @@ impl fmt::Debug for ResizeListener {
 }
 
 impl TuningNotices {
-    /// A transfer begins, whose sizing thread is woken by `bell`.
-    pub(crate) fn on_transfer_start(&self, bell: &Arc<WakeEvent>) {
-        *lock(&self.bound) = None;
+    /// Starts a transfer. `wake_event` wakes its sizing thread.
+    pub(crate) fn on_transfer_start(&self, wake_event: &Arc<WakeEvent>) {
+        // Limits of an earlier transfer over the same handle no longer apply.
+        *lock(&self.host_limit) = None;
         *lock(&self.limiter) = None;
-        *lock(&self.bell) = Arc::downgrade(bell);
+        *lock(&self.wake_event) = Arc::downgrade(wake_event);
     }
 
-    /// The transfer has ended, and what the other end told for it is over. (What it tells of the
-    /// next one may come before that begins here.)
+    /// Ends a transfer and forgets the size that the peer announced for it. (A size for the next
+    /// transfer may arrive before that transfer starts here, so it is not cleared at the start.)
     pub(crate) fn on_transfer_end(&self) {
-        self.followed.store(0, Ordering::SeqCst);
+        self.peer_size.store(0, Ordering::SeqCst);
     }
 
-    /// Wakes the sizing thread: a stream joined, or there is something to follow.
+    /// Wakes the sizing thread: a stream was added, or the peer announced a size.
     pub(crate) fn wake(&self) {
-        if let Some(bell) = lock(&self.bell).upgrade() {
-            bell.wake();
+        // The sizing thread may have ended already: the notices outlive it.
+        if let Some(wake_event) = lock(&self.wake_event).upgrade() {
+            wake_event.wake();
         }
     }
 
-    /// See [`TransferControl::on_resize`](crate::job::Control::on_resize).
-    pub(crate) fn on_resize(&self, tell: impl Fn(u64) + Send + Sync + 'static) {
-        lock(&self.listener).0 = Some(Arc::new(tell));
+    /// See [`TransferControl::on_resize`](crate::job::TransferControl::on_resize).
+    pub(crate) fn on_resize(&self, report: impl Fn(u64) + Send + Sync + 'static) {
+        lock(&self.listener).0 = Some(Arc::new(report));
     }
 
-    /// This end's buffers have this size now, bytes.
+    /// Reports the new size of this end's buffers, bytes.
     pub(crate) fn report_resize(&self, bytes: u64) {
-        // The listener may take its time; nobody has to wait for it.
+        // The callback may block, so it runs without the lock.
         let listener = lock(&self.listener).0.clone();
-        if let Some(tell) = listener {
-            tell(bytes);
+        if let Some(report) = listener {
+            report(bytes);
         }
     }
 
-    /// See [`TransferControl::follow_peer_size`](crate::job::Control::follow).
+    /// See [`TransferControl::follow_peer_size`](crate::job::TransferControl::follow_peer_size).
     pub(crate) fn follow_peer_size(&self, bytes: u64) {
-        self.followed.store(bytes, Ordering::SeqCst);
+        self.peer_size.store(bytes, Ordering::SeqCst);
         self.wake();
     }
 
-    /// The other end's size, bytes.
+    /// The size announced by the peer, bytes.
     pub(crate) fn peer_size(&self) -> Option<u64> {
-        Some(self.followed.load(Ordering::SeqCst)).filter(|bytes| *bytes > 0)
+        Some(self.peer_size.load(Ordering::SeqCst)).filter(|bytes| *bytes > 0)
     }
 
-    /// Notes the limit that holds a stream back now; of several streams, that of the one whose path gives most.
-    pub(crate) fn set_host_limit(&self, bound: Option<HostBound>) {
-        *lock(&self.bound) = bound;
+    /// Sets the host limit that restricts a stream now. With several streams it is the one of the
+    /// fastest stream.
+    pub(crate) fn set_host_limit(&self, host_limit: Option<HostBound>) {
+        *lock(&self.host_limit) = host_limit;
     }
 
-    /// See [`TransferControl::host_limit`](crate::job::Control::bound).
+    /// See [`TransferControl::host_limit`](crate::job::TransferControl::host_limit).
     pub(crate) fn host_limit(&self) -> Option<HostBound> {
-        *lock(&self.bound)
+        *lock(&self.host_limit)
     }
 
-    /// Notes a decision.
+    /// Adds a decision about buffers.
     pub(crate) fn push_decision(&self, decision: BufferDecision) {
         push(&mut lock(&self.decisions), decision);
     }
 
-    /// Notes a decision about streams.
+    /// Adds a decision about streams.
     pub(crate) fn push_stream_decision(&self, decision: auto::TransferDecision) {
         push(&mut lock(&self.stream_decisions), decision);
     }
 
-    /// See [`TransferControl::stream_decisions`](crate::job::Control::stream_decisions).
+    /// See
+    /// [`TransferControl::take_stream_decisions`](crate::job::TransferControl::take_stream_decisions).
     pub(crate) fn take_stream_decisions(&self) -> Vec<auto::TransferDecision> {
         std::mem::take(&mut *lock(&self.stream_decisions)).into()
     }
 
-    /// Notes the limiter of the sending now.
+    /// Sets what limits the sender now.
     pub(crate) fn set_limiter(&self, limiter: Limiter) {
         *lock(&self.limiter) = Some(limiter);
     }
 
-    /// See [`TransferControl::limiter`](crate::job::Control::limiter).
+    /// See [`TransferControl::limiter`](crate::job::TransferControl::limiter).
     pub(crate) fn limiter(&self) -> Option<Limiter> {
         *lock(&self.limiter)
     }
 
-    /// See [`TransferControl::decisions`](crate::job::Control::decisions).
+    /// See [`TransferControl::take_decisions`](crate::job::TransferControl::take_decisions).
     pub(crate) fn take_decisions(&self) -> Vec<BufferDecision> {
         std::mem::take(&mut *lock(&self.decisions)).into()
     }
 }
 
-/// The latest stay.
+/// Appends a decision. Drops the oldest at the bound, because readers want the present state.
 fn push<T>(decisions: &mut VecDeque<T>, decision: T) {
-    if decisions.len() == MOST_DECISIONS {
+    if decisions.len() == MAX_DECISIONS {
         decisions.pop_front();
     }
     decisions.push_back(decision);
@@ -144,10 +149,10 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn decisions_are_bounded_and_the_latest_stay() {
-        let board = TuningNotices::default();
+    fn decisions_are_bounded_and_the_oldest_are_dropped() {
+        let notices = TuningNotices::default();
         for stream in 0..10_000 {
-            board.push_decision(BufferDecision {
+            notices.push_decision(BufferDecision {
                 stream,
                 at: Duration::ZERO,
                 setting: None,
@@ -155,52 +160,52 @@ mod tests {
                 reason: String::new(),
             });
         }
-        let kept = board.take_decisions();
-        assert_eq!(kept.len(), MOST_DECISIONS);
+        let kept = notices.take_decisions();
+        assert_eq!(kept.len(), MAX_DECISIONS);
         assert_eq!(kept.last().unwrap().stream, 9_999);
-        assert!(board.take_decisions().is_empty());
+        assert!(notices.take_decisions().is_empty());
     }
 
     #[test]
-    fn what_was_told_in_an_earlier_transfer_is_not_followed() {
-        let board = TuningNotices::default();
-        let bell = Arc::new(WakeEvent::new().unwrap());
-        board.on_transfer_start(&bell);
-        board.follow_peer_size(1 << 20);
-        board.on_transfer_end();
-        assert_eq!(board.peer_size(), None);
+    fn a_size_announced_in_an_earlier_transfer_is_forgotten() {
+        let notices = TuningNotices::default();
+        let wake_event = Arc::new(WakeEvent::new().unwrap());
+        notices.on_transfer_start(&wake_event);
+        notices.follow_peer_size(1 << 20);
+        notices.on_transfer_end();
+        assert_eq!(notices.peer_size(), None);
     }
 
     #[test]
-    fn what_was_told_before_this_end_begins_is_followed() {
-        let board = TuningNotices::default();
-        board.follow_peer_size(2 << 20);
-        board.on_transfer_start(&Arc::new(WakeEvent::new().unwrap()));
-        assert_eq!(board.peer_size(), Some(2 << 20));
+    fn a_size_announced_before_the_transfer_starts_here_is_kept() {
+        let notices = TuningNotices::default();
+        notices.follow_peer_size(2 << 20);
+        notices.on_transfer_start(&Arc::new(WakeEvent::new().unwrap()));
+        assert_eq!(notices.peer_size(), Some(2 << 20));
     }
 
     #[test]
-    fn a_limit_of_an_earlier_transfer_holds_no_longer() {
-        let board = TuningNotices::default();
-        let bound = HostBound {
+    fn the_host_limit_of_an_earlier_transfer_is_cleared() {
+        let notices = TuningNotices::default();
+        let host_limit = HostBound {
             limiter: Limiter::ReceiveWindow,
             max_in_flight: 1 << 20,
             stream_bps: 1_000_000,
         };
-        board.set_host_limit(Some(bound));
-        assert_eq!(board.host_limit(), Some(bound));
-        board.on_transfer_start(&Arc::new(WakeEvent::new().unwrap()));
-        assert_eq!(board.host_limit(), None);
+        notices.set_host_limit(Some(host_limit));
+        assert_eq!(notices.host_limit(), Some(host_limit));
+        notices.on_transfer_start(&Arc::new(WakeEvent::new().unwrap()));
+        assert_eq!(notices.host_limit(), None);
     }
 
     #[test]
-    fn without_a_listener_nobody_is_told() {
-        let board = TuningNotices::default();
-        board.report_resize(7);
-        let heard = Arc::new(AtomicU64::new(0));
-        let ear = Arc::clone(&heard);
-        board.on_resize(move |bytes| ear.store(bytes, Ordering::SeqCst));
-        board.report_resize(8);
-        assert_eq!(heard.load(Ordering::SeqCst), 8);
+    fn a_size_is_reported_only_to_a_registered_callback() {
+        let notices = TuningNotices::default();
+        notices.report_resize(7);
+        let reported = Arc::new(AtomicU64::new(0));
+        let reported_size = Arc::clone(&reported);
+        notices.on_resize(move |bytes| reported_size.store(bytes, Ordering::SeqCst));
+        notices.report_resize(8);
+        assert_eq!(reported.load(Ordering::SeqCst), 8);
     }
 }

@@ -1,6 +1,6 @@
-//! Transfers beside signals: a handler without SA_RESTART makes system calls fail with EINTR
-//! (signal(7)), and nothing of that may be seen in what is moved. In a test program of its own,
-//! because every thread of it gets the signals.
+//! Transfers under signals: a handler without SA_RESTART makes system calls fail with EINTR
+//! (signal(7)), which must not affect the moved bytes. A separate test program, because every
+//! thread of it gets the signals.
 
 #![allow(
     clippy::unwrap_used,
@@ -30,7 +30,7 @@ use proto::sizing::BufferSizing;
 use proto::sizing::SocketBuffers;
 use units::splitmix;
 
-/// Between two rounds of signals, one to every thread.
+/// Pause between two rounds of signals, one to every thread.
 const GAP: Duration = Duration::from_micros(200);
 
 /// More than the buffers of sockets and pipes hold, so that every thread waits at times.
@@ -42,7 +42,7 @@ extern "C" fn count(_: libc::c_int) {
     HANDLED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Interrupts every other thread of this process, again and again, while `work` runs.
+/// Interrupts every other thread of this process repeatedly while `work` runs.
 fn interrupted<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: an all-zero sigaction is valid: no flags, thus no SA_RESTART, and an empty mask.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -51,16 +51,16 @@ fn interrupted<T>(work: impl FnOnce() -> T) -> T {
     let set = unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()) };
     assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
     let before = HANDLED.load(Ordering::Relaxed);
-    let over = AtomicBool::new(false);
+    let stop = AtomicBool::new(false);
     let done = std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !over.load(Ordering::Relaxed) {
+            while !stop.load(Ordering::Relaxed) {
                 signal_others();
                 std::thread::sleep(GAP);
             }
         });
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-        over.store(true, Ordering::Relaxed);
+        stop.store(true, Ordering::Relaxed);
         done
     });
     let handled = HANDLED.load(Ordering::Relaxed) - before;
@@ -69,7 +69,7 @@ fn interrupted<T>(work: impl FnOnce() -> T) -> T {
     done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// One signal to every thread but this one.
+/// Sends one signal to every thread but this one.
 fn signal_others() {
     let own = rustix::thread::gettid().as_raw_nonzero().get();
     let process = rustix::process::getpid().as_raw_nonzero().get();
@@ -103,7 +103,7 @@ fn settings(mode: TransferMode, io: IoMethod) -> TransferSettings {
     }
 }
 
-/// Sends `source` to `sink`; both ends must succeed.
+/// Sends `source` to `sink`. Both ends must succeed.
 fn pass(
     source: &Arc<dyn Source>,
     sink: &Arc<dyn Sink>,
@@ -145,28 +145,28 @@ fn file_of(bytes: &[u8]) -> File {
     file
 }
 
-/// By these methods of the sender and the receiver.
+/// Checks a transfer with these methods of sender and receiver.
 fn check(
     bytes: &[u8],
     mode: TransferMode,
     sender: IoMethod,
     receiver: IoMethod,
-    sum: Option<ChecksumAlgorithm>,
+    checksum: Option<ChecksumAlgorithm>,
 ) {
-    let case = format!("{mode:?} {sender:?} {receiver:?} {sum:?}");
+    let case = format!("{mode:?} {sender:?} {receiver:?} {checksum:?}");
     let stored = tempfile::tempfile().unwrap();
     let source: Arc<dyn Source> = Arc::new(FileSource::new(file_of(bytes), "from").unwrap());
     let to = stored.try_clone().unwrap();
     let sink: Arc<dyn Sink> = Arc::new(FileSink::new(to, "to").unwrap());
     let ends = [sender, receiver].map(|io| TransferSettings {
-        checksum: sum,
+        checksum,
         ..settings(mode, io)
     });
     let [sent, received] = pass(&source, &sink, [&ends[0], &ends[1]]);
     let moved = (sent.evidence.bytes, received.evidence.bytes);
     assert_eq!(moved, (LENGTH as u64, LENGTH as u64), "{case}");
     assert_eq!(sent.checksum, received.checksum, "{case}");
-    assert_eq!(sent.checksum.is_some(), sum.is_some(), "{case}");
+    assert_eq!(sent.checksum.is_some(), checksum.is_some(), "{case}");
     let mut got = vec![0; LENGTH];
     stored.read_exact_at(&mut got, 0).unwrap();
     assert!(got == bytes, "{case}: bytes differ");
@@ -174,7 +174,7 @@ fn check(
 }
 
 #[test]
-fn every_method_moves_every_byte_whatever_signals_come() {
+fn every_method_moves_every_byte_under_signals() {
     let bytes = content();
     interrupted(|| {
         for mode in [TransferMode::Stream, TransferMode::Extended] {
@@ -188,14 +188,14 @@ fn every_method_moves_every_byte_whatever_signals_come() {
             ] {
                 check(&bytes, mode, sender, receiver, None);
             }
-            let sum = Some(ChecksumAlgorithm::Md5);
-            check(&bytes, mode, IoMethod::Zerocopy, IoMethod::Splice, sum);
+            let checksum = Some(ChecksumAlgorithm::Md5);
+            check(&bytes, mode, IoMethod::Zerocopy, IoMethod::Splice, checksum);
         }
     });
 }
 
 #[test]
-fn buffers_and_streams_are_sized_whatever_signals_come() {
+fn buffers_and_streams_are_sized_under_signals() {
     let bytes = content();
     interrupted(|| {
         for sizing in BufferSizing::ALL {
@@ -220,7 +220,7 @@ fn buffers_and_streams_are_sized_whatever_signals_come() {
 
 /// Reads and writes of a pipe block, and a signal may end them after a part.
 #[test]
-fn pipes_give_and_take_every_byte_whatever_signals_come() {
+fn pipes_move_every_byte_under_signals() {
     let bytes = content();
     let pipe = || rustix::pipe::pipe().unwrap();
     let ((from, mut into), (mut out, to)) = {
@@ -230,7 +230,7 @@ fn pipes_give_and_take_every_byte_whatever_signals_come() {
     let got = interrupted(|| {
         std::thread::scope(|scope| {
             let bytes = &bytes;
-            // In pieces, with pauses, so that whoever is at the other end waits within a call.
+            // In pieces, with pauses, so that the other end waits within a call.
             scope.spawn(move || {
                 for piece in bytes.chunks(3 << 20) {
                     into.write_all(piece).unwrap();

@@ -1,8 +1,9 @@
-//! The WAN lab: an emulator, experiments and their report.
+//! The WAN lab: a network emulator, experiments and their report.
 //!
-//! [`topology`] says what network to build, [`net`] builds it from network namespaces, TUN devices
-//! and a user-space emulator and runs a command in it. [`experiment`] runs programs over such
-//! networks as a user would and keeps the results; [`report`] draws them.
+//! A [`topology`] describes a network. [`net`] builds it from network namespaces, TUN devices and a
+//! user-space emulator, and runs a command in it. [`experiment`] runs programs over such networks as a
+//! user would and saves the results. [`report`] turns them into tables and figures. [`simulate`] runs
+//! the simulator instead.
 
 #![forbid(unsafe_code)]
 
@@ -13,37 +14,37 @@ pub mod report;
 pub mod simulate;
 pub mod topology;
 
-/// Why the lab refused or stopped: what went wrong, in one line that says what to do.
+/// Errors of the lab. Each message is one line that names the problem and, if possible, the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// The request makes no sense: a rate of nothing, an unknown key, a trace that runs backwards.
+    /// The request is invalid: a rate of 0, an unknown key, a trace whose time goes backwards.
     #[error("{0}")]
     Usage(String),
-    /// The system does not let this user build a network (which privilege or device is missing, and
-    /// how to get it).
+    /// The system does not allow this user to build a network. The message names the missing privilege
+    /// or device, and how to get it.
     #[error("{0}")]
     Refused(String),
-    /// A file or program that was named does not exist.
+    /// A file or program does not exist.
     #[error("{0}")]
     NotFound(String),
-    /// Another lab is running: two on one machine would disturb each other's clocks.
+    /// Another lab is running. Two labs on one machine would disturb each other's timing.
     #[error("{0}")]
     Busy(String),
     /// A system call failed.
     #[error("{doing}: {source}")]
     System {
-        /// The attempt, and its object.
+        /// The operation that failed, and its object.
         doing: String,
-        /// The system's answer.
+        /// The error of the system call.
         source: std::io::Error,
     },
-    /// A program under test or its server did not do its work.
+    /// A program under test or its server failed.
     #[error("{0}")]
     Program(String),
 }
 
 impl LabError {
-    /// A failed system call, and what it was for.
+    /// A failed system call, with the operation that it belongs to.
     pub fn system(doing: impl Into<String>, source: impl Into<std::io::Error>) -> Self {
         Self::System {
             doing: doing.into(),

@@ -1,27 +1,27 @@
-//! Text as other programs read it back, and wrote it: fields of CSV, words of a shell.
+//! Text in the syntax of other programs: CSV fields (RFC 4180) and shell words.
 
 use std::str::FromStr;
 
-/// A line of comma-separated values (RFC 4180), from fields that are ready to be written.
+/// A CSV line with its CR LF (RFC 4180), from fields that are quoted already.
 pub(crate) fn csv_line(fields: impl Iterator<Item = String>) -> String {
     csv_values(fields) + "\r\n"
 }
 
-/// Comma-separated values without an end of line.
+/// A CSV line without a line end.
 pub(crate) fn csv_values(fields: impl Iterator<Item = String>) -> String {
     fields.collect::<Vec<_>>().join(",")
 }
 
-/// A line of a table of plain values, none of which is in quotes, under a line of names.
+/// A line of a CSV table whose first line names the columns. Quoted fields are not supported.
 #[derive(Debug)]
 pub(crate) struct CsvRecord<'t> {
     names: Vec<&'t str>,
-    /// The line as it stands.
+    /// The unparsed line.
     pub(crate) line: &'t str,
 }
 
 impl<'t> CsvRecord<'t> {
-    /// All lines of a table but that of the names.
+    /// All lines of a table except the header.
     pub(crate) fn all(text: &'t str) -> impl Iterator<Item = Self> {
         let mut lines = text.lines();
         let names: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
@@ -31,20 +31,20 @@ impl<'t> CsvRecord<'t> {
         })
     }
 
-    /// The value under a name.
+    /// The text in the column of this name.
     pub(crate) fn text(&self, name: &str) -> Option<&'t str> {
         let column = self.names.iter().position(|n| *n == name)?;
         self.line.split(',').nth(column)
     }
 
-    /// The value under a name, if it can be read.
+    /// The parsed value in the column of this name; `None` if there is none or it cannot be parsed.
     pub(crate) fn value<T: FromStr>(&self, name: &str) -> Option<T> {
         self.text(name)?.parse().ok()
     }
 }
 
-/// A field of such a line that holds text. A spreadsheet takes what begins like a formula for one, quoted or not:
-/// an apostrophe makes it text. Numbers stay numbers.
+/// A CSV field that holds text. Spreadsheets evaluate a field that begins like a formula, even in
+/// quotes; an apostrophe before it prevents that. Numbers stay numbers.
 pub(crate) fn csv_text(field: &str) -> String {
     let formula =
         field.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) && field.parse::<f64>().is_err();
@@ -53,6 +53,7 @@ pub(crate) fn csv_text(field: &str) -> String {
     } else {
         field.to_owned()
     };
+    // Some readers trim unquoted fields, so fields with outer spaces are quoted as well.
     if safe.contains([',', '"', '\r', '\n']) || safe.trim() != safe {
         format!("\"{}\"", safe.replace('"', "\"\""))
     } else {
@@ -60,7 +61,7 @@ pub(crate) fn csv_text(field: &str) -> String {
     }
 }
 
-/// A word as a POSIX shell reads it back, in quotes if it needs them.
+/// A word quoted for a POSIX shell, if it needs quotes.
 pub(crate) fn shell_word(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%,+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -77,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formulas_become_text_and_numbers_do_not() {
+    fn formulas_get_an_apostrophe_and_numbers_do_not() {
         assert_eq!(csv_text("=1+2"), "'=1+2");
         assert_eq!(csv_text("@SUM(A1)"), "'@SUM(A1)");
         assert_eq!(csv_text("-5"), "-5");
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn records_tell_their_values_by_name() {
+    fn values_of_a_record_are_found_by_column_name() {
         let records: Vec<_> = CsvRecord::all("a,b\n1,x\n2\n").collect();
         assert_eq!(records[0].value("a"), Some(1));
         assert_eq!(records[0].text("b"), Some("x"));
@@ -101,13 +102,13 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_reads_back_what_was_meant() {
-        for meant in ["", "a b", "it's; rm", "--only", "p=1,4", "$HOME", "ä\n"] {
-            let echo = format!("printf %s {}", shell_word(meant));
-            let said = std::process::Command::new("sh")
-                .args(["-c", &echo])
+    fn a_shell_reads_a_quoted_word_unchanged() {
+        for word in ["", "a b", "it's; rm", "--only", "p=1,4", "$HOME", "ä\n"] {
+            let script = format!("printf %s {}", shell_word(word));
+            let output = std::process::Command::new("sh")
+                .args(["-c", &script])
                 .output();
-            assert_eq!(said.unwrap().stdout, meant.as_bytes());
+            assert_eq!(output.unwrap().stdout, word.as_bytes());
         }
         assert_eq!(shell_word("p=1,4"), "p=1,4");
     }

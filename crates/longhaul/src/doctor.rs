@@ -1,4 +1,4 @@
-//! `longhaul doctor`: what this machine's settings allow one stream, and what to change.
+//! `longhaul doctor`: the rate that this machine's settings allow one stream, and settings to change.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use units::show;
 use crate::args::DoctorArgs;
 use crate::output::print_line;
 
-/// Round trips that are shown when none is given: a campus, a country, an ocean, half the world.
+/// Round-trip times shown without --rtt: within a region, a country, across an ocean, to the antipodes.
 const ROUND_TRIPS: [Duration; 4] = [
     Duration::from_millis(10),
     Duration::from_millis(50),
@@ -20,51 +20,51 @@ const ROUND_TRIPS: [Duration; 4] = [
     Duration::from_millis(200),
 ];
 
-/// Settings that cap every connection, whatever its buffers: name, the value that is right, and
-/// what another one costs.
+/// Settings that limit every connection, independent of its buffers: name below net.ipv4, recommended value,
+/// and the effect of switching it off (tcp(7)).
 const SWITCHES: [(&str, &str, &str); 4] = [
     (
         "tcp_window_scaling",
         "1",
-        "without it no window is larger than 64 KB",
+        "without it the window is at most 64 KB",
     ),
     (
         "tcp_sack",
         "1",
-        "without it every loss costs a long path many round trips",
+        "without it recovery from several losses takes many round trips",
     ),
     (
         "tcp_timestamps",
         "1",
-        "without them round trips are measured rarely and fast paths wrap sequence numbers",
+        "without them the RTT is sampled rarely, and sequence numbers may wrap on fast paths",
     ),
     (
         "tcp_moderate_rcvbuf",
         "1",
-        "without it receive buffers do not grow by themselves",
+        "without it receive buffers do not grow automatically",
     ),
 ];
 
-/// A switch that is not as it should be.
+/// A setting of [`SWITCHES`] that is off.
 struct WrongSysctl {
     name: &'static str,
-    right: &'static str,
+    recommended: &'static str,
     now: String,
-    cost: &'static str,
+    effect: &'static str,
 }
 
-/// All that is told.
+/// Everything that the doctor reports.
 struct DoctorFindings {
     caps: HostBufferLimits,
     congestion: Option<String>,
     available: Option<String>,
-    /// Congestion controls that this user may set.
+    /// Congestion controls that this user may select.
     settable: Vec<String>,
-    wrong: Vec<WrongSysctl>,
+    wrong_sysctls: Vec<WrongSysctl>,
     paths: Vec<(PathSpec, ReachableRates)>,
 }
 
-/// Looks, and prints what it found.
+/// Reads the settings and prints the report.
 pub(crate) fn run(args: &DoctorArgs) -> Result<Exit> {
     let caps = data::os::caps::host_limits();
     let round_trips = args.rtt.map_or(ROUND_TRIPS.to_vec(), |rtt| vec![rtt]);
@@ -80,7 +80,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Exit> {
         congestion: setting("tcp_congestion_control"),
         available: setting("tcp_available_congestion_control"),
         settable: data::os::congestion::settable(),
-        wrong: find_wrong_sysctls(setting),
+        wrong_sysctls: find_wrong_sysctls(setting),
         paths: paths.collect(),
     };
     let text = if args.json {
@@ -88,55 +88,55 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Exit> {
     } else {
         findings.text()
     };
-    // Nobody may be reading any more.
+    // A closed pipe (`longhaul doctor | head`) is not an error.
     let _ = print_line(&text);
     Ok(Exit::Done)
 }
 
-/// A setting below net.ipv4; `None` where it cannot be read.
+/// Reads a setting below net.ipv4; `None` if it cannot be read.
 fn setting(name: &str) -> Option<String> {
     let text = std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).ok()?;
     Some(text.trim().to_owned())
 }
 
 fn find_wrong_sysctls(read: impl Fn(&str) -> Option<String>) -> Vec<WrongSysctl> {
-    let wrong = SWITCHES.iter().filter_map(|&(name, right, cost)| {
-        // Timestamps know a second way of being on.
+    let wrong_sysctls = SWITCHES.iter().filter_map(|&(name, recommended, effect)| {
+        // Only 0 is off: tcp_timestamps is also on with 2, without random offsets (tcp(7)).
         let now = read(name).filter(|now| now == "0")?;
         Some(WrongSysctl {
             name,
-            right,
+            recommended,
             now,
-            cost,
+            effect,
         })
     });
-    wrong.collect()
+    wrong_sysctls.collect()
 }
 
 impl DoctorFindings {
     fn text(&self) -> String {
         let mut lines = self.limits();
-        for wrong in &self.wrong {
+        for sysctl in &self.wrong_sysctls {
             lines.push(format!(
                 "sysctl -w net.ipv4.{}={} (now {}): {}",
-                wrong.name, wrong.right, wrong.now, wrong.cost
+                sysctl.name, sysctl.recommended, sysctl.now, sysctl.effect
             ));
         }
-        lines.push("One stream, when `--buffer auto` sizes its buffers at both ends:".to_owned());
-        for (path, reach) in &self.paths {
+        lines.push("Rate of one stream with `--buffer auto` at both ends:".to_owned());
+        for (path, rates) in &self.paths {
             lines.push(format!(
-                "  {} at {}: sends {}, receives {}",
+                "  {} at {} RTT: sends {}, receives {}",
                 show::bits(path.rate_bps),
                 show::time(path.rtt),
-                show::bits(reach.send_bps),
-                show::bits(reach.receive_bps),
+                show::bits(rates.send_bps),
+                show::bits(rates.receive_bps),
             ));
         }
         let advice = self.advice();
         if advice.is_empty() {
-            lines.push("Nothing to change: no setting of this machine holds it back.".to_owned());
+            lines.push("Nothing to change: no setting of this machine limits the rate.".to_owned());
         } else {
-            lines.push("To lift that, as root (several streams are the other way out):".to_owned());
+            lines.push("To raise it, run as root (or use several streams):".to_owned());
             lines.extend(advice.iter().map(|advice| format!("  {advice}")));
         }
         lines.join("\n")
@@ -146,7 +146,7 @@ impl DoctorFindings {
         let caps = &self.caps;
         let buffer = |what: &str, grown: u64, settable: u64| {
             format!(
-                "{what} buffer: {} by autotuning, {} if a program sets it",
+                "{what} buffer: up to {} by autotuning, up to {} if set by a program",
                 show::bytes(grown),
                 show::bytes(settable)
             )
@@ -160,31 +160,35 @@ impl DoctorFindings {
             ),
         ];
         if caps.may_force {
-            lines.push("This user may exceed net.core.wmem_max and rmem_max.".to_owned());
+            lines.push("This user may exceed net.core.wmem_max and net.core.rmem_max.".to_owned());
         }
         if let (Some(now), Some(all)) = (&self.congestion, &self.available) {
+            // tcp_allowed_congestion_control restricts unprivileged users to a part of the
+            // available ones (tcp(7)).
             let settable = self.settable.join(" ");
             lines.push(format!(
-                "Congestion control: {now} (available: {all}; this user may set: {settable})"
+                "Congestion control: {now} (available: {all}; this user may select: {settable})"
             ));
         }
         if let Some(command) = self.command_to_allow_bbr() {
             lines.push(format!(
-                "{command}: lets `--cc auto` send with bbr over paths that lose without being full"
+                "{command}: lets `--cc auto` use bbr on paths that lose packets without congestion"
             ));
         }
         lines
     }
 
-    /// Command that makes bbr settable; `None`: it is.
+    /// Command that lets this user select bbr; `None` if that is possible already.
     fn command_to_allow_bbr(&self) -> Option<String> {
         if self.settable.iter().any(|name| name == "bbr") {
             return None;
         }
         let available = self.available.as_deref()?;
+        // A module that is not loaded cannot be allowed.
         if !available.split_whitespace().any(|name| name == "bbr") {
             return Some("modprobe tcp_bbr".to_owned());
         }
+        // The setting is replaced as a whole, so the present names are repeated.
         let allowed = [self.settable.join(" "), "bbr".to_owned()].join(" ");
         Some(format!(
             "sysctl -w net.ipv4.tcp_allowed_congestion_control=\"{}\"",
@@ -192,11 +196,11 @@ impl DoctorFindings {
         ))
     }
 
-    /// The advice for the longest of the paths: it covers the shorter ones.
+    /// Advice for the longest path. It also covers the shorter ones.
     fn advice(&self) -> &[SysctlAdvice] {
         self.paths
             .last()
-            .map_or(&[], |(_, reach)| reach.advice.as_slice())
+            .map_or(&[], |(_, rates)| rates.advice.as_slice())
     }
 
     fn json(&self) -> Value {
@@ -210,14 +214,14 @@ impl DoctorFindings {
             "congestion_control": self.congestion,
             "available": self.available,
             "settable": self.settable,
-            "wrong": self.wrong.iter().map(|wrong| json!({
-                "sysctl": format!("net.ipv4.{}", wrong.name),
-                "now": wrong.now, "value": wrong.right, "why": wrong.cost,
+            "wrong": self.wrong_sysctls.iter().map(|sysctl| json!({
+                "sysctl": format!("net.ipv4.{}", sysctl.name),
+                "now": sysctl.now, "value": sysctl.recommended, "why": sysctl.effect,
             })).collect::<Vec<_>>(),
-            "paths": self.paths.iter().map(|(path, reach)| json!({
+            "paths": self.paths.iter().map(|(path, rates)| json!({
                 "rate_bps": path.rate_bps, "rtt_seconds": path.rtt.as_secs_f64(),
-                "send_bps": reach.send_bps, "receive_bps": reach.receive_bps,
-                "advice": reach.advice.iter().map(|a| json!({
+                "send_bps": rates.send_bps, "receive_bps": rates.receive_bps,
+                "advice": rates.advice.iter().map(|a| json!({
                     "sysctl": a.sysctl, "now": a.now, "value": a.value,
                     "from_bps": a.from_bps, "to_bps": a.to_bps,
                 })).collect::<Vec<_>>(),
@@ -240,34 +244,34 @@ mod tests {
             congestion: Some("cubic".to_owned()),
             available: Some("reno cubic bbr".to_owned()),
             settable: vec!["reno".to_owned(), "cubic".to_owned(), "bbr".to_owned()],
-            wrong: Vec::new(),
+            wrong_sysctls: Vec::new(),
             paths: vec![(path, reachable_rates(&caps, path))],
         }
     }
 
     #[test]
-    fn a_long_path_names_the_setting_that_binds() {
+    fn a_long_path_gets_advice_on_the_limiting_setting() {
         let text = findings(HostBufferLimits::default(), 200).text();
         assert!(
             text.contains("sysctl -w net.ipv4.tcp_wmem=\"4096 16384 "),
             "{text}"
         );
-        assert!(text.contains("1.00 Gbit/s at 200 ms: sends "), "{text}");
+        assert!(text.contains("1.00 Gbit/s at 200 ms RTT: sends "), "{text}");
         let json = findings(HostBufferLimits::default(), 200).json();
         assert_eq!(json["paths"][0]["advice"][0]["sysctl"], "net.ipv4.tcp_wmem");
     }
 
     #[test]
-    fn a_short_path_needs_nothing() {
+    fn a_short_path_gets_no_advice() {
         let text = findings(HostBufferLimits::default(), 1).text();
         assert!(
-            text.ends_with("no setting of this machine holds it back."),
+            text.ends_with("no setting of this machine limits the rate."),
             "{text}"
         );
     }
 
     #[test]
-    fn what_keeps_bbr_from_being_set_is_told() {
+    fn the_report_has_the_command_that_allows_bbr() {
         let mut findings = findings(HostBufferLimits::default(), 1);
         assert!(!findings.text().contains("--cc auto"));
         assert_eq!(findings.json()["settable"][2], "bbr");
@@ -287,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn only_switches_that_are_off_are_told() {
+    fn only_switches_that_are_off_are_reported() {
         let read = |name: &str| match name {
             "tcp_sack" => Some("0".to_owned()),
             "tcp_timestamps" => Some("2".to_owned()),

@@ -1,4 +1,4 @@
-//! `help`, `man` and `completions`: all from the one definition in `args`.
+//! `help`, `man` and `completions`, generated from the definitions in `args`.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use clap::CommandFactory;
 
 use crate::args::Cli;
 
-/// The manual of one verb, or of all.
+/// Prints the manual of one verb, or of all.
 pub(crate) fn help(verb: &[String]) -> Result<()> {
     let mut command = Cli::command();
     command.build();
@@ -20,7 +20,7 @@ pub(crate) fn help(verb: &[String]) -> Result<()> {
     write(text.as_bytes())
 }
 
-/// The manuals of a command's verbs, and of theirs.
+/// Appends the manuals of a command's verbs, recursively.
 fn append_verbs(command: &mut clap::Command, text: &mut String) {
     let rule = "-".repeat(72);
     let shown = |verb: &&mut clap::Command| !verb.is_hide_set() && verb.get_name() != "help";
@@ -30,7 +30,7 @@ fn append_verbs(command: &mut clap::Command, text: &mut String) {
     }
 }
 
-/// The man page of one verb, or of the program.
+/// Prints the man page of one verb, or of the program.
 pub(crate) fn man(verb: &[String]) -> Result<()> {
     let mut command = Cli::command();
     command.build();
@@ -40,23 +40,23 @@ pub(crate) fn man(verb: &[String]) -> Result<()> {
     write(&out)
 }
 
-/// The completion script of a shell.
+/// Prints the completion script of a shell.
 pub(crate) fn completions(shell: clap_complete::Shell) -> Result<()> {
     let mut out = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "longhaul", &mut out);
     write(&out)
 }
 
-/// The command of a verb and, for verbs of verbs, the one below it.
+/// Finds the command of a verb; several words name a verb of a verb (`lab net`).
 fn find<'a>(command: &'a mut clap::Command, verb: &[String]) -> Result<&'a mut clap::Command> {
     verb.iter().try_fold(command, |command, word| {
         command
             .find_subcommand_mut(word)
-            .ok_or_else(|| anyhow!("there is no verb '{word}'; `longhaul help` shows them all"))
+            .ok_or_else(|| anyhow!("unknown verb '{word}'; `longhaul help` lists all verbs"))
     })
 }
 
-/// A reader that closes early (a pager) is no error.
+/// Writes to standard output. A reader that closes early (a pager) is not an error.
 fn write(bytes: &[u8]) -> Result<()> {
     match std::io::stdout().lock().write_all(bytes) {
         Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
@@ -69,12 +69,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_definition_is_consistent() {
+    fn the_definitions_of_verbs_and_flags_are_consistent() {
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn unknown_verbs_are_named() {
+    fn the_error_names_an_unknown_verb() {
         for unknown in [vec!["frobnicate"], vec!["lab", "frobnicate"]] {
             let words: Vec<String> = unknown.into_iter().map(str::to_owned).collect();
             let error = help(&words).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! `longhaul lab`: asks the library, says what came of it, and picks the exit code.
+//! `longhaul lab`: calls the library, prints its results and maps them to exit codes.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,18 +11,19 @@ use lab::net::{NetReport, NetRequest};
 use crate::args::lab::{LabVerb, NetArgs, ReportArgs, RunArgs, TraceArgs};
 use crate::output::{print_line, print_to_stderr};
 
-/// The exit code of a run whose network could not keep up, though its command succeeded.
+/// Exit code if the command succeeded but the emulator could not keep up.
 const INVALID: u8 = 9;
 
-/// Runs a verb of the lab; the exit code.
+/// Runs a verb of the lab; returns the exit code.
 pub(crate) fn run(verb: LabVerb) -> u8 {
-    let starts = matches!(verb, LabVerb::Exec(_) | LabVerb::Init { .. });
-    if !starts && !matches!(verb, LabVerb::Cell { .. }) {
-        // What a lab left that was killed.
+    // These verbs run inside a lab and return a program's exit code, as a shell does.
+    let runs_program = matches!(verb, LabVerb::Exec(_) | LabVerb::Init { .. });
+    if !runs_program && !matches!(verb, LabVerb::Cell { .. }) {
+        // Removes what a killed lab left behind. Not inside a lab: that one is still running.
         lab::experiment::sweep();
         lab::net::recover();
     }
-    let done = match verb {
+    let result = match verb {
         LabVerb::Net(args) => net(&args),
         LabVerb::Exec(args) => {
             lab::net::exec(&args.host, &args.command).map(|never| match never {})
@@ -35,16 +36,16 @@ pub(crate) fn run(verb: LabVerb) -> u8 {
         LabVerb::Report(args) => report(&args),
         LabVerb::Trace(args) => trace(&args),
     };
-    done.unwrap_or_else(|error| {
+    result.unwrap_or_else(|error| {
         print_to_stderr(&format!("longhaul lab: {error}"));
-        let as_a_shell = starts
+        let start_failure = runs_program
             .then(|| lab::net::start_failure_code(&error))
             .flatten();
-        as_a_shell.unwrap_or_else(|| exit_code(&error))
+        start_failure.unwrap_or_else(|| exit_code(&error))
     })
 }
 
-/// The contract's codes.
+/// Maps errors to the exit codes of [`crate::args::EXIT_CODES`].
 fn exit_code(error: &LabError) -> u8 {
     match error {
         LabError::Usage(_) => 2,
@@ -74,14 +75,14 @@ fn net(args: &NetArgs) -> Result<u8, LabError> {
     })
 }
 
-/// Says that another lab is waited for.
+/// Prints that this lab waits for another one to end.
 pub(crate) fn report_lab_wait(holder: &str) {
     print_to_stderr(&format!(
         "longhaul: waiting for another lab to end ({holder})"
     ));
 }
 
-/// Before the run: a report that cannot be written must not cost the run.
+/// Creates the report file. This happens before the run, so that an unwritable path costs no run.
 fn create(path: &Path) -> Result<File, LabError> {
     File::create(path).map_err(|e| LabError::system(format!("cannot write {}", path.display()), e))
 }
@@ -122,32 +123,32 @@ fn experiment(args: &RunArgs) -> Result<u8, LabError> {
     Ok(0)
 }
 
-/// Every experiment. Fails as the first one that failed, or as an invalid run if the machine was too
-/// busy for some cells.
+/// Runs every experiment. The exit code is that of the first failed one, otherwise [`INVALID`] if all
+/// runs of some cell were invalid.
 fn all(args: &RunArgs, request: &RunRequest) -> Result<u8, LabError> {
     if args.dry_run {
         let planned = lab::experiment::plan_all(request, args.budget)?;
         check_printed(print_line(planned.to_text().trim_end()))?;
         return Ok(0);
     }
-    let done = lab::experiment::run_all(request, args.budget, &mut |line| print_to_stderr(line))?;
-    for saved in &done.saved {
+    let result = lab::experiment::run_all(request, args.budget, &mut |line| print_to_stderr(line))?;
+    for saved in &result.saved {
         check_printed(print_line(&saved.json.display().to_string()))?;
     }
-    for name in &done.not_begun {
+    for name in &result.not_begun {
         print_to_stderr(&format!(
-            "longhaul lab: {name} was not begun: the time is used up"
+            "longhaul lab: {name} was not started: the time limit was reached"
         ));
     }
-    if done.spoiled > 0 {
+    if result.spoiled > 0 {
         print_to_stderr(&format!(
-            "longhaul lab: {} cells have only INVALID runs",
-            done.spoiled
+            "longhaul lab: {} cells have only INVALID runs; repeat them on a quiet machine",
+            result.spoiled
         ));
     }
-    Ok(match done.failed.first() {
+    Ok(match result.failed.first() {
         Some((_, error)) => exit_code(error),
-        None if done.spoiled > 0 => INVALID,
+        None if result.spoiled > 0 => INVALID,
         None => 0,
     })
 }
@@ -164,7 +165,7 @@ fn report(args: &ReportArgs) -> Result<u8, LabError> {
 fn trace(args: &TraceArgs) -> Result<u8, LabError> {
     let trace = sim::trace::built_in_trace(&args.name).ok_or_else(|| {
         LabError::Usage(format!(
-            "there is no trace '{}'; there are drsftp-path and drsftp-wan",
+            "unknown trace '{}'; use drsftp-path or drsftp-wan",
             args.name
         ))
     })?;

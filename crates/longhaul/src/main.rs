@@ -1,4 +1,4 @@
-//! The `longhaul` program: arguments, output, exit codes; nothing else.
+//! The `longhaul` program: arguments, output and exit codes.
 
 #![forbid(unsafe_code)]
 
@@ -27,7 +27,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 fn main() -> ExitCode {
-    // clap exits with 2 on a usage error, which is the contract's code for it.
+    // clap exits with 2 on a usage error, which equals `Exit::Usage`.
     let code = run(Cli::parse().verb).unwrap_or_else(|error| {
         print_to_stderr(&format!("longhaul: {}", error_in_one_line(&error)));
         Exit::Local as u8
@@ -35,10 +35,11 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// An error with its causes, each said once: some name their cause in their own text.
+/// An error and its causes in one line. Causes that an outer text already contains are left out.
 fn error_in_one_line(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain().map(ToString::to_string) {
+        // Some errors contain the text of their cause already.
         if line.contains(&cause) {
             continue;
         }
@@ -50,10 +51,10 @@ fn error_in_one_line(error: &anyhow::Error) -> String {
     line
 }
 
-/// The exit code.
+/// Runs a verb; returns the exit code.
 fn run(verb: Verb) -> Result<u8> {
     let exit = match verb {
-        // The lab runs other programs and passes on their exit codes.
+        // The lab returns the exit codes of the programs that it runs.
         Verb::Lab(args) => return Ok(lab::run(args.verb)),
         Verb::Cp(args) => copy(&args),
         Verb::Serve(args) => serve(*args),
@@ -78,10 +79,11 @@ fn copy(args: &CpArgs) -> Result<Exit> {
     let (sources, destination) = args.sources_and_destination();
     if args.json && destination == "-" {
         print_to_stderr(
-            "longhaul: --json and the destination - both want standard output; use one of them",
+            "longhaul: --json and the destination - both need standard output; use only one of them",
         );
         return Ok(Exit::Usage);
     }
+    // --json wins over -q: a program needs the summary line.
     let style = match (args.json, args.quiet) {
         (true, _) => OutputStyle::Json,
         (false, true) => OutputStyle::Quiet,
@@ -91,9 +93,7 @@ fn copy(args: &CpArgs) -> Result<Exit> {
     let observer = output::observer_for(style);
     let copy = client::copy(sources, destination, &options, observer);
     let Some(summary) = until_interrupted(copy)? else {
-        print_to_stderr(
-            "longhaul: interrupted; what arrived is kept, `--resume` goes on from there",
-        );
+        print_to_stderr("longhaul: interrupted; repeat the command with --resume to continue");
         return Ok(Exit::Interrupted);
     };
     output::print_summary(style, &summary, args.why);
@@ -110,35 +110,35 @@ fn serve(args: ServeArgs) -> Result<Exit> {
         }
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        // Short work on files; more at once would only wait for the disk elsewhere.
+        // For short file operations. More threads would only queue in the disk scheduler.
         .max_blocking_threads(64)
         .enable_all()
         .build()?;
     let served = runtime.block_on(async {
         let shutdown = server::Shutdown::on_signals().context("cannot watch for signals")?;
-        let ready = |address| {
-            // Nobody may be reading; the server runs all the same.
+        let print_address = |address| {
+            // The server must run even if nothing reads its standard output.
             let _ = output::print_line(&format!("listening on {address}"));
         };
         let reloads = server::ReloadRequests::on_hangup(move || args.config())
             .context("cannot watch for signals")?;
-        server::serve_with_reloads(config, ready, shutdown, reloads)
+        server::serve_with_reloads(config, print_address, shutdown, reloads)
             .await
-            // Its text names the cause already; a chain would say it twice.
+            // The text already contains the cause; `error_in_one_line` would repeat it.
             .map_err(|error| anyhow::anyhow!("{error}"))
     });
     runtime.shutdown_timeout(Duration::from_secs(1));
     served.map(|()| Exit::Done)
 }
 
-/// Runs a single-file verb; its failure is one line and an exit code.
+/// Runs a remote file verb. A failure prints one line and gives its exit code.
 fn run_remote_verb(verb: impl Future<Output = Result<(), CopyFailure>>) -> Result<Exit> {
     log_to_stderr(LogFormat::Text, "error");
-    let ended = until_interrupted(verb)?;
-    if let Some(trouble) = client::netrc_warning() {
-        print_to_stderr(&format!("longhaul: warning: {trouble}"));
+    let result = until_interrupted(verb)?;
+    if let Some(problem) = client::netrc_warning() {
+        print_to_stderr(&format!("longhaul: warning: {problem}"));
     }
-    Ok(match ended {
+    Ok(match result {
         Some(Ok(())) => Exit::Done,
         Some(Err(failure)) => {
             print_to_stderr(&format!("longhaul: {}", failure.message));
@@ -148,14 +148,16 @@ fn run_remote_verb(verb: impl Future<Output = Result<(), CopyFailure>>) -> Resul
     })
 }
 
-/// Runs a future to its end; `None` when SIGINT or SIGTERM came first.
+/// Runs a future to its end; `None` if SIGINT or SIGTERM came first.
 fn until_interrupted<T>(future: impl Future<Output = T>) -> Result<Option<T>> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        // Only control connections run here; each data stream has its own thread.
         .worker_threads(2)
         .enable_all()
         .build()?;
     let outcome = runtime.block_on(async {
         use tokio::signal::unix::{SignalKind, signal};
+        // Installed before the future runs, so that an early SIGTERM is not lost.
         let mut terminate = signal(SignalKind::terminate())?;
         tokio::select! {
             value = future => Ok(Some(value)),
@@ -163,29 +165,29 @@ fn until_interrupted<T>(future: impl Future<Output = T>) -> Result<Option<T>> {
             _ = terminate.recv() => Ok::<_, std::io::Error>(None),
         }
     })?;
-    // Stream threads of an interrupted transfer end by themselves; they are not waited for long.
+    // Stream threads of an interrupted transfer end by themselves; 1 s limits the wait for them.
     runtime.shutdown_timeout(Duration::from_secs(1));
     Ok(outcome)
 }
 
-/// Messages on standard error; `RUST_LOG` overrides the level.
+/// Writes log messages to standard error; `RUST_LOG` overrides the level.
 fn log_to_stderr(format: LogFormat, level: &str) {
     let filter = std::env::var("RUST_LOG")
         .ok()
-        .and_then(|wanted| wanted.parse::<Targets>().ok())
+        .and_then(|value| value.parse::<Targets>().ok())
         .or_else(|| level.parse().ok())
         .unwrap_or_default();
-    let form = match format {
+    let escaping = match format {
         LogFormat::Text => LogEscaping::Text,
         LogFormat::Json => LogEscaping::Json,
     };
     let builder = tracing_subscriber::fmt()
         .with_max_level(LevelFilter::TRACE)
         .with_target(false)
-        // Colours are escape sequences, which the writer lets none through of.
+        // Colours are escape sequences, which the log writer would escape.
         .with_ansi(false)
-        .with_writer(move || LogWriter::new(form, std::io::stderr()));
-    // Only the first call in a process wins; there is only one.
+        .with_writer(move || LogWriter::new(escaping, std::io::stderr()));
+    // It fails only if a subscriber is set already, and each process calls this once.
     let _ = match format {
         LogFormat::Text => builder.finish().with(filter).try_init(),
         LogFormat::Json => builder.json().finish().with(filter).try_init(),
@@ -197,13 +199,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_that_was_named_is_not_said_again() {
+    fn a_cause_in_the_outer_text_is_not_repeated() {
         let missing = || std::io::Error::from(std::io::ErrorKind::NotFound);
-        let told = anyhow::Error::new(missing()).context(format!("cannot read u: {}", missing()));
-        assert_eq!(error_in_one_line(&told), "cannot read u: entity not found");
-        let untold = anyhow::Error::new(missing()).context("cannot read u");
+        let named = anyhow::Error::new(missing()).context(format!("cannot read u: {}", missing()));
+        assert_eq!(error_in_one_line(&named), "cannot read u: entity not found");
+        let unnamed = anyhow::Error::new(missing()).context("cannot read u");
         assert_eq!(
-            error_in_one_line(&untold),
+            error_in_one_line(&unnamed),
             "cannot read u: entity not found"
         );
     }

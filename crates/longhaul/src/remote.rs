@@ -1,4 +1,4 @@
-//! The single-file verbs: ask the client, print the answer.
+//! The remote file verbs: call the client, print the result.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -10,21 +10,22 @@ use serde_json::json;
 use crate::args::{CksumArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs};
 use crate::output::{print_json, print_listing_line};
 
-/// Entries that `ls` sorts; more come as the server tells them, or memory would not be bounded.
-const SORTED: usize = 16_384;
+/// Number of entries that `ls` sorts. It prints further ones in the server's order, to bound memory.
+const MAX_SORTED: usize = 16_384;
 
 pub(crate) async fn ls(args: &LsArgs) -> Result<(), CopyFailure> {
-    let mut held = Vec::new();
-    let mut sorts = true;
+    let mut collected = Vec::new();
+    let mut is_sorting = true;
     let mut printed = Ok(());
     let mut visit = |entry| {
-        if sorts {
-            held.push(entry);
-            if held.len() <= SORTED {
+        if is_sorting {
+            collected.push(entry);
+            if collected.len() <= MAX_SORTED {
                 return ControlFlow::Continue(());
             }
-            sorts = false;
-            printed = print_sorted(args, std::mem::take(&mut held));
+            // Too many entries to hold: print those collected, and the rest as they arrive.
+            is_sorting = false;
+            printed = print_sorted(args, std::mem::take(&mut collected));
         } else {
             printed = print_entry(args, &entry);
         }
@@ -34,7 +35,7 @@ pub(crate) async fn ls(args: &LsArgs) -> Result<(), CopyFailure> {
         }
     };
     client::list_each(&args.url, &args.common.options(), &mut visit).await?;
-    ignore_broken_pipe(printed.and_then(|()| print_sorted(args, held)))
+    ignore_broken_pipe(printed.and_then(|()| print_sorted(args, collected)))
 }
 
 fn print_sorted(args: &LsArgs, mut entries: Vec<RemoteEntry>) -> io::Result<()> {
@@ -52,7 +53,7 @@ fn print_entry(args: &LsArgs, entry: &RemoteEntry) -> io::Result<()> {
     }
 }
 
-/// A reader that has had enough is no failure; a disk that takes no more is one.
+/// Ignores a broken pipe (`longhaul ls | head`); other errors, such as a full disk, are failures.
 fn ignore_broken_pipe(printed: io::Result<()>) -> Result<(), CopyFailure> {
     match printed {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(CopyFailure::new(
@@ -90,9 +91,11 @@ pub(crate) async fn mv(args: &MvArgs) -> Result<(), CopyFailure> {
 pub(crate) async fn cksum(args: &CksumArgs) -> Result<(), CopyFailure> {
     for url in &args.urls {
         let options = args.common.options();
-        let sum = client::checksum(url, args.algorithm, args.offset, args.length, &options).await?;
-        let named = client::location::Location::parse(url)?.display();
-        let printed = print_listing_line(format!("{sum}  {named}").as_bytes());
+        let checksum =
+            client::checksum(url, args.algorithm, args.offset, args.length, &options).await?;
+        // `display` leaves out the password of the URL.
+        let display_name = client::location::Location::parse(url)?.display();
+        let printed = print_listing_line(format!("{checksum}  {display_name}").as_bytes());
         if printed.is_err() {
             return ignore_broken_pipe(printed);
         }

@@ -1,4 +1,4 @@
-//! `longhaul user`: asks for passwords; the file itself is the server library's.
+//! `longhaul user`: asks for passwords. The server library reads and writes the password file.
 
 use std::io::{BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use server::users::{self, UserAccount};
 use crate::args::{UserArgs, UserVerb};
 use crate::output::{print_line, print_to_stderr};
 
-/// Passwords shorter than this are refused.
+/// Minimum length of a password, bytes.
 const MIN_PASSWORD: usize = 8;
 
 pub(crate) fn run(args: UserArgs) -> Result<()> {
@@ -31,7 +31,8 @@ pub(crate) fn run(args: UserArgs) -> Result<()> {
             };
             let home = VPath::root()
                 .resolve(home.as_bytes())
-                .with_context(|| format!("--home {home} is no path"))?;
+                .with_context(|| format!("--home {home} is not a valid path"))?;
+            // Checked before the password is asked for, so that a typo costs no second prompt.
             let root = root.as_deref().map(existing_directory).transpose()?;
             let password = if password_stdin {
                 password_from_stdin()?
@@ -89,8 +90,7 @@ fn list(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The server resolves roots from its own working directory; an absolute path means the same
-/// everywhere.
+/// The absolute path of a directory. The server resolves relative roots from its own working directory.
 fn existing_directory(path: &Path) -> Result<PathBuf> {
     let absolute = path
         .canonicalize()
@@ -107,17 +107,19 @@ fn password_from_stdin() -> Result<String> {
         .lock()
         .read_line(&mut line)
         .context("cannot read the password")?;
+    // Only the line end is removed: spaces may be part of the password.
     Ok(line.trim_end_matches(['\r', '\n']).to_owned())
 }
 
 fn ask_password(name: &str) -> Result<String> {
+    // Without a terminal the prompt would read from /dev/tty and block a script.
     if !std::io::stdin().is_terminal() {
-        bail!("there is no terminal to ask for the password; use --password-stdin");
+        bail!("cannot ask for the password without a terminal; use --password-stdin");
     }
     let first = rpassword::prompt_password(format!("password for {name}: "))?;
     let again = rpassword::prompt_password("again: ")?;
     if first != again {
-        bail!("the two passwords differ");
+        bail!("the two passwords differ; try again");
     }
     Ok(first)
 }

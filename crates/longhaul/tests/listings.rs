@@ -1,4 +1,4 @@
-//! The program's output about a server, and where it goes.
+//! Output of the remote file verbs.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -12,7 +12,7 @@ fn longhaul(arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn output_that_could_not_be_written_is_a_failure() {
+fn a_full_standard_output_exits_with_7() {
     let root = tempfile::tempdir().unwrap();
     std::fs::write(root.path().join("f"), "x").unwrap();
     let mut server = longhaul(&["serve", "--listen", "127.0.0.1:0", "--anonymous", "ro"])
@@ -22,8 +22,8 @@ fn output_that_could_not_be_written_is_a_failure() {
         .spawn()
         .unwrap();
     let mut ready = String::new();
-    let mut said = BufReader::new(server.stdout.take().unwrap());
-    said.read_line(&mut ready).unwrap();
+    let mut stdout = BufReader::new(server.stdout.take().unwrap());
+    stdout.read_line(&mut ready).unwrap();
     let address = ready.trim().strip_prefix("listening on ").unwrap();
     let (directory, file) = (format!("ftp://{address}/"), format!("ftp://{address}/f"));
     let calls = [
@@ -33,8 +33,8 @@ fn output_that_could_not_be_written_is_a_failure() {
         vec!["cksum", &file],
     ];
     let exit = |arguments: &[&str], out: Stdio| {
-        let ended = longhaul(arguments).stdout(out).output().unwrap();
-        ended.status.code()
+        let output = longhaul(arguments).stdout(out).output().unwrap();
+        output.status.code()
     };
     let codes: Vec<_> = calls
         .iter()

@@ -1,5 +1,5 @@
-//! Standard input and output that are files: they are read and written from where they stand, because
-//! others use them before and after.
+//! Standard input and output redirected to files. They are read and written at their current offset,
+//! because other programs use them before and after.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -9,18 +9,18 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 fn cp(from: &Path, to: &Path, stdin: Stdio, stdout: Stdio) {
-    let done = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+    let status = Command::new(env!("CARGO_BIN_EXE_longhaul"))
         .args(["cp", "-q"])
         .args([from, to])
         .stdin(stdin)
         .stdout(stdout)
         .status()
         .unwrap();
-    assert!(done.success(), "{from:?} {to:?}: {done}");
+    assert!(status.success(), "{from:?} {to:?}: {status}");
 }
 
 #[test]
-fn a_copy_to_standard_output_goes_between_what_others_write_there() {
+fn a_copy_to_standard_output_starts_at_its_current_offset() {
     let dir = tempfile::tempdir().unwrap();
     let (source, all) = (dir.path().join("f"), dir.path().join("all"));
     std::fs::write(&source, "copied\n").unwrap();
@@ -42,7 +42,7 @@ fn a_copy_to_standard_output_goes_between_what_others_write_there() {
 }
 
 #[test]
-fn a_copy_of_standard_input_begins_where_others_have_read_to() {
+fn a_copy_of_standard_input_starts_at_its_current_offset() {
     let dir = tempfile::tempdir().unwrap();
     let (source, copy) = (dir.path().join("f"), dir.path().join("copy"));
     std::fs::write(&source, "header\nrest").unwrap();
@@ -55,7 +55,7 @@ fn a_copy_of_standard_input_begins_where_others_have_read_to() {
 }
 
 #[test]
-fn a_file_of_the_kernel_that_says_it_is_empty_is_copied_whole() {
+fn a_file_in_proc_with_size_0_is_copied_completely() {
     let dir = tempfile::tempdir().unwrap();
     let copy = dir.path().join("copy");
     let source = Path::new("/proc/version");

@@ -1,5 +1,5 @@
-//! `longhaul serve` through the program itself: SIGHUP, what it says of wrong settings, and what it
-//! logs of refused logins.
+//! `longhaul serve` through the program: SIGHUP, messages about invalid settings, and the log of refused
+//! logins.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,7 +17,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// Longer than anything here takes.
+/// Limit for every wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn longhaul(arguments: &[&str]) -> Command {
@@ -31,11 +31,11 @@ struct ReloadableServer {
     place: TempDir,
     child: Child,
     address: SocketAddr,
-    said: Receiver<String>,
+    messages: Receiver<String>,
 }
 
 impl ReloadableServer {
-    /// `settings` go to the settings file.
+    /// Starts a server whose settings file contains `settings`.
     fn start(settings: &str) -> Self {
         let place = tempfile::tempdir().unwrap();
         std::fs::create_dir(place.path().join("root")).unwrap();
@@ -49,7 +49,7 @@ impl ReloadableServer {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let said = lines(child.stderr.take().unwrap());
+        let messages = lines(child.stderr.take().unwrap());
         let ready = lines(child.stdout.take().unwrap());
         let line = ready.recv_timeout(PATIENCE).unwrap();
         let address = line.strip_prefix("listening on ").unwrap().parse().unwrap();
@@ -57,7 +57,7 @@ impl ReloadableServer {
             place,
             child,
             address,
-            said,
+            messages,
         }
     }
 
@@ -70,11 +70,11 @@ impl ReloadableServer {
         kill_process(pid, Signal::HUP).unwrap();
     }
 
-    /// The next message with `text` in it, and all before it.
+    /// Waits for a message that contains `text`; returns it and all messages before it.
     fn wait_for_message(&self, text: &str) -> Vec<String> {
         let mut lines = Vec::new();
         loop {
-            let line = self.said.recv_timeout(PATIENCE).unwrap();
+            let line = self.messages.recv_timeout(PATIENCE).unwrap();
             let found = line.contains(text);
             lines.push(line);
             if found {
@@ -83,7 +83,7 @@ impl ReloadableServer {
         }
     }
 
-    /// A control connection that was greeted.
+    /// Opens a control connection and reads the greeting.
     fn connect(&self) -> TestControlConnection {
         let stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -92,7 +92,7 @@ impl ReloadableServer {
         control
     }
 
-    /// Logs in; the code of the answer.
+    /// Tries to log in; returns the reply code.
     fn log_in(&self, user: &str, password: &str) -> (TestControlConnection, String) {
         let mut control = self.connect();
         control.expect_reply_to(&format!("USER {user}"), "331");
@@ -156,7 +156,7 @@ fn lines(from: impl std::io::Read + Send + 'static) -> Receiver<String> {
     receiver
 }
 
-/// `longhaul user VERB NAME`, with the password `secret-NAME`.
+/// Runs `longhaul user VERB NAME`, with the password `secret-NAME`.
 fn user(place: &TempDir, verb: &str, name: &str) {
     let users = place.path().join("users");
     let mut command = longhaul(&["user", verb, "--users", users.to_str().unwrap()]);
@@ -176,7 +176,7 @@ fn user(place: &TempDir, verb: &str, name: &str) {
 }
 
 #[test]
-fn sighup_takes_new_users_and_leaves_a_transfer_alone() {
+fn sighup_reloads_users_without_affecting_a_transfer() {
     let server = ReloadableServer::start("anonymous = \"ro\"\n");
     let (mut ann, code) = server.log_in("ann", "secret-ann");
     assert_eq!(code, "230");
@@ -191,7 +191,7 @@ fn sighup_takes_new_users_and_leaves_a_transfer_alone() {
     server.wait_for_message("settings and users reloaded");
     assert_eq!(server.log_in("bob", "secret-bob").1, "230");
     assert_eq!(server.log_in("ann", "secret-ann").1, "530");
-    assert_eq!(server.log_in("anonymous", "x@").1, "530", "ro no more");
+    assert_eq!(server.log_in("anonymous", "x@").1, "530", "still anonymous");
     data.write_all(b"and after").unwrap();
     drop(data);
     ann.expect_reply("226");
@@ -200,25 +200,28 @@ fn sighup_takes_new_users_and_leaves_a_transfer_alone() {
 }
 
 #[test]
-fn sighup_with_a_wrong_file_keeps_the_settings_and_says_so_in_one_line() {
+fn sighup_with_an_invalid_file_keeps_the_settings_and_logs_one_line() {
     let server = ReloadableServer::start("anonymous = \"ro\"\n");
     std::fs::write(server.path("settings.toml"), "\nanonimous = \"rw\"\n").unwrap();
     server.send_sighup();
-    let said = server.wait_for_message("reload refused");
-    let line = said.last().unwrap();
+    let messages = server.wait_for_message("reload refused");
+    let line = messages.last().unwrap();
     for part in ["line 2", "anonimous", "is \\\"anonymous\\\" meant"] {
         assert!(line.contains(part), "{line}");
     }
     assert_eq!(server.log_in("anonymous", "x@").1, "230");
-    // The next one is taken: what was refused said nothing more.
+    // The next reload succeeds and logs no further error.
     std::fs::write(server.path("settings.toml"), "anonymous = \"rw\"\n").unwrap();
     server.send_sighup();
-    let said = server.wait_for_message("settings and users reloaded");
-    assert!(!said.iter().any(|line| line.contains("ERROR")), "{said:?}");
+    let messages = server.wait_for_message("settings and users reloaded");
+    assert!(
+        !messages.iter().any(|line| line.contains("ERROR")),
+        "{messages:?}"
+    );
 }
 
 #[test]
-fn sighup_names_what_only_a_restart_changes() {
+fn sighup_warns_of_settings_that_need_a_restart() {
     let server = ReloadableServer::start("");
     let log = server.path("transfers");
     let settings = format!(
@@ -227,14 +230,14 @@ fn sighup_names_what_only_a_restart_changes() {
     );
     std::fs::write(server.path("settings.toml"), settings).unwrap();
     server.send_sighup();
-    let said = server.wait_for_message("settings and users reloaded");
+    let messages = server.wait_for_message("settings and users reloaded");
     let named = |line: &&String| line.contains("transfer-log") && line.contains("restart");
-    assert_eq!(said.iter().filter(named).count(), 1, "{said:?}");
+    assert_eq!(messages.iter().filter(named).count(), 1, "{messages:?}");
     assert!(!log.exists());
     let _only = server.connect();
-    let mut turned_away =
+    let mut refused_session =
         TestControlConnection(BufReader::new(TcpStream::connect(server.address).unwrap()));
-    turned_away.expect_reply("421");
+    refused_session.expect_reply("421");
 }
 
 fn serve(arguments: &[&str]) -> Output {
@@ -245,49 +248,52 @@ fn serve(arguments: &[&str]) -> Output {
 }
 
 fn one_line(output: &Output) -> String {
-    let said = String::from_utf8(output.stderr.clone()).unwrap();
-    assert_eq!(said.lines().count(), 1, "{said}");
-    said
+    let messages = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(messages.lines().count(), 1, "{messages}");
+    messages
 }
 
 #[test]
-fn a_wrong_file_is_told_once_and_in_one_line() {
+fn an_invalid_file_gives_one_line_that_names_the_cause_once() {
     let place = tempfile::tempdir().unwrap();
     let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
-    let missing = serve(&["--users", &path("none"), "--root", &path("")]);
-    let said = one_line(&missing);
-    assert_eq!(said.matches("No such file").count(), 1, "{said}");
-    let missing = serve(&["--anonymous", "ro", "--config", &path("none")]);
-    let said = one_line(&missing);
-    assert_eq!(said.matches("No such file").count(), 1, "{said}");
-    assert_eq!(missing.status.code(), Some(2));
+    let output = serve(&["--users", &path("none"), "--root", &path("")]);
+    let messages = one_line(&output);
+    assert_eq!(messages.matches("No such file").count(), 1, "{messages}");
+    let output = serve(&["--anonymous", "ro", "--config", &path("none")]);
+    let messages = one_line(&output);
+    assert_eq!(messages.matches("No such file").count(), 1, "{messages}");
+    assert_eq!(output.status.code(), Some(2));
     std::fs::write(path("wrong.toml"), "anonymous = \"ro\"\nmax-streems = 4\n").unwrap();
-    let said = one_line(&serve(&["--config", &path("wrong.toml")]));
+    let messages = one_line(&serve(&["--config", &path("wrong.toml")]));
     assert!(
-        said.contains("line 2") && said.contains("\"max-streams\" meant"),
-        "{said}"
+        messages.contains("line 2") && messages.contains("\"max-streams\" meant"),
+        "{messages}"
     );
-    let listed = longhaul(&["user", "list", "--users", &path("none")])
+    let output = longhaul(&["user", "list", "--users", &path("none")])
         .output()
         .unwrap();
-    let said = one_line(&listed);
-    assert_eq!(said.matches("No such file").count(), 1, "{said}");
+    let messages = one_line(&output);
+    assert_eq!(messages.matches("No such file").count(), 1, "{messages}");
 }
 
 #[test]
-fn a_refused_login_leaves_a_bounded_line_without_the_password() {
+fn a_refused_login_logs_a_bounded_line_without_the_password() {
     let server = ReloadableServer::start("");
     let long = format!("eve\u{202e}\u{1b}[2J{}", "x".repeat(500));
     for (user, reason) in [(long.as_str(), "unknown user"), ("ann", "wrong password")] {
         assert_eq!(server.log_in(user, "hush-hush").1, "530");
-        let said = server.wait_for_message("login refused");
-        let line = said.last().unwrap();
+        let messages = server.wait_for_message("login refused");
+        let line = messages.last().unwrap();
         assert!(
             line.contains(reason) && line.contains("127.0.0.1"),
             "{line}"
         );
         assert!(line.len() < 400, "{line}");
         assert!(!line.contains(['\u{202e}', '\u{1b}']), "{line:?}");
-        assert!(!said.iter().any(|line| line.contains("hush")), "{said:?}");
+        assert!(
+            !messages.iter().any(|line| line.contains("hush")),
+            "{messages:?}"
+        );
     }
 }

@@ -1,16 +1,16 @@
-//! Data channel addresses as they travel in PORT, EPRT, SPOR and in the replies 127, 129, 227, 229, and
-//! which of them are one host's.
+//! Data channel addresses in PORT, EPRT, SPOR and in the replies 127, 129, 227 and 229, and comparison of
+//! hosts.
 //!
 //! Sources: RFC 959 §4.1.2, RFC 2428, GFD.20 §3 (SPAS/SPOR).
 //!
-//! IPv4-mapped IPv6 addresses are read as the IPv4 addresses they mean, so that a rule about an
-//! address cannot be passed by writing it in the other form.
+//! IPv4-mapped IPv6 addresses are converted to IPv4, so that a rule about an address cannot be bypassed by
+//! writing it in the other form.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::stripes::{MAX_STRIPES, StripeAddresses};
 
-/// Address family as numbered by RFC 2428 §2.
+/// Address family (RFC 2428 §2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressFamily {
     /// Protocol number 1.
@@ -28,7 +28,7 @@ impl AddressFamily {
         }
     }
 
-    /// Reads a protocol number.
+    /// Parses a protocol number.
     ///
     /// # Errors
     /// [`AddressError::UnsupportedProtocol`] for a number other than 1 and 2, [`AddressError::Malformed`] for
@@ -43,10 +43,10 @@ impl AddressFamily {
     }
 }
 
-/// Why an address argument or reply could not be read.
+/// Error in an address argument or reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// Not of the form the command prescribes.
+    /// The text does not have the form of the command.
     #[error("malformed host-port")]
     Malformed,
     /// EPRT or EPSV with a protocol other than 1 or 2 (reply 522).
@@ -54,16 +54,16 @@ pub enum AddressError {
     UnsupportedProtocol,
 }
 
-/// Where a passive server listens, as a client learns it.
+/// Address of a passive server, from its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PassiveAddress {
-    /// Absent in `229 (|||port|)`: the control connection's address is meant.
+    /// IP address; `None` in `229 (|||port|)`, which stands for the address of the control connection.
     pub ip: Option<IpAddr>,
     /// TCP port, never 0.
     pub port: u16,
 }
 
-/// Reads `h1,h2,h3,h4,p1,p2` (RFC 959 PORT argument).
+/// Parses `h1,h2,h3,h4,p1,p2` (PORT argument, RFC 959 §4.1.2).
 pub fn parse_port(text: &str) -> Result<SocketAddr, AddressError> {
     let mut bytes = [0u8; 6];
     let mut items = text.trim_matches(' ').split(',');
@@ -84,20 +84,21 @@ pub fn parse_port(text: &str) -> Result<SocketAddr, AddressError> {
     Ok((Ipv4Addr::new(h1, h2, h3, h4), port).into())
 }
 
-/// Reads `|1|127.0.0.1|port|`; the first character is the delimiter (RFC 2428 §2).
+/// Parses `|1|127.0.0.1|port|`; the first character is the delimiter (RFC 2428 §2).
 pub fn parse_eprt(text: &str) -> Result<SocketAddr, AddressError> {
     let address = parse_delimited_address(text.trim_matches(' '))?;
     let ip = address.ip.ok_or(AddressError::Malformed)?;
     Ok((ip, address.port).into())
 }
 
-/// Reads a blank-separated list in which each item is in PORT or EPRT form (SPOR argument).
-/// At least one and at most [`MAX_STRIPES`] items.
+/// Parses a list of 1 to [`MAX_STRIPES`] addresses, separated by spaces, each in PORT or EPRT form (SPOR
+/// argument).
 pub fn parse_spor(text: &str) -> Result<StripeAddresses, AddressError> {
     let mut stripes = Vec::new();
-    // Nothing beyond the first item that is too many is read.
+    // One item beyond the limit suffices to detect an oversized list.
     let items = text.split(' ').filter(|s| !s.is_empty());
     for item in items.take(MAX_STRIPES + 1) {
+        // PORT form starts with a digit, EPRT form with its delimiter.
         let plain = item.starts_with(|c: char| c.is_ascii_digit());
         stripes.push(if plain {
             parse_port(item)?
@@ -108,7 +109,7 @@ pub fn parse_spor(text: &str) -> Result<StripeAddresses, AddressError> {
     StripeAddresses::new(stripes).ok_or(AddressError::Malformed)
 }
 
-/// Writes `h1,h2,h3,h4,p1,p2`; `None` for an IPv6 address that is not v4-mapped.
+/// Writes `h1,h2,h3,h4,p1,p2`; `None` for an IPv6 address that is not IPv4-mapped.
 pub fn format_port(addr: SocketAddr) -> Option<String> {
     let IpAddr::V4(ip) = addr.ip().to_canonical() else {
         return None;
@@ -129,11 +130,13 @@ pub fn format_eprt(addr: SocketAddr) -> String {
     format!("|{}|{ip}|{}|", family.number(), addr.port())
 }
 
-/// Finds the address in the text of a 227 or 127 reply: six numbers after `(` if there is one,
-/// otherwise the first six comma-separated numbers (RFC 1123 §4.1.2.6 advises to search for them).
+/// Finds the address in the text of a 227 or 127 reply: six numbers after `(` if there is one, otherwise
+/// the first six comma-separated numbers, as RFC 1123 §4.1.2.6 recommends.
 pub fn find_in_227(text: &str) -> Result<PassiveAddress, AddressError> {
+    // Text before the parenthesis may contain numbers.
     let text = text.split_once('(').map_or(text, |(_, after)| after);
     text.split(|c: char| !c.is_ascii_digit() && c != ',')
+        // Commas of the text around the address may touch it.
         .find_map(|run| parse_port(run.trim_matches(',')).ok())
         .map(|addr| PassiveAddress {
             ip: Some(addr.ip()),
@@ -150,7 +153,7 @@ pub fn find_in_229(text: &str) -> Result<PassiveAddress, AddressError> {
     parse_delimited_address(inside)
 }
 
-/// Reads the inner lines of a SPAS reply (229 or 129 multi-line), plain or `|` form.
+/// Parses the inner lines of a multi-line 229 or 129 reply to SPAS, in PORT or EPRT form.
 pub fn parse_spas_lines<'a>(
     lines: impl Iterator<Item = &'a str>,
 ) -> Result<Vec<PassiveAddress>, AddressError> {
@@ -175,13 +178,15 @@ pub fn parse_spas_lines<'a>(
     Ok(stripes)
 }
 
-/// Reads `|family|address|port|`, family and address possibly empty.
+/// Parses `|family|address|port|`; family and address may be empty.
 fn parse_delimited_address(text: &str) -> Result<PassiveAddress, AddressError> {
     let delimiter = text
         .chars()
         .next()
+        // RFC 2428 §2: the delimiter is an ASCII character of 33-126.
         .filter(char::is_ascii_graphic)
         .ok_or(AddressError::Malformed)?;
+    // A sixth field shows surplus delimiters.
     let fields: Vec<&str> = text.splitn(6, delimiter).collect();
     let &["", family, host, port, ""] = fields.as_slice() else {
         return Err(AddressError::Malformed);
@@ -191,6 +196,7 @@ fn parse_delimited_address(text: &str) -> Result<PassiveAddress, AddressError> {
         number => Some(AddressFamily::parse(number)?),
     };
     let ip = match (family, host) {
+        // `229 (|||port|)` leaves family and address empty (RFC 2428 §3).
         (_, "") => None,
         (Some(AddressFamily::V4), host) => host.parse::<Ipv4Addr>().ok().map(IpAddr::V4),
         (Some(AddressFamily::V6), host) => host.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
@@ -214,13 +220,13 @@ fn parse_decimal_byte(text: &str) -> Option<u8> {
     is_digits(text).then(|| text.parse().ok()).flatten()
 }
 
-/// `FromStr` of the integers would take a leading `+`.
+/// Whether the text is all digits. `FromStr` of integers alone would accept a leading `+`.
 fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// Whether two addresses are the same host: an IPv4 peer of an IPv6 socket shows up as
-/// `::ffff:a.b.c.d`, and 127.0.0.1 and ::1 are this host in two families.
+/// Whether two addresses are the same host. An IPv4 peer of an IPv6 socket has the address
+/// `::ffff:a.b.c.d`, and both 127.0.0.1 and ::1 are this host.
 pub fn is_same_host(a: IpAddr, b: IpAddr) -> bool {
     let (a, b) = (a.to_canonical(), b.to_canonical());
     a == b || (is_localhost_address(a) && is_localhost_address(b))
@@ -239,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_port_arguments() {
+    fn port_arguments_are_parsed() {
         assert_eq!(
             parse_port("127,0,0,1,156,64"),
             Ok(socket("127.0.0.1:40000"))
@@ -263,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_eprt_arguments() {
+    fn eprt_arguments_are_parsed() {
         assert_eq!(parse_eprt("|1|127.0.0.1|99|"), Ok(socket("127.0.0.1:99")));
         assert_eq!(parse_eprt("|2|::1|99|"), Ok(socket("[::1]:99")));
         assert_eq!(parse_eprt("!2!::1!99!"), Ok(socket("[::1]:99")));
@@ -290,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mapped_address_is_the_v4_address_it_means() {
+    fn ipv4_mapped_addresses_are_converted_to_ipv4() {
         assert_eq!(
             parse_eprt("|2|::ffff:10.0.0.1|99|"),
             Ok(socket("10.0.0.1:99"))
@@ -311,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_spor_lists_of_both_forms() {
+    fn spor_lists_of_both_forms_are_parsed() {
         assert_eq!(
             parse_spor("127,0,0,1,1,0 |2|::1|99|"),
             Ok(stripes(vec![socket("127.0.0.1:256"), socket("[::1]:99")]))
@@ -327,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_the_address_in_replies_of_real_servers() {
+    fn the_address_is_found_in_227_replies_of_real_servers() {
         let expected = Ok(PassiveAddress {
             ip: Some([127, 0, 0, 1].into()),
             port: 40000,
@@ -348,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_the_port_in_229() {
+    fn the_port_is_found_in_a_229_reply() {
         assert_eq!(
             find_in_229("Entering Extended Passive Mode (|||6446|)"),
             Ok(PassiveAddress {
@@ -375,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_spas_lines_of_both_forms() {
+    fn spas_lines_of_both_forms_are_parsed() {
         let lines = [" 127,0,0,1,1,0", " |2|::1|99|", " |1||98|"];
         let ports: Vec<u16> = parse_spas_lines(lines.into_iter())
             .unwrap()

@@ -1,6 +1,6 @@
-//! Names of the checksum algorithms of CKSM, SCKS and the `CKSM` feature line.
+//! Checksum algorithms of CKSM, SCKS and the `CKSM` feature line (GFD.47).
 
-/// A checksum algorithm that longhaul can compute.
+/// A checksum algorithm that longhaul supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ChecksumAlgorithm {
     /// Adler-32 (RFC 1950), 8 hex digits.
@@ -22,8 +22,8 @@ pub enum ChecksumAlgorithm {
 }
 
 impl ChecksumAlgorithm {
-    /// All algorithms, cheapest first by measured cost per byte; verification picks the first that
-    /// both ends have.
+    /// All algorithms, in order of measured cost per byte, cheapest first. Verification uses the first
+    /// one that both ends support.
     pub const CHEAPEST_FIRST: [Self; 8] = [
         Self::Crc32c,
         Self::Crc32,
@@ -49,15 +49,16 @@ impl ChecksumAlgorithm {
         }
     }
 
-    /// Reads a name, whatever its case; a hyphen is tolerated (`SHA-256`).
+    /// Parses a name. The case and hyphens are ignored (`SHA-256`).
     pub fn parse(text: &str) -> Option<Self> {
+        // HTTP and some servers write `SHA-256` and `CRC-32C`.
         let plain: String = text.chars().filter(|c| *c != '-').collect();
         Self::CHEAPEST_FIRST
             .into_iter()
             .find(|a| a.name().eq_ignore_ascii_case(&plain))
     }
 
-    /// Length of the digest in hexadecimal digits.
+    /// Length of the checksum, hexadecimal digits.
     pub const fn hex_len(self) -> usize {
         match self {
             Self::Adler32 | Self::Crc32 | Self::Crc32c => 8,
@@ -68,14 +69,14 @@ impl ChecksumAlgorithm {
         }
     }
 
-    /// Whether the sums of two neighbouring pieces give the sum of the whole, so that blocks may
-    /// be summed in any order of arrival.
+    /// Whether the checksums of two adjacent parts can be combined into that of the whole, so that
+    /// blocks can be checksummed in any order of arrival.
     pub const fn is_combinable(self) -> bool {
         matches!(self, Self::Adler32 | Self::Crc32 | Self::Crc32c)
     }
 
-    /// Reads a digest of this algorithm in hexadecimal; gives it in lower case. Peers write 32-bit
-    /// sums without leading zeros now and then: those are restored.
+    /// Parses a hexadecimal checksum of this algorithm; returns it in lower case. Some peers omit the
+    /// leading zeros of 32-bit checksums; they are restored.
     pub fn parse_hex(self, text: &str) -> Option<String> {
         let width = self.hex_len();
         let shortest = if self.is_combinable() { 1 } else { width };

@@ -1,11 +1,11 @@
-//! Announcement of a server: the FEAT reply (RFC 2389 §3) as a client uses it.
+//! Features of a server, from its FEAT reply (RFC 2389 §3).
 
 use crate::checksum::ChecksumAlgorithm;
 use crate::reply::Reply;
 use crate::sizing::{self, BufferSizing};
 use crate::streams;
 
-/// A server's announced abilities. Default: a plain RFC 959 server.
+/// Features that a server has announced. The default is a plain RFC 959 server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerFeatures {
     /// FEAT was answered with 211.
@@ -20,11 +20,11 @@ pub struct ServerFeatures {
     pub mlst: bool,
     /// `REST STREAM`
     pub rest_stream: bool,
-    /// `EPSV` (servers often have it unannounced)
+    /// `EPSV` (many servers support it without announcing it)
     pub epsv: bool,
     /// `UTF8`
     pub utf8: bool,
-    /// `PARALLEL`: extended block mode with several streams (GFD.20). Also taken as sign of MODE E.
+    /// `PARALLEL`: MODE E with several streams (GFD.20). There is no feature line for MODE E itself.
     pub parallel: bool,
     /// `ERET`
     pub eret: bool,
@@ -36,39 +36,39 @@ pub struct ServerFeatures {
     pub dcau: bool,
     /// `SBUF`
     pub sbuf: bool,
-    /// `PASV AllowDelayedPassive`
+    /// `PASV AllowDelayed`
     pub delayed_passive: bool,
     /// `MLSR`
     pub mlsr: bool,
     /// Algorithms of the `CKSM` (globus, longhaul) or `CKSUM` (dCache) line.
     pub checksum_algorithms: Vec<ChecksumAlgorithm>,
-    /// Algorithms that the server sums while it stores when told `OPTS STOR Checksum=ALG;`
-    /// (longhaul's ` CKSM.STOR` line), so that the CKSM that follows costs nothing.
+    /// The server computes a checksum while it stores, after `OPTS STOR Checksum=ALG;` (longhaul's
+    /// ` CKSM.STOR` line). The CKSM that follows is then answered at once.
     pub store_checksum: bool,
     /// The non-standard `XCRC` (CRC-32), `XMD5`, `XSHA1`, `XSHA256` verbs of plain FTP servers.
     pub x_checksum_algorithms: Vec<ChecksumAlgorithm>,
-    /// Values that `OPTS DRS` takes (longhaul's ` DRS auto;kernel;drs1;drs;` line).
+    /// Values of `OPTS DRS` (longhaul's ` DRS auto;kernel;drs1;drs;` line).
     pub buffer_sizings: Vec<BufferSizing>,
-    /// The server changes the number of its data connections while it sends, within `Parallelism`
-    /// (`Streams` of longhaul's ` TUNE Streams;CongestionControl;` line).
+    /// The server adapts its number of data connections while it sends, within `Parallelism` (`Streams`
+    /// in longhaul's ` TUNE Streams;Congestion;` line).
     pub tunes_streams: bool,
-    /// The server runs the congestion control that `OPTS TUNE` names (`CongestionControl` of that line).
+    /// The server supports `OPTS TUNE Congestion=NAME` (`Congestion` in that line).
     pub takes_congestion_control: bool,
-    /// `SITE DATAPEER` names the one other host of data connections (longhaul's ` DATAPEER` line).
+    /// The server supports `SITE DATAPEER` (longhaul's ` DATAPEER` line).
     pub data_peer: bool,
     /// All lines, trimmed.
     pub lines: Vec<String>,
 }
 
 impl ServerFeatures {
-    /// Reads a FEAT reply; anything but 211 gives the default.
+    /// Parses a FEAT reply. Any code but 211 gives the default.
     pub fn from_reply(reply: &Reply) -> Self {
         let mut features = Self::default();
         if reply.code != 211 {
             return features;
         }
         features.feat_answered = true;
-        // The first and the last line are words for people.
+        // The first and the last line hold text for people (RFC 2389 §3.2).
         let inner = reply.lines.len().saturating_sub(1);
         for line in reply.lines.iter().take(inner).skip(1) {
             let line = String::from_utf8_lossy(line).trim().to_owned();
@@ -78,7 +78,7 @@ impl ServerFeatures {
         features
     }
 
-    /// Whether `OPTS DRS` takes this policy.
+    /// Whether the server supports this buffer sizing in `OPTS DRS`.
     pub fn offers_buffer_sizing(&self, sizing: BufferSizing) -> bool {
         self.buffer_sizings.contains(&sizing)
     }
@@ -102,6 +102,7 @@ impl ServerFeatures {
             "DCAU" => self.dcau = true,
             "SBUF" => self.sbuf = true,
             "PASV" if parameters.contains("ALLOWDELAYED") => self.delayed_passive = true,
+            // dCache announces CKSUM.
             "CKSM" | "CKSUM" => self.checksum_algorithms = parse_algorithms(&parameters),
             "CKSM.STOR" => self.store_checksum = true,
             "TUNE" => {
@@ -111,6 +112,7 @@ impl ServerFeatures {
             }
             "DATAPEER" => self.data_peer = true,
             "DRS" => self.buffer_sizings = sizing::parse_names(&parameters),
+            // XCRC and the other X verbs are not standardized, but widespread.
             "XCRC" => self.record_x_checksum(ChecksumAlgorithm::Crc32),
             "XMD5" => self.record_x_checksum(ChecksumAlgorithm::Md5),
             "XSHA" | "XSHA1" => self.record_x_checksum(ChecksumAlgorithm::Sha1),
@@ -127,8 +129,8 @@ impl ServerFeatures {
     }
 }
 
-/// `MD5:10;ADLER32:10;` (the number is the server's preference) or `md5,adler32`. Names that are
-/// not known are left out, and so is a name's second mention.
+/// Parses `MD5:10;ADLER32:10;` (the numbers are the server's preferences) or `md5,adler32`. Unknown and
+/// repeated names are ignored.
 fn parse_algorithms(parameters: &str) -> Vec<ChecksumAlgorithm> {
     let mut known = Vec::new();
     for item in parameters.split([';', ',', ' ']) {
@@ -157,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_the_globus_server_says() {
+    fn features_of_the_globus_server_are_parsed() {
         let f = features(&[
             "CKSM MD5:10;ADLER32:10;SHA1:10;SHA256:11;SHA512:12;",
             "DSI file-13.24",
@@ -190,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_plain_servers_say() {
+    fn features_of_plain_ftp_servers_are_parsed() {
         let f = features(&[
             "UTF8", "EPSV", "PASV", "REST x", "XCRC", "XSHA", "XSHA1", "mfmt",
         ]);
@@ -203,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_the_list_forms_of_checksums() {
+    fn checksum_lists_of_dcache_are_parsed() {
         let f = features(&["CKSUM md5,ADLER32,whirlpool,MD5", "CKSM.STOR"]);
         assert_eq!(
             f.checksum_algorithms,
@@ -213,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_the_policies_of_right_sizing() {
+    fn the_drs_line_lists_buffer_sizings() {
         let f = features(&["DRS auto;kernel;drs1;drs;"]);
         assert_eq!(f.buffer_sizings, BufferSizing::ALL);
         let f = features(&["drs DRS;drs2;;Auto"]);
@@ -226,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_a_sender_tunes() {
+    fn the_tune_line_lists_streams_and_congestion() {
         for (line, streams, congestion) in [
             ("TUNE Streams;Congestion;", true, true),
             ("tune streams", true, false),

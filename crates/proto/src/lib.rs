@@ -1,10 +1,10 @@
-//! GridFTP and FTP as values, and what is read of HTTP.
+//! The GridFTP and FTP protocols, and the parts of HTTP that longhaul reads.
 //!
-//! This room holds the wire formats (control lines, commands, replies, addresses, listings,
-//! extended-block headers, byte ranges, markers, HTTP's fields and bodies), patterns and the session state
-//! machines of both ends.
+//! This crate holds the wire formats (control lines, commands, replies, addresses, listings,
+//! extended-block headers, byte ranges, markers, HTTP header fields and bodies), file name patterns, and
+//! the session state machines of client and server.
 //! It performs no input or output and reads no clock: bytes and time are arguments, decisions are
-//! return values. The rooms at the edge (`data`, `server`, `client`) drive it.
+//! return values. The crates `data`, `server` and `client` do the input and output.
 
 #![forbid(unsafe_code)]
 

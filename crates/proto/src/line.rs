@@ -1,43 +1,43 @@
-//! Control channel bytes to lines (server side) with Telnet sequences removed.
+//! Reads lines from the bytes of the control channel (server side) and removes Telnet sequences.
 //!
 //! Sources: RFC 959 §5.3 (lines), RFC 854 (IAC), RFC 1123 §4.1.3.1 (FTP servers skip Telnet).
-//! LF alone ends a line too. A CR NUL pair stands for CR (RFC 854). IAC sequences are dropped;
-//! IAC IAC stands for one byte 255; IAC IP and IAC DM are only dropped, the ABOR that follows is
-//! what counts.
+//! A bare LF ends a line too. CR NUL stands for CR (RFC 854). IAC IAC stands for one byte 255; all other
+//! IAC sequences are dropped. This includes the IAC IP and IAC DM of an interrupt, since the ABOR that
+//! follows has the same effect.
 
-/// A finding of the reader.
+/// Event of a [`LineReader`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LineEvent {
-    /// One line without its ending. May be empty.
+    /// One line without its ending, possibly empty.
     Line(Vec<u8>),
-    /// A line longer than the limit; it was discarded up to its end.
+    /// A line longer than the limit. It was discarded.
     TooLong,
 }
 
-/// Splits a byte stream into lines, holding at most the limit in memory.
+/// Splits a byte stream into lines. It buffers no more bytes than the limit.
 #[derive(Debug)]
 pub struct LineReader {
     limit: usize,
     line: Vec<u8>,
-    /// The line passed the limit; nothing of it is kept.
+    /// The current line exceeds the limit, and its bytes are discarded.
     too_long: bool,
     telnet: TelnetState,
 }
 
-/// Meaning of the bytes just seen for the next one (RFC 854).
+/// State of the Telnet parser (RFC 854).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TelnetState {
     /// Ordinary data.
     Data,
-    /// So many CRs that may belong to a line ending.
+    /// After so many CRs, which may belong to a line ending.
     Cr(usize),
-    /// IAC.
+    /// After IAC.
     Iac,
-    /// IAC and one of WILL, WON'T, DO, DON'T: an option number follows.
+    /// After IAC and WILL, WON'T, DO or DON'T: an option number follows.
     Option,
     /// Inside IAC SB ... IAC SE.
     Subnegotiation,
-    /// IAC inside a subnegotiation.
+    /// After IAC inside a subnegotiation.
     SubnegotiationIac,
 }
 
@@ -48,7 +48,7 @@ const DONT: u8 = 254;
 const IAC: u8 = 255;
 
 impl LineReader {
-    /// A reader that accepts lines of up to `limit` bytes.
+    /// A reader for lines of up to `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -58,19 +58,19 @@ impl LineReader {
         }
     }
 
-    /// Accepts lines of up to `limit` bytes from the next byte on.
+    /// Changes the limit, from the next byte on.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
 
-    /// Takes bytes as they come off the wire and appends the events they complete to `out`.
+    /// Takes bytes from the wire and appends the resulting events to `out`.
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<LineEvent>) {
         for &byte in bytes {
             self.telnet = self.on_byte(byte, out);
         }
     }
 
-    /// Whether bytes were taken behind the end of the last line.
+    /// Whether bytes of an incomplete line are buffered.
     pub fn has_partial_line(&self) -> bool {
         !self.line.is_empty() || self.too_long || self.telnet != TelnetState::Data
     }
@@ -81,8 +81,8 @@ impl LineReader {
             TelnetState::Cr(n) => self.after_cr(n, byte, out),
             TelnetState::Iac => self.after_iac(byte, out),
             TelnetState::Option => TelnetState::Data,
-            // An end of line also ends a subnegotiation: FTP has none, and a stray IAC SB must
-            // not swallow the commands after it.
+            // The end of a line also ends a subnegotiation. FTP uses none, and a stray IAC SB must
+            // not swallow the following commands.
             TelnetState::Subnegotiation if byte == b'\n' => self.on_data_byte(byte, out),
             TelnetState::Subnegotiation if byte == IAC => TelnetState::SubnegotiationIac,
             TelnetState::Subnegotiation => TelnetState::Subnegotiation,
@@ -96,8 +96,8 @@ impl LineReader {
             b'\n' => self.end_line(out),
             b'\r' => return TelnetState::Cr(1),
             IAC => return TelnetState::Iac,
-            // No verb starts like this: the rest of a sequence whose IAC came out of band, such
-            // as the data mark of an interrupt (IAC IP IAC DM with urgent data).
+            // No verb starts with these bytes. They belong to a sequence whose IAC was received out of
+            // band: in an interrupt (IAC IP IAC DM) a byte is sent as urgent data (RFC 959 §4.1.3).
             SE..IAC if self.line.is_empty() && !self.too_long => {}
             _ => self.push(byte),
         }
@@ -110,7 +110,7 @@ impl LineReader {
                 self.end_line(out);
                 TelnetState::Data
             }
-            // More than the limit of them is too long anyway, so counting may stop there.
+            // A line with more CRs than the limit is too long in any case, so the count may stop there.
             b'\r' => TelnetState::Cr(crs.min(self.limit) + 1),
             _ => {
                 for _ in 0..crs {
@@ -134,8 +134,8 @@ impl LineReader {
             SB => TelnetState::Subnegotiation,
             WILL..=DONT => TelnetState::Option,
             SE..SB => TelnetState::Data,
-            // Not a Telnet command. Before a verb it is an IAC whose command came out of band;
-            // inside a line it is a byte 255 that the client did not double.
+            // The byte is no Telnet command. At the start of a line, the command of this IAC was received
+            // out of band. Inside a line, it is a byte 255 that the client did not double.
             _ => {
                 if !self.line.is_empty() {
                     self.push(IAC);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn either_line_ending_will_do() {
+    fn lines_end_with_crlf_or_lf() {
         assert_eq!(
             read(b"NOOP\r\nPWD\nUSER x\r\r\n\r\nQUI"),
             [line(b"NOOP"), line(b"PWD"), line(b"USER x"), line(b"")]
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn cr_nul_is_a_cr_inside_the_line() {
+    fn cr_nul_is_a_cr_in_the_line() {
         assert_eq!(read(b"DELE a\r\0b\r\n"), [line(b"DELE a\rb")]);
         assert_eq!(read(b"DELE a\r\0\r\n"), [line(b"DELE a\r")]);
         assert_eq!(read(b"DELE a\rb\r\n"), [line(b"DELE a\rb")]);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn telnet_is_skipped() {
+    fn telnet_sequences_are_removed() {
         assert_eq!(read(b"\xff\xf4\xff\xf2ABOR\r\n"), [line(b"ABOR")]);
         assert_eq!(read(b"\xff\xfd\x06NOOP\r\n"), [line(b"NOOP")]);
         assert_eq!(read(b"\xff\xfa\x01\x02\xff\xf0NOOP\r\n"), [line(b"NOOP")]);
@@ -207,18 +207,18 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupt_that_lost_its_urgent_byte_is_skipped() {
+    fn an_interrupt_without_its_urgent_byte_is_removed() {
         assert_eq!(read(b"\xff\xf4\xf2ABOR\r\n"), [line(b"ABOR")]);
         assert_eq!(read(b"\xff\xf4\xffABOR\r\n"), [line(b"ABOR")]);
     }
 
     #[test]
-    fn an_undoubled_255_in_a_name_is_kept() {
+    fn a_single_byte_255_in_a_name_is_kept() {
         assert_eq!(read(b"RETR \xffx\r\n"), [line(b"RETR \xffx")]);
     }
 
     #[test]
-    fn an_open_subnegotiation_ends_with_its_line() {
+    fn an_unterminated_subnegotiation_ends_with_its_line() {
         assert_eq!(
             read(b"\xff\xfajunk\r\nNOOP\r\n"),
             [line(b""), line(b"NOOP")]
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_holds_and_the_next_line_is_read() {
+    fn the_line_after_a_too_long_line_is_read() {
         assert_eq!(read(b"0123456789abcdef\r\n"), [line(b"0123456789abcdef")]);
         assert_eq!(
             read(b"0123456789abcdefg\r\nNOOP\r\n"),
@@ -238,8 +238,8 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_line_is_noticed() {
-        let amidst = |bytes: &[u8]| {
+    fn a_partial_line_is_detected() {
+        let has_partial_line = |bytes: &[u8]| {
             let mut reader = LineReader::new(16);
             reader.feed(bytes, &mut Vec::new());
             reader.has_partial_line()
@@ -250,13 +250,13 @@ mod tests {
             b"NOOP\r\n\xff",
             b"0123456789abcdefg",
         ] {
-            assert!(amidst(bytes), "{bytes:?}");
+            assert!(has_partial_line(bytes), "{bytes:?}");
         }
-        assert!(!amidst(b"NOOP\r\n") && !amidst(b""));
+        assert!(!has_partial_line(b"NOOP\r\n") && !has_partial_line(b""));
     }
 
     #[test]
-    fn memory_is_given_back_when_a_line_is_too_long() {
+    fn a_too_long_line_frees_its_buffer() {
         let mut reader = LineReader::new(16);
         reader.feed(&[b'x'; 1000], &mut Vec::new());
         assert_eq!(reader.line.capacity(), 0);

@@ -1,26 +1,26 @@
-//! The markers 111 (range), 112 (performance) and 113 (checksum status) (GFD.20 §3.8, §3.9).
+//! Restart markers (111), performance markers (112) and checksum status markers (113) (GFD.20 §3.8, §3.9).
 
 use crate::ranges::RangeSet;
 use crate::reply::Reply;
 
-/// `112-PerformanceMarker Marker`: how far one stripe is.
+/// Performance marker (`112-Perf Marker`): progress of one stripe.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PerformanceMarker {
-    /// Seconds since 1970, one decimal on the wire.
+    /// Seconds since 1970, sent with one decimal.
     pub timestamp: f64,
-    /// From 0, in SPAS order.
+    /// Number of the stripe, from 0, in the order of SPAS.
     pub stripe_index: u32,
-    /// Cumulative for this stripe.
+    /// Bytes that the stripe has transferred.
     pub stripe_bytes: u64,
-    /// At least 1.
+    /// Number of stripes, at least 1.
     pub stripe_count: u32,
 }
 
-/// Most ranges written into one 111 reply.
+/// Most ranges in one 111 reply.
 const RANGES_PER_REPLY: usize = 1_000;
 
 impl PerformanceMarker {
-    /// To a reply, in the exact shape of the globus server (two spaces after `Timestamp:`).
+    /// The 112 reply, in the exact form of the globus server (two spaces after `Timestamp:`).
     pub fn to_reply(self) -> Reply {
         let inner = vec![
             format!("Timestamp:  {:.1}", self.timestamp).into_bytes(),
@@ -31,7 +31,7 @@ impl PerformanceMarker {
         Reply::with_inner_lines(112, "Perf Marker", inner, "End.")
     }
 
-    /// From a 112 reply; `None` if fields are missing or not numbers.
+    /// Parses a 112 reply; `None` if a field is missing or is not a number.
     pub fn from_reply(reply: &Reply) -> Option<Self> {
         if reply.code != 112 {
             return None;
@@ -48,8 +48,8 @@ impl PerformanceMarker {
     }
 }
 
-/// `111 Range Marker a-b,c-d`: ranges written since the previous marker. Long sets are cut into
-/// several replies of at most 1 000 ranges; an empty set gives none.
+/// Restart markers (`111 Range Marker a-b,c-d`) for newly stored ranges. Large sets are split into several
+/// replies of at most 1 000 ranges; an empty set gives none.
 pub fn range_marker_replies(new: &RangeSet) -> Vec<Reply> {
     let ranges: Vec<_> = new.iter().collect();
     ranges
@@ -64,21 +64,23 @@ pub fn range_marker_replies(new: &RangeSet) -> Vec<Reply> {
         .collect()
 }
 
-/// The ranges of a 111 reply.
+/// Parses the ranges of a 111 reply.
 pub fn parse_range_marker(reply: &Reply) -> Option<RangeSet> {
-    const HEAD: &str = "Range Marker";
+    const RANGE_MARKER_TEXT: &str = "Range Marker";
     if reply.code != 111 {
         return None;
     }
     let text = reply.text();
-    let (head, ranges) = text.trim_start().split_at_checked(HEAD.len())?;
-    if !head.eq_ignore_ascii_case(HEAD) {
+    let (head, ranges) = text
+        .trim_start()
+        .split_at_checked(RANGE_MARKER_TEXT.len())?;
+    if !head.eq_ignore_ascii_case(RANGE_MARKER_TEXT) {
         return None;
     }
     RangeSet::parse(ranges).ok()
 }
 
-/// `113-Status Marker` of a running checksum. `timestamp` in seconds since 1970.
+/// Status marker (`113-Status Marker`) of a running checksum; `timestamp` in seconds since 1970.
 pub fn checksum_marker_reply(timestamp: f64, bytes: u64) -> Reply {
     let inner = vec![
         format!("Timestamp: {timestamp:.1}").into_bytes(),
@@ -87,7 +89,7 @@ pub fn checksum_marker_reply(timestamp: f64, bytes: u64) -> Reply {
     Reply::with_inner_lines(113, "Status Marker", inner, "End.")
 }
 
-/// Bytes processed, from a 113 reply.
+/// Parses the number of processed bytes in a 113 reply.
 pub fn parse_checksum_marker(reply: &Reply) -> Option<u64> {
     if reply.code != 113 {
         return None;
@@ -95,7 +97,7 @@ pub fn parse_checksum_marker(reply: &Reply) -> Option<u64> {
     number(&field(reply, "Bytes Processed")?)
 }
 
-/// The value of the line `name: value`, names in any case.
+/// Value of the line `name: value`; the case of names is ignored.
 fn field(reply: &Reply, name: &str) -> Option<String> {
     reply.lines.iter().find_map(|line| {
         let line = String::from_utf8_lossy(line);
@@ -111,7 +113,7 @@ fn number(text: &str) -> Option<u64> {
     digits.then(|| text.parse().ok()).flatten()
 }
 
-/// Digits with at most one dot: `f64::from_str` would take `inf`, `nan` and exponents.
+/// Parses digits with at most one dot. `f64::from_str` alone would accept `inf`, `nan` and exponents.
 fn seconds(text: &str) -> Option<f64> {
     let plain = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     plain.then(|| text.parse().ok()).flatten()
@@ -129,7 +131,7 @@ mod tests {
     };
 
     #[test]
-    fn a_perf_marker_has_the_shape_of_the_globus_server() {
+    fn a_performance_marker_has_the_form_of_the_globus_server() {
         let mut wire = Vec::new();
         MARKER.to_reply().encode(&mut wire);
         assert_eq!(
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_perf_marker_with_nonsense_is_none() {
+    fn an_invalid_performance_marker_is_none() {
         for (line, text) in [
             (1, " Timestamp: inf"),
             (1, " Time: 1.0"),
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_travel_in_replies_of_bounded_length() {
+    fn large_range_sets_are_split_into_several_markers() {
         let mut set = RangeSet::new();
         for n in 0..2_500 {
             set.insert(n * 10, n * 10 + 5);
@@ -181,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_marker_reads_as_written_by_the_globus_server() {
+    fn a_restart_marker_of_the_globus_server_is_parsed() {
         let reply = Reply::new(111, "Range Marker 0-1000,2000-3000");
         let set = parse_range_marker(&reply).unwrap();
         assert_eq!(set.to_string(), "0-1000,2000-3000");
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn checksum_progress_is_read_back() {
+    fn a_checksum_marker_is_parsed_back() {
         let reply = checksum_marker_reply(1_795_164_872.0, 369_623_040);
         assert_eq!(reply.lines[1], b" Timestamp: 1795164872.0");
         assert_eq!(parse_checksum_marker(&reply), Some(369_623_040));

@@ -1,50 +1,53 @@
-//! Paths as the control channel names them: absolute, `/`-separated, raw bytes, no `.` or `..`.
+//! Virtual paths of a session: absolute, `/`-separated raw bytes without `.` or `..`.
 
 use std::fmt;
 
-/// Longest path taken from a peer, in bytes (Linux PATH_MAX).
+/// Longest path accepted from a peer, bytes (PATH_MAX of Linux).
 pub const MAX_PATH: usize = 4096;
-/// Longest path component, in bytes (Linux NAME_MAX).
+/// Longest path component, bytes (NAME_MAX of Linux).
 pub const MAX_NAME: usize = 255;
 
-/// End of the name of an upload that is not whole yet: `longhaul cp` stores `NAME` under
-/// `NAME.longhaul-partial` and renames it.
+/// Suffix of an incomplete upload: `longhaul cp` stores `NAME` as `NAME.longhaul-partial` and renames it
+/// when it is complete.
 pub const PARTIAL_SUFFIX: &[u8] = b".longhaul-partial";
 
-/// Hexadecimal digits of the hash that stands for a name before [`PARTIAL_SUFFIX`] where the name would be
-/// longer with it than [`MAX_NAME`].
+/// Number of hexadecimal digits of the hash that replaces a name before [`PARTIAL_SUFFIX`] when the name
+/// with suffix would be longer than [`MAX_NAME`].
 pub const PARTIAL_HASH_DIGITS: usize = 32;
 
-/// A normalised absolute path inside a session's root. Cannot hold `.`/`..` components, NUL, empty
-/// components or more than [`MAX_PATH`] bytes.
+/// A virtual path: a normalised absolute path inside a session's root. It cannot contain `.` or `..`
+/// components, empty components, NUL, or more than [`MAX_PATH`] bytes.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VPath(Vec<u8>);
 
-/// Why a path argument was refused.
+/// Error in a path argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    /// Contains a NUL byte.
+    /// The path contains a NUL byte.
     #[error("path contains a NUL byte")]
     Nul,
-    /// Longer than [`MAX_PATH`] or with a component longer than [`MAX_NAME`].
+    /// The path is longer than [`MAX_PATH`], or a component is longer than [`MAX_NAME`].
     #[error("file name too long")]
     TooLong,
-    /// Empty where a path is required.
+    /// The path is empty.
     #[error("path is empty")]
     Empty,
-    /// `.`, `..` or a `/` where one component is required.
+    /// `.`, `..` or a `/` where a single component is required.
     #[error("not the name of a directory entry")]
     NotAName,
 }
 
 impl VPath {
-    /// `/`
+    /// The root, `/`.
     pub fn root() -> Self {
         Self(b"/".to_vec())
     }
 
-    /// Resolves a path argument against `self` as the current directory; `..` stops at the root.
-    /// Dots are resolved textually, as the globus server does, never through symbolic links.
+    /// Resolves a path argument against `self` as the current directory. `..` at the root is the root.
+    /// `.` and `..` are resolved textually, as the globus server does, and never through symbolic links.
+    ///
+    /// # Errors
+    /// See [`PathError`].
     pub fn resolve(&self, arg: &[u8]) -> Result<Self, PathError> {
         if arg.is_empty() {
             return Err(PathError::Empty);
@@ -58,25 +61,27 @@ impl VPath {
             self.clone()
         };
         arg.split(|b| *b == b'/')
+            // Empty components, as in `a//b`, are skipped as in POSIX path resolution.
             .try_fold(base, |at, component| match component {
                 b"" | b"." => Ok(at),
                 b".." => Ok(at.into_parent()),
                 name => at.into_child(name),
             })
+            // The limit applies to the result: a long argument may resolve to a short path.
             .and_then(Self::within_limit)
     }
 
-    /// The bytes, starting with `/`; no trailing `/` except for the root itself.
+    /// The bytes, starting with `/`. Only the root ends with `/`.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Without the leading `/`; empty for the root.
+    /// The path without the leading `/`; empty for the root.
     pub fn relative(&self) -> &[u8] {
         &self.0[1..]
     }
 
-    /// The parent; the root is its own parent.
+    /// The parent directory; the root is its own parent.
     pub fn parent(&self) -> Self {
         self.clone().into_parent()
     }
@@ -110,6 +115,7 @@ impl VPath {
     }
 
     fn into_parent(mut self) -> Self {
+        // Keeps at least the leading `/`.
         let keep = self.name_start().saturating_sub(1).max(1);
         self.0.truncate(keep);
         self
@@ -134,7 +140,7 @@ impl VPath {
     }
 }
 
-/// For messages and logs: fit for a terminal, whatever the bytes.
+/// For messages and logs; the bytes are escaped for terminals.
 impl fmt::Display for VPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         crate::printable::printable(&self.0).fmt(f)
@@ -157,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn resolves_textually_and_stops_at_the_root() {
+    fn dots_are_resolved_textually_and_stop_at_the_root() {
         assert_eq!(resolved("/a/b", "c"), "/a/b/c");
         assert_eq!(resolved("/a/b", "/c//d/"), "/c/d");
         assert_eq!(resolved("/a/b", "../.."), "/");
@@ -169,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn parent_and_name() {
+    fn parent_name_and_relative_path_are_split_off() {
         let path = VPath::root().resolve(b"/a/b").unwrap();
         assert_eq!(path.name(), b"b");
         assert_eq!(path.relative(), b"a/b");
@@ -181,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_no_file_can_be_called() {
+    fn invalid_paths_are_refused() {
         let root = VPath::root();
         assert_eq!(root.resolve(b""), Err(PathError::Empty));
         assert_eq!(root.resolve(b"a\0b"), Err(PathError::Nul));
@@ -196,13 +202,13 @@ mod tests {
     }
 
     #[test]
-    fn a_long_way_round_to_a_short_path_is_taken() {
+    fn a_long_argument_that_resolves_to_a_short_path_is_accepted() {
         let arg = b"a/../".repeat(2000);
         assert_eq!(VPath::root().resolve(&arg), Ok(VPath::root()));
     }
 
     #[test]
-    fn joins_single_names_only() {
+    fn join_accepts_single_components_only() {
         let root = VPath::root();
         assert_eq!(root.join(b"\xff").unwrap().as_bytes(), b"/\xff");
         assert_eq!(root.join(b"").unwrap_err(), PathError::Empty);

@@ -1,8 +1,8 @@
-//! Shell patterns over raw bytes: of LIST in the last component, of sources on the command line.
+//! Shell patterns over raw bytes, for the last component of LIST and for sources on the command line.
 
-/// Pattern of a shell: `*` any characters, `?` one character, `[a-z]` and `[!a-z]` classes, `\` takes the
-/// next character literally. As in a shell a leading `.` is matched only by a literal `.`. An unclosed `[`
-/// is literal. A character is one of UTF-8 (RFC 2640), or a byte that is not UTF-8.
+/// Shell pattern: `*` matches any string, `?` one character, `[a-z]` and `[!a-z]` a class, and `\` makes
+/// the next character literal. As in a shell, a leading `.` matches only a literal `.`. An unclosed `[` is
+/// literal. A character is a UTF-8 character (RFC 2640) or a byte that is not UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GlobPattern {
     items: Vec<PatternItem>,
@@ -23,7 +23,7 @@ enum PatternItem {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum PatternChar {
     Char(char),
-    /// A byte that is not UTF-8.
+    /// A byte that is not valid UTF-8.
     Byte(u8),
 }
 
@@ -44,13 +44,13 @@ impl PatternItem {
     }
 }
 
-/// Whether a name has a character that makes it a pattern: `*`, `?` or `[`.
+/// Whether a name contains `*`, `?` or `[` and so is a pattern.
 pub fn has_wildcard(name: &[u8]) -> bool {
     name.iter().any(|b| b"*?[".contains(b))
 }
 
 impl GlobPattern {
-    /// Reads a pattern; every byte string is one.
+    /// Parses a pattern; every byte string is valid.
     pub fn new(text: &[u8]) -> Self {
         let mut items = Vec::new();
         let mut rest = text;
@@ -75,6 +75,7 @@ impl GlobPattern {
                 },
                 other => PatternItem::Literal(other),
             };
+            // Consecutive stars are merged: they match the same, but each would cost a retry.
             if item != PatternItem::AnyString || items.last() != Some(&PatternItem::AnyString) {
                 items.push(item);
             }
@@ -82,12 +83,13 @@ impl GlobPattern {
         Self { items }
     }
 
-    /// Whether the whole name matches. Takes at most `name` times pattern length steps: only the
-    /// last `*` is ever tried again.
+    /// Whether the whole name matches. It takes at most name length times pattern length steps, since
+    /// only the last `*` is retried.
     pub fn matches(&self, name: &[u8]) -> bool {
         if name.first() == Some(&b'.') && self.items.first() != Some(&PatternItem::Literal(DOT)) {
             return false;
         }
+        // The usual iterative algorithm: on a mismatch, the last star takes one more character.
         let (mut rest, mut item) = (name, 0);
         let mut retry: Option<(&[u8], usize)> = None;
         while let Some((letter, tail)) = split_first_char(rest) {
@@ -116,12 +118,13 @@ impl GlobPattern {
     }
 }
 
-/// The first character, and the text after it; `None` at the end.
+/// Splits off the first character; `None` at the end of the text.
 fn split_first_char(text: &[u8]) -> Option<(PatternChar, &[u8])> {
     let (&byte, tail) = text.split_first()?;
     if byte.is_ascii() {
         return Some((PatternChar::Char(char::from(byte)), tail));
     }
+    // A UTF-8 character has at most four bytes.
     let chunk = text[..text.len().min(4)].utf8_chunks().next()?;
     Some(match chunk.valid().chars().next() {
         Some(char) => (PatternChar::Char(char), &text[char.len_utf8()..]),
@@ -129,10 +132,11 @@ fn split_first_char(text: &[u8]) -> Option<(PatternChar, &[u8])> {
     })
 }
 
-/// Reads a class after its `[`; a `]` that stands first is a member.
+/// Parses a class after its `[`. A `]` in first place is a member.
 fn parse_class(text: &[u8]) -> Option<(PatternItem, &[u8])> {
     let negated = matches!(text.first(), Some(b'!' | b'^'));
     let body = &text[usize::from(negated)..];
+    // The search skips the first member, which may be a literal `]`.
     let close = 1 + body.iter().skip(1).position(|&b| b == b']')?;
     let mut ranges = Vec::new();
     let mut members = &body[..close];
@@ -156,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn shell_rules() {
+    fn patterns_match_as_in_a_shell() {
         assert!(matches("*", "a") && matches("*", ""));
         assert!(matches("a*b*c", "aXbYbZc") && !matches("a*b*c", "aXbYbZ"));
         assert!(matches("?.da?", "x.dat") && !matches("?", ""));
@@ -169,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_is_one_of_utf8_or_a_byte_that_is_not() {
+    fn a_character_is_valid_utf8_or_a_single_byte() {
         assert!(matches("caf?", "café") && matches("caf[è-ê]", "café"));
         assert!(!matches("caf?", "cafés") && !matches("caf[!é]", "café"));
         assert!(GlobPattern::new(b"?\xff[\xfe]").matches(b"\xfd\xff\xfe"));
@@ -178,18 +182,18 @@ mod tests {
     }
 
     #[test]
-    fn wildcards_make_a_pattern() {
+    fn names_with_wildcards_are_patterns() {
         assert!(has_wildcard(b"*.dat") && has_wildcard(b"a?") && has_wildcard(b"[x"));
         assert!(!has_wildcard(br"a\b") && !has_wildcard(b""));
     }
 
     #[test]
-    fn no_exponential_blow_up() {
+    fn many_stars_take_no_exponential_time() {
         let pattern = "a*".repeat(2000) + "b";
         assert!(!matches(&pattern, &"a".repeat(255)));
     }
 
-    /// The obvious definition.
+    /// Recursive reference implementation.
     fn model(items: &[PatternItem], name: &[u8]) -> bool {
         let hit = |one: &PatternItem, rest| {
             split_first_char(name)
@@ -206,13 +210,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_the_model(pattern in r"[abé*?\[\]!\\-]{0,10}", name in "[abé-]{0,10}") {
+        fn matching_agrees_with_the_reference(pattern in r"[abé*?\[\]!\\-]{0,10}", name in "[abé-]{0,10}") {
             let pattern = GlobPattern::new(pattern.as_bytes());
             prop_assert_eq!(pattern.matches(name.as_bytes()), model(&pattern.items, name.as_bytes()));
         }
 
         #[test]
-        fn takes_any_bytes(pattern: Vec<u8>, name: Vec<u8>) {
+        fn arbitrary_bytes_never_panic(pattern: Vec<u8>, name: Vec<u8>) {
             GlobPattern::new(&pattern).matches(&name);
         }
     }

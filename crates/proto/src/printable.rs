@@ -1,14 +1,14 @@
-//! Text of strangers, made fit for terminals and logs.
+//! Escaping of untrusted text for terminals and logs.
 //!
-//! Names, banners and replies of a peer may hold anything: escape sequences that a terminal obeys,
-//! line ends that forge a line of a log, marks that turn the direction of what follows. Whatever
-//! shows such text goes through here.
+//! Names, banners and replies of a peer may contain terminal escape sequences, line endings that forge
+//! log lines, and marks that change the direction of text. All output of such text must be escaped by
+//! this module.
 
 use std::fmt;
 
-/// Whether a character could act on a terminal, end a line, or change how its neighbours are shown:
-/// controls (C0, DEL, C1 with NEL), line and paragraph separators, bidirectional marks and controls, the
-/// byte order mark, and tag characters.
+/// Whether a character must be escaped, since it could control a terminal, end a line, or change the
+/// display of its neighbours: control characters (C0, DEL, C1 with NEL), line and paragraph separators,
+/// bidirectional marks and controls, the byte order mark, and tag characters.
 pub const fn needs_escape(c: char) -> bool {
     matches!(
         c,
@@ -24,12 +24,12 @@ pub const fn needs_escape(c: char) -> bool {
     )
 }
 
-/// Bytes of a stranger as text on one line: what [`needs_escape`] becomes `\x1b` or `\u{202e}`, and a byte
-/// that is no UTF-8 `\xff`.
+/// Untrusted bytes as text on one line. Characters with [`needs_escape`] become `\x1b` or `\u{202e}`, and
+/// bytes that are not UTF-8 become `\xff`.
 #[derive(Debug, Clone, Copy)]
 pub struct Printable<'a>(&'a [u8]);
 
-/// Shows bytes safely.
+/// Displays untrusted bytes with escapes.
 pub fn printable<T: AsRef<[u8]> + ?Sized>(bytes: &T) -> Printable<'_> {
     Printable(bytes.as_ref())
 }
@@ -42,6 +42,7 @@ impl fmt::Display for Printable<'_> {
                 f.write_str(&rest[..at])?;
                 let mut after = rest[at..].chars();
                 match after.next().map_or(0, u32::from) {
+                    // `\x` escapes stay unambiguous, since `\x80` and above stand for bytes that are not UTF-8.
                     code @ ..0x80 => write!(f, "\\x{code:02x}")?,
                     code => write!(f, "\\u{{{code:x}}}")?,
                 }
@@ -56,12 +57,13 @@ impl fmt::Display for Printable<'_> {
     }
 }
 
-/// JSON text with what [`needs_escape`] written as `\u202e`, which means the same to every reader. In JSON
-/// such characters stand inside strings only.
+/// Escapes characters with [`needs_escape`] in JSON text as `\u202e`, which a JSON parser reads as the same
+/// character. Valid JSON contains such characters only inside strings.
 pub fn printable_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
         if needs_escape(c) {
+            // JSON escapes characters beyond U+FFFF as surrogate pairs (RFC 8259 §7).
             for unit in c.encode_utf16(&mut [0; 2]) {
                 out.push_str(&format!("\\u{unit:04x}"));
             }
@@ -79,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_acts_on_a_terminal_is_shown_as_text() {
+    fn terminal_controls_and_direction_marks_are_escaped() {
         let shown = |text: &[u8]| printable(text).to_string();
         assert_eq!(shown("grüße 日本 🚀".as_bytes()), "grüße 日本 🚀");
         assert_eq!(shown(b"\x1b]0;owned\x07"), "\\x1b]0;owned\\x07");
@@ -101,11 +103,14 @@ mod tests {
         ] {
             assert!(needs_escape(c), "{c:?}");
         }
-        assert!(!needs_escape('\u{200d}'), "emoji are joined with it");
+        assert!(
+            !needs_escape('\u{200d}'),
+            "the zero-width joiner joins emoji"
+        );
     }
 
     #[test]
-    fn json_says_the_same_in_other_letters() {
+    fn json_strings_are_escaped_as_utf16_units() {
         assert_eq!(
             printable_json("\"a\u{2028}b\u{9b}\u{e0041}\""),
             "\"a\\u2028b\\u009b\\udb40\\udc41\""
@@ -114,7 +119,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_unfit_is_left_of_any_bytes(bytes: Vec<u8>) {
+        fn escaped_text_needs_no_further_escape(bytes: Vec<u8>) {
             prop_assert!(!printable(&bytes).to_string().contains(needs_escape));
         }
     }

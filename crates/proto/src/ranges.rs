@@ -1,21 +1,22 @@
-//! Byte ranges: restart markers (GFD.20 §3.7), REST arguments, what has arrived, what is missing.
+//! Byte ranges and sets of them, for restart markers and REST (GFD.20 §3.7), and for received and missing
+//! data.
 //!
-//! Ends are exclusive everywhere: a complete store of 3 000 000 bytes is `0-3000000`.
+//! Ends are exclusive: a complete store of 3 000 000 bytes is `0-3000000`.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Bytes `start..end` of a file. `start < end`.
+/// Bytes `start..end` of a file, `start < end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ByteRange {
-    /// First byte.
+    /// Offset of the first byte.
     pub start: u64,
-    /// One past the last byte.
+    /// Offset after the last byte.
     pub end: u64,
 }
 
 impl ByteRange {
-    /// `None` when empty or reversed.
+    /// A range; `None` if it would be empty or reversed.
     pub fn new(start: u64, end: u64) -> Option<Self> {
         (start < end).then_some(Self { start, end })
     }
@@ -27,30 +28,30 @@ impl ByteRange {
     }
 }
 
-/// Most ranges taken from one REST command or one 111 reply.
+/// Most ranges accepted in one REST command or 111 reply.
 pub const MAX_RANGES: usize = 65_536;
 
-/// Why a range list could not be read.
+/// Error in a range list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RangeError {
-    /// Not `a-b,c-d`.
+    /// The text does not have the form `a-b,c-d`.
     #[error("not a list of byte ranges (a-b,c-d)")]
     Malformed,
-    /// `b < a` somewhere.
+    /// A range `a-b` has `b < a`.
     #[error("a byte range ends before it starts")]
     Reversed,
-    /// More than [`MAX_RANGES`].
+    /// The list has more than [`MAX_RANGES`] ranges.
     #[error("too many byte ranges")]
     TooMany,
 }
 
-/// A set of bytes, kept as sorted, disjoint, non-adjacent ranges. Changes take logarithmic time
-/// whatever the order they come in: a peer decides about it.
+/// A set of byte offsets, stored as sorted, disjoint, non-adjacent ranges. Changes take amortized
+/// logarithmic time in any order, since a peer decides the order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RangeSet {
-    /// End by start.
+    /// Range ends, keyed by range start.
     ranges: BTreeMap<u64, u64>,
-    /// In all.
+    /// Total number of bytes.
     bytes: u64,
 }
 
@@ -60,14 +61,15 @@ impl RangeSet {
         Self::default()
     }
 
-    /// Adds `start..end`; empty when `start >= end`. Returns how many bytes were new.
+    /// Adds `start..end`, which is empty if `start >= end`. Returns the number of new bytes.
     pub fn insert(&mut self, start: u64, end: u64) -> u64 {
         if start >= end {
             return 0;
         }
         let before = self.bytes;
         let mut merged = ByteRange { start, end };
-        // Each range that it touches goes; one that was added costs at most one removal later.
+        // Every touched range is removed and merged. Each range is removed at most once, so the cost
+        // is amortized.
         while let Some(last) = self
             .last_starting_by(merged.end)
             .filter(|r| r.end >= merged.start)
@@ -82,7 +84,7 @@ impl RangeSet {
         self.bytes - before
     }
 
-    /// Takes `start..end` out.
+    /// Removes `start..end`.
     pub fn remove(&mut self, start: u64, end: u64) {
         if start >= end {
             return;
@@ -99,7 +101,7 @@ impl RangeSet {
         }
     }
 
-    /// The last range that begins at `start` or before.
+    /// The last range that starts at or before `start`.
     fn last_starting_by(&self, start: u64) -> Option<ByteRange> {
         let (start, end) = self.ranges.range(..=start).next_back()?;
         ByteRange::new(*start, *end)
@@ -116,6 +118,7 @@ impl RangeSet {
     pub fn gaps(&self, start: u64, end: u64) -> Self {
         let mut gaps = Self::new();
         let mut at = start;
+        // The range that starts at or before `start` may reach into the searched range.
         let before = self.last_starting_by(start).into_iter();
         let later = self.ranges.range(start.saturating_add(1)..);
         let later = later.map(|(start, end)| ByteRange {
@@ -130,27 +133,27 @@ impl RangeSet {
         gaps
     }
 
-    /// Whether all of `start..end` is in the set (true for an empty span).
+    /// Whether all of `start..end` is in the set; true if `start..end` is empty.
     pub fn contains(&self, start: u64, end: u64) -> bool {
         start >= end || self.last_starting_by(start).is_some_and(|r| end <= r.end)
     }
 
-    /// Bytes in the set.
+    /// Number of bytes in the set.
     pub fn byte_count(&self) -> u64 {
         self.bytes
     }
 
-    /// End of the run that starts at 0; 0 when byte 0 is missing.
+    /// Length of the range that starts at 0; 0 if byte 0 is missing.
     pub fn prefix_len(&self) -> u64 {
         self.ranges.get(&0).copied().unwrap_or(0)
     }
 
-    /// One past the last byte; 0 when empty.
+    /// Offset after the last byte; 0 if the set is empty.
     pub fn end(&self) -> u64 {
         self.ranges.last_key_value().map_or(0, |(_, end)| *end)
     }
 
-    /// Ascending ranges.
+    /// The ranges in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = ByteRange> + '_ {
         self.ranges.iter().map(|(start, end)| ByteRange {
             start: *start,
@@ -163,14 +166,18 @@ impl RangeSet {
         self.ranges.len()
     }
 
-    /// No bytes.
+    /// Whether the set has no bytes.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// Reads `a-b,c-d`. Overlapping or unordered ranges are merged; `a-a` is empty and allowed.
+    /// Parses `a-b,c-d`. Overlapping and unordered ranges are merged; `a-a` is empty and allowed.
+    ///
+    /// # Errors
+    /// See [`RangeError`].
     pub fn parse(text: &str) -> Result<Self, RangeError> {
         let mut set = Self::new();
+        // The limit is checked per item, before more memory is used.
         for (n, item) in text.trim().split(',').enumerate() {
             if n >= MAX_RANGES {
                 return Err(RangeError::TooMany);
@@ -186,7 +193,7 @@ impl RangeSet {
     }
 }
 
-/// Digits only: `u64::from_str` would take a leading `+`.
+/// Parses digits only. `u64::from_str` alone would accept a leading `+`.
 fn parse_number(text: &str) -> Result<u64, RangeError> {
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
         return Err(RangeError::Malformed);
@@ -214,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn inserting_merges_what_touches_and_counts_what_is_new() {
+    fn insert_merges_touching_ranges_and_counts_new_bytes() {
         let mut s = RangeSet::new();
         assert_eq!(s.insert(10, 20), 10);
         assert_eq!(s.insert(30, 40), 10);
@@ -230,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn removing_cuts_and_splits() {
+    fn remove_shortens_and_splits_ranges() {
         let mut s = set("0-10,20-30,40-50");
         s.remove(12, 18);
         assert_eq!(s, set("0-10,20-30,40-50"), "nothing was there");
@@ -246,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_lie_within_the_span() {
+    fn gaps_lie_within_the_given_range() {
         let s = set("10-20,30-40");
         assert_eq!(s.gaps(0, 50), set("0-10,20-30,40-50"));
         assert_eq!(s.gaps(15, 35), set("20-30"));
@@ -257,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn contains_needs_the_whole_span() {
+    fn contains_requires_the_whole_range() {
         let s = set("10-20,30-40");
         assert!(s.contains(10, 20) && s.contains(35, 36) && s.contains(5, 5) && s.contains(6, 5));
         assert!(!s.contains(9, 20) && !s.contains(10, 21) && !s.contains(15, 35));
@@ -265,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn prefix_and_end() {
+    fn prefix_end_and_byte_count_are_computed() {
         let s = set("0-10,20-30");
         assert_eq!((s.prefix_len(), s.end(), s.byte_count()), (10, 30, 20));
         assert_eq!(set("1-2").prefix_len(), 0);
@@ -273,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_lists_of_any_order() {
+    fn lists_in_any_order_are_parsed() {
         assert_eq!(set("20-30, 0-10,5-20"), set("0-30"));
         assert_eq!(set("7-7"), RangeSet::new());
         for text in [
@@ -294,7 +301,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn is_a_set_of_bytes(
+        fn operations_agree_with_a_set_of_offsets(
             steps in proptest::collection::vec((any::<bool>(), 0u64..60, 0u64..60), 0..40),
             (start, end) in (0u64..70, 0u64..70),
         ) {
@@ -322,8 +329,8 @@ mod tests {
     }
 
     #[test]
-    fn many_ranges_in_any_order_take_no_time() {
-        // Quadratic work would not end while anybody waits.
+    fn changes_in_descending_order_take_no_quadratic_time() {
+        // With quadratic time this test would not end within minutes.
         let many = 400_000;
         let mut set = RangeSet::new();
         for n in (0..many).rev() {
@@ -337,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_descending_list_takes_no_time() {
+    fn a_list_with_too_many_ranges_is_refused() {
         let items: Vec<String> = (0..MAX_RANGES)
             .rev()
             .map(|n| format!("{}-{}", n * 2, n * 2 + 1))

@@ -1,34 +1,34 @@
-//! Remarks that a server adds to its 226 for clients that read them: what limited the streams that it sent
-//! over, and which limit of its host held the transfer back.
+//! Remarks that a server appends to its 226 for clients that read them: the limiter of the streams it sent
+//! on, and a limit of its host that slowed the transfer down.
 //!
 //! ```text
 //! 226 Transfer Complete. Limited by send buffer, 4 streams, cubic. The send buffer is capped at 4 MiB
 //!     by net.ipv4.tcp_wmem.
 //! ```
 //!
-//! Each part may be missing. The first is for programs, the rest for people.
+//! Each part may be missing. The first part is for programs, the rest for people.
 
 use std::fmt;
 
 use crate::printable::needs_escape;
 use crate::reply::Reply;
 
-/// First words of a 226.
-const HEAD: &str = "Transfer Complete.";
-/// Word after them when the reply tells the name of a unique store (RFC 1123 §4.1.2.9) instead.
-const NAME: &str = "FILE:";
-/// First words of a verdict.
-const LIMITED: &str = "Limited by ";
-/// Name by which clients that read remarks call themselves in SITE CLIENTINFO.
-const READER: &str = "appname=\"longhaul\"";
+/// Start of the text of a 226.
+const COMPLETION_TEXT: &str = "Transfer Complete.";
+/// Word after it when the 226 holds the file name of STOU (RFC 1123 §4.1.2.9) instead of remarks.
+const FILE_NAME_LABEL: &str = "FILE:";
+/// Start of a limiter report.
+const LIMITER_PREFIX: &str = "Limited by ";
+/// Field of SITE CLIENTINFO that identifies clients that read remarks.
+const READER_FIELD: &str = "appname=\"longhaul\"";
 /// Longest remark, characters.
-const LONGEST: usize = 400;
+const MAX_REMARK_CHARS: usize = 400;
 /// Longest name of a limiter, bytes.
-const LONGEST_LIMITER: usize = 40;
+const MAX_LIMITER_NAME: usize = 40;
 /// Longest name of a congestion control, bytes: TCP_CA_NAME_MAX without the closing NUL.
-const LONGEST_CONGESTION: usize = 15;
+const MAX_CONGESTION_NAME: usize = 15;
 
-/// Limiter of a transfer, by the word of the end that sent it.
+/// Limiter of a transfer, as reported by the sending server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimiterReport {
     limiter: String,
@@ -37,45 +37,48 @@ pub struct LimiterReport {
 }
 
 impl LimiterReport {
-    /// `streams` connections at the end, at least 1; `congestion` may be empty: not known. `None` for
-    /// names that cannot be told: a limiter is 1 to 40 letters, digits, parentheses, `-`, `/` and
-    /// single spaces within, a congestion control up to 15 letters, digits, `_` and `-`.
+    /// A report with `streams` data connections at the end of the transfer, at least 1. `congestion` is
+    /// empty if the congestion control is unknown. Returns `None` for names that cannot be sent: a
+    /// limiter has 1 to 40 letters, digits, parentheses, `-`, `/` and single inner spaces, a congestion
+    /// control up to 15 letters, digits, `_` and `-`.
     pub fn new(limiter: &str, streams: u32, congestion: &str) -> Option<Self> {
-        let good = is_limiter_name(limiter)
+        let is_valid = is_limiter_name(limiter)
             && streams > 0
             && (congestion.is_empty() || is_congestion_control_name(congestion));
-        good.then(|| Self {
+        is_valid.then(|| Self {
             limiter: limiter.to_owned(),
             streams,
             congestion_control: congestion.to_owned(),
         })
     }
 
-    /// The limiter's name.
+    /// Name of the limiter.
     pub fn limiter(&self) -> &str {
         &self.limiter
     }
 
-    /// Data connections at the end, at least 1.
+    /// Number of data connections at the end of the transfer, at least 1.
     pub fn streams(&self) -> u32 {
         self.streams
     }
 
-    /// The congestion control at the end; empty: not known.
+    /// Congestion control at the end of the transfer; empty if unknown.
     pub fn congestion_control(&self) -> &str {
         &self.congestion_control
     }
 
-    /// Reads one from the beginning of a text, and gives what follows it.
+    /// Parses a report at the start of a text; returns it and the text after it.
     fn parse(text: &str) -> Option<(Self, &str)> {
-        let (told, rest) = text.strip_prefix(LIMITED)?.split_once('.')?;
+        let (report_text, rest) = text.strip_prefix(LIMITER_PREFIX)?.split_once('.')?;
+        // A space or the end of the text follows a report; anything else shows that this is free text.
         if !rest.is_empty() && !rest.starts_with(' ') {
             return None;
         }
-        let mut parts = told.splitn(3, ", ");
+        let mut parts = report_text.splitn(3, ", ");
         let limiter = parts.next()?;
         let (digits, unit) = parts.next()?.split_once(' ')?;
         let unit_is_right = unit == streams_unit(digits);
+        // Only the exact form that `Display` writes is accepted, so that other text stays a remark.
         if !unit_is_right || digits.starts_with('0') || !digits.bytes().all(|b| b.is_ascii_digit())
         {
             return None;
@@ -84,8 +87,8 @@ impl LimiterReport {
         if congestion == Some("") {
             return None;
         }
-        let verdict = Self::new(limiter, digits.parse().ok()?, congestion.unwrap_or(""))?;
-        Some((verdict, rest))
+        let report = Self::new(limiter, digits.parse().ok()?, congestion.unwrap_or(""))?;
+        Some((report, rest))
     }
 }
 
@@ -94,7 +97,7 @@ impl fmt::Display for LimiterReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.streams.to_string();
         let unit = streams_unit(&count);
-        write!(f, "{LIMITED}{}, {count} {unit}", self.limiter)?;
+        write!(f, "{LIMITER_PREFIX}{}, {count} {unit}", self.limiter)?;
         if !self.congestion_control.is_empty() {
             write!(f, ", {}", self.congestion_control)?;
         }
@@ -108,40 +111,41 @@ fn streams_unit(digits: &str) -> &'static str {
 
 fn is_limiter_name(name: &str) -> bool {
     let letter = |c: char| c.is_ascii_alphanumeric() || " ()-/".contains(c);
-    let spaced = name.starts_with(' ') || name.ends_with(' ') || name.contains("  ");
-    !name.is_empty() && name.len() <= LONGEST_LIMITER && name.chars().all(letter) && !spaced
+    let single_spaced = name.starts_with(' ') || name.ends_with(' ') || name.contains("  ");
+    !name.is_empty() && name.len() <= MAX_LIMITER_NAME && name.chars().all(letter) && !single_spaced
 }
 
-/// Whether the kernel could have a congestion control of that name.
+/// Whether the name is a possible name of a congestion control in the kernel.
 pub(crate) fn is_congestion_control_name(name: &str) -> bool {
     let letter = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    !name.is_empty() && name.len() <= LONGEST_CONGESTION && name.chars().all(letter)
+    !name.is_empty() && name.len() <= MAX_CONGESTION_NAME && name.chars().all(letter)
 }
 
-/// Words of the server of a 226 on the transfer.
+/// Remarks on a transfer in the 226 of the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CompletionRemarks {
-    /// Its verdict on the limiter.
+    /// Limiter of the transfer.
     pub limiter: Option<LimiterReport>,
-    /// For people: a limit of the server's host, or what would make the transfer faster.
+    /// Remark for people: a limit of the server's host, or a way to make the transfer faster.
     pub remark: Option<String>,
 }
 
 impl CompletionRemarks {
-    /// Reads the 226 of a longhaul server (one that announces `DRS`). Other servers' words after the
-    /// 226 may look alike and mean anything.
+    /// Parses the 226 of a longhaul server, which announces `DRS`. The text of other servers may look
+    /// similar and have any meaning.
     pub fn from_reply(reply: &Reply) -> Self {
         let text = reply.text();
-        let rest = match text.strip_prefix(HEAD) {
+        let rest = match text.strip_prefix(COMPLETION_TEXT) {
+            // Only a 226 ends a transfer. Other replies may quote the same words.
             Some(rest) if reply.code == 226 => rest.trim_start(),
             _ => return Self::default(),
         };
-        if rest.starts_with(NAME) {
+        if rest.starts_with(FILE_NAME_LABEL) {
             return Self::default();
         }
         match LimiterReport::parse(rest) {
-            Some((verdict, remark)) => Self {
-                limiter: Some(verdict),
+            Some((report, remark)) => Self {
+                limiter: Some(report),
                 remark: printable_remark(remark),
             },
             None => Self {
@@ -151,11 +155,11 @@ impl CompletionRemarks {
         }
     }
 
-    /// The text of a 226 that says it.
+    /// The text of a 226 with these remarks.
     pub(crate) fn completion_text(&self) -> String {
-        let mut text = HEAD.to_owned();
-        if let Some(verdict) = &self.limiter {
-            text.push_str(&format!(" {verdict}"));
+        let mut text = COMPLETION_TEXT.to_owned();
+        if let Some(report) = &self.limiter {
+            text.push_str(&format!(" {report}"));
         }
         if let Some(remark) = self.remark.as_deref().and_then(printable_remark) {
             text.push_str(&format!(" {remark}"));
@@ -164,48 +168,48 @@ impl CompletionRemarks {
     }
 }
 
-/// The remark as it may stand in a reply or on a terminal: one line of printable characters, at
-/// most 400 of them; `None` when nothing is left.
+/// The remark in a form for replies and terminals: one line of at most 400 printable characters; `None` if
+/// nothing is left.
 pub fn printable_remark(text: &str) -> Option<String> {
-    let spaced: String = text
+    let single_spaced: String = text
         .chars()
         .map(|c| if needs_escape(c) { ' ' } else { c })
         .collect();
-    let words: Vec<&str> = spaced.split_whitespace().collect();
-    let line: String = words.join(" ").chars().take(LONGEST).collect();
+    let words: Vec<&str> = single_spaced.split_whitespace().collect();
+    let line: String = words.join(" ").chars().take(MAX_REMARK_CHARS).collect();
     let line = line.trim_end().to_owned();
     (!line.is_empty()).then_some(line)
 }
 
-/// Whether SITE CLIENTINFO (`scheme=ftp;appname="longhaul";appver="0.1.0";`) names a client that reads
-/// remarks.
+/// Whether a SITE CLIENTINFO (`scheme=ftp;appname="longhaul";appver="0.1.0";`) is that of a client that
+/// reads remarks.
 pub(crate) fn client_reads_remarks(client_info: &str) -> bool {
     client_info
         .split(';')
-        .any(|field| field.trim().eq_ignore_ascii_case(READER))
+        .any(|field| field.trim().eq_ignore_ascii_case(READER_FIELD))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn said(verdict: Option<LimiterReport>, remark: Option<&str>) -> CompletionRemarks {
+    fn remarks(report: Option<LimiterReport>, remark: Option<&str>) -> CompletionRemarks {
         CompletionRemarks {
-            limiter: verdict,
+            limiter: report,
             remark: remark.map(str::to_owned),
         }
     }
 
-    fn back(said: &CompletionRemarks) -> CompletionRemarks {
-        CompletionRemarks::from_reply(&Reply::new(226, said.completion_text()))
+    fn parsed_back(remarks: &CompletionRemarks) -> CompletionRemarks {
+        CompletionRemarks::from_reply(&Reply::new(226, remarks.completion_text()))
     }
 
-    fn told(remark: &str) -> Option<String> {
-        back(&said(None, Some(remark))).remark
+    fn report_text(remark: &str) -> Option<String> {
+        parsed_back(&remarks(None, Some(remark))).remark
     }
 
     #[test]
-    fn a_verdict_is_read_back_with_and_without_a_remark() {
+    fn a_limiter_report_is_parsed_back_with_and_without_a_remark() {
         let remark = "The send buffer is capped at 4 MiB by net.ipv4.tcp_wmem.";
         for (limiter, streams, congestion, text) in [
             (
@@ -222,19 +226,19 @@ mod tests {
             ),
             ("store read", 16, "", "store read, 16 streams"),
         ] {
-            let verdict = LimiterReport::new(limiter, streams, congestion).unwrap();
-            assert_eq!(verdict.to_string(), format!("Limited by {text}."));
+            let report = LimiterReport::new(limiter, streams, congestion).unwrap();
+            assert_eq!(report.to_string(), format!("Limited by {text}."));
             for remark in [None, Some(remark)] {
-                let all = said(Some(verdict.clone()), remark);
-                assert_eq!(back(&all), all);
+                let remarks_sent = remarks(Some(report.clone()), remark);
+                assert_eq!(parsed_back(&remarks_sent), remarks_sent);
             }
-            let all = said(Some(verdict), Some("FILE: no name"));
-            assert_eq!(back(&all), all);
+            let remarks_sent = remarks(Some(report), Some("FILE: no name"));
+            assert_eq!(parsed_back(&remarks_sent), remarks_sent);
         }
     }
 
     #[test]
-    fn what_is_no_verdict_is_a_remark() {
+    fn text_that_is_no_limiter_report_is_a_remark() {
         for text in [
             "Limited by",
             "Limited by x.",
@@ -252,12 +256,15 @@ mod tests {
             "Limited by é, 4 streams.",
             "limited by x, 4 streams.",
         ] {
-            assert_eq!(back(&said(None, Some(text))), said(None, Some(text)));
+            assert_eq!(
+                parsed_back(&remarks(None, Some(text))),
+                remarks(None, Some(text))
+            );
         }
     }
 
     #[test]
-    fn names_that_cannot_be_told_are_no_verdict() {
+    fn reports_with_invalid_names_are_refused() {
         for limiter in [
             "",
             " x",
@@ -277,11 +284,11 @@ mod tests {
     }
 
     #[test]
-    fn a_remark_is_read_back() {
+    fn a_remark_is_parsed_back() {
         let remark = "The send buffer is capped at 4 MiB by net.ipv4.tcp_wmem.";
-        assert_eq!(told(remark).as_deref(), Some(remark));
+        assert_eq!(report_text(remark).as_deref(), Some(remark));
         assert_eq!(
-            told("4194304 bytes: 50 %, ü").as_deref(),
+            report_text("4194304 bytes: 50 %, ü").as_deref(),
             Some("4194304 bytes: 50 %, ü")
         );
         assert_eq!(
@@ -293,18 +300,18 @@ mod tests {
     #[test]
     fn a_remark_is_one_bounded_printable_line() {
         assert_eq!(
-            told("a\r\n226 b\t\x1b[31mc\u{9b}\0  d ").as_deref(),
+            report_text("a\r\n226 b\t\x1b[31mc\u{9b}\0  d ").as_deref(),
             Some("a 226 b [31mc d")
         );
-        assert_eq!(told(" \r\n\x07").as_deref(), None);
+        assert_eq!(report_text(" \r\n\x07").as_deref(), None);
         assert_eq!(
-            told(&"é".repeat(5_000)).map(|r| r.chars().count()),
-            Some(LONGEST)
+            report_text(&"é".repeat(5_000)).map(|r| r.chars().count()),
+            Some(MAX_REMARK_CHARS)
         );
     }
 
     #[test]
-    fn who_reads_remarks() {
+    fn longhaul_clients_read_remarks() {
         assert!(client_reads_remarks(
             "scheme=ftp;appname=\"longhaul\";appver=\"0.1.0\";"
         ));
@@ -326,8 +333,8 @@ mod tests {
             (226, "Transfer done. Be well."),
             (250, "Transfer Complete. Why"),
         ] {
-            let said = CompletionRemarks::from_reply(&Reply::new(code, text));
-            assert_eq!(said, CompletionRemarks::default(), "{text}");
+            let remarks = CompletionRemarks::from_reply(&Reply::new(code, text));
+            assert_eq!(remarks, CompletionRemarks::default(), "{text}");
         }
     }
 }

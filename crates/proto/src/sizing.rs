@@ -1,5 +1,5 @@
-//! How socket buffers are sized while data moves: what `OPTS DRS` and `--buffer` name, and the two
-//! forms in which a size travels on the control channel (2003 paper §4.2).
+//! Sizing of socket buffers during a transfer: the values of `OPTS DRS` and `--buffer`, and the two forms
+//! of a size on the control channel (Gardner, Feng and Fisk 2003, §4.2).
 //!
 //! ```text
 //! C->S SBUF 262144                   the client receives; no reply during a transfer
@@ -11,34 +11,35 @@ use std::time::Duration;
 use crate::message_rate::MessageRateLimiter;
 use crate::reply::Reply;
 
-/// Largest buffer that is asked of the kernel on a peer's word, bytes; its own limit is usually
-/// lower. What setsockopt(2) can express when the kernel doubles it.
+/// Largest buffer size accepted from a peer, bytes. The kernel doubles the value given to setsockopt(2)
+/// (socket(7)), and twice this size is the largest that fits its `int`. The kernel's own limits are usually
+/// lower.
 pub const MAX_BUFFER: u64 = 1 << 30;
 
-/// Smallest size that a receiver can tell its sender, bytes; less is read as this much. Below it
-/// not even one segment would fit.
+/// Smallest buffer size accepted from a peer, bytes; smaller ones are raised to it. Less would not hold
+/// a single segment.
 pub const MIN_BUFFER: u64 = 4 << 10;
 
-/// First words of a 126, before the size.
-const HEAD: &str = "Buffer Size";
+/// Start of the text of a 126, before the size.
+const BUFFER_SIZE_TEXT: &str = "Buffer Size";
 
-/// Who decides about a data connection's socket buffers.
+/// Method that sizes the socket buffers of data connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum BufferSizing {
-    /// longhaul watches the kernel's autotuning and takes over where that is too small.
+    /// longhaul monitors the kernel's autotuning and sets larger buffers where they limit the transfer.
     #[default]
     Auto,
-    /// The kernel alone (or a size that was pinned).
+    /// The kernel's autotuning alone, or a pinned size.
     Kernel,
-    /// The first drsFTP (Gardner, Feng and Fisk 2003, §4): sizes travel on the control channel.
+    /// The first drsFTP (Gardner, Feng and Fisk 2003, §4): sizes are sent on the control channel.
     Drs1,
-    /// The re-architected drsFTP (Engelhart, Gardner and Feng 2004, §3 and §4): a channel of its
-    /// own between the two ends of the data channel.
+    /// The re-architected drsFTP (Engelhart, Gardner and Feng 2004, §3 and §4): sizes are sent on a
+    /// separate channel between the two ends of the data channel.
     Drs,
 }
 
 impl BufferSizing {
-    /// All of them.
+    /// All methods.
     pub const ALL: [Self; 4] = [Self::Auto, Self::Kernel, Self::Drs1, Self::Drs];
 
     /// The name in `OPTS DRS`, in the FEAT line ` DRS auto;kernel;drs1;drs;` and in `--buffer`.
@@ -51,33 +52,34 @@ impl BufferSizing {
         }
     }
 
-    /// Reads a name, in any case.
+    /// Parses a name; the case is ignored.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
             .find(|sizing| sizing.name().eq_ignore_ascii_case(text))
     }
 
-    /// A scheme of the papers: the two ends have to work together, so that both must have agreed to
-    /// it, and each connection begins with a small buffer that grows with what they tell each other.
+    /// Whether both ends must support the method and agree on it (drs1 and drs). Each connection then
+    /// starts with a small buffer, which grows with the sizes that the ends exchange.
     pub const fn needs_peer_support(self) -> bool {
         matches!(self, Self::Drs1 | Self::Drs)
     }
 }
 
-/// Socket buffers of data connections: a size from first to last, or who sizes them while data moves.
+/// Socket buffers of data connections: pinned sizes, or the method that sizes them during a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SocketBuffers {
-    /// Send buffer (SO_SNDBUF) to pin on each socket, bytes; `None`: sized by [`SocketBuffers::sizing`].
+    /// Pinned send buffer (SO_SNDBUF) of each socket, bytes; `None` if sized by
+    /// [`SocketBuffers::sizing`].
     pub send: Option<u64>,
-    /// Receive buffer (SO_RCVBUF), likewise.
+    /// Pinned receive buffer (SO_RCVBUF), likewise.
     pub receive: Option<u64>,
-    /// Who sizes buffers that are not pinned.
+    /// Method for buffers that are not pinned.
     pub sizing: BufferSizing,
 }
 
 impl SocketBuffers {
-    /// Sized while data moves.
+    /// Buffers without pinned size.
     pub const fn sized_by(sizing: BufferSizing) -> Self {
         Self {
             send: None,
@@ -86,7 +88,7 @@ impl SocketBuffers {
         }
     }
 
-    /// `bytes` in both directions, from first to last.
+    /// Buffers pinned to `bytes` in both directions.
     pub const fn pinned(bytes: u64) -> Self {
         Self {
             send: Some(bytes),
@@ -95,21 +97,22 @@ impl SocketBuffers {
         }
     }
 
-    /// The larger of the pinned sizes, bytes; `None` where none is pinned.
+    /// The larger of the pinned sizes, bytes; `None` if none is pinned.
     pub fn pinned_bytes(self) -> Option<u64> {
         self.send.max(self.receive)
     }
 
-    /// The same, with `sizing` for what is not pinned.
+    /// The same buffers, with this method for those that are not pinned.
     #[must_use]
     pub fn with_sizing(self, sizing: BufferSizing) -> Self {
         match (self.send, self.receive) {
+            // Nothing is left to size.
             (Some(_), Some(_)) => self,
             _ => Self { sizing, ..self },
         }
     }
 
-    /// The same, with the kernel alone sizing what is not pinned.
+    /// The same buffers, with the kernel's autotuning alone for those that are not pinned.
     #[must_use]
     pub const fn with_kernel_sizing(self) -> Self {
         Self {
@@ -122,19 +125,20 @@ impl SocketBuffers {
     pub fn name(self) -> &'static str {
         match self.pinned_bytes() {
             Some(_) => "pinned",
+            // A size that is pinned in one direction only still counts as pinned.
             None => self.sizing.name(),
         }
     }
 }
 
 impl Default for SocketBuffers {
-    /// [`BufferSizing::Auto`].
+    /// No pinned size, and [`BufferSizing::Auto`].
     fn default() -> Self {
         Self::sized_by(BufferSizing::Auto)
     }
 }
 
-/// The FEAT line `DRS auto;kernel;drs1;drs;`: what `OPTS DRS` takes.
+/// The FEAT line `DRS auto;kernel;drs1;drs;`, which lists the values of `OPTS DRS`.
 pub fn feature_line() -> String {
     let names: Vec<&str> = BufferSizing::ALL
         .iter()
@@ -143,8 +147,7 @@ pub fn feature_line() -> String {
     format!("DRS {};", names.join(";"))
 }
 
-/// The policies named in a FEAT line, after its first word; names that are not known are left out,
-/// and so is a name's second mention.
+/// Parses the list of a DRS feature line, after its first word. Unknown and repeated names are ignored.
 pub fn parse_names(text: &str) -> Vec<BufferSizing> {
     let mut known = Vec::new();
     for name in text.split(';') {
@@ -157,34 +160,36 @@ pub fn parse_names(text: &str) -> Vec<BufferSizing> {
     known
 }
 
-/// A size that a receiver tells its sender, brought to [`MIN_BUFFER`]..=[`MAX_BUFFER`]; `None` for
-/// 0, which is no size.
+/// A size announced by a receiver, clamped to [`MIN_BUFFER`]..=[`MAX_BUFFER`]; `None` for 0, which is no
+/// size.
 pub fn clamp_announced_size(bytes: u64) -> Option<u64> {
     (bytes > 0).then(|| bytes.clamp(MIN_BUFFER, MAX_BUFFER))
 }
 
-/// How many sizes a peer is listened to in a transfer: 200 a second after the first 1 024, far more
-/// than a receiver has to tell.
+/// Rate limit of the sizes accepted from a peer during a transfer: 200 per second after a burst of 1 024.
+/// An honest receiver announces far fewer.
 pub const fn announced_size_limiter() -> MessageRateLimiter {
     MessageRateLimiter::new(Duration::from_millis(5), 1024)
 }
 
-/// `126 Buffer BufferSize (n)`: the server, receiving, has buffers of `bytes` now (2003 paper §4.2).
+/// `126 Buffer Size (n)`: the receiving server has set its buffers to `bytes` (2003 paper §4.2).
 pub fn buffer_size_reply(bytes: u64) -> Reply {
-    Reply::new(126, format!("{HEAD} ({bytes})"))
+    Reply::new(126, format!("{BUFFER_SIZE_TEXT} ({bytes})"))
 }
 
-/// The size in a 126 reply, bytes, as [`clamp_announced_size`] gives it; `None` for anything else and for 0.
+/// Parses the size in a 126 reply, bytes, clamped by [`clamp_announced_size`]. `None` for any other reply
+/// and for 0.
 pub fn parse_buffer_size_reply(reply: &Reply) -> Option<u64> {
     if reply.code != 126 {
         return None;
     }
     let text = reply.text();
-    let (head, size) = text.trim().split_at_checked(HEAD.len())?;
-    if !head.eq_ignore_ascii_case(HEAD) {
+    let (head, size) = text.trim().split_at_checked(BUFFER_SIZE_TEXT.len())?;
+    if !head.eq_ignore_ascii_case(BUFFER_SIZE_TEXT) {
         return None;
     }
     let digits = size.trim().strip_prefix('(')?.strip_suffix(')')?;
+    // `FromStr` alone would accept a leading `+`.
     if !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
@@ -196,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_have_no_case_and_are_read_back() {
+    fn names_are_parsed_without_regard_to_case() {
         for sizing in BufferSizing::ALL {
             assert_eq!(BufferSizing::parse(sizing.name()), Some(sizing));
             assert_eq!(
@@ -210,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_feature_line_is_read_back_and_may_grow() {
+    fn the_feature_line_is_parsed_and_unknown_names_are_ignored() {
         assert_eq!(feature_line(), "DRS auto;kernel;drs1;drs;");
         let names = feature_line();
         let (_, names) = names.split_once(' ').unwrap();
@@ -223,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_reply_is_written_as_the_paper_has_it() {
+    fn a_buffer_size_reply_has_the_form_of_the_paper() {
         let reply = buffer_size_reply(262_144);
         assert_eq!(
             (reply.code, reply.text().as_str()),
@@ -233,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_reply_is_bounded_and_nonsense_is_none() {
+    fn sizes_in_126_replies_are_clamped_and_malformed_ones_refused() {
         let of = |text: &str| parse_buffer_size_reply(&Reply::new(126, text));
         assert_eq!(of("buffer size ( 7 )"), None);
         assert_eq!(of(" buffer size (8192) "), Some(8192));
@@ -261,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_pinned_is_sized_as_agreed() {
+    fn another_sizing_applies_only_to_unpinned_buffers() {
         let pinned = SocketBuffers::pinned(1 << 20);
         let sized = SocketBuffers::sized_by(BufferSizing::Auto);
         let receive = Some(1 << 20);

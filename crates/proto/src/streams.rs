@@ -1,5 +1,5 @@
-//! How many data connections a sender in extended block mode opens: `Parallelism=a,b,c` of OPTS RETR
-//! (GFD.20 §4.2), and the FEAT line of a server that changes their number while it sends:
+//! Number of data connections of a sender in MODE E: `Parallelism=a,b,c` of OPTS RETR (GFD.20 §4.2), and
+//! the FEAT line of a server that adapts the number while it sends:
 //!
 //! ```text
 //!  TUNE Streams;Congestion;
@@ -8,16 +8,17 @@
 /// Starting, minimum and maximum number of data connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ParallelismRange {
-    /// To begin with, 1..=[`crate::eblock::MAX_STREAMS`].
+    /// Starting number, 1..=[`crate::eblock::MAX_STREAMS`].
     pub start: u32,
-    /// Never fewer, at most `start`.
+    /// Minimum, at most `start`.
     pub min: u32,
-    /// Never more, at least `start`. Above `least`, the sender may change the number while data moves.
+    /// Maximum, at least `start`. If it exceeds the minimum, the sender may change the number during the
+    /// transfer.
     pub max: u32,
 }
 
 impl ParallelismRange {
-    /// Exactly so many.
+    /// Exactly `streams` connections.
     pub const fn fixed(streams: u32) -> Self {
         Self {
             start: streams,
@@ -26,12 +27,12 @@ impl ParallelismRange {
         }
     }
 
-    /// Whether the sender may change the number.
+    /// Whether the sender may change the number during the transfer.
     pub const fn is_adjustable(self) -> bool {
         self.max > self.min
     }
 
-    /// With no number above `most`, nor below 1.
+    /// The same range with all numbers limited to 1..=`most`.
     #[must_use]
     pub fn capped(self, most: u32) -> Self {
         let cap = |n: u32| n.clamp(1, most.max(1));
@@ -43,12 +44,13 @@ impl ParallelismRange {
     }
 }
 
-/// Of the TUNE line: within an open [`ParallelismRange`] the number follows the path.
+/// Item of the TUNE line: the server adapts the number of streams within an adjustable
+/// [`ParallelismRange`].
 pub(crate) const STREAMS: &str = "Streams";
-/// Of the TUNE line: OPTS TUNE is taken.
+/// Item of the TUNE line: the server supports OPTS TUNE.
 pub(crate) const CONGESTION: &str = "Congestion";
 
-/// The FEAT line; `congestion`: clients may ask for a congestion control.
+/// The FEAT line; `congestion` is set if clients may select a congestion control.
 pub(crate) fn feature_line(congestion: bool) -> String {
     let mut line = format!("TUNE {STREAMS};");
     if congestion {
@@ -57,7 +59,7 @@ pub(crate) fn feature_line(congestion: bool) -> String {
     line
 }
 
-/// Whether the list of a TUNE line has this name, in any case.
+/// Whether the list of a TUNE line contains this name; the case is ignored.
 pub(crate) fn tune_line_names(list: &str, name: &str) -> bool {
     list.split(';')
         .any(|one| one.trim().eq_ignore_ascii_case(name))
@@ -68,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_open_range_stays_in_order_under_a_cap() {
+    fn a_capped_range_stays_ordered() {
         let range = ParallelismRange {
             start: 8,
             min: 2,
@@ -87,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_tells_what_is_offered() {
+    fn the_tune_line_lists_the_offered_features() {
         assert_eq!(feature_line(true), "TUNE Streams;Congestion;");
         assert_eq!(feature_line(false), "TUNE Streams;");
     }

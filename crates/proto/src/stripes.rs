@@ -1,12 +1,12 @@
-//! Stripes: the shares of one transfer that several data nodes carry, each with a data address of its own
-//! (GFD.20 §3, SPAS and SPOR). What is not striped has one.
+//! Stripes of a transfer: each data node carries one, at a data address of its own (GFD.20 §3, SPAS and
+//! SPOR). A transfer without striping has a single stripe.
 
 use std::net::SocketAddr;
 
-/// Most stripes taken from one SPOR command or SPAS reply.
+/// Most stripes accepted in one SPOR command or SPAS reply.
 pub const MAX_STRIPES: usize = 256;
 
-/// One share of a transfer.
+/// One stripe of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Stripe {
     number: u32,
@@ -14,55 +14,55 @@ pub struct Stripe {
 }
 
 impl Stripe {
-    /// The one of a transfer that is not striped.
+    /// The stripe of a transfer without striping.
     pub const SINGLE: Self = Self {
         number: 0,
         count: 1,
     };
 
-    /// Stripe `number`, from 0, of `count`; `None`: there is none of that number.
+    /// Stripe `number`, from 0, of `count`; `None` if there is no such stripe.
     pub fn new(number: u32, count: u32) -> Option<Self> {
         (number < count).then_some(Self { number, count })
     }
 
-    /// Its number, from 0.
+    /// Number of the stripe, from 0.
     pub const fn number(self) -> u32 {
         self.number
     }
 
-    /// How many stripes the transfer has, at least 1.
+    /// Number of stripes of the transfer, at least 1.
     pub const fn count(self) -> u32 {
         self.count
     }
 }
 
-/// The data addresses of a transfer in the order of its stripes: 1..=[`MAX_STRIPES`] of them.
+/// Data addresses of the stripes of a transfer, in order: 1..=[`MAX_STRIPES`] addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StripeAddresses(Vec<SocketAddr>);
 
 impl StripeAddresses {
-    /// Those of several stripes; `None`: there are none, or too many.
+    /// Addresses of several stripes; `None` if there are none or too many.
     pub fn new(addresses: Vec<SocketAddr>) -> Option<Self> {
         let number = 1..=MAX_STRIPES;
         number.contains(&addresses.len()).then_some(Self(addresses))
     }
 
-    /// That of the only stripe.
+    /// Address of a single stripe.
     pub fn single(address: SocketAddr) -> Self {
         Self(vec![address])
     }
 
-    /// All, in the order of the stripes.
+    /// All addresses, in the order of the stripes.
     pub fn as_slice(&self) -> &[SocketAddr] {
         &self.0
     }
 
-    /// Stripe 0's, which stands for all where one address alone can be told (PASV, EPSV).
+    /// Address of stripe 0, used in replies that hold a single address (PASV, EPSV).
     pub fn first(&self) -> SocketAddr {
         self.0[0]
     }
 
-    /// As many others, each made of the one in its place.
+    /// Applies a function to every address.
     #[must_use]
     pub fn map(&self, change: impl FnMut(SocketAddr) -> SocketAddr) -> Self {
         Self(self.0.iter().copied().map(change).collect())
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stripe_is_one_of_those_that_there_are() {
+    fn a_stripe_number_is_below_the_count() {
         assert_eq!(Stripe::new(0, 1), Some(Stripe::SINGLE));
         assert_eq!((Stripe::new(0, 0), Stripe::new(3, 3)), (None, None));
         let last = Stripe::new(2, 3).unwrap();
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_an_address_and_there_are_not_too_many() {
+    fn the_number_of_addresses_is_bounded() {
         assert_eq!(StripeAddresses::new(Vec::new()), None);
         assert!(StripeAddresses::new(vec![at(1); MAX_STRIPES]).is_some());
         assert_eq!(StripeAddresses::new(vec![at(1); MAX_STRIPES + 1]), None);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn each_address_has_its_stripe() {
+    fn iter_pairs_each_address_with_its_stripe() {
         let two = StripeAddresses::new(vec![at(7), at(8)]).unwrap();
         let stripe = |number| Stripe::new(number, 2).unwrap();
         let expected = [(stripe(0), at(7)), (stripe(1), at(8))];

@@ -7,18 +7,18 @@ use jiff::civil::DateTime;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub i64);
 
-/// 0000-01-01T00:00:00Z, the earliest time that fourteen digits can tell.
+/// 0000-01-01T00:00:00Z, the earliest time that fourteen digits can express.
 const EARLIEST: i64 = -62_167_219_200;
-/// 9999-12-31T23:59:59Z, the latest.
+/// 9999-12-31T23:59:59Z, the latest such time.
 const LATEST: i64 = 253_402_300_799;
 /// Zero of [`Timestamp`].
 const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
-/// Half a year: `ls` shows the year instead of the time of day beyond it.
+/// Half a year, seconds. For older times `ls` shows the year instead of the time of day.
 const HALF_YEAR: i64 = 15_778_476;
 
 impl Timestamp {
-    /// Reads fourteen digits, optionally followed by `.` and a fraction, which is dropped. A leap
-    /// second (`60`) counts as the second before it.
+    /// Parses fourteen digits, optionally followed by `.` and a fraction, which is ignored. A leap second
+    /// (`60`) is read as the second before it.
     pub fn parse(text: &str) -> Option<Self> {
         let (digits, fraction) = text.split_once('.').unwrap_or((text, "0"));
         let all_digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
@@ -28,6 +28,7 @@ impl Timestamp {
         let two = |at: usize| digits.get(at..at + 2)?.parse::<i8>().ok();
         let year = digits.get(..4)?.parse().ok()?;
         let second = two(12)?;
+        // RFC 3659 §2.3 allows 60 for leap seconds, which Unix time cannot express.
         let second = if second == 60 { 59 } else { second };
         let civil = DateTime::new(year, two(4)?, two(6)?, two(8)?, two(10)?, second, 0).ok()?;
         let stamp = civil.duration_since(EPOCH).as_secs();
@@ -48,11 +49,12 @@ impl Timestamp {
         )
     }
 
-    /// The `ls -l` date: `Nov 20 08:21` when within half a year before `now`, else `Nov 20  2024`.
-    /// Always twelve characters.
+    /// Writes an `ls -l` date of twelve characters: `Nov 20 08:21` within half a year before `now`,
+    /// otherwise `Nov 20  2024`.
     pub fn format_ls(self, now: Self) -> String {
         let t = self.to_civil();
         let age = now.0.saturating_sub(self.0);
+        // Times in the future also show the year, as `ls` does.
         let pattern = if (0..HALF_YEAR).contains(&age) {
             format!("{:02}:{:02}", t.hour(), t.minute())
         } else {
@@ -85,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_and_writes_known_times() {
+    fn known_times_are_parsed_and_written() {
         assert_eq!(Timestamp::parse("19700101000000"), Some(Timestamp(0)));
         assert_eq!(
             Timestamp::parse("20261120082103"),
@@ -101,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leap_second_is_the_second_before() {
+    fn a_leap_second_is_read_as_the_second_before() {
         assert_eq!(
             Timestamp::parse("20161231235960"),
             Timestamp::parse("20161231235959")
@@ -109,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_time() {
+    fn invalid_times_are_refused() {
         for text in [
             "",
             "2026112008210",
@@ -129,13 +131,13 @@ mod tests {
     }
 
     #[test]
-    fn clamps_years_that_do_not_fit() {
+    fn years_beyond_four_digits_are_clamped() {
         assert_eq!(Timestamp(i64::MIN).format(), "00000101000000");
         assert_eq!(Timestamp(i64::MAX).format(), "99991231235959");
     }
 
     #[test]
-    fn ls_dates_tell_time_of_day_or_year() {
+    fn ls_dates_show_time_of_day_or_year() {
         let now = Timestamp(1_795_162_863);
         assert_eq!(now.format_ls(now), "Nov 20 08:21");
         assert_eq!(Timestamp(0).format_ls(now), "Jan  1  1970");

@@ -1,7 +1,7 @@
-//! As many power cuts as you like: `cargo run -p interop --example power_cut -- [CUTS] [FIRST SEED]`.
+//! Runs any number of power cuts: `cargo run -p interop --example power_cut -- [CUTS] [FIRST SEED]`.
 //!
-//! Needs root, /dev/fuse and loop devices. Each seed is one cut of a getting client and one of a
-//! storing server. Ends with 1 if any file was lost or differs.
+//! It needs root, /dev/fuse and loop devices. Each seed gives one power cut of a downloading client and
+//! one of a server that stores an upload. The exit code is 1 if any file was lost or differs.
 
 use interop::power::machine;
 use interop::power::power_cut::{PowerCut, PowerCutVictim};
@@ -27,8 +27,8 @@ fn main() -> anyhow::Result<()> {
         }
         failed += cuts - right;
         println!(
-            "power of the {victim:?} cut: {right} of {cuts} files identical after --resume, {reported} \
-             cuts after success was reported, {:.1} MB moved by an average second run",
+            "power cut of the {victim:?}: {right} of {cuts} files identical after --resume, {reported} \
+             cuts after success was reported, {:.1} MB moved by the second run on average",
             moved as f64 / 1e6 / right.max(1) as f64
         );
     }

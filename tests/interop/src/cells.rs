@@ -1,14 +1,14 @@
-//! A row of the matrix: every cell is tried, and the test fails with all that failed.
+//! A row of the interoperability matrix: runs all cells, then fails with every failed one.
 
 use std::fmt::Display;
 use std::time::Instant;
 
 use anyhow::Result;
 
-/// How many failures are shown in full; of the others the first line.
-const IN_FULL: usize = 4;
+/// Number of failures shown completely; the others are shown by their first line.
+const MAX_COMPLETE_FAILURES: usize = 4;
 
-/// The cells of one test.
+/// The results of the cells of one row.
 #[derive(Debug)]
 pub struct MatrixRow {
     row: String,
@@ -17,7 +17,7 @@ pub struct MatrixRow {
 }
 
 impl MatrixRow {
-    /// An empty row of this name.
+    /// An empty row with this name.
     #[must_use]
     pub fn new(row: impl Into<String>) -> Self {
         Self {
@@ -27,7 +27,7 @@ impl MatrixRow {
         }
     }
 
-    /// Tries one cell.
+    /// Runs one cell and records its result.
     pub fn check(&mut self, cell: impl Display, attempt: impl FnOnce() -> Result<()>) {
         self.tried += 1;
         let start = Instant::now();
@@ -39,7 +39,7 @@ impl MatrixRow {
         );
         if let Err(error) = result {
             let failure = format!("{}: {cell}: {error:#}", self.row);
-            let shown = if self.failures.len() < IN_FULL {
+            let shown = if self.failures.len() < MAX_COMPLETE_FAILURES {
                 usize::MAX
             } else {
                 1
@@ -49,9 +49,9 @@ impl MatrixRow {
         }
     }
 
-    /// Panics with every failed cell; a row without cells is a failure of the test itself.
+    /// Panics with all failed cells. A row without cells is an error in the test.
     pub fn finish(self) {
-        assert!(self.tried > 0, "{}: no cell was tried", self.row);
+        assert!(self.tried > 0, "{}: no cell was run", self.row);
         assert!(
             self.failures.is_empty(),
             "{} of {} cells failed\n\n{}\n",

@@ -1,25 +1,27 @@
-//! Harness of the interoperability tests: starts real peers and longhaul on loopback, moves files
-//! between them, and compares what arrived.
+//! Harness of the interoperability tests: starts the programs of other projects and longhaul on loopback,
+//! copies files between them, and compares the copies.
 //!
-//! Every process belongs to a value that kills it when dropped, also on panic; every listener is
-//! on a loopback address and a free port; every file is below one [`scratch::ScratchFolder`]. Contents
-//! are seeded: a failing cell fails again.
+//! Every process belongs to a value that kills it when dropped, even after a panic. Every listener has a
+//! loopback address and a free port. Every file is in a [`scratch::ScratchFolder`]. Contents are seeded,
+//! so that failures can be repeated.
 //!
-//! `cargo test -p interop` runs them all; `tests/install-peers` brings the peers. The environment:
+//! `cargo test -p interop` runs all tests; `tests/install-peers` installs the programs. Environment
+//! variables:
 //!
-//! * `LONGHAUL_BIN`: this binary instead of one that cargo brings up to date;
-//! * `LONGHAUL_PEERS`: where `tests/install-peers` unpacked the servers that it does not install;
-//! * `LONGHAUL_REQUIRE_PEERS=1`: a missing peer is a failure, not `SKIPPED`.
+//! * `LONGHAUL_BIN`: use this binary instead of building one with cargo;
+//! * `LONGHAUL_PEERS`: directory where `tests/install-peers` unpacked the servers that it does not
+//!   install;
+//! * `LONGHAUL_REQUIRE_PEERS=1`: a missing program is a failure instead of `SKIPPED`.
 //!
-//! The samples (120 MB) stay in the system's temporary folder for the next run.
+//! The test files (120 MB) stay in the system's temporary directory for the next run.
 
 pub mod cells;
 pub mod longhaul;
 pub mod matrix;
-pub mod need;
 pub mod net;
 pub mod peer;
 pub mod power;
+pub mod prerequisite;
 pub mod process;
 pub mod proxy;
 pub mod run;

@@ -1,4 +1,4 @@
-//! The operations every client and server is put through, over the sizes of [`test_files`].
+//! Operations of the matrix that run with every client and server, for all sizes of [`test_files`].
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,8 +10,7 @@ use crate::scratch::ScratchFolder;
 use crate::test_files;
 use crate::tree::TestTree;
 
-/// Store of one server: `src` with the samples, `up` to write to, and beside them `local`, the
-/// client's own folder.
+/// The files of one server: `src` with the test files, `up` for uploads, and `local` for the client.
 #[derive(Debug)]
 pub struct TestStore {
     scratch: ScratchFolder,
@@ -19,7 +18,7 @@ pub struct TestStore {
 }
 
 impl TestStore {
-    /// A store with `src/f0`, `src/f1`... for all of [`test_files::sizes`].
+    /// Creates a store with `src/f0`, `src/f1`, ... for all of [`test_files::sizes`].
     pub fn new() -> Result<Self> {
         let store = Self {
             scratch: ScratchFolder::new()?,
@@ -50,23 +49,23 @@ impl TestStore {
         &self.scratch
     }
 
-    /// Where a served path such as `up/a` is on this machine.
+    /// Local path of a served path such as `up/a`.
     #[must_use]
     pub fn path(&self, served: &str) -> PathBuf {
         self.scratch.join(served)
     }
 
-    /// A local path that no other cell uses.
+    /// An unused path of the client.
     pub fn local(&self) -> PathBuf {
         self.path(&format!("local/{}", self.unused_name()))
     }
 
-    /// A served path below `up` that no other cell uses.
+    /// An unused served path below `up`.
     pub fn upload(&self) -> String {
         format!("up/{}", self.unused_name())
     }
 
-    /// Adds the tree as `src/NAME`.
+    /// Writes a tree to `src/NAME`.
     pub fn add_tree(&self, name: &str, tree: &TestTree) -> Result<()> {
         tree.write(&self.path(&format!("src/{name}")))
     }
@@ -76,7 +75,7 @@ impl TestStore {
     }
 }
 
-/// One cell per size: `get(served, local)` brings a file here.
+/// One cell per size: `get(served, local)` downloads a file.
 pub fn get(
     cells: &mut MatrixRow,
     store: &TestStore,
@@ -92,7 +91,7 @@ pub fn get(
     }
 }
 
-/// One cell per size: `put(local, served)` sends a file there.
+/// One cell per size: `put(local, served)` uploads a file.
 pub fn put(
     cells: &mut MatrixRow,
     store: &TestStore,
@@ -109,7 +108,7 @@ pub fn put(
     }
 }
 
-/// One cell per size: `copy(served in from, served in to)` moves a file between two servers.
+/// One cell per size: `copy(source, destination)` copies a file between two servers.
 pub fn third_party(
     cells: &mut MatrixRow,
     to: &TestStore,
@@ -125,8 +124,8 @@ pub fn third_party(
     }
 }
 
-/// Offsets and lengths of parts of the large sample: the start, the middle, across a block
-/// boundary, and one byte.
+/// Offsets and lengths of parts of the large test file: one byte, the start, across a block boundary, and
+/// the middle.
 pub const PARTS: [(u64, u64); 4] = [
     (0, 1),
     (0, 1_000_000),
@@ -134,7 +133,7 @@ pub const PARTS: [(u64, u64); 4] = [
     (12_345_678, 50_000_001),
 ];
 
-/// One cell per part: `get(served, offset, length, local)` brings a part of the large sample.
+/// One cell per part: `get(served, offset, length, local)` downloads a part of the large test file.
 pub fn get_parts(
     cells: &mut MatrixRow,
     store: &TestStore,
@@ -156,13 +155,13 @@ pub fn get_parts(
     }
 }
 
-/// Checks what arrived and removes it, so that a row needs little disk.
+/// Compares a copy with its source and removes it, to save disk space.
 pub fn check_and_remove(expected: &Path, actual: &Path) -> Result<()> {
     test_files::ensure_same(expected, actual)?;
     discard(actual)
 }
 
-/// An error when `folder` has entries besides `names`.
+/// Fails if `folder` has entries other than `names`.
 pub fn ensure_only(folder: &Path, names: &[&str]) -> Result<()> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).with_context(|| format!("no {}", folder.display()))? {
@@ -183,6 +182,7 @@ fn discard(path: &Path) -> Result<()> {
 }
 
 fn link_or_copy(from: &Path, to: &Path) -> Result<()> {
+    // Hard links save 120 MB per store; they fail across file systems.
     if std::fs::hard_link(from, to).is_err() {
         std::fs::copy(from, to)
             .with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;

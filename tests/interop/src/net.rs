@@ -1,4 +1,4 @@
-//! Free ports and waiting for listeners.
+//! Addresses, free ports and listeners.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Mutex, OnceLock};
@@ -6,44 +6,45 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 
-/// The loopback host of every test that is not about addresses.
+/// The loopback address of tests that need no other one.
 pub const HOST: &str = "127.0.0.1";
 
-/// Ports below those that Linux gives to connections and to listeners that let it choose, so that
-/// nothing else takes one between its choice here and its use by a server.
-const PORTS: std::ops::Range<u16> = 20_000..32_000;
+/// Ports below the ephemeral ports of Linux (ip_local_port_range), so that the kernel does not assign one
+/// between its selection here and its use by a server.
+const SERVER_PORTS: std::ops::Range<u16> = 20_000..32_000;
 
-/// Ports for the passive data connections of servers that would choose from all: where a test looks
-/// whether a server listens already, its connection must never be taken for one of data.
+/// Passive data ports for servers that would use any port. A test's check whether some server listens
+/// must never connect to a data port.
 pub const PASSIVE_PORTS: std::ops::RangeInclusive<u16> = 10_000..=19_999;
 
-/// A free port for a server that cannot pick one itself.
+/// A free port for a server that cannot select one itself.
 pub fn free_port() -> Result<u16> {
     free_ports(1)
 }
 
-/// The first of this many consecutive free ports.
+/// The first port of a range of free ports.
 pub fn free_ports(count: u16) -> Result<u16> {
     static NEXT: OnceLock<Mutex<u16>> = OnceLock::new();
-    // Test programs that run side by side begin at different places.
+    // Test programs that run at the same time start at different ports.
     let start = || Mutex::new(u16::try_from(std::process::id() * 61 % 12_000).unwrap_or(0));
     let mut next = NEXT
         .get_or_init(start)
         .lock()
         .map_err(|_| anyhow!("a port search failed"))?;
-    for _ in PORTS {
-        let first = PORTS.start + *next % (PORTS.end - PORTS.start - count);
-        *next = (*next + count) % PORTS.end;
+    for _ in SERVER_PORTS {
+        let first = SERVER_PORTS.start + *next % (SERVER_PORTS.end - SERVER_PORTS.start - count);
+        *next = (*next + count) % SERVER_PORTS.end;
+        // Binding is the only reliable test; the listeners are closed at once for the server.
         if (first..first + count).all(|port| TcpListener::bind((HOST, port)).is_ok()) {
             return Ok(first);
         }
     }
-    bail!("no {count} free ports in {PORTS:?}")
+    bail!("no {count} free ports in {SERVER_PORTS:?}")
 }
 
-/// Whether something listens there.
+/// Whether a server listens on this address.
 #[must_use]
-pub fn listens(address: SocketAddr) -> bool {
+pub fn is_listening(address: SocketAddr) -> bool {
     TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok()
 }
 

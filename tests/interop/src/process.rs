@@ -1,4 +1,4 @@
-//! Processes that end with the value that started them.
+//! Child processes that are killed when their value is dropped.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -20,6 +20,7 @@ pub struct ProcessGuard {
 impl ProcessGuard {
     /// Starts `command` as the leader of a new process group.
     pub fn spawn(command: &mut Command) -> Result<Self> {
+        // A group of its own, so that `kill` also ends the children of servers that fork.
         command.process_group(0);
         let child = command
             .spawn()
@@ -32,7 +33,7 @@ impl ProcessGuard {
         &mut self.child
     }
 
-    /// Process id, which is also the id of its group.
+    /// Process ID, which is also the ID of the group.
     #[must_use]
     pub fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
@@ -43,21 +44,21 @@ impl ProcessGuard {
         kill_process(self.pid(), signal).context("cannot signal a child")
     }
 
-    /// `kill -9` of the whole group, then reaps the child.
+    /// Kills the whole group with SIGKILL and reaps the child.
     pub fn kill(&mut self) {
-        // Both fail only when the child has ended, which is what is wanted.
+        // Both fail only if the child has ended already.
         let _ = kill_process_group(self.pid(), Signal::KILL);
         let _ = self.child.wait();
     }
 
-    /// Waits for the end at most this long; `None` if it has not come.
+    /// Waits for the end of the child, at most `limit`; `None` if it is still running.
     pub fn wait(&mut self, limit: Duration) -> Result<Option<ExitStatus>> {
-        let end = Instant::now() + limit;
+        let deadline = Instant::now() + limit;
         loop {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(Some(status));
             }
-            if Instant::now() >= end {
+            if Instant::now() >= deadline {
                 return Ok(None);
             }
             std::thread::sleep(Duration::from_millis(4));
@@ -71,7 +72,7 @@ impl Drop for ProcessGuard {
     }
 }
 
-/// A server process whose output goes to files, so that it never blocks on a full pipe.
+/// A server process. Its output goes to files, so that it never blocks on a full pipe.
 #[derive(Debug)]
 pub struct ServerProcess {
     guard: ProcessGuard,
@@ -81,7 +82,7 @@ pub struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts `command`, with `NAME.out` and `NAME.err` in `folder` for its output.
+    /// Starts `command`, with its output in `NAME.out` and `NAME.err` in `folder`.
     pub fn spawn(command: &mut Command, folder: &Path, name: &str) -> Result<Self> {
         let stdout = folder.join(format!("{name}.out"));
         let stderr = folder.join(format!("{name}.err"));
@@ -101,15 +102,16 @@ impl ServerProcess {
         })
     }
 
-    /// Polls `ready` until it gives a value; an error if the process ends first or time runs out.
+    /// Polls `ready` until it returns a value. Fails if the process ends first or at the time limit.
     pub fn wait_until<T>(
         &mut self,
         what: &str,
         limit: Duration,
         mut ready: impl FnMut(&str) -> Option<T>,
     ) -> Result<T> {
-        let end = Instant::now() + limit;
+        let deadline = Instant::now() + limit;
         loop {
+            // The process state is read before its output, so that the last output is not missed.
             let ended = self.guard.wait(Duration::ZERO)?;
             if let Some(value) = ready(&self.output()) {
                 return Ok(value);
@@ -121,7 +123,7 @@ impl ServerProcess {
                     self.log()
                 );
             }
-            if Instant::now() >= end {
+            if Instant::now() >= deadline {
                 bail!(
                     "no {what} within {} s: {}\n{}",
                     limit.as_secs(),
@@ -139,7 +141,7 @@ impl ServerProcess {
         String::from_utf8_lossy(&std::fs::read(&self.stdout).unwrap_or_default()).into_owned()
     }
 
-    /// Both outputs so far, shortened, for messages.
+    /// Both outputs so far, shortened, for error messages.
     #[must_use]
     pub fn log(&self) -> String {
         let stdout = std::fs::read(&self.stdout).unwrap_or_default();

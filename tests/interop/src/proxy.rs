@@ -1,8 +1,7 @@
-//! A relay between an FTP client and server that cuts data connections.
+//! A proxy between an FTP client and a server that cuts data connections.
 //!
-//! It reads the control dialogue only as far as it must: the addresses of 227 and 229 replies and
-//! of PORT and EPRT commands are replaced by those of relays of its own, so that data pass through
-//! it whoever connects.
+//! It replaces the addresses in 227, 127 and 229 replies and in PORT and EPRT commands by addresses of its
+//! own relays, so that all data passes through it. It forwards everything else unchanged.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -14,20 +13,20 @@ use anyhow::{Context, Result};
 
 use crate::net::HOST;
 
-/// Cuts of data connections.
+/// When to cut data connections, and how often that has happened.
 #[derive(Debug)]
 pub struct CutSchedule {
-    /// Data bytes that pass before the next cut.
+    /// Data bytes of a connection before it is cut.
     after: u64,
-    /// Cuts still to be made.
+    /// Number of cuts still to do.
     left: AtomicU64,
-    /// Cuts made.
+    /// Number of cuts done.
     made: AtomicU64,
-    /// The proxy is gone: relays end.
-    over: AtomicBool,
+    /// Set when the proxy is dropped; the relays then end.
+    is_closed: AtomicBool,
 }
 
-/// A running relay; its connections end when it is dropped.
+/// A running proxy; its connections end when it is dropped.
 #[derive(Debug)]
 pub struct CuttingProxy {
     address: SocketAddr,
@@ -35,7 +34,7 @@ pub struct CuttingProxy {
 }
 
 impl CuttingProxy {
-    /// Relays to `server` and cuts `times` data connections, each after `after` bytes.
+    /// Starts a proxy for `server` that cuts `times` data connections, each after `after` bytes.
     pub fn cutting(server: SocketAddr, after: u64, times: u64) -> Result<Self> {
         let listener = TcpListener::bind((HOST, 0)).context("no port for a proxy")?;
         let address = listener.local_addr()?;
@@ -43,12 +42,12 @@ impl CuttingProxy {
             after,
             left: AtomicU64::new(times),
             made: AtomicU64::new(0),
-            over: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
         });
         let shared = Arc::clone(&cuts);
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
-                if shared.over.load(Ordering::Relaxed) {
+                if shared.is_closed.load(Ordering::Relaxed) {
                     break;
                 }
                 if let Ok(server) = TcpStream::connect(server) {
@@ -59,13 +58,13 @@ impl CuttingProxy {
         Ok(Self { address, cuts })
     }
 
-    /// Anonymous URL of a served path, by way of the relay.
+    /// Anonymous URL of a served path, through the proxy.
     #[must_use]
     pub fn url(&self, served: &str) -> String {
         format!("ftp://{}/{served}", self.address)
     }
 
-    /// How many data connections were cut.
+    /// Number of data connections cut so far.
     #[must_use]
     pub fn cuts(&self) -> u64 {
         self.cuts.made.load(Ordering::Relaxed)
@@ -74,13 +73,13 @@ impl CuttingProxy {
 
 impl Drop for CuttingProxy {
     fn drop(&mut self) {
-        self.cuts.over.store(true, Ordering::Relaxed);
-        // Wakes the thread that waits for control connections.
+        self.cuts.is_closed.store(true, Ordering::Relaxed);
+        // A connection wakes the thread that waits in accept(2).
         let _ = TcpStream::connect(self.address);
     }
 }
 
-/// Relays a control connection both ways, line by line.
+/// Relays a control connection in both directions, line by line.
 fn control(client: &TcpStream, server: &TcpStream, cuts: &Arc<CutSchedule>) {
     for (from, to) in [(client, server), (server, client)] {
         let (Ok(from), Ok(to)) = (from.try_clone(), to.try_clone()) else {
@@ -96,7 +95,7 @@ fn lines(from: TcpStream, mut to: TcpStream, cuts: &Arc<CutSchedule>) {
     let mut line = Vec::new();
     while matches!(reader.read_until(b'\n', &mut line), Ok(1..)) {
         let text = String::from_utf8_lossy(&line);
-        let sent = match redirected(&text, cuts) {
+        let sent = match redirect(&text, cuts) {
             Some(other) => to.write_all(other.as_bytes()),
             None => to.write_all(&line),
         };
@@ -109,8 +108,8 @@ fn lines(from: TcpStream, mut to: TcpStream, cuts: &Arc<CutSchedule>) {
     let _ = reader.get_ref().shutdown(Shutdown::Both);
 }
 
-/// The line with its address replaced by that of a new relay, if it has one.
-fn redirected(line: &str, cuts: &Arc<CutSchedule>) -> Option<String> {
+/// The line with its address replaced by that of a new relay; `None` if it has no address.
+fn redirect(line: &str, cuts: &Arc<CutSchedule>) -> Option<String> {
     let line = line.trim_end();
     let verb = line.get(..4)?;
     if ["227 ", "127 "].contains(&verb) || verb.eq_ignore_ascii_case("PORT") {
@@ -143,7 +142,7 @@ fn redirected(line: &str, cuts: &Arc<CutSchedule>) -> Option<String> {
     None
 }
 
-/// `h1,h2,h3,h4,p1,p2` (RFC 959).
+/// Parses `h1,h2,h3,h4,p1,p2` (RFC 959).
 fn parse_port(text: &str) -> Option<SocketAddr> {
     let numbers: Vec<u8> = text
         .split(',')
@@ -155,61 +154,62 @@ fn parse_port(text: &str) -> Option<SocketAddr> {
     Some((Ipv4Addr::new(a, b, c, d), u16::from_be_bytes([high, low])).into())
 }
 
-/// Listens on a new port and relays every connection there to `target`; the port.
+/// Listens on a new port and relays every connection to `target`; returns the port.
 fn relay(target: SocketAddr, cuts: &Arc<CutSchedule>) -> Option<u16> {
     let listener = TcpListener::bind((HOST, 0)).ok()?;
     let port = listener.local_addr().ok()?.port();
+    // Non-blocking, so that the thread notices `is_closed` without a connection.
     listener.set_nonblocking(true).ok()?;
     let cuts = Arc::clone(cuts);
     std::thread::spawn(move || {
-        while !cuts.over.load(Ordering::Relaxed) {
-            let Ok((near, _)) = listener.accept() else {
+        while !cuts.is_closed.load(Ordering::Relaxed) {
+            let Ok((client, _)) = listener.accept() else {
                 std::thread::sleep(Duration::from_millis(5));
                 continue;
             };
-            let connected = near
+            let connected = client
                 .set_nonblocking(false)
                 .and_then(|()| TcpStream::connect(target));
-            if let Ok(far) = connected {
-                data(&near, &far, &cuts);
+            if let Ok(server) = connected {
+                data(&client, &server, &cuts);
             }
         }
     });
     Some(port)
 }
 
-fn data(near: &TcpStream, far: &TcpStream, cuts: &Arc<CutSchedule>) {
-    let cut = Arc::new(AtomicBool::new(false));
-    for (from, to) in [(near, far), (far, near)] {
+fn data(client: &TcpStream, server: &TcpStream, cuts: &Arc<CutSchedule>) {
+    let is_cut = Arc::new(AtomicBool::new(false));
+    for (from, to) in [(client, server), (server, client)] {
         let (Ok(from), Ok(to)) = (from.try_clone(), to.try_clone()) else {
             return;
         };
-        let (cut, cuts) = (Arc::clone(&cut), Arc::clone(cuts));
-        std::thread::spawn(move || pass(from, to, &cut, &cuts));
+        let (is_cut, cuts) = (Arc::clone(&is_cut), Arc::clone(cuts));
+        std::thread::spawn(move || pass(from, to, &is_cut, &cuts));
     }
 }
 
-/// Passes bytes one way until their end, or until the cut: then both connections are reset.
-fn pass(mut from: TcpStream, mut to: TcpStream, cut: &AtomicBool, cuts: &CutSchedule) {
+/// Forwards bytes in one direction until the end, or until the cut, which resets both connections.
+fn pass(mut from: TcpStream, mut to: TcpStream, is_cut: &AtomicBool, cuts: &CutSchedule) {
     let mut buffer = vec![0; 1 << 16];
     let mut passed = 0;
     while let Ok(count @ 1..) = from.read(&mut buffer) {
         passed += count as u64;
         if passed > cuts.after && decrement_if_positive(&cuts.left) {
-            cut.store(true, Ordering::Relaxed);
+            is_cut.store(true, Ordering::Relaxed);
             cuts.made.fetch_add(1, Ordering::Relaxed);
             for end in [&from, &to] {
-                // Without lingering, the last close sends RST: a lost path must not look like the
-                // end of a file. Ending the reads lets the other thread close its handles too.
+                // With SO_LINGER of 0 the last close sends RST (socket(7)): a lost connection must not
+                // look like an end of file. Shutting down reads lets the other thread close as well.
                 let _ = rustix::net::sockopt::set_socket_linger(end, Some(Duration::ZERO));
                 let _ = end.shutdown(Shutdown::Read);
             }
         }
-        if cut.load(Ordering::Relaxed) || to.write_all(&buffer[..count]).is_err() {
+        if is_cut.load(Ordering::Relaxed) || to.write_all(&buffer[..count]).is_err() {
             break;
         }
     }
-    if !cut.load(Ordering::Relaxed) {
+    if !is_cut.load(Ordering::Relaxed) {
         let _ = to.shutdown(Shutdown::Write);
     }
 }
@@ -228,7 +228,7 @@ mod tests {
             after: 0,
             left: AtomicU64::new(0),
             made: AtomicU64::new(0),
-            over: AtomicBool::new(true),
+            is_closed: AtomicBool::new(true),
         })
     }
 
@@ -239,20 +239,20 @@ mod tests {
             "227 Entering Passive Mode (10,1,2,3,4,5).\r\n",
             "PORT 10,1,2,3,4,5\r\n",
         ] {
-            let other = redirected(line, &cuts()).unwrap();
+            let other = redirect(line, &cuts()).unwrap();
             assert!(
                 other.contains("127,0,0,1,") && !other.contains("10,1,2,3"),
                 "{other}"
             );
             assert_eq!(other.contains(')'), line.contains(')'));
         }
-        let other = redirected("229 Entering Extended Passive Mode (|||1234|)\r\n", &cuts());
+        let other = redirect("229 Entering Extended Passive Mode (|||1234|)\r\n", &cuts());
         assert!(other.is_some_and(|text| !text.contains("1234") && text.ends_with("|)\r\n")));
-        let other = redirected("EPRT |1|10.1.2.3|1234|\r\n", &cuts()).unwrap();
+        let other = redirect("EPRT |1|10.1.2.3|1234|\r\n", &cuts()).unwrap();
         assert!(
             other.starts_with("EPRT |1|127.0.0.1|") && !other.contains("1234"),
             "{other}"
         );
-        assert_eq!(redirected("226 Transfer complete.\r\n", &cuts()), None);
+        assert_eq!(redirect("226 Transfer complete.\r\n", &cuts()), None);
     }
 }

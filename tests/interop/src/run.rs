@@ -1,4 +1,4 @@
-//! Runs a program to its end, within a time limit, with everything it said kept.
+//! Runs a program to its end, with a time limit, and keeps its output.
 
 use std::fmt;
 use std::io::Read;
@@ -10,29 +10,29 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::process::ProcessGuard;
 
-/// Long enough for 100 MB through a debug build on a busy machine of two cores.
+/// Default time limit, enough for 100 MB with a debug build on a busy machine with two cores.
 pub const LIMIT: Duration = Duration::from_secs(180);
 
-/// How much of each output an error message repeats, bytes.
-const EXCERPT: usize = 6_000;
+/// Length of the excerpt of each output in error messages, bytes.
+const EXCERPT_LENGTH: usize = 6_000;
 
-/// A program that ended.
+/// A program that has ended.
 #[derive(Debug)]
 pub struct FinishedProgram {
-    /// The command line, for messages.
+    /// The command line, for error messages.
     pub command: String,
-    /// Exit code; `None` when a signal ended it.
+    /// Exit code; `None` if a signal ended the program.
     pub code: Option<i32>,
     /// Standard output.
     pub stdout: Vec<u8>,
     /// Standard error.
     pub stderr: Vec<u8>,
-    /// Wall time.
+    /// Elapsed time.
     pub elapsed: Duration,
 }
 
 impl FinishedProgram {
-    /// Itself when the program ended with `code`, else an error that shows what it said.
+    /// Returns itself if the exit code is `code`, otherwise an error with the output.
     pub fn expect_code(self, code: i32) -> Result<Self> {
         ensure!(
             self.code == Some(code),
@@ -41,12 +41,12 @@ impl FinishedProgram {
         Ok(self)
     }
 
-    /// Itself when the program ended with 0.
+    /// Returns itself if the exit code is 0, otherwise an error with the output.
     pub fn expect_success(self) -> Result<Self> {
         self.expect_code(0)
     }
 
-    /// Itself when the program ended with anything but 0.
+    /// Returns itself if the exit code is not 0, otherwise an error with the output.
     pub fn expect_failure(self) -> Result<Self> {
         ensure!(self.code != Some(0), "wanted a failure, got {self}");
         Ok(self)
@@ -69,7 +69,7 @@ impl fmt::Display for FinishedProgram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.code {
             Some(code) => write!(f, "exit code {code}")?,
-            None => write!(f, "death by signal")?,
+            None => write!(f, "killed by a signal")?,
         }
         writeln!(
             f,
@@ -82,10 +82,10 @@ impl fmt::Display for FinishedProgram {
     }
 }
 
-/// The end of `bytes` as text: what matters is mostly said last.
+/// The end of an output as text; programs usually print the important part last.
 #[must_use]
 pub fn excerpt(bytes: &[u8]) -> String {
-    let start = bytes.len().saturating_sub(EXCERPT);
+    let start = bytes.len().saturating_sub(EXCERPT_LENGTH);
     let text = String::from_utf8_lossy(&bytes[start..]);
     let text = text.trim_end().replace('\n', "\n    ");
     if start > 0 {
@@ -95,17 +95,17 @@ pub fn excerpt(bytes: &[u8]) -> String {
     }
 }
 
-/// Runs `command` with no input; an error if it cannot be started or outlives [`LIMIT`].
+/// Runs `command` without input; fails if it cannot be started or exceeds [`LIMIT`].
 pub fn run(command: &mut Command) -> Result<FinishedProgram> {
     run_within(command, LIMIT)
 }
 
-/// As [`run`], with another limit.
+/// Like [`run`], with another time limit.
 pub fn run_within(command: &mut Command, limit: Duration) -> Result<FinishedProgram> {
     run_with_input(command, &[], limit)
 }
 
-/// As [`run_within`], with `input` on standard input.
+/// Like [`run_within`], with `input` on standard input.
 pub fn run_with_input(
     command: &mut Command,
     input: &[u8],
@@ -120,11 +120,12 @@ pub fn run_with_input(
     let line = command_line(command);
     let start = Instant::now();
     let mut guard = ProcessGuard::spawn(command)?;
+    // Both pipes are read in threads: a program that fills one of them would block.
     let stdout = collect(guard.child().stdout.take());
     let stderr = collect(guard.child().stderr.take());
     if let Some(mut pipe) = guard.child().stdin.take() {
         use std::io::Write;
-        // A program that ends without reading its input says why on standard error.
+        // The write fails if the program ends without reading; its standard error says why.
         let _ = pipe.write_all(input);
     }
     let status = guard
@@ -150,7 +151,7 @@ pub fn run_with_input(
     })
 }
 
-/// The command as one would type it (without quoting).
+/// The command line as text, without quotes.
 #[must_use]
 pub fn command_line(command: &Command) -> String {
     let mut line = command.get_program().to_string_lossy().into_owned();
@@ -165,7 +166,7 @@ fn collect(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut pipe) = pipe {
-            // A read error is the end of what there is to show.
+            // After a read error the bytes so far are the output.
             let _ = pipe.read_to_end(&mut bytes);
         }
         bytes

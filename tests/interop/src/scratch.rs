@@ -1,4 +1,4 @@
-//! A folder that servers running under another account can use, removed when dropped.
+//! A temporary folder that servers of another account can use.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// A temporary folder of one test.
+/// A temporary folder of one test, removed on drop.
 #[derive(Debug)]
 pub struct ScratchFolder {
     folder: tempfile::TempDir,
@@ -18,8 +18,8 @@ impl ScratchFolder {
         let folder = tempfile::Builder::new()
             .prefix("longhaul-interop-")
             .tempdir()
-            .context("cannot make a scratch folder")?;
-        // A server started by root serves as another account, which must be able to walk in.
+            .context("cannot create a scratch folder")?;
+        // Servers started by root serve as another account, which must be able to enter the folder.
         std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
         Ok(Self { folder })
     }
@@ -30,13 +30,13 @@ impl ScratchFolder {
         self.folder.path()
     }
 
-    /// Path of `name` inside.
+    /// Path of `name` in the folder.
     #[must_use]
     pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
         self.path().join(name)
     }
 
-    /// Makes the folder `name` (and those above it) writable by every account.
+    /// Creates the folder `name` and its parents, writable by every account.
     pub fn folder(&self, name: impl AsRef<Path>) -> Result<PathBuf> {
         let path = self.join(name);
         std::fs::create_dir_all(&path)
@@ -45,7 +45,7 @@ impl ScratchFolder {
         Ok(path)
     }
 
-    /// Writes a file of this content, readable by every account.
+    /// Writes a file with this content, readable by every account.
     pub fn file(&self, name: impl AsRef<Path>, content: &[u8]) -> Result<PathBuf> {
         let path = self.join(name);
         std::fs::write(&path, content)

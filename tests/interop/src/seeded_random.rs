@@ -2,12 +2,12 @@
 
 use units::splitmix::SplitMix64;
 
-/// A generator: SplitMix64, the same on every machine.
+/// A pseudo-random generator (SplitMix64), the same on every machine.
 #[derive(Debug, Clone)]
 pub struct SeededRandom(SplitMix64);
 
 impl SeededRandom {
-    /// A generator; equal seeds give equal sequences.
+    /// A generator. Equal seeds give equal sequences.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(SplitMix64::new(seed))

@@ -1,4 +1,4 @@
-//! Files of known content.
+//! Files with known content.
 
 use std::fs::File;
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
@@ -9,17 +9,17 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::seeded_random::SeededRandom;
 
-/// The sizes of the matrix, bytes: nothing, one byte, both sides of the usual block boundary, and
-/// enough for many blocks on every stream.
+/// File sizes of the matrix, bytes: empty, one byte, just below and at the usual block size, and enough for
+/// many blocks per stream.
 pub const SIZES: [u64; 5] = [0, 1, 65_535, 65_536, 20_000_000];
 
-/// The file of tests that need a transfer to last for a while, bytes.
+/// File size for tests that need a longer transfer, bytes.
 pub const LARGE: u64 = 100_000_000;
 
-/// Sizes that fit a row which repeats an operation many times, bytes.
+/// File sizes for rows with many repetitions, bytes.
 pub const SMALL: [u64; 4] = [0, 1, 65_535, 65_536];
 
-/// Writes `size` random bytes of this seed; readable by every account.
+/// Writes a file of `size` pseudo-random bytes with this seed, readable by every account.
 pub fn write(path: &Path, size: u64, seed: u64) -> Result<()> {
     let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
     let mut out = BufWriter::new(file);
@@ -32,29 +32,29 @@ pub fn write(path: &Path, size: u64, seed: u64) -> Result<()> {
         out.write_all(&block[..length])?;
         left -= length as u64;
     }
-    out.flush().context("cannot write a sample")
+    out.flush().context("cannot write a test file")
 }
 
-/// All sizes that there are samples of.
+/// The sizes of all shared files.
 pub fn sizes() -> impl Iterator<Item = u64> {
     SIZES.into_iter().chain([LARGE])
 }
 
-/// One file per size in one folder, made once and shared by all test programs: `f0`, `f1`, `f65535`,
-/// `f65536`, `f20000000`, `f100000000`. Do not write there.
+/// The folder of the shared files, one per size: `f0`, `f1`, `f65535`, `f65536`, `f20000000`,
+/// `f100000000`. They are created once, and all test programs use them. Do not write there.
 pub fn folder() -> Result<&'static Path> {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     if let Some(folder) = FOLDER.get() {
         return Ok(folder);
     }
-    // Not below the checkout: servers that serve as another account must be able to read it.
+    // Not in the checkout: servers that run as another account must be able to read the files.
     let account = rustix::process::getuid().as_raw();
     let folder = std::env::temp_dir().join(format!("longhaul-interop-samples-{account}"));
     make_shared(&folder)?;
     Ok(FOLDER.get_or_init(|| folder))
 }
 
-/// The shared file of this size, one of [`sizes`].
+/// Path of the shared file of this size, one of [`sizes`].
 pub fn shared(size: u64) -> Result<PathBuf> {
     Ok(folder()?.join(name(size)))
 }
@@ -65,15 +65,17 @@ pub fn name(size: u64) -> String {
     format!("f{size}")
 }
 
-/// Makes what is missing, one program and thread at a time: others wait at the lock, and nobody ever
-/// sees a file in the folder that is not whole, or that is no sample.
+/// Creates missing files. A lock serialises programs and threads, and files are renamed into the folder,
+/// so that it never contains an incomplete file.
 fn make_shared(folder: &Path) -> Result<()> {
     let lock = File::create(folder.with_extension("lock"))?;
-    lock.lock().context("cannot lock the samples")?;
+    lock.lock().context("cannot lock the test files")?;
     std::fs::create_dir_all(folder)?;
     let unfinished = folder.with_extension("unfinished");
     for size in sizes() {
         let whole = folder.join(name(size));
+        // The size suffices as a check, because files get here only by a rename after complete
+        // writing.
         if !has_size(&whole, size) {
             write(&unfinished, size, size + 1)?;
             std::fs::rename(&unfinished, whole)?;
@@ -86,7 +88,7 @@ fn has_size(path: &Path, size: u64) -> bool {
     path.metadata().is_ok_and(|metadata| metadata.len() == size)
 }
 
-/// An error unless both files have the same bytes.
+/// Fails unless both files have the same content.
 pub fn ensure_same(expected: &Path, actual: &Path) -> Result<()> {
     let size = |path: &Path| -> Result<u64> {
         let metadata = path
@@ -102,7 +104,7 @@ pub fn ensure_same(expected: &Path, actual: &Path) -> Result<()> {
     ensure_same_part(expected, 0, size(expected)?, actual)
 }
 
-/// An error unless `actual` is exactly the `length` bytes of `expected` from `offset`.
+/// Fails unless `actual` consists of the `length` bytes of `expected` from `offset`.
 pub fn ensure_same_part(expected: &Path, offset: u64, length: u64, actual: &Path) -> Result<()> {
     let mut left = open(expected)?;
     let mut right = open(actual)?;
@@ -141,13 +143,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_are_made_once_by_however_many_at_the_same_time() {
+    fn concurrent_calls_create_each_file_once() {
         use std::os::unix::fs::MetadataExt;
         let scratch = tempfile::tempdir().unwrap();
         let folder = scratch.path().join("samples");
         let inode = |size| folder.join(name(size)).metadata().unwrap().ino();
         let inodes = || sizes().map(inode).collect::<Vec<_>>();
-        let seen = std::thread::scope(|scope| {
+        let inodes_seen = std::thread::scope(|scope| {
             let makers = [(); 4].map(|()| {
                 scope.spawn(|| {
                     make_shared(&folder).unwrap();
@@ -156,12 +158,12 @@ mod tests {
             });
             makers.map(|maker| maker.join().unwrap())
         });
-        assert_eq!(seen, [(); 4].map(|()| inodes()));
+        assert_eq!(inodes_seen, [(); 4].map(|()| inodes()));
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), sizes().count());
     }
 
     #[test]
-    fn one_changed_missing_or_added_byte_is_noticed() {
+    fn a_changed_missing_or_added_byte_is_detected() {
         let folder = tempfile::tempdir().unwrap();
         let [good, bad] = ["good", "bad"].map(|name| folder.path().join(name));
         write(&good, 3_000_000, 7).unwrap();

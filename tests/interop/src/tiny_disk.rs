@@ -1,4 +1,4 @@
-//! A file system of a few megabytes, for one process.
+//! A file system of a few megabytes for one process.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 
 use crate::peer::is_root;
 
-/// Words that run the command after them with a tmpfs of `megabytes` on `folder`, in a mount
-/// namespace of its own.
+/// A command prefix that mounts a tmpfs of `megabytes` on `folder` in a new mount namespace and then runs
+/// the rest of the command line there.
 #[must_use]
 pub fn wrapper_command(folder: &Path, megabytes: u32) -> Vec<String> {
     let script = format!(
@@ -19,7 +19,7 @@ pub fn wrapper_command(folder: &Path, megabytes: u32) -> Vec<String> {
     words
 }
 
-/// Whether this machine lets the tests mount anything.
+/// Whether this machine allows the tests to mount a tmpfs.
 pub fn is_supported() -> Result<(), String> {
     static POSSIBLE: OnceLock<bool> = OnceLock::new();
     let possible = POSSIBLE.get_or_init(|| {
@@ -32,7 +32,7 @@ pub fn is_supported() -> Result<(), String> {
     if *possible {
         Ok(())
     } else {
-        Err("cannot mount a tmpfs here, not even in unshare".into())
+        Err("cannot mount a tmpfs, not even in a new mount namespace".into())
     }
 }
 
@@ -40,6 +40,7 @@ fn namespace() -> &'static [&'static str] {
     if is_root() {
         &["unshare", "-m"]
     } else {
+        // A user namespace gives the right to mount without root.
         &["unshare", "-Urm"]
     }
 }

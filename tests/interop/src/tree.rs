@@ -1,4 +1,4 @@
-//! Folder trees with awkward names.
+//! Directory trees with unusual file names.
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -9,10 +9,10 @@ use anyhow::{Context, Result, ensure};
 
 use crate::seeded_random::SeededRandom;
 
-/// How many mismatches an error names.
-const NAMED: usize = 8;
+/// Maximum number of differences in an error message.
+const MAX_LISTED_DIFFERENCES: usize = 8;
 
-/// Parts of ASCII file names.
+/// Components of ASCII file names.
 pub const ASCII: &[&str] = &[
     "plain",
     "with space",
@@ -24,32 +24,33 @@ pub const ASCII: &[&str] = &[
     "#hash",
 ];
 
-/// Parts of other file names.
+/// Components of other file names.
 pub const UNICODE: &[&str] = &["überlänge", "データ", "данные", "naïve 🚀"];
 
-/// Files by path relative to the top, with their content.
+/// Contents of files, by path relative to the top of the tree.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TestTree {
     files: BTreeMap<PathBuf, Vec<u8>>,
 }
 
 impl TestTree {
-    /// The tree of the matrix: 1 000 files of 0 to 4 095 bytes in folders up to eight deep, with
-    /// spaces and several scripts in the names.
+    /// The tree of the matrix: 1 000 files of 0 to 4 095 bytes in folders up to eight levels deep, with
+    /// spaces and several scripts in their names.
     #[must_use]
     pub fn thousand() -> Self {
         Self::generate(1_000, &[ASCII, UNICODE].concat())
     }
 
-    /// As many files with ASCII names, for peers that spoil others.
+    /// The same number of files with ASCII names, for programs that do not support others.
     #[must_use]
     pub fn thousand_ascii() -> Self {
         Self::generate(1_000, ASCII)
     }
 
-    /// A tree of this many files whose names are made of `words`.
+    /// A tree with this many files, whose names are composed of `words`.
     #[must_use]
     pub fn generate(files: usize, words: &[&str]) -> Self {
+        // A fixed seed: all tests see the same tree.
         let mut random = SeededRandom::new(41);
         let word = |random: &mut SeededRandom| words[index(random, words.len())];
         let mut folders = vec![PathBuf::new()];
@@ -57,6 +58,7 @@ impl TestTree {
         while tree.files.len() < files {
             let parent = folders[index(&mut random, folders.len())].clone();
             let number = tree.files.len();
+            // About one new folder per eight files.
             if parent.components().count() < 8 && random.below(8) == 0 {
                 let name = format!("{} {}", word(&mut random), folders.len());
                 folders.push(parent.join(name));
@@ -69,14 +71,14 @@ impl TestTree {
         tree
     }
 
-    /// Reads a folder: regular files only, anything else is an error.
+    /// Reads a tree from a folder. Anything except regular files and folders is an error.
     pub fn read(top: &Path) -> Result<Self> {
         let mut tree = Self::default();
         tree.read_below(top, Path::new(""))?;
         Ok(tree)
     }
 
-    /// Writes the tree below `top`, folders writable by every account.
+    /// Writes the tree to `top`, a folder that every account can write.
     pub fn write(&self, top: &Path) -> Result<()> {
         make_folder(top)?;
         for (path, content) in &self.files {
@@ -102,10 +104,11 @@ impl TestTree {
         }
     }
 
-    /// The same tree without files whose path `unfit` names.
+    /// The same tree without the files for which `is_excluded` is true.
     #[must_use]
-    pub fn without(mut self, unfit: impl Fn(&str) -> bool) -> Self {
-        self.files.retain(|path, _| !unfit(&path.to_string_lossy()));
+    pub fn without(mut self, is_excluded: impl Fn(&str) -> bool) -> Self {
+        self.files
+            .retain(|path, _| !is_excluded(&path.to_string_lossy()));
         self
     }
 
@@ -116,19 +119,19 @@ impl TestTree {
         longest.map(|(path, _)| path.clone()).unwrap_or_default()
     }
 
-    /// How many files.
+    /// Number of files.
     #[must_use]
     pub fn len(&self) -> usize {
         self.files.len()
     }
 
-    /// Whether there is no file.
+    /// Whether the tree has no files.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
 
-    /// An error that names what differs unless the folder `top` holds exactly this tree.
+    /// Fails, and names the differences, unless the folder `top` contains exactly this tree.
     pub fn ensure_same_as(&self, top: &Path) -> Result<()> {
         let found = Self::read(top)?;
         let mut differences = Vec::new();
@@ -149,7 +152,7 @@ impl TestTree {
             differences.push(format!("extra {}", path.display()));
         }
         let count = differences.len();
-        differences.truncate(NAMED);
+        differences.truncate(MAX_LISTED_DIFFERENCES);
         ensure!(
             count == 0,
             "{count} differences in {} of {} files: {}",
@@ -173,7 +176,7 @@ impl TestTree {
             } else {
                 ensure!(
                     kind.is_file(),
-                    "{} is no regular file",
+                    "{} is not a regular file",
                     entry.path().display()
                 );
                 self.files.insert(relative, std::fs::read(entry.path())?);
@@ -189,6 +192,7 @@ fn index(random: &mut SeededRandom, bound: usize) -> usize {
 
 fn make_folder(path: &Path) -> Result<()> {
     std::fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
+    // Separate from creation, because the umask applies there.
     std::fs::set_permissions(path, Permissions::from_mode(0o777))?;
     Ok(())
 }
@@ -198,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thousand_files_with_awkward_names_survive_a_round_trip() {
+    fn a_written_tree_is_equal_when_read() {
         let folder = tempfile::tempdir().unwrap();
         let tree = TestTree::thousand();
         assert_eq!(tree.len(), 1_000);
@@ -208,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_extra_and_changed_files_are_named() {
+    fn the_error_names_missing_extra_and_changed_files() {
         let folder = tempfile::tempdir().unwrap();
         let tree = TestTree::generate(20, ASCII);
         tree.write(folder.path()).unwrap();

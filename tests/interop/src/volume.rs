@@ -1,4 +1,4 @@
-//! File systems in files, mounted for the calling thread and the programs that it starts.
+//! File systems in image files, mounted for the calling thread and the programs that it starts.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,19 +12,21 @@ use crate::power::machine;
 use crate::run;
 use crate::scratch::ScratchFolder;
 
-/// Smallest XFS, bytes.
+/// Size of the XFS image, bytes: about the smallest that mkfs.xfs accepts.
 const SIZE: u64 = 320 << 20;
 
-/// A scratch folder in which what is mounted from now on is seen by this thread and its programs alone.
+/// A scratch folder in a new mount namespace: later mounts are visible only to this thread and the programs
+/// that it starts.
 pub fn private_mount_scratch() -> Result<ScratchFolder> {
     unshare(CloneFlags::CLONE_NEWNS).context("no mount namespace")?;
     let none = None::<&str>;
     let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+    // Without MS_PRIVATE, mounts would propagate to the parent namespace (mount_namespaces(7)).
     nix::mount::mount(none, "/", none, private, none)?;
     ScratchFolder::new()
 }
 
-/// Makes a file system in the file `image`: a program and its options.
+/// Creates a file system in the file `image`. `program` is the mkfs program with its options.
 pub fn make_file_system(program: &[&str], image: &Path) -> Result<()> {
     let (name, options) = program.split_first().context("no program")?;
     run::run(Command::new(name).args(options).arg(image))?.expect_success()?;
@@ -39,18 +41,18 @@ pub fn mount(image: &Path, folder: &Path, options: &str) -> Result<()> {
     Ok(())
 }
 
-/// Unmounts a folder now or when nobody uses it any more.
+/// Unmounts a folder, or detaches it until it is no longer in use (lazy unmount).
 pub fn unmount(folder: &Path) {
     let _ = Command::new("umount").arg("-l").arg(folder).output();
 }
 
-/// A file system whose files can share blocks (XFS).
+/// A mounted XFS, whose files can share blocks (reflink).
 pub struct ReflinkVolume {
     scratch: ScratchFolder,
 }
 
 impl ReflinkVolume {
-    /// Whether this machine can mount one.
+    /// Whether this machine can mount XFS; the error says why not.
     pub fn is_supported() -> Result<(), String> {
         machine::is_supported()?;
         let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
@@ -63,7 +65,7 @@ impl ReflinkVolume {
             .map_err(|_| "no mkfs.xfs (package xfsprogs)".into())
     }
 
-    /// Mounts one; it ends with the calling thread.
+    /// Mounts a volume. Its mount namespace ends with the calling thread.
     pub fn new() -> Result<Self> {
         let scratch = private_mount_scratch()?;
         let (image, folder) = (scratch.join("image"), scratch.folder("disk")?);
@@ -73,7 +75,7 @@ impl ReflinkVolume {
         Ok(Self { scratch })
     }
 
-    /// Where it is mounted.
+    /// Folder where the volume is mounted.
     #[must_use]
     pub fn folder(&self) -> PathBuf {
         self.scratch.join("disk")

@@ -1,4 +1,4 @@
-//! Where a source or destination is: a local path, standard input/output, or a URL.
+//! Location of a source or destination: a local path, standard input or output, or a URL.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -14,17 +14,17 @@ use crate::{CopyFailure, Exit};
 /// A GridFTP, FTP or HTTP server as a URL names it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Server {
-    /// `ftp` or `gsiftp`; `gsiftp` works against servers that allow logins in the clear.
+    /// `ftp` or `gsiftp`; `gsiftp` works with servers that accept passwords in clear.
     pub scheme: Scheme,
-    /// Name or address, without brackets.
+    /// Host name or address, without brackets.
     pub host: String,
     /// Port (default 21 for ftp, 2811 for gsiftp, 80 for http, 443 for https).
     pub port: u16,
-    /// Who logs in: from the URL, the environment variable `LONGHAUL_PASSWORD`, or ~/.netrc; else
-    /// anonymous.
+    /// Credential from the URL, the environment variable `LONGHAUL_PASSWORD`, or ~/.netrc;
+    /// otherwise anonymous.
     pub credential: Credential,
-    /// HTTP: what follows the `?` of the URL. It goes with every request to the server, and may be a
-    /// secret (signed URLs): it is never shown.
+    /// HTTP: the part after the `?` of the URL. It is sent with every request. It may be a secret
+    /// (signed URLs), so it is never shown.
     pub query: Option<String>,
 }
 
@@ -45,12 +45,13 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// Two such servers move files between them, and the bytes do not pass this machine.
+    /// Whether this is an FTP scheme. Two such servers can transfer files between them without
+    /// passing the bytes through this machine.
     pub(crate) const fn is_ftp(self) -> bool {
         matches!(self, Self::Ftp | Self::Gsiftp)
     }
 
-    /// The name before the colon.
+    /// The scheme's name, without the colon.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ftp => "ftp",
@@ -62,7 +63,7 @@ impl Scheme {
         }
     }
 
-    /// The control port when the URL names none.
+    /// The port when the URL names none (IANA: ftp, gsiftp, http, https).
     pub const fn default_port(self) -> u16 {
         match self {
             Self::Ftp => 21,
@@ -107,6 +108,7 @@ impl std::fmt::Display for Server {
         } else {
             f.write_str(&self.host)?;
         }
+        // The default port stays out, so that displayed URLs are short and parse back.
         if self.port != self.scheme.default_port() {
             write!(f, ":{}", self.port)?;
         }
@@ -119,10 +121,11 @@ impl std::fmt::Display for Server {
 pub enum Location {
     /// A local path (also `file:` URLs).
     Local(PathBuf),
-    /// `-`
+    /// `-`: standard input or output.
     StandardStreams,
-    /// A path on a server, percent-decoded bytes. `ftp://h/a` is `/a` (as globus-url-copy and
-    /// real use have it); a trailing `/` is kept: it says "directory".
+    /// A path on a server, in percent-decoded bytes. `ftp://h/a` is `/a`, as in globus-url-copy,
+    /// and not relative to the login directory as RFC 1738 has it. A trailing `/` is kept: it marks
+    /// a directory.
     Remote {
         /// The server.
         server: Server,
@@ -131,31 +134,31 @@ pub enum Location {
     },
 }
 
-/// Names the storage that a location is on: whom a session is opened with to reach it.
+/// Identifies the storage of a location: the key under which sessions are opened and reused.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum StorageId {
-    /// This machine's files.
+    /// Local files.
     LocalFiles,
     /// Standard input and output.
     StandardStreams,
-    /// A server, as a user of it.
+    /// A server, with the user's credential.
     Server(Server),
 }
 
 impl StorageId {
-    /// The query of a URL goes with every request.
+    /// Whether the URL has a query, which is sent with every request.
     pub(crate) fn has_query(&self) -> bool {
         matches!(self, Self::Server(server) if server.query.is_some())
     }
 
-    /// Somebody else keeps the files; a session with it is had over the network.
+    /// Whether a remote server keeps the files, so that it is reached over the network.
     pub(crate) fn is_server(&self) -> bool {
         matches!(self, Self::Server(_))
     }
 }
 
 impl Location {
-    /// The storage that it is on.
+    /// The storage that holds the location.
     pub(crate) fn storage_id(&self) -> StorageId {
         match self {
             Self::Local(_) => StorageId::LocalFiles,
@@ -164,7 +167,7 @@ impl Location {
         }
     }
 
-    /// Its path there.
+    /// The path within the storage.
     pub(crate) fn path(&self) -> &[u8] {
         match self {
             Self::Local(path) => path.as_os_str().as_bytes(),
@@ -173,7 +176,7 @@ impl Location {
         }
     }
 
-    /// On the same storage, with another path.
+    /// A location on the same storage with another path.
     pub(crate) fn with_path(&self, path: Vec<u8>) -> Self {
         match self {
             Self::Local(_) => Self::Local(PathBuf::from(OsString::from_vec(path))),
@@ -185,14 +188,14 @@ impl Location {
         }
     }
 
-    /// Reads a command-line argument. Passwords that the URL does not name come from the
-    /// environment and ~/.netrc.
+    /// Parses a command-line argument. A credential that the URL does not name comes from the
+    /// environment or ~/.netrc.
     pub fn parse(text: &str) -> Result<Self, CopyFailure> {
         Self::parse_with(text, &credentials::find_credential)
     }
 
-    /// As [`Location::parse`], with `find` for what the URL leaves open: host and user in,
-    /// credentials out.
+    /// [`Location::parse`] with `find` in place of the environment and ~/.netrc: it gets host and
+    /// user and returns the credential.
     pub(crate) fn parse_with(
         text: &str,
         find: &dyn Fn(&str, Option<&str>) -> Credential,
@@ -214,16 +217,17 @@ impl Location {
             "https" => parse_server(Scheme::Https, rest, text, find),
             #[cfg(test)]
             "memory" => parse_server(Scheme::Memory, rest, text, find),
+            // `host:path` is a local file name, as in cp(1): only `scheme://` marks a URL.
             _ if !rest.starts_with("//") => local_location(text.as_bytes().to_vec(), text),
             other => Err(usage_error(format!(
-                "{other}: is not spoken by this version, which knows ftp:, gsiftp:, http:, \
+                "{other}: is not supported by this version, which supports ftp:, gsiftp:, http:, \
                  https:, file: and local paths ({})",
                 redact(text)
             ))),
         }
     }
 
-    /// For people; never shows a password.
+    /// Text for people, without the password and the query.
     pub fn display(&self) -> String {
         match self {
             Self::Local(path) => path.to_string_lossy().into_owned(),
@@ -232,6 +236,7 @@ impl Location {
                 let mut text = server.to_string();
                 percent_encode(path, true, &mut text);
                 if server.query.is_some() {
+                    // The query may be a signature that grants access.
                     text.push_str("?...");
                 }
                 text
@@ -239,8 +244,8 @@ impl Location {
         }
     }
 
-    /// A text that two locations share only if they are the same path of the same account,
-    /// whatever bytes the path has; without password.
+    /// A key that two locations share only if they are the same path of the same account. It holds
+    /// any bytes a path may have, and no password.
     pub(crate) fn identity_key(&self) -> String {
         match self {
             Self::Local(path) => {
@@ -248,12 +253,13 @@ impl Location {
                 percent_encode(path.as_os_str().as_bytes(), true, &mut text);
                 text
             }
+            // A server's URL is percent-encoded and thus exact; "-" is unique.
             Self::StandardStreams | Self::Remote { .. } => self.display(),
         }
     }
 }
 
-/// `scheme:rest`, if what is before the first colon is a scheme (RFC 3986 §3.1).
+/// Splits `scheme:rest` if the text before the first colon is a scheme (RFC 3986 §3.1).
 fn split_scheme(text: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = text.split_once(':')?;
     let mut letters = scheme.bytes();
@@ -274,6 +280,7 @@ fn parse_file(rest: &str, text: &str) -> Result<Location, CopyFailure> {
     let path = match rest.strip_prefix("//") {
         None => rest,
         Some(after) => match after.find('/') {
+            // RFC 8089 §2: an empty host and `localhost` both mean this machine.
             Some(0) => after,
             Some(end) if after[..end].eq_ignore_ascii_case("localhost") => &after[end..],
             _ => {
@@ -297,11 +304,15 @@ fn parse_server(
     text: &str,
     find: &dyn Fn(&str, Option<&str>) -> Credential,
 ) -> Result<Location, CopyFailure> {
-    let shown = redact(text);
+    // Parsed before the login is known, so the password has to be removed from messages.
+    let display_text = redact(text);
     let Some(rest) = rest.strip_prefix("//") else {
         let name = scheme.name();
-        return Err(usage_error(format!("write {name}://host/path ({shown})")));
+        return Err(usage_error(format!(
+            "write {name}://host/path ({display_text})"
+        )));
     };
+    // `?` and `#` are legal in FTP file names, so only HTTP URLs are split there.
     let is_http = matches!(scheme, Scheme::Http | Scheme::Https);
     let (rest, query) = match rest.split_once('?') {
         Some((rest, query)) if is_http => (rest, query.split('#').next()),
@@ -312,16 +323,18 @@ fn parse_server(
         _ => rest,
     };
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    // A password may contain `@`; a host name may not.
     let (login, address) = match authority.rsplit_once('@') {
         Some((login, address)) => (Some(login), address),
         None => (None, authority),
     };
-    let (host, port) = parse_address(address, scheme, &shown)?;
-    let path = remote_path(path, &shown)?;
+    let (host, port) = parse_address(address, scheme, &display_text)?;
+    let path = remote_path(path, &display_text)?;
     let credential = match (scheme, login) {
-        // Anybody on the way could read a password that the user did not put there.
+        // The login of an `http:` request travels in clear, so only one that the user typed is
+        // sent.
         (Scheme::Http, None) => Credential::Anonymous,
-        _ => parse_login(login, &host, &shown, find)?,
+        _ => parse_login(login, &host, &display_text, find)?,
     };
     Ok(Location::Remote {
         server: Server {
@@ -336,28 +349,39 @@ fn parse_server(
 }
 
 /// `host`, `host:port`, `[v6]`, `[v6]:port`.
-fn parse_address(text: &str, scheme: Scheme, shown: &str) -> Result<(String, u16), CopyFailure> {
+fn parse_address(
+    text: &str,
+    scheme: Scheme,
+    display_text: &str,
+) -> Result<(String, u16), CopyFailure> {
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
-        let (host, after) = rest
-            .split_once(']')
-            .ok_or_else(|| usage_error(format!("the IPv6 address lacks its ] ({shown})")))?;
+        let (host, after) = rest.split_once(']').ok_or_else(|| {
+            usage_error(format!(
+                "the IPv6 address has no closing ] ({display_text})"
+            ))
+        })?;
         if host.parse::<Ipv6Addr>().is_err() {
             return Err(usage_error(format!(
-                "[{host}] is no IPv6 address ({shown})"
+                "[{host}] is not an IPv6 address ({display_text})"
             )));
         }
         match after.strip_prefix(':') {
             Some(port) => (host, port),
             None if after.is_empty() => (host, ""),
-            None => return Err(usage_error(format!("only :port may follow ] ({shown})"))),
+            None => {
+                return Err(usage_error(format!(
+                    "only :port may follow ] ({display_text})"
+                )));
+            }
         }
     } else {
         text.split_once(':').unwrap_or((text, ""))
     };
-    let bad = |c: char| c.is_whitespace() || c.is_control() || "[]@\\%?#".contains(c);
-    if host.is_empty() || host.contains(bad) {
+    // These would break the command line, or show a typing error in the authority.
+    let is_forbidden = |c: char| c.is_whitespace() || c.is_control() || "[]@\\%?#".contains(c);
+    if host.is_empty() || host.contains(is_forbidden) {
         return Err(usage_error(format!(
-            "the URL names no valid host ({shown})"
+            "the URL names no valid host ({display_text})"
         )));
     }
     let port = if port.is_empty() {
@@ -366,17 +390,19 @@ fn parse_address(text: &str, scheme: Scheme, shown: &str) -> Result<(String, u16
         port.parse()
             .ok()
             .filter(|p| *p != 0)
-            .ok_or_else(|| usage_error(format!("the port must be 1 to 65535 ({shown})")))?
+            .ok_or_else(|| usage_error(format!("the port must be 1 to 65535 ({display_text})")))?
     };
     Ok((host.to_owned(), port))
 }
 
-/// Absolute path bytes with exactly one leading `/`.
-fn remote_path(text: &str, shown: &str) -> Result<Vec<u8>, CopyFailure> {
+/// Decodes a URL path into absolute path bytes with exactly one leading `/`.
+fn remote_path(text: &str, display_text: &str) -> Result<Vec<u8>, CopyFailure> {
     let decoded: Vec<u8> = percent_decode_str(text).collect();
+    // RFC 959 §5.3.1 ends a command line with CR LF, so no path can contain either; NUL ends C
+    // strings.
     if decoded.iter().any(|b| matches!(b, 0 | b'\r' | b'\n')) {
         return Err(usage_error(format!(
-            "a path with NUL, CR or LF cannot travel on an FTP control channel ({shown})"
+            "a path with NUL, CR or LF cannot be sent over an FTP control connection ({display_text})"
         )));
     }
     let start = decoded
@@ -391,15 +417,16 @@ fn remote_path(text: &str, shown: &str) -> Result<Vec<u8>, CopyFailure> {
 fn parse_login(
     login: Option<&str>,
     host: &str,
-    shown: &str,
+    display_text: &str,
     find: &dyn Fn(&str, Option<&str>) -> Credential,
 ) -> Result<Credential, CopyFailure> {
     let decode = |text: &str| {
-        let text = percent_decode_str(text)
-            .decode_utf8()
-            .map_err(|_| usage_error(format!("user and password must be UTF-8 ({shown})")))?;
+        let text = percent_decode_str(text).decode_utf8().map_err(|_| {
+            usage_error(format!("user and password must be UTF-8 ({display_text})"))
+        })?;
+        // The login travels in USER and PASS lines.
         if text.contains(['\0', '\r', '\n']) {
-            let line = format!("user and password must not contain NUL, CR or LF ({shown})");
+            let line = format!("user and password must not contain NUL, CR or LF ({display_text})");
             return Err(usage_error(line));
         }
         Ok(text.into_owned())
@@ -407,18 +434,22 @@ fn parse_login(
     let (user, password) = match login.map(|l| l.split_once(':').unwrap_or((l, ""))) {
         None => (String::new(), None),
         Some((user, password)) => {
-            let given = login.is_some_and(|l| l.contains(':'));
-            (decode(user)?, given.then(|| decode(password)).transpose()?)
+            // `user:@host` gives an empty password, `user@host` none.
+            let has_password = login.is_some_and(|l| l.contains(':'));
+            (
+                decode(user)?,
+                has_password.then(|| decode(password)).transpose()?,
+            )
         }
     };
-    let named = (!user.is_empty()).then_some(user.as_str());
-    match (named, password) {
+    let user_name = (!user.is_empty()).then_some(user.as_str());
+    match (user_name, password) {
         (Some(_), Some(password)) => Ok(Credential::password(user, password)),
-        (named, _) => Ok(find(host, named)),
+        (user_name, _) => Ok(find(host, user_name)),
     }
 }
 
-/// Writes bytes so that the text reads back as the same bytes; `/` stays if `path`.
+/// Appends percent-encoded bytes that decode to the same bytes; with `path`, a `/` stays as it is.
 fn percent_encode(bytes: &[u8], path: bool, out: &mut String) {
     for &b in bytes {
         if b.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(&b) || (path && b == b'/') {
@@ -430,12 +461,13 @@ fn percent_encode(bytes: &[u8], path: bool, out: &mut String) {
     }
 }
 
-/// The argument without its password, for messages about arguments that cannot be read.
+/// The argument without its password and query, for error messages about it.
 fn redact(text: &str) -> String {
     let is_http = ["http://", "https://"].iter().any(|scheme| {
         text.get(..scheme.len())
             .is_some_and(|begin| begin.eq_ignore_ascii_case(scheme))
     });
+    // The query is removed even if the URL cannot be parsed.
     if is_http && let Some((text, _)) = text.split_once('?') {
         return format!("{}?...", redact(text));
     }

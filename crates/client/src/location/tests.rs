@@ -28,14 +28,14 @@ fn remote(text: &str) -> (Server, Vec<u8>) {
     }
 }
 
-fn refused(text: &str) -> String {
+fn usage_error_message(text: &str) -> String {
     let failure = parse(text).expect_err(text);
     assert_eq!(failure.exit, Exit::Usage, "{text}");
     failure.message
 }
 
 #[test]
-fn local_forms() {
+fn paths_and_file_urls_are_local() {
     let local = |text: &str| match parse(text) {
         Ok(Location::Local(path)) => path,
         other => panic!("{text}: {other:?}"),
@@ -47,14 +47,14 @@ fn local_forms() {
     assert_eq!(local("file://localhost/p"), PathBuf::from("/p"));
     assert_eq!(local("file:/a%FF").as_os_str().as_bytes(), b"/a\xff");
     assert_eq!(parse("-").unwrap(), Location::StandardStreams);
-    refused("");
-    refused("file://elsewhere/p");
-    refused("file:relative");
-    refused("file:/a%00b");
+    usage_error_message("");
+    usage_error_message("file://elsewhere/p");
+    usage_error_message("file:relative");
+    usage_error_message("file:/a%00b");
 }
 
 #[test]
-fn server_forms() {
+fn server_urls_name_host_port_login_and_path() {
     let (server, path) = remote("ftp://h/a");
     assert_eq!((server.port, path.as_slice()), (21, &b"/a"[..]));
     assert_eq!(password("ftp://h/a"), b"found");
@@ -73,9 +73,9 @@ fn server_forms() {
 }
 
 #[test]
-fn what_cannot_be_spoken() {
+fn unsupported_schemes_and_malformed_urls_are_refused() {
     for url in ["ftps://h/a", "s3://b/k", "sshftp://h/a"] {
-        assert!(refused(url).contains("gsiftp:"), "{url}");
+        assert!(usage_error_message(url).contains("gsiftp:"), "{url}");
     }
     for url in [
         "ftp:h/a",
@@ -90,24 +90,24 @@ fn what_cannot_be_spoken() {
         "ftp://h/a%0d",
         "ftp://u%0a:p@h/",
     ] {
-        refused(url);
+        usage_error_message(url);
     }
 }
 
 #[test]
-fn messages_hide_passwords() {
+fn error_messages_hide_passwords() {
     for url in [
         "ftps://u:s3cret@h/a",
         "ftp://u:s3cret@h:0/",
         "ftp:u:s3cret@h/a",
     ] {
-        let message = refused(url);
+        let message = usage_error_message(url);
         assert!(!message.contains("s3cret"), "{message}");
     }
 }
 
 #[test]
-fn display_is_short_and_reads_back() {
+fn displayed_urls_parse_to_the_same_location() {
     for url in [
         "ftp://h/a%20b",
         "gsiftp://u@h:2812/x/",
@@ -121,17 +121,17 @@ fn display_is_short_and_reads_back() {
 
 proptest! {
     #[test]
-    fn never_panics(text: String) {
+    fn parsing_any_text_never_panics(text: String) {
         let _ = parse(&text);
     }
 
     #[test]
-    fn never_panics_on_urls(rest in "[a-z0-9:@/%\\[\\]. ~-]{0,40}") {
+    fn parsing_any_ftp_url_never_panics(rest in "[a-z0-9:@/%\\[\\]. ~-]{0,40}") {
         let _ = parse(&format!("ftp://{rest}"));
     }
 
     #[test]
-    fn display_hides_the_password(password in "[A-Z]{6,12}", path in "[a-z/%0-9]{0,20}") {
+    fn display_and_errors_hide_the_password(password in "[A-Z]{6,12}", path in "[a-z/%0-9]{0,20}") {
         let url = format!("ftp://user:{password}@host/{path}");
         match parse(&url) {
             Ok(location) => {
@@ -144,7 +144,7 @@ proptest! {
     }
 
     #[test]
-    fn identity_tells_paths_apart(a: Vec<u8>, b: Vec<u8>) {
+    fn identity_keys_differ_exactly_when_paths_differ(a: Vec<u8>, b: Vec<u8>) {
         let at = |p: &[u8]| {
             Location::Local(PathBuf::from(OsString::from_vec(p.to_vec()))).identity_key()
         };
@@ -153,7 +153,7 @@ proptest! {
 }
 
 #[test]
-fn a_query_goes_to_http_servers_and_is_never_shown() {
+fn queries_are_kept_for_http_and_never_shown() {
     let find = |_: &str, _: Option<&str>| Credential::password("ann", "pw");
     let read = |text: &str| match Location::parse_with(text, &find) {
         Ok(Location::Remote { server, path }) => (server, path),
@@ -168,7 +168,7 @@ fn a_query_goes_to_http_servers_and_is_never_shown() {
     };
     assert_eq!(shown.display(), "https://ann@h/a%20b?...");
     assert!(!format!("{shown:?}").contains("secret"));
-    // A password that is not in the URL goes nowhere in the clear.
+    // A password that is not in the URL is never sent over http:.
     assert_eq!(read("http://h/a").0.credential, Credential::Anonymous);
     assert_eq!(
         read("http://u:p@h/a").0.credential,

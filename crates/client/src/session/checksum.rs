@@ -7,19 +7,20 @@ use proto::reply::Reply;
 use super::{ClientSession, display_path, replies};
 use crate::{CopyFailure, Exit};
 
-/// Asks for 113 markers, more often than any sensible time-out.
+/// Requests a 113 marker every 5 s, which is less than any sensible reply timeout.
 const REQUEST_MARKERS: Command = Command::Opts(OptsCommand::ChecksumMarkers(5));
 
 impl ClientSession {
-    /// CKSM (GFD.47), or XCRC/XMD5/... on plain servers, as lower-case hex of full length. The
-    /// time-out counts from the last 113 marker.
+    /// Requests a checksum with CKSM (GFD.47), or XCRC, XMD5, ... on plain servers. Returns
+    /// lower-case hex digits of full length. Each 113 marker restarts the reply timeout.
     ///
-    /// A server that announced the sum and then answers without one is asked a second time: a
-    /// command or reply that was damaged on the way must not pass for a server that cannot sum.
+    /// A reply without a checksum from a server that announced the algorithm is requested a second
+    /// time: a command or reply damaged in transit must not look like a server that cannot compute
+    /// checksums.
     ///
     /// # Errors
-    /// `Protocol` when the server cannot compute the sum, otherwise the refusal by its class;
-    /// `Integrity`, transient, when it says it did and no sum can be read.
+    /// `Protocol` when the server cannot compute this checksum, otherwise the refusal by its class;
+    /// `Integrity`, transient, when it reports success and no checksum can be read.
     pub async fn checksum(
         &mut self,
         algorithm: ChecksumAlgorithm,
@@ -29,20 +30,21 @@ impl ClientSession {
     ) -> Result<String, CopyFailure> {
         self.check_path(path)?;
         let line = self.checksum_command_line(algorithm, offset, length, path)?;
+        // Plain servers' XCRC and XMD5 send no markers, and OPTS CKSM would be an error there.
         if self.features().checksum_algorithms.contains(&algorithm) {
             self.request_checksum_markers().await?;
         }
         let first = self.request_checksum(&line).await?;
-        if let Some(sum) = checksum_in_reply(algorithm, &first) {
-            return Ok(sum);
+        if let Some(checksum) = checksum_in_reply(algorithm, &first) {
+            return Ok(checksum);
         }
         let second = self.request_checksum(&line).await?;
         checksum_in_reply(algorithm, &second)
             .ok_or_else(|| self.missing_checksum_failure(algorithm, path, &second))
     }
 
-    /// The sums of ranges (offset and length), as [`ClientSession::checksum`] has them: asked for in one
-    /// flight where the server takes commands ahead, else one after the other.
+    /// The checksums of ranges (offset and length), as [`ClientSession::checksum`] returns them.
+    /// They are requested in one pipeline where the server supports it, else one after the other.
     ///
     /// # Errors
     /// As [`ClientSession::checksum`]; the first one.
@@ -52,34 +54,40 @@ impl ClientSession {
         ranges: &[(u64, u64)],
         path: &[u8],
     ) -> Result<Vec<String>, CopyFailure> {
-        let mut sums = Vec::with_capacity(ranges.len());
+        let mut checksums = Vec::with_capacity(ranges.len());
         if !self.supports_pipelining() || !self.features().checksum_algorithms.contains(&algorithm)
         {
             for (offset, length) in ranges {
-                let sum = self.checksum(algorithm, *offset, Some(*length), path);
-                sums.push(sum.await?);
+                let checksum = self.checksum(algorithm, *offset, Some(*length), path);
+                checksums.push(checksum.await?);
             }
-            return Ok(sums);
+            return Ok(checksums);
         }
         self.check_path(path)?;
         self.request_checksum_markers().await?;
-        let questions: Vec<Command> = ranges
+        let commands: Vec<Command> = ranges
             .iter()
             .map(|(offset, length)| cksm_command(algorithm, *offset, Some(*length), path))
             .collect();
-        self.control.send_pipelined(&questions).await?;
+        // All requests are sent before the first reply is read, which saves a round trip per range.
+        self.control.send_pipelined(&commands).await?;
         let mut replies = Vec::with_capacity(ranges.len());
         for _ in ranges {
+            // All replies are read even if one is a refusal: an unread reply would be taken for the
+            // answer to the next command.
             replies.push(self.control.final_reply_with_markers().await?);
         }
         for reply in &replies {
-            let sum = checksum_in_reply(algorithm, reply);
-            sums.push(sum.ok_or_else(|| self.missing_checksum_failure(algorithm, path, reply))?);
+            let checksum = checksum_in_reply(algorithm, reply);
+            checksums.push(
+                checksum.ok_or_else(|| self.missing_checksum_failure(algorithm, path, reply))?,
+            );
         }
-        Ok(sums)
+        Ok(checksums)
     }
 
-    /// Questions that [`ClientSession::checksum`] will ask, to be asked ahead; none where the server has no CKSM.
+    /// The commands that [`ClientSession::checksum`] will send, for sending them ahead. Empty where
+    /// the server has no CKSM.
     pub(crate) fn checksum_commands(
         &self,
         algorithm: ChecksumAlgorithm,
@@ -91,8 +99,8 @@ impl ClientSession {
             return Vec::new();
         }
         let markers = (!self.checksum_markers_requested).then_some(REQUEST_MARKERS);
-        let sum = cksm_command(algorithm, offset, length, path);
-        markers.into_iter().chain([sum]).collect()
+        let checksum = cksm_command(algorithm, offset, length, path);
+        markers.into_iter().chain([checksum]).collect()
     }
 
     async fn request_checksum(&mut self, line: &[u8]) -> Result<Reply, CopyFailure> {
@@ -100,7 +108,7 @@ impl ClientSession {
         self.control.final_reply_with_markers().await
     }
 
-    /// The command line that asks for the sum.
+    /// The command line that requests the checksum.
     fn checksum_command_line(
         &self,
         algorithm: ChecksumAlgorithm,
@@ -112,14 +120,16 @@ impl ClientSession {
         if features.checksum_algorithms.contains(&algorithm) {
             return Ok(cksm_command(algorithm, offset, length, path).encode());
         }
-        let whole = offset == 0 && length.is_none();
+        // XCRC and its kin sum whole files only.
+        let is_whole_file = offset == 0 && length.is_none();
         let verb = x_checksum_verb(algorithm)
-            .filter(|_| whole && features.x_checksum_algorithms.contains(&algorithm))
+            .filter(|_| is_whole_file && features.x_checksum_algorithms.contains(&algorithm))
             .ok_or_else(|| self.unsupported_checksum_failure(algorithm))?;
         Ok([verb.as_bytes(), b" ", path].concat())
     }
 
-    /// Without markers a long sum is silent and indistinguishable from a dead server.
+    /// Asks for 113 markers once. Without them a long computation is silent and looks like a dead
+    /// server.
     async fn request_checksum_markers(&mut self) -> Result<(), CopyFailure> {
         if !self.checksum_markers_requested {
             self.control.call(&REQUEST_MARKERS).await?;
@@ -128,7 +138,7 @@ impl ClientSession {
         Ok(())
     }
 
-    /// Why there is none.
+    /// The failure for a reply without a checksum.
     fn missing_checksum_failure(
         &self,
         algorithm: ChecksumAlgorithm,
@@ -136,13 +146,13 @@ impl ClientSession {
         reply: &Reply,
     ) -> CopyFailure {
         if !reply.is_success() {
-            let doing = format!("compute {} of {}", algorithm.name(), display_path(path));
-            return replies::refusal_failure(self.name(), &doing, reply);
+            let operation = format!("compute {} of {}", algorithm.name(), display_path(path));
+            return replies::refusal_failure(self.name(), &operation, reply);
         }
         CopyFailure::transient(
             Exit::Integrity,
             format!(
-                "{} answered no {} sum for {}: {}; use --verify none or another algorithm",
+                "{} sent no {} checksum of {}: {}; use --verify none or another algorithm",
                 self.name(),
                 algorithm.name(),
                 display_path(path),
@@ -155,7 +165,7 @@ impl ClientSession {
         CopyFailure {
             exit: Exit::Protocol,
             message: format!(
-                "{} cannot compute {} of this; name an algorithm that it has (cksum -a, cp --verify), \
+                "{} cannot compute {} of this; choose an algorithm that it supports (cksum -a, cp --verify), \
                  or use cp --verify none",
                 self.name(),
                 algorithm.name()
@@ -179,7 +189,7 @@ fn cksm_command(
     }
 }
 
-/// The verb of plain servers that sums a whole file.
+/// The command of plain servers for the checksum of a whole file.
 fn x_checksum_verb(algorithm: ChecksumAlgorithm) -> Option<&'static str> {
     match algorithm {
         ChecksumAlgorithm::Crc32 => Some("XCRC"),
@@ -191,25 +201,27 @@ fn x_checksum_verb(algorithm: ChecksumAlgorithm) -> Option<&'static str> {
     }
 }
 
-/// The sum that a reply carries.
+/// The checksum in a reply.
 fn checksum_in_reply(algorithm: ChecksumAlgorithm, reply: &Reply) -> Option<String> {
     reply
         .is_success()
         .then(|| find_checksum_hex(algorithm, &reply.text()))?
 }
 
-/// The sum in a reply's text: the first word that is hex of the right length. Sums of 32 bits come
-/// without their leading zeros from some servers.
+/// The checksum in a reply's text: the first word that is hex of the right length. Some servers
+/// drop leading zeros of 32-bit checksums.
 fn find_checksum_hex(algorithm: ChecksumAlgorithm, text: &str) -> Option<String> {
-    let full = algorithm.hex_len();
-    let fits = |word: &&str| {
-        let right_length = word.len() == full || (full == 8 && (1..8).contains(&word.len()));
+    let full_length = algorithm.hex_len();
+    let is_checksum = |word: &&str| {
+        // Only 32-bit checksums are shortened; a short word would match too much text otherwise.
+        let right_length =
+            word.len() == full_length || (full_length == 8 && (1..8).contains(&word.len()));
         right_length && word.bytes().all(|b| b.is_ascii_hexdigit())
     };
     let word = text
         .split(|c: char| c.is_whitespace() || c == '"')
-        .find(fits)?;
-    Some(format!("{:0>full$}", word.to_ascii_lowercase()))
+        .find(is_checksum)?;
+    Some(format!("{:0>full_length$}", word.to_ascii_lowercase()))
 }
 
 #[cfg(test)]
@@ -217,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_are_normalised() {
+    fn checksums_are_padded_and_lower_case() {
         let hex = |a, t| find_checksum_hex(a, t);
         assert_eq!(
             hex(ChecksumAlgorithm::Adler32, "1a0b"),

@@ -1,4 +1,5 @@
-//! Reasons that servers do not give, found by looking at the path and its directory.
+//! Finds the reason of a refusal that the server does not explain, by looking at the path and its
+//! directory.
 
 use proto::listing::EntryKind;
 use proto::reply::Reply;
@@ -8,24 +9,27 @@ use super::{ClientSession, display_path};
 use crate::{CopyFailure, Exit};
 
 impl ClientSession {
-    /// The failure for a refusal to make or write something new at `path`: the directory that it
-    /// should be in is looked at where the server says no more than "failed" or "no such file".
+    /// The failure for a refused attempt to create `path`. Where the server says no more than
+    /// "failed" or "no such file", the parent directory is checked.
     pub(crate) async fn explain_create_refusal(
         &mut self,
         path: &[u8],
-        doing: &str,
+        operation: &str,
         reply: &Reply,
     ) -> CopyFailure {
-        let plain = replies::refusal_failure(self.name(), doing, reply);
-        let silent = replies::gives_no_reason(reply);
-        if !silent && refusal_cause(reply) != RefusalCause::Missing || !self.control.is_usable() {
-            return plain;
+        let unexplained = replies::refusal_failure(self.name(), operation, reply);
+        let has_no_reason = replies::gives_no_reason(reply);
+        // An explicit reason needs no search; a lost session cannot be asked.
+        if !has_no_reason && refusal_cause(reply) != RefusalCause::Missing
+            || !self.control.is_usable()
+        {
+            return unexplained;
         }
         let directory = parent_directory(path);
         match self.is_directory(directory).await {
             Ok(false) => self.failure_with_reason(
                 Exit::NotFound,
-                doing,
+                operation,
                 reply,
                 &format!(
                     "there is no directory {} that this user can enter: make it first \
@@ -33,54 +37,59 @@ impl ClientSession {
                     display_path(directory)
                 ),
             ),
-            Ok(true) if silent => self.permission_failure(doing, reply),
+            // The directory exists, so permission is the only common cause left.
+            Ok(true) if has_no_reason => self.permission_failure(operation, reply),
             Err(lost) if lost.transient => lost,
-            _ => plain,
+            _ => unexplained,
         }
     }
 
-    /// The failure for a refusal to read or remove a `path`: of one that is there, most likely this
-    /// user may not.
+    /// The failure for a refused attempt to read or remove `path`. If the path exists, the user
+    /// most likely lacks permission.
     pub(crate) async fn explain_access_refusal(
         &mut self,
         path: &[u8],
-        doing: &str,
+        operation: &str,
         reply: &Reply,
     ) -> CopyFailure {
-        let plain = replies::refusal_failure(self.name(), doing, reply);
-        let silent = replies::gives_no_reason(reply) || replies::hides_existence(reply);
-        if !silent || !self.control.is_usable() {
-            return plain;
+        let unexplained = replies::refusal_failure(self.name(), operation, reply);
+        // vsftpd uses one text for a missing file and for missing permission.
+        let has_no_reason = replies::gives_no_reason(reply) || replies::hides_existence(reply);
+        if !has_no_reason || !self.control.is_usable() {
+            return unexplained;
         }
         match self.stat(path).await {
             Err(missing) if missing.exit == Exit::NotFound => {
                 replies::not_found_failure(self.name(), &display_path(path), reply)
             }
-            Ok(entry) if entry.kind == EntryKind::File => self.permission_failure(doing, reply),
+            Ok(entry) if entry.kind == EntryKind::File => self.permission_failure(operation, reply),
             Err(lost) if lost.transient => lost,
-            _ => plain,
+            _ => unexplained,
         }
     }
 
-    fn permission_failure(&self, doing: &str, reply: &Reply) -> CopyFailure {
-        let why = "it gives no reason, so most likely this user may not: log in as one who may, or \
+    fn permission_failure(&self, operation: &str, reply: &Reply) -> CopyFailure {
+        let advice = "it gives no reason, so most likely the user lacks permission: log in as another user, or \
                    ask the server's administrator";
-        self.failure_with_reason(Exit::Refused, doing, reply, why)
+        self.failure_with_reason(Exit::Refused, operation, reply, advice)
     }
 
     fn failure_with_reason(
         &self,
         exit: Exit,
-        doing: &str,
+        operation: &str,
         reply: &Reply,
-        why: &str,
+        advice: &str,
     ) -> CopyFailure {
-        let (server, said) = (self.name(), replies::display_reply(reply));
-        CopyFailure::new(exit, format!("{server} refused to {doing}: {said}; {why}"))
+        let (server, reply_text) = (self.name(), replies::display_reply(reply));
+        CopyFailure::new(
+            exit,
+            format!("{server} refused to {operation}: {reply_text}; {advice}"),
+        )
     }
 }
 
-/// The path without its last component; the root's is the root.
+/// The path without its last component; the parent of the root is the root.
 fn parent_directory(path: &[u8]) -> &[u8] {
     match path.iter().rposition(|b| *b == b'/') {
         Some(0) | None => b"/",

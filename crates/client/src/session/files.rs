@@ -1,4 +1,4 @@
-//! Commands on files and directories that have no data channel.
+//! Commands on files and directories that use no data connection.
 
 use proto::command::{Command, SiteCommand};
 use proto::reply::Reply;
@@ -10,7 +10,7 @@ use crate::answers::{RefusedRenameStep, RenameFailure};
 use crate::{CopyFailure, Exit};
 
 impl ClientSession {
-    /// MKD; `Ok(false)` when it exists already.
+    /// Makes a directory (MKD); `Ok(false)` when it exists.
     ///
     /// # Errors
     /// The server's refusal by its class; `Usage` for a path that FTP cannot express.
@@ -20,100 +20,107 @@ impl ClientSession {
         if reply.is_success() {
             return Ok(true);
         }
-        // Servers do not agree on code or text for "exists" (550, 553, 521; vsftpd gives no
-        // reason at all), so the directory itself is asked.
+        // Servers differ in code and text for an existing directory (550, 553, 521; vsftpd gives no
+        // reason at all), so CWD decides.
         if reply.code != 421 && self.is_directory(path).await? {
             return Ok(false);
         }
-        let doing = format!("make directory {}", display_path(path));
+        let operation = format!("make directory {}", display_path(path));
+        // An existing file of this name is another common cause without a text.
         if replies::gives_no_reason(&reply) && self.stat(path).await.is_ok() {
             return Err(CopyFailure::new(
                 Exit::Protocol,
                 format!(
-                    "{} refused to {doing}: {}; a file of that name exists already: choose another \
+                    "{} refused to {operation}: {}; a file of that name exists already: choose another \
                      name, or remove it first",
                     self.name(),
                     replies::display_reply(&reply)
                 ),
             ));
         }
-        Err(self.explain_create_refusal(path, &doing, &reply).await)
+        Err(self.explain_create_refusal(path, &operation, &reply).await)
     }
 
-    /// DELE
+    /// Deletes a file (DELE).
     ///
     /// # Errors
     /// As [`ClientSession::make_dir`].
     pub async fn delete(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
         self.check_path(path)?;
-        let doing = format!("delete {}", display_path(path));
+        let operation = format!("delete {}", display_path(path));
         let reply = self.control.call(&Command::Dele(path.to_vec())).await?;
-        self.check_reply(path, &doing, &reply).await
+        self.check_reply(path, &operation, &reply).await
     }
 
-    /// RMD
+    /// Removes a directory (RMD).
     ///
     /// # Errors
     /// As [`ClientSession::make_dir`].
     pub async fn remove_dir(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
         self.check_path(path)?;
-        let doing = format!("remove directory {}", display_path(path));
+        let operation = format!("remove directory {}", display_path(path));
         let reply = self.control.call(&Command::Rmd(path.to_vec())).await?;
-        self.check_reply(path, &doing, &reply).await
+        self.check_reply(path, &operation, &reply).await
     }
 
-    /// RNFR, RNTO
+    /// Renames a file (RNFR, RNTO).
     ///
     /// # Errors
     /// As [`ClientSession::make_dir`].
     pub async fn rename(&mut self, from: &[u8], to: &[u8]) -> Result<(), CopyFailure> {
-        let renamed = self.rename_step_by_step(from, to).await;
-        renamed.map_err(|refused| refused.failure)
+        let result = self.rename_step_by_step(from, to).await;
+        result.map_err(|refused| refused.failure)
     }
 
     async fn rename_step_by_step(&mut self, from: &[u8], to: &[u8]) -> Result<(), RenameFailure> {
         self.check_path(from)?;
         self.check_path(to)?;
-        let found = self.control.call(&Command::Rnfr(from.to_vec())).await?;
-        if !found.is_intermediate() {
-            return self.check_rename_replies((from, to), &found, None).await;
+        let rnfr_reply = self.control.call(&Command::Rnfr(from.to_vec())).await?;
+        if !rnfr_reply.is_intermediate() {
+            return self
+                .check_rename_replies((from, to), &rnfr_reply, None)
+                .await;
         }
-        let renamed = self.control.call(&Command::Rnto(to.to_vec())).await?;
-        self.check_rename_replies((from, to), &found, Some(&renamed))
+        let rnto_reply = self.control.call(&Command::Rnto(to.to_vec())).await?;
+        self.check_rename_replies((from, to), &rnfr_reply, Some(&rnto_reply))
             .await
     }
 
-    /// Reads the replies to RNFR and RNTO.
+    /// Evaluates the replies to RNFR and RNTO.
     async fn check_rename_replies(
         &mut self,
         (from, to): (&[u8], &[u8]),
-        found: &Reply,
-        renamed: Option<&Reply>,
+        rnfr_reply: &Reply,
+        rnto_reply: Option<&Reply>,
     ) -> Result<(), RenameFailure> {
-        let doing = format!("rename {} to {}", display_path(from), display_path(to));
-        let Some(renamed) = renamed.filter(|_| found.is_intermediate()) else {
-            self.check_reply(from, &doing, found).await?;
-            return Err(replies::refusal_failure(self.name(), &doing, found).into());
+        let operation = format!("rename {} to {}", display_path(from), display_path(to));
+        let Some(rnto_reply) = rnto_reply.filter(|_| rnfr_reply.is_intermediate()) else {
+            self.check_reply(from, &operation, rnfr_reply).await?;
+            // A refused RNFR is about the old name; the new name was not examined.
+            return Err(replies::refusal_failure(self.name(), &operation, rnfr_reply).into());
         };
-        if renamed.is_success() {
+        if rnto_reply.is_success() {
             return Ok(());
         }
-        let taken = matches!(renamed.code, 521 | 550 | 553)
+        // These codes are used for an existing name, unless the text gives another reason.
+        let may_exist = matches!(rnto_reply.code, 521 | 550 | 553)
             && matches!(
-                refusal_cause(renamed),
+                refusal_cause(rnto_reply),
                 RefusalCause::Exists | RefusalCause::Other
             );
         Err(RenameFailure {
-            failure: self.explain_create_refusal(to, &doing, renamed).await,
-            refused_step: match taken {
+            failure: self
+                .explain_create_refusal(to, &operation, rnto_reply)
+                .await,
+            refused_step: match may_exist {
                 true => RefusedRenameStep::NewNameMayExist,
                 false => RefusedRenameStep::RntoRefused,
             },
         })
     }
 
-    /// Gives a file its time, where the server has MFMT, and its name: in one flight where that takes
-    /// commands ahead. The time is a courtesy.
+    /// Sets the modification time, where the server has MFMT, and renames the file; in one pipeline
+    /// where supported. A refused MFMT is ignored.
     ///
     /// # Errors
     /// As [`ClientSession::make_dir`].
@@ -124,6 +131,8 @@ impl ClientSession {
         modified: Option<Timestamp>,
     ) -> Result<(), RenameFailure> {
         let modified = modified.filter(|_| self.features().mfmt);
+        // Without pipelining a refused MFMT is noticed before the rename; only a lost session stops
+        // here.
         if !self.planner.supports_pipelining() {
             if let Some(time) = modified
                 && let Err(failure) = self.set_modified(from, time).await
@@ -135,33 +144,35 @@ impl ClientSession {
         }
         self.check_path(from)?;
         self.check_path(to)?;
-        let mut flight = Vec::from_iter(modified.map(|time| Command::Mfmt(time, from.to_vec())));
-        flight.extend([Command::Rnfr(from.to_vec()), Command::Rnto(to.to_vec())]);
-        self.control.send_pipelined(&flight).await?;
+        let mut pipeline = Vec::from_iter(modified.map(|time| Command::Mfmt(time, from.to_vec())));
+        pipeline.extend([Command::Rnfr(from.to_vec()), Command::Rnto(to.to_vec())]);
+        self.control.send_pipelined(&pipeline).await?;
+        // The reply to MFMT is read first, and ignored: a missing time does not fail the copy.
         if modified.is_some() {
             self.control.final_reply().await?;
         }
-        let found = self.control.final_reply().await?;
-        let renamed = self.control.final_reply().await?;
-        self.check_rename_replies((from, to), &found, Some(&renamed))
+        let rnfr_reply = self.control.final_reply().await?;
+        let rnto_reply = self.control.final_reply().await?;
+        self.check_rename_replies((from, to), &rnfr_reply, Some(&rnto_reply))
             .await
     }
 
-    /// Result of a final reply about an existing path. A 550 that gives no reason (vsftpd:
-    /// "Delete operation failed.") leaves open whether there is anything, so that is asked.
+    /// The result of a final reply about an existing path. A 550 without a reason (vsftpd: "Delete
+    /// operation failed.") does not say whether the path exists, so that is checked.
     async fn check_reply(
         &mut self,
         path: &[u8],
-        doing: &str,
+        operation: &str,
         reply: &Reply,
     ) -> Result<(), CopyFailure> {
         if reply.is_success() {
             return Ok(());
         }
-        Err(self.explain_access_refusal(path, doing, reply).await)
+        Err(self.explain_access_refusal(path, operation, reply).await)
     }
 
-    /// MFMT, else SITE UTIME; `Ok(false)` when the server has neither.
+    /// Sets the modification time by MFMT, else SITE UTIME; `Ok(false)` when the server has
+    /// neither.
     ///
     /// # Errors
     /// As [`ClientSession::make_dir`].
@@ -172,22 +183,23 @@ impl ClientSession {
     ) -> Result<bool, CopyFailure> {
         self.check_path(path)?;
         let features = self.features();
-        let mut forms = Vec::new();
+        let mut commands = Vec::new();
+        // Servers without FEAT may still support MFMT.
         if features.mfmt || !features.feat_answered {
-            forms.push(Command::Mfmt(time, path.to_vec()));
+            commands.push(Command::Mfmt(time, path.to_vec()));
         }
-        forms.push(Command::Site(SiteCommand::Utime(time, path.to_vec())));
-        for command in forms {
+        commands.push(Command::Site(SiteCommand::Utime(time, path.to_vec())));
+        for command in commands {
             let reply = self.control.call(&command).await?;
             if reply.is_success() {
                 return Ok(true);
             }
-            // vsftpd refuses SITE altogether with 550 "Permission denied": that is a missing
-            // ability too, as far as this is the last resort.
+            // vsftpd refuses every SITE with 550 "Permission denied". SITE UTIME is the last form,
+            // so its refusal counts as a missing feature.
             let is_site = matches!(command, Command::Site(_));
             if !is_site && !replies::is_unsupported(&reply) || reply.code == 421 {
-                let doing = format!("set the time of {}", display_path(path));
-                return Err(replies::refusal_failure(self.name(), &doing, &reply));
+                let operation = format!("set the time of {}", display_path(path));
+                return Err(replies::refusal_failure(self.name(), &operation, &reply));
             }
         }
         Ok(false)

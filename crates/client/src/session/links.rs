@@ -1,5 +1,4 @@
-//! Symbolic links: which entries of a directory are some, also where a server does not say so by
-//! itself, and making them.
+//! Symbolic links: finding them in listings, also on servers that hide them, and making them.
 
 use std::collections::HashMap;
 
@@ -12,29 +11,29 @@ use super::{ClientSession, display_path};
 use crate::answers::SymlinkCheckedEntry;
 use crate::{CopyFailure, Exit};
 
-/// How much is asked to find links.
+/// Which entries are checked for links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SymlinkCheckScope {
-    /// Links to directories, to copy: where a directory has any.
+    /// Directories only, for a copy: a link to a directory could lead out of the tree.
     Directories,
-    /// Everything, to delete: also links that lead nowhere and are in no listing of facts.
+    /// Every entry, for a removal: also dangling links, which MLSD may not list.
     Everything,
 }
 
-/// The answer to an attempt to delete a path as a file.
+/// Result of an attempt to delete a path as a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum UnlinkResult {
-    /// It was a file or a link, and is gone.
+    /// It was a file or a link, and is deleted.
     Removed,
-    /// A directory of its own: the server says so.
+    /// The server says that it is a directory.
     IsDirectory,
     /// Refused for another reason.
     Unknown,
 }
 
 impl ClientSession {
-    /// Whether the server's facts tell links: FEAT has a starred `UNIX.slink`. Where they do not, a link
-    /// to a directory may look like one (pyftpdlib).
+    /// Whether MLST facts identify links: FEAT lists a starred `UNIX.slink`. Elsewhere a link to a
+    /// directory may look like a directory (pyftpdlib).
     pub(crate) fn reports_symlinks(&self) -> bool {
         let starred = |line: &String| {
             let line = line.to_ascii_lowercase();
@@ -43,15 +42,15 @@ impl ClientSession {
         self.features().mlst && self.features().lines.iter().any(starred)
     }
 
-    /// Entries of a directory with links marked. Where facts do not tell them, LIST is asked as well,
-    /// whose lines begin with `l` for links.
+    /// Entries of a directory with links identified. Where MLSD facts do not identify them, LIST is
+    /// sent as well: its lines for links begin with `l`.
     ///
     /// # Errors
     /// As [`ClientSession::list`].
     pub(crate) async fn list_with_symlinks(
         &mut self,
         path: &[u8],
-        scrutiny: SymlinkCheckScope,
+        scope: SymlinkCheckScope,
     ) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> {
         let entries = self.list(path).await?;
         if self.reports_symlinks() {
@@ -60,27 +59,30 @@ impl ClientSession {
                 .map(SymlinkCheckedEntry::from_mlsd)
                 .collect());
         }
+        // A server without MLST was listed by LIST, which shows links.
         if !self.features().mlst {
             return Ok(entries
                 .into_iter()
                 .map(SymlinkCheckedEntry::from_list)
                 .collect());
         }
-        let all = scrutiny == SymlinkCheckScope::Everything;
-        if !all && !entries.iter().any(|entry| entry.kind == EntryKind::Dir) {
+        let check_all = scope == SymlinkCheckScope::Everything;
+        // Without directories no link can lead out of the tree, which saves the LIST.
+        if !check_all && !entries.iter().any(|entry| entry.kind == EntryKind::Dir) {
             return Ok(entries
                 .into_iter()
                 .map(SymlinkCheckedEntry::from_mlsd)
                 .collect());
         }
-        let long = match self.list_by_list_command(path).await {
+        let list_entries = match self.list_by_list_command(path).await {
+            // LIST may be refused although MLSD works; then directories stay uncertain.
             Err(failure) if failure.transient => return Err(failure),
-            long => long.unwrap_or_default(),
+            list_entries => list_entries.unwrap_or_default(),
         };
-        Ok(merge_listings(entries, long, all))
+        Ok(merge_listings(entries, list_entries, check_all))
     }
 
-    /// DELE of what may be a link: it removes a link and never a directory.
+    /// Sends DELE for a path that may be a link. DELE removes a link and never a directory.
     ///
     /// # Errors
     /// When the session is lost.
@@ -90,8 +92,8 @@ impl ClientSession {
         if reply.is_success() {
             return Ok(UnlinkResult::Removed);
         }
-        let doing = format!("delete {}", display_path(path));
-        let failure = replies::refusal_failure(self.name(), &doing, &reply);
+        let operation = format!("delete {}", display_path(path));
+        let failure = replies::refusal_failure(self.name(), &operation, &reply);
         match refusal_cause(&reply) {
             _ if failure.transient => Err(failure),
             RefusalCause::Directory => Ok(UnlinkResult::IsDirectory),
@@ -99,9 +101,9 @@ impl ClientSession {
         }
     }
 
-    /// Makes the symbolic link `link` to `target`, which is relative to the link's directory and leads
-    /// to `absolute`: SITE SYMLINK, else SITE SYMLINKFROM and SYMLINKTO (globus). A link that is there
-    /// already is replaced. `Ok(false)` when the server has neither.
+    /// Makes the symbolic link `link` to `target`. `target` is relative to the link's directory;
+    /// `absolute` is the same path in full. Uses SITE SYMLINK, else SITE SYMLINKFROM and SYMLINKTO
+    /// (globus). An existing link is replaced. `Ok(false)` when the server has neither.
     ///
     /// # Errors
     /// The refusal by its class; `Usage` for names that FTP cannot express.
@@ -113,32 +115,33 @@ impl ClientSession {
     ) -> Result<bool, CopyFailure> {
         self.check_path(target)?;
         self.check_path(link)?;
-        let mut refused = self.try_make_link(target, absolute, link).await?;
-        if let Some(reply) = &refused
+        let mut refusal = self.try_make_link(target, absolute, link).await?;
+        // DELE only what is a link: a file or directory of that name stays.
+        if let Some(reply) = &refusal
             && !replies::is_unsupported(reply)
             && self.stat(link).await.is_ok_and(|entry| entry.is_symlink())
         {
             self.delete(link).await?;
-            refused = self.try_make_link(target, absolute, link).await?;
+            refusal = self.try_make_link(target, absolute, link).await?;
         }
-        match refused {
+        match refusal {
             None => Ok(true),
             Some(reply) if replies::is_unsupported(&reply) => Ok(false),
             Some(reply) => {
-                let doing = format!("make the link {}", display_path(link));
-                Err(replies::refusal_failure(self.name(), &doing, &reply))
+                let operation = format!("make the link {}", display_path(link));
+                Err(replies::refusal_failure(self.name(), &operation, &reply))
             }
         }
     }
 
-    /// The refusal, if there was one.
+    /// Tries both commands; returns the refusal, if any.
     async fn try_make_link(
         &mut self,
         target: &[u8],
         absolute: &[u8],
         link: &[u8],
     ) -> Result<Option<Reply>, CopyFailure> {
-        // The command has one space between both names.
+        // A space separates both names in SITE SYMLINK, so the target must not contain one.
         if !target.contains(&b' ') {
             let command = SiteCommand::Symlink(target.to_vec(), link.to_vec());
             let reply = self.control.call(&Command::Site(command)).await?;
@@ -146,6 +149,7 @@ impl ClientSession {
                 return Ok(Some(reply).filter(|reply| !reply.is_success()));
             }
         }
+        // globus takes the target as a path of the server, not relative to the link.
         let from = Command::Site(SiteCommand::SymlinkFrom(absolute.to_vec()));
         let reply = self.control.call(&from).await?;
         if !reply.is_intermediate() {
@@ -156,17 +160,19 @@ impl ClientSession {
         Ok(Some(reply).filter(|reply| !reply.is_success()))
     }
 
-    /// A link that the server shows itself: what it leads to, if it leads anywhere.
+    /// Resolves a link that the server shows as a link: the facts of its target, or the link itself
+    /// if it is dangling.
     pub(super) async fn resolve_symlink(
         &mut self,
         path: &[u8],
         link: ListedEntry,
     ) -> Result<ListedEntry, CopyFailure> {
         let target = link.link_target.clone().unwrap_or_default();
+        // SymLink here means that the server still shows the link itself.
         match self.stat_without_mlst(path).await {
-            Ok(there) if there.kind != EntryKind::SymLink => Ok(ListedEntry {
+            Ok(target_facts) if target_facts.kind != EntryKind::SymLink => Ok(ListedEntry {
                 link_target: Some(target),
-                ..there
+                ..target_facts
             }),
             Err(failure) if failure.transient => Err(failure),
             Ok(_) | Err(_) => Ok(link),
@@ -174,20 +180,21 @@ impl ClientSession {
     }
 }
 
-/// The failure for what may be a link to a directory elsewhere.
+/// The failure for an entry that may be a link to a directory elsewhere.
 pub(crate) fn ambiguous_link_failure(server: &str, path: &[u8]) -> CopyFailure {
     CopyFailure::new(
         Exit::Refused,
         format!(
-            "{server} does not tell whether {0} is a directory or a link to one elsewhere, and refuses \
-             to delete it as a link: nothing in it was deleted; look at it there and remove it by hand",
+            "{server} does not show whether {0} is a directory or a link to one elsewhere, and refuses \
+             to delete it as a link: nothing in it was deleted; check it on the server and remove it \
+             there",
             display_path(path)
         ),
     )
 }
 
 impl SymlinkCheckedEntry {
-    /// The facts tell links.
+    /// From MLSD with facts that identify links.
     fn from_mlsd(entry: ListedEntry) -> Self {
         Self {
             entry,
@@ -195,45 +202,44 @@ impl SymlinkCheckedEntry {
         }
     }
 
-    /// From LIST, where a line that begins with a mode has links under a letter of their own.
+    /// From LIST. A line with a mode column shows links by its first letter.
     fn from_list(entry: ListedEntry) -> Self {
-        let certain = entry.kind != EntryKind::Dir || entry.mode.is_some();
-        Self {
-            entry,
-            is_certain: certain,
-        }
+        // Without a mode column (DOS style listings) a link cannot be told from a directory.
+        let is_certain = entry.kind != EntryKind::Dir || entry.mode.is_some();
+        Self { entry, is_certain }
     }
 }
 
-/// Entries of MLSD with what LIST says of links; `all`: and what LIST alone shows.
+/// Entries of MLSD, with links as LIST shows them; with `check_all`, also entries that only LIST
+/// shows.
 fn merge_listings(
     entries: Vec<ListedEntry>,
-    long: Vec<ListedEntry>,
-    all: bool,
+    list_entries: Vec<ListedEntry>,
+    check_all: bool,
 ) -> Vec<SymlinkCheckedEntry> {
-    let mut long: HashMap<Vec<u8>, ListedEntry> = long
+    let mut list_entries: HashMap<Vec<u8>, ListedEntry> = list_entries
         .into_iter()
         .map(|entry| (entry.name.clone(), entry))
         .collect();
     let mut found = Vec::with_capacity(entries.len());
     for mut entry in entries {
-        let line = long.remove(&entry.name);
-        let is_dir = line
-            .as_ref()
-            .is_some_and(|line| line.kind == EntryKind::Dir && line.mode.is_some());
-        if let Some(line) = line.filter(|line| line.kind == EntryKind::SymLink) {
-            entry.link_target = Some(line.link_target.unwrap_or_default());
-        }
-        let certain = entry.kind != EntryKind::Dir || entry.is_symlink() || is_dir;
-        found.push(SymlinkCheckedEntry {
-            entry,
-            is_certain: certain,
+        let list_entry = list_entries.remove(&entry.name);
+        let is_dir = list_entry.as_ref().is_some_and(|list_entry| {
+            list_entry.kind == EntryKind::Dir && list_entry.mode.is_some()
         });
+        if let Some(list_entry) =
+            list_entry.filter(|list_entry| list_entry.kind == EntryKind::SymLink)
+        {
+            entry.link_target = Some(list_entry.link_target.unwrap_or_default());
+        }
+        let is_certain = entry.kind != EntryKind::Dir || entry.is_symlink() || is_dir;
+        found.push(SymlinkCheckedEntry { entry, is_certain });
     }
-    if all {
-        let mut alone: Vec<ListedEntry> = long.into_values().collect();
-        alone.sort_by(|a, b| a.name.cmp(&b.name));
-        found.extend(alone.into_iter().map(SymlinkCheckedEntry::from_list));
+    if check_all {
+        // The order of a HashMap is random; listings are compared in tests and by users.
+        let mut list_only: Vec<ListedEntry> = list_entries.into_values().collect();
+        list_only.sort_by(|a, b| a.name.cmp(&b.name));
+        found.extend(list_only.into_iter().map(SymlinkCheckedEntry::from_list));
     }
     found
 }
@@ -250,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_facts_hide_is_seen_in_the_long_listing() {
+    fn links_hidden_by_mlsd_are_found_by_list() {
         let facts = vec![
             entry("real", EntryKind::Dir, None),
             entry("out", EntryKind::Dir, None),
@@ -261,18 +267,18 @@ mod tests {
             link_target: Some(b"../keep".to_vec()),
             ..entry("out", EntryKind::SymLink, Some(0o777))
         };
-        let long = vec![
+        let list_entries = vec![
             entry("real", EntryKind::Dir, Some(0o755)),
             link,
             entry("dangling", EntryKind::SymLink, Some(0o777)),
         ];
-        let marked = merge_listings(facts.clone(), long.clone(), true);
-        let told: Vec<(&[u8], bool, bool)> = marked
+        let merged = merge_listings(facts.clone(), list_entries.clone(), true);
+        let checked: Vec<(&[u8], bool, bool)> = merged
             .iter()
             .map(|m| (m.entry.name.as_slice(), m.entry.is_symlink(), m.is_certain))
             .collect();
         assert_eq!(
-            told,
+            checked,
             [
                 (&b"real"[..], false, true),
                 (b"out", true, true),
@@ -281,11 +287,11 @@ mod tests {
                 (b"dangling", true, true),
             ]
         );
-        assert_eq!(merge_listings(facts, long, false).len(), 4);
+        assert_eq!(merge_listings(facts, list_entries, false).len(), 4);
     }
 
     #[test]
-    fn only_a_clear_word_makes_a_directory_of_what_cannot_be_deleted() {
+    fn only_an_explicit_refusal_text_means_directory() {
         let reply = |text: &str| Reply::new(550, text);
         assert_eq!(
             refusal_cause(&reply("/d: Is a directory")),

@@ -1,4 +1,4 @@
-//! From the greeting to a session that is ready for transfers.
+//! Login: from the greeting to a session that is ready for transfers.
 
 use proto::client::CommandPlanner;
 use proto::command::{Command, DataType, SiteCommand};
@@ -15,11 +15,12 @@ pub(super) async fn read_greeting(
     control: &mut ClientControlConnection,
 ) -> Result<Reply, CopyFailure> {
     let reply = control.final_reply().await?;
+    // 421 (service not available) and 530 come instead of 220.
     if reply.is_success() {
         return Ok(reply);
     }
     let message = format!(
-        "{} takes no session now: {}; try again later",
+        "{} accepts no session now: {}; try again later",
         control.name(),
         display_reply(&reply)
     );
@@ -30,8 +31,8 @@ pub(super) async fn read_greeting(
     })
 }
 
-/// Logs in, asks FEAT (after login: servers announce more then), tells who is calling where that is
-/// customary, and sets TYPE I: one command after the other.
+/// Logs in, sends FEAT (after the login, since servers announce more then) and SITE CLIENTINFO
+/// where it is customary, and sets TYPE I. Each command waits for the reply to the last.
 pub(super) async fn log_in(
     control: &mut ClientControlConnection,
     server: &Server,
@@ -39,23 +40,23 @@ pub(super) async fn log_in(
     authenticate(control, server).await?;
     let features = ServerFeatures::from_reply(&control.call(&Command::Feat).await?);
     if features.parallel {
-        // A courtesy that globus servers log; a refusal means nothing.
+        // globus servers log it. A refusal has no consequences.
         control.call(&client_info(server.scheme)).await?;
     }
     let reply = control.call(&IMAGE).await?;
     finish_login(control, features, &reply)
 }
 
-/// The same in one flight, with `questions` asked ahead behind it, for a server that takes commands
-/// ahead. The password goes out before it is asked for: a security exchange, once there is one, has
-/// to be over by then.
+/// The same commands in one pipeline, followed by `prefetch`, for a server that supports
+/// pipelining. The password is sent before the server asks for it; a future security exchange has
+/// to be complete by then.
 pub(super) async fn log_in_pipelined(
     control: &mut ClientControlConnection,
     server: &Server,
-    questions: &[Command],
+    prefetch: &[Command],
 ) -> Result<CommandPlanner, CopyFailure> {
     let (name, password) = server.credential.user_and_password()?;
-    let flight = [
+    let pipeline = [
         Command::User(name.to_owned()),
         Command::Pass(password),
         Command::Feat,
@@ -63,14 +64,14 @@ pub(super) async fn log_in_pipelined(
         IMAGE,
     ];
     control
-        .send_pipelined_with_prefetch(&flight, questions)
+        .send_pipelined_with_prefetch(&pipeline, prefetch)
         .await?;
     let user = control.final_reply().await?;
     if user.code != 331 && !user.is_success() {
         return Err(login_failure(control.name(), name, &user));
     }
     let pass = control.final_reply().await?;
-    // Without 331 nobody asked for the password, and what is said to it means nothing.
+    // Without a 331 the server did not ask for the password, so its reply to PASS means nothing.
     if user.code == 331 && !pass.is_success() {
         return Err(login_failure(control.name(), name, &pass));
     }
@@ -82,23 +83,23 @@ pub(super) async fn log_in_pipelined(
 
 const IMAGE: Command = Command::Type(DataType::Image);
 
-/// The state after TYPE I, to which `reply` is the answer.
+/// The session's state after TYPE I; `reply` answers TYPE I.
 fn finish_login(
     control: &ClientControlConnection,
     features: ServerFeatures,
     reply: &Reply,
 ) -> Result<CommandPlanner, CopyFailure> {
     if !reply.is_success() {
-        let doing = "transfer bytes unchanged (TYPE I)";
+        let operation = "transfer bytes unchanged (TYPE I)";
         return Err(super::replies::refusal_failure(
             control.name(),
-            doing,
+            operation,
             reply,
         ));
     }
-    let mut dialogue = CommandPlanner::new(features);
-    dialogue.on_accepted(&IMAGE);
-    Ok(dialogue)
+    let mut planner = CommandPlanner::new(features);
+    planner.on_accepted(&IMAGE);
+    Ok(planner)
 }
 
 async fn authenticate(
@@ -129,16 +130,18 @@ fn login_failure(name: &str, user: &str, reply: &Reply) -> CopyFailure {
         ));
     }
     if reply.code == 332 {
+        // The account of ACCT (RFC 959 §4.1.1) is rare and has no place in a URL.
         return refused(format!(
             "{name} asks user {user} for an account name (ACCT), which is not supported; \
              use another login"
         ));
     }
     let text = reply.summary().to_lowercase();
+    // globus-gridftp-server refuses USER with this text when it wants AUTH GSSAPI.
     if text.contains("gssapi") || text.contains("gsi ") {
         return refused(format!(
-            "{name} needs GSI security (certificates), which this version does not speak yet: \
-             {}; use a server or port with clear logins",
+            "{name} needs GSI security (certificates), which this version does not support yet: \
+             {}; use a server or port that accepts passwords in clear",
             display_reply(reply)
         ));
     }
@@ -153,8 +156,8 @@ fn login_failure(name: &str, user: &str, reply: &Reply) -> CopyFailure {
     .any(|word| text.contains(word))
     {
         return refused(format!(
-            "{name} needs TLS for logins, which this version does not speak yet: {}; \
-             use a server or port with clear logins",
+            "{name} needs TLS for logins, which this version does not support yet: {}; \
+             use a server or port that accepts passwords in clear",
             display_reply(reply)
         ));
     }
@@ -162,6 +165,7 @@ fn login_failure(name: &str, user: &str, reply: &Reply) -> CopyFailure {
         "login refused by {name} for user {user}: {}; check user name and password",
         display_reply(reply)
     ));
+    // Some servers use 430 for a wrong user name or password, which a retry does not cure.
     if reply.is_transient_error() && reply.code != 430 {
         failure.exit = Exit::Unreachable;
         failure.transient = true;
@@ -169,7 +173,8 @@ fn login_failure(name: &str, user: &str, reply: &Reply) -> CopyFailure {
     failure
 }
 
-/// The form that globus servers expect: `scheme=ftp;appname="...";appver="...";`.
+/// SITE CLIENTINFO in the form that globus servers expect:
+/// `scheme=ftp;appname="...";appver="...";`.
 fn client_info(scheme: Scheme) -> Command {
     let scheme = scheme.name();
     Command::Site(SiteCommand::ClientInfo(format!(

@@ -1,4 +1,4 @@
-//! A logged-in control connection and what is known of the server behind it.
+//! A logged-in control connection and what is known about its server.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -31,12 +31,12 @@ mod stat;
 
 use control::ClientControlConnection;
 
-/// How long QUIT may take.
+/// Longest wait for the reply to QUIT.
 const QUIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A logged-in control connection. Every method maps the server's refusal to a [`CopyFailure`] with
-/// the right exit class (550 "no such file" → NotFound, 550 "permission" / 530 → Refused, 4xx →
-/// transient ...). After a transient failure the session is to be dropped.
+/// A logged-in control connection. Every method maps a refusal to a [`CopyFailure`] with its exit
+/// class (550 "no such file" → NotFound, 550 "permission" and 530 → Refused, 4xx → transient, ...).
+/// Drop the session after a transient failure.
 #[derive(Debug)]
 pub struct ClientSession {
     server: Server,
@@ -44,73 +44,82 @@ pub struct ClientSession {
     pub(crate) planner: CommandPlanner,
     /// The data channel prepared for the next transfer, or kept from the last one.
     pub(crate) data_channel: Option<SessionDataChannel>,
-    /// The host that `channel` connects to; `None`: the server connects.
+    /// The host that `data_channel` connects to; `None` when the server connects.
     data_host: Option<IpAddr>,
     passive_preference: passive::PassivePreference,
     given_warnings: HashSet<&'static str>,
     handshake_rtt: Duration,
     checksum_markers_requested: bool,
-    /// The server can connect to this machine, as far as is known.
+    /// Whether the server can connect to this machine, as far as is known.
     server_can_connect: bool,
-    /// Asked ahead with the next transfer command.
+    /// Commands to pipeline behind the next transfer command.
     pub(crate) followup_commands: Vec<Command>,
     /// Data connections may be with other hosts than the server's own (striped servers).
     allow_foreign_data: bool,
-    /// The other host of data connections that the server was told last.
+    /// The other host last announced to the server by SITE DATAPEER.
     data_peer: Option<IpAddr>,
-    /// The server refused something that was sent ahead of its time, or the connection ended over it.
+    /// The server refused a pipelined command, or the connection was lost during a pipelined login.
     avoids_pipelining: bool,
 }
 
-/// How a session begins.
+/// How a session is opened.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SessionOpening<'a> {
-    /// One command after the other, whoever the server says it is.
+    /// Send one command at a time, whatever the greeting says.
     pub(crate) avoid_pipelining: bool,
-    /// The path whose facts will be asked for first.
+    /// The path whose facts will be needed first; MLST for it is pipelined behind the login.
     pub(crate) first_path: Option<&'a [u8]>,
 }
 
 impl ClientSession {
-    /// Connects (all addresses of the name in turn), logs in, asks FEAT, announces itself
-    /// (CLIENTINFO when known), sets TYPE I. `timeout` bounds every wait for a reply of the
+    /// Connects (tries all addresses of the name in turn), logs in, sends FEAT and, where
+    /// supported, SITE CLIENTINFO, and sets TYPE I. `timeout` bounds every wait for a reply of the
     /// session.
     ///
     /// # Errors
-    /// `Unreachable` when the server cannot be found (final) or reached (transient); `RefusedRenameStep`
-    /// when the login is refused or needs security that is not spoken.
+    /// `Unreachable` when the server cannot be found (final) or reached (transient); `Refused` when
+    /// the login is refused or needs a security mechanism that is not supported.
     pub async fn open(server: &Server, timeout: Duration) -> Result<Self, CopyFailure> {
         Self::open_with(server, timeout, SessionOpening::default()).await
     }
 
-    /// As [`ClientSession::open`]. A server whose greeting says that it takes commands ahead gets the whole
-    /// login in one flight; if the connection ends over that (something between the two reads along
-    /// and does not expect it), the next one is made with care.
+    /// Like [`ClientSession::open`]. A server whose greeting shows support for pipelining gets the
+    /// whole login at once. If the connection is lost during that, as with a middlebox that follows
+    /// the dialogue, the login is repeated one command at a time.
     pub(crate) async fn open_with(
         server: &Server,
         timeout: Duration,
         opening: SessionOpening<'_>,
     ) -> Result<Self, CopyFailure> {
+        // Checked before connecting, so that a bad login costs no connection.
         check_credential(server)?;
-        let (mut control, handshake) = ClientControlConnection::connect(server, timeout).await?;
+        let (mut control, handshake_rtt) =
+            ClientControlConnection::connect(server, timeout).await?;
         let greeting = login::read_greeting(&mut control).await?;
         control.set_iac_handling(IacHandling::from_greeting(&greeting));
         if opening.avoid_pipelining || !supports_pipelining(&greeting) {
-            let dialogue = login::log_in(&mut control, server).await?;
-            let mut session = Self::from_connection(control, dialogue, server, handshake);
+            let planner = login::log_in(&mut control, server).await?;
+            let mut session = Self::from_connection(control, planner, server, handshake_rtt);
             session.avoids_pipelining = opening.avoid_pipelining;
             return Ok(session);
         }
-        let look = opening.first_path.filter(|path| check_path(path).is_ok());
-        let questions: Vec<Command> = look.map(mlst_command).into_iter().collect();
-        match login::log_in_pipelined(&mut control, server, &questions).await {
-            Ok(dialogue) => Ok(Self::from_connection(control, dialogue, server, handshake)),
+        // The path of the first MLST is part of the pipeline, so it must fit on a line.
+        let first_path = opening.first_path.filter(|path| check_path(path).is_ok());
+        let prefetch: Vec<Command> = first_path.map(mlst_command).into_iter().collect();
+        match login::log_in_pipelined(&mut control, server, &prefetch).await {
+            Ok(planner) => Ok(Self::from_connection(
+                control,
+                planner,
+                server,
+                handshake_rtt,
+            )),
             Err(_) if control.connection_was_lost() => {
-                let careful = SessionOpening {
+                let without_pipelining = SessionOpening {
                     avoid_pipelining: true,
                     ..opening
                 };
-                Box::pin(Self::open_with(server, timeout, careful)).await
+                // Boxed: an async function cannot contain itself.
+                Box::pin(Self::open_with(server, timeout, without_pipelining)).await
             }
             Err(failure) => Err(failure),
         }
@@ -118,9 +127,9 @@ impl ClientSession {
 
     fn from_connection(
         control: ClientControlConnection,
-        dialogue: CommandPlanner,
+        planner: CommandPlanner,
         server: &Server,
-        handshake: Duration,
+        handshake_rtt: Duration,
     ) -> Self {
         Self {
             server: server.clone(),
@@ -130,11 +139,11 @@ impl ClientSession {
                 control.peer_addr().ip(),
             ),
             control,
-            planner: dialogue,
+            planner,
             data_channel: None,
             data_host: None,
             given_warnings: HashSet::new(),
-            handshake_rtt: handshake,
+            handshake_rtt,
             checksum_markers_requested: false,
             followup_commands: Vec::new(),
             allow_foreign_data: false,
@@ -143,66 +152,74 @@ impl ClientSession {
         }
     }
 
-    /// Begins anew with a server that refused something which was sent ahead of the answer: from here
-    /// on one command after the other. What the user was told, and what was learnt of the network,
-    /// stays.
+    /// Opens a new session in place of this one after the server refused a pipelined command; it
+    /// sends one command at a time. Warnings already given and what is known about the network are
+    /// kept.
     pub(crate) async fn reopen_without_pipelining(&mut self) -> Result<(), CopyFailure> {
         self.data_channel = None;
+        // Nothing unread on the old connection can be trusted, so it is abandoned rather than
+        // closed with QUIT.
         self.control.abandon();
-        let careful = SessionOpening {
+        let without_pipelining = SessionOpening {
             avoid_pipelining: true,
             first_path: None,
         };
-        let fresh = Self::open_with(&self.server, self.control.reply_timeout(), careful).await?;
-        let before = std::mem::replace(self, fresh);
+        let reopened = Self::open_with(
+            &self.server,
+            self.control.reply_timeout(),
+            without_pipelining,
+        )
+        .await?;
+        let before = std::mem::replace(self, reopened);
         self.given_warnings = before.given_warnings;
         self.server_can_connect = before.server_can_connect;
         self.allow_foreign_data = before.allow_foreign_data;
         Ok(())
     }
 
-    /// Whether the server is better asked one thing after the other, whatever its greeting says.
+    /// Whether commands are sent one at a time, whatever the server's greeting says.
     pub(crate) fn avoids_pipelining(&self) -> bool {
         self.avoids_pipelining
     }
 
-    /// Another session with the same server, as the same user.
+    /// Opens another session with the same server, as the same user.
     ///
     /// # Errors
-    /// As [`ClientSession::open`]; a server at its bound of sessions refuses with 421.
+    /// As [`ClientSession::open`]; a server at its session limit refuses with 421.
     pub fn open_another(&self) -> impl Future<Output = Result<Self, CopyFailure>> + Send + use<> {
-        let (server, patience) = (self.server.clone(), self.control.reply_timeout());
+        let (server, reply_timeout) = (self.server.clone(), self.control.reply_timeout());
         let opening = SessionOpening {
             avoid_pipelining: self.avoids_pipelining,
             first_path: None,
         };
-        let foreign = self.allow_foreign_data;
+        let allow_foreign = self.allow_foreign_data;
         async move {
-            let mut session = Self::open_with(&server, patience, opening).await?;
-            session.allow_foreign_data = foreign;
+            let mut session = Self::open_with(&server, reply_timeout, opening).await?;
+            session.allow_foreign_data = allow_foreign;
             Ok(session)
         }
     }
 
-    /// Features that the server announced.
+    /// The features that the server announced.
     pub fn features(&self) -> &ServerFeatures {
         self.planner.features()
     }
 
-    /// Round-trip time of the control connection, for the choice of streams: the smallest that
-    /// the kernel saw, at most what the TCP handshake took.
+    /// Round-trip time of the control connection, for choosing the number of streams: the kernel's
+    /// minimum (tcpi_min_rtt), at most the duration of the TCP handshake.
     pub fn rtt(&self) -> Duration {
-        let kernel = tcp_info::tcp_info(self.control.transport().as_fd())
+        // A min_rtt of 0 means that the kernel has no sample yet.
+        let kernel_min = tcp_info::tcp_info(self.control.transport().as_fd())
             .map(|info| info.min_rtt)
             .unwrap_or_default();
-        if kernel.is_zero() {
+        if kernel_min.is_zero() {
             self.handshake_rtt
         } else {
-            kernel.min(self.handshake_rtt)
+            kernel_min.min(self.handshake_rtt)
         }
     }
 
-    /// Whether data connections may be with other hosts than the server's own.
+    /// Sets whether data connections may be with other hosts than the server's own.
     pub(crate) fn set_allow_foreign_data(&mut self, allowed: bool) {
         self.allow_foreign_data = allowed;
     }
@@ -216,44 +233,47 @@ impl ClientSession {
         ends[0].to_canonical() == ends[1].to_canonical()
     }
 
-    /// QUIT, politely and briefly. Servers of unknown manners are given the time to answer.
+    /// Closes the session with QUIT. A server without pipelining is given a short time to reply, so
+    /// that it can end the session in order.
     pub async fn close(mut self) {
+        // The data channel closes first: a server may wait for its connections before it answers
+        // QUIT.
         self.data_channel = None;
         if self.planner.supports_pipelining() {
             self.control.quit_without_reply().await;
         } else if self.control.send(&Command::Quit).await.is_ok() {
-            // The answer changes nothing; waiting for it lets the server end in order.
+            // The reply has no consequences; waiting for it lets the server finish first.
             let _ = self.control.wait_for_reply_within(QUIT_TIMEOUT).await;
         }
     }
 
-    /// `host:port` for messages.
+    /// `host:port`, for messages.
     pub(crate) fn name(&self) -> &str {
         self.control.name()
     }
 
-    /// Whether the session can still be used; after a transfer that ended well, a server may have
-    /// left its last word unsaid.
+    /// Whether the session can be used again. After a successful early close of a data connection
+    /// the server's final reply may still be outstanding.
     pub(crate) fn is_usable(&self) -> bool {
         self.control.is_usable()
     }
 
-    /// Whether the server takes commands before the last one is answered.
+    /// Whether the server accepts commands before the last one is answered.
     pub(crate) fn supports_pipelining(&self) -> bool {
         self.planner.supports_pipelining()
     }
 
-    /// Whether the server can connect to this machine, as MODE E gets need.
+    /// Whether the server can connect to this machine, which MODE E gets need.
     pub(crate) fn server_can_connect(&self) -> bool {
         self.server_can_connect
     }
 
-    /// Notes that the server could not connect to this machine.
+    /// Records that the server could not connect to this machine.
     pub(crate) fn set_server_cannot_connect(&mut self) {
         self.server_can_connect = false;
     }
 
-    /// A path that cannot be told to this server is refused before anything is done.
+    /// Refuses a path that cannot be sent to this server unchanged.
     ///
     /// # Errors
     /// `Usage`.
@@ -270,7 +290,7 @@ impl ClientSession {
         )))
     }
 
-    /// Adds a warning unless it was said in this session already.
+    /// Adds a warning unless this session has given it before.
     pub(crate) fn warn_once(&mut self, warnings: &mut Vec<String>, text: &'static str) {
         if self.given_warnings.insert(text) {
             warnings.push(format!("{} {text}", self.name()));
@@ -278,12 +298,12 @@ impl ClientSession {
     }
 }
 
-/// The question that [`ClientSession::stat`] asks of a server with MLST.
+/// The command by which [`ClientSession::stat`] asks for facts.
 fn mlst_command(path: &[u8]) -> Command {
     Command::Mlst(Some(path.to_vec()))
 }
 
-/// A path cannot travel on a command line when it holds a line end or NUL.
+/// Refuses a path that no command line can carry: one with a line break or NUL, or an empty one.
 ///
 /// # Errors
 /// `Usage`.
@@ -302,9 +322,10 @@ fn check_path(path: &[u8]) -> Result<(), CopyFailure> {
 }
 
 fn check_credential(server: &Server) -> Result<(), CopyFailure> {
-    let broken = |text: &[u8]| text.iter().any(|b| matches!(b, b'\r' | b'\n' | 0));
+    // CR LF in a login would let a URL inject commands.
+    let has_line_break = |text: &[u8]| text.iter().any(|b| matches!(b, b'\r' | b'\n' | 0));
     let (user, password) = server.credential.user_and_password()?;
-    if broken(user.as_bytes()) || broken(&password.0) {
+    if has_line_break(user.as_bytes()) || has_line_break(&password.0) {
         return Err(usage_error(
             "user name or password contains a line break or NUL, which FTP cannot express"
                 .to_owned(),
@@ -313,7 +334,7 @@ fn check_credential(server: &Server) -> Result<(), CopyFailure> {
     Ok(())
 }
 
-/// A path for people, fit for a terminal.
+/// A path for messages, without control characters.
 pub(crate) fn display_path(path: &[u8]) -> String {
     printable(path).to_string()
 }

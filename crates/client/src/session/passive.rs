@@ -1,4 +1,4 @@
-//! Data addresses: where the server listens, and telling it where this end does.
+//! Data addresses: where the server listens (PASV, EPSV), and where this end listens (PORT, EPRT).
 //!
 //! Sources: RFC 959 §4.1.2, RFC 2428 §2-3, RFC 1123 §4.1.2.6.
 
@@ -16,18 +16,18 @@ use proto::stripes::StripeAddresses;
 use super::{ClientSession, replies};
 use crate::{CopyFailure, Exit};
 
-/// Warning about a data address that is not used.
-const FOREIGN_ADDRESS_IGNORED: &str = "told a data address of another host; its own is used instead \
-                       (--allow-foreign-data-address goes to the other one)";
+/// Warning about a data address that is ignored.
+const FOREIGN_ADDRESS_IGNORED: &str = "sent a data address of another host; its own address is used instead \
+                       (--allow-foreign-data-address permits the other host)";
 
 /// Which passive command is tried first; the other follows when it is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PassivePreference {
-    /// PASV, then EPSV: IPv4.
+    /// PASV, then EPSV: the default with IPv4.
     PasvFirst,
     /// EPSV only: PASV cannot express an IPv6 address.
     EpsvOnly,
-    /// EPSV, then PASV: IPv4 behind a server that refused PASV.
+    /// EPSV, then PASV: IPv4, after the server refused PASV.
     EpsvFirst,
 }
 
@@ -42,7 +42,7 @@ impl PassivePreference {
 }
 
 impl ClientSession {
-    /// Command that asks the server to listen: PASV or EPSV.
+    /// The command that asks the server to listen: PASV or EPSV.
     pub(crate) fn passive_command(&self) -> Command {
         match self.passive_preference {
             PassivePreference::PasvFirst => Command::Pasv,
@@ -52,14 +52,14 @@ impl ClientSession {
         }
     }
 
-    /// Takes the answer to [`ClientSession::passive_command`]: where the server listens. After a refusal the
-    /// other command is tried. The addresses are as told; only what was left out is completed from the
-    /// control connection.
+    /// Evaluates the reply to [`ClientSession::passive_command`] and returns where the server
+    /// listens. After a refusal the other command is tried. Parts that the reply leaves out come
+    /// from the control connection.
     pub(crate) async fn handle_passive_reply(
         &mut self,
         reply: Reply,
     ) -> Result<StripeAddresses, CopyFailure> {
-        let (second, order) = match self.passive_preference {
+        let (second, preference) = match self.passive_preference {
             PassivePreference::PasvFirst => (
                 Command::Epsv(EpsvArgument::Any),
                 PassivePreference::EpsvFirst,
@@ -67,11 +67,12 @@ impl ClientSession {
             PassivePreference::EpsvFirst => (Command::Pasv, PassivePreference::PasvFirst),
             PassivePreference::EpsvOnly => return self.parse_passive_reply(&reply),
         };
+        // Only a permanent refusal: after 4xx the same command may succeed later.
         if reply.code / 100 == 5 {
-            let again = self.control.call(&second).await?;
-            if again.is_success() {
-                self.passive_preference = order;
-                return self.parse_passive_reply(&again);
+            let second_reply = self.control.call(&second).await?;
+            if second_reply.is_success() {
+                self.passive_preference = preference;
+                return self.parse_passive_reply(&second_reply);
             }
         }
         self.parse_passive_reply(&reply)
@@ -95,7 +96,7 @@ impl ClientSession {
             .map_err(|error| CopyFailure {
                 exit: Exit::Protocol,
                 message: format!(
-                    "{} told no usable data address ({error}): {}; report this to its administrator",
+                    "{} sent no usable data address ({error}): {}; report this to its administrator",
                     self.name(),
                     replies::display_reply(reply)
                 ),
@@ -103,54 +104,64 @@ impl ClientSession {
             })
     }
 
-    fn complete_passive_address(&self, told: PassiveAddress) -> SocketAddr {
+    fn complete_passive_address(&self, announced: PassiveAddress) -> SocketAddr {
         let unspecified = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
-        self.fill_unspecified_host(SocketAddr::new(told.ip.unwrap_or(unspecified), told.port))
+        self.fill_unspecified_host(SocketAddr::new(
+            announced.ip.unwrap_or(unspecified),
+            announced.port,
+        ))
     }
 
-    /// The address as told, with the control connection's host where none was.
-    fn fill_unspecified_host(&self, told: SocketAddr) -> SocketAddr {
+    /// The address, with the control connection's host where the reply has none.
+    fn fill_unspecified_host(&self, announced: SocketAddr) -> SocketAddr {
         let peer = self.control.peer_addr().ip().to_canonical();
-        match told.ip().is_unspecified() {
-            true => SocketAddr::new(peer, told.port()),
-            false => told,
+        match announced.ip().is_unspecified() {
+            true => SocketAddr::new(peer, announced.port()),
+            false => announced,
         }
     }
 
-    /// Where data connections to a server go that told `told`: to the server, whatever host it names
-    /// (it may be behind address translation, or send its clients against others, RFC 2577 §3), unless
-    /// other hosts are allowed.
+    /// The address to use for data connections, given the one that the server announced. Only its
+    /// port is used, unless its host is the server's own or other hosts are allowed: a server behind
+    /// NAT may announce an unreachable address, and a malicious one may direct its clients at others
+    /// (RFC 2577 §3).
     pub(crate) fn checked_data_address(
         &mut self,
-        told: SocketAddr,
+        announced: SocketAddr,
         warnings: &mut Vec<String>,
     ) -> SocketAddr {
-        let peer = SocketAddr::new(self.control.peer_addr().ip().to_canonical(), told.port());
-        if self.allow_foreign_data || is_same_host(told.ip(), peer.ip()) {
-            return told;
+        let peer = SocketAddr::new(
+            self.control.peer_addr().ip().to_canonical(),
+            announced.port(),
+        );
+        if self.allow_foreign_data || is_same_host(announced.ip(), peer.ip()) {
+            return announced;
         }
-        // One that only its neighbours can reach is the usual fault of a server behind translation.
-        if by_reachability(told, peer).0 == told {
+        // Servers behind NAT commonly announce a private address. That needs no warning; a
+        // reachable foreign address does.
+        if by_reachability(announced, peer).0 == announced {
             self.warn_once(warnings, FOREIGN_ADDRESS_IGNORED);
         }
         peer
     }
 
-    /// Those of all stripes, likewise.
+    /// [`ClientSession::checked_data_address`] for all stripes.
     pub(crate) fn checked_data_addresses(
         &mut self,
-        told: &StripeAddresses,
+        announced: &StripeAddresses,
         warnings: &mut Vec<String>,
     ) -> StripeAddresses {
-        told.map(|address| self.checked_data_address(address, warnings))
+        announced.map(|address| self.checked_data_address(address, warnings))
     }
 
-    /// Tells the server which other host its data connections will be with, where it wants to know:
-    /// it allows those of this machine only. One that refuses says why when they are made.
+    /// Announces the other host of the data connections to a server that restricts data connections
+    /// to the client's own address (SITE DATAPEER). If the server refuses, the transfer fails later
+    /// with its reason.
     pub(crate) async fn announce_data_peer(&mut self, host: IpAddr) -> Result<(), CopyFailure> {
+        // IPv4-mapped IPv6 addresses are compared in their IPv4 form.
         let (host, own) = (host.to_canonical(), self.control.local_addr().ip());
-        // Another server on this machine has this machine's address there. Loopback addresses mean
-        // something only to a server that is here, too.
+        // Another server on this machine has this machine's address as seen from there. A loopback
+        // address is meaningful only to a server on this machine.
         let is_here = is_same_host(host, own) || (host.is_loopback() && !own.is_loopback());
         if !self.features().data_peer || is_here || self.data_peer == Some(host) {
             return Ok(());
@@ -162,19 +173,20 @@ impl ClientSession {
         Ok(())
     }
 
-    /// Prepares for data connections from this machine to where the server listens. Gives the addresses
-    /// to use next when the first do not answer: behind address translation a server may tell
-    /// addresses that only its neighbours can reach.
+    /// Prepares for data connections from this machine to where the server listens. Returns the
+    /// addresses to try if the first do not answer: a server behind NAT may announce addresses that
+    /// only its neighbours reach.
     pub(crate) fn prepare_data_connections(
         &mut self,
-        told: &StripeAddresses,
+        announced: &StripeAddresses,
         warnings: &mut Vec<String>,
     ) -> Option<StripeAddresses> {
-        let told = self.checked_data_addresses(told, warnings);
+        let announced = self.checked_data_addresses(announced, warnings);
         let host = self.control.peer_addr().ip().to_canonical();
-        let both = |told: SocketAddr| by_reachability(told, SocketAddr::new(host, told.port()));
-        let first = told.map(|told| both(told).0);
-        let second = told.map(|told| both(told).1);
+        let ordered =
+            |address: SocketAddr| by_reachability(address, SocketAddr::new(host, address.port()));
+        let first = announced.map(|address| ordered(address).0);
+        let second = announced.map(|address| ordered(address).1);
         self.data_host = Some(first.first().ip());
         let local = self.local_address_for(first.first().ip());
         self.data_channel = Some(SessionDataChannel::connect_to(
@@ -184,32 +196,32 @@ impl ClientSession {
         (first != second).then_some(second)
     }
 
-    /// The address to connect to `host` from: the control connection's own when it goes to the same
-    /// host, since servers compare the two; else any.
+    /// The local address to connect to `host` from. For the host of the control connection it is
+    /// that connection's own, since servers compare the two; otherwise any.
     pub(crate) fn local_address_for(&self, host: IpAddr) -> Option<IpAddr> {
         let same_host = host == self.control.peer_addr().ip().to_canonical();
         same_host.then(|| self.control.local_addr().ip().to_canonical())
     }
 
-    /// Notes that the data connections go to another host than the one that was tried first.
+    /// Records that the data connections use another host than the one tried first.
     pub(crate) fn set_data_host(&mut self, host: IpAddr) {
         self.data_host = Some(host);
     }
 
-    /// The host at the other end of the data connections, as far as is known before they are made: a
-    /// server that connects is expected to do so from where it serves.
+    /// The host at the other end of the data connections, as far as it is known before they are
+    /// open. A server that connects is expected to do so from its own address.
     pub(super) fn expected_data_peer(&self) -> IpAddr {
         let control = self.control.peer_addr().ip().to_canonical();
         self.data_host.unwrap_or(control)
     }
 
-    /// Listens on the control connection's local address, for connections with these buffers.
+    /// Listens on the control connection's local address, for data connections with these buffers.
     pub(crate) fn listen_for_data(
         &mut self,
         ports: Option<(u16, u16)>,
         buffers: SocketBuffers,
     ) -> Result<StripeAddresses, CopyFailure> {
-        let local = |reason: String| CopyFailure {
+        let failure = |reason: String| CopyFailure {
             exit: Exit::Local,
             message: format!(
                 "cannot listen for data connections: {reason}; check --data-ports, or use --mode s"
@@ -225,25 +237,26 @@ impl ClientSession {
             },
             buffers,
         };
+        // The old listener is closed first: its port may be the only one allowed.
         self.data_channel = None;
         let channel =
-            SessionDataChannel::listen(&options).map_err(|error| local(error.to_string()))?;
+            SessionDataChannel::listen(&options).map_err(|error| failure(error.to_string()))?;
         let address = channel
             .local_addr()
-            .ok_or_else(|| local("the listener has no address".to_owned()))?;
+            .ok_or_else(|| failure("the listener has no address".to_owned()))?;
         self.data_channel = Some(channel);
         self.data_host = None;
         Ok(StripeAddresses::single(address))
     }
 
-    /// Takes the answer to [`port_command`]. After a refusal the other command is tried, if it can
-    /// express the address.
+    /// Evaluates the reply to [`port_command`]. After a refusal EPRT is tried for an IPv4 address.
     pub(crate) async fn handle_active_reply(
         &mut self,
         addresses: &StripeAddresses,
         reply: Reply,
     ) -> Result<(), CopyFailure> {
         let mut reply = reply;
+        // EPRT is an alternative for one address; SPOR has none.
         if let [only] = addresses.as_slice()
             && replies::is_unsupported(&reply)
             && only.is_ipv4()
@@ -253,13 +266,13 @@ impl ClientSession {
         if reply.is_success() {
             return Ok(());
         }
-        let doing = format!("connect to {} (PORT, EPRT)", addresses.first());
-        Err(replies::refusal_failure(self.name(), &doing, &reply))
+        let operation = format!("connect to {} (PORT, EPRT)", addresses.first());
+        Err(replies::refusal_failure(self.name(), &operation, &reply))
     }
 }
 
-/// Command that tells a server where to connect: PORT, or EPRT for what PORT cannot express; SPOR where there
-/// are several stripes.
+/// The command that tells a server where to connect: PORT, EPRT where PORT cannot express the
+/// address, SPOR for several stripes (GFD.20).
 pub(crate) fn port_command(addresses: &StripeAddresses) -> Command {
     match addresses.as_slice() {
         [only] if only.is_ipv4() => Command::Port(*only),
@@ -268,22 +281,22 @@ pub(crate) fn port_command(addresses: &StripeAddresses) -> Command {
     }
 }
 
-/// Which of two addresses to try first: the told one, unless it is less reachable than the
+/// Two addresses in the order to try them: `announced` first, unless it is less reachable than the
 /// control connection's.
-fn by_reachability(told: SocketAddr, peer: SocketAddr) -> (SocketAddr, SocketAddr) {
-    if reachability(told.ip()) < reachability(peer.ip()) {
-        (peer, told)
+fn by_reachability(announced: SocketAddr, peer: SocketAddr) -> (SocketAddr, SocketAddr) {
+    if reachability(announced.ip()) < reachability(peer.ip()) {
+        (peer, announced)
     } else {
-        (told, peer)
+        (announced, peer)
     }
 }
 
-/// Whether `peer` can hardly connect to `local`: a public host to a private address.
+/// Whether `peer` most likely cannot connect to `local`: a public host to a private address.
 pub(super) fn is_behind_nat(local: IpAddr, peer: IpAddr) -> bool {
     reachability(peer.to_canonical()) == 2 && reachability(local.to_canonical()) < 2
 }
 
-/// From how far away an address can be reached: 0 this host, 1 a private network, 2 anywhere.
+/// From how far an address can be reached: 0 this host, 1 a private network, 2 anywhere.
 fn reachability(ip: IpAddr) -> u8 {
     let (host, private) = match ip {
         IpAddr::V4(ip) => (
@@ -313,24 +326,24 @@ mod tests {
     #[test]
     fn the_more_reachable_address_is_tried_first() {
         let table = [
-            // told, control peer, first
+            // announced, control peer, first
             ("192.168.1.5:5", "8.8.8.8:5", "8.8.8.8:5"),
             ("127.0.0.1:5", "10.0.0.2:5", "10.0.0.2:5"),
             ("10.0.0.9:5", "10.0.0.2:5", "10.0.0.9:5"),
             ("9.9.9.9:5", "8.8.8.8:5", "9.9.9.9:5"),
             ("[fd00::1]:5", "[2001:db8::1]:5", "[2001:db8::1]:5"),
         ];
-        for (told, peer, first) in table {
+        for (announced, peer, first) in table {
             assert_eq!(
-                by_reachability(addr(told), addr(peer)).0,
+                by_reachability(addr(announced), addr(peer)).0,
                 addr(first),
-                "{told}"
+                "{announced}"
             );
         }
     }
 
     #[test]
-    fn translation_is_suspected_only_towards_public_hosts() {
+    fn nat_is_assumed_only_towards_public_hosts() {
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         assert!(is_behind_nat(ip("192.168.0.2"), ip("8.8.8.8")));
         assert!(is_behind_nat(ip("::ffff:10.0.0.1"), ip("::ffff:8.8.8.8")));
@@ -340,12 +353,12 @@ mod tests {
     }
 
     #[test]
-    fn the_command_fits_the_addresses() {
+    fn port_eprt_and_spor_are_chosen_by_address() {
         let (v4, v6) = (addr("192.0.2.1:2000"), addr("[2001:db8::1]:2000"));
         let only = StripeAddresses::single;
         assert_eq!(port_command(&only(v4)), Command::Port(v4));
         assert_eq!(port_command(&only(v6)), Command::Eprt(v6));
-        let both = StripeAddresses::new(vec![v4, v6]).unwrap();
-        assert_eq!(port_command(&both), Command::Spor(both.clone()));
+        let ordered = StripeAddresses::new(vec![v4, v6]).unwrap();
+        assert_eq!(port_command(&ordered), Command::Spor(ordered.clone()));
     }
 }

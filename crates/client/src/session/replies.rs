@@ -1,30 +1,30 @@
-//! From a server's refusal to what the user is told: the one place where reply codes and texts
+//! Maps a server's refusal to a failure for the user: the one place where reply codes and texts
 //! become exit classes.
 
 use proto::reply::Reply;
 
 use crate::{CopyFailure, Exit};
 
-/// Meaning of a refusal, whatever was asked.
+/// Cause of a refusal, whatever the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RefusalCause {
     /// The path does not exist.
     Missing,
-    /// The name to be made exists already.
+    /// The name to be created exists.
     Exists,
     /// The path is a directory where a file is needed.
     Directory,
-    /// The account may not do it, or is not let in.
+    /// The account lacks permission, or the login is refused.
     Denied,
     /// The server's disk or quota is full.
     Full,
-    /// The connection, or the server's patience, is gone: another attempt may work.
+    /// A connection was lost or timed out: another attempt may succeed.
     Lost,
-    /// The server is busy or the file locked: another attempt may work.
+    /// The server is busy or the file is locked: another attempt may succeed.
     Busy,
-    /// Somebody else is storing the same file, and has the right of way.
+    /// Another upload is storing the same file and has priority.
     Occupied,
-    /// The command or its argument is not known to the server.
+    /// The server does not support the command or its argument.
     Unsupported,
     /// Anything else.
     Other,
@@ -37,7 +37,7 @@ const MISSING: [&str; 11] = [
     "not found",
     "does not exist",
     "doesn't exist",
-    // vsftpd says no more than this of a file that it cannot open, stat or enter.
+    // vsftpd says no more about a file that it cannot open, stat or enter.
     "failed to open file",
     "could not get file size",
     "failed to change directory",
@@ -76,11 +76,11 @@ const FULL: [&str; 6] = [
     "disk full",
     "quota exceeded",
     "insufficient storage",
-    // RFC 959's own words for 452 and 552, which some servers say with other codes.
+    // RFC 959's texts for 452 and 552, which some servers send with other codes.
     "insufficient system storage",
     "exceeded storage allocation",
 ];
-/// globus-gridftp-server gives code 500 to everything that befalls a data connection.
+/// globus-gridftp-server answers every data connection error with code 500.
 const LOST: [&str; 7] = [
     "unable to connect",
     "connection refused",
@@ -91,36 +91,39 @@ const LOST: [&str; 7] = [
     "callback failed",
 ];
 
-/// Words of a longhaul server (450) to an upload beside a living one, and (426) to one that a newer one
-/// takes over from; no other server's words are known to hold it.
+/// Texts of a longhaul server: 450 for an upload beside a running one, 426 for an upload that a
+/// newer one replaces. No other server is known to send them.
 const OCCUPIED: [&str; 1] = ["another upload"];
 
-/// Reads the cause of a refusal. The text decides before the code, since servers agree on the
-/// system's error strings more than on codes.
+/// Reads the cause of a refusal. The text has priority over the code, since servers agree more on
+/// the system's error strings than on codes.
 pub(crate) fn refusal_cause(reply: &Reply) -> RefusalCause {
     let text = lowercase_text(reply);
-    let says = |words: &[&str]| words.iter().any(|w| text.contains(w));
+    let contains_any = |words: &[&str]| words.iter().any(|w| text.contains(w));
     match reply.code {
-        426 | 450 if says(&OCCUPIED) => return RefusalCause::Occupied,
+        426 | 450 if contains_any(&OCCUPIED) => return RefusalCause::Occupied,
         421 => return RefusalCause::Lost,
         452 | 552 => return RefusalCause::Full,
         430 | 530 | 532 | 534 => return RefusalCause::Denied,
         521 => return RefusalCause::Exists,
         _ => {}
     }
-    if says(&FULL) {
+    // Full is checked before Missing and Denied, since "not allowed: quota exceeded" is about
+    // space.
+    if contains_any(&FULL) {
         RefusalCause::Full
-    } else if says(&MISSING) {
+    } else if contains_any(&MISSING) {
         RefusalCause::Missing
-    } else if says(&EXISTS) {
+    } else if contains_any(&EXISTS) {
         RefusalCause::Exists
-    } else if says(&DIRECTORY) {
+    } else if contains_any(&DIRECTORY) {
         RefusalCause::Directory
-    } else if says(&DENIED) {
+    } else if contains_any(&DENIED) {
         RefusalCause::Denied
-    } else if matches!(reply.code, 425 | 426) || says(&LOST) {
+    } else if matches!(reply.code, 425 | 426) || contains_any(&LOST) {
         RefusalCause::Lost
     } else if text.contains("not empty") {
+        // A 4xx to RMD of a directory that is not empty does not go away by itself.
         RefusalCause::Other
     } else if reply.is_transient_error() {
         RefusalCause::Busy
@@ -131,9 +134,8 @@ pub(crate) fn refusal_cause(reply: &Reply) -> RefusalCause {
     }
 }
 
-/// The failure that a refusal stands for. `doing` says what was asked of `server` in the
-/// infinitive, with the path: `read /data/x`.
-pub(crate) fn refusal_failure(server: &str, doing: &str, reply: &Reply) -> CopyFailure {
+/// The failure for a refusal. `operation` is in the infinitive, with the path: `read /data/x`.
+pub(crate) fn refusal_failure(server: &str, operation: &str, reply: &Reply) -> CopyFailure {
     let (exit, transient, hint) = match refusal_cause(reply) {
         RefusalCause::Missing => (Exit::NotFound, false, "check the path"),
         RefusalCause::Exists => (
@@ -147,7 +149,7 @@ pub(crate) fn refusal_failure(server: &str, doing: &str, reply: &Reply) -> CopyF
             false,
             "log in as a user who may, or ask the server's administrator",
         ),
-        // As a full disk here: nothing but room helps, so that another attempt is no use.
+        // As with a full local disk: only free space helps, so a retry is no use.
         RefusalCause::Full => (
             Exit::Local,
             false,
@@ -156,7 +158,11 @@ pub(crate) fn refusal_failure(server: &str, doing: &str, reply: &Reply) -> CopyF
         RefusalCause::Lost => (Exit::Unreachable, true, "try again, with --resume"),
         RefusalCause::Busy => (Exit::Unreachable, true, "try again later"),
         // As `CopyFailure::occupied`.
-        RefusalCause::Occupied => (Exit::Local, true, "let the other end, or use --wait"),
+        RefusalCause::Occupied => (
+            Exit::Local,
+            true,
+            "wait until the other copy ends, or use --wait",
+        ),
         RefusalCause::Unsupported | RefusalCause::Other => (
             Exit::Protocol,
             false,
@@ -166,40 +172,40 @@ pub(crate) fn refusal_failure(server: &str, doing: &str, reply: &Reply) -> CopyF
     CopyFailure {
         exit,
         message: format!(
-            "{server} refused to {doing}: {}; {hint}",
+            "{server} refused to {operation}: {}; {hint}",
             display_reply(reply)
         ),
         transient,
     }
 }
 
-/// Whether a refusal for good gives no reason (vsftpd: "Delete operation failed.").
+/// Whether a permanent refusal gives no reason (vsftpd: "Delete operation failed.").
 pub(crate) fn gives_no_reason(reply: &Reply) -> bool {
     matches!(reply.code, 550 | 553)
         && refusal_cause(reply) == RefusalCause::Other
         && !lowercase_text(reply).contains("not empty")
 }
 
-/// Whether a server says the same of a file that is not there and of one that may not be read
-/// (vsftpd: "Failed to open file.").
+/// Whether the server uses one text for a missing file and for a file without permission (vsftpd:
+/// "Failed to open file.").
 pub(crate) fn hides_existence(reply: &Reply) -> bool {
     let text = lowercase_text(reply);
     refusal_cause(reply) == RefusalCause::Missing && VAGUE.iter().any(|word| text.contains(word))
 }
 
-/// The failure for a path of which a server shows nothing.
+/// The failure for a path that the server does not show.
 pub(crate) fn not_found_failure(server: &str, path: &str, reply: &Reply) -> CopyFailure {
     CopyFailure {
         exit: Exit::NotFound,
         message: format!(
-            "{server} has no {path}, as far as it shows ({}); check the path",
+            "{server} has no {path} ({}); check the path",
             display_reply(reply)
         ),
         transient: false,
     }
 }
 
-/// Whether the server does not know the command, so that another one is worth trying.
+/// Whether the server does not support the command, so that an alternative is worth trying.
 pub(crate) fn is_unsupported(reply: &Reply) -> bool {
     matches!(reply.code, 202 | 500 | 501 | 502 | 503 | 504)
         && refusal_cause(reply) == RefusalCause::Unsupported
@@ -231,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_real_servers() {
+    fn refusal_texts_of_real_servers_have_exit_classes() {
         let table: &[(u16, &[&str], Exit, bool)] = &[
             (550, &["Failed to open file."], Exit::NotFound, false),
             (
@@ -316,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn another_upload_of_the_file_is_no_passing_trouble() {
+    fn a_concurrent_upload_is_reported_as_occupied() {
         let refused = |code, text| refusal_failure("h:21", "write /x", &reply(code, &[text]));
         let taken = "/x: another upload took this file over.";
         for (code, text) in [
@@ -334,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn only_unknown_commands_are_unsupported() {
+    fn only_unknown_commands_count_as_unsupported() {
         assert!(is_unsupported(&reply(500, &["Unknown command."])));
         assert!(is_unsupported(&reply(502, &["Command not implemented."])));
         assert!(!is_unsupported(&reply(550, &["Permission denied."])));

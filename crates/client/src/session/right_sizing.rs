@@ -1,6 +1,6 @@
-//! Dynamic right-sizing with a server: what was agreed, and the DRS channel to it.
+//! Dynamic right-sizing with a server: the agreement, and the DRS channel to it.
 //!
-//! Nothing here can fail a transfer but the loss of the control connection.
+//! No failure here fails a transfer, except the loss of the control connection.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -15,34 +15,33 @@ use proto::sizing::BufferSizing;
 use super::ClientSession;
 use crate::CopyFailure;
 
-/// Message to the user when a DRS channel was to be had by the server's own word and is not.
+/// Warning when the server announces DRS and opens no DRS channel.
 const DRS_CHANNEL_UNAVAILABLE: &str =
     "opens no DRS channel; each end sizes its buffers alone (--buffer auto does without)";
 
 impl ClientSession {
-    /// Who will size buffers for which `wish` was asked; says so once when the server has no part
-    /// in that.
+    /// Agrees with the server on who sizes buffers. Warns once if it does not support `requested`.
     pub(crate) fn negotiate_sizing(
         &mut self,
-        wish: BufferSizing,
+        requested: BufferSizing,
         warnings: &mut Vec<String>,
     ) -> BufferSizing {
-        let agreed = self.planner.agreed_sizing(wish);
-        if agreed != wish {
+        let agreed = self.planner.agreed_sizing(requested);
+        if agreed != requested {
             self.warn_once(warnings, RIGHT_SIZING_UNSUPPORTED);
         }
         agreed
     }
 
-    /// Takes the answer to DPSV: where the server listens for the DRS channel, which serves for the
-    /// session; or it will be done without. The host in it counts for nothing: the channel goes where
-    /// data connections go.
+    /// Evaluates the reply to DPSV: where the server listens for the DRS channel of the session. On
+    /// a refusal the transfer runs without one. The host in the reply is ignored: the channel goes
+    /// to the host of the data connections.
     pub(crate) fn handle_dpsv_reply(&mut self, reply: &Reply, warnings: &mut Vec<String>) {
-        let told = match reply.is_success() {
+        let announced = match reply.is_success() {
             true => DrsAddress::find_in_229(&reply.text()).ok(),
             false => None,
         };
-        match told {
+        match announced {
             Some(address) => self
                 .planner
                 .set_drs_address(ServerDrsAddress::Listens(address)),
@@ -50,28 +49,28 @@ impl ClientSession {
         }
     }
 
-    /// Tells the server where to connect the DRS channel (DPRT), unless it knows; `false`: it does
-    /// not take that.
+    /// Tells the server where to connect the DRS channel (DPRT), unless it knows; `false` when it
+    /// refuses.
     pub(crate) async fn send_drs_address(
         &mut self,
         address: DrsAddress,
         warnings: &mut Vec<String>,
     ) -> Result<bool, CopyFailure> {
-        let end = ServerDrsAddress::Connects(address);
-        if self.planner.drs_address() == Some(end) {
+        let server_end = ServerDrsAddress::Connects(address);
+        if self.planner.drs_address() == Some(server_end) {
             return Ok(true);
         }
         let command = Command::Dprt(address);
         let reply = self.control.call(&command).await?;
         if reply.is_success() {
-            self.planner.set_drs_address(end);
+            self.planner.set_drs_address(server_end);
         } else {
             self.give_up_drs_channel(&command, &reply, warnings);
         }
         Ok(reply.is_success())
     }
 
-    /// Notes that the server opens no DRS channel: for now, or for good.
+    /// Records that the server opens no DRS channel: for this transfer, or for the session.
     fn give_up_drs_channel(
         &mut self,
         command: &Command,
@@ -79,6 +78,7 @@ impl ClientSession {
         warnings: &mut Vec<String>,
     ) {
         if reply.is_transient_error() {
+            // 4xx: the server may open a channel for a later transfer.
             self.planner.clear_drs_address();
         } else {
             self.planner.on_refused(command);
@@ -86,18 +86,23 @@ impl ClientSession {
         self.warn_once(warnings, DRS_CHANNEL_UNAVAILABLE);
     }
 
-    /// This end of the DRS channel to the server, if that listens: at the host where the data
-    /// connections are.
+    /// This end of the DRS channel, if the server listens for it, at the host of the data
+    /// connections.
     pub(crate) fn drs_endpoint(&self) -> Option<Arc<DrsEndpoint>> {
         self.drs_endpoint_at(self.expected_data_peer())
     }
 
-    /// This end of the DRS channel to the server for data connections with `host`.
+    /// This end of the DRS channel for data connections with `host`.
     pub(crate) fn drs_endpoint_at(&self, host: IpAddr) -> Option<Arc<DrsEndpoint>> {
-        let Some(ServerDrsAddress::Listens(told)) = self.planner.drs_address() else {
+        let Some(ServerDrsAddress::Listens(announced)) = self.planner.drs_address() else {
             return None;
         };
-        let endpoint = DrsEndpoint::connect(SocketAddr::new(host, told.socket.port()), told.nonce);
+        let endpoint = DrsEndpoint::connect(
+            SocketAddr::new(host, announced.socket.port()),
+            announced.nonce,
+        );
+        // The channel belongs to the data connections, and the server accepts it only from the
+        // client's own address.
         Some(Arc::new(match self.local_address_for(host) {
             Some(local) => endpoint.with_local_address(local),
             None => endpoint,

@@ -1,4 +1,4 @@
-//! A scripted server for tests: hears lines, says replies, moves data when told.
+//! A scripted FTP server for tests: expects command lines, sends replies, moves data.
 
 use std::net::SocketAddr;
 
@@ -9,32 +9,32 @@ use tokio::task::JoinHandle;
 use crate::Credential;
 use crate::location::{Scheme, Server};
 
-/// One thing the server does.
+/// One step of a script.
 #[derive(Debug, Clone)]
 pub(crate) enum ScriptedAction {
-    /// Sends these bytes, each line as it is plus CR LF.
+    /// Sends this text, each line with CR LF.
     SendLine(&'static str),
-    /// Sends this line again and again until nobody takes it any more.
+    /// Sends this line repeatedly until the connection closes.
     SendLineForever(&'static str),
-    /// Reads one line, which must start with this.
+    /// Reads one line, which must begin with this.
     ExpectLine(&'static str),
-    /// Hears PASV (or EPSV when that is the word) and tells a data port.
+    /// Expects PASV (or EPSV, whichever is named), listens and replies with the port.
     ExpectPassiveAndReply(&'static str),
-    /// Hears PASV (or EPSV when that is the word) and listens, but does not tell yet.
+    /// Expects PASV (or EPSV, whichever is named) and listens, without a reply yet.
     ExpectPassive(&'static str),
-    /// Tells the data port.
+    /// Replies with the address of the data port.
     SendPassiveReply,
     /// Accepts on the data port, sends this and closes.
     SendData(Vec<u8>),
-    /// Accepts on the data port and takes what comes.
+    /// Accepts on the data port and reads to the end.
     ReceiveData,
     /// Accepts on the data port and keeps the connection open.
     AcceptAndHold,
-    /// Connects to where PORT told, sends this and closes.
+    /// Connects to the address of PORT, sends this and closes.
     ConnectAndSendData(Vec<u8>),
-    /// Hears nothing for so long, milliseconds.
+    /// Expects no input for this long, milliseconds.
     ExpectSilence(u64),
-    /// Hears that the client says no more.
+    /// Expects that the client closes its sending side.
     ExpectEof,
     /// Waits, milliseconds.
     Sleep(u64),
@@ -45,7 +45,7 @@ use ScriptedAction::{
     ExpectSilence, ReceiveData, SendData, SendLine, SendLineForever, SendPassiveReply, Sleep,
 };
 
-/// Hears a line and says a reply.
+/// Expects a command and sends a reply.
 pub(crate) fn command_and_reply(line: &'static str, reply: &'static str) -> Vec<ScriptedAction> {
     vec![ExpectLine(line), SendLine(reply)]
 }
@@ -55,24 +55,24 @@ pub(crate) fn login_script() -> Vec<ScriptedAction> {
     login_script_with_feat("500 what?")
 }
 
-/// Greeting and login with a FEAT reply.
+/// Greeting and login with this reply to FEAT.
 pub(crate) fn login_script_with_feat(feat: &'static str) -> Vec<ScriptedAction> {
-    let mut acts = vec![SendLine("220 fake")];
-    acts.extend(command_and_reply("USER joe", "331 pw"));
-    acts.extend(command_and_reply("PASS secret", "230 in"));
-    acts.extend(command_and_reply("FEAT", feat));
+    let mut actions = vec![SendLine("220 fake")];
+    actions.extend(command_and_reply("USER joe", "331 pw"));
+    actions.extend(command_and_reply("PASS secret", "230 in"));
+    actions.extend(command_and_reply("FEAT", feat));
     if feat.contains("PARALLEL") {
-        acts.extend(command_and_reply("SITE CLIENTINFO", "250 ok"));
+        actions.extend(command_and_reply("SITE CLIENTINFO", "250 ok"));
     }
-    acts.extend(command_and_reply("TYPE I", "200 ok"));
-    acts
+    actions.extend(command_and_reply("TYPE I", "200 ok"));
+    actions
 }
 
-/// Greeting and login of a server that takes commands ahead: all is heard before anything is said.
-/// `questions` are those behind it, which are left to be answered.
+/// Greeting and login of a server that supports pipelining: it reads all commands before it
+/// replies. The replies to `prefetched`, which the client sends behind them, are left to the caller.
 pub(crate) fn pipelined_login_script(
     feat: &'static str,
-    questions: &[&'static str],
+    prefetched: &[&'static str],
 ) -> Vec<ScriptedAction> {
     let lines = [
         "USER joe",
@@ -81,43 +81,43 @@ pub(crate) fn pipelined_login_script(
         "SITE CLIENTINFO",
         "TYPE I",
     ];
-    let mut acts = vec![SendLine(LONGHAUL_GREETING)];
-    acts.extend(lines.iter().chain(questions).map(|line| ExpectLine(line)));
-    acts.extend([
+    let mut actions = vec![SendLine(LONGHAUL_GREETING)];
+    actions.extend(lines.iter().chain(prefetched).map(|line| ExpectLine(line)));
+    actions.extend([
         SendLine("331 pw\n230 in"),
         SendLine(feat),
         SendLine("250 ok\n200 ok"),
     ]);
-    acts
+    actions
 }
 
-/// The greeting of a server that takes commands ahead.
+/// The greeting of a server that supports pipelining.
 pub(crate) const LONGHAUL_GREETING: &str = "220 longhaul 0.1.0 GridFTP server ready.";
 
-/// A running script.
+/// A server that plays a script in the background.
 pub(crate) struct ScriptedFtpServer {
-    /// How to reach it.
+    /// Address and login of it.
     pub(crate) server: Server,
     task: JoinHandle<Vec<u8>>,
 }
 
 impl ScriptedFtpServer {
     /// Starts a server for one session. It closes when the script ends.
-    pub(crate) async fn start_session(acts: Vec<ScriptedAction>) -> Self {
-        Self::start_sessions(vec![acts]).await
+    pub(crate) async fn start_session(actions: Vec<ScriptedAction>) -> Self {
+        Self::start_sessions(vec![actions]).await
     }
 
-    /// Starts a server for so many sessions, one after the other.
+    /// Starts a server for several sessions, one after the other.
     pub(crate) async fn start_sessions(sessions: Vec<Vec<ScriptedAction>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let task = tokio::spawn(async move {
-            let mut taken = Vec::new();
-            for acts in sessions {
+            let mut received = Vec::new();
+            for actions in sessions {
                 let (stream, _) = listener.accept().await.unwrap();
-                taken.append(&mut ScriptedFtpSession::new(stream).play(acts).await);
+                received.append(&mut ScriptedFtpSession::new(stream).play(actions).await);
             }
-            taken
+            received
         });
         let server = Server {
             scheme: Scheme::Ftp,
@@ -129,8 +129,8 @@ impl ScriptedFtpServer {
         Self { server, task }
     }
 
-    /// Waits for the end of the script; what came over data connections. Panics if the client did
-    /// not keep to the script.
+    /// Waits for the end of the script and returns the bytes received over data connections. Panics
+    /// if the client did not follow the script.
     pub(crate) async fn finish(self) -> Vec<u8> {
         let limit = std::time::Duration::from_secs(60);
         tokio::time::timeout(limit, self.task)
@@ -143,12 +143,12 @@ impl ScriptedFtpServer {
 struct ScriptedFtpSession {
     control: BufReader<TcpStream>,
     data: Option<TcpListener>,
-    /// PASV or EPSV.
-    asked: &'static str,
-    /// Where PORT told to connect.
-    told: Option<SocketAddr>,
-    held: Vec<TcpStream>,
-    taken: Vec<u8>,
+    /// Which command the passive reply answers: PASV or EPSV.
+    passive_verb: &'static str,
+    /// Address from PORT.
+    port_argument: Option<SocketAddr>,
+    held_connections: Vec<TcpStream>,
+    received: Vec<u8>,
 }
 
 impl ScriptedFtpSession {
@@ -156,98 +156,100 @@ impl ScriptedFtpSession {
         Self {
             control: BufReader::new(stream),
             data: None,
-            asked: "",
-            told: None,
-            held: Vec::new(),
-            taken: Vec::new(),
+            passive_verb: "",
+            port_argument: None,
+            held_connections: Vec::new(),
+            received: Vec::new(),
         }
     }
 
-    async fn play(mut self, acts: Vec<ScriptedAction>) -> Vec<u8> {
-        for act in acts {
+    async fn play(mut self, actions: Vec<ScriptedAction>) -> Vec<u8> {
+        for act in actions {
             self.act(act).await;
         }
-        self.taken
+        self.received
     }
 
     async fn act(&mut self, act: ScriptedAction) {
         match act {
-            SendLine(text) => self.say(text).await,
+            SendLine(text) => self.send_reply(text).await,
             SendLineForever(line) => {
                 let lines = [line, "\r\n"].concat().repeat(1000);
                 while self.control.write_all(lines.as_bytes()).await.is_ok() {}
             }
-            ExpectLine(expected) => self.hear(expected).await,
+            ExpectLine(expected) => self.expect_line(expected).await,
             ExpectPassiveAndReply(verb) => {
-                self.open(verb).await;
-                self.tell().await;
+                self.listen_for_data(verb).await;
+                self.send_passive_reply().await;
             }
-            ExpectPassive(verb) => self.open(verb).await,
-            SendPassiveReply => self.tell().await,
+            ExpectPassive(verb) => self.listen_for_data(verb).await,
+            SendPassiveReply => self.send_passive_reply().await,
             SendData(bytes) => {
                 let mut data = self.accept().await;
-                // The client may have had enough before the end.
+                // The client may close before it has read everything.
                 let _ = data.write_all(&bytes).await;
             }
             ReceiveData => {
                 let mut data = self.accept().await;
-                data.read_to_end(&mut self.taken).await.unwrap();
+                data.read_to_end(&mut self.received).await.unwrap();
             }
             AcceptAndHold => {
                 let data = self.accept().await;
-                self.held.push(data);
+                self.held_connections.push(data);
             }
             ConnectAndSendData(bytes) => {
-                let mut data = TcpStream::connect(self.told.unwrap()).await.unwrap();
+                let mut data = TcpStream::connect(self.port_argument.unwrap())
+                    .await
+                    .unwrap();
                 data.write_all(&bytes).await.unwrap();
             }
             ExpectSilence(ms) => {
                 let limit = std::time::Duration::from_millis(ms);
-                let heard = tokio::time::timeout(limit, self.control.fill_buf()).await;
-                assert!(heard.is_err(), "heard {heard:?}");
+                let received = tokio::time::timeout(limit, self.control.fill_buf()).await;
+                assert!(received.is_err(), "received {received:?}");
             }
             ExpectEof => assert!(self.control.fill_buf().await.unwrap().is_empty()),
             Sleep(ms) => tokio::time::sleep(std::time::Duration::from_millis(ms)).await,
         }
     }
 
-    async fn say(&mut self, text: &str) {
+    async fn send_reply(&mut self, text: &str) {
         let mut bytes = text.replace('\n', "\r\n").into_bytes();
         bytes.extend_from_slice(b"\r\n");
         self.control.write_all(&bytes).await.unwrap();
     }
 
-    async fn hear(&mut self, expected: &str) {
+    async fn expect_line(&mut self, expected: &str) {
         let mut line = Vec::new();
         self.control.read_until(b'\n', &mut line).await.unwrap();
         let line = String::from_utf8_lossy(&line).into_owned();
         assert!(
             line.starts_with(expected) && line.ends_with("\r\n"),
-            "expected {expected:?}, heard {line:?}"
+            "expected {expected:?}, got {line:?}"
         );
         if let Some(numbers) = line.trim_end().strip_prefix("PORT ") {
-            self.told = Some(address(numbers));
+            self.port_argument = Some(address(numbers));
         }
     }
 
-    async fn open(&mut self, verb: &'static str) {
-        self.hear(verb).await;
+    async fn listen_for_data(&mut self, verb: &'static str) {
+        self.expect_line(verb).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         self.data = Some(listener);
-        self.asked = verb;
+        self.passive_verb = verb;
     }
 
-    async fn tell(&mut self) {
+    async fn send_passive_reply(&mut self) {
         let address = self.data.as_ref().unwrap().local_addr().unwrap();
-        let text = if self.asked == "PASV" {
-            format!("227 Entering Passive Mode ({})", six_numbers(address))
+        let text = if self.passive_verb == "PASV" {
+            format!("227 Entering Passive Mode ({})", port_argument_of(address))
         } else {
             format!(
                 "229 Entering Extended Passive Mode (|||{}|)",
                 address.port()
             )
         };
-        self.say(&text).await;
+        self.send_reply(&text).await;
     }
 
     async fn accept(&mut self) -> TcpStream {
@@ -261,7 +263,7 @@ fn address(numbers: &str) -> SocketAddr {
     SocketAddr::from(([a, b, c, d], u16::from_be_bytes([high, low])))
 }
 
-fn six_numbers(address: SocketAddr) -> String {
+fn port_argument_of(address: SocketAddr) -> String {
     let port = address.port();
     format!("127,0,0,1,{},{}", port >> 8, port & 255)
 }

@@ -10,12 +10,12 @@ use super::{ClientSession, display_path, mlst_command};
 use crate::{CopyFailure, Exit};
 
 impl ClientSession {
-    /// Facts of a path: MLST, or SIZE + MDTM (+ CWD to tell a directory) on plain servers.
-    /// The entry's name is the last component of `path`. A symbolic link has the facts of what it
-    /// leads to, where the server lets it be seen; [`EntryKind::SymLink`] leads nowhere.
+    /// Facts of a path by MLST, or by CWD, SIZE and MDTM on plain servers. The entry's name is the
+    /// last component of `path`. A symbolic link has the facts of its target, where the server
+    /// shows them; [`EntryKind::SymLink`] is a dangling link.
     ///
     /// # Errors
-    /// `NotFound` when there is nothing; otherwise the refusal by its class.
+    /// `NotFound` when nothing is there; otherwise the refusal by its class.
     pub async fn stat(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure> {
         self.check_path(path)?;
         if self.features().mlst {
@@ -34,8 +34,8 @@ impl ClientSession {
         self.stat_without_mlst(path).await
     }
 
-    /// Questions that [`ClientSession::stat`] will ask of `path`, to be asked ahead; none where it takes several
-    /// questions.
+    /// The commands that [`ClientSession::stat`] will send for `path`, for sending them ahead.
+    /// Empty where it needs several.
     pub(crate) fn stat_commands(&self, path: &[u8]) -> Vec<Command> {
         match self.features().mlst {
             true => vec![mlst_command(path)],
@@ -44,12 +44,13 @@ impl ClientSession {
     }
 
     fn parse_mlst_reply(&self, path: &[u8], reply: &Reply) -> Result<ListedEntry, CopyFailure> {
+        // RFC 3659 §7.2: the facts are on the second line of the reply, after a blank.
         let inner = reply.lines.iter().skip(1);
         let entry = inner.filter_map(|line| parse_mlsx(line)).next();
         let mut entry = entry.ok_or_else(|| CopyFailure {
             exit: Exit::Protocol,
             message: format!(
-                "{} told nothing readable about {}: {}; report this to its administrator",
+                "{} sent no readable facts of {}: {}; report this to its administrator",
                 self.name(),
                 display_path(path),
                 replies::display_reply(reply)
@@ -63,7 +64,7 @@ impl ClientSession {
         Ok(entry)
     }
 
-    /// A directory is what CWD enters; it is asked first, since some servers tell a SIZE for
+    /// Facts of a path without MLST. CWD comes first, since some servers report a SIZE for
     /// directories too.
     pub(super) async fn stat_without_mlst(
         &mut self,
@@ -90,6 +91,7 @@ impl ClientSession {
         if !replies::is_unsupported(&reply) {
             return Err(self.stat_failure(path, &reply));
         }
+        // CWD failed above, so a reply to MDTM shows that the path is a file (RFC 3659 §3).
         let modified = self.modification_time(path).await?;
         if modified.is_some() {
             return Ok(listed_entry(path, EntryKind::File, None, modified));
@@ -97,13 +99,14 @@ impl ClientSession {
         self.stat_by_parent_listing(path).await
     }
 
-    /// The last resort of servers without MLST, SIZE and MDTM: the parent's listing.
+    /// Last resort on servers without MLST, SIZE and MDTM: the listing of the parent directory.
     async fn stat_by_parent_listing(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure> {
         let name = file_name(path);
         let parent = match path.iter().rposition(|b| *b == b'/') {
             Some(0) | None => &b"/"[..],
             Some(at) => &path[..at],
         };
+        // Boxed: listing by names calls stat.
         let entries = Box::pin(self.list(parent)).await?;
         entries
             .into_iter()
@@ -119,22 +122,24 @@ impl ClientSession {
             })
     }
 
-    /// A refusal to tell the facts of a path (MLST, or SIZE of what is no directory): without any
-    /// other reason given, there is no such file.
+    /// The failure for refused facts of a path (MLST, or SIZE of something that is no directory).
+    /// Without another reason, the file does not exist.
     fn stat_failure(&self, path: &[u8], reply: &Reply) -> CopyFailure {
+        // 550 without a reason on MLST or SIZE most often means a missing file.
         let unexplained = reply.code == 550 && refusal_cause(reply) == RefusalCause::Other;
         if unexplained || refusal_cause(reply) == RefusalCause::Missing {
             return replies::not_found_failure(self.name(), &display_path(path), reply);
         }
         replies::refusal_failure(
             self.name(),
-            &format!("look at {}", display_path(path)),
+            &format!("read the facts of {}", display_path(path)),
             reply,
         )
     }
 
     async fn modification_time(&mut self, path: &[u8]) -> Result<Option<Timestamp>, CopyFailure> {
         let features = self.features();
+        // FEAT without MDTM saves a round trip per file.
         if features.feat_answered && !features.mdtm {
             return Ok(None);
         }
@@ -145,21 +150,21 @@ impl ClientSession {
             .flatten())
     }
 
-    /// CWD; the refusal, if it was one. All other commands name absolute paths, so that the
-    /// current directory does not matter to them.
+    /// Sends CWD; returns the refusal, if any. All other commands use absolute paths, so the
+    /// current directory does not affect them.
     pub(super) async fn change_directory(
         &mut self,
         path: &[u8],
     ) -> Result<Option<Reply>, CopyFailure> {
         let reply = self.control.call(&Command::Cwd(path.to_vec())).await?;
         if reply.code == 421 {
-            let doing = format!("enter {}", display_path(path));
-            return Err(replies::refusal_failure(self.name(), &doing, &reply));
+            let operation = format!("enter {}", display_path(path));
+            return Err(replies::refusal_failure(self.name(), &operation, &reply));
         }
         Ok((!reply.is_success()).then_some(reply))
     }
 
-    /// Whether `path` is a directory that can be entered.
+    /// Whether `path` is a directory that the user may enter.
     pub(super) async fn is_directory(&mut self, path: &[u8]) -> Result<bool, CopyFailure> {
         Ok(self.change_directory(path).await?.is_none())
     }
@@ -178,7 +183,7 @@ fn listed_entry(
     }
 }
 
-/// The name in a path; `/` for the root.
+/// The last component of a path; `/` for the root.
 fn file_name(path: &[u8]) -> Vec<u8> {
     path.split(|b| *b == b'/')
         .rfind(|part| !part.is_empty())

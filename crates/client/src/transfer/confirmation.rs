@@ -1,4 +1,4 @@
-//! Which bytes of an attempt the peers and this machine's store vouched for.
+//! The bytes of an attempt that the peers confirmed or refused.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -7,8 +7,8 @@ use proto::ranges::RangeSet;
 
 use super::outcome::FailedTransfer;
 
-/// Word of the peers on an attempt, for whoever decides what of it is kept. A checksum outvotes a
-/// refusal; a count of bytes never does.
+/// What the peers and this machine's store say about an attempt, for deciding which bytes are kept.
+/// A checksum overrules a refusal; a count of bytes never does.
 #[derive(Debug, Default)]
 pub struct TransferConfirmation {
     refused: AtomicBool,
@@ -17,22 +17,23 @@ pub struct TransferConfirmation {
 }
 
 impl TransferConfirmation {
-    /// A peer refused, or contradicted itself: bytes that it did not confirm need a proof.
+    /// Records that a peer refused, or contradicted itself: bytes that it did not confirm need a
+    /// checksum.
     pub(crate) fn mark_refused(&self) {
         self.refused.store(true, Ordering::Relaxed);
     }
 
-    /// Notes how an exchange failed.
-    pub(super) fn record_failure(&self, ended: &FailedTransfer) {
-        if ended.disputed {
+    /// Records how an exchange failed.
+    pub(super) fn record_failure(&self, failed: &FailedTransfer) {
+        if failed.disputed {
             self.mark_refused();
         }
-        if ended.store_failed {
+        if failed.store_failed {
             self.store_failed.store(true, Ordering::Relaxed);
         }
     }
 
-    /// A chunk ended with 226: these bytes of the destination are confirmed.
+    /// Records that a chunk ended with 226, which confirms these bytes of the destination.
     pub(crate) fn confirm_range(&self, start: u64, end: u64) {
         let mut confirmed = self
             .confirmed
@@ -46,7 +47,8 @@ impl TransferConfirmation {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Whether this machine's store refused to be read or written: what it took before may be lost.
+    /// Whether reading or writing this machine's store failed: bytes that it accepted before may be
+    /// lost.
     pub(crate) fn has_store_failed(&self) -> bool {
         self.store_failed.load(Ordering::Relaxed)
     }

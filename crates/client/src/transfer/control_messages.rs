@@ -1,4 +1,4 @@
-//! Words of the two ends to each other on the control channel while data moves, and at its end.
+//! Contents of replies on the control connection during a transfer and at its end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -18,89 +18,99 @@ use tune::streams::auto::LimiterVerdict;
 use super::HostRemark;
 use crate::session::ClientSession;
 
-/// Where to keep what preliminary replies tell.
+/// Where the contents of preliminary replies are kept.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ReplySinks<'a> {
     /// Set when the transfer begins.
     pub(crate) started: Option<&'a AtomicBool>,
-    /// Takes the ranges of 111 replies.
+    /// Receives the ranges of 111 replies.
     pub(crate) stored_ranges: Option<&'a Mutex<RangeSet>>,
-    /// Follows the sizes of 126 replies.
+    /// Follows the buffer sizes of 126 replies.
     pub(crate) size_follower: Option<&'a AnnouncedSizeFollower<'a>>,
 }
 
-/// A data side that follows what a server tells that receives with [`BufferSizing::Drs1`].
+/// A sending data side that follows the buffer sizes announced by a server that receives with
+/// [`BufferSizing::Drs1`].
 #[derive(Debug)]
 pub(crate) struct AnnouncedSizeFollower<'a> {
     control: &'a TransferControl,
-    pace: Mutex<MessageRateLimiter>,
-    begun: Instant,
+    rate_limit: Mutex<MessageRateLimiter>,
+    started: Instant,
 }
 
 impl<'a> AnnouncedSizeFollower<'a> {
-    /// That of a transfer in which this end is told sizes.
+    /// The follower of a transfer in which this end is sent sizes; `None` for others.
     pub(super) fn new_if_sending(
-        sends: bool,
+        is_sender: bool,
         settings: &TransferSettings,
         control: &'a TransferControl,
     ) -> Option<Self> {
-        let follows = settings.options.buffers.sizing == BufferSizing::Drs1 && sends;
-        follows.then(|| Self {
+        let follower = settings.options.buffers.sizing == BufferSizing::Drs1 && is_sender;
+        follower.then(|| Self {
             control,
-            pace: Mutex::new(sizing::announced_size_limiter()),
-            begun: Instant::now(),
+            rate_limit: Mutex::new(sizing::announced_size_limiter()),
+            started: Instant::now(),
         })
     }
 
-    /// Each wakes the thread that sizes buffers, so that those of a flood are dropped.
+    /// Passes a size on, at a limited rate: each one wakes the thread that sizes buffers, and a
+    /// server could send a flood.
     fn follow_size(&self, bytes: u64) {
-        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
-        if pace.try_take(self.begun.elapsed()) {
+        let mut rate_limit = self
+            .rate_limit
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if rate_limit.try_take(self.started.elapsed()) {
             self.control.follow_peer_size(bytes);
         }
     }
 }
 
 impl ReplySinks<'_> {
-    /// Keeps what a preliminary reply says; 112 tells nothing new about a transfer with this end.
+    /// Keeps the content of a preliminary reply. 112 is ignored: this end knows the progress of its
+    /// own transfer.
     pub(super) fn record_reply(self, reply: &Reply) {
-        if let Some(begun) = self.started {
-            begun.store(true, Ordering::Relaxed);
+        if let Some(started) = self.started {
+            started.store(true, Ordering::Relaxed);
         }
-        if let (Some(marked), Some(ranges)) = (self.stored_ranges, parse_range_marker(reply)) {
-            add_stored_ranges(marked, &ranges);
+        if let (Some(stored), Some(ranges)) = (self.stored_ranges, parse_range_marker(reply)) {
+            add_stored_ranges(stored, &ranges);
         }
-        if let (Some(follows), Some(bytes)) = (self.size_follower, parse_buffer_size_reply(reply)) {
-            follows.follow_size(bytes);
+        if let (Some(follower), Some(bytes)) = (self.size_follower, parse_buffer_size_reply(reply))
+        {
+            follower.follow_size(bytes);
         }
     }
 }
 
-/// Adds the ranges of a 111 reply; whether they tell of new bytes. A server may send such replies
-/// without end: what comes beyond [`MAX_RANGES`] is left out, and is only sent again after a cut.
-pub(crate) fn add_stored_ranges(marked: &Mutex<RangeSet>, ranges: &RangeSet) -> bool {
-    let mut marked = marked.lock().unwrap_or_else(PoisonError::into_inner);
-    let before = marked.byte_count();
-    if marked.range_count() + ranges.range_count() <= MAX_RANGES {
-        marked.extend(ranges);
+/// Adds the ranges of a 111 reply; returns whether they contain new bytes. A server may send such
+/// replies without end: ranges beyond [`MAX_RANGES`] are dropped, and are only sent again after an
+/// interruption.
+pub(crate) fn add_stored_ranges(stored: &Mutex<RangeSet>, ranges: &RangeSet) -> bool {
+    let mut stored = stored.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = stored.byte_count();
+    // The limit counts ranges, which is what uses memory.
+    if stored.range_count() + ranges.range_count() <= MAX_RANGES {
+        stored.extend(ranges);
     }
-    marked.byte_count() > before
+    stored.byte_count() > before
 }
 
-/// Sizes of this end's receive buffers that the server is to be told (2003 paper §4.2). Only the
-/// newest counts.
+/// Sizes of this end's receive buffers to send to the server (2003 paper §4.2). Only the newest
+/// counts.
 pub(super) struct SizesToAnnounce(Option<watch::Receiver<u64>>);
 
 impl SizesToAnnounce {
-    /// Those of a transfer in which the server is to be told.
+    /// The sizes of a transfer in which the server is sent them; none for others.
     pub(super) fn new_if_receiving(
-        sends: bool,
+        is_sender: bool,
         settings: &TransferSettings,
         control: &TransferControl,
     ) -> Self {
-        if settings.options.buffers.sizing != BufferSizing::Drs1 || sends {
+        if settings.options.buffers.sizing != BufferSizing::Drs1 || is_sender {
             return Self(None);
         }
+        // A watch channel keeps the latest value only, which is the only useful one.
         let (size, sizes) = watch::channel(0);
         control.on_resize(move |bytes| {
             size.send_replace(bytes);
@@ -108,7 +118,7 @@ impl SizesToAnnounce {
         Self(Some(sizes))
     }
 
-    /// The next size, bytes; pends for ever when none will come. Cancel-safe.
+    /// The next size, bytes; pending for ever when none will come. Cancel-safe.
     pub(super) async fn next_size(&mut self) -> u64 {
         if let Some(sizes) = &mut self.0
             && sizes.changed().await.is_ok()
@@ -120,8 +130,8 @@ impl SizesToAnnounce {
 }
 
 impl ClientSession {
-    /// Remark in the server's last reply. Only those that announce `DRS` are known to
-    /// say anything.
+    /// The remark in the server's final reply. Only servers that announce `DRS` are known to send
+    /// one.
     pub(super) fn remark_of_reply(&self, reply: &Reply) -> Option<HostRemark> {
         if self.features().buffer_sizings.is_empty() {
             return None;
@@ -131,7 +141,7 @@ impl ClientSession {
 }
 
 impl HostRemark {
-    /// Remark of this machine; `None`: none.
+    /// The remark of this machine, if any.
     pub(super) fn from_local_report(report: &TransferReport) -> Option<Self> {
         Self {
             host: None,
@@ -141,21 +151,27 @@ impl HostRemark {
         .non_empty()
     }
 
-    /// Remark of `server` in its 226. A limiter that is not known here is taken with the rest as words
-    /// for people.
+    /// The remark of `server` in its 226. An unknown limiter is kept as text for people.
     fn from_reply(server: &str, reply: &Reply) -> Option<Self> {
         let CompletionRemarks {
             limiter: verdict,
             remark,
         } = CompletionRemarks::from_reply(reply);
-        let (verdict, text) = match verdict.map(|told| known_limiter(&told).ok_or(told)) {
+        let (verdict, text) = match verdict.map(|report| known_limiter(&report).ok_or(report)) {
             None => (None, remark),
             Some(Ok(verdict)) => (Some(verdict), remark),
-            Some(Err(strange)) => {
-                let words = [Some(strange.to_string()), remark];
+            Some(Err(unknown)) => {
+                // A limiter of a newer server version is shown as text.
+                let text_parts = [Some(unknown.to_string()), remark];
                 (
                     None,
-                    Some(words.into_iter().flatten().collect::<Vec<_>>().join(" ")),
+                    Some(
+                        text_parts
+                            .into_iter()
+                            .flatten()
+                            .collect::<Vec<_>>()
+                            .join(" "),
+                    ),
                 )
             }
         };
@@ -172,11 +188,11 @@ impl HostRemark {
     }
 }
 
-fn known_limiter(told: &remark::LimiterReport) -> Option<LimiterVerdict> {
+fn known_limiter(report: &remark::LimiterReport) -> Option<LimiterVerdict> {
     Some(LimiterVerdict {
-        limiter: Limiter::parse(told.limiter())?,
-        streams: told.streams(),
-        congestion_control: told.congestion_control().to_owned(),
+        limiter: Limiter::parse(report.limiter())?,
+        streams: report.streams(),
+        congestion_control: report.congestion_control().to_owned(),
         remedy: None,
     })
 }
@@ -185,14 +201,14 @@ fn known_limiter(told: &remark::LimiterReport) -> Option<LimiterVerdict> {
 mod tests {
     use super::*;
 
-    fn said(text: &str) -> Option<HostRemark> {
+    fn remark_in(text: &str) -> Option<HostRemark> {
         HostRemark::from_reply("h:2811", &Reply::new(226, text))
     }
 
     #[test]
-    fn a_servers_verdict_is_told_from_its_remark() {
+    fn a_226_is_split_into_limiter_and_remark() {
         let text = "Transfer Complete. Limited by receive window, 4 streams, bbr. Raise x.";
-        let remark = said(text).unwrap();
+        let remark = remark_in(text).unwrap();
         assert_eq!(remark.host.as_deref(), Some("h:2811"));
         assert_eq!(remark.text.as_deref(), Some("Raise x."));
         let verdict = remark.verdict.unwrap();
@@ -204,9 +220,9 @@ mod tests {
     }
 
     #[test]
-    fn a_limiter_that_is_not_known_here_is_words_for_people() {
+    fn an_unknown_limiter_is_kept_as_text() {
         let remark =
-            said("Transfer Complete. Limited by warp core, 4 streams, bbr. Raise x.").unwrap();
+            remark_in("Transfer Complete. Limited by warp core, 4 streams, bbr. Raise x.").unwrap();
         assert_eq!(remark.verdict, None);
         assert_eq!(
             remark.text.as_deref(),
@@ -215,23 +231,23 @@ mod tests {
     }
 
     #[test]
-    fn the_ranges_that_a_server_marks_are_bounded_by_count() {
-        let marked = Mutex::new(RangeSet::new());
+    fn the_number_of_stored_ranges_is_bounded() {
+        let stored = Mutex::new(RangeSet::new());
         for n in 0..200 {
             let mut ranges = RangeSet::new();
             for m in 0..1000 {
                 let start = (n * 1000 + m) * 10;
                 ranges.insert(start, start + 5);
             }
-            add_stored_ranges(&marked, &ranges);
+            add_stored_ranges(&stored, &ranges);
         }
-        let kept = marked.lock().unwrap().range_count();
+        let kept = stored.lock().unwrap().range_count();
         assert!((MAX_RANGES - 1000..=MAX_RANGES).contains(&kept), "{kept}");
     }
 
     #[test]
-    fn a_server_that_says_nothing_has_no_remark() {
-        assert_eq!(said("Transfer Complete."), None);
+    fn a_226_without_remark_gives_none() {
+        assert_eq!(remark_in("Transfer Complete."), None);
         assert_eq!(
             HostRemark::from_local_report(&TransferReport::default()),
             None

@@ -1,4 +1,4 @@
-//! One transfer whose command is sent: data and replies side by side.
+//! A transfer whose command is sent: the data side and the replies run concurrently.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -26,33 +26,33 @@ use crate::session::ClientSession;
 use crate::session::control::{MarkerRateLimit, unreachable_failure};
 use crate::session::replies::{RefusalCause, refusal_cause};
 
-/// Longest wait for the server's own words after the data side failed.
+/// Longest wait for the server's final reply after the data side failed.
 const FINAL_REPLY_AFTER_FAILURE: Duration = Duration::from_secs(10);
-/// Longest wait for the server's word on a data connection that this end closed because it had
-/// enough. Some say nothing more (Pure-FTPd's last line then has code 150): a new session costs
-/// less than waiting for them.
+/// Longest wait for the server's final reply after this end closed the data connection on purpose.
+/// Some servers send nothing more (Pure-FTPd's last line then has code 150): a new session costs
+/// less than the wait.
 const FINAL_REPLY_AFTER_CLOSE: Duration = Duration::from_secs(1);
-/// How long the data side may take to tell why the server lost the data connection: the reason is
-/// often here, and the server's reply is only its echo.
+/// How long the data side may take to report why the server lost the data connection: often the
+/// reason is local and the server's reply only repeats its effect.
 const LOCAL_ERROR_WAIT: Duration = Duration::from_millis(500);
 
-/// Task of this end.
+/// This end's part of a transfer.
 #[derive(Debug)]
 pub(crate) enum LocalTransfer {
-    /// Takes them.
+    /// Receives the file.
     Receive {
-        /// Where to.
+        /// Destination of the bytes.
         sink: Arc<dyn Sink>,
-        /// Offsets.
+        /// Offsets of the bytes.
         plan: ReceivePlan,
-        /// The server goes on past the plan's limit, so that this end closes the connection.
+        /// The server sends beyond the plan's limit, so this end closes the connection.
         server_overruns: bool,
     },
-    /// Gives them.
+    /// Sends the file.
     Send {
-        /// Where from.
+        /// Source of the bytes.
         source: Arc<dyn Source>,
-        /// Ranges.
+        /// Ranges to send.
         plan: SendPlan,
     },
 }
@@ -61,22 +61,22 @@ pub(crate) enum LocalTransfer {
 pub(crate) struct TransferExchange<'a> {
     /// This end's part.
     pub(crate) local_end: LocalTransfer,
-    /// Of the data side.
+    /// Settings of the data side.
     pub(crate) settings: TransferSettings,
-    /// Watched and stopped from outside.
+    /// Counts the bytes and cancels the transfer from outside.
     pub(crate) control: &'a Arc<TransferControl>,
-    /// Takes what preliminary replies tell.
+    /// Receives the contents of preliminary replies.
     pub(crate) reply_sinks: ReplySinks<'a>,
-    /// Where to connect if the told addresses do not answer.
+    /// Addresses to try if the announced ones do not answer.
     pub(crate) alternative: Option<StripeAddresses>,
-    /// Start the data side only when the server begins: connections that it opens wait in the
-    /// listener's queue, and a refusal leaves `control` as it was.
+    /// Start the data side only when the server begins. Connections that the server opens wait in
+    /// the listener's queue until then, and a refusal leaves `control` unchanged.
     pub(crate) wait_for_start: bool,
     /// `read /x`, for messages.
-    pub(crate) doing: &'a str,
+    pub(crate) operation: &'a str,
 }
 
-/// A transfer that ended well.
+/// A transfer that succeeded.
 #[derive(Debug)]
 pub(crate) struct CompletedExchange {
     /// This end's report.
@@ -86,66 +86,70 @@ pub(crate) struct CompletedExchange {
 }
 
 impl CompletedExchange {
-    fn new(report: TransferReport, said: Option<HostRemark>) -> Self {
+    fn new(report: TransferReport, remark: Option<HostRemark>) -> Self {
         let here = HostRemark::from_local_report(&report);
         Self {
             report,
-            remarks: here.into_iter().chain(said).collect(),
+            remarks: here.into_iter().chain(remark).collect(),
         }
     }
 }
 
-/// Result from the blocking thread.
+/// Result of the blocking thread.
 struct DataResult {
     channel: SessionDataChannel,
     result: Result<TransferReport, DataError>,
-    /// This end had enough and closed the data connection.
-    stopped: bool,
-    /// The host of the alternative that was taken.
-    elsewhere: Option<IpAddr>,
+    /// This end had all it wanted and closed the data connection.
+    closed_early: bool,
+    /// The host of the alternative address, if that was used.
+    alternative_host: Option<IpAddr>,
 }
 
-/// Where to connect when the first addresses do not answer.
+/// Addresses to try when the first ones do not answer.
 struct AlternativeAddresses {
     targets: StripeAddresses,
-    /// To connect from.
+    /// Local address to connect from.
     local: Option<IpAddr>,
-    /// The DRS channel follows the data.
+    /// The DRS channel, at the host of the data connections.
     drs: Option<Arc<DrsEndpoint>>,
 }
 
 impl ClientSession {
-    /// Moves the bytes while the control connection is read, and gives the verdict of both. After
-    /// a failure the data connections are gone; the session itself survives only when the server
-    /// gave its final reply.
+    /// Moves the bytes while reading the control connection, and combines the results of both.
+    /// After a failure the data connections are closed; the session stays usable only if the server
+    /// sent its final reply.
     pub(crate) async fn exchange(
         &mut self,
         exchange: TransferExchange<'_>,
     ) -> Result<CompletedExchange, FailedTransfer> {
         let Some(channel) = self.data_channel.take() else {
-            return Err(FailedTransfer::no_data_channel(self.name(), exchange.doing));
+            return Err(FailedTransfer::no_data_channel(
+                self.name(),
+                exchange.operation,
+            ));
         };
         let TransferExchange {
             local_end,
             settings,
             control,
-            reply_sinks: told,
+            reply_sinks,
             alternative,
-            wait_for_start: await_start,
-            doing,
+            wait_for_start,
+            operation,
         } = exchange;
-        let answer = if await_start {
-            self.wait_for_start_reply(doing, told).await?
+        let final_reply = if wait_for_start {
+            self.wait_for_start_reply(operation, reply_sinks).await?
         } else {
             None
         };
-        let sends = matches!(local_end, LocalTransfer::Send { .. });
-        let follows = AnnouncedSizeFollower::new_if_sending(sends, &settings, control);
-        let told = ReplySinks {
-            size_follower: follows.as_ref(),
-            ..told
+        let is_sender = matches!(local_end, LocalTransfer::Send { .. });
+        let size_follower = AnnouncedSizeFollower::new_if_sending(is_sender, &settings, control);
+        let reply_sinks = ReplySinks {
+            size_follower: size_follower.as_ref(),
+            ..reply_sinks
         };
-        let sizes = SizesToAnnounce::new_if_receiving(sends, &settings, control);
+        let sizes = SizesToAnnounce::new_if_receiving(is_sender, &settings, control);
+        // Cancels the threads if this future is dropped between here and the end of the race.
         let mut guard = CancelTransferOnDrop(Some(Arc::clone(control)));
         let alternative = alternative.map(|targets| self.alternative_addresses(targets, &settings));
         let data = start_data_side(
@@ -155,49 +159,52 @@ impl ClientSession {
             settings,
             Arc::clone(control),
         );
-        let (moved, answer) = self
-            .run_both_sides(data, answer, control, told, sizes)
+        let (data_result, final_reply) = self
+            .run_both_sides(data, final_reply, control, reply_sinks, sizes)
             .await;
         guard.0 = None;
-        if matches!(&answer, Some(Ok(_))) {
+        // SBUF replies may follow the final one; without a final reply the session is lost anyway.
+        if matches!(&final_reply, Some(Ok(_))) {
             self.control.drain_sbuf_replies().await;
         }
-        let Some(moved) = moved else {
+        let Some(data_result) = data_result else {
             self.control.abandon();
-            return Err(FailedTransfer::data_thread_lost(self.name(), doing));
+            return Err(FailedTransfer::data_thread_lost(self.name(), operation));
         };
-        self.conclude_exchange(moved, answer, doing)
+        self.conclude_exchange(data_result, final_reply, operation)
     }
 
-    /// The verdict of both sides, and what stays of the data connections.
+    /// Combines the results of both sides and decides whether the data connections are kept.
     fn conclude_exchange(
         &mut self,
-        moved: DataResult,
-        answer: Option<Result<Reply, CopyFailure>>,
-        doing: &str,
+        data_result: DataResult,
+        final_reply: Option<Result<Reply, CopyFailure>>,
+        operation: &str,
     ) -> Result<CompletedExchange, FailedTransfer> {
-        if let Some(host) = moved.elsewhere {
+        if let Some(host) = data_result.alternative_host {
             self.set_data_host(host);
         }
-        if moved.stopped {
-            return self.conclude_early_close(moved, answer.as_ref(), doing);
+        if data_result.closed_early {
+            return self.conclude_early_close(data_result, final_reply.as_ref(), operation);
         }
-        let answered = matches!(&answer, Some(Ok(_)));
-        let said = match &answer {
+        let answered = matches!(&final_reply, Some(Ok(_)));
+        let remark = match &final_reply {
             Some(Ok(reply)) => self.remark_of_reply(reply),
             _ => None,
         };
-        let outcome = outcome::combine_results(self.name(), doing, moved.result, answer);
+        let outcome =
+            outcome::combine_results(self.name(), operation, data_result.result, final_reply);
         if outcome.is_ok() {
-            self.data_channel = Some(moved.channel);
+            self.data_channel = Some(data_result.channel);
             self.planner.on_transferred();
         } else {
             self.planner.on_channel_lost();
             if !answered {
+                // The final reply may still arrive later and would be taken for another command's.
                 self.control.abandon();
             }
         }
-        outcome.map(|report| CompletedExchange::new(report, said))
+        outcome.map(|report| CompletedExchange::new(report, remark))
     }
 
     fn alternative_addresses(
@@ -214,20 +221,20 @@ impl ClientSession {
         }
     }
 
-    /// The verdict when this end closed the data connection.
+    /// The result when this end closed the data connection.
     fn conclude_early_close(
         &mut self,
-        moved: DataResult,
-        answer: Option<&Result<Reply, CopyFailure>>,
-        doing: &str,
+        data_result: DataResult,
+        final_reply: Option<&Result<Reply, CopyFailure>>,
+        operation: &str,
     ) -> Result<CompletedExchange, FailedTransfer> {
         self.planner.on_channel_lost();
-        // An empty part is whole from the start; whether there is a file, the server says.
-        if moved
+        // An empty part is complete from the start; only the server knows whether the file exists.
+        if data_result
             .result
             .as_ref()
             .is_ok_and(|report| report.evidence.bytes == 0)
-            && let Some(Ok(reply)) = answer
+            && let Some(Ok(reply)) = final_reply
             && matches!(
                 refusal_cause(reply),
                 RefusalCause::Missing | RefusalCause::Denied
@@ -235,83 +242,86 @@ impl ClientSession {
         {
             return Err(outcome::refused_by_server(
                 self.name(),
-                doing,
+                operation,
                 reply.clone(),
             ));
         }
-        // Whatever else the server says of the closed connection (226, 426, 451): it said it.
-        moved
+        // Any other reply to the closed connection (226, 426, 451) has no meaning.
+        data_result
             .result
             .map(|report| CompletedExchange::new(report, None))
-            .map_err(|error| outcome::data_side_error(self.name(), doing, &error))
+            .map_err(|error| outcome::data_side_error(self.name(), operation, &error))
     }
 
-    /// The reply that says whether the transfer begins; given back when it is the final one.
+    /// Waits for the reply that says whether the transfer begins. Returns it if it is the final
+    /// one.
     async fn wait_for_start_reply(
         &mut self,
-        doing: &str,
-        told: ReplySinks<'_>,
+        operation: &str,
+        reply_sinks: ReplySinks<'_>,
     ) -> Result<Option<Result<Reply, CopyFailure>>, FailedTransfer> {
-        let patience = self.control.reply_timeout();
-        let Ok(first) = timeout(patience, self.control.next_reply()).await else {
+        let reply_timeout = self.control.reply_timeout();
+        let Ok(first) = timeout(reply_timeout, self.control.next_reply()).await else {
             self.control.abandon();
             let message = format!(
-                "{} did not begin to {doing} within {} s: most likely it cannot connect to this \
+                "{} did not start to {operation} within {} s: most likely it cannot connect to this \
                  machine (a firewall or address translation is between); use --mode s",
                 self.name(),
-                patience.as_secs()
+                reply_timeout.as_secs()
             );
             return Err(unreachable_failure(message).into());
         };
         match first {
             Ok(reply) if reply.is_preliminary() => {
-                told.record_reply(&reply);
+                reply_sinks.record_reply(&reply);
                 Ok(None)
             }
             Ok(reply) if reply.is_success() => Ok(Some(Ok(reply))),
             Ok(reply) => {
                 self.planner.on_channel_lost();
-                let mut ended = outcome::refused_by_server(self.name(), doing, reply);
-                ended.refused_before_data = true;
-                ended.disputed = false;
-                Err(ended)
+                let mut failed = outcome::refused_by_server(self.name(), operation, reply);
+                failed.refused_before_data = true;
+                failed.disputed = false;
+                Err(failed)
             }
             Err(lost) => Err(lost.into()),
         }
     }
 
-    /// Waits for both ends of the transfer: the data side's result and the final reply. Each
-    /// one's failure ends the other.
+    /// Waits for both sides: the result of the data side and the final reply. Each side's failure
+    /// ends the other.
     async fn run_both_sides(
         &mut self,
         mut data: JoinHandle<DataResult>,
-        mut answer: Option<Result<Reply, CopyFailure>>,
+        mut final_reply: Option<Result<Reply, CopyFailure>>,
         control: &TransferControl,
-        told: ReplySinks<'_>,
+        reply_sinks: ReplySinks<'_>,
         mut sizes: SizesToAnnounce,
     ) -> (Option<DataResult>, Option<Result<Reply, CopyFailure>>) {
-        let mut moved: Option<DataResult> = None;
-        // Preliminary replies since the data is through: until then, the data side's own limits end it.
-        let mut late = MarkerRateLimit::new();
+        let mut data_result: Option<DataResult> = None;
+        // Limits preliminary replies after the data side has ended. Before that, the data side's
+        // own limits end the transfer.
+        let mut marker_rate = MarkerRateLimit::new();
         loop {
-            let reply = match (&moved, &answer) {
-                (Some(_), Some(_)) => return (moved, answer),
+            let reply = match (&data_result, &final_reply) {
+                (Some(_), Some(_)) => return (data_result, final_reply),
                 (None, Some(_)) => {
-                    // Bounded: a failed answer cancelled it, otherwise it stalls out by itself.
-                    return ((&mut data).await.ok(), answer);
+                    // This wait is bounded: after a failed reply the data side is cancelled,
+                    // otherwise it has its own stall timeout.
+                    return ((&mut data).await.ok(), final_reply);
                 }
                 (Some(done), None) => match final_reply_timeout(done, self.control.reply_timeout())
                 {
                     Some(limit) => self.control.wait_for_reply_within(limit).await,
-                    None => return (moved, None),
+                    None => return (data_result, None),
                 },
                 (None, None) => tokio::select! {
                     result = &mut data => match result {
                         Ok(done) => {
-                            moved = Some(done);
+                            data_result = Some(done);
                             continue;
                         }
-                        // The thread is gone, and its data connections with it.
+                        // The thread panicked, and its data connections are closed.
                         Err(_) => return (None, None),
                     },
                     reply = self.control.next_reply() => reply,
@@ -323,44 +333,48 @@ impl ClientSession {
             };
             match reply {
                 Ok(reply) if reply.is_preliminary() => {
-                    told.record_reply(&reply);
-                    if moved.is_some() && late.is_exceeded() {
-                        answer = Some(Err(self.control.too_many_markers_failure()));
+                    reply_sinks.record_reply(&reply);
+                    if data_result.is_some() && marker_rate.is_exceeded() {
+                        final_reply = Some(Err(self.control.too_many_markers_failure()));
                     }
                 }
                 other => {
-                    if may_echo_local_failure(&other) && moved.is_none() {
+                    if may_echo_local_failure(&other) && data_result.is_none() {
+                        // A 426 may be the server's view of an error on this side, such as a full
+                        // disk; that error is the better message.
                         match timeout(LOCAL_ERROR_WAIT, &mut data).await {
-                            Ok(Ok(done)) => moved = Some(done),
+                            Ok(Ok(done)) => data_result = Some(done),
                             Ok(Err(_)) => return (None, None),
                             Err(_) => {}
                         }
                     }
+                    // The final reply is a refusal or the session is lost: the data side must not
+                    // wait for more bytes.
                     if !matches!(&other, Ok(reply) if reply.is_success()) {
                         control.cancel();
                     }
-                    answer = Some(other);
+                    final_reply = Some(other);
                 }
             }
         }
     }
 }
 
-/// How long the final reply is waited for once the data side is done; `None`: not at all, since
-/// the failure is this end's own.
-fn final_reply_timeout(moved: &DataResult, patience: Duration) -> Option<Duration> {
-    match &moved.result {
-        Ok(_) if moved.stopped => Some(patience.min(FINAL_REPLY_AFTER_CLOSE)),
-        Ok(_) => Some(patience),
+/// How long to wait for the final reply after the data side has ended; `None` if its failure is
+/// local and a reply adds nothing.
+fn final_reply_timeout(data_result: &DataResult, reply_timeout: Duration) -> Option<Duration> {
+    match &data_result.result {
+        Ok(_) if data_result.closed_early => Some(reply_timeout.min(FINAL_REPLY_AFTER_CLOSE)),
+        Ok(_) => Some(reply_timeout),
         Err(DataError::Aborted) => None,
         Err(error) if outcome::is_local_error(error) => None,
-        Err(_) => Some(patience.min(FINAL_REPLY_AFTER_FAILURE)),
+        Err(_) => Some(reply_timeout.min(FINAL_REPLY_AFTER_FAILURE)),
     }
 }
 
-/// Whether a final reply may only say that this end broke the data connection.
-fn may_echo_local_failure(answer: &Result<Reply, CopyFailure>) -> bool {
-    matches!(answer, Ok(reply) if !reply.is_success()
+/// Whether a final reply may only report that this end broke the data connection.
+fn may_echo_local_failure(final_reply: &Result<Reply, CopyFailure>) -> bool {
+    matches!(final_reply, Ok(reply) if !reply.is_success()
         && matches!(refusal_cause(reply), RefusalCause::Lost | RefusalCause::Busy))
 }
 
@@ -374,24 +388,25 @@ fn start_data_side(
     tokio::task::spawn_blocking(move || {
         let (mut channel, mut settings) = (channel, settings);
         let mut result = local_end.run(&mut channel, &settings, &control);
-        let mut elsewhere = None;
+        let mut alternative_host = None;
+        // Only a failed connect is retried: no byte has moved yet, and the sink is unchanged.
         if let (Err(DataError::Connect { .. }), Some(other)) = (&result, alternative) {
             channel =
                 SessionDataChannel::connect_to(other.targets.as_slice().to_vec(), other.local);
             settings.drs = other.drs;
-            elsewhere = Some(other.targets.first().ip());
+            alternative_host = Some(other.targets.first().ip());
             result = local_end.run(&mut channel, &settings, &control);
         }
         let part = local_end.completed_part(&result, &control);
-        let stopped = part.is_some();
+        let closed_early = part.is_some();
         if let Some(report) = part {
             result = Ok(report);
         }
         DataResult {
             channel,
             result,
-            stopped,
-            elsewhere,
+            closed_early,
+            alternative_host,
         }
     })
 }
@@ -409,8 +424,8 @@ impl LocalTransfer {
         }
     }
 
-    /// The report of a part that is whole although the transfer did not end well: the server went
-    /// on past the part's end.
+    /// The report of a part that arrived completely although the transfer failed, because the
+    /// server sent beyond the end of the part.
     fn completed_part(
         &self,
         result: &Result<TransferReport, DataError>,
@@ -441,7 +456,7 @@ impl LocalTransfer {
     }
 }
 
-/// Stops the blocking side when the transfer's future is dropped: threads do not stop by
+/// Cancels the blocking side when the transfer's future is dropped: threads do not stop by
 /// themselves.
 struct CancelTransferOnDrop(Option<Arc<TransferControl>>);
 

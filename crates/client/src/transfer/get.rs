@@ -1,4 +1,4 @@
-//! Server to this machine.
+//! Gets: from a server to this machine.
 
 use std::sync::Arc;
 
@@ -24,12 +24,12 @@ use crate::session::replies::{RefusalCause, refusal_cause};
 use crate::session::{ClientSession, display_path};
 use crate::{CopyFailure, Exit};
 
-/// Agreement with the server before the bytes flow.
+/// Agreement with the server before the transfer.
 struct GetAgreement {
     mode: TransferMode,
     retrieval: RetrievalPlan,
-    /// Data that the transfer builds on, in destination offsets.
-    have: RangeSet,
+    /// Ranges of the destination that are kept.
+    kept_ranges: RangeSet,
     alternative: Option<StripeAddresses>,
 }
 
@@ -44,31 +44,37 @@ pub(super) async fn get(
     session.check_path(path)?;
     let mut warnings = Vec::new();
     let first = try_get(session, path, &sink, spec, control, &mut warnings).await;
-    let done = match first {
-        Err(ended) if session.server_can_connect() && server_could_not_connect(&ended) => {
+    let attempt = match first {
+        // One more attempt in MODE S, where this end opens the connection.
+        Err(failed) if session.server_can_connect() && server_could_not_connect(&failed) => {
             session.set_server_cannot_connect();
             try_get(session, path, &sink, spec, control, &mut warnings).await
         }
         other => other,
     };
-    match done {
-        Ok(done) => Ok(TransferAttempt { warnings, ..done }),
+    match attempt {
+        Ok(attempt) => Ok(TransferAttempt {
+            warnings,
+            ..attempt
+        }),
         Err(FailedTransfer {
             failure,
             refusal: Some(reply),
             ..
         }) if failure.exit == Exit::NotFound => {
-            let doing = format!("read {}", display_path(path));
-            Err(session.explain_access_refusal(path, &doing, &reply).await)
+            let operation = format!("read {}", display_path(path));
+            Err(session
+                .explain_access_refusal(path, &operation, &reply)
+                .await)
         }
-        Err(ended) => Err(ended.into()),
+        Err(failed) => Err(failed.into()),
     }
 }
 
-/// The server tried to open the data connections of a MODE E get and failed before anything moved.
-fn server_could_not_connect(ended: &FailedTransfer) -> bool {
-    ended.refused_before_data
-        && ended
+/// Whether the server failed to open the data connections of a MODE E get before anything moved.
+fn server_could_not_connect(failed: &FailedTransfer) -> bool {
+    failed.refused_before_data
+        && failed
             .refusal
             .as_ref()
             .is_some_and(|reply| reply.code != 421 && refusal_cause(reply) == RefusalCause::Lost)
@@ -82,36 +88,39 @@ async fn try_get(
     control: &Arc<TransferControl>,
     warnings: &mut Vec<String>,
 ) -> Result<TransferAttempt, FailedTransfer> {
-    let doing = format!("read {}", display_path(path));
-    let agreed = agree_on_get(session, path, spec, &doing, warnings).await?;
+    let operation = format!("read {}", display_path(path));
+    let agreement = agree_on_get(session, path, spec, &operation, warnings).await?;
     let size = spec.size.or(spec.part.map(|(_, length)| length));
     let local_end = LocalTransfer::Receive {
         sink: Arc::clone(sink),
         plan: ReceivePlan {
             origin: spec.destination_offset.unwrap_or(0),
-            stream_start: agreed.retrieval.start,
+            stream_start: agreement.retrieval.start,
             limit: size,
         },
-        server_overruns: agreed.retrieval.overruns,
+        server_overruns: agreement.retrieval.overruns,
     };
-    let mut settings = negotiation::data_settings(session, agreed.mode, spec, &agreed.have);
-    // It would act on what is sent; a name that only the server has is no error here.
+    let mut settings =
+        negotiation::data_settings(session, agreement.mode, spec, &agreement.kept_ranges);
+    // The congestion control acts on sending, so it stays at the system's choice here: a name that
+    // only the server knows is no error.
     settings.options.congestion = CongestionChoice::System;
     let exchange = TransferExchange {
         local_end,
         settings,
         control,
         reply_sinks: ReplySinks::default(),
-        alternative: agreed.alternative.clone(),
-        wait_for_start: agreed.mode == TransferMode::Extended,
-        doing: &doing,
+        alternative: agreement.alternative.clone(),
+        // In MODE E the server connects, and may fail to: the data side starts after its 150.
+        wait_for_start: agreement.mode == TransferMode::Extended,
+        operation: &operation,
     };
-    let done = session.exchange(exchange).await;
+    let result = session.exchange(exchange).await;
     let CompletedExchange { report, remarks } =
-        done.inspect_err(|ended| spec.confirmation.record_failure(ended))?;
-    check_complete(session.name(), &doing, &agreed, size, &report)?;
+        result.inspect_err(|failed| spec.confirmation.record_failure(failed))?;
+    check_complete(session.name(), &operation, &agreement, size, &report)?;
     Ok(TransferAttempt {
-        extended_mode: agreed.mode == TransferMode::Extended,
+        extended_mode: agreement.mode == TransferMode::Extended,
         streams: report.evidence.streams.max(1),
         buffers: negotiation::agreed_buffers(session, spec),
         remarks,
@@ -124,21 +133,21 @@ async fn agree_on_get(
     session: &mut ClientSession,
     path: &[u8],
     spec: &TransferSpec,
-    doing: &str,
+    operation: &str,
     warnings: &mut Vec<String>,
 ) -> Result<GetAgreement, CopyFailure> {
     let mut mode = negotiation::get_mode(session, spec, warnings);
-    let mut have = negotiation::usable_restart_ranges(mode, &spec.completed_ranges);
+    let mut kept_ranges = negotiation::usable_restart_ranges(mode, &spec.completed_ranges);
     let sizing = session.negotiate_sizing(spec.options.buffers.sizing, warnings);
     negotiation::warn_of_ignored_congestion_control(session, spec, warnings);
-    let ends = LocalDataEnd {
+    let data_end = LocalDataEnd {
         ports: spec.data_ports,
         buffers: spec.options.buffers,
     };
     loop {
-        let retrieval = plan_retrieval(session.features(), mode, path, spec.part, &have)
-            .map_err(|error| no_partial_failure(session.name(), doing, &error))?;
-        let mut need = TransferRequirements {
+        let retrieval = plan_retrieval(session.features(), mode, path, spec.part, &kept_ranges)
+            .map_err(|error| no_partial_failure(session.name(), operation, &error))?;
+        let mut requirements = TransferRequirements {
             direction: TransferDirection::Send,
             mode,
             streams: negotiation::stream_range(session, mode, spec),
@@ -150,22 +159,24 @@ async fn agree_on_get(
             restart: retrieval.restart.clone(),
             server_listens: mode == TransferMode::Stream,
             connections_reusable: false,
-            command: retrieval.verb.clone(),
+            command: retrieval.command.clone(),
         };
-        need.connections_reusable = negotiation::has_reusable_connections(session, &need, false);
+        requirements.connections_reusable =
+            negotiation::has_reusable_connections(session, &requirements, false);
         match session
-            .prepare_transfer(&need, &ends, doing, warnings)
+            .prepare_transfer(&requirements, &data_end, operation, warnings)
             .await?
         {
             PreparationResult::Ready { alternative } => {
-                let mut kept = RangeSet::new();
-                kept.insert(0, retrieval.start);
+                let mut prefix = RangeSet::new();
+                // MODE S keeps exactly the prefix that REST names.
+                prefix.insert(0, retrieval.start);
                 return Ok(GetAgreement {
                     mode,
-                    have: if mode == TransferMode::Stream {
-                        kept
+                    kept_ranges: if mode == TransferMode::Stream {
+                        prefix
                     } else {
-                        have
+                        kept_ranges
                     },
                     retrieval,
                     alternative,
@@ -174,16 +185,17 @@ async fn agree_on_get(
             PreparationResult::RetryInStreamMode => {
                 session.warn_once(warnings, negotiation::EXTENDED_MODE_UNAVAILABLE);
                 mode = TransferMode::Stream;
-                have = negotiation::usable_restart_ranges(mode, &spec.completed_ranges);
+                kept_ranges = negotiation::usable_restart_ranges(mode, &spec.completed_ranges);
             }
+            // Without REST a part cannot begin at its offset.
             PreparationResult::RetryFromZero if spec.part.is_some() => {
                 return Err(no_partial_failure(
                     session.name(),
-                    doing,
+                    operation,
                     &PartialRetrievalUnsupported,
                 ));
             }
-            PreparationResult::RetryFromZero => have = RangeSet::new(),
+            PreparationResult::RetryFromZero => kept_ranges = RangeSet::new(),
             PreparationResult::RetryWithoutPipelining => {
                 session.reopen_without_pipelining().await?;
             }
@@ -193,35 +205,35 @@ async fn agree_on_get(
 
 fn no_partial_failure(
     server: &str,
-    doing: &str,
+    operation: &str,
     error: &PartialRetrievalUnsupported,
 ) -> CopyFailure {
     CopyFailure {
         exit: Exit::Protocol,
-        message: format!("cannot {doing} in part at {server}: {error}; copy the whole file"),
+        message: format!("cannot {operation} in part at {server}: {error}; copy the whole file"),
         transient: false,
     }
 }
 
-/// The server's 226 and the end of the stream are not enough: every byte that was announced must
-/// be here.
+/// Checks that every announced byte is here. The server's 226 and the end of the stream do not
+/// prove it.
 fn check_complete(
     server: &str,
-    doing: &str,
-    agreed: &GetAgreement,
+    operation: &str,
+    agreement: &GetAgreement,
     size: Option<u64>,
     report: &TransferReport,
 ) -> Result<(), CopyFailure> {
     let Some(size) = size else { return Ok(()) };
-    let mut all = agreed.have.clone();
+    let mut all = agreement.kept_ranges.clone();
     all.extend(&report.stored);
     if all.contains(0, size) {
         return Ok(());
     }
-    let expected = agreed.have.gaps(0, size).byte_count();
+    let expected = agreement.kept_ranges.gaps(0, size).byte_count();
     Err(negotiation::incomplete_failure(
         server,
-        doing,
+        operation,
         report.evidence.bytes,
         expected,
     ))

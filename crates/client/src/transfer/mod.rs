@@ -1,9 +1,10 @@
-//! One file over one session (or two): the seam between the batch above and the dialogue below.
+//! One attempt to transfer one file over one session, or over two sessions of a third-party
+//! transfer.
 //!
-//! Everything here is a single attempt. What arrived in a failed attempt is in the shared
-//! [`data::job::TransferControl`] (gets) or in [`TransferSpec::stored_ranges`] (puts and third-party transfers,
-//! from the server's 111 markers), whether the peers stand by it in [`TransferSpec::confirmation`]; the batch
-//! decides what of it is kept for the next attempt.
+//! The bytes of a failed attempt are in the shared [`data::job::TransferControl`] (gets) or in
+//! [`TransferSpec::stored_ranges`] (puts and third-party transfers, from the server's 111 markers).
+//! [`TransferSpec::confirmation`] says whether the peers confirmed them. The batch decides which of
+//! them the next attempt keeps.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -33,74 +34,77 @@ mod put;
 mod server_pair;
 mod third_party;
 
-/// How one attempt is to be made.
+/// Specification of one attempt.
 #[derive(Debug, Clone)]
 pub struct TransferSpec {
-    /// Size of what is to be transferred: of the part if there is one, of the file otherwise.
+    /// Bytes to transfer: the size of the part if there is one, of the file otherwise.
     pub size: Option<u64>,
-    /// Part of the source: offset and length in the source file. The part's bytes become the
-    /// destination's bytes from 0 on.
+    /// Part of the source: offset and length in the source file. Its bytes become the destination's
+    /// bytes from 0 on.
     pub part: Option<(u64, u64)>,
-    /// Where the first byte belongs in the destination, which keeps what else it holds. `None`: at its
-    /// start, and a destination server begins the file anew. What is told of ranges (`have`, `marked`)
-    /// counts from here.
+    /// Offset of the first byte in a destination that keeps its other bytes. `None`: the transfer
+    /// begins at 0 and a destination server truncates the file. `completed_ranges` and
+    /// `stored_ranges` count from this offset.
     pub destination_offset: Option<u64>,
     /// How the transfer may be cut into chunks; `None`: it is made in one piece.
     pub chunks: Option<Chunking>,
-    /// Ranges safe at the destination already, in destination offsets.
+    /// Ranges that are safe at the destination already, in destination offsets.
     pub completed_ranges: RangeSet,
-    /// Streams wanted (1 unless MODE E is possible).
+    /// Requested number of streams (1 unless MODE E is possible).
     pub streams: u32,
-    /// Never more streams at a time.
+    /// Most streams at a time.
     pub max_streams: u32,
-    /// Their number, the congestion control and the pace follow the path ([`data::job::TransferSettings::adapt`]).
+    /// Whether the number of streams, the congestion control and the pacing rate follow the path
+    /// ([`data::job::TransferSettings::adapt`]).
     pub adapt: bool,
-    /// Knowledge of the path that sending from here begins with.
+    /// What is known about the path before sending from this machine.
     pub prior: Prior,
-    /// Mode wish.
+    /// Requested MODE.
     pub mode: ModeChoice,
-    /// Sum the bytes of this attempt on the way; only meaningful when `have` is empty.
+    /// Compute this checksum of the bytes while they are transferred. Valid only when
+    /// `completed_ranges` is empty.
     pub checksum: Option<ChecksumAlgorithm>,
-    /// Ask the destination server to sum while it stores (if it can).
+    /// Ask the destination server to compute this checksum while it stores, if it can.
     pub server_checksum: Option<ChecksumAlgorithm>,
-    /// Options of the data connections, as asked for.
+    /// Requested options of the data connections.
     pub options: TransferOptions,
-    /// Set when the destination server of a put said that the transfer begins (125, 150).
+    /// Set when the destination server of a put replies that the transfer begins (125, 150).
     pub started: Arc<AtomicBool>,
-    /// Ranges the destination server reported as stored (111), destination offsets.
+    /// Ranges that the destination server reported as stored (111), in destination offsets.
     pub stored_ranges: Arc<Mutex<RangeSet>>,
     /// The bytes that the peers confirmed or refused.
     pub confirmation: Arc<TransferConfirmation>,
-    /// Data ports for active connections.
+    /// Local ports to listen on when the server connects.
     pub data_ports: Option<(u16, u16)>,
 }
 
-/// Outcome of one attempt that ended with 226.
+/// Result of an attempt that ended with 226.
 #[derive(Debug, Clone, Default)]
 pub struct TransferAttempt {
-    /// This end's report; default for third-party transfers except `bytes`.
+    /// This end's report. For third-party transfers only `bytes` is set.
     pub report: TransferReport,
-    /// MODE E was used.
+    /// Whether MODE E was used.
     pub extended_mode: bool,
-    /// Streams opened.
+    /// Number of streams opened.
     pub streams: u64,
-    /// Who sized the buffers: what was asked for, or what took its place.
+    /// Who sized the buffers: as requested, or the fallback.
     pub buffers: SocketBuffers,
-    /// Remarks of the hosts on the transfer.
+    /// Remarks of the hosts about the transfer.
     pub remarks: Vec<HostRemark>,
-    /// Warnings for the user (a fallback that was taken), each said once per session.
+    /// Warnings for the user about fallbacks. Each is given once per session.
     pub warnings: Vec<String>,
 }
 
-/// Remark of a host on a transfer.
+/// Remark of a host about a transfer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HostRemark {
-    /// The server's name; `None`: this machine.
+    /// The server's name; `None` for this machine.
     pub host: Option<String>,
-    /// Limiter of the streams that it sent over; `None`: it did not send, or does not tell.
+    /// Bottleneck of the streams that the host sent over; `None` if it did not send or does not
+    /// report it.
     pub verdict: Option<LimiterVerdict>,
-    /// A limit of the host that held the transfer back, in plain words: which setting to raise there,
-    /// and for what gain.
+    /// A limit of the host that held the transfer back, in plain words: which setting to raise
+    /// there, and for what gain.
     pub text: Option<String>,
 }
 

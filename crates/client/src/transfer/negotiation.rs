@@ -1,9 +1,10 @@
-//! Choices that get, put and third-party transfers share: the mode, the data side's settings.
+//! Choices shared by gets, puts and third-party transfers: the mode, the streams, the settings of
+//! the data side.
 
 use data::job::TransferSettings;
 use data::options::{CongestionChoice, TransferOptions};
 use proto::client::{CONGESTION_CONTROL_REFUSED, TransferRequirements, longest_ranges};
-use proto::command::{Command, DataType, TransferMode};
+use proto::command::{Command, DataType, ExtendedStore, TransferMode};
 use proto::ranges::RangeSet;
 use proto::sizing::BufferSizing;
 use proto::sizing::SocketBuffers;
@@ -13,15 +14,16 @@ use super::TransferSpec;
 use crate::session::ClientSession;
 use crate::{CopyFailure, Exit, ModeChoice};
 
-/// Message to the user when extended block mode was wanted and cannot be had.
+/// Warning when extended block mode is requested and the server does not support it.
 pub(super) const EXTENDED_MODE_UNAVAILABLE: &str =
     "has no extended block mode (MODE E); one stream in MODE S is used instead";
 
-/// Message to the user when the server cannot open the connections of a MODE E get.
+/// Warning when the server cannot open the connections of a MODE E get.
 const SERVER_CANNOT_CONNECT: &str = "cannot connect to this machine (a firewall or address translation \
      is between), as gets over several streams need; one stream in MODE S is used instead";
 
-/// MODE for a get: as [`transfer_mode`], but MODE E only when the server can connect to this machine.
+/// MODE for a get: like [`transfer_mode`], but MODE E only when the server can connect to this
+/// machine. In MODE E the sender opens the connections (GFD.20 §3.4).
 pub(super) fn get_mode(
     session: &mut ClientSession,
     spec: &TransferSpec,
@@ -35,7 +37,7 @@ pub(super) fn get_mode(
     mode
 }
 
-/// Whether extended block mode is wanted at all.
+/// Whether extended block mode is requested.
 pub(super) fn wants_extended_mode(spec: &TransferSpec) -> bool {
     match spec.mode {
         ModeChoice::Stream => false,
@@ -44,7 +46,7 @@ pub(super) fn wants_extended_mode(spec: &TransferSpec) -> bool {
     }
 }
 
-/// MODE for a transfer with one server; says so once when MODE E is wanted and not there.
+/// MODE for a transfer with one server. Warns once when MODE E is requested and unsupported.
 pub(super) fn transfer_mode(
     session: &mut ClientSession,
     spec: &TransferSpec,
@@ -53,38 +55,39 @@ pub(super) fn transfer_mode(
     if !wants_extended_mode(spec) {
         return TransferMode::Stream;
     }
-    // An explicit wish is put to the server even if it announces nothing.
-    let asked = spec.mode == ModeChoice::Extended && !session.planner.is_extended_mode_refused();
-    if session.planner.may_use_extended_mode() || asked {
+    // `--mode e` is tried even if FEAT does not announce MODE E.
+    let explicit = spec.mode == ModeChoice::Extended && !session.planner.is_extended_mode_refused();
+    if session.planner.may_use_extended_mode() || explicit {
         return TransferMode::Extended;
     }
     session.warn_once(warnings, EXTENDED_MODE_UNAVAILABLE);
     TransferMode::Stream
 }
 
-/// How the destination server is asked to store: the whole file, or a chunk of it at its place
-/// (GFD.20 §3.6), beside what is there already.
+/// The store command: STOR for a whole file, ESTO A for a chunk at an offset of an existing file
+/// (GFD.20 §3.6).
 pub(super) fn store_command(spec: &TransferSpec, path: &[u8]) -> Command {
     match spec.destination_offset {
         None => Command::Stor(path.to_vec()),
-        Some(place) => Command::Esto(place, path.to_vec()),
+        Some(offset) => Command::Esto(ExtendedStore::Adjusted { offset }, path.to_vec()),
     }
 }
 
-/// Part of `spec.have` that the transfer can build on.
-pub(super) fn usable_restart_ranges(mode: TransferMode, have: &RangeSet) -> RangeSet {
+/// The part of `spec.completed_ranges` that a restart marker in this mode can express.
+pub(super) fn usable_restart_ranges(mode: TransferMode, kept_ranges: &RangeSet) -> RangeSet {
     match mode {
-        TransferMode::Extended => longest_ranges(have),
+        TransferMode::Extended => longest_ranges(kept_ranges),
         TransferMode::Stream => {
             let mut prefix = RangeSet::new();
-            prefix.insert(0, have.prefix_len());
+            // MODE S restarts at one offset, so only the prefix counts.
+            prefix.insert(0, kept_ranges.prefix_len());
             prefix
         }
     }
 }
 
-/// Streams that the transfer opens. Only a server that says so changes their number by itself
-/// (`features.tune`); others get the one to begin with.
+/// Number of streams to request. Only a server that announces it (`features.tunes_streams`) changes
+/// the number during a transfer; others keep the starting number.
 pub(super) fn stream_range(
     session: &ClientSession,
     mode: TransferMode,
@@ -104,7 +107,8 @@ pub(super) fn stream_range(
     }
 }
 
-/// The congestion control to ask a sending server for. `auto` is what it does by itself.
+/// The congestion control to request from a sending server. `auto` is the server's own choice, so
+/// nothing is requested.
 pub(super) fn requested_congestion_control(spec: &TransferSpec) -> Option<String> {
     match &spec.options.congestion {
         CongestionChoice::Auto => None,
@@ -112,7 +116,7 @@ pub(super) fn requested_congestion_control(spec: &TransferSpec) -> Option<String
     }
 }
 
-/// Tells the user of a server that sends with its own congestion control, whatever --cc names.
+/// Warns when the server sends with its own congestion control although --cc names one.
 pub(super) fn warn_of_ignored_congestion_control(
     session: &mut ClientSession,
     spec: &TransferSpec,
@@ -125,21 +129,21 @@ pub(super) fn warn_of_ignored_congestion_control(
     }
 }
 
-/// Who sizes the buffers, after the server was asked.
+/// The buffer settings after agreement with the server.
 pub(super) fn agreed_buffers(session: &ClientSession, spec: &TransferSpec) -> SocketBuffers {
-    let wish = spec.options.buffers;
-    wish.with_sizing(session.planner.agreed_sizing(wish.sizing))
+    let requested = spec.options.buffers;
+    requested.with_sizing(session.planner.agreed_sizing(requested.sizing))
 }
 
-/// Data connections that a server may open to this end at a time: as many as `-p` takes.
+/// Data connections that a server may open to this end at a time: the maximum of `-p`.
 const MAX_CONNECTIONS: usize = 256;
 
-/// The data side's settings, after the server was asked for its part.
+/// Settings of the data side after agreement with the server.
 pub(super) fn data_settings(
     session: &ClientSession,
     mode: TransferMode,
     spec: &TransferSpec,
-    have: &RangeSet,
+    kept_ranges: &RangeSet,
 ) -> TransferSettings {
     let buffers = agreed_buffers(session, spec);
     TransferSettings {
@@ -158,7 +162,8 @@ pub(super) fn data_settings(
         max_connections: MAX_CONNECTIONS,
         adapt: spec.adapt,
         prior: spec.prior.clone(),
-        checksum: spec.checksum.filter(|_| have.is_empty()),
+        // A checksum on the way covers only what this attempt moves.
+        checksum: spec.checksum.filter(|_| kept_ranges.is_empty()),
         connect_timeout: spec.options.stall,
         drs: session
             .drs_endpoint()
@@ -171,30 +176,31 @@ fn to_usize(streams: u32) -> usize {
     usize::try_from(streams).unwrap_or(usize::MAX)
 }
 
-/// Whether the last transfer's data connections at this end fit `need`.
+/// Whether the data connections of the last transfer can be used again for these requirements.
 pub(super) fn has_reusable_connections(
     session: &ClientSession,
-    need: &TransferRequirements,
+    requirements: &TransferRequirements,
     sending: bool,
 ) -> bool {
-    need.mode == TransferMode::Extended
+    // MODE S closes the data connection at the end of each file (RFC 959 §3.4.1).
+    requirements.mode == TransferMode::Extended
         && session
             .data_channel
             .as_ref()
             .is_some_and(|channel| channel.has_cached(sending))
 }
 
-/// A transfer that ended well for both sides but did not move what it should have.
+/// The failure for a transfer that both sides report complete although bytes are missing.
 pub(super) fn incomplete_failure(
     server: &str,
-    doing: &str,
+    operation: &str,
     moved: u64,
     expected: u64,
 ) -> CopyFailure {
     CopyFailure {
         exit: Exit::Integrity,
         message: format!(
-            "{server} reported the transfer to {doing} complete, but {moved} of {expected} bytes \
+            "{server} reported the transfer to {operation} complete, but {moved} of {expected} bytes \
              moved: the file changed meanwhile, or the connection was cut unnoticed; copy it again"
         ),
         transient: false,

@@ -1,5 +1,5 @@
-//! Verdict on a transfer, from the data side's result and the server's final reply. A transfer is
-//! whole only when both say so.
+//! Combines the data side's result and the server's final reply. A transfer is complete only when
+//! both say so.
 
 use std::io::ErrorKind;
 
@@ -16,34 +16,36 @@ use crate::{CopyFailure, Exit};
 /// A transfer that failed.
 #[derive(Debug)]
 pub(crate) struct FailedTransfer {
-    /// The failure that the user is told.
+    /// The failure shown to the user.
     pub(crate) failure: CopyFailure,
-    /// The server's refusal, when that is the reason.
+    /// The server's refusal, if that is the reason.
     pub(crate) refusal: Option<Reply>,
     /// The refusal came before the data side was started.
     pub(crate) refused_before_data: bool,
-    /// The server refused what it had sent or taken, or it contradicted itself: the count of bytes
-    /// proves nothing. A lost connection is no such thing.
+    /// The server refused the bytes it sent or received, or it contradicted itself, so the count of
+    /// bytes proves nothing. A lost connection alone does not set this.
     pub(crate) disputed: bool,
-    /// This machine's store refused to be read or written. A full disk of the server's, whose exit code
-    /// is the same, is no such thing.
+    /// Reading or writing this machine's store failed. A full disk at the server, which has the
+    /// same exit code, does not set this.
     pub(crate) store_failed: bool,
 }
 
 impl FailedTransfer {
-    pub(crate) fn no_data_channel(server: &str, doing: &str) -> Self {
+    pub(crate) fn no_data_channel(server: &str, operation: &str) -> Self {
         Self::from(CopyFailure {
             exit: Exit::Protocol,
-            message: format!("no data connection is prepared to {doing} at {server}; try again"),
+            message: format!(
+                "no data connection is prepared to {operation} at {server}; try again"
+            ),
             transient: true,
         })
     }
 
-    pub(crate) fn data_thread_lost(server: &str, doing: &str) -> Self {
+    pub(crate) fn data_thread_lost(server: &str, operation: &str) -> Self {
         Self::from(CopyFailure {
             exit: Exit::Local,
             message: format!(
-                "the thread that was to {doing} at {server} ended unexpectedly; \
+                "the thread for the transfer ({operation} at {server}) ended unexpectedly; \
                  report this with the output above"
             ),
             transient: false,
@@ -64,12 +66,12 @@ impl From<CopyFailure> for FailedTransfer {
 }
 
 impl From<FailedTransfer> for CopyFailure {
-    fn from(ended: FailedTransfer) -> Self {
-        ended.failure
+    fn from(failed: FailedTransfer) -> Self {
+        failed.failure
     }
 }
 
-/// Whether the failure is this end's own, so that the server's words would add nothing.
+/// Whether the failure is local, so that the server's reply adds nothing.
 pub(crate) fn is_local_error(error: &DataError) -> bool {
     matches!(
         error,
@@ -84,7 +86,7 @@ pub(crate) fn is_local_error(error: &DataError) -> bool {
     )
 }
 
-/// Whether the bytes themselves show that the peer is faulty.
+/// Whether the received bytes show that the peer is faulty.
 fn is_peer_fault(error: &DataError) -> bool {
     match error {
         DataError::OutOfRange { .. } | DataError::Scattered { .. } => true,
@@ -93,55 +95,59 @@ fn is_peer_fault(error: &DataError) -> bool {
     }
 }
 
-/// Weighs both sides. `answer` is the final reply, the loss of the control connection, or `None`
-/// when it was not waited for.
+/// Combines both sides. `final_reply` is the reply itself, the loss of the control connection, or
+/// `None` when it was not waited for.
 pub(crate) fn combine_results(
     server: &str,
-    doing: &str,
-    moved: Result<TransferReport, DataError>,
-    answer: Option<Result<Reply, CopyFailure>>,
+    operation: &str,
+    data_result: Result<TransferReport, DataError>,
+    final_reply: Option<Result<Reply, CopyFailure>>,
 ) -> Result<TransferReport, FailedTransfer> {
-    let error = match (moved, answer) {
+    let error = match (data_result, final_reply) {
+        // Success needs both: the data side's result and a 2xx reply.
         (Ok(report), Some(Ok(reply))) if reply.is_success() => return Ok(report),
         (Err(DataError::Aborted), Some(Ok(reply)))
             if !reply.is_success() && refusal_cause(&reply) == RefusalCause::Lost =>
         {
-            // The server lost a data connection whose end has not been seen here.
-            let mut ended = refused_by_server(server, doing, reply);
-            ended.disputed = false;
-            return Err(ended);
+            // The server lost a data connection whose end this side has not seen.
+            let mut failed = refused_by_server(server, operation, reply);
+            failed.disputed = false;
+            return Err(failed);
         }
         (Ok(_) | Err(DataError::Aborted), Some(Ok(reply))) if !reply.is_success() => {
-            return Err(refused_by_server(server, doing, reply));
+            return Err(refused_by_server(server, operation, reply));
         }
         (Ok(_) | Err(DataError::Aborted), Some(Err(lost))) => return Err(lost.into()),
-        (Ok(_), _) => return Err(FailedTransfer::no_data_channel(server, doing)),
+        (Ok(_), _) => return Err(FailedTransfer::no_data_channel(server, operation)),
+        // A remote refusal with a reason explains the broken data connection.
         (Err(error), Some(Ok(reply))) if !reply.is_success() && !is_local_error(&error) => {
             if refusal_cause(&reply) != RefusalCause::Lost {
-                return Err(refused_by_server(server, doing, reply));
+                return Err(refused_by_server(server, operation, reply));
             }
-            let mut ended = data_side_error(server, doing, &error);
-            ended.failure.message = format!(
+            let mut failed = data_side_error(server, operation, &error);
+            failed.failure.message = format!(
                 "{} ({server}: {})",
-                ended.failure.message,
+                failed.failure.message,
                 display_reply(&reply)
             );
-            return Err(ended);
+            return Err(failed);
         }
+        // The server reports success although the data connection broke: the two contradict each
+        // other.
         (Err(error), Some(Ok(reply))) if reply.is_success() && !is_local_error(&error) => {
-            let mut ended = data_side_error(server, doing, &error);
-            ended.disputed = true;
-            return Err(ended);
+            let mut failed = data_side_error(server, operation, &error);
+            failed.disputed = true;
+            return Err(failed);
         }
         (Err(error), _) => error,
     };
-    Err(data_side_error(server, doing, &error))
+    Err(data_side_error(server, operation, &error))
 }
 
 /// A transfer that the server refused.
-pub(super) fn refused_by_server(server: &str, doing: &str, reply: Reply) -> FailedTransfer {
+pub(super) fn refused_by_server(server: &str, operation: &str, reply: Reply) -> FailedTransfer {
     FailedTransfer {
-        failure: refusal_failure(server, doing, &reply),
+        failure: refusal_failure(server, operation, &reply),
         refusal: Some(reply),
         refused_before_data: false,
         disputed: true,
@@ -150,39 +156,39 @@ pub(super) fn refused_by_server(server: &str, doing: &str, reply: Reply) -> Fail
 }
 
 /// A failure of the data side.
-pub(super) fn data_side_error(server: &str, doing: &str, error: &DataError) -> FailedTransfer {
+pub(super) fn data_side_error(server: &str, operation: &str, error: &DataError) -> FailedTransfer {
     FailedTransfer {
         disputed: is_peer_fault(error),
         store_failed: matches!(error, DataError::Read { .. } | DataError::Write { .. }),
-        ..data_failure(server, doing, error).into()
+        ..data_failure(server, operation, error).into()
     }
 }
 
-/// The failure that an error of [`data::pull`] stands for: a reader's own failure is told as it is.
+/// The failure for an error of [`data::pull`]. The reader's own failure is passed on unchanged.
 pub(crate) fn pull_failure(
-    place: &str,
-    doing: &str,
+    storage: &str,
+    operation: &str,
     error: &DataError,
-    said: &TransferConfirmation,
+    confirmation: &TransferConfirmation,
 ) -> CopyFailure {
     if let DataError::Read { source, .. } = error
-        && let Some(own) = source
+        && let Some(own_failure) = source
             .get_ref()
             .and_then(|e| e.downcast_ref::<CopyFailure>())
     {
-        return own.clone();
+        return own_failure.clone();
     }
-    let mut ended = data_side_error(place, doing, error);
+    let mut failed = data_side_error(storage, operation, error);
     if let DataError::Shrunk { .. } = error {
-        // Nobody but this end has looked: what came is not what was announced.
-        ended.failure.exit = Exit::Integrity;
+        // Only this end counted the bytes: what arrived is not what was announced.
+        failed.failure.exit = Exit::Integrity;
     }
-    said.record_failure(&ended);
-    ended.into()
+    confirmation.record_failure(&failed);
+    failed.into()
 }
 
-/// The failure that an error of the data side stands for.
-fn data_failure(server: &str, doing: &str, error: &DataError) -> CopyFailure {
+/// The failure for an error of the data side.
+fn data_failure(server: &str, operation: &str, error: &DataError) -> CopyFailure {
     let (exit, hint) = match error {
         DataError::Read { source, .. } | DataError::Write { source, .. } => {
             (Exit::Local, storage_error_advice(source))
@@ -198,12 +204,12 @@ fn data_failure(server: &str, doing: &str, error: &DataError) -> CopyFailure {
         ),
         DataError::NoPeer { .. } => {
             return unreachable_failure(format!(
-                "{error}: cannot {doing} at {server}; if a firewall is between, use --mode s"
+                "{error}: cannot {operation} at {server}; if a firewall is between, use --mode s"
             ));
         }
         DataError::HostNotAllowed { .. } => {
             return unreachable_failure(format!(
-                "{error}: cannot {doing} at {server}; use --mode s, or let the server's other hosts \
+                "{error}: cannot {operation} at {server}; use --mode s, or let the server's other hosts \
                  connect with --allow-foreign-data-address"
             ));
         }
@@ -220,14 +226,14 @@ fn data_failure(server: &str, doing: &str, error: &DataError) -> CopyFailure {
         | DataError::Wire { .. }
         | DataError::Stalled { .. } => {
             return unreachable_failure(format!(
-                "{error}: cannot {doing} at {server}; try again, with --resume"
+                "{error}: cannot {operation} at {server}; try again, with --resume"
             ));
         }
     };
     let message = match exit {
-        // The server has no part in it.
+        // The server is not involved.
         Exit::Local | Exit::Interrupted => format!("{error}; {hint}"),
-        _ => format!("{error}: cannot {doing} at {server}; {hint}"),
+        _ => format!("{error}: cannot {operation} at {server}; {hint}"),
     };
     CopyFailure {
         exit,
@@ -236,10 +242,10 @@ fn data_failure(server: &str, doing: &str, error: &DataError) -> CopyFailure {
     }
 }
 
-/// Advice against an error of this machine's store.
+/// Advice for an error of this machine's store.
 fn storage_error_advice(error: &std::io::Error) -> &'static str {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room there and use --resume",
-        _ => "mend that and use --resume",
+        _ => "correct that and use --resume",
     }
 }

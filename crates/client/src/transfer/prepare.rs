@@ -1,4 +1,5 @@
-//! The steps before a transfer with one server, as the planner gives them: flight by flight.
+//! Carries out the steps before a transfer with one server, as the planner orders them, one
+//! pipeline after the other.
 
 use proto::client::{PlanStep, RefusalEffect, TransferRequirements};
 use proto::command::{Command, OptsCommand};
@@ -13,57 +14,57 @@ use crate::session::ClientSession;
 use crate::session::passive::port_command;
 use crate::session::replies::{self, RefusalCause, refusal_cause};
 
-/// Contribution of this end to a data address.
+/// This end's part in agreeing on data addresses.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct LocalDataEnd {
     /// Ports to listen on.
     pub(crate) ports: Option<(u16, u16)>,
-    /// The connections' socket buffers.
+    /// Socket buffers of the data connections.
     pub(crate) buffers: SocketBuffers,
 }
 
-/// How the steps before a transfer went.
+/// Result of the steps before a transfer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PreparationResult {
     /// The transfer command is sent.
     Ready {
-        /// Where to connect if the told addresses do not answer.
+        /// Addresses to try if the announced ones do not answer.
         alternative: Option<StripeAddresses>,
     },
     /// MODE E was refused: plan again in MODE S.
     RetryInStreamMode,
     /// REST was refused: plan again from the first byte.
     RetryFromZero,
-    /// Something was refused that had to be in force when the transfer command behind it came. The
-    /// session is given up: begin it carefully and plan again.
+    /// A setting was refused that the pipelined transfer command depends on. The session is
+    /// abandoned: reopen it without pipelining and plan again.
     RetryWithoutPipelining,
 }
 
-/// How a flight went.
+/// Result of a pipeline.
 #[derive(Debug, Default)]
 pub(crate) struct PipelineResult {
     /// Where the server listens, if it was asked.
     pub(crate) passive_addresses: Option<StripeAddresses>,
-    /// A refusal that asks for another plan.
+    /// Set when a refusal requires another plan.
     pub(crate) replan: Option<PreparationResult>,
 }
 
 impl ClientSession {
-    /// Whether questions can go out behind the transfer command of `spec` ([`ClientSession::pipeline_followups`]). Not
-    /// in chunks, where the next one's command follows; and not where SBUF is sent in between, whose
-    /// answer nothing would tell from theirs.
+    /// Whether commands can be pipelined behind the transfer command of `spec`
+    /// ([`ClientSession::pipeline_followups`]). Not with chunks, where the next chunk's command
+    /// follows; and not with SBUF during the transfer, whose reply could not be told from theirs.
     pub(crate) fn can_pipeline_followups(&self, spec: &TransferSpec) -> bool {
         self.planner.supports_pipelining()
             && spec.chunks.is_none()
             && spec.options.buffers.sizing != BufferSizing::Drs1
     }
 
-    /// Has `questions` asked together with the transfer command of `spec`, which comes next, where that
-    /// can be: their answers come with the transfer's end. Each must be a command that
-    /// [`ClientSession::stat`] or [`ClientSession::checksum`] is to send afterwards, in this order.
-    pub(crate) fn pipeline_followups(&mut self, spec: &TransferSpec, questions: Vec<Command>) {
+    /// Pipelines `followups` behind the transfer command of `spec`, which comes next, where
+    /// possible. Their replies follow the end of the transfer. Each must be a command that
+    /// [`ClientSession::stat`] or [`ClientSession::checksum`] will send afterwards, in this order.
+    pub(crate) fn pipeline_followups(&mut self, spec: &TransferSpec, followups: Vec<Command>) {
         self.followup_commands = match self.can_pipeline_followups(spec) {
-            true => questions,
+            true => followups,
             false => Vec::new(),
         };
     }
@@ -71,122 +72,135 @@ impl ClientSession {
     /// Carries out the steps up to and including the transfer command.
     pub(crate) async fn prepare_transfer(
         &mut self,
-        need: &TransferRequirements,
-        ends: &LocalDataEnd,
-        doing: &str,
+        requirements: &TransferRequirements,
+        local_end: &LocalDataEnd,
+        operation: &str,
         warnings: &mut Vec<String>,
     ) -> Result<PreparationResult, CopyFailure> {
         let mut alternative = None;
-        for flight in self.planner.pipelined_plan(need) {
-            let mut here = None;
-            if flight.contains(&PlanStep::Connect) {
+        for pipeline in self.planner.pipelined_plan(requirements) {
+            let mut local_addresses = None;
+            // The listener must exist before PORT names its address.
+            if pipeline.contains(&PlanStep::Connect) {
                 let sizing = self
                     .planner
-                    .agreed_sizing(need.buffer_sizing.unwrap_or_default());
-                here = Some(self.listen_for_data(ends.ports, ends.buffers.with_sizing(sizing))?);
+                    .agreed_sizing(requirements.buffer_sizing.unwrap_or_default());
+                local_addresses = Some(
+                    self.listen_for_data(local_end.ports, local_end.buffers.with_sizing(sizing))?,
+                );
             }
-            let flown = self
-                .send_pipeline(&flight, here.as_ref(), doing, warnings)
+            let result = self
+                .send_pipeline(&pipeline, local_addresses.as_ref(), operation, warnings)
                 .await?;
-            if let Some(other) = flown.replan {
-                return Ok(other);
+            if let Some(replan) = result.replan {
+                return Ok(replan);
             }
-            if let Some(told) = &flown.passive_addresses {
-                alternative = self.prepare_data_connections(told, warnings);
+            if let Some(announced) = &result.passive_addresses {
+                alternative = self.prepare_data_connections(announced, warnings);
             }
-            if here.or(flown.passive_addresses).is_some() {
-                self.planner.on_address_given(need);
+            if local_addresses.or(result.passive_addresses).is_some() {
+                self.planner.on_address_given(requirements);
             }
         }
         Ok(PreparationResult::Ready { alternative })
     }
 
-    /// Sends a flight and takes the answers to all of it but a transfer command at its end.
-    /// [`PlanStep::Connect`] tells the server to connect to `here`.
+    /// Sends a pipeline and evaluates the replies to all of its commands except a transfer command
+    /// at its end. [`PlanStep::Connect`] tells the server to connect to `local_addresses`.
     pub(crate) async fn send_pipeline(
         &mut self,
-        flight: &[PlanStep],
-        here: Option<&StripeAddresses>,
-        doing: &str,
+        pipeline: &[PlanStep],
+        local_addresses: Option<&StripeAddresses>,
+        operation: &str,
         warnings: &mut Vec<String>,
     ) -> Result<PipelineResult, CopyFailure> {
-        let (steps, commands): (Vec<&PlanStep>, Vec<Command>) = flight
+        let (steps, commands): (Vec<&PlanStep>, Vec<Command>) = pipeline
             .iter()
-            .filter_map(|step| Some((step, self.step_command(step, flight, here)?)))
+            .filter_map(|step| Some((step, self.step_command(step, pipeline, local_addresses)?)))
             .unzip();
-        let transfers = matches!(flight.last(), Some(PlanStep::Transfer(_)));
+        let has_transfer = matches!(pipeline.last(), Some(PlanStep::Transfer(_)));
         if commands.is_empty() {
             return Ok(PipelineResult::default());
         }
-        let questions = match transfers {
+        let followups = match has_transfer {
+            // Prefetched commands belong behind the transfer command only.
             true => std::mem::take(&mut self.followup_commands),
             false => Vec::new(),
         };
         self.control
-            .send_pipelined_with_prefetch(&commands, &questions)
+            .send_pipelined_with_prefetch(&commands, &followups)
             .await?;
-        let answered = commands.len() - usize::from(transfers);
-        let replies = self.read_final_replies(answered, doing).await?;
+        // The transfer command's replies are read with the data, by the exchange.
+        let answered = commands.len() - usize::from(has_transfer);
+        let replies = self.read_final_replies(answered, operation).await?;
         let answers: Vec<(&PlanStep, Reply)> = steps.into_iter().zip(replies).collect();
-        let flown = match transfers {
-            true if has_fatal_refusal(&answers) => self.abandon_transfer(&answers, doing),
-            _ => self.handle_replies(answers, here, doing, warnings).await,
+        let result = match has_transfer {
+            true if has_fatal_refusal(&answers) => self.abandon_transfer(&answers, operation),
+            _ => {
+                self.handle_replies(answers, local_addresses, operation, warnings)
+                    .await
+            }
         };
-        if transfers && flown.is_err() {
-            // A transfer that nobody attends to must not go on.
+        if has_transfer && result.is_err() {
+            // Nobody would read the data of this transfer, so it must not continue.
             self.control.abandon();
         }
-        flown
+        result
     }
 
-    /// The command of a step; `None` for one that is to be left out.
+    /// The command of a step; `None` for a step that is left out.
     fn step_command(
         &self,
         step: &PlanStep,
-        flight: &[PlanStep],
-        here: Option<&StripeAddresses>,
+        pipeline: &[PlanStep],
+        local_addresses: Option<&StripeAddresses>,
     ) -> Option<Command> {
         match step {
             PlanStep::Set(command, _) | PlanStep::Transfer(command) => Some(command.clone()),
             PlanStep::DrsListen => {
-                let agrees = |other: &PlanStep| matches!(other, PlanStep::Set(c, _) if *c == AGREE);
-                let may = self.planner.may_listen_for_drs() || flight.iter().any(agrees);
-                may.then_some(Command::Dpsv)
+                // DPSV needs the drs policy. In a pipeline its OPTS is not answered yet, so its
+                // presence counts.
+                let is_drs_option =
+                    |replan: &PlanStep| matches!(replan, PlanStep::Set(c, _) if *c == AGREE_ON_DRS);
+                let allowed =
+                    self.planner.may_listen_for_drs() || pipeline.iter().any(is_drs_option);
+                allowed.then_some(Command::Dpsv)
             }
             PlanStep::Listen => Some(self.passive_command()),
-            PlanStep::Connect => here.map(port_command),
+            PlanStep::Connect => local_addresses.map(port_command),
         }
     }
 
-    /// So many final replies; after 421 there are no more.
+    /// Reads this many final replies; after 421 no more follow.
     async fn read_final_replies(
         &mut self,
         count: usize,
-        doing: &str,
+        operation: &str,
     ) -> Result<Vec<Reply>, CopyFailure> {
         let mut replies = Vec::with_capacity(count);
         while replies.len() < count {
             let reply = self.control.final_reply().await?;
             if reply.code == 421 {
-                return Err(replies::refusal_failure(self.name(), doing, &reply));
+                return Err(replies::refusal_failure(self.name(), operation, &reply));
             }
             replies.push(reply);
         }
         Ok(replies)
     }
 
-    /// The end of a session in which a transfer was begun that is not what was meant.
+    /// Abandons a session in which a transfer began with wrong settings.
     fn abandon_transfer(
         &mut self,
         answers: &[(&PlanStep, Reply)],
-        doing: &str,
+        operation: &str,
     ) -> Result<PipelineResult, CopyFailure> {
         self.control.abandon();
-        let full = |(_, reply): &&(&PlanStep, Reply)| {
+        let is_full = |(_, reply): &&(&PlanStep, Reply)| {
             is_refused(reply) && refusal_cause(reply) == RefusalCause::Full
         };
-        if let Some((_, reply)) = answers.iter().find(full) {
-            return Err(replies::refusal_failure(self.name(), doing, reply));
+        // A full disk does not change in a new session.
+        if let Some((_, reply)) = answers.iter().find(is_full) {
+            return Err(replies::refusal_failure(self.name(), operation, reply));
         }
         Ok(PipelineResult {
             passive_addresses: None,
@@ -197,42 +211,44 @@ impl ClientSession {
     async fn handle_replies(
         &mut self,
         answers: Vec<(&PlanStep, Reply)>,
-        here: Option<&StripeAddresses>,
-        doing: &str,
+        local_addresses: Option<&StripeAddresses>,
+        operation: &str,
         warnings: &mut Vec<String>,
     ) -> Result<PipelineResult, CopyFailure> {
-        let mut flown = PipelineResult::default();
+        let mut result = PipelineResult::default();
         let mut passive = None;
         for (step, reply) in answers {
-            match (step, here) {
+            match (step, local_addresses) {
                 (PlanStep::Set(command, refusal), _) => {
-                    let again =
-                        self.handle_setting_reply(command, &reply, *refusal, doing, warnings)?;
-                    flown.replan = flown.replan.or(again);
+                    let replan =
+                        self.handle_setting_reply(command, &reply, *refusal, operation, warnings)?;
+                    result.replan = result.replan.or(replan);
                 }
                 (PlanStep::DrsListen, _) if self.planner.may_listen_for_drs() => {
                     self.handle_dpsv_reply(&reply, warnings);
                 }
                 (PlanStep::Listen, _) => passive = Some(reply),
-                (PlanStep::Connect, Some(here)) => self.handle_active_reply(here, reply).await?,
+                (PlanStep::Connect, Some(local_addresses)) => {
+                    self.handle_active_reply(local_addresses, reply).await?;
+                }
                 (PlanStep::DrsListen | PlanStep::Connect | PlanStep::Transfer(_), _) => {}
             }
         }
-        // Last, since it may have to ask again.
-        if let Some(reply) = passive.filter(|_| flown.replan.is_none()) {
+        // Last, since a refused PASV sends another command.
+        if let Some(reply) = passive.filter(|_| result.replan.is_none()) {
             self.data_channel = None;
-            flown.passive_addresses = Some(self.handle_passive_reply(reply).await?);
+            result.passive_addresses = Some(self.handle_passive_reply(reply).await?);
         }
-        Ok(flown)
+        Ok(result)
     }
 
-    /// Takes the answer to a setting; `Some` when its refusal asks for another plan.
+    /// Evaluates the reply to a setting; `Some` when its refusal requires another plan.
     fn handle_setting_reply(
         &mut self,
         command: &Command,
         reply: &Reply,
         refusal: RefusalEffect,
-        doing: &str,
+        operation: &str,
         warnings: &mut Vec<String>,
     ) -> Result<Option<PreparationResult>, CopyFailure> {
         if !is_refused(reply) {
@@ -243,13 +259,13 @@ impl ClientSession {
             refusal_cause(reply),
             RefusalCause::Full | RefusalCause::Lost
         ) {
-            return Err(replies::refusal_failure(self.name(), doing, reply));
+            return Err(replies::refusal_failure(self.name(), operation, reply));
         }
         self.planner.on_refused(command);
         match refusal {
             RefusalEffect::Fatal => {
-                let doing = format!("{doing} ({})", command.verb());
-                Err(replies::refusal_failure(self.name(), &doing, reply))
+                let operation = format!("{operation} ({})", command.verb());
+                Err(replies::refusal_failure(self.name(), &operation, reply))
             }
             RefusalEffect::FallBackToStreamMode => Ok(Some(PreparationResult::RetryInStreamMode)),
             RefusalEffect::RestartFromZero => Ok(Some(PreparationResult::RetryFromZero)),
@@ -262,14 +278,14 @@ impl ClientSession {
     }
 }
 
-/// Agreeing on the policy that needs a DRS channel.
-const AGREE: Command = Command::Opts(OptsCommand::BufferSizing(BufferSizing::Drs));
+/// The command that agrees on the policy with a DRS channel.
+const AGREE_ON_DRS: Command = Command::Opts(OptsCommand::BufferSizing(BufferSizing::Drs));
 
 fn is_refused(reply: &Reply) -> bool {
     !reply.is_success() && !reply.is_intermediate()
 }
 
 fn has_fatal_refusal(answers: &[(&PlanStep, Reply)]) -> bool {
-    let refuses = |(step, reply): &(&PlanStep, Reply)| step.must_succeed() && is_refused(reply);
-    answers.iter().any(refuses)
+    let is_fatal = |(step, reply): &(&PlanStep, Reply)| step.must_succeed() && is_refused(reply);
+    answers.iter().any(is_fatal)
 }

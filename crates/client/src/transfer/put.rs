@@ -1,4 +1,4 @@
-//! This machine to server.
+//! Puts: from this machine to a server.
 
 use std::sync::Arc;
 
@@ -19,11 +19,11 @@ use super::{TransferAttempt, TransferSpec};
 use crate::session::{ClientSession, display_path};
 use crate::{CopyFailure, Exit};
 
-/// Agreement with the server before the bytes flow.
+/// Agreement with the server before the transfer.
 struct PutAgreement {
     mode: TransferMode,
-    /// Data that the transfer builds on, in destination offsets.
-    have: RangeSet,
+    /// Ranges of the destination that are kept.
+    kept_ranges: RangeSet,
     alternative: Option<StripeAddresses>,
 }
 
@@ -36,12 +36,12 @@ pub(super) async fn put(
     control: &Arc<TransferControl>,
 ) -> Result<TransferAttempt, CopyFailure> {
     session.check_path(path)?;
-    let doing = format!("write {}", display_path(path));
+    let operation = format!("write {}", display_path(path));
     let mut warnings = Vec::new();
     let size = destination_size(&source, spec)?;
-    let agreed = agree_on_put(session, path, spec, size, &doing, &mut warnings).await?;
+    let agreement = agree_on_put(session, path, spec, size, &operation, &mut warnings).await?;
     let origin = spec.part.map_or(0, |(offset, _)| offset);
-    let missing = size.map(|size| agreed.have.gaps(0, size));
+    let missing = size.map(|size| agreement.kept_ranges.gaps(0, size));
     let local_end = LocalTransfer::Send {
         source,
         plan: SendPlan {
@@ -51,42 +51,46 @@ pub(super) async fn put(
     };
     let exchange = TransferExchange {
         local_end,
-        settings: negotiation::data_settings(session, agreed.mode, spec, &agreed.have),
+        settings: negotiation::data_settings(session, agreement.mode, spec, &agreement.kept_ranges),
         control,
         reply_sinks: ReplySinks {
             started: Some(&spec.started),
             stored_ranges: Some(&spec.stored_ranges),
             ..ReplySinks::default()
         },
-        alternative: agreed.alternative,
+        alternative: agreement.alternative,
         wait_for_start: false,
-        doing: &doing,
+        operation: &operation,
     };
-    let done = session.exchange(exchange).await;
-    let CompletedExchange { report, remarks } =
-        match done.inspect_err(|ended| spec.confirmation.record_failure(ended)) {
-            Ok(done) => done,
-            Err(FailedTransfer {
-                failure,
-                refusal: Some(reply),
-                ..
-            }) if !failure.transient => {
-                return Err(session.explain_create_refusal(path, &doing, &reply).await);
-            }
-            Err(ended) => return Err(ended.into()),
-        };
+    let result = session.exchange(exchange).await;
+    let result = result.inspect_err(|failed| spec.confirmation.record_failure(failed));
+    let CompletedExchange { report, remarks } = match result {
+        Ok(completed) => completed,
+        // Only a permanent refusal is explained: a transient one may have another cause next time.
+        Err(FailedTransfer {
+            failure,
+            refusal: Some(reply),
+            ..
+        }) if !failure.transient => {
+            return Err(session
+                .explain_create_refusal(path, &operation, &reply)
+                .await);
+        }
+        Err(failed) => return Err(failed.into()),
+    };
+    // The server's 226 does not prove that it got every byte.
     if let Some(expected) = missing.map(|ranges| ranges.byte_count())
         && report.evidence.bytes != expected
     {
         return Err(negotiation::incomplete_failure(
             session.name(),
-            &doing,
+            &operation,
             report.evidence.bytes,
             expected,
         ));
     }
     Ok(TransferAttempt {
-        extended_mode: agreed.mode == TransferMode::Extended,
+        extended_mode: agreement.mode == TransferMode::Extended,
         streams: report.evidence.streams.max(1),
         buffers: negotiation::agreed_buffers(session, spec),
         remarks,
@@ -95,7 +99,8 @@ pub(super) async fn put(
     })
 }
 
-/// Bytes of the whole destination: as told, else the rest of the source; `None` for pipes.
+/// Size of the whole destination, bytes: as specified, else the rest of the source; `None` for
+/// pipes.
 fn destination_size(
     source: &Arc<dyn Source>,
     spec: &TransferSpec,
@@ -106,20 +111,24 @@ fn destination_size(
         transient: false,
     })?;
     let offset = spec.part.map_or(0, |(offset, _)| offset);
-    let rest = length.map(|n| n.saturating_sub(offset));
+    let remaining = length.map(|n| n.saturating_sub(offset));
     Ok(match (length, spec.size, spec.part) {
+        // A pipe has no length, whatever the caller expects of it.
         (None, ..) => None,
         (_, Some(size), _) => Some(size),
-        (_, None, Some((_, length))) => rest.map(|rest| rest.min(length)),
-        (_, None, None) => rest,
+        (_, None, Some((_, length))) => remaining.map(|remaining| remaining.min(length)),
+        (_, None, None) => remaining,
     })
 }
 
-/// Destination ranges as source ranges.
-fn shift_ranges(ranges: Option<&RangeSet>, by: u64) -> RangeSet {
+/// Converts destination ranges to source ranges.
+fn shift_ranges(ranges: Option<&RangeSet>, offset_in_source: u64) -> RangeSet {
     let mut source = RangeSet::new();
     for r in ranges.iter().flat_map(|set| set.iter()) {
-        source.insert(r.start.saturating_add(by), r.end.saturating_add(by));
+        source.insert(
+            r.start.saturating_add(offset_in_source),
+            r.end.saturating_add(offset_in_source),
+        );
     }
     source
 }
@@ -129,14 +138,14 @@ async fn agree_on_put(
     path: &[u8],
     spec: &TransferSpec,
     size: Option<u64>,
-    doing: &str,
+    operation: &str,
     warnings: &mut Vec<String>,
 ) -> Result<PutAgreement, CopyFailure> {
     let mut mode = negotiation::transfer_mode(session, spec, warnings);
-    let mut have = negotiation::usable_restart_ranges(mode, &spec.completed_ranges);
+    let mut kept_ranges = negotiation::usable_restart_ranges(mode, &spec.completed_ranges);
     let sizing = session.negotiate_sizing(spec.options.buffers.sizing, warnings);
     loop {
-        let mut need = TransferRequirements {
+        let mut requirements = TransferRequirements {
             direction: TransferDirection::Receive,
             mode,
             streams: negotiation::stream_range(session, mode, spec),
@@ -145,30 +154,31 @@ async fn agree_on_put(
             buffer_sizing: Some(sizing),
             announced_size: size,
             store_checksum: spec.server_checksum,
-            restart: store_restart(mode, &have),
+            restart: store_restart(mode, &kept_ranges),
             server_listens: true,
             connections_reusable: false,
             command: negotiation::store_command(spec, path),
         };
-        need.connections_reusable = negotiation::has_reusable_connections(session, &need, true);
-        let ends = LocalDataEnd::default();
+        requirements.connections_reusable =
+            negotiation::has_reusable_connections(session, &requirements, true);
+        let data_end = LocalDataEnd::default();
         match session
-            .prepare_transfer(&need, &ends, doing, warnings)
+            .prepare_transfer(&requirements, &data_end, operation, warnings)
             .await?
         {
             PreparationResult::Ready { alternative } => {
                 return Ok(PutAgreement {
                     mode,
-                    have,
+                    kept_ranges,
                     alternative,
                 });
             }
             PreparationResult::RetryInStreamMode => {
                 session.warn_once(warnings, negotiation::EXTENDED_MODE_UNAVAILABLE);
                 mode = TransferMode::Stream;
-                have = negotiation::usable_restart_ranges(mode, &spec.completed_ranges);
+                kept_ranges = negotiation::usable_restart_ranges(mode, &spec.completed_ranges);
             }
-            PreparationResult::RetryFromZero => have = RangeSet::new(),
+            PreparationResult::RetryFromZero => kept_ranges = RangeSet::new(),
             PreparationResult::RetryWithoutPipelining => {
                 session.reopen_without_pipelining().await?;
             }
@@ -176,11 +186,12 @@ async fn agree_on_put(
     }
 }
 
-/// REST for a store: what is there is kept (without REST the server truncates).
-pub(super) fn store_restart(mode: TransferMode, have: &RangeSet) -> Option<RestartMarker> {
+/// The restart marker for a store that keeps stored bytes. Without REST the server truncates the
+/// file.
+pub(super) fn store_restart(mode: TransferMode, kept_ranges: &RangeSet) -> Option<RestartMarker> {
     match mode {
-        _ if have.is_empty() => None,
-        TransferMode::Extended => Some(RestartMarker::Ranges(have.clone())),
-        TransferMode::Stream => Some(RestartMarker::Offset(have.prefix_len())),
+        _ if kept_ranges.is_empty() => None,
+        TransferMode::Extended => Some(RestartMarker::Ranges(kept_ranges.clone())),
+        TransferMode::Stream => Some(RestartMarker::Offset(kept_ranges.prefix_len())),
     }
 }

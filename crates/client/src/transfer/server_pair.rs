@@ -1,4 +1,4 @@
-//! The end of a third-party transfer: two control connections read side by side.
+//! The end of a third-party transfer: reads the replies of both servers concurrently.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -14,13 +14,12 @@ use super::{HostRemark, TransferConfirmation};
 use crate::CopyFailure;
 use crate::session::ClientSession;
 use crate::session::control::{MarkerRateLimit, unreachable_failure};
-use crate::session::replies::{
-    RefusalCause, display_reply as shown_reply, refusal_cause, refusal_failure,
-};
+use crate::session::replies::{RefusalCause, display_reply, refusal_cause, refusal_failure};
 
-/// How long the second side may take to notice that the first failed.
+/// How long the second server may take to notice that the first one failed.
 const SECOND_FAILURE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Markers come every 5 s; a time-out shorter than three of them would see stalls where none are.
+/// Least timeout while markers arrive. They arrive every 5 s; less than three intervals would
+/// report stalls where none are.
 const MIN_MARKER_TIMEOUT: Duration = Duration::from_secs(15);
 /// Most stripes whose markers are kept.
 const MAX_STRIPES: usize = proto::stripes::MAX_STRIPES;
@@ -30,38 +29,38 @@ type FinalReplyResult = Result<Reply, CopyFailure>;
 /// Progress by the destination's markers.
 pub(super) struct MarkerProgress<'a> {
     stripes: BTreeMap<u32, u64>,
-    /// Most bytes that 112 markers told of so far.
-    most_reported: u64,
-    extent: ExpectedBytes,
+    /// The most bytes that 112 markers have reported so far.
+    max_reported: u64,
+    expected: ExpectedBytes,
     stored_ranges: &'a Mutex<RangeSet>,
-    report: &'a (dyn Fn(u64) + Send + Sync),
+    on_progress: &'a (dyn Fn(u64) + Send + Sync),
 }
 
-/// The most that a destination can have stored, whatever it says.
+/// Upper bounds for the bytes that a destination may report.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ExpectedBytes {
-    /// Where the file ends.
+    /// Size of the file.
     pub(super) size: Option<u64>,
-    /// Bytes that are to move.
+    /// Bytes to transfer.
     pub(super) missing: Option<u64>,
 }
 
 impl<'a> MarkerProgress<'a> {
     pub(super) fn new(
-        extent: ExpectedBytes,
-        marked: &'a Mutex<RangeSet>,
-        report: &'a (dyn Fn(u64) + Send + Sync),
+        expected: ExpectedBytes,
+        stored_ranges: &'a Mutex<RangeSet>,
+        on_progress: &'a (dyn Fn(u64) + Send + Sync),
     ) -> Self {
         Self {
             stripes: BTreeMap::new(),
-            most_reported: 0,
-            extent,
-            stored_ranges: marked,
-            report,
+            max_reported: 0,
+            expected,
+            stored_ranges,
+            on_progress,
         }
     }
 
-    /// Bytes over all stripes; `None` when no 112 came.
+    /// Sum over all stripes; `None` before the first 112.
     pub(super) fn bytes(&self) -> Option<u64> {
         (!self.stripes.is_empty()).then(|| {
             self.stripes
@@ -70,130 +69,135 @@ impl<'a> MarkerProgress<'a> {
         })
     }
 
-    /// Takes a preliminary reply of the destination; whether it shows that bytes moved: more than
-    /// any before told of.
+    /// Takes a preliminary reply of the destination. Returns whether it reports more bytes than any
+    /// before.
     fn take_marker(&mut self, reply: &Reply) -> bool {
         if let Some(mut ranges) = parse_range_marker(reply) {
-            ranges.remove(self.extent.size.unwrap_or(u64::MAX), u64::MAX);
+            ranges.remove(self.expected.size.unwrap_or(u64::MAX), u64::MAX);
             return add_stored_ranges(self.stored_ranges, &ranges);
         }
         let Some(marker) = PerformanceMarker::from_reply(reply) else {
             return false;
         };
+        // A server that invents stripe numbers must not grow the map without bound.
         if self.stripes.len() < MAX_STRIPES || self.stripes.contains_key(&marker.stripe_index) {
             self.stripes
                 .insert(marker.stripe_index, marker.stripe_bytes);
         }
-        let most = self.extent.missing.unwrap_or(u64::MAX);
-        let now = self.bytes().unwrap_or(0).min(most);
-        (self.report)(now);
-        let moved = now > self.most_reported;
-        self.most_reported = self.most_reported.max(now);
+        // A server may report more than there is; the caller's progress stays within the file.
+        let limit = self.expected.missing.unwrap_or(u64::MAX);
+        let now = self.bytes().unwrap_or(0).min(limit);
+        (self.on_progress)(now);
+        let moved = now > self.max_reported;
+        self.max_reported = self.max_reported.max(now);
         moved
     }
 }
 
-/// Two servers at work on one file.
+/// The two servers of a third-party transfer.
 pub(super) struct ServerPair<'a> {
     pub(super) source: &'a mut ClientSession,
     pub(super) sending: &'a str,
     pub(super) destination: &'a mut ClientSession,
     pub(super) receiving: &'a str,
-    pub(super) patience: Duration,
-    /// Hears of refusals.
+    pub(super) stall_timeout: Duration,
+    /// Records refusals.
     pub(super) confirmation: &'a TransferConfirmation,
 }
 
-/// Which of the two.
+/// One of the two servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FailedServer {
+enum SourceOrDestination {
     Source,
     Destination,
 }
 
 impl ServerPair<'_> {
-    /// Waits for both final replies and gives what they say of the servers' limits. A side that
-    /// gave none when the other failed is given up.
+    /// Waits for both final replies and returns the servers' remarks about limits. When one server
+    /// fails, the other one's session is abandoned unless it replies in time.
     pub(super) async fn wait_for_replies(
         mut self,
         progress: &mut MarkerProgress<'_>,
     ) -> Result<Vec<HostRemark>, CopyFailure> {
-        let mut sent: Option<FinalReplyResult> = None;
-        let mut received: Option<FinalReplyResult> = None;
-        let mut first: Option<FailedServer> = None;
+        let mut source_reply: Option<FinalReplyResult> = None;
+        let mut destination_reply: Option<FinalReplyResult> = None;
+        let mut first_failure: Option<SourceOrDestination> = None;
         let mut deadline: Option<Instant> = None;
-        let mut late = MarkerRateLimit::new();
-        while sent.is_none() || received.is_none() {
-            let (side, mut reply) = tokio::select! {
-                reply = self.source.control.next_reply(), if sent.is_none() => {
-                    (FailedServer::Source, reply)
+        let mut marker_rate = MarkerRateLimit::new();
+        while source_reply.is_none() || destination_reply.is_none() {
+            let (server, mut reply) = tokio::select! {
+                reply = self.source.control.next_reply(), if source_reply.is_none() => {
+                    (SourceOrDestination::Source, reply)
                 }
-                reply = self.destination.control.next_reply(), if received.is_none() => {
-                    (FailedServer::Destination, reply)
+                reply = self.destination.control.next_reply(), if destination_reply.is_none() => {
+                    (SourceOrDestination::Destination, reply)
                 }
                 () = sleep_until_deadline(deadline) => break,
             };
             if let Ok(marker) = &reply
                 && marker.is_preliminary()
             {
-                let moved = side == FailedServer::Destination && progress.take_marker(marker);
-                if moved && first.is_none() {
-                    deadline = Some(Instant::now() + self.patience.max(MIN_MARKER_TIMEOUT));
+                let moved =
+                    server == SourceOrDestination::Destination && progress.take_marker(marker);
+                // Progress extends the deadline only while neither side has failed.
+                if moved && first_failure.is_none() {
+                    deadline = Some(Instant::now() + self.stall_timeout.max(MIN_MARKER_TIMEOUT));
                 }
-                let one_is_done = sent.is_some() || received.is_some();
-                if !one_is_done || !late.is_exceeded() {
+                let one_is_done = source_reply.is_some() || destination_reply.is_some();
+                if !one_is_done || !marker_rate.is_exceeded() {
+                    // Markers are limited only after one side is done: before that they show progress.
                     continue;
                 }
-                reply = Err(self.session(side).control.too_many_markers_failure());
+                reply = Err(self.session(server).control.too_many_markers_failure());
             }
-            let good = matches!(&reply, Ok(reply) if reply.is_success());
-            let wait = if good {
-                self.patience
+            let succeeded = matches!(&reply, Ok(reply) if reply.is_success());
+            let timeout = if succeeded {
+                self.stall_timeout
             } else {
                 SECOND_FAILURE_TIMEOUT
             };
-            deadline = Some(Instant::now() + wait);
-            if !good && first.is_none() {
-                first = Some(side);
+            deadline = Some(Instant::now() + timeout);
+            if !succeeded && first_failure.is_none() {
+                first_failure = Some(server);
             }
-            match side {
-                FailedServer::Source => sent = Some(reply),
-                FailedServer::Destination => received = Some(reply),
+            match server {
+                SourceOrDestination::Source => source_reply = Some(reply),
+                SourceOrDestination::Destination => destination_reply = Some(reply),
             }
         }
-        self.conclude(first, sent, received)
+        self.conclude(first_failure, source_reply, destination_reply)
     }
 
-    fn session(&mut self, side: FailedServer) -> &mut ClientSession {
-        match side {
-            FailedServer::Source => self.source,
-            FailedServer::Destination => self.destination,
+    fn session(&mut self, server: SourceOrDestination) -> &mut ClientSession {
+        match server {
+            SourceOrDestination::Source => self.source,
+            SourceOrDestination::Destination => self.destination,
         }
     }
 
     fn conclude(
         self,
-        first: Option<FailedServer>,
-        sent: Option<FinalReplyResult>,
-        received: Option<FinalReplyResult>,
+        first_failure: Option<SourceOrDestination>,
+        source_reply: Option<FinalReplyResult>,
+        destination_reply: Option<FinalReplyResult>,
     ) -> Result<Vec<HostRemark>, CopyFailure> {
-        if !matches!(sent, Some(Ok(_))) {
+        // A session without a final reply would take that reply for the answer to its next command.
+        if !matches!(source_reply, Some(Ok(_))) {
             self.source.control.abandon();
         }
-        if !matches!(received, Some(Ok(_))) {
+        if !matches!(destination_reply, Some(Ok(_))) {
             self.destination.control.abandon();
         }
         let (source, destination) = (self.source.name(), self.destination.name());
-        let Some(first) = first else {
-            let silent = match (&sent, &received) {
-                (Some(sent), Some(received)) => {
-                    let sent = sent
-                        .as_ref()
-                        .ok()
-                        .and_then(|r| self.source.remark_of_reply(r));
-                    let received = received.as_ref().ok();
-                    let received = received.and_then(|r| self.destination.remark_of_reply(r));
-                    return Ok(sent.into_iter().chain(received).collect());
+        let Some(first_failure) = first_failure else {
+            let message = match (&source_reply, &destination_reply) {
+                (Some(source_reply), Some(destination_reply)) => {
+                    let remark = |session: &ClientSession, reply: &FinalReplyResult| {
+                        reply.as_ref().ok().and_then(|r| session.remark_of_reply(r))
+                    };
+                    let from_source = remark(self.source, source_reply);
+                    let from_destination = remark(self.destination, destination_reply);
+                    return Ok(from_source.into_iter().chain(from_destination).collect());
                 }
                 (None, Some(_)) => format!("{source} did not finish to {}", self.sending),
                 (Some(_), None) => format!("{destination} did not finish to {}", self.receiving),
@@ -203,19 +207,35 @@ impl ServerPair<'_> {
                 ),
             };
             return Err(unreachable_failure(format!(
-                "{silent} within {} s; try again, with --resume",
-                self.patience.as_secs()
+                "{message} within {} s; try again, with --resume",
+                self.stall_timeout.as_secs()
             )));
         };
-        if is_disputed(sent.as_ref(), received.as_ref()) {
+        if is_disputed(source_reply.as_ref(), destination_reply.as_ref()) {
             self.confirmation.mark_refused();
         }
-        let first = failed_server(first, sent.as_ref(), received.as_ref());
-        let (name, doing, answer, other_name, other) = match first {
-            FailedServer::Source => (source, self.sending, sent, destination, received),
-            FailedServer::Destination => (destination, self.receiving, received, source, sent),
+        let first_failure = failed_server(
+            first_failure,
+            source_reply.as_ref(),
+            destination_reply.as_ref(),
+        );
+        let (name, operation, reply, other_name, other) = match first_failure {
+            SourceOrDestination::Source => (
+                source,
+                self.sending,
+                source_reply,
+                destination,
+                destination_reply,
+            ),
+            SourceOrDestination::Destination => (
+                destination,
+                self.receiving,
+                destination_reply,
+                source,
+                source_reply,
+            ),
         };
-        let Some(answer) = answer else {
+        let Some(reply) = reply else {
             return Err(unreachable_failure(format!(
                 "lost {name}; try again, with --resume"
             )));
@@ -224,33 +244,47 @@ impl ServerPair<'_> {
             Some(Ok(reply)) if !reply.is_success() => Some((other_name, reply)),
             _ => None,
         };
-        Err(failure_of_server(name, doing, answer, other))
+        Err(failure_of_server(name, operation, reply, other))
     }
 }
 
-/// The side whose failure is the reason: the first, unless it only noticed that the data
-/// connection broke while the other names why.
+/// The server to blame: the first to fail, unless it only reports a broken data connection and the
+/// other one gives the reason.
 fn failed_server(
-    first: FailedServer,
-    sent: Option<&FinalReplyResult>,
-    received: Option<&FinalReplyResult>,
-) -> FailedServer {
-    let (mine, others, other) = match first {
-        FailedServer::Source => (sent, received, FailedServer::Destination),
-        FailedServer::Destination => (received, sent, FailedServer::Source),
+    first_failure: SourceOrDestination,
+    source_reply: Option<&FinalReplyResult>,
+    destination_reply: Option<&FinalReplyResult>,
+) -> SourceOrDestination {
+    let (mine, others, other) = match first_failure {
+        SourceOrDestination::Source => (
+            source_reply,
+            destination_reply,
+            SourceOrDestination::Destination,
+        ),
+        SourceOrDestination::Destination => {
+            (destination_reply, source_reply, SourceOrDestination::Source)
+        }
     };
-    let names_reason = |answer: Option<&FinalReplyResult>| matches!(answer, Some(Ok(r)) if !r.is_success() && refusal_cause(r) != RefusalCause::Lost);
+    let names_reason = |reply: Option<&FinalReplyResult>| matches!(reply, Some(Ok(r)) if !r.is_success() && refusal_cause(r) != RefusalCause::Lost);
     if !names_reason(mine) && names_reason(others) {
         other
     } else {
-        first
+        first_failure
     }
 }
 
-/// Whether a server refused what was moved. That both only lost the data connection says nothing
-/// against the bytes; that one is done with it and the other is not, does.
-fn is_disputed(sent: Option<&FinalReplyResult>, received: Option<&FinalReplyResult>) -> bool {
-    let replies = || [sent, received].into_iter().flatten().flatten();
+/// Whether a server refused the bytes that were moved. If both only lost the data connection, the
+/// bytes are not in doubt; if one reports success and the other does not, they are.
+fn is_disputed(
+    source_reply: Option<&FinalReplyResult>,
+    destination_reply: Option<&FinalReplyResult>,
+) -> bool {
+    let replies = || {
+        [source_reply, destination_reply]
+            .into_iter()
+            .flatten()
+            .flatten()
+    };
     let refusals = || replies().filter(|reply| !reply.is_success());
     let refused = refusals().any(|reply| refusal_cause(reply) != RefusalCause::Lost);
     refused || (refusals().count() > 0 && replies().any(Reply::is_success))
@@ -263,22 +297,22 @@ async fn sleep_until_deadline(deadline: Option<Instant>) {
     }
 }
 
-/// The failure of one of two servers, with what the other said.
+/// The failure of one of the two servers, with the reply of the other.
 fn failure_of_server(
     server: &str,
-    doing: &str,
-    answer: Result<Reply, CopyFailure>,
+    operation: &str,
+    reply: Result<Reply, CopyFailure>,
     other: Option<(&str, &Reply)>,
 ) -> CopyFailure {
-    let mut failure = match answer {
-        Ok(reply) => refusal_failure(server, doing, &reply),
+    let mut failure = match reply {
+        Ok(reply) => refusal_failure(server, operation, &reply),
         Err(lost) => lost,
     };
     if let Some((name, reply)) = other {
         failure.message = format!(
-            "{}; then {name} said: {}",
+            "{}; then {name} replied: {}",
             failure.message,
-            shown_reply(reply)
+            display_reply(reply)
         );
     }
     failure
@@ -288,7 +322,7 @@ fn failure_of_server(
 mod tests {
     use super::*;
 
-    fn performance(bytes: u64) -> Reply {
+    fn performance_marker(bytes: u64) -> Reply {
         let lines = [
             " Timestamp:  1.0".to_owned(),
             " Stripe Index: 0".to_owned(),
@@ -305,20 +339,20 @@ mod tests {
     };
 
     #[test]
-    fn a_destination_cannot_have_more_than_there_is() {
-        let (marked, told) = (Mutex::default(), Mutex::new(Vec::new()));
-        let extent = ExpectedBytes {
+    fn markers_beyond_the_file_size_are_clamped() {
+        let (marked, reported) = (Mutex::default(), Mutex::new(Vec::new()));
+        let expected = ExpectedBytes {
             size: Some(10),
             missing: Some(8),
         };
-        let report = |bytes| told.lock().unwrap().push(bytes);
-        let mut progress = MarkerProgress::new(extent, &marked, &report);
+        let on_progress = |bytes| reported.lock().unwrap().push(bytes);
+        let mut progress = MarkerProgress::new(expected, &marked, &on_progress);
         let range = |text: &str| Reply::new(111, format!("Range Marker {text}"));
         let markers = [
-            (performance(7), true),
-            (performance(9), true),
-            (performance(10), false),
-            (performance(1 << 40), false),
+            (performance_marker(7), true),
+            (performance_marker(9), true),
+            (performance_marker(10), false),
+            (performance_marker(1 << 40), false),
             (range("0-9"), true),
             (range("5-11"), true),
             (range("10-12"), false),
@@ -327,24 +361,24 @@ mod tests {
         for (marker, moved) in markers {
             assert_eq!(progress.take_marker(&marker), moved, "{marker:?}");
         }
-        assert_eq!(*told.lock().unwrap(), [7, 8, 8, 8]);
+        assert_eq!(*reported.lock().unwrap(), [7, 8, 8, 8]);
         assert_eq!(marked.lock().unwrap().to_string(), "0-10");
-        // That it claims more, the end of the transfer judges.
+        // The check at the end of the transfer rejects the excess.
         assert_eq!(progress.bytes(), Some(1 << 40));
     }
 
     #[test]
-    fn markers_that_tell_of_nothing_new_are_no_progress() {
+    fn markers_without_new_bytes_are_no_progress() {
         let marked = Mutex::default();
         let mut progress = MarkerProgress::new(UNKNOWN, &marked, &|_| {});
         let range = |text: &str| Reply::new(111, format!("Range Marker {text}"));
         let markers = [
-            (performance(0), false),
-            (performance(7), true),
-            (performance(7), false),
-            (performance(3), false),
-            (performance(7), false),
-            (performance(8), true),
+            (performance_marker(0), false),
+            (performance_marker(7), true),
+            (performance_marker(7), false),
+            (performance_marker(3), false),
+            (performance_marker(7), false),
+            (performance_marker(8), true),
             (range("0-7"), true),
             (range("0-7"), false),
             (range("2-5"), false),

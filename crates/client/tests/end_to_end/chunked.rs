@@ -1,5 +1,5 @@
-//! Files in chunks against our own server: one session or two, from what is there already, beside
-//! what is there already.
+//! Transfers in chunks with longhaul's own server: over one session or two, resumed, and into
+//! existing files.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,12 +14,12 @@ use proto::checksum::ChecksumAlgorithm;
 use proto::ranges::RangeSet;
 use tune::streams::chunked::{ChunkParameters, ChunkTuningMode, RttCommands};
 
-use crate::support::{EndToEndServer, copy, limited, noise, options};
+use crate::support::{EndToEndServer, copy, options, random_bytes, rate_limited};
 
 /// Enough for several chunks.
 const SIZE: usize = 28 << 20;
 
-/// Slow enough for them to take their time: bytes per second of a chunk.
+/// Rate limit of a chunk, bytes per second: low enough that several chunks run.
 const RATE: u64 = 128 << 20;
 
 async fn open(server: &EndToEndServer, path: &str) -> ClientSession {
@@ -45,7 +45,7 @@ fn spec(chunks: Chunking, size: usize) -> TransferSpec {
         mode: ModeChoice::Auto,
         checksum: Some(ChecksumAlgorithm::Crc32c),
         server_checksum: None,
-        options: limited(RATE),
+        options: rate_limited(RATE),
         started: Arc::default(),
         stored_ranges: Arc::new(Mutex::new(RangeSet::new())),
         confirmation: Arc::default(),
@@ -73,11 +73,11 @@ fn sum(bytes: &[u8]) -> Option<String> {
 async fn get(
     server: &EndToEndServer,
     spec: &TransferSpec,
-    there: &[u8],
+    stored: &[u8],
 ) -> (TransferAttempt, Vec<u8>, TransferControl) {
     let mut session = open(server, "f").await;
     let sink = MemorySink::new(SIZE, "memory");
-    data::store::Sink::write_at(&sink, 0, there).unwrap();
+    data::store::Sink::write_at(&sink, 0, stored).unwrap();
     let control = Arc::new(TransferControl::new());
     let into = Arc::new(sink.clone());
     let attempt = transfer::get(&mut session, b"/f", into, spec, &control);
@@ -87,12 +87,12 @@ async fn get(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_sessions_bring_a_file_together() {
+async fn two_sessions_transfer_one_file() {
     let server = EndToEndServer::start().await;
-    let bytes = noise(SIZE);
+    let bytes = random_bytes(SIZE);
     server.store("f", &bytes);
-    let (attempt, got, control) = get(&server, &spec(Chunking::Probe, SIZE), &[]).await;
-    assert!(got == bytes);
+    let (attempt, received, control) = get(&server, &spec(Chunking::Probe, SIZE), &[]).await;
+    assert!(received == bytes);
     assert_eq!(
         (attempt.extended_mode, attempt.report.evidence.bytes),
         (true, SIZE as u64)
@@ -106,24 +106,24 @@ async fn two_sessions_bring_a_file_together() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_with_room_for_one_session_is_left_with_one() {
+async fn a_session_limit_of_one_is_respected() {
     let server = EndToEndServer::with(|config| config.max_sessions = 1).await;
-    let bytes = noise(SIZE);
+    let bytes = random_bytes(SIZE);
     server.store("f", &bytes);
     for chunks in [
         Chunking::Probe,
         mode(ChunkTuningMode::Mi, RttCommands::DuringChunks),
     ] {
-        let (attempt, got, _) = get(&server, &spec(chunks, SIZE), &[]).await;
-        assert!(got == bytes);
+        let (attempt, received, _) = get(&server, &spec(chunks, SIZE), &[]).await;
+        assert!(received == bytes);
         assert_eq!(attempt.report.checksum, sum(&bytes));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_what_is_missing_comes() {
+async fn only_missing_ranges_are_transferred() {
     let server = EndToEndServer::start().await;
-    let bytes = noise(SIZE);
+    let bytes = random_bytes(SIZE);
     server.store("f", &bytes);
     for chunks in [
         Chunking::Probe,
@@ -131,15 +131,15 @@ async fn only_what_is_missing_comes() {
     ] {
         let mut spec = spec(chunks, SIZE);
         spec.checksum = None;
-        let mut there = bytes.clone();
+        let mut stored = bytes.clone();
         for (start, end) in [(0, 5 << 20), (15 << 20, 16 << 20), (SIZE - 7, SIZE)] {
             spec.completed_ranges.insert(start as u64, end as u64);
         }
         for gap in spec.completed_ranges.gaps(0, SIZE as u64).iter() {
-            there[usize::try_from(gap.start).unwrap()..usize::try_from(gap.end).unwrap()].fill(0);
+            stored[usize::try_from(gap.start).unwrap()..usize::try_from(gap.end).unwrap()].fill(0);
         }
-        let (attempt, got, _) = get(&server, &spec, &there).await;
-        assert!(got == bytes);
+        let (attempt, received, _) = get(&server, &spec, &stored).await;
+        assert!(received == bytes);
         assert_eq!(
             attempt.report.evidence.bytes,
             SIZE as u64 - spec.completed_ranges.byte_count()
@@ -158,10 +158,10 @@ async fn put(server: &EndToEndServer, spec: &TransferSpec, bytes: &[u8]) -> Tran
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_put_begins_the_file_anew_with_its_first_chunk_only() {
+async fn only_the_first_chunk_of_a_put_truncates_the_file() {
     let server = EndToEndServer::start().await;
-    let bytes = noise(SIZE);
-    server.store("f", &noise(SIZE + 1000));
+    let bytes = random_bytes(SIZE);
+    server.store("f", &random_bytes(SIZE + 1000));
     let spec = spec(
         mode(ChunkTuningMode::MiPlus, RttCommands::DuringChunks),
         SIZE,
@@ -169,7 +169,7 @@ async fn a_put_begins_the_file_anew_with_its_first_chunk_only() {
     let attempt = put(&server, &spec, &bytes).await;
     assert!(server.read("f") == bytes);
     assert_eq!(attempt.report.checksum, sum(&bytes));
-    // What the server told of each chunk counts from the chunk's place.
+    // The ranges reported for each chunk count from the chunk's offset.
     let marked = spec.stored_ranges.lock().unwrap().clone();
     assert!(
         marked.end() <= SIZE as u64 && marked.byte_count() > (SIZE / 2) as u64,
@@ -178,12 +178,12 @@ async fn a_put_begins_the_file_anew_with_its_first_chunk_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_put_keeps_what_is_safe() {
+async fn a_put_keeps_completed_ranges() {
     let server = EndToEndServer::start().await;
-    let bytes = noise(SIZE);
-    let mut there = bytes.clone();
-    there[..1 << 20].fill(0);
-    server.store("f", &there);
+    let bytes = random_bytes(SIZE);
+    let mut stored = bytes.clone();
+    stored[..1 << 20].fill(0);
+    server.store("f", &stored);
     let mut spec = spec(mode(ChunkTuningMode::Mi, RttCommands::DuringChunks), SIZE);
     spec.completed_ranges.insert(1 << 20, 20 << 20);
     let attempt = put(&server, &spec, &bytes).await;
@@ -191,35 +191,35 @@ async fn a_put_keeps_what_is_safe() {
     assert_eq!(attempt.report.evidence.bytes, (SIZE - (19 << 20)) as u64);
 }
 
-/// A part of a source, in chunks, to a destination of its own.
+/// A part of a source is copied in chunks to a whole destination.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_part_comes_in_chunks() {
+async fn a_part_is_transferred_in_chunks() {
     let server = EndToEndServer::start().await;
-    let bytes = noise(SIZE);
+    let bytes = random_bytes(SIZE);
     server.store("f", &bytes);
     let (offset, length) = (3_000_001, 24_000_000);
     let mut spec = spec(Chunking::Probe, length);
     spec.part = Some((offset as u64, length as u64));
-    let (_, got, _) = get(&server, &spec, &[]).await;
-    assert!(got == bytes[offset..offset + length]);
+    let (_, received, _) = get(&server, &spec, &[]).await;
+    assert!(received == bytes[offset..offset + length]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn between_servers_chunks_are_told_by_markers() {
+async fn chunks_between_servers_report_progress_by_markers() {
     let (from, to) = (EndToEndServer::start().await, EndToEndServer::start().await);
-    let bytes = noise(SIZE);
+    let bytes = random_bytes(SIZE);
     from.store("f", &bytes);
-    let told = std::sync::atomic::AtomicU64::new(0);
+    let reported = std::sync::atomic::AtomicU64::new(0);
     for chunks in [
         Chunking::Probe,
         mode(ChunkTuningMode::Mi, RttCommands::DuringChunks),
     ] {
         let spec = spec(chunks, SIZE);
-        // What is there already, and longer, is begun anew.
-        to.store("g", &noise(SIZE + 1000));
+        // An existing, longer file is truncated.
+        to.store("g", &random_bytes(SIZE + 1000));
         let (mut source, mut destination) = (open(&from, "f").await, open(&to, "f").await);
         let progress = |bytes| {
-            told.fetch_max(bytes, std::sync::atomic::Ordering::Relaxed);
+            reported.fetch_max(bytes, std::sync::atomic::Ordering::Relaxed);
         };
         let attempt = transfer::third_party(
             &mut source,
@@ -233,20 +233,20 @@ async fn between_servers_chunks_are_told_by_markers() {
         assert_eq!(attempt.report.evidence.bytes, SIZE as u64);
         assert!(to.read("g") == bytes);
         assert_eq!(
-            told.swap(0, std::sync::atomic::Ordering::Relaxed),
+            reported.swap(0, std::sync::atomic::Ordering::Relaxed),
             SIZE as u64
         );
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_modes_by_their_flag() {
+async fn a_chunked_tuning_mode_is_selected_by_parallelism() {
     let server = EndToEndServer::start().await;
-    let here = tempfile::tempdir().unwrap();
-    let bytes = noise(SIZE);
+    let workdir = tempfile::tempdir().unwrap();
+    let bytes = random_bytes(SIZE);
     server.store("f", &bytes);
-    let to = here.path().join("to");
-    let trace = here.path().join("trace");
+    let to = workdir.path().join("to");
+    let trace = workdir.path().join("trace");
     let options = CopyOptions {
         parallelism: Parallelism::Chunked(ChunkTuningMode::Mi),
         autopar: ChunkParameters {
@@ -254,7 +254,7 @@ async fn the_modes_by_their_flag() {
             delta: Duration::from_millis(100),
             ..ChunkParameters::default()
         },
-        transfer: limited(RATE),
+        transfer: rate_limited(RATE),
         trace: Some(trace.clone()),
         ..options()
     };

@@ -1,4 +1,4 @@
-//! Cut connections, servers that refuse, disks that are full, sources that change.
+//! Interrupted connections, refusing servers, full disks, sources that change.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,85 +8,86 @@ use client::{CopyEvent, CopyOptions, Exit, Parallelism};
 
 use crate::faulty_server::FaultyServer;
 use crate::support::{
-    EndToEndServer, EventRecorder, copy, limited, names, noise, options, streams, until,
+    EndToEndServer, EventRecorder, copy, file_names, options, random_bytes, rate_limited, streams,
+    wait_until,
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cut_get_goes_on_where_it_was() {
-    let bytes = noise(5 << 20);
-    let liar = FaultyServer {
+async fn an_interrupted_get_continues_where_it_stopped() {
+    let bytes = random_bytes(5 << 20);
+    let faulty = FaultyServer {
         size: bytes.len(),
         sent: bytes.clone(),
-        cut_at: Some(3 << 20),
+        interrupt_at: Some(3 << 20),
         ..FaultyServer::default()
     };
-    let here = tempfile::tempdir().unwrap();
-    let to = here.path().join("f");
-    let url = format!("ftp://{}/f", liar.start());
-    let (summary, seen) = copy(&[&url], to.to_str().unwrap(), &options()).await;
+    let workdir = tempfile::tempdir().unwrap();
+    let to = workdir.path().join("f");
+    let url = format!("ftp://{}/f", faulty.start());
+    let (summary, events) = copy(&[&url], to.to_str().unwrap(), &options()).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(
-        seen.count(|e| matches!(e, CopyEvent::Retrying { attempt: 2, .. })),
+        events.count(|e| matches!(e, CopyEvent::Retrying { attempt: 2, .. })),
         1
     );
-    assert_eq!(liar.commands("REST"), [format!("REST {}", 3 << 20)]);
+    assert_eq!(faulty.commands("REST"), [format!("REST {}", 3 << 20)]);
     assert_eq!(summary.bytes, 5 << 20);
     assert!(std::fs::read(&to).unwrap() == bytes);
-    assert_eq!(names(here.path()), ["f"]);
+    assert_eq!(file_names(workdir.path()), ["f"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cut_put_goes_on_where_it_was() {
-    let bytes = noise(5 << 20);
-    let here = tempfile::tempdir().unwrap();
-    let from = here.path().join("g");
+async fn an_interrupted_put_continues_where_it_stopped() {
+    let bytes = random_bytes(5 << 20);
+    let workdir = tempfile::tempdir().unwrap();
+    let from = workdir.path().join("g");
     std::fs::write(&from, &bytes).unwrap();
-    // Without MODE E at the server, several streams are one.
+    // Without MODE E at the server, several streams are reduced to one.
     for options in [options(), streams(4)] {
-        let liar = FaultyServer {
-            cut_at: Some(3 << 20),
+        let faulty = FaultyServer {
+            interrupt_at: Some(3 << 20),
             ..FaultyServer::default()
         };
-        let url = format!("ftp://{}/g", liar.start());
+        let url = format!("ftp://{}/g", faulty.start());
         let (summary, _) = copy(&[from.to_str().unwrap()], &url, &options).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
         assert_eq!(summary.verified, "size");
-        assert_eq!(liar.commands("REST"), [format!("REST {}", 3 << 20)]);
-        let files = liar.files.lock().unwrap();
+        assert_eq!(faulty.commands("REST"), [format!("REST {}", 3 << 20)]);
+        let files = faulty.files.lock().unwrap();
         assert!(files["/g"] == bytes);
         assert_eq!(files.len(), 1);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_without_rename_stores_directly_with_one_warning() {
-    let liar = FaultyServer {
-        no_rename: true,
+async fn without_rename_files_are_stored_directly_with_one_warning() {
+    let faulty = FaultyServer {
+        refuse_rename: true,
         ..FaultyServer::default()
     };
-    let here = tempfile::tempdir().unwrap();
-    let (a, b) = (here.path().join("a"), here.path().join("b"));
+    let workdir = tempfile::tempdir().unwrap();
+    let (a, b) = (workdir.path().join("a"), workdir.path().join("b"));
     std::fs::write(&a, "one").unwrap();
     std::fs::write(&b, "two").unwrap();
-    let url = format!("ftp://{}/d/", liar.start());
+    let url = format!("ftp://{}/d/", faulty.start());
     let one_by_one = CopyOptions {
         concurrency: 1,
         ..options()
     };
     let sources = [a.to_str().unwrap(), b.to_str().unwrap()];
-    let (summary, seen) = copy(&sources, &url, &one_by_one).await;
+    let (summary, events) = copy(&sources, &url, &one_by_one).await;
     assert_eq!(summary.files, 2, "{:?}", summary.first_failure);
-    assert_eq!(seen.warnings().len(), 1, "{:?}", seen.warnings());
-    let files = liar.files.lock().unwrap();
+    assert_eq!(events.warnings().len(), 1, "{:?}", events.warnings());
+    let files = faulty.files.lock().unwrap();
     assert_eq!(files["/d/a"], b"one");
     assert_eq!(files["/d/b"], b"two");
     assert_eq!(files.len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_disk_is_a_local_error() {
+async fn a_full_local_disk_is_a_local_error() {
     let server = EndToEndServer::start().await;
-    server.store("f", &noise(1 << 20));
+    server.store("f", &random_bytes(1 << 20));
     for options in [options(), streams(4)] {
         let (summary, _) = copy(&[&server.url("f")], "/dev/full", &options).await;
         assert_eq!(summary.exit, Exit::Local);
@@ -97,20 +98,20 @@ async fn a_full_disk_is_a_local_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_source_that_changes_meanwhile_is_not_put_in_place() {
+async fn a_source_that_changes_during_the_copy_is_not_put_in_place() {
     let server = EndToEndServer::start().await;
-    server.store("f", &noise(6 << 20));
-    let here = tempfile::tempdir().unwrap();
-    let to = here.path().join("t");
+    server.store("f", &random_bytes(6 << 20));
+    let workdir = tempfile::tempdir().unwrap();
+    let to = workdir.path().join("t");
     let slow = CopyOptions {
-        transfer: limited(6 << 20),
+        transfer: rate_limited(6 << 20),
         parallelism: Parallelism::Fixed(1),
         ..options()
     };
     let source = server.root().join("f");
-    let partial = here.path().join("t.longhaul-partial");
+    let partial = workdir.path().join("t.longhaul-partial");
     let touch = async {
-        until("bytes arrive", || {
+        wait_until("bytes arrive", || {
             std::fs::metadata(&partial).is_ok_and(|meta| meta.len() > 0)
         })
         .await;
@@ -125,16 +126,16 @@ async fn a_source_that_changes_meanwhile_is_not_put_in_place() {
     assert_eq!(summary.exit, Exit::Integrity, "{:?}", summary.first_failure);
     let message = summary.first_failure.unwrap().message;
     assert!(message.contains("changed while"), "{message}");
-    assert!(!names(here.path()).contains(&"t".to_owned()));
+    assert!(!file_names(workdir.path()).contains(&"t".to_owned()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pipes_both_ways() {
+async fn pipes_are_read_and_written() {
     let server = EndToEndServer::start().await;
-    let bytes = noise(1_500_000);
+    let bytes = random_bytes(1_500_000);
     server.store("f", &bytes);
-    let here = tempfile::tempdir().unwrap();
-    let pipe = here.path().join("pipe");
+    let workdir = tempfile::tempdir().unwrap();
+    let pipe = workdir.path().join("pipe");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status();
     assert!(made.unwrap().success());
     let path = pipe.clone();
@@ -153,20 +154,20 @@ async fn pipes_both_ways() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn traces_and_reasons() {
+async fn a_trace_has_samples_and_the_limiter() {
     let server = EndToEndServer::start().await;
-    server.store("f", &noise(6 << 20));
-    let here = tempfile::tempdir().unwrap();
-    let trace = here.path().join("trace");
+    server.store("f", &random_bytes(6 << 20));
+    let workdir = tempfile::tempdir().unwrap();
+    let trace = workdir.path().join("trace");
     let traced = CopyOptions {
-        transfer: limited(6 << 20),
+        transfer: rate_limited(6 << 20),
         trace: Some(trace.clone()),
         ..streams(2)
     };
-    let (summary, seen) = copy(&[&server.url("f")], "/dev/null", &traced).await;
+    let (summary, events) = copy(&[&server.url("f")], "/dev/null", &traced).await;
     assert_eq!(summary.limited_by, "rate limit", "{}", summary.why);
     assert_eq!(summary.streams_max, 2);
-    assert!(seen.count(|e| matches!(e, CopyEvent::Progress { .. })) >= 2);
+    assert!(events.count(|e| matches!(e, CopyEvent::Progress { .. })) >= 2);
     let text = std::fs::read_to_string(trace).unwrap();
     let lines: Vec<serde_json::Value> = text
         .lines()
@@ -177,33 +178,33 @@ async fn traces_and_reasons() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_put_moved_nothing() {
-    let liar = FaultyServer {
-        no_store: Some("550 Permission denied"),
+async fn a_refused_put_reports_no_bytes() {
+    let faulty = FaultyServer {
+        refuse_store_with: Some("550 Permission denied"),
         ..FaultyServer::default()
     };
-    let here = tempfile::tempdir().unwrap();
-    let from = here.path().join("f");
+    let workdir = tempfile::tempdir().unwrap();
+    let from = workdir.path().join("f");
     std::fs::write(&from, "x").unwrap();
-    let url = format!("ftp://{}/g", liar.start());
-    let (summary, seen) = copy(&[from.to_str().unwrap()], &url, &options()).await;
+    let url = format!("ftp://{}/g", faulty.start());
+    let (summary, events) = copy(&[from.to_str().unwrap()], &url, &options()).await;
     assert_eq!(summary.exit, Exit::Refused, "{:?}", summary.first_failure);
     assert_eq!(summary.bytes, 0);
-    let moved = seen.count(|e| matches!(e, CopyEvent::Progress { safe, .. } if *safe > 0));
+    let moved = events.count(|e| matches!(e, CopyEvent::Progress { safe, .. } if *safe > 0));
     assert_eq!(moved, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_server_ends_a_put_as_a_full_disk_does_and_is_not_asked_again() {
-    let here = tempfile::tempdir().unwrap();
-    let from = here.path().join("f");
-    std::fs::write(&from, noise(3 << 20)).unwrap();
+async fn a_full_server_disk_ends_a_put_without_retries() {
+    let workdir = tempfile::tempdir().unwrap();
+    let from = workdir.path().join("f");
+    std::fs::write(&from, random_bytes(3 << 20)).unwrap();
     for refusal in [
         "452 Requested action not taken: insufficient storage space",
         "552 Requested file action aborted: exceeded storage allocation",
     ] {
         let before = FaultyServer {
-            busy: Arc::new(Mutex::new(vec![refusal])),
+            store_refusals: Arc::new(Mutex::new(vec![refusal])),
             ..FaultyServer::default()
         };
         let during = FaultyServer {
@@ -211,14 +212,14 @@ async fn a_full_server_ends_a_put_as_a_full_disk_does_and_is_not_asked_again() {
             ..FaultyServer::default()
         };
         let after = FaultyServer {
-            no_store: Some(refusal),
+            refuse_store_with: Some(refusal),
             ..FaultyServer::default()
         };
-        for liar in [before, during, after] {
-            let url = format!("ftp://{}/g", liar.start());
+        for faulty in [before, during, after] {
+            let url = format!("ftp://{}/g", faulty.start());
             let (summary, _) = copy(&[from.to_str().unwrap()], &url, &options()).await;
             assert_eq!(summary.exit, Exit::Local, "{:?}", summary.first_failure);
-            assert_eq!(liar.commands("STOR").len(), 1);
+            assert_eq!(faulty.commands("STOR").len(), 1);
             let message = summary.first_failure.unwrap().message;
             assert!(
                 message.contains(refusal) && message.contains("make room there"),
@@ -230,81 +231,81 @@ async fn a_full_server_ends_a_put_as_a_full_disk_does_and_is_not_asked_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_server_takes_nothing_from_what_a_get_has_here() {
-    let bytes = noise(3 << 20);
-    let liar = FaultyServer {
+async fn a_refused_restart_keeps_the_partial_file_of_a_get() {
+    let bytes = random_bytes(3 << 20);
+    let faulty = FaultyServer {
         size: bytes.len(),
         sent: bytes.clone(),
-        cut_at: Some(1 << 20),
-        no_more: Some("552 Requested file action aborted: exceeded storage allocation"),
+        interrupt_at: Some(1 << 20),
+        refuse_restart_with: Some("552 Requested file action aborted: exceeded storage allocation"),
         ..FaultyServer::default()
     };
-    let here = tempfile::tempdir().unwrap();
-    let to = here.path().join("f");
-    let url = format!("ftp://{}/f", liar.start());
+    let workdir = tempfile::tempdir().unwrap();
+    let to = workdir.path().join("f");
+    let url = format!("ftp://{}/f", faulty.start());
     let once_more = CopyOptions {
         retries: 1,
         ..options()
     };
     let (summary, _) = copy(&[&url], to.to_str().unwrap(), &once_more).await;
     assert_eq!(summary.exit, Exit::Local, "{:?}", summary.first_failure);
-    assert_eq!(liar.commands("REST"), ["REST 1048576"]);
-    let kept = std::fs::read(here.path().join("f.longhaul-partial")).unwrap();
+    assert_eq!(faulty.commands("REST"), ["REST 1048576"]);
+    let kept = std::fs::read(workdir.path().join("f.longhaul-partial")).unwrap();
     assert!(kept == bytes[..1 << 20], "{} bytes are left", kept.len());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_called_safe_is_what_the_server_confirmed() {
+async fn only_bytes_confirmed_by_the_server_count_as_safe() {
     let server = EndToEndServer::start().await;
-    let here = tempfile::tempdir().unwrap();
-    let from = here.path().join("f");
-    std::fs::write(&from, noise(40 << 20)).unwrap();
+    let workdir = tempfile::tempdir().unwrap();
+    let from = workdir.path().join("f");
+    std::fs::write(&from, random_bytes(40 << 20)).unwrap();
     for n in [1, 4] {
         let slow = CopyOptions {
-            transfer: limited(10 << 20),
+            transfer: rate_limited(10 << 20),
             ..streams(n)
         };
         let to = server.url(&format!("g{n}"));
-        let (summary, seen) = copy(&[from.to_str().unwrap()], &to, &slow).await;
+        let (summary, events) = copy(&[from.to_str().unwrap()], &to, &slow).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
         let ahead =
             |e: &CopyEvent| matches!(e, CopyEvent::Progress { bytes, safe, .. } if safe > bytes);
-        assert_eq!(seen.count(ahead), 0);
+        assert_eq!(events.count(ahead), 0);
         let total = 40 << 20;
         let some = |e: &CopyEvent| matches!(e, CopyEvent::Progress { safe, .. } if (1..total).contains(safe));
-        assert!(seen.count(some) > 0, "-p {n}");
-        // Markers come once a second: what has just left is not safe yet.
+        assert!(events.count(some) > 0, "-p {n}");
+        // Markers arrive once a second: bytes just sent are not safe yet.
         let behind = |e: &CopyEvent| matches!(e, CopyEvent::Progress { bytes, safe: 0, .. } if *bytes > 1 << 20);
-        assert_eq!(seen.count(behind) > 0, n == 4, "-p {n}");
+        assert_eq!(events.count(behind) > 0, n == 4, "-p {n}");
         let whole = |e: &CopyEvent| matches!(e, CopyEvent::Progress { safe, .. } if *safe == total);
-        assert!(seen.count(whole) > 0, "-p {n}");
+        assert!(events.count(whole) > 0, "-p {n}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stall_between_servers_is_noticed_also_in_stream_mode() {
-    let bytes = noise(4 << 20);
+async fn a_stall_between_servers_in_stream_mode_is_detected() {
+    let bytes = random_bytes(4 << 20);
     let go_on = Arc::new(AtomicBool::new(false));
-    let liar = FaultyServer {
+    let faulty = FaultyServer {
         size: bytes.len(),
         sent: bytes,
-        stalls: Some(Arc::clone(&go_on)),
+        stall_release: Some(Arc::clone(&go_on)),
         ..FaultyServer::default()
     };
     let server = EndToEndServer::start().await;
-    let url = format!("ftp://{}/f", liar.start());
-    let mut impatient = CopyOptions {
+    let url = format!("ftp://{}/f", faulty.start());
+    let mut short_stall = CopyOptions {
         retries: 0,
         ..streams(1)
     };
-    impatient.transfer.stall = Duration::from_secs(5);
-    let seen = Arc::new(EventRecorder::default());
+    short_stall.transfer.stall = Duration::from_secs(5);
+    let events = Arc::new(EventRecorder::default());
     let quarter =
         |e: &CopyEvent| matches!(e, CopyEvent::Progress { bytes, .. } if *bytes == 1 << 20);
     let (from, to) = ([url], server.user_url("g"));
-    let copying = client::copy(&from, &to, &impatient, seen.clone());
+    let copying = client::copy(&from, &to, &short_stall, events.clone());
     let going_on = async {
-        until("a quarter is told", || seen.count(quarter) > 0).await;
+        wait_until("a quarter is reported", || events.count(quarter) > 0).await;
         go_on.store(true, Ordering::SeqCst);
     };
     let (summary, ()) = tokio::join!(copying, going_on);
@@ -316,71 +317,74 @@ async fn a_stall_between_servers_is_noticed_also_in_stream_mode() {
     );
     let message = summary.first_failure.unwrap().message;
     assert!(message.contains("stayed at 2097152 bytes"), "{message}");
-    assert_eq!(names(&server.root()), ["g.longhaul-partial"]);
+    assert_eq!(file_names(&server.root()), ["g.longhaul-partial"]);
 }
 
 /// A put of `new` to a server that has `old` under the name.
-async fn put_over(liar: &FaultyServer) -> client::CopySummary {
+async fn put_over_old_file(faulty: &FaultyServer) -> client::CopySummary {
     let old = ("/g".to_owned(), b"old".to_vec());
-    liar.files.lock().unwrap().insert(old.0, old.1);
-    let here = tempfile::tempdir().unwrap();
-    let from = here.path().join("g");
+    faulty.files.lock().unwrap().insert(old.0, old.1);
+    let workdir = tempfile::tempdir().unwrap();
+    let from = workdir.path().join("g");
     std::fs::write(&from, "new").unwrap();
-    let url = format!("ftp://{}/g", liar.start());
+    let url = format!("ftp://{}/g", faulty.start());
     copy(&[from.to_str().unwrap()], &url, &options()).await.0
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_rename_does_not_replace_the_old_file_goes_when_the_new_one_has_the_name() {
-    let liar = FaultyServer {
-        no_replace: true,
+async fn an_old_file_that_blocks_rename_is_removed_after_the_new_one_is_named() {
+    let faulty = FaultyServer {
+        refuse_replace: true,
         ..FaultyServer::default()
     };
-    let summary = put_over(&liar).await;
+    let summary = put_over_old_file(&faulty).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
-    let files = liar.files.lock().unwrap();
+    let files = faulty.files.lock().unwrap();
     assert_eq!(files.len(), 1, "{:?}", files.keys());
     assert_eq!(files["/g"], b"new");
     drop(files);
-    assert!(!liar.commands("DELE").contains(&"DELE /g".to_owned()));
+    assert!(!faulty.commands("DELE").contains(&"DELE /g".to_owned()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_rename_costs_neither_the_old_file_nor_the_new_one() {
-    // Whatever the reason, and whether or not something has the name.
-    for (no_target, no_replace) in [
+async fn a_refused_rename_keeps_the_old_and_the_new_file() {
+    // Whatever the refusal says, and whether or not the name is taken.
+    for (refuse_partial_rename_with, refuse_replace) in [
         ("553 File exists", true),
         ("550 Rename failed.", true),
         ("550 Rename failed.", false),
     ] {
-        let liar = FaultyServer {
-            no_replace,
-            no_target: Some(no_target),
+        let faulty = FaultyServer {
+            refuse_replace,
+            refuse_partial_rename_with: Some(refuse_partial_rename_with),
             ..FaultyServer::default()
         };
-        let summary = put_over(&liar).await;
+        let summary = put_over_old_file(&faulty).await;
         assert_ne!(summary.exit, Exit::Done);
         let failure = summary.first_failure.unwrap().message;
         assert!(
             failure.contains("kept on the server as /g.longhaul-partial"),
             "{failure}"
         );
-        let files = liar.files.lock().unwrap();
-        assert_eq!(files["/g"], b"old", "{no_target}");
-        assert_eq!(files["/g.longhaul-partial"], b"new", "{no_target}");
+        let files = faulty.files.lock().unwrap();
+        assert_eq!(files["/g"], b"old", "{refuse_partial_rename_with}");
+        assert_eq!(
+            files["/g.longhaul-partial"], b"new",
+            "{refuse_partial_rename_with}"
+        );
         assert_eq!(files.len(), 2, "{:?}", files.keys());
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_earlier_copy_moved_out_of_the_way_is_not_replaced() {
-    let liar = FaultyServer {
-        no_target: Some("553 File exists"),
+async fn a_backup_of_an_earlier_copy_is_not_replaced() {
+    let faulty = FaultyServer {
+        refuse_partial_rename_with: Some("553 File exists"),
         ..FaultyServer::default()
     };
     let moved = ("/g.longhaul-partial.old".to_owned(), b"older".to_vec());
-    liar.files.lock().unwrap().extend([moved]);
-    let summary = put_over(&liar).await;
+    faulty.files.lock().unwrap().extend([moved]);
+    let summary = put_over_old_file(&faulty).await;
     assert_ne!(summary.exit, Exit::Done);
     let failure = summary.first_failure.unwrap().message;
     let what_to_do = "; /g.longhaul-partial.old, which an earlier copy moved out of the way, still \
@@ -390,49 +394,49 @@ async fn what_an_earlier_copy_moved_out_of_the_way_is_not_replaced() {
         failure.contains("kept on the server as /g.longhaul-partial,"),
         "{failure}"
     );
-    let files = liar.files.lock().unwrap();
+    let files = faulty.files.lock().unwrap();
     assert_eq!(files["/g.longhaul-partial.old"], b"older");
     assert_eq!(files["/g"], b"old");
     assert_eq!(files["/g.longhaul-partial"], b"new");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_whole_partial_file_stays_until_the_file_is_stored_under_its_own_name() {
-    let liar = FaultyServer {
-        no_rename: true,
+async fn a_complete_partial_file_is_deleted_after_the_direct_store() {
+    let faulty = FaultyServer {
+        refuse_rename: true,
         ..FaultyServer::default()
     };
-    let summary = put_over(&liar).await;
+    let summary = put_over_old_file(&faulty).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
-    let seen = liar.seen.lock().unwrap();
-    let at = |line: &str| seen.iter().position(|l| l == line);
+    let events = faulty.received.lock().unwrap();
+    let at = |line: &str| events.iter().position(|l| l == line);
     let (stored, deleted) = (at("STOR /g"), at("DELE /g.longhaul-partial"));
-    assert!(stored.is_some() && stored < deleted, "{seen:?}");
-    let files = liar.files.lock().unwrap();
+    assert!(stored.is_some() && stored < deleted, "{events:?}");
+    let files = faulty.files.lock().unwrap();
     assert_eq!((files.len(), files["/g"].as_slice()), (1, &b"new"[..]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_came_from_a_pipe_is_kept_where_the_server_does_not_rename() {
-    let liar = FaultyServer {
-        no_rename: true,
+async fn a_put_from_a_pipe_keeps_its_partial_file_without_rename() {
+    let faulty = FaultyServer {
+        refuse_rename: true,
         ..FaultyServer::default()
     };
-    let here = tempfile::tempdir().unwrap();
-    let pipe = here.path().join("pipe");
+    let workdir = tempfile::tempdir().unwrap();
+    let pipe = workdir.path().join("pipe");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status();
     assert!(made.unwrap().success());
     let writer = {
         let pipe = pipe.clone();
         std::thread::spawn(move || std::fs::write(pipe, "only once"))
     };
-    let url = format!("ftp://{}/g", liar.start());
+    let url = format!("ftp://{}/g", faulty.start());
     let (summary, _) = copy(&[pipe.to_str().unwrap()], &url, &options()).await;
     writer.join().unwrap().unwrap();
     assert_ne!(summary.exit, Exit::Done);
     let failure = summary.first_failure.unwrap().message;
     assert!(failure.contains("/g.longhaul-partial"), "{failure}");
-    let files = liar.files.lock().unwrap();
+    let files = faulty.files.lock().unwrap();
     assert_eq!(files["/g.longhaul-partial"], b"only once");
     assert_eq!(files.len(), 1);
 }

@@ -1,4 +1,4 @@
-//! Who sends says what limited it, and runs the congestion control that was asked for.
+//! The sender reports what limited it, and runs the requested congestion control.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use server::config::ServerConfig;
 use tune::limiter::Limiter;
 
 use crate::faulty_server::FaultyServer;
-use crate::support::{EndToEndServer, copy, limited, noise, options, streams};
+use crate::support::{EndToEndServer, copy, options, random_bytes, rate_limited, streams};
 
-/// Long enough to be looked at while it moves.
+/// Enough to be sampled while it moves.
 const SIZE: usize = 24 << 20;
 
-/// A server and what its transfer log says.
+/// A server with a transfer log.
 struct LimiterLoggedServer {
     server: EndToEndServer,
     log: PathBuf,
@@ -32,7 +32,7 @@ impl LimiterLoggedServer {
             change(config);
         })
         .await;
-        server.store("f", &noise(SIZE));
+        server.store("f", &random_bytes(SIZE));
         Self {
             server,
             log,
@@ -40,7 +40,7 @@ impl LimiterLoggedServer {
         }
     }
 
-    /// The records of `count` transfers of files.
+    /// The records of `count` file transfers.
     async fn records(&self, count: usize) -> Vec<Value> {
         for _ in 0..3_000 {
             let text = std::fs::read_to_string(&self.log).unwrap_or_default();
@@ -56,22 +56,22 @@ impl LimiterLoggedServer {
     }
 
     async fn get(&self, options: &CopyOptions) -> (CopySummary, Vec<String>) {
-        let here = tempfile::tempdir().unwrap();
-        let to = here.path().join("f");
-        let (summary, seen) = copy(&[&self.server.url("f")], to.to_str().unwrap(), options).await;
+        let workdir = tempfile::tempdir().unwrap();
+        let to = workdir.path().join("f");
+        let (summary, events) = copy(&[&self.server.url("f")], to.to_str().unwrap(), options).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
-        (summary, seen.warnings())
+        (summary, events.warnings())
     }
 }
 
-fn running(congestion: CongestionChoice) -> CopyOptions {
+fn options_with_congestion_control(congestion: CongestionChoice) -> CopyOptions {
     let mut options = streams(2);
     options.transfer.congestion = congestion;
     options
 }
 
-/// One of the limiters that a sender on this machine can have.
-fn is_a_senders(limiter: &str) -> bool {
+/// Whether a sender on this machine can have this limiter.
+fn is_sender_limiter(limiter: &str) -> bool {
     matches!(
         Limiter::parse(limiter),
         Some(
@@ -86,7 +86,7 @@ fn is_a_senders(limiter: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_get_is_limited_by_what_the_server_says() {
+async fn a_get_reports_the_limiter_of_the_server() {
     let logged = LimiterLoggedServer::with(|_| {}).await;
     for (n, streams) in [1, 4].into_iter().enumerate() {
         let options = CopyOptions {
@@ -95,13 +95,14 @@ async fn a_get_is_limited_by_what_the_server_says() {
         };
         let (summary, _) = logged.get(&options).await;
         let record = logged.records(n + 1).await.pop().unwrap();
-        let said = record["limiter"].as_str().unwrap();
-        assert!(is_a_senders(said), "{record}");
-        // Where the server's window was full, this end may know why.
-        let here = ["store write", "receiver CPU"];
-        let why_full = said == "receive window" && here.contains(&summary.limited_by.as_str());
+        let reported = record["limiter"].as_str().unwrap();
+        assert!(is_sender_limiter(reported), "{record}");
+        // When the server's receive window was full, this end may know the reason.
+        let workdir = ["store write", "receiver CPU"];
+        let why_full =
+            reported == "receive window" && workdir.contains(&summary.limited_by.as_str());
         assert!(
-            summary.limited_by == said || why_full,
+            summary.limited_by == reported || why_full,
             "{record}: {summary:?}"
         );
         let control = record["congestion"].as_str().unwrap();
@@ -111,7 +112,7 @@ async fn a_get_is_limited_by_what_the_server_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn between_servers_the_sending_one_is_believed() {
+async fn between_servers_the_senders_limiter_is_reported() {
     let (from, to) = (
         LimiterLoggedServer::with(|_| {}).await,
         LimiterLoggedServer::with(|_| {}).await,
@@ -121,19 +122,19 @@ async fn between_servers_the_sending_one_is_believed() {
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     let record = from.records(1).await.pop().unwrap();
     assert_eq!(record["limiter"], summary.limited_by);
-    assert!(is_a_senders(&summary.limited_by), "{summary:?}");
+    assert!(is_sender_limiter(&summary.limited_by), "{summary:?}");
     assert!(summary.why.contains("between the servers"), "{summary:?}");
     let received = to.records(1).await.pop().unwrap();
     assert!(received["congestion"].is_null(), "{received}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rate_limit_here_is_no_fault_of_the_server() {
+async fn a_local_rate_limit_is_reported_as_the_limiter() {
     let logged = LimiterLoggedServer::with(|_| {}).await;
-    // Far below what a disk that others use, too, can do.
-    logged.server.store("f", &noise(4 << 20));
+    // Far below what a shared disk can do.
+    logged.server.store("f", &random_bytes(4 << 20));
     let slow = CopyOptions {
-        transfer: limited(2 << 20),
+        transfer: rate_limited(2 << 20),
         ..streams(2)
     };
     let (summary, _) = logged.get(&slow).await;
@@ -141,35 +142,37 @@ async fn a_rate_limit_here_is_no_fault_of_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_says_nothing_leaves_it_to_this_end() {
-    let bytes = noise(5 << 20);
-    let liar = FaultyServer {
+async fn without_a_servers_limiter_the_receiver_reports_its_own() {
+    let bytes = random_bytes(5 << 20);
+    let faulty = FaultyServer {
         size: bytes.len(),
         sent: bytes,
         ..FaultyServer::default()
     };
-    let here = tempfile::tempdir().unwrap();
-    let url = format!("ftp://{}/f", liar.start());
-    let to = here.path().join("f");
+    let workdir = tempfile::tempdir().unwrap();
+    let url = format!("ftp://{}/f", faulty.start());
+    let to = workdir.path().join("f");
     let (summary, _) = copy(
         &[&url],
         to.to_str().unwrap(),
-        &running(CongestionChoice::Auto),
+        &options_with_congestion_control(CongestionChoice::Auto),
     )
     .await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
-    assert!(!is_a_senders(&summary.limited_by), "{summary:?}");
+    assert!(!is_sender_limiter(&summary.limited_by), "{summary:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_sends_with_what_the_client_names() {
+async fn a_server_uses_the_requested_congestion_control() {
     let logged =
         LimiterLoggedServer::with(|config| config.transfer.congestion = CongestionChoice::System)
             .await;
     let names = data::os::congestion::settable();
     for (n, name) in names.iter().enumerate() {
         let (_, warnings) = logged
-            .get(&running(CongestionChoice::Named(name.clone())))
+            .get(&options_with_congestion_control(CongestionChoice::Named(
+                name.clone(),
+            )))
             .await;
         assert_eq!(warnings, Vec::<String>::new());
         let record = logged.records(n + 1).await.pop().unwrap();
@@ -178,7 +181,7 @@ async fn a_server_sends_with_what_the_client_names() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_administrator_keeps_the_congestion_control_to_himself() {
+async fn an_administrator_can_fix_the_congestion_control() {
     let names = data::os::congestion::settable();
     let (Some(own), Some(other)) = (names.first(), names.last()) else {
         return;
@@ -188,10 +191,14 @@ async fn an_administrator_keeps_the_congestion_control_to_himself() {
         config.client_congestion = false;
     })
     .await;
-    let (_, warnings) = logged.get(&running(CongestionChoice::Auto)).await;
+    let (_, warnings) = logged
+        .get(&options_with_congestion_control(CongestionChoice::Auto))
+        .await;
     assert_eq!(warnings, Vec::<String>::new());
     let (_, warnings) = logged
-        .get(&running(CongestionChoice::Named(other.clone())))
+        .get(&options_with_congestion_control(CongestionChoice::Named(
+            other.clone(),
+        )))
         .await;
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(warnings[0].contains("--cc"), "{warnings:?}");
@@ -201,34 +208,34 @@ async fn an_administrator_keeps_the_congestion_control_to_himself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_put_tells_what_it_was_sent_with() {
+async fn a_put_reports_its_congestion_control() {
     let server = EndToEndServer::start().await;
-    let here = tempfile::tempdir().unwrap();
-    let from = here.path().join("f");
-    std::fs::write(&from, noise(SIZE)).unwrap();
+    let workdir = tempfile::tempdir().unwrap();
+    let from = workdir.path().join("f");
+    std::fs::write(&from, random_bytes(SIZE)).unwrap();
     for name in data::os::congestion::settable() {
-        let options = running(CongestionChoice::Named(name.clone()));
+        let options = options_with_congestion_control(CongestionChoice::Named(name.clone()));
         let (summary, _) = copy(&[from.to_str().unwrap()], &server.url("g"), &options).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
-        let told = format!(
+        let expected = format!(
             " over 2 streams ({name}); limited by: {}",
             summary.limited_by
         );
-        assert!(summary.why.contains(&told), "{}", summary.why);
+        assert!(summary.why.contains(&expected), "{}", summary.why);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_that_nobody_has_is_an_error_only_for_who_sends() {
-    let options = running(CongestionChoice::Named("warpdrive".to_owned()));
+async fn an_unknown_congestion_control_fails_only_the_sender() {
+    let options = options_with_congestion_control(CongestionChoice::Named("warpdrive".to_owned()));
     let logged = LimiterLoggedServer::with(|_| {}).await;
     let (_, warnings) = logged.get(&options).await;
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(warnings[0].contains("--cc"), "{warnings:?}");
     let server = EndToEndServer::start().await;
-    let here = tempfile::tempdir().unwrap();
-    let from = here.path().join("f");
-    std::fs::write(&from, noise(SIZE)).unwrap();
+    let workdir = tempfile::tempdir().unwrap();
+    let from = workdir.path().join("f");
+    std::fs::write(&from, random_bytes(SIZE)).unwrap();
     let (summary, _) = copy(&[from.to_str().unwrap()], &server.url("g"), &options).await;
     let failure = summary.first_failure.unwrap();
     assert!(failure.message.contains("this system permits"), "{failure}");

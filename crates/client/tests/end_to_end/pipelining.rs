@@ -1,5 +1,4 @@
-//! How often a copy waits for a server: each flight of commands costs a round trip, which on a long
-//! path is all that a small file costs.
+//! Number of round trips of a copy. On a long path they are most of the cost of a small file.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -9,42 +8,44 @@ use client::{CopyOptions, Exit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::support::{EndToEndServer, copy, noise, options, streams};
+use crate::support::{EndToEndServer, copy, options, random_bytes, streams};
 
-/// Above what is verified together with the transfer's end, below what is summed over a second session.
+/// Above what is verified together with the transfer's end, below what is checksummed over a second
+/// session.
 const LENGTH: usize = 2 << 20;
 
-/// The control connections to a server, read along: what the client sent before it heard the answer.
+/// A proxy of control connections to a server. It records what the client sends before it gets a
+/// reply.
 struct ControlProxy {
     address: SocketAddr,
-    flights: Arc<Mutex<Vec<String>>>,
+    pipelines: Arc<Mutex<Vec<String>>>,
 }
 
 impl ControlProxy {
     async fn to(server: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let flights = Arc::default();
-        let seen = Arc::clone(&flights);
+        let pipelines = Arc::default();
+        let recorded = Arc::clone(&pipelines);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let server = TcpStream::connect(server).await.unwrap();
-                tokio::spawn(relay(client, server, Arc::clone(&seen)));
+                tokio::spawn(relay(client, server, Arc::clone(&recorded)));
             }
         });
-        Self { address, flights }
+        Self { address, pipelines }
     }
 
     fn url(&self, path: &str) -> String {
         format!("ftp://alice:secret@{}/{path}", self.address)
     }
 
-    /// The verbs of each flight up to the goodbye, which nobody waits for; without the settings that
-    /// may come and go.
-    async fn flights(&self) -> Vec<String> {
+    /// The verbs of each pipeline up to QUIT, for whose reply nobody waits; without optional
+    /// settings.
+    async fn pipelines(&self) -> Vec<String> {
         for _ in 0..6_000 {
             if self
-                .flights
+                .pipelines
                 .lock()
                 .unwrap()
                 .iter()
@@ -54,25 +55,25 @@ impl ControlProxy {
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        let flights = self.flights.lock().unwrap();
-        let verbs = |flight: &String| {
-            let verbs = flight.lines().filter_map(|line| line.split(' ').next());
+        let pipelines = self.pipelines.lock().unwrap();
+        let verbs = |pipeline: &String| {
+            let verbs = pipeline.lines().filter_map(|line| line.split(' ').next());
             let kept = verbs.filter(|verb| !matches!(*verb, "OPTS" | "TREV"));
             kept.collect::<Vec<_>>().join(" ")
         };
-        flights.iter().map(verbs).collect()
+        pipelines.iter().map(verbs).collect()
     }
 }
 
-/// A new flight begins with what the client says after the server has spoken.
-async fn relay(mut client: TcpStream, mut server: TcpStream, flights: Arc<Mutex<Vec<String>>>) {
+/// A new pipeline begins with what the client sends after the server has replied.
+async fn relay(mut client: TcpStream, mut server: TcpStream, pipelines: Arc<Mutex<Vec<String>>>) {
     let (mut up, mut down) = ([0; 4096], [0; 4096]);
     let mut answered = true;
     loop {
         tokio::select! {
             said = client.read(&mut up) => match said {
                 Ok(n) if n > 0 => {
-                    note(&flights, &up[..n], answered);
+                    note(&pipelines, &up[..n], answered);
                     answered = false;
                     server.write_all(&up[..n]).await.unwrap();
                 }
@@ -81,7 +82,7 @@ async fn relay(mut client: TcpStream, mut server: TcpStream, flights: Arc<Mutex<
             said = server.read(&mut down) => match said {
                 Ok(n) if n > 0 => {
                     answered = true;
-                    // The client may have left.
+                    // The client may have closed the connection.
                     if client.write_all(&down[..n]).await.is_err() {
                         return;
                     }
@@ -92,45 +93,45 @@ async fn relay(mut client: TcpStream, mut server: TcpStream, flights: Arc<Mutex<
     }
 }
 
-fn note(flights: &Mutex<Vec<String>>, said: &[u8], anew: bool) {
+fn note(pipelines: &Mutex<Vec<String>>, said: &[u8], starts_pipeline: bool) {
     let text = String::from_utf8_lossy(said);
-    let mut flights = flights.lock().unwrap();
-    match flights.last_mut() {
-        Some(flight) if !anew => flight.push_str(&text),
-        _ => flights.push(text.into_owned()),
+    let mut pipelines = pipelines.lock().unwrap();
+    match pipelines.last_mut() {
+        Some(pipeline) if !starts_pipeline => pipeline.push_str(&text),
+        _ => pipelines.push(text.into_owned()),
     }
 }
 
 async fn get(options: &CopyOptions) -> Vec<String> {
     let server = EndToEndServer::start().await;
-    let bytes = noise(LENGTH);
+    let bytes = random_bytes(LENGTH);
     server.store("f", &bytes);
     let path = ControlProxy::to(server.address()).await;
-    let here = tempfile::tempdir().unwrap();
-    let copy_here = here.path().join("copy");
+    let workdir = tempfile::tempdir().unwrap();
+    let copy_here = workdir.path().join("copy");
     let (summary, _) = copy(&[&path.url("f")], copy_here.to_str().unwrap(), options).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(summary.verified, "crc32c");
     assert_eq!(std::fs::read(&copy_here).unwrap(), bytes);
-    path.flights().await
+    path.pipelines().await
 }
 
 async fn put(options: &CopyOptions) -> Vec<String> {
     let server = EndToEndServer::start().await;
-    let bytes = noise(LENGTH);
+    let bytes = random_bytes(LENGTH);
     let path = ControlProxy::to(server.address()).await;
-    let here = tempfile::tempdir().unwrap();
-    let original = here.path().join("original");
+    let workdir = tempfile::tempdir().unwrap();
+    let original = workdir.path().join("original");
     std::fs::write(&original, &bytes).unwrap();
     let (summary, _) = copy(&[original.to_str().unwrap()], &path.url("f"), options).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(summary.verified, "crc32c");
     assert_eq!(server.read("f"), bytes);
-    path.flights().await
+    path.pipelines().await
 }
 
 #[tokio::test]
-async fn a_get_waits_twice() {
+async fn a_get_waits_for_two_round_trips() {
     assert_eq!(
         get(&streams(4)).await,
         [
@@ -151,7 +152,7 @@ async fn a_get_waits_twice() {
 }
 
 #[tokio::test]
-async fn a_put_waits_four_times() {
+async fn a_put_waits_for_four_round_trips() {
     assert_eq!(
         put(&streams(4)).await,
         [
@@ -165,15 +166,15 @@ async fn a_put_waits_four_times() {
 }
 
 #[tokio::test]
-async fn between_servers_each_waits_as_often() {
+async fn a_third_party_copy_takes_as_many_round_trips() {
     let (from, to) = (EndToEndServer::start().await, EndToEndServer::start().await);
-    from.store("f", &noise(LENGTH));
+    from.store("f", &random_bytes(LENGTH));
     let source = ControlProxy::to(from.address()).await;
     let destination = ControlProxy::to(to.address()).await;
     let (summary, _) = copy(&[&source.url("f")], &destination.url("g"), &streams(4)).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(
-        source.flights().await,
+        source.pipelines().await,
         [
             "USER PASS FEAT SITE TYPE MLST",
             "MODE",
@@ -182,7 +183,7 @@ async fn between_servers_each_waits_as_often() {
         ]
     );
     assert_eq!(
-        destination.flights().await,
+        destination.pipelines().await,
         [
             "USER PASS FEAT SITE TYPE MLST",
             "MODE PASV ALLO",

@@ -1,4 +1,4 @@
-//! `--buffer drs` and `--buffer drs1` against our own server: every way a file can go.
+//! `--buffer drs` and `--buffer drs1` with longhaul's own server, for every kind of copy.
 
 use data::rate::RateLimit;
 use proto::sizing::SocketBuffers;
@@ -10,18 +10,18 @@ use proto::sizing::BufferSizing;
 use serde_json::Value;
 
 use crate::faulty_server::FaultyServer;
-use crate::support::{EndToEndServer, copy, copy_cut, names, noise, options};
+use crate::support::{EndToEndServer, copy, copy_and_interrupt, file_names, options, random_bytes};
 
-/// Long enough for sizes to be told.
+/// Enough that buffer sizes are exchanged.
 const SIZE: usize = 24 << 20;
 
-/// Words of a sender that was told a size by its receiver, and by nobody else.
+/// Reason of a sender that follows a size announced by its receiver.
 const FOLLOWED: &str = "the receiver's buffer has this size";
 
-/// On a path without length a transfer may be over before a word gets through.
+/// On loopback a transfer may end before a message arrives.
 const TRIES: usize = 8;
 
-fn sized(sizing: BufferSizing, streams: u32) -> CopyOptions {
+fn options_with_sizing(sizing: BufferSizing, streams: u32) -> CopyOptions {
     let mut options = CopyOptions {
         parallelism: Parallelism::Fixed(streams),
         ..options()
@@ -49,13 +49,13 @@ impl SizingLoggedServer {
         }
     }
 
-    /// The record of the last of `files` transfers of files.
+    /// The record of the last of `files` file transfers.
     async fn last(&self, files: usize) -> Value {
         self.sizings(files).await;
         lines(&self.log).pop().unwrap()
     }
 
-    /// Entries of the log on `files` transfers of files: who sized their buffers.
+    /// The `sizing` entries of the log for `files` file transfers.
     async fn sizings(&self, files: usize) -> Vec<String> {
         for _ in 0..3_000 {
             let sizings: Vec<String> = lines(&self.log)
@@ -72,7 +72,7 @@ impl SizingLoggedServer {
     }
 }
 
-/// A file of JSON lines.
+/// Reads a file of JSON lines.
 fn lines(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.lines()
@@ -96,32 +96,32 @@ fn reasons(trace: &Path) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn gets_and_puts_with_one_stream_and_several() {
+async fn drs_works_for_gets_and_puts_over_one_stream_and_several() {
     let logged = SizingLoggedServer::start().await;
     let server = &logged.server;
-    let here = tempfile::tempdir().unwrap();
-    let bytes = noise(SIZE);
+    let workdir = tempfile::tempdir().unwrap();
+    let bytes = random_bytes(SIZE);
     server.store("f", &bytes);
-    let trace = here.path().join("trace");
+    let trace = workdir.path().join("trace");
     for sizing in [BufferSizing::Drs, BufferSizing::Drs1] {
         for streams in [1, 4] {
             let options = CopyOptions {
                 trace: Some(trace.clone()),
-                ..sized(sizing, streams)
+                ..options_with_sizing(sizing, streams)
             };
-            let to = here.path().join("to");
-            let (get, seen) = copy(&[&server.url("f")], to.to_str().unwrap(), &options).await;
+            let to = workdir.path().join("to");
+            let (get, events) = copy(&[&server.url("f")], to.to_str().unwrap(), &options).await;
             assert_done(&get, sizing);
-            assert_eq!(seen.warnings(), Vec::<String>::new());
+            assert_eq!(events.warnings(), Vec::<String>::new());
             assert!(std::fs::read(&to).unwrap() == bytes);
             let why = reasons(&trace);
             assert!(!why.is_empty(), "{sizing:?} over {streams}: no decision");
 
-            let (put, seen) = copy(&[to.to_str().unwrap()], &server.url("g"), &options).await;
+            let (put, events) = copy(&[to.to_str().unwrap()], &server.url("g"), &options).await;
             assert_done(&put, sizing);
-            assert_eq!(seen.warnings(), Vec::<String>::new());
+            assert_eq!(events.warnings(), Vec::<String>::new());
             assert!(server.read("g") == bytes);
-            // What the server told arrived here and was followed.
+            // The size that the server announced arrived here and was followed.
             let why = reasons(&trace);
             assert!(
                 why.iter().any(|why| why == FOLLOWED),
@@ -137,21 +137,21 @@ async fn gets_and_puts_with_one_stream_and_several() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_receivers_round_trip_is_that_of_the_channel() {
+async fn a_receiver_measures_its_round_trip_on_the_drs_channel() {
     let server = EndToEndServer::start().await;
-    let here = tempfile::tempdir().unwrap();
-    let trace = here.path().join("trace");
-    server.store("f", &noise(SIZE));
+    let workdir = tempfile::tempdir().unwrap();
+    let trace = workdir.path().join("trace");
+    server.store("f", &random_bytes(SIZE));
     let options = CopyOptions {
         trace: Some(trace.clone()),
-        ..sized(BufferSizing::Drs, 1)
+        ..options_with_sizing(BufferSizing::Drs, 1)
     };
-    let to = here.path().join("to");
+    let to = workdir.path().join("to");
     let mut why = Vec::new();
     for _ in 0..TRIES {
         let (summary, _) = copy(&[&server.url("f")], to.to_str().unwrap(), &options).await;
         assert_done(&summary, BufferSizing::Drs);
-        // Before the first echo it is the handshake's.
+        // Before the first echo, the round trip is that of the handshake.
         why = reasons(&trace);
         if why.iter().any(|why| why.ends_with(" ms, by echo")) {
             return;
@@ -161,16 +161,16 @@ async fn a_receivers_round_trip_is_that_of_the_channel() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_drs1_a_server_follows_a_client_that_receives() {
+async fn with_drs1_a_sending_server_follows_the_client() {
     let logged = SizingLoggedServer::start().await;
-    let here = tempfile::tempdir().unwrap();
-    let trace = here.path().join("trace");
-    logged.server.store("f", &noise(SIZE));
+    let workdir = tempfile::tempdir().unwrap();
+    let trace = workdir.path().join("trace");
+    logged.server.store("f", &random_bytes(SIZE));
     let options = CopyOptions {
         trace: Some(trace.clone()),
-        ..sized(BufferSizing::Drs1, 1)
+        ..options_with_sizing(BufferSizing::Drs1, 1)
     };
-    let to = here.path().join("to");
+    let to = workdir.path().join("to");
     for n in 1..=TRIES {
         let url = logged.server.url("f");
         let (summary, _) = copy(&[&url], to.to_str().unwrap(), &options).await;
@@ -183,7 +183,7 @@ async fn with_drs1_a_server_follows_a_client_that_receives() {
         assert!(grown, "{:?}", reasons(&trace));
         let record = logged.last(n).await;
         if record["decision"] == FOLLOWED {
-            // Twice the 64 KiB of the beginning, as the kernel counts.
+            // The kernel doubles the initial 64 KiB (socket(7)).
             assert!(record["buffer"].as_u64().unwrap() > 128 << 10, "{record}");
             return;
         }
@@ -192,21 +192,26 @@ async fn with_drs1_a_server_follows_a_client_that_receives() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn between_servers_over_a_channel_of_their_own() {
+async fn two_servers_use_a_drs_channel_between_them() {
     let (a, b) = (
         SizingLoggedServer::start().await,
         SizingLoggedServer::start().await,
     );
-    let bytes = noise(SIZE);
+    let bytes = random_bytes(SIZE);
     a.server.store("f", &bytes);
     let mut followed = false;
     for n in 1..=TRIES {
         let streams = if n % 2 == 0 { 4 } else { 1 };
         let (from, to) = (a.server.user_url("f"), b.server.user_url("g"));
-        let (summary, seen) = copy(&[&from], &to, &sized(BufferSizing::Drs, streams)).await;
+        let (summary, events) = copy(
+            &[&from],
+            &to,
+            &options_with_sizing(BufferSizing::Drs, streams),
+        )
+        .await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
         assert_eq!(summary.buffer, "drs");
-        assert_eq!(seen.warnings(), Vec::<String>::new());
+        assert_eq!(events.warnings(), Vec::<String>::new());
         assert!(b.server.read("g") == bytes);
         assert_eq!(a.sizings(n).await, vec!["drs"; n]);
         assert_eq!(b.sizings(n).await, vec!["drs"; n]);
@@ -219,36 +224,36 @@ async fn between_servers_over_a_channel_of_their_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn between_servers_the_first_drsftp_is_replaced() {
+async fn between_servers_drs1_is_replaced_by_auto() {
     let (a, b) = (
         SizingLoggedServer::start().await,
         SizingLoggedServer::start().await,
     );
-    a.server.store("f", &noise(100_000));
+    a.server.store("f", &random_bytes(100_000));
     let (from, to) = (a.server.user_url("f"), b.server.user_url("g"));
-    let (summary, seen) = copy(&[&from], &to, &sized(BufferSizing::Drs1, 1)).await;
+    let (summary, events) = copy(&[&from], &to, &options_with_sizing(BufferSizing::Drs1, 1)).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(summary.buffer, "auto");
-    assert_eq!(seen.warnings().len(), 1, "{:?}", seen.warnings());
+    assert_eq!(events.warnings().len(), 1, "{:?}", events.warnings());
     assert_eq!(a.sizings(1).await, ["auto"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_server_does_its_own_without_agreement() {
+async fn kernel_sizing_between_servers_needs_no_agreement() {
     let (a, b) = (
         SizingLoggedServer::start().await,
         SizingLoggedServer::start().await,
     );
-    a.server.store("f", &noise(100_000));
+    a.server.store("f", &random_bytes(100_000));
     let (from, to) = (a.server.user_url("f"), b.server.user_url("g"));
-    let (summary, _) = copy(&[&from], &to, &sized(BufferSizing::Kernel, 1)).await;
+    let (summary, _) = copy(&[&from], &to, &options_with_sizing(BufferSizing::Kernel, 1)).await;
     assert_eq!((summary.exit, summary.buffer), (Exit::Done, "kernel"));
     assert_eq!(a.sizings(1).await, ["kernel"]);
     assert_eq!(b.sizings(1).await, ["kernel"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn trees_use_sessions_and_connections_again() {
+async fn trees_reuse_sessions_and_connections() {
     for (sizing, streams) in [
         (BufferSizing::Drs, 1),
         (BufferSizing::Drs, 3),
@@ -256,10 +261,10 @@ async fn trees_use_sessions_and_connections_again() {
     ] {
         let logged = SizingLoggedServer::start().await;
         let server = &logged.server;
-        let here = tempfile::tempdir().unwrap();
+        let workdir = tempfile::tempdir().unwrap();
         for n in 0..12 {
             let size = if n % 3 == 0 { 2 << 20 } else { 1_000 * n };
-            server.store(&format!("tree/{}/{n}", n % 2), &noise(size));
+            server.store(&format!("tree/{}/{n}", n % 2), &random_bytes(size));
         }
         let options = CopyOptions {
             recursive: true,
@@ -269,9 +274,9 @@ async fn trees_use_sessions_and_connections_again() {
             } else {
                 ModeChoice::Auto
             },
-            ..sized(sizing, streams)
+            ..options_with_sizing(sizing, streams)
         };
-        let to = here.path().join("tree");
+        let to = workdir.path().join("tree");
         let (get, _) = copy(&[&server.url("tree")], to.to_str().unwrap(), &options).await;
         assert_done(&get, sizing);
         let (put, _) = copy(&[to.to_str().unwrap()], &server.url("back"), &options).await;
@@ -290,24 +295,24 @@ async fn trees_use_sessions_and_connections_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cut_transfers_go_on() {
+async fn interrupted_transfers_are_resumed() {
     let server = EndToEndServer::start().await;
-    let bytes = noise(SIZE);
+    let bytes = random_bytes(SIZE);
     server.store("f", &bytes);
     for (sizing, streams) in [
         (BufferSizing::Drs, 1),
         (BufferSizing::Drs, 4),
         (BufferSizing::Drs1, 1),
     ] {
-        let here = tempfile::tempdir().unwrap();
-        let to = here.path().join("t");
-        let mut slow = sized(sizing, streams);
+        let workdir = tempfile::tempdir().unwrap();
+        let to = workdir.path().join("t");
+        let mut slow = options_with_sizing(sizing, streams);
         slow.transfer.rate = Some(RateLimit::new(6 << 20));
-        let cut = (6 << 20, &*to.with_extension("longhaul-partial"));
-        copy_cut(&server.url("f"), to.to_str().unwrap(), &slow, cut).await;
+        let interruption = (6 << 20, &*to.with_extension("longhaul-partial"));
+        copy_and_interrupt(&server.url("f"), to.to_str().unwrap(), &slow, interruption).await;
         let resume = CopyOptions {
             resume: true,
-            ..sized(sizing, streams)
+            ..options_with_sizing(sizing, streams)
         };
         let (summary, _) = copy(&[&server.url("f")], to.to_str().unwrap(), &resume).await;
         assert_done(&summary, sizing);
@@ -317,35 +322,40 @@ async fn cut_transfers_go_on() {
             summary.bytes
         );
         assert!(std::fs::read(&to).unwrap() == bytes);
-        assert_eq!(names(here.path()), ["t"]);
+        assert_eq!(file_names(workdir.path()), ["t"]);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plain_server_hears_nothing_of_it_also_when_it_is_tried_again() {
-    let bytes = noise(5 << 20);
+async fn a_plain_server_gets_no_drs_commands_even_on_a_retry() {
+    let bytes = random_bytes(5 << 20);
     for sizing in [BufferSizing::Drs, BufferSizing::Drs1] {
-        let liar = FaultyServer {
+        let faulty = FaultyServer {
             size: bytes.len(),
             sent: bytes.clone(),
-            cut_at: Some(3 << 20),
+            interrupt_at: Some(3 << 20),
             ..FaultyServer::default()
         };
-        let here = tempfile::tempdir().unwrap();
-        let to = here.path().join("f");
-        let url = format!("ftp://{}/f", liar.start());
-        let (summary, seen) = copy(&[&url], to.to_str().unwrap(), &sized(sizing, 1)).await;
+        let workdir = tempfile::tempdir().unwrap();
+        let to = workdir.path().join("f");
+        let url = format!("ftp://{}/f", faulty.start());
+        let (summary, events) = copy(
+            &[&url],
+            to.to_str().unwrap(),
+            &options_with_sizing(sizing, 1),
+        )
+        .await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
         assert_eq!(summary.buffer, "auto");
         assert!(std::fs::read(&to).unwrap() == bytes);
-        let warnings = seen.warnings();
+        let warnings = events.warnings();
         let about: Vec<_> = warnings
             .iter()
             .filter(|w| w.contains("does not offer"))
             .collect();
         assert_eq!(about.len(), 1, "{warnings:?}");
         for verb in ["OPTS", "DPSV", "DPRT", "SBUF"] {
-            assert_eq!(liar.commands(verb), Vec::<String>::new());
+            assert_eq!(faulty.commands(verb), Vec::<String>::new());
         }
     }
 }

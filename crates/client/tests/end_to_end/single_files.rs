@@ -1,24 +1,24 @@
-//! Single files: get, put, between servers, parts, devices.
+//! Copies of single files: gets, puts, between servers, parts, devices.
 
 use std::time::{Duration, SystemTime};
 
 use client::{CopyEvent, CopyOptions, Exit, ModeChoice, VerifyMode};
 use proto::checksum::ChecksumAlgorithm;
 
-use crate::support::{EndToEndServer, copy, names, noise, options, streams};
+use crate::support::{EndToEndServer, copy, file_names, options, random_bytes, streams};
 
 const SIZES: [usize; 5] = [0, 1, 65_535, 65_536, 3_000_001];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn gets_of_all_sizes_in_both_modes() {
+async fn gets_of_all_sizes_work_in_both_modes() {
     let server = EndToEndServer::start().await;
-    let here = tempfile::tempdir().unwrap();
+    let workdir = tempfile::tempdir().unwrap();
     for (n, options) in [options(), streams(4)].into_iter().enumerate() {
         for size in SIZES {
-            let bytes = noise(size);
+            let bytes = random_bytes(size);
             server.store("a b", &bytes);
-            let to = here.path().join(format!("{n}-{size}"));
-            let (summary, seen) =
+            let to = workdir.path().join(format!("{n}-{size}"));
+            let (summary, events) =
                 copy(&[&server.url("a%20b")], to.to_str().unwrap(), &options).await;
             assert_eq!(
                 summary.exit,
@@ -29,28 +29,28 @@ async fn gets_of_all_sizes_in_both_modes() {
             assert_eq!(summary.verified, "crc32c");
             assert_eq!(summary.bytes, size as u64);
             assert!(std::fs::read(&to).unwrap() == bytes, "{size} bytes differ");
-            assert_eq!(seen.count(|e| matches!(e, CopyEvent::Finished { .. })), 1);
-            assert_eq!(seen.warnings(), Vec::<String>::new());
+            assert_eq!(events.count(|e| matches!(e, CopyEvent::Finished { .. })), 1);
+            assert_eq!(events.warnings(), Vec::<String>::new());
         }
     }
     assert_eq!(
-        names(here.path()).len(),
+        file_names(workdir.path()).len(),
         2 * SIZES.len(),
         "nothing is left over"
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn puts_of_all_sizes_in_both_modes() {
+async fn puts_of_all_sizes_work_in_both_modes() {
     let server = EndToEndServer::start().await;
-    let here = tempfile::tempdir().unwrap();
-    let from = here.path().join("ü");
+    let workdir = tempfile::tempdir().unwrap();
+    let from = workdir.path().join("ü");
     for (n, options) in [options(), streams(4)].into_iter().enumerate() {
         for size in SIZES {
-            let bytes = noise(size);
+            let bytes = random_bytes(size);
             std::fs::write(&from, &bytes).unwrap();
             let name = format!("{n}-{size}");
-            let (summary, seen) =
+            let (summary, events) =
                 copy(&[from.to_str().unwrap()], &server.url(&name), &options).await;
             assert_eq!(
                 summary.exit,
@@ -60,21 +60,21 @@ async fn puts_of_all_sizes_in_both_modes() {
             );
             assert_eq!(summary.verified, "crc32c");
             assert!(server.read(&name) == bytes, "{size} bytes differ");
-            assert_eq!(seen.warnings(), Vec::<String>::new());
+            assert_eq!(events.warnings(), Vec::<String>::new());
         }
     }
     assert_eq!(
-        names(&server.root()).len(),
+        file_names(&server.root()).len(),
         2 * SIZES.len(),
         "nothing is left over"
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn between_servers_in_both_modes() {
+async fn third_party_copies_work_in_both_modes() {
     let from = EndToEndServer::start().await;
     let to = EndToEndServer::start().await;
-    let bytes = noise(2_000_003);
+    let bytes = random_bytes(2_000_003);
     from.store("f", &bytes);
     for options in [options(), streams(4)] {
         let (summary, _) = copy(&[&from.user_url("f")], &to.user_url("g"), &options).await;
@@ -84,14 +84,14 @@ async fn between_servers_in_both_modes() {
         let why = summary.why;
         assert!(why.contains("reported by the sending server"), "{why}");
     }
-    assert_eq!(names(&to.root()), ["g"]);
+    assert_eq!(file_names(&to.root()), ["g"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn times_travel_both_ways() {
+async fn modification_times_are_kept_both_ways() {
     let server = EndToEndServer::start().await;
-    let here = tempfile::tempdir().unwrap();
-    let (a, b) = (here.path().join("a"), here.path().join("b"));
+    let workdir = tempfile::tempdir().unwrap();
+    let (a, b) = (workdir.path().join("a"), workdir.path().join("b"));
     std::fs::write(&a, "x").unwrap();
     let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
     let file = std::fs::File::options().write(true).open(&a).unwrap();
@@ -104,10 +104,10 @@ async fn times_travel_both_ways() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn keep_existing_leaves_alone_what_is_there_and_names_what_differs() {
+async fn keep_existing_keeps_files_and_reports_differences() {
     let (server, other) = (EndToEndServer::start().await, EndToEndServer::start().await);
-    let here = tempfile::tempdir().unwrap();
-    let path = |name: &str| here.path().join(name).display().to_string();
+    let workdir = tempfile::tempdir().unwrap();
+    let path = |name: &str| workdir.path().join(name).display().to_string();
     let keep = CopyOptions {
         keep_existing: true,
         ..options()
@@ -120,33 +120,33 @@ async fn keep_existing_leaves_alone_what_is_there_and_names_what_differs() {
         (server.user_url("a"), other.user_url("t")),
         (path("a"), path("u")),
     ] {
-        // Nothing is there yet.
+        // The destination does not exist yet.
         let (summary, _) = copy(&[&from], &to, &keep).await;
         assert_eq!((summary.exit, summary.files), (Exit::Done, 1));
-        let (summary, seen) = copy(&[&from], &to, &keep).await;
+        let (summary, events) = copy(&[&from], &to, &keep).await;
         assert_eq!((summary.exit, summary.files), (Exit::Done, 0));
         assert_eq!((summary.kept, summary.skipped, summary.failed), (1, 1, 0));
-        assert_eq!(seen.warnings(), Vec::<String>::new());
+        assert_eq!(events.warnings(), Vec::<String>::new());
     }
     std::fs::write(path("t"), "other").unwrap();
-    let (summary, seen) = copy(&[&server.url("a")], &path("t"), &keep).await;
+    let (summary, events) = copy(&[&server.url("a")], &path("t"), &keep).await;
     assert_eq!((summary.exit, summary.kept), (Exit::Done, 1));
     assert!(
-        seen.warnings()[0].contains("another size"),
+        events.warnings()[0].contains("another size"),
         "{:?}",
-        seen.warnings()
+        events.warnings()
     );
     assert_eq!(std::fs::read(path("t")).unwrap(), b"other");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn parts() {
+async fn parts_of_files_are_copied_and_bounds_checked() {
     let server = EndToEndServer::start().await;
-    let here = tempfile::tempdir().unwrap();
-    let bytes = noise(300_000);
+    let workdir = tempfile::tempdir().unwrap();
+    let bytes = random_bytes(300_000);
     server.store("f", &bytes);
-    let to = here.path().join("part");
-    let local = here.path().join("local");
+    let to = workdir.path().join("part");
+    let local = workdir.path().join("local");
     std::fs::write(&local, &bytes).unwrap();
     for mode in [ModeChoice::Stream, ModeChoice::Extended] {
         let part = CopyOptions {
@@ -181,7 +181,7 @@ async fn parts() {
 #[tokio::test(flavor = "multi_thread")]
 async fn devices_are_written_directly() {
     let server = EndToEndServer::start().await;
-    server.store("f", &noise(2_000_000));
+    server.store("f", &random_bytes(2_000_000));
     for options in [options(), streams(4)] {
         let (summary, _) = copy(&[&server.url("f")], "/dev/null", &options).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
@@ -191,16 +191,16 @@ async fn devices_are_written_directly() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_user_asked_is_what_is_compared() {
+async fn files_are_verified_by_the_requested_algorithm() {
     let server = EndToEndServer::start().await;
-    server.store("f", &noise(100_000));
-    for (wish, label) in [
+    server.store("f", &random_bytes(100_000));
+    for (requested, label) in [
         (VerifyMode::None, "none"),
         (VerifyMode::With(ChecksumAlgorithm::Sha256), "sha256"),
         (VerifyMode::With(ChecksumAlgorithm::Blake3), "blake3"),
     ] {
         let wished = CopyOptions {
-            verify: wish,
+            verify: requested,
             ..options()
         };
         let (summary, _) = copy(&[&server.url("f")], "/dev/null", &wished).await;
@@ -210,11 +210,11 @@ async fn what_the_user_asked_is_what_is_compared() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refusals_have_their_classes() {
+async fn failures_have_their_exit_codes() {
     let server = EndToEndServer::start().await;
     server.store("d/f", b"x");
-    let here = tempfile::tempdir().unwrap();
-    let to = here.path().join("t");
+    let workdir = tempfile::tempdir().unwrap();
+    let to = workdir.path().join("t");
     let to = to.to_str().unwrap();
     let exit = async |source: &str, to: &str| copy(&[source], to, &options()).await.0.exit;
     assert_eq!(exit(&server.url("missing"), to).await, Exit::NotFound);
@@ -236,5 +236,8 @@ async fn refusals_have_their_classes() {
     let same = server.url("d/f");
     assert_eq!(exit(&same, &server.url("d/../d/f")).await, Exit::Usage);
     assert_eq!(server.read("d/f"), b"x");
-    assert!(names(here.path()).is_empty(), "nothing is left over");
+    assert!(
+        file_names(workdir.path()).is_empty(),
+        "nothing is left over"
+    );
 }

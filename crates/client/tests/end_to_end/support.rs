@@ -1,4 +1,4 @@
-//! A server on a port of its own, a recorder of events, options.
+//! A server on a port of its own, an event recorder, options.
 
 use data::options::TransferOptions;
 use data::rate::RateLimit;
@@ -18,8 +18,8 @@ use server::{Shutdown, ShutdownHandle};
 use tokio::sync::Notify;
 use units::splitmix;
 
-/// Longer than anything in these tests takes, on however busy a machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Longer than anything in these tests takes, however busy the machine is.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A running server over a directory of its own; it ends with the test's runtime.
 pub(crate) struct EndToEndServer {
@@ -59,16 +59,16 @@ impl EndToEndServer {
         };
         change(&mut config);
         let (handle, shutdown) = Shutdown::manual();
-        let (tell, told) = tokio::sync::oneshot::channel();
+        let (ready_sender, ready_receiver) = tokio::sync::oneshot::channel();
         tokio::spawn(async move {
             let ready = |address| {
-                let _ = tell.send(address);
+                let _ = ready_sender.send(address);
             };
             server::serve(config, ready, shutdown).await.unwrap();
         });
         Self {
             directory,
-            address: told.await.unwrap(),
+            address: ready_receiver.await.unwrap(),
             _shutdown: handle,
         }
     }
@@ -77,17 +77,17 @@ impl EndToEndServer {
         self.directory.path().join("root")
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// URL for anonymous.
+    /// URL for the anonymous user.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("ftp://{}/{path}", self.address)
     }
 
-    /// URL for a user who may do third-party transfers.
+    /// URL for a user with the right to third-party transfers.
     pub(crate) fn user_url(&self, path: &str) -> String {
         format!("ftp://alice:secret@{}/{path}", self.address)
     }
@@ -103,11 +103,11 @@ impl EndToEndServer {
     }
 }
 
-/// Keeps what happened.
+/// Records events.
 #[derive(Default)]
 pub(crate) struct EventRecorder {
     events: Mutex<Vec<CopyEvent>>,
-    news: Notify,
+    changed: Notify,
 }
 
 impl EventRecorder {
@@ -121,13 +121,13 @@ impl EventRecorder {
     }
 
     /// Waits for an event.
-    pub(crate) async fn until(&self, wanted: impl Fn(&CopyEvent) -> bool) {
+    pub(crate) async fn wait_until(&self, wanted: impl Fn(&CopyEvent) -> bool) {
         loop {
-            let news = self.news.notified();
+            let changed = self.changed.notified();
             if self.count(&wanted) > 0 {
                 return;
             }
-            news.await;
+            changed.await;
         }
     }
 
@@ -144,7 +144,7 @@ impl EventRecorder {
 impl CopyObserver for EventRecorder {
     fn on_event(&self, event: CopyEvent) {
         self.events.lock().unwrap().push(event);
-        self.news.notify_waiters();
+        self.changed.notify_waiters();
     }
 }
 
@@ -156,8 +156,8 @@ fn transfer() -> TransferOptions {
     }
 }
 
-/// At most so many bytes per second.
-pub(crate) fn limited(rate: u64) -> TransferOptions {
+/// Options with a rate limit in bytes per second.
+pub(crate) fn rate_limited(rate: u64) -> TransferOptions {
     TransferOptions {
         rate: Some(RateLimit::new(rate)),
         ..transfer()
@@ -195,7 +195,7 @@ pub(crate) fn streams(n: u32) -> CopyOptions {
     }
 }
 
-/// Copies and gives what happened.
+/// Copies, and returns the summary and the events.
 pub(crate) async fn copy(
     sources: &[&str],
     destination: &str,
@@ -204,74 +204,77 @@ pub(crate) async fn copy(
     let recorder = Arc::new(EventRecorder::default());
     let sources: Vec<String> = sources.iter().map(|s| (*s).to_owned()).collect();
     let copying = client::copy(&sources, destination, options, recorder.clone());
-    let summary = tokio::time::timeout(PATIENCE, copying)
+    let summary = tokio::time::timeout(TIMEOUT, copying)
         .await
         .expect("a copy that hangs");
     (summary, recorder)
 }
 
-/// Waits until something is so, longer than it takes on however busy a machine.
-pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "it never comes to this: {what}");
+/// Waits until a condition holds.
+pub(crate) async fn wait_until(condition: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(
+            start.elapsed() < TIMEOUT,
+            "timed out waiting until {condition}"
+        );
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// Hears that so many bytes are safe.
+/// Waits until this many bytes are safe.
 struct SafeBytesObserver {
     safe: u64,
-    heard: Notify,
+    reached: Notify,
 }
 
 impl CopyObserver for SafeBytesObserver {
     fn on_event(&self, event: CopyEvent) {
         if matches!(event, CopyEvent::Progress { safe, .. } if safe >= self.safe) {
-            self.heard.notify_one();
+            self.reached.notify_one();
         }
     }
 }
 
-/// Starts a copy and drops it once so many bytes are safe, as an interrupted program would; waits
-/// until nobody in this process, which has the server too, has `partial` open.
-pub(crate) async fn copy_cut(
+/// Starts a copy and drops it once this many bytes are safe, as an interrupted program would. Waits
+/// until nobody in this process, which includes the server, has `partial` open.
+pub(crate) async fn copy_and_interrupt(
     source: &str,
     destination: &str,
     options: &CopyOptions,
     (safe, partial): (u64, &Path),
 ) {
     let sources = [source.to_owned()];
-    let arrived = Arc::new(SafeBytesObserver {
+    let observer = Arc::new(SafeBytesObserver {
         safe,
-        heard: Notify::new(),
+        reached: Notify::new(),
     });
-    let copying = client::copy(&sources, destination, options, arrived.clone());
+    let copying = client::copy(&sources, destination, options, observer.clone());
     tokio::select! {
         biased;
-        () = arrived.heard.notified() => {}
-        ended = copying => panic!("ended before it was cut: {ended:?}"),
+        () = observer.reached.notified() => {}
+        ended = copying => panic!("ended before it was interrupted: {ended:?}"),
     }
     let is_partial =
         |fd: std::fs::DirEntry| std::fs::read_link(fd.path()).is_ok_and(|p| p == partial);
-    until("the partial file is closed", || {
+    wait_until("the partial file is closed", || {
         let open = std::fs::read_dir("/proc/self/fd").unwrap();
         !open.flatten().any(is_partial)
     })
     .await;
 }
 
-/// Bytes without pattern that repeats at block sizes.
-pub(crate) fn noise(length: usize) -> Vec<u8> {
+/// Bytes without a pattern that repeats at block sizes.
+pub(crate) fn random_bytes(length: usize) -> Vec<u8> {
     splitmix::bytes(1, length)
 }
 
 /// Names in a directory, sorted.
-pub(crate) fn names(directory: &Path) -> Vec<String> {
-    let mut names: Vec<String> = std::fs::read_dir(directory)
+pub(crate) fn file_names(directory: &Path) -> Vec<String> {
+    let mut file_names: Vec<String> = std::fs::read_dir(directory)
         .unwrap()
         .map(|e| e.unwrap().file_name().to_string_lossy().into_owned())
         .collect();
-    names.sort();
-    names
+    file_names.sort();
+    file_names
 }

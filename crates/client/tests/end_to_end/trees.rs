@@ -1,4 +1,4 @@
-//! Trees, patterns, several sources.
+//! Directory trees, patterns, several sources.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use client::{CopyEvent, CopyOptions, Exit};
 
-use crate::support::{EndToEndServer, copy, names, options};
+use crate::support::{EndToEndServer, copy, file_names, options};
 
 fn recursive() -> CopyOptions {
     CopyOptions {
@@ -15,8 +15,8 @@ fn recursive() -> CopyOptions {
     }
 }
 
-/// Four hundred small files, with blanks, UTF-8 and deep folders.
-fn plant(top: &Path) {
+/// Four hundred small files, with blanks, UTF-8 and deep directories.
+fn create_tree(top: &Path) {
     for n in 0..400 {
         let directory = match n % 4 {
             0 => top.to_owned(),
@@ -31,7 +31,7 @@ fn plant(top: &Path) {
 }
 
 /// Every path below `top` with its content; directories have none.
-fn content(top: &Path) -> Vec<(String, Option<Vec<u8>>)> {
+fn tree_content(top: &Path) -> Vec<(String, Option<Vec<u8>>)> {
     let mut found = Vec::new();
     let mut pending = vec![top.to_owned()];
     while let Some(directory) = pending.pop() {
@@ -51,13 +51,14 @@ fn content(top: &Path) -> Vec<(String, Option<Vec<u8>>)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn names_with_bytes_that_telnet_knows_arrive_as_they_are() {
+async fn names_with_telnet_bytes_arrive_unchanged() {
     let server = EndToEndServer::start().await;
-    let here = tempfile::tempdir().unwrap();
-    let (from, back) = (here.path().join("tree"), here.path().join("back"));
+    let workdir = tempfile::tempdir().unwrap();
+    let (from, back) = (workdir.path().join("tree"), workdir.path().join("back"));
     fs::create_dir(&from).unwrap();
-    // Each without its 255s, or with half of them, is another one's name, or nobody's.
-    let names: [&[u8]; 6] = [
+    // A server that drops or halves the 255s would turn one name into another, or into an unused
+    // one.
+    let file_names: [&[u8]; 6] = [
         b"a\xff",
         b"a\xff\xff",
         b"a\xff\xff\xff\xff",
@@ -66,7 +67,7 @@ async fn names_with_bytes_that_telnet_knows_arrive_as_they_are() {
         b"\xff\xfaq",
     ];
     let bytes = |name: &[u8]| std::ffi::OsStr::from_bytes(name).to_owned();
-    for name in names {
+    for name in file_names {
         fs::write(from.join(bytes(name)), name).unwrap();
     }
     let (summary, _) = copy(&[from.to_str().unwrap()], &server.url("t"), &recursive()).await;
@@ -74,20 +75,20 @@ async fn names_with_bytes_that_telnet_knows_arrive_as_they_are() {
     let (summary, _) = copy(&[&server.url("t")], back.to_str().unwrap(), &recursive()).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     for top in [server.root().join("t"), back] {
-        assert_eq!(fs::read_dir(&top).unwrap().count(), names.len());
-        for name in names {
+        assert_eq!(fs::read_dir(&top).unwrap().count(), file_names.len());
+        for name in file_names {
             assert_eq!(fs::read(top.join(bytes(name))).unwrap(), name, "{name:?}");
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_small_files_there_and_back() {
+async fn many_small_files_survive_a_round_trip() {
     let server = EndToEndServer::start().await;
-    let here = tempfile::tempdir().unwrap();
-    let (from, back) = (here.path().join("tree"), here.path().join("back"));
+    let workdir = tempfile::tempdir().unwrap();
+    let (from, back) = (workdir.path().join("tree"), workdir.path().join("back"));
     fs::create_dir(&from).unwrap();
-    plant(&from);
+    create_tree(&from);
     let began = std::time::Instant::now();
     let (summary, _) = copy(&[from.to_str().unwrap()], &server.url("t"), &recursive()).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
@@ -95,32 +96,35 @@ async fn many_small_files_there_and_back() {
     let (summary, _) = copy(&[&server.url("t")], back.to_str().unwrap(), &recursive()).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!((summary.files, summary.failed), (400, 0));
-    assert!(content(&from) == content(&back), "the trees differ");
+    assert!(
+        tree_content(&from) == tree_content(&back),
+        "the trees differ"
+    );
     println!("800 files took {:?}", began.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn between_servers() {
+async fn a_tree_is_copied_between_servers() {
     let (a, b) = (EndToEndServer::start().await, EndToEndServer::start().await);
     a.store("t/x y/1", b"one");
     a.store("t/2", b"two");
     fs::create_dir(b.root().join("there")).unwrap();
     let (summary, _) = copy(&[&a.user_url("t")], &b.user_url("there"), &recursive()).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
-    assert!(content(&a.root().join("t")) == content(&b.root().join("there/t")));
+    assert!(tree_content(&a.root().join("t")) == tree_content(&b.root().join("there/t")));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn patterns_and_several_sources() {
+async fn patterns_and_several_sources_are_copied() {
     let server = EndToEndServer::start().await;
     for name in ["a1", "a2", "b1", ".a3", "x[1]"] {
         server.store(name, name.as_bytes());
     }
-    let here = tempfile::tempdir().unwrap();
-    let to = here.path().to_str().unwrap();
+    let workdir = tempfile::tempdir().unwrap();
+    let to = workdir.path().to_str().unwrap();
     let (summary, _) = copy(&[&server.url("a*")], to, &options()).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
-    assert_eq!(names(here.path()), ["a1", "a2"]);
+    assert_eq!(file_names(workdir.path()), ["a1", "a2"]);
     let (summary, _) = copy(
         &[&server.url("x%5B1%5D"), &server.url("b1")],
         to,
@@ -128,22 +132,22 @@ async fn patterns_and_several_sources() {
     )
     .await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
-    assert_eq!(names(here.path()), ["a1", "a2", "b1", "x[1]"]);
+    assert_eq!(file_names(workdir.path()), ["a1", "a2", "b1", "x[1]"]);
     let (summary, _) = copy(&[&server.url("z*")], to, &options()).await;
     assert_eq!(summary.exit, Exit::NotFound);
     let (summary, _) = copy(&[&server.url("a*")], &format!("{to}/one"), &options()).await;
     assert_eq!(summary.exit, Exit::Usage);
     let missing = server.url("missing");
-    let (summary, seen) = copy(&[&server.url("a1"), &missing], to, &options()).await;
+    let (summary, events) = copy(&[&server.url("a1"), &missing], to, &options()).await;
     assert_eq!(summary.exit, Exit::Partial);
-    assert_eq!(seen.count(|e| matches!(e, CopyEvent::Failed { .. })), 1);
+    assert_eq!(events.count(|e| matches!(e, CopyEvent::Failed { .. })), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn special_files_are_told_and_left_out() {
+async fn special_files_are_reported_and_skipped() {
     let server = EndToEndServer::start().await;
-    let here = tempfile::tempdir().unwrap();
-    let top = here.path().join("t");
+    let workdir = tempfile::tempdir().unwrap();
+    let top = workdir.path().join("t");
     fs::create_dir(&top).unwrap();
     fs::write(top.join("f"), "x").unwrap();
     std::os::unix::fs::symlink("/", top.join("link")).unwrap();
@@ -151,26 +155,27 @@ async fn special_files_are_told_and_left_out() {
     let (summary, _) = copy(&[top.to_str().unwrap()], &server.url("t"), &recursive()).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!((summary.files, summary.skipped), (1, 2));
-    assert_eq!(names(&server.root().join("t")), ["f"]);
+    assert_eq!(file_names(&server.root().join("t")), ["f"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn destination_directories_are_made() {
+async fn destination_directories_are_created() {
     let server = EndToEndServer::start().await;
-    let here = tempfile::tempdir().unwrap();
-    let from = here.path().join("f");
+    let workdir = tempfile::tempdir().unwrap();
+    let from = workdir.path().join("f");
     fs::write(&from, "x").unwrap();
     let (summary, _) = copy(&[from.to_str().unwrap()], &server.url("n/e/w/"), &options()).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(server.read("n/e/w/f"), b"x");
-    let to = format!("{}/n/e/w/", here.path().display());
+    let to = format!("{}/n/e/w/", workdir.path().display());
     let (summary, _) = copy(&[&server.url("n/e/w/f")], &to, &options()).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(fs::read(format!("{to}f")).unwrap(), b"x");
 }
 
-/// On the server: `keep/f`, and `t/` with a file, a directory, and links in and out of it.
-fn linked(server: &EndToEndServer) {
+/// Makes on the server: `keep/f`, and `t/` with a file, a directory, and links inside and out of
+/// it.
+fn create_linked_tree(server: &EndToEndServer) {
     use std::os::unix::fs::symlink;
     server.store("keep/f", b"keep");
     server.store("t/f", b"1");
@@ -186,62 +191,65 @@ fn linked(server: &EndToEndServer) {
 #[tokio::test(flavor = "multi_thread")]
 async fn removing_a_tree_removes_its_links_and_nothing_outside() {
     let server = EndToEndServer::start().await;
-    linked(&server);
+    create_linked_tree(&server);
     let options = client::RemoteOptions {
         timeout: std::time::Duration::from_secs(60),
     };
     client::remove(&server.url("t"), true, &options)
         .await
         .unwrap();
-    assert_eq!(names(&server.root()), ["keep"]);
+    assert_eq!(file_names(&server.root()), ["keep"]);
     assert_eq!(server.read("keep/f"), b"keep");
-    // A link that is named itself goes, and what it points to stays; so does one that leads nowhere.
+    // Removing a link removes only the link, also when it is dangling.
     for target in ["keep", "gone"] {
         std::os::unix::fs::symlink(target, server.root().join("l")).unwrap();
         client::remove(&server.url("l"), true, &options)
             .await
             .unwrap();
-        assert_eq!(names(&server.root()), ["keep"]);
+        assert_eq!(file_names(&server.root()), ["keep"]);
     }
     assert_eq!(server.read("keep/f"), b"keep");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copied_tree_has_what_links_point_to_only_when_asked() {
+async fn links_are_followed_or_copied_only_when_requested() {
     let server = EndToEndServer::start().await;
-    linked(&server);
-    let here = tempfile::tempdir().unwrap();
+    create_linked_tree(&server);
+    let workdir = tempfile::tempdir().unwrap();
     let with = |links| CopyOptions {
         symlinks: links,
         ..recursive()
     };
-    let to = |name: &str| here.path().join(name).display().to_string();
-    let skipped = here.path().join("skip");
-    let (summary, seen) = copy(&[&server.url("t")], &to("skip"), &recursive()).await;
+    let to = |name: &str| workdir.path().join(name).display().to_string();
+    let skipped = workdir.path().join("skip");
+    let (summary, events) = copy(&[&server.url("t")], &to("skip"), &recursive()).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!((summary.files, summary.skipped), (3, 4));
-    assert_eq!(names(&skipped), [" lead ", "f", "sub"]);
-    let told = |e: &CopyEvent| matches!(e, CopyEvent::Skipped { reason, .. } if reason.contains("--links"));
-    assert_eq!(seen.count(told), 4, "one notice a link");
+    assert_eq!(file_names(&skipped), [" lead ", "f", "sub"]);
+    let mentions_links = |e: &CopyEvent| matches!(e, CopyEvent::Skipped { reason, .. } if reason.contains("--links"));
+    assert_eq!(events.count(mentions_links), 4, "one notice a link");
 
-    let followed = here.path().join("follow");
+    let followed = workdir.path().join("follow");
     let follow = with(client::SymlinkPolicy::Follow);
     let (summary, _) = copy(&[&server.url("t")], &to("follow"), &follow).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
-    assert_eq!(names(&followed), [" lead ", "f", "out", "same", "sub"]);
+    assert_eq!(file_names(&followed), [" lead ", "f", "out", "same", "sub"]);
     assert_eq!(fs::read(followed.join("out/f")).unwrap(), b"keep");
     assert_eq!(fs::read(followed.join("same")).unwrap(), b"1");
 
-    let copied = here.path().join("copy");
+    let copied = workdir.path().join("copy");
     let keep = with(client::SymlinkPolicy::Copy);
     let (summary, _) = copy(&[&server.url("t")], &to("copy"), &keep).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
-    assert_eq!(names(&copied), [" lead ", "dangling", "f", "same", "sub"]);
+    assert_eq!(
+        file_names(&copied),
+        [" lead ", "dangling", "f", "same", "sub"]
+    );
     let target = |name: &str| fs::read_link(copied.join(name)).unwrap();
     assert_eq!(target("same"), Path::new("f"));
     assert_eq!(target("dangling"), Path::new("gone"));
 
-    // And back to a server, twice: a link is replaced by itself.
+    // Copied back to a server twice: an existing link is replaced.
     for _ in 0..2 {
         let from = format!("{}/.", to("copy"));
         let (summary, _) = copy(&[&from], &server.url("back"), &keep).await;

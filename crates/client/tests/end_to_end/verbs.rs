@@ -1,4 +1,4 @@
-//! ls, stat, rm, mkdir, mv, cksum.
+//! The commands ls, stat, rm, mkdir, mv and cksum.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use client::{Exit, RemoteOptions};
 use proto::checksum::ChecksumAlgorithm;
 use proto::listing::EntryKind;
 
-use crate::support::{EndToEndServer, names};
+use crate::support::{EndToEndServer, file_names};
 
 const OPTIONS: RemoteOptions = RemoteOptions {
     timeout: Duration::from_secs(60),
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn looks_and_changes() {
+async fn single_file_commands_list_and_change_files() {
     let server = EndToEndServer::start().await;
     server.store("d/b", b"12345");
     server.store("d/a x", b"1");
@@ -47,7 +47,7 @@ async fn looks_and_changes() {
     client::remove(&url("d/a%20x"), false, &OPTIONS)
         .await
         .unwrap();
-    assert_eq!(names(&server.root()), ["d"]);
+    assert_eq!(file_names(&server.root()), ["d"]);
     let missing = client::stat(&url("nothing"), &OPTIONS).await.unwrap_err();
     assert_eq!(missing.exit, Exit::NotFound);
     let local = client::list("/tmp", &OPTIONS).await.unwrap_err();
@@ -57,14 +57,14 @@ async fn looks_and_changes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn local_and_remote_sums_agree() {
+async fn local_and_remote_checksums_agree() {
     let server = EndToEndServer::start().await;
     server.store("f", b"123456789");
     let local = server.root().join("f");
     for algorithm in ChecksumAlgorithm::CHEAPEST_FIRST {
         let there = client::checksum(&server.url("f"), algorithm, 0, None, &OPTIONS).await;
-        let here = client::checksum(local.to_str().unwrap(), algorithm, 0, None, &OPTIONS).await;
-        assert_eq!(there.unwrap(), here.unwrap(), "{algorithm:?}");
+        let workdir = client::checksum(local.to_str().unwrap(), algorithm, 0, None, &OPTIONS).await;
+        assert_eq!(there.unwrap(), workdir.unwrap(), "{algorithm:?}");
     }
     let crc = client::checksum(
         &server.url("f"),

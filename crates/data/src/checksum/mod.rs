@@ -1,4 +1,4 @@
-//! Checksums: of a stream, of pieces in any order, of a stored file.
+//! Checksums: of bytes in order, of parts in any order, of a stored file.
 
 use crc_fast::CrcAlgorithm;
 use md5::Md5;
@@ -10,7 +10,7 @@ use crate::buffer::PageBuffer;
 use crate::error::DataError;
 use crate::store::Source;
 
-/// A running sum of bytes in order.
+/// The running checksum of bytes in order.
 #[derive(Clone)]
 pub struct ChecksumHasher {
     state: HasherState,
@@ -18,7 +18,7 @@ pub struct ChecksumHasher {
 
 impl std::fmt::Debug for ChecksumHasher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Digest").finish_non_exhaustive()
+        f.debug_struct("ChecksumHasher").finish_non_exhaustive()
     }
 }
 
@@ -34,7 +34,7 @@ enum HasherState {
 }
 
 impl ChecksumHasher {
-    /// Nothing summed.
+    /// A checksum of no bytes.
     pub fn new(algorithm: ChecksumAlgorithm) -> Self {
         let crc = |which| HasherState::Crc(crc_fast::Digest::new(which));
         let state = match algorithm {
@@ -53,28 +53,28 @@ impl ChecksumHasher {
     /// Adds bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         match &mut self.state {
-            HasherState::Adler32(sum) => sum.write(bytes),
-            HasherState::Crc(sum) => sum.update(bytes),
-            HasherState::Md5(sum) => sum.update(bytes),
-            HasherState::Sha1(sum) => sum.update(bytes),
-            HasherState::Sha256(sum) => sum.update(bytes),
-            HasherState::Sha512(sum) => sum.update(bytes),
-            HasherState::Blake3(sum) => {
-                sum.update(bytes);
+            HasherState::Adler32(hasher) => hasher.write(bytes),
+            HasherState::Crc(hasher) => hasher.update(bytes),
+            HasherState::Md5(hasher) => hasher.update(bytes),
+            HasherState::Sha1(hasher) => hasher.update(bytes),
+            HasherState::Sha256(hasher) => hasher.update(bytes),
+            HasherState::Sha512(hasher) => hasher.update(bytes),
+            HasherState::Blake3(hasher) => {
+                hasher.update(bytes);
             }
         }
     }
 
-    /// Lower-case hex.
+    /// The checksum in lower-case hex.
     pub fn finish(self) -> String {
         match self.state {
-            HasherState::Adler32(sum) => format!("{:08x}", sum.finish()),
-            HasherState::Crc(sum) => format!("{:08x}", sum.finalize()),
-            HasherState::Md5(sum) => hex(&sum.finalize()),
-            HasherState::Sha1(sum) => hex(&sum.finalize()),
-            HasherState::Sha256(sum) => hex(&sum.finalize()),
-            HasherState::Sha512(sum) => hex(&sum.finalize()),
-            HasherState::Blake3(sum) => sum.finalize().to_hex().to_string(),
+            HasherState::Adler32(hasher) => format!("{:08x}", hasher.finish()),
+            HasherState::Crc(hasher) => format!("{:08x}", hasher.finalize()),
+            HasherState::Md5(hasher) => hex(&hasher.finalize()),
+            HasherState::Sha1(hasher) => hex(&hasher.finalize()),
+            HasherState::Sha256(hasher) => hex(&hasher.finalize()),
+            HasherState::Sha512(hasher) => hex(&hasher.finalize()),
+            HasherState::Blake3(hasher) => hasher.finalize().to_hex().to_string(),
         }
     }
 }
@@ -88,12 +88,12 @@ fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// The sum of a run of bytes that can be joined to the sum of the run after it.
+/// The checksum of a run of bytes, which can be combined with that of the run that follows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PartialChecksum {
     kind: CombinableAlgorithm,
     value: u32,
-    /// Bytes summed.
+    /// Number of bytes.
     pub(crate) len: u64,
 }
 
@@ -115,7 +115,7 @@ impl CombinableAlgorithm {
 }
 
 impl PartialChecksum {
-    /// The sum of no bytes; `None` for an algorithm whose sums do not join.
+    /// The checksum of no bytes; `None` for an algorithm whose checksums cannot be combined.
     pub(crate) fn empty(algorithm: ChecksumAlgorithm) -> Option<Self> {
         let (kind, value) = match algorithm {
             ChecksumAlgorithm::Adler32 => (CombinableAlgorithm::Adler32, 1),
@@ -130,9 +130,10 @@ impl PartialChecksum {
         })
     }
 
-    /// This run followed by `next`.
+    /// The checksum of this run followed by `next`.
     pub(crate) fn combine(self, next: Self) -> Self {
         let value = match self.kind.crc() {
+            // The library needs two non-empty runs.
             _ if self.len == 0 => next.value,
             _ if next.len == 0 => self.value,
             None => combine_adler32(self.value, next.value, next.len),
@@ -150,22 +151,23 @@ impl PartialChecksum {
         }
     }
 
-    /// Lower-case hex.
+    /// The checksum in lower-case hex.
     pub(crate) fn finish(self) -> String {
         format!("{:08x}", self.value)
     }
 }
 
-/// The sum of a file from the sums of its parts, in order and without gaps: lower-case hex and
-/// length in bytes of each. `None` for an algorithm whose sums do not join, or when one of them is
-/// no sum.
+/// Combines the checksums of the parts of a file to that of the whole. `parts` are the checksums in
+/// lower-case hex and the lengths in bytes, in order and without gaps. `None` for an algorithm
+/// whose checksums cannot be combined, or when one of them is not valid.
 pub fn combine_checksums<'p>(
     algorithm: ChecksumAlgorithm,
     parts: impl IntoIterator<Item = (&'p str, u64)>,
 ) -> Option<String> {
     let empty = PartialChecksum::empty(algorithm)?;
-    let joined = parts.into_iter().try_fold(empty, |all, (sum, len)| {
-        let value = u32::from_str_radix(sum, 16).ok()?;
+    let joined = parts.into_iter().try_fold(empty, |all, (checksum, len)| {
+        // A part may come from a peer, so its text is untrusted.
+        let value = u32::from_str_radix(checksum, 16).ok()?;
         Some(all.combine(PartialChecksum {
             value,
             len,
@@ -175,17 +177,17 @@ pub fn combine_checksums<'p>(
     joined.map(PartialChecksum::finish)
 }
 
-/// A run of bytes that is being summed and will end as a [`PartialChecksum`]. Extending it costs a
-/// fraction of joining two pieces.
+/// The running checksum of a run of bytes that ends as a [`PartialChecksum`]. Extending it costs a
+/// fraction of combining two of them.
 pub(crate) struct PartialHasher {
     kind: CombinableAlgorithm,
-    sum: PartialHasherState,
+    state: PartialHasherState,
     len: u64,
 }
 
 #[allow(
     clippy::large_enum_variant,
-    reason = "there is one a stream, and no allocation a block is worth the bytes"
+    reason = "each stream has one; the bytes cost less than an allocation per block"
 )]
 enum PartialHasherState {
     Adler32(simd_adler32::Adler32),
@@ -194,45 +196,45 @@ enum PartialHasherState {
 
 impl std::fmt::Debug for PartialHasher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Run")
+        f.debug_struct("PartialHasher")
             .field("len", &self.len)
             .finish_non_exhaustive()
     }
 }
 
 impl PartialHasher {
-    /// No bytes, of the same algorithm as `piece`.
+    /// A checksum of no bytes, with the same algorithm as `piece`.
     pub(crate) fn same_algorithm(piece: PartialChecksum) -> Self {
-        let sum = match piece.kind.crc() {
+        let state = match piece.kind.crc() {
             None => PartialHasherState::Adler32(simd_adler32::Adler32::new()),
             Some(which) => PartialHasherState::Crc(crc_fast::Digest::new(which)),
         };
         Self {
             kind: piece.kind,
-            sum,
+            state,
             len: 0,
         }
     }
 
-    /// Bytes summed.
+    /// Number of bytes.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
 
     /// Adds bytes.
     pub(crate) fn update(&mut self, bytes: &[u8]) {
-        match &mut self.sum {
-            PartialHasherState::Adler32(sum) => sum.write(bytes),
-            PartialHasherState::Crc(sum) => sum.update(bytes),
+        match &mut self.state {
+            PartialHasherState::Adler32(hasher) => hasher.write(bytes),
+            PartialHasherState::Crc(hasher) => hasher.update(bytes),
         }
         self.len += bytes.len() as u64;
     }
 
-    /// The whole run.
+    /// The checksum of the whole run.
     pub(crate) fn finish(self) -> PartialChecksum {
-        let value = match self.sum {
-            PartialHasherState::Adler32(sum) => sum.finish(),
-            PartialHasherState::Crc(sum) => low_half(sum.finalize()),
+        let value = match self.state {
+            PartialHasherState::Adler32(hasher) => hasher.finish(),
+            PartialHasherState::Crc(hasher) => low_half(hasher.finalize()),
         };
         PartialChecksum {
             kind: self.kind,
@@ -242,27 +244,28 @@ impl PartialHasher {
     }
 }
 
-/// A 32-bit CRC is returned in 64 bits.
+/// The lower 32 bits: the library returns a 32-bit CRC in 64 bits.
 fn low_half(crc: u64) -> u32 {
     let [a, b, c, d, ..] = crc.to_le_bytes();
     u32::from_le_bytes([a, b, c, d])
 }
 
-/// Adler-32 of `first` followed by a run of `len` bytes whose sum is `second` (RFC 1950 §8.2:
+/// Adler-32 of `first` followed by a run of `len` bytes whose checksum is `second` (RFC 1950 §8.2:
 /// both halves are sums modulo the same prime).
 fn combine_adler32(first: u32, second: u32, len: u64) -> u32 {
     const PRIME: u64 = 65_521;
-    let split = |sum: u32| (u64::from(sum & 0xffff), u64::from(sum >> 16));
+    let split = |value: u32| (u64::from(value & 0xffff), u64::from(value >> 16));
     let ((a1, b1), (a2, b2)) = (split(first), split(second));
+    // The second run started with a = 1, which is subtracted once (`PRIME - 1`).
     let a = (a1 + a2 + PRIME - 1) % PRIME;
     let b = (b1 + b2 + (len % PRIME) * (a1 + PRIME - 1)) % PRIME;
     low_half(b << 16 | a)
 }
 
-/// Bytes read at a time while a stored file is summed.
-const STEP: usize = 1 << 20;
+/// Bytes of a stored file read in one call.
+const READ_SIZE: usize = 1 << 20;
 
-/// A sum of stored bytes that can pause between two reads.
+/// A checksum of stored bytes that can pause between two reads.
 #[derive(Debug, Clone)]
 pub struct SourceChecksum {
     digest: ChecksumHasher,
@@ -272,8 +275,8 @@ pub struct SourceChecksum {
 }
 
 impl SourceChecksum {
-    /// Of `length` bytes (to the end if `None`) from `offset`; a range beyond the end sums what is
-    /// there.
+    /// The checksum of `length` bytes (up to the end if `None`) from `offset`. A range beyond the
+    /// end covers the bytes that exist.
     pub fn new(algorithm: ChecksumAlgorithm, offset: u64, length: Option<u64>) -> Self {
         Self {
             digest: ChecksumHasher::new(algorithm),
@@ -283,8 +286,9 @@ impl SourceChecksum {
         }
     }
 
-    /// Goes on until the end (the sum in lower-case hex) or until `go_on`, which is called now and
-    /// then with the bytes done, returns `false` (`None`: call it again).
+    /// Continues up to the end (returns the checksum in lower-case hex), or until `go_on`, which is
+    /// called after each read with the number of bytes done, returns `false` (returns `None`: call
+    /// again).
     ///
     /// # Errors
     /// The source cannot be read.
@@ -293,10 +297,11 @@ impl SourceChecksum {
         source: &dyn Source,
         go_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Option<String>, DataError> {
-        let mut buffer = PageBuffer::new(STEP);
+        let mut buffer = PageBuffer::new(READ_SIZE);
         loop {
+            // `length` may be larger than the source; the read below then ends the loop.
             let left = self.length.map_or(u64::MAX, |length| length - self.done);
-            let want = usize::try_from(left).unwrap_or(STEP).min(STEP);
+            let want = usize::try_from(left).unwrap_or(READ_SIZE).min(READ_SIZE);
             let at = self.offset.checked_add(self.done).filter(|_| want > 0);
             let n = match at {
                 None => 0,
@@ -309,6 +314,7 @@ impl SourceChecksum {
             }
             self.digest.update(&buffer.as_mut()[..n]);
             self.done += n as u64;
+            // The hasher stays in `self`, so the next call continues here.
             if !go_on(self.done) {
                 return Ok(None);
             }
@@ -316,7 +322,7 @@ impl SourceChecksum {
     }
 }
 
-/// [`SourceChecksum`] in one go. `progress` stops the sum by returning `false`
+/// Runs a [`SourceChecksum`] without a pause. `progress` stops it by returning `false`
 /// ([`DataError::Aborted`]).
 pub fn checksum_source(
     algorithm: ChecksumAlgorithm,

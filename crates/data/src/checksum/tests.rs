@@ -12,40 +12,47 @@ fn piece(like: PartialChecksum, bytes: &[u8]) -> PartialChecksum {
 }
 
 #[test]
-fn known_answers() {
-    let sum = |algorithm, text: &str| {
+fn every_algorithm_gives_its_published_check_values() {
+    let checksum = |algorithm, text: &str| {
         let mut digest = ChecksumHasher::new(algorithm);
         digest.update(text.as_bytes());
         digest.finish()
     };
-    assert_eq!(sum(ChecksumAlgorithm::Adler32, "Wikipedia"), "11e60398");
-    assert_eq!(sum(ChecksumAlgorithm::Crc32, "123456789"), "cbf43926");
-    assert_eq!(sum(ChecksumAlgorithm::Crc32c, "123456789"), "e3069283");
     assert_eq!(
-        sum(ChecksumAlgorithm::Md5, "abc"),
+        checksum(ChecksumAlgorithm::Adler32, "Wikipedia"),
+        "11e60398"
+    );
+    assert_eq!(checksum(ChecksumAlgorithm::Crc32, "123456789"), "cbf43926");
+    assert_eq!(checksum(ChecksumAlgorithm::Crc32c, "123456789"), "e3069283");
+    assert_eq!(
+        checksum(ChecksumAlgorithm::Md5, "abc"),
         "900150983cd24fb0d6963f7d28e17f72"
     );
     assert_eq!(
-        sum(ChecksumAlgorithm::Sha1, "abc"),
+        checksum(ChecksumAlgorithm::Sha1, "abc"),
         "a9993e364706816aba3e25717850c26c9cd0d89d"
     );
     assert_eq!(
-        sum(ChecksumAlgorithm::Sha256, "abc"),
+        checksum(ChecksumAlgorithm::Sha256, "abc"),
         "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     );
-    assert!(sum(ChecksumAlgorithm::Sha512, "abc").starts_with("ddaf35a193617abacc417349ae204131"));
-    assert!(sum(ChecksumAlgorithm::Blake3, "").starts_with("af1349b9f5f9a1a6a0404dea36dcc949"));
-    assert_eq!(sum(ChecksumAlgorithm::Adler32, ""), "00000001");
-    assert_eq!(sum(ChecksumAlgorithm::Crc32c, ""), "00000000");
+    assert!(
+        checksum(ChecksumAlgorithm::Sha512, "abc").starts_with("ddaf35a193617abacc417349ae204131")
+    );
+    assert!(
+        checksum(ChecksumAlgorithm::Blake3, "").starts_with("af1349b9f5f9a1a6a0404dea36dcc949")
+    );
+    assert_eq!(checksum(ChecksumAlgorithm::Adler32, ""), "00000001");
+    assert_eq!(checksum(ChecksumAlgorithm::Crc32c, ""), "00000000");
     for algorithm in ChecksumAlgorithm::CHEAPEST_FIRST {
-        assert_eq!(sum(algorithm, "x").len(), algorithm.hex_len());
+        assert_eq!(checksum(algorithm, "x").len(), algorithm.hex_len());
     }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
-    fn pieces_join_to_the_sum_of_the_whole(
+    fn partial_checksums_combine_to_the_checksum_of_the_whole(
         bytes in proptest::collection::vec(any::<u8>(), 0..200_000),
         cuts in proptest::collection::vec(any::<proptest::sample::Index>(), 0..6),
     ) {
@@ -70,7 +77,7 @@ proptest! {
 }
 
 #[test]
-fn adler_joins_with_all_residues_at_their_largest() {
+fn adler32_combines_with_the_largest_residues() {
     let bytes = vec![0xff; 400_000];
     let empty = PartialChecksum::empty(ChecksumAlgorithm::Adler32).unwrap();
     let joined = piece(empty, &bytes[..65_521]).combine(piece(empty, &bytes[65_521..]));
@@ -80,9 +87,9 @@ fn adler_joins_with_all_residues_at_their_largest() {
 }
 
 #[test]
-fn a_part_of_a_source_is_summed_as_far_as_it_goes() {
+fn the_checksum_of_a_range_ends_with_the_source() {
     let source = MemorySource::new(b"xx123456789yy".to_vec(), "m");
-    let sum = |offset, length| {
+    let checksum = |offset, length| {
         checksum_source(
             ChecksumAlgorithm::Crc32,
             &source,
@@ -92,10 +99,10 @@ fn a_part_of_a_source_is_summed_as_far_as_it_goes() {
         )
         .unwrap()
     };
-    assert_eq!(sum(2, Some(9)), "cbf43926");
-    assert_eq!(sum(2, Some(0)), "00000000");
-    assert_eq!(sum(100, None), "00000000");
-    assert_eq!(sum(u64::MAX, Some(u64::MAX)), "00000000");
+    assert_eq!(checksum(2, Some(9)), "cbf43926");
+    assert_eq!(checksum(2, Some(0)), "00000000");
+    assert_eq!(checksum(100, None), "00000000");
+    assert_eq!(checksum(u64::MAX, Some(u64::MAX)), "00000000");
     let tail = MemorySource::new(b"123456789".to_vec(), "m");
     assert_eq!(
         checksum_source(
@@ -111,37 +118,39 @@ fn a_part_of_a_source_is_summed_as_far_as_it_goes() {
 }
 
 #[test]
-fn progress_can_stop_a_sum() {
-    let source = MemorySource::new(vec![0; STEP * 3], "m");
-    let mut seen = Vec::new();
+fn progress_can_stop_a_checksum() {
+    let source = MemorySource::new(vec![0; READ_SIZE * 3], "m");
+    let mut progress = Vec::new();
     let result = checksum_source(ChecksumAlgorithm::Md5, &source, 0, None, &mut |done| {
-        seen.push(done);
-        seen.len() < 2
+        progress.push(done);
+        progress.len() < 2
     });
     assert!(matches!(result, Err(DataError::Aborted)));
-    assert_eq!(seen, [STEP as u64, 2 * STEP as u64]);
+    assert_eq!(progress, [READ_SIZE as u64, 2 * READ_SIZE as u64]);
 }
 
 #[test]
-fn sums_of_parts_join_to_the_sum_of_the_whole() {
+fn hex_checksums_of_parts_combine_to_that_of_the_whole() {
     let text = b"chunk after chunk, each with a sum of its own";
     for algorithm in [
         ChecksumAlgorithm::Adler32,
         ChecksumAlgorithm::Crc32,
         ChecksumAlgorithm::Crc32c,
     ] {
-        let sum = |bytes: &[u8]| {
+        let checksum = |bytes: &[u8]| {
             let mut digest = ChecksumHasher::new(algorithm);
             digest.update(bytes);
             digest.finish()
         };
         let parts: Vec<_> = [&text[..7], &text[7..7], &text[7..30], &text[30..]]
             .into_iter()
-            .map(|part| (sum(part), part.len() as u64))
+            .map(|part| (checksum(part), part.len() as u64))
             .collect();
-        let parts = parts.iter().map(|(sum, length)| (sum.as_str(), *length));
-        assert_eq!(combine_checksums(algorithm, parts), Some(sum(text)));
-        assert_eq!(combine_checksums(algorithm, []), Some(sum(b"")));
+        let parts = parts
+            .iter()
+            .map(|(checksum, length)| (checksum.as_str(), *length));
+        assert_eq!(combine_checksums(algorithm, parts), Some(checksum(text)));
+        assert_eq!(combine_checksums(algorithm, []), Some(checksum(b"")));
         assert_eq!(combine_checksums(algorithm, [("no sum", 3)]), None);
     }
     assert_eq!(combine_checksums(ChecksumAlgorithm::Md5, []), None);

@@ -1,19 +1,20 @@
-//! Locks over plain data. A panic of another thread leaves plain data whole, so that the others go on with
-//! it: nothing here is poisoned.
+//! Locks over plain data. A panic of another thread leaves plain data intact, so lock poisoning is
+//! ignored.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// The data, locked.
+/// Locks the data.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The data, which nobody else can reach any more.
+/// Takes the data out of a mutex that nobody else can reach any more.
 pub(crate) fn into_unlocked<T>(mutex: Mutex<T>) -> T {
     mutex.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The data, locked again after a notice (or without one: condition variables wake for no reason, too).
+/// Waits for a notification and locks the data again. The wait may also end without a notification
+/// (spurious wake-up).
 pub(crate) fn wait_notified<'t, T>(
     notice: &Condvar,
     guard: MutexGuard<'t, T>,

@@ -4,7 +4,7 @@ use std::thread;
 use super::*;
 
 #[test]
-fn a_panic_that_held_the_lock_takes_nothing_away() {
+fn a_panic_while_locked_does_not_make_the_data_unusable() {
     let mutex = Mutex::new(1);
     let held = catch_unwind(AssertUnwindSafe(|| {
         let _guard = mutex.lock();

@@ -1,4 +1,4 @@
-//! How far this host lets socket buffers grow, asked of the kernel and not assumed.
+//! Limits of this host on socket buffers, read from the kernel.
 
 use std::fs;
 use std::io;
@@ -9,12 +9,13 @@ use tune::sizing::host_limits::{FORCED_LARGEST, FORCED_PART, HostBufferLimits};
 
 use super::sockopt;
 
-/// More than any host allows by default, and what the options take without overflow when doubled.
-const ASKED: i32 = 1 << 30;
+/// Requested size: more than any host allows by default, and small enough to be doubled without
+/// overflow.
+const REQUESTED_SIZE: i32 = 1 << 30;
 
-/// The limits that hold for this process now. What cannot be read (`/proc` not mounted) is found
-/// with a scratch socket, or taken from the kernel's documented defaults. Takes some 25
-/// microseconds: meant for once a transfer, since an administrator may raise them at any time.
+/// The limits that apply to this process now. Values that cannot be read (`/proc` not mounted) are
+/// measured with a test socket, or taken from the kernel's documented defaults. Takes about 25
+/// microseconds. Called once per transfer, because an administrator may change them at any time.
 pub fn host_limits() -> HostBufferLimits {
     let mut caps = HostBufferLimits::default();
     if let Some([first, second, third]) = sysctl("tcp_wmem") {
@@ -35,7 +36,7 @@ pub fn host_limits() -> HostBufferLimits {
             caps.max_unforced_receive = settable.receive_unforced;
             caps.may_force = settable.forced;
         }
-        Err(error) => tracing::debug!(%error, "limits of socket buffers not found"),
+        Err(error) => tracing::debug!(%error, "cannot measure the limits of socket buffers"),
     }
     caps
 }
@@ -45,13 +46,13 @@ fn sysctl<const N: usize>(name: &str) -> Option<[u64; N]> {
     numbers(&fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).ok()?)
 }
 
-/// Exactly `N` numbers between white space.
+/// Exactly `N` numbers separated by white space.
 fn numbers<const N: usize>(text: &str) -> Option<[u64; N]> {
     let numbers: Option<Vec<u64>> = text.split_whitespace().map(|n| n.parse().ok()).collect();
     numbers?.try_into().ok()
 }
 
-/// Sizes that a socket of this process can be given, as reported.
+/// Sizes that a socket of this process can get, as the kernel reports them, bytes.
 #[derive(Debug)]
 struct SettableSizes {
     send: u64,
@@ -61,26 +62,30 @@ struct SettableSizes {
 }
 
 fn settable() -> io::Result<SettableSizes> {
+    // A host without IPv4 still has IPv6.
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)
         .or_else(|_| Socket::new(Domain::IPV6, Type::STREAM, None))?;
     let fd = socket.as_fd();
-    sockopt::set_int(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, ASKED)?;
-    sockopt::set_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, ASKED)?;
+    sockopt::set_int(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, REQUESTED_SIZE)?;
+    sockopt::set_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, REQUESTED_SIZE)?;
     let receive_unforced = reported(fd, libc::SO_RCVBUF)?;
-    let forced = sockopt::set_int(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, ASKED).is_ok()
-        && sockopt::set_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, ASKED).is_ok();
-    let own = if forced { own_limit() } else { u64::MAX };
+    let forced = sockopt::set_int(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, REQUESTED_SIZE).is_ok()
+        // Both directions must be permitted: CAP_NET_ADMIN is needed for each.
+        && sockopt::set_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, REQUESTED_SIZE).is_ok();
+    let own_limit = if forced { own_limit() } else { u64::MAX };
     Ok(SettableSizes {
-        send: reported(fd, libc::SO_SNDBUF)?.min(own),
-        receive: reported(fd, libc::SO_RCVBUF)?.min(own),
+        send: reported(fd, libc::SO_SNDBUF)?.min(own_limit),
+        receive: reported(fd, libc::SO_RCVBUF)?.min(own_limit),
         receive_unforced,
         forced,
     })
 }
 
-/// The limit that a process keeps to where the kernel sets none.
+/// The limit that this process sets itself where the kernel has none (SO_SNDBUFFORCE ignores
+/// `wmem_max`, socket(7)).
 fn own_limit() -> u64 {
     let system = rustix::system::sysinfo();
+    // The kernel has no limit for forced buffers, so a fraction of the memory is the limit.
     let memory = system.totalram.saturating_mul(system.mem_unit.into());
     FORCED_LARGEST.min(memory / FORCED_PART)
 }
@@ -99,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_host_tells() {
+    fn the_limits_of_this_host_can_be_read() {
         let caps = host_limits();
         assert!(caps.max_autotuned_send >= 4096, "{caps:?}");
         assert!(caps.max_autotuned_receive >= 4096, "{caps:?}");
@@ -113,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_settable_can_be_set() {
+    fn the_reported_settable_size_can_be_set() {
         let caps = host_limits();
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         let option = if caps.may_force {
@@ -129,15 +134,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_without_force_is_what_the_system_allows_everybody() {
+    fn the_unforced_size_is_twice_rmem_max() {
         let text = fs::read_to_string("/proc/sys/net/core/rmem_max");
-        if let Some([most]) = text.ok().and_then(|text| numbers(&text)) {
-            assert_eq!(host_limits().max_unforced_receive, 2 * most);
+        if let Some([max_bytes]) = text.ok().and_then(|text| numbers(&text)) {
+            assert_eq!(host_limits().max_unforced_receive, 2 * max_bytes);
         }
     }
 
     #[test]
-    fn only_whole_answers_count() {
+    fn an_incomplete_sysctl_value_is_rejected() {
         assert_eq!(
             numbers("4096\t16384\t4194304\n"),
             Some([4096, 16384, 4_194_304])

@@ -1,16 +1,16 @@
-//! Which congestion controls a process may set, asked of the kernel and not assumed.
+//! The congestion controls that a process may set, read from the kernel.
 
 use std::fs;
 
 use rustix::io::Errno;
 use socket2::{Domain, Socket, Type};
 
-/// The congestion controls that the system has loaded. None where `/proc` does not tell.
+/// The congestion controls that the system has loaded. Empty if `/proc` is not mounted.
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 
-/// The loaded congestion controls that this process may set on its sockets: without privilege those
-/// in `net.ipv4.tcp_allowed_congestion_control` alone. Takes some microseconds each; nothing is
-/// loaded by asking.
+/// The loaded congestion controls that this process may set on its sockets. Without privilege these
+/// are only those in `net.ipv4.tcp_allowed_congestion_control`. Takes some microseconds each. The
+/// query loads no kernel module.
 pub fn settable() -> Vec<String> {
     let available = fs::read_to_string(AVAILABLE).unwrap_or_default();
     let scratch = Socket::new(Domain::IPV4, Type::STREAM, None)
@@ -23,15 +23,17 @@ pub fn settable() -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// Whether the socket takes it, and says so.
+/// Whether the socket accepts the congestion control and then reports it.
 fn sets(socket: &Socket, name: &str) -> bool {
+    // Reading back guards against kernels that accept a name and keep another one.
     let set = socket.set_tcp_congestion(name.as_bytes());
     let in_force = set.and_then(|()| socket.tcp_congestion());
+    // The kernel pads the name with zeros (tcp(7), TCP_CONGESTION).
     in_force.is_ok_and(|bytes| bytes.split(|b| *b == 0).next() == Some(name.as_bytes()))
 }
 
-/// Whether a refusal holds for every other socket too: there is none of this name, or not for this
-/// process.
+/// Whether a refusal applies to every other socket, too: the name is unknown, or this process may
+/// not use it.
 pub fn is_lasting(refusal: &std::io::Error) -> bool {
     matches!(
         Errno::from_io_error(refusal),
@@ -48,14 +50,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_settable_can_be_set() {
+    fn every_settable_congestion_control_can_be_set() {
         for name in settable() {
             socket().set_tcp_congestion(name.as_bytes()).unwrap();
         }
     }
 
     #[test]
-    fn what_is_in_force_is_settable() {
+    fn the_congestion_control_in_use_is_settable() {
         let Ok(in_force) = socket().tcp_congestion() else {
             return;
         };
@@ -69,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_nobody_knows_is_refused_for_good() {
+    fn an_unknown_name_is_a_lasting_refusal() {
         assert!(!sets(&socket(), "warpdrive"));
         let error = socket().set_tcp_congestion(b"warpdrive").unwrap_err();
         assert!(is_lasting(&error), "{error}");

@@ -1,5 +1,8 @@
 //! The few system calls that no safe crate wraps, each with its SAFETY comment.
-#![allow(unsafe_code, reason = "this is the one room for it")]
+#![allow(
+    unsafe_code,
+    reason = "all unsafe code of the workspace is in this module"
+)]
 
 pub mod caps;
 pub mod congestion;
@@ -9,16 +12,16 @@ pub mod wake;
 pub(crate) mod writeback;
 pub mod zerocopy;
 
-/// Buffers of at least this size are mapped apart, bytes.
+/// Buffers of at least this size get their own mapping, bytes.
 #[cfg(target_env = "gnu")]
-const MAPPED: libc::c_int = 4 << 20;
+const MMAP_THRESHOLD: libc::c_int = 4 << 20;
 
-/// From now on large buffers (4 MiB and more) go back to the system when they are freed. Left to
-/// itself glibc raises its bound with the first one that is freed, and keeps the next ones in the
-/// arena of each thread: forty password checks leave hundreds of megabytes behind. Other C
-/// libraries give them back by themselves.
+/// Makes large buffers (4 MiB and more) return to the system when they are freed. By default glibc
+/// raises its mmap threshold with the first freed buffer, and keeps later ones in the arena of each
+/// thread: forty password checks leave hundreds of megabytes behind (mallopt(3), M_MMAP_THRESHOLD).
+/// Other C libraries return them without this.
 pub fn return_large_buffers() {
     #[cfg(target_env = "gnu")]
     // SAFETY: mallopt takes two integers, touches no memory of ours, and locks the allocator.
-    let _ = unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED) };
+    let _ = unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, MMAP_THRESHOLD) };
 }

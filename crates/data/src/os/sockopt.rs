@@ -1,9 +1,9 @@
-//! Socket options that socket2 does not know.
+//! Socket options that socket2 does not support.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Reads an option into `out`; returns how many bytes the kernel wrote.
+/// Reads an option into `out`. Returns the number of bytes that the kernel wrote.
 pub fn get(fd: BorrowedFd<'_>, level: i32, name: i32, out: &mut [u8]) -> io::Result<usize> {
     let mut len = libc::socklen_t::try_from(out.len()).unwrap_or(libc::socklen_t::MAX);
     // SAFETY: `out` is valid for writes of `len` bytes and `len` for reads and writes; the kernel
@@ -39,10 +39,10 @@ fn set(fd: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> io::Result<()
     Ok(())
 }
 
-/// Sends no faster than this, bytes per second; `None`: as fast as TCP lets (SO_MAX_PACING_RATE,
-/// socket(7)). Once set, the kernel goes on pacing the connection, without a limit after `None`.
+/// Limits the pacing rate, bytes per second; `None`: no limit (SO_MAX_PACING_RATE, socket(7)). Once
+/// set, the kernel continues to pace the connection, without a limit after `None`.
 pub fn set_max_pacing_rate(fd: BorrowedFd<'_>, rate: Option<u64>) -> io::Result<()> {
-    // Linux before 4.20, and 32-bit ones, take 32 bits; there all ones stand for no limit, too.
+    // Linux before 4.20, and 32-bit systems, take 32 bits. All ones mean no limit there, too.
     let rate = rate.map_or(libc::c_ulong::MAX, |rate| {
         libc::c_ulong::try_from(rate).unwrap_or(libc::c_ulong::MAX)
     });
@@ -59,13 +59,14 @@ pub(crate) fn max_pacing_rate(fd: BorrowedFd<'_>) -> io::Result<Option<u64>> {
     Ok((rate != libc::c_ulong::MAX).then_some(rate))
 }
 
-/// Lifts the bound on the advertised window that a later SO_RCVBUF does not lift by itself on
-/// Linux before 7.1 (TCP_WINDOW_CLAMP).
+/// Limits the advertised window (TCP_WINDOW_CLAMP, tcp(7)). On Linux before 7.1 a larger SO_RCVBUF
+/// does not lift this limit.
 pub fn set_window_clamp(fd: BorrowedFd<'_>, bytes: i32) -> io::Result<()> {
     set_int(fd, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, bytes)
 }
 
-/// A wait for input ends when so many bytes are there, or no more can come (SO_RCVLOWAT, socket(7)).
+/// Sets the number of bytes that end a wait for input (SO_RCVLOWAT, socket(7)). The end of the
+/// stream always ends it.
 pub fn set_receive_low_water(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
     set_int(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes)
@@ -104,19 +105,21 @@ impl SocketBuffer {
     }
 }
 
-/// A buffer's size as the kernel reports it, bytes: twice what was asked for (socket(7)).
+/// A buffer's size as the kernel reports it, bytes: twice the requested size (socket(7)).
 pub fn buffer_size(fd: BorrowedFd<'_>, buffer: SocketBuffer) -> io::Result<u64> {
     get_int(fd, libc::SOL_SOCKET, buffer.option()).map(|n| u64::try_from(n).unwrap_or(0))
 }
 
-/// Asks for a buffer of `bytes`, which also ends its autotuning, and returns what the kernel
-/// reports afterwards. It cuts the size to `net.core.wmem_max` or `rmem_max` without a word.
+/// Requests a buffer of `bytes`, which also ends its autotuning. Returns the size that the kernel
+/// reports afterwards. The kernel reduces the request to `net.core.wmem_max` or `rmem_max` without
+/// an error.
 pub fn set_buffer(fd: BorrowedFd<'_>, buffer: SocketBuffer, bytes: u64) -> io::Result<u64> {
+    // Read back, because the kernel reduces sizes without an error.
     set_int(fd, libc::SOL_SOCKET, buffer.option(), int(bytes))?;
     buffer_size(fd, buffer)
 }
 
-/// As [`set_buffer`], beyond the system's limits.
+/// As [`set_buffer`], beyond the system's limits (SO_SNDBUFFORCE, SO_RCVBUFFORCE).
 ///
 /// # Errors
 /// `PermissionDenied` without CAP_NET_ADMIN in the initial user namespace.
@@ -125,25 +128,27 @@ pub fn force_buffer(fd: BorrowedFd<'_>, buffer: SocketBuffer, bytes: u64) -> io:
     buffer_size(fd, buffer)
 }
 
-/// Whether a buffer was set by somebody, and is not autotuned.
+/// Whether a buffer was set explicitly, so that it is not autotuned.
 #[cfg(test)]
 pub(crate) fn is_locked(fd: BorrowedFd<'_>, buffer: SocketBuffer) -> io::Result<bool> {
     let locked = get_int(fd, libc::SOL_SOCKET, libc::SO_BUF_LOCK)?;
     Ok(locked & buffer.lock_bit() != 0)
 }
 
-/// Gives a buffer back to autotuning (SO_BUF_LOCK); its size stays until the kernel changes it.
+/// Returns a buffer to autotuning (SO_BUF_LOCK). Its size stays until the kernel changes it.
 ///
 /// # Errors
 /// Linux before 5.15 does not know the option.
 pub fn unlock_buffer(fd: BorrowedFd<'_>, buffer: SocketBuffer) -> io::Result<()> {
     let locked = get_int(fd, libc::SOL_SOCKET, libc::SO_BUF_LOCK)?;
-    let rest = locked & !buffer.lock_bit();
-    set_int(fd, libc::SOL_SOCKET, libc::SO_BUF_LOCK, rest)
+    // The options share one bit mask, so the other buffer's bit must be kept.
+    let remaining = locked & !buffer.lock_bit();
+    set_int(fd, libc::SOL_SOCKET, libc::SO_BUF_LOCK, remaining)
 }
 
-/// Grows an unlocked receive buffer until it holds a window of `bytes`, at most half of
-/// `net.ipv4.tcp_rmem`'s largest, and leaves it to autotuning (SO_RCVLOWAT, there and back).
+/// Grows an unlocked receive buffer until it holds a window of `bytes`, at most half of the largest
+/// `net.ipv4.tcp_rmem`, and leaves it to autotuning. Setting SO_RCVLOWAT grows the buffer as a side
+/// effect; the old value is restored.
 pub fn grow_receive_buffer(fd: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
     set_int(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, int(bytes))?;
     set_int(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, 1)
@@ -155,7 +160,7 @@ fn get_int(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i32> {
     Ok(i32::from_ne_bytes(out))
 }
 
-/// Options take a C int; the kernel doubles a buffer's.
+/// Converts to the C int that options take. The kernel doubles buffer sizes.
 fn int(bytes: u64) -> i32 {
     i32::try_from(bytes).unwrap_or(i32::MAX)
 }
@@ -187,20 +192,20 @@ mod tests {
     }
 
     #[test]
-    fn buffers_are_reported_as_twice_what_was_asked_for() {
+    fn buffers_are_reported_as_twice_the_requested_size() {
         for buffer in [SocketBuffer::Send, SocketBuffer::Receive] {
             let socket = tcp();
             let reported = set_buffer(socket.as_fd(), buffer, 50_000).unwrap();
             assert_eq!(reported, 100_000);
             assert_eq!(buffer_size(socket.as_fd(), buffer).unwrap(), 100_000);
-            // What no system allows is cut, not refused.
-            let most = set_buffer(socket.as_fd(), buffer, u64::MAX).unwrap();
-            assert!((100_000..1 << 31).contains(&most), "{most}");
+            // A size that no system allows is reduced, not refused.
+            let largest = set_buffer(socket.as_fd(), buffer, u64::MAX).unwrap();
+            assert!((100_000..1 << 31).contains(&largest), "{largest}");
         }
     }
 
     #[test]
-    fn force_exceeds_the_limit_or_says_that_it_may_not() {
+    fn a_forced_size_exceeds_the_limit_or_is_denied() {
         let socket = tcp();
         let cut = set_buffer(socket.as_fd(), SocketBuffer::Send, 1 << 29).unwrap();
         match force_buffer(socket.as_fd(), SocketBuffer::Send, 1 << 29) {
@@ -232,10 +237,10 @@ mod tests {
     }
 
     #[test]
-    fn a_pace_is_set_and_lifted() {
+    fn a_pacing_rate_is_set_and_lifted() {
         let socket = tcp();
         assert_eq!(max_pacing_rate(socket.as_fd()).unwrap(), None);
-        // More than 32 bits hold.
+        // Rates above 32 bits work, too.
         for rate in [1_000_000, 1 << 40] {
             set_max_pacing_rate(socket.as_fd(), Some(rate)).unwrap();
             assert_eq!(max_pacing_rate(socket.as_fd()).unwrap(), Some(rate));

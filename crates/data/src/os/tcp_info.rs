@@ -1,7 +1,8 @@
-//! TCP_INFO and SO_MEMINFO, read into a [`TcpSample`] by the length that the running kernel returns.
+//! Reads TCP_INFO and SO_MEMINFO into a [`TcpSample`].
 //!
-//! The structs of libc are older than the kernel's. The fields are therefore taken from the raw bytes
-//! at their offsets in linux/tcp.h, which only ever grows at its end.
+//! The structs of libc are older than the kernel's. The fields are therefore read from the raw
+//! bytes at their offsets in linux/tcp.h, up to the length that the running kernel returns. The
+//! kernel adds fields only at the end of the struct.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -11,36 +12,36 @@ use tune::sample::TcpSample;
 
 use super::sockopt;
 
-/// `tcpi_snd_ssthresh` of a connection that never saw a loss (TCP_INFINITE_SSTHRESH, linux/tcp.h).
+/// `tcpi_snd_ssthresh` of a connection without a loss so far (TCP_INFINITE_SSTHRESH, linux/tcp.h).
 const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
-/// `tcpi_min_rtt` of a connection that has measured none.
+/// `tcpi_min_rtt` of a connection without a measurement.
 const UNKNOWN_RTT: u32 = u32::MAX;
 
 /// `tcpi_state` of a connection that is open in both directions.
 pub const ESTABLISHED: u8 = 1;
-/// `tcpi_state` after our FIN was sent but not acknowledged.
+/// `tcpi_state` after this end's FIN was sent and before it is acknowledged.
 pub const FIN_WAIT1: u8 = 4;
 /// `tcpi_state` after the peer's FIN came before ours.
 pub const CLOSE_WAIT: u8 = 8;
-/// `tcpi_state` while our FIN, sent after the peer's, waits for its acknowledgement.
+/// `tcpi_state` while this end's FIN, sent after the peer's, is not acknowledged.
 pub const LAST_ACK: u8 = 9;
-/// `tcpi_state` while both ends' FINs crossed and ours waits for its acknowledgement.
+/// `tcpi_state` after the FINs of both ends crossed, while this end's is not acknowledged.
 pub const CLOSING: u8 = 11;
 
-/// More than any kernel returns today (280 bytes in 6.18).
-const ROOM: usize = 512;
+/// Bytes reserved for an option; more than today's kernels return (280 in Linux 6.18).
+const MAX_OPTION_LEN: usize = 512;
 
-/// Bytes of a socket option as the kernel wrote them; numbers in them are native-endian. A field
-/// beyond the returned length, which an older kernel does not have, reads as zero.
+/// The bytes of a socket option as the kernel wrote them, in native byte order. A field beyond the
+/// returned length, which an older kernel does not have, reads as zero.
 struct RawOptionValue {
-    bytes: [u8; ROOM],
+    bytes: [u8; MAX_OPTION_LEN],
     len: usize,
 }
 
 impl RawOptionValue {
     fn read(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<Self> {
-        let mut bytes = [0; ROOM];
+        let mut bytes = [0; MAX_OPTION_LEN];
         let len = sockopt::get(fd, level, name, &mut bytes)?;
         Ok(Self { bytes, len })
     }
@@ -69,34 +70,34 @@ impl RawOptionValue {
         u64::from_ne_bytes(self.array(at))
     }
 
-    /// A count of 32 bits.
+    /// A 32-bit count.
     fn count(&self, at: usize) -> u64 {
         self.u32(at).into()
     }
 
-    /// A time of 32 bits, in microseconds.
+    /// A 32-bit time in microseconds.
     fn micros(&self, at: usize) -> Duration {
         Duration::from_micros(self.count(at))
     }
 
-    /// A time of 64 bits, in microseconds.
+    /// A 64-bit time in microseconds.
     fn long_micros(&self, at: usize) -> Duration {
         Duration::from_micros(self.u64(at))
     }
 }
 
-/// TCP_INFO of a socket as a sample, without the fields of SO_MEMINFO and SIOCINQ. One call costs about
+/// Reads TCP_INFO of a socket. The fields of SO_MEMINFO and SIOCINQ stay zero. One call takes about
 /// half a microsecond.
 pub fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<TcpSample> {
     RawOptionValue::tcp_info(fd).map(|raw| sample(&raw))
 }
 
-/// TCP state of a socket (`tcpi_state`).
+/// Returns the TCP state of a socket (`tcpi_state`).
 pub fn tcp_state(fd: BorrowedFd<'_>) -> io::Result<u8> {
     RawOptionValue::tcp_info(fd).map(|raw| raw.u8(0))
 }
 
-/// Fills in what SO_MEMINFO tells of the socket's buffers.
+/// Adds the sizes and memory use of the socket's buffers (SO_MEMINFO) to a sample.
 pub fn add_socket_memory(fd: BorrowedFd<'_>, sample: &mut TcpSample) -> io::Result<()> {
     let raw = RawOptionValue::read(fd, libc::SOL_SOCKET, libc::SO_MEMINFO)?;
     // Indices of SK_MEMINFO_* in linux/sock_diag.h, four bytes each.
@@ -107,11 +108,11 @@ pub fn add_socket_memory(fd: BorrowedFd<'_>, sample: &mut TcpSample) -> io::Resu
     Ok(())
 }
 
-/// The sample in a `struct tcp_info`; the numbers are the offsets of its fields.
+/// Converts a `struct tcp_info` to a sample. The numbers are the offsets of its fields.
 fn sample(raw: &RawOptionValue) -> TcpSample {
     let mss = raw.count(16);
     let [unacked, sacked, lost, retrans] = [24, 28, 32, 36].map(|at| raw.u32(at));
-    // The kernel's `tcp_packets_in_flight`, of which TCP_INFO shows the parts.
+    // As the kernel's `tcp_packets_in_flight`; TCP_INFO contains only its terms.
     let sent = unacked.saturating_add(retrans);
     let in_flight = sent.saturating_sub(sacked.saturating_add(lost));
     let min_rtt = Some(raw.u32(148)).filter(|us| *us != UNKNOWN_RTT);
@@ -135,15 +136,15 @@ fn sample(raw: &RawOptionValue) -> TcpSample {
         retransmits: raw.count(100),
         mss,
         delivery_rate: raw.u64(160),
-        // The kernel's figure is not yet cut to what the window scale can express.
+        // The kernel's value may exceed what the window scale can express.
         receive_window: announced_window(raw).min(max_receive_window),
         max_receive_window,
         ..TcpSample::default()
     }
 }
 
-/// `tcpi_rcv_wnd`; before Linux 6.2, which does not tell it, `tcpi_rcv_ssthresh`: the most that it would
-/// be.
+/// Returns `tcpi_rcv_wnd`. Before Linux 6.2, which does not have it, returns `tcpi_rcv_ssthresh`,
+/// the most that the kernel would announce.
 fn announced_window(raw: &RawOptionValue) -> u64 {
     if raw.len >= 236 {
         raw.count(232)
@@ -160,7 +161,7 @@ mod tests {
     use tune::limiter::Role;
 
     #[test]
-    fn a_live_connection_shows_its_bytes_and_buffers() {
+    fn a_live_connection_reports_its_bytes_and_buffers() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut near = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut far, _) = listener.accept().unwrap();
@@ -175,10 +176,10 @@ mod tests {
         assert!(info.send_buffer >= 4096 && info.receive_buffer >= 2304);
     }
 
-    /// A `tcp_info` of `len` bytes with these 32-bit fields, by their offsets.
+    /// A `tcp_info` of `len` bytes with 32-bit fields at these offsets.
     fn raw(len: usize, fields: &[(usize, u32)]) -> RawOptionValue {
         let mut raw = RawOptionValue {
-            bytes: [0; ROOM],
+            bytes: [0; MAX_OPTION_LEN],
             len,
         };
         for (at, value) in fields {
@@ -190,7 +191,7 @@ mod tests {
     #[test]
     fn fields_beyond_the_returned_length_are_zero() {
         let raw = RawOptionValue {
-            bytes: [0xff; ROOM],
+            bytes: [0xff; MAX_OPTION_LEN],
             len: 104,
         };
         let info = sample(&raw);
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_kernels_window_is_the_most_that_it_would_announce() {
+    fn without_rcv_wnd_the_window_is_rcv_ssthresh() {
         let rcv_ssthresh = [(64, 60_000)];
         assert_eq!(sample(&raw(232, &rcv_ssthresh)).receive_window, 60_000);
         // A kernel that has `tcpi_rcv_wnd` may announce a window of zero.
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_no_larger_than_its_scale_can_express() {
+    fn the_receive_window_is_limited_by_the_window_scale() {
         let mut raw = raw(236, &[(232, 5_500_000)]);
         raw.bytes[6] = 3 << 4;
         let info = sample(&raw);
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_without_a_smallest_round_trip_knows_that_of_the_handshake() {
+    fn a_receiver_without_min_rtt_uses_the_handshake_rtt() {
         let fields = [(68, 50_000), (92, 70_000), (148, UNKNOWN_RTT)];
         let info = sample(&raw(280, &fields));
         assert_eq!(info.min_rtt, Duration::ZERO);

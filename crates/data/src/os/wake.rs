@@ -1,4 +1,5 @@
-//! Waiting for a descriptor, waking whoever waits, and seeing that a peer has gone (poll(2)).
+//! Waiting for descriptors with poll(2), waking a waiting thread, and detecting that a peer has
+//! closed.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -6,13 +7,12 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-/// Wakes every thread that waits with it (an eventfd). Once rung it stays rung until
-/// [`WakeEvent::clear`].
+/// Wakes every thread that waits for it (an eventfd). It stays set until [`WakeEvent::clear`].
 #[derive(Debug)]
 pub struct WakeEvent(OwnedFd);
 
 impl WakeEvent {
-    /// Not rung.
+    /// An event that is not set.
     pub fn new() -> io::Result<Self> {
         Ok(Self(eventfd(
             0,
@@ -20,13 +20,13 @@ impl WakeEvent {
         )?))
     }
 
-    /// Wakes all waiters, present and future.
+    /// Sets the event: wakes all waiters, present and future.
     pub fn wake(&self) {
-        // The only possible failure is a full counter, and a full counter is rung.
+        // The only possible error is a full counter, which is set anyway.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    /// Takes the ringing back.
+    /// Clears the event.
     pub fn clear(&self) {
         let _ = rustix::io::read(&self.0, &mut [0u8; 8]);
     }
@@ -38,8 +38,8 @@ impl AsFd for WakeEvent {
     }
 }
 
-/// Waits until one of the descriptors has one of its events (or an error), or `timeout` passed.
-/// Returns which are ready, in order; an interrupted wait returns early with none.
+/// Waits until one of the descriptors has one of its events (or an error), or `timeout` has passed.
+/// Returns which ones are ready, in order. An interrupted wait returns early with none.
 pub fn wait<const N: usize>(
     fds: [(BorrowedFd<'_>, PollFlags); N],
     timeout: Duration,
@@ -49,28 +49,29 @@ pub fn wait<const N: usize>(
     Ok(polled.map(|p| !p.revents().is_empty()))
 }
 
-/// As [`wait`], for a number of descriptors that is only known at run time.
+/// As [`wait`], for a number of descriptors that is known only at run time.
 pub fn wait_any(fds: &mut [PollFd<'_>], timeout: Duration) -> io::Result<()> {
     let limit = Timespec {
         tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: timeout.subsec_nanos().into(),
     };
     match poll(fds, Some(&limit)) {
+        // A signal handler may run at any time; callers check their condition and wait again.
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Whether the peer of a connected socket has closed its side, or reset the connection, as far as
-/// this host knows by now. Looks past input that nobody has read yet.
+/// Whether the peer of a connected socket has closed its side or reset the connection, as far as
+/// this host knows. Unread input does not hide it (POLLRDHUP, poll(2)).
 pub fn has_hung_up(socket: impl AsFd) -> bool {
-    let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+    let closed = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
     let mut fds = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::RDHUP)];
     let at_once = Timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    poll(&mut fds, Some(&at_once)).is_ok() && fds[0].revents().intersects(gone)
+    poll(&mut fds, Some(&at_once)).is_ok() && fds[0].revents().intersects(closed)
 }
 
 #[cfg(test)]
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ringing_ends_a_wait_until_it_is_quieted() {
+    fn a_set_event_ends_waits_until_it_is_cleared() {
         let wake = WakeEvent::new().unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_seen_behind_input_that_nobody_read() {
+    fn a_close_is_detected_behind_unread_input() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (server, _) = listener.accept().unwrap();

@@ -1,24 +1,25 @@
-//! Write-back of a file's dirty pages, begun and awaited range by range, and the errors that
-//! close(2) tells.
+//! Write-back of a file's dirty pages by range (sync_file_range(2)), and the errors that close(2)
+//! reports.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd};
 
-/// Begins to write the dirty pages of `len` bytes at `offset` to disk; does not wait for them, except
-/// for room in the device's queue.
+/// Starts the write-back of `len` bytes at `offset`. Waits only for room in the queue of the
+/// device.
 ///
 /// # Errors
-/// EINVAL, ESPIPE or ENOSYS where the file or the system has no such thing; what the disk says (EIO,
+/// EINVAL, ESPIPE or ENOSYS if the file or the system does not support it; errors of the disk (EIO,
 /// ENOSPC, EDQUOT).
 pub(crate) fn start_writeback(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
     sync_range(file, offset, len, libc::SYNC_FILE_RANGE_WRITE)
 }
 
-/// Waits until the pages of `len` bytes at `offset` are written. Neither metadata nor the disk's own
-/// cache is flushed: that takes fdatasync(2).
+/// Waits until the pages of `len` bytes at `offset` are written. Flushes neither metadata nor the
+/// cache of the disk: only fdatasync(2) does.
 ///
 /// # Errors
-/// As [`start_writeback`]. The kernel tells a write-back error once per open file: the caller must remember it.
+/// As [`start_writeback`]. The kernel reports a write-back error once per open file: the caller
+/// must remember it.
 pub(crate) fn wait_writeback(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
     let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
         | libc::SYNC_FILE_RANGE_WRITE
@@ -26,18 +27,23 @@ pub(crate) fn wait_writeback(file: BorrowedFd<'_>, offset: u64, len: u64) -> io:
     sync_range(file, offset, len, flags)
 }
 
-/// Whether a page of the file could not be written back since it was opened, or before that and
-/// nobody was told. Neither begins write-back nor waits for any.
+/// Reports a write-back error that occurred since the file was opened, or earlier and was not
+/// reported. Starts no write-back and waits for none.
 ///
 /// # Errors
-/// As [`start_writeback`]. Told once per open file.
+/// As [`start_writeback`]. Reported once per open file.
 pub(crate) fn check_writeback_errors(file: BorrowedFd<'_>) -> io::Result<()> {
-    // A range that no file reaches has no page to wait for; the errors are looked at all the same.
-    sync_range(file, BEYOND, 1, libc::SYNC_FILE_RANGE_WAIT_BEFORE)
+    // A range beyond every file has no page to wait for, but the call still checks the error state.
+    sync_range(
+        file,
+        OFFSET_BEYOND_ANY_FILE,
+        1,
+        libc::SYNC_FILE_RANGE_WAIT_BEFORE,
+    )
 }
 
-/// An offset that no file has.
-const BEYOND: u64 = 1 << 62;
+/// An offset that no file reaches.
+const OFFSET_BEYOND_ANY_FILE: u64 = 1 << 62;
 
 fn sync_range(file: BorrowedFd<'_>, offset: u64, len: u64, flags: u32) -> io::Result<()> {
     let too_large = |_| io::Error::from(io::ErrorKind::InvalidInput);
@@ -49,6 +55,7 @@ fn sync_range(file: BorrowedFd<'_>, offset: u64, len: u64, flags: u32) -> io::Re
         if done == 0 {
             return Ok(());
         }
+        // EINTR is possible on some file systems; the call is idempotent.
         let error = io::Error::last_os_error();
         if error.kind() != io::ErrorKind::Interrupted {
             return Err(error);
@@ -56,9 +63,8 @@ fn sync_range(file: BorrowedFd<'_>, offset: u64, len: u64, flags: u32) -> io::Re
     }
 }
 
-/// Reports what close(2) would report (network file systems write back and tell errors there), and
-/// leaves the file open: the flush of a file belongs to each descriptor that is closed, so that of a
-/// duplicate does it.
+/// Reports the errors that close(2) would report (network file systems write back on close), and
+/// leaves the file open: each closed descriptor flushes, so closing a duplicate is enough.
 ///
 /// # Errors
 /// Those of dup(2) and close(2).
@@ -69,7 +75,8 @@ pub(crate) fn flush_as_close(file: BorrowedFd<'_>) -> io::Result<()> {
         return Ok(());
     }
     match io::Error::last_os_error() {
-        // Linux has closed the descriptor all the same (close(2), "Dealing with error returns").
+        // Linux has closed the descriptor in spite of the error (close(2), "Dealing with error
+        // returns").
         error if error.kind() == io::ErrorKind::Interrupted => Ok(()),
         error => Err(error),
     }

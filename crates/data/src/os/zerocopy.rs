@@ -1,4 +1,5 @@
-//! MSG_ZEROCOPY: sending without copying, and the kernel's word on when the memory is free again.
+//! MSG_ZEROCOPY: sending without a copy, and the kernel's notification that the memory is free
+//! again (Linux Documentation/networking/msg_zerocopy.rst).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -16,37 +17,37 @@ pub const FLAG: i32 = libc::MSG_ZEROCOPY;
 /// SO_EE_ORIGIN_ZEROCOPY of linux/errqueue.h.
 const ORIGIN_ZEROCOPY: u8 = 5;
 
-/// Room for one IP_RECVERR or IPV6_RECVERR control message, whose payload is a
-/// `sock_extended_err` followed by a socket address.
+/// Room for one IP_RECVERR or IPV6_RECVERR control message, whose payload is a `sock_extended_err`
+/// followed by a socket address.
 #[repr(C, align(8))]
 struct ControlMessageBuffer([u8; 128]);
 
-/// Reads one completion from the socket's error queue: sends `first..=last` (counted from 0 by
-/// successful zero-copy sends on this socket) have left their memory. `None` when there is none
-/// now.
+/// Reads one completion from the socket's error queue: the kernel no longer uses the memory of
+/// sends `first..=last`, counted from 0 over the successful zero-copy sends on this socket. `None`
+/// when there is none now.
 pub fn read_completion(fd: BorrowedFd<'_>) -> io::Result<Option<(u32, u32)>> {
-    let mut room = ControlMessageBuffer([0; 128]);
+    let mut buffer = ControlMessageBuffer([0; 128]);
     // SAFETY: msghdr is plain data for which all-zero is valid.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_control = room.0.as_mut_ptr().cast();
-    message.msg_controllen = room.0.len() as _;
-    // SAFETY: `message` points at `room`, which outlives the call and has the length stated; no
+    message.msg_control = buffer.0.as_mut_ptr().cast();
+    message.msg_controllen = buffer.0.len() as _;
+    // SAFETY: `message` points at `buffer`, which outlives the call and has the length stated; no
     // name or data buffers are given.
-    let got = unsafe {
+    let result = unsafe {
         libc::recvmsg(
             fd.as_raw_fd(),
             &raw mut message,
             libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT,
         )
     };
-    if got < 0 {
+    if result < 0 {
         let error = io::Error::last_os_error();
         return match error.kind() {
             io::ErrorKind::WouldBlock => Ok(None),
             _ => Err(error),
         };
     }
-    // SAFETY: the kernel filled `message`; CMSG_FIRSTHDR returns null or a pointer into `room`
+    // SAFETY: the kernel filled `message`; CMSG_FIRSTHDR returns null or a pointer into `buffer`
     // that is aligned (ControlRoom) and large enough for a header.
     let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
     if header.is_null() {

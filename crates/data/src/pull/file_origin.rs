@@ -1,4 +1,4 @@
-//! A file of this machine, or a pipe into it, as what bytes are asked of.
+//! Local files and pipes as the origin of a pull.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -14,7 +14,7 @@ use crate::error::DataError;
 use crate::job::{TransferControl, TransferReport};
 use crate::store::{Sink, Source};
 
-/// A [`Source`] to be read by several threads.
+/// A [`Source`] that several threads can read.
 #[derive(Debug, Clone)]
 pub struct FileOrigin(pub Arc<dyn Source>);
 
@@ -32,7 +32,7 @@ impl RangeOrigin for FileOrigin {
     }
 }
 
-/// A place in a source.
+/// Reads one range of a source.
 struct FileRangeReader<'s> {
     source: &'s dyn Source,
     at: u64,
@@ -40,8 +40,8 @@ struct FileRangeReader<'s> {
 }
 
 impl FileRangeReader<'_> {
-    /// Of `len` bytes those before the end.
-    fn room(&self, len: usize) -> usize {
+    /// The part of `len` bytes that lies before the end of the range.
+    fn max_len(&self, len: usize) -> usize {
         let left = self.end.map_or(u64::MAX, |end| end.saturating_sub(self.at));
         usize::try_from(left).unwrap_or(usize::MAX).min(len)
     }
@@ -54,13 +54,14 @@ impl RangeReader for FileRangeReader<'_> {
     }
 
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let room = self.room(buf.len());
-        let n = self.source.read_at(self.at, &mut buf[..room])?;
+        let max_len = self.max_len(buf.len());
+        let n = self.source.read_at(self.at, &mut buf[..max_len])?;
         self.at += n as u64;
         Ok(n)
     }
 
-    /// copy_file_range(2): within the file system where it can, and never through this process.
+    /// copy_file_range(2): the bytes stay within the file system if it supports that, and never
+    /// pass through this process.
     fn copy_to_file(
         &mut self,
         to: BorrowedFd<'_>,
@@ -68,23 +69,24 @@ impl RangeReader for FileRangeReader<'_> {
         len: usize,
     ) -> Option<io::Result<usize>> {
         let from = self.source.fd()?;
-        let (mut at, mut offset, room) = (self.at, offset, self.room(len));
-        match copy_file_range(from, Some(&mut at), to, Some(&mut offset), room) {
-            // Some file systems say so of files that they cannot copy from (procfs).
-            Ok(0) if room > 0 => None,
+        let (mut at, mut offset, max_len) = (self.at, offset, self.max_len(len));
+        match copy_file_range(from, Some(&mut at), to, Some(&mut offset), max_len) {
+            // Some file systems return 0 for files from which they cannot copy (procfs).
+            Ok(0) if max_len > 0 => None,
             Ok(n) => {
+                // The offset advances only on success, so a fallback reads the same bytes again.
                 self.at = at;
                 Some(Ok(n))
             }
-            Err(e) if cannot(e) => None,
+            Err(e) if is_unsupported(e) => None,
             Err(e) => Some(Err(e.into())),
         }
     }
 }
 
-/// Whether the file system, or the kernel, has no such call for these two files (copy_file_range(2),
-/// ioctl_ficlone(2)).
-fn cannot(error: Errno) -> bool {
+/// Whether the file system or the kernel does not support the call for these two files
+/// (copy_file_range(2), ioctl_ficlone(2)).
+fn is_unsupported(error: Errno) -> bool {
     matches!(
         error,
         Errno::XDEV
@@ -100,12 +102,12 @@ fn cannot(error: Errno) -> bool {
     )
 }
 
-/// Makes the whole of `to`, of `length` bytes, share the blocks of `from`, which takes no time, where the
-/// file system can (FICLONE: Btrfs, XFS, bcachefs, OCFS2). `Ok(None)` where it cannot, or where `from`
-/// has another length: nothing was changed then.
+/// Makes `to`, of `length` bytes, share the blocks of `from` without moving data, if the file
+/// system supports it (FICLONE: Btrfs, XFS, bcachefs, OCFS2). Returns `Ok(None)`, with nothing
+/// changed, if it does not, or if `from` has another length.
 ///
 /// # Errors
-/// [`DataError::Write`] for what the disk says.
+/// [`DataError::Write`] for an error of the disk.
 pub fn clone_file(
     from: &dyn Source,
     to: &dyn Sink,
@@ -115,15 +117,17 @@ pub fn clone_file(
     let (Some(source), Some(sink)) = (from.fd(), to.fd()) else {
         return Ok(None);
     };
-    let begun = Instant::now();
+    let started = Instant::now();
+    // FICLONE clones the whole source, so its length must be the expected one.
     if !to.is_seekable() || length == 0 || !from.len().is_ok_and(|len| len == Some(length)) {
         return Ok(None);
     }
     let written = |e| DataError::write(to, e);
+    // Prepares the sink before the kernel writes into it.
     to.begin().map_err(written)?;
     match ioctl_ficlone(sink, source) {
         Ok(()) => {}
-        Err(e) if cannot(e) => return Ok(None),
+        Err(e) if is_unsupported(e) => return Ok(None),
         Err(e) => return Err(written(e.into())),
     }
     to.spliced(0, length).map_err(written)?;
@@ -134,7 +138,7 @@ pub fn clone_file(
         shares_blocks: true,
         evidence: Evidence {
             bytes: length,
-            elapsed: begun.elapsed(),
+            elapsed: started.elapsed(),
             ..Evidence::default()
         },
         ..TransferReport::default()

@@ -1,8 +1,8 @@
-//! Ranges that are asked for, into a store: from a file of this machine, from an HTTP server, from
-//! anything that gives bytes to whoever asks for a range of them.
+//! Pulling ranges into a store from a local file, an HTTP server, or any origin that returns
+//! requested ranges.
 //!
-//! Several readers share what is missing: each asks for the next piece when it has stored the last
-//! one, so that a slow reader never holds the others back.
+//! Several readers share the missing ranges. Each requests its next piece when it has stored the
+//! last one, so that a slow reader does not delay the others.
 
 mod file_origin;
 
@@ -17,11 +17,11 @@ use tune::limiter::Role;
 
 use crate::buffer::PageBuffer;
 use crate::checkpoint;
+use crate::cursor::{self, RemainingRanges, TransferCursor};
 use crate::error::DataError;
 use crate::job::{TransferControl, TransferReport, TransferSettings};
 use crate::locks::lock;
 use crate::os::wake::WakeEvent;
-use crate::send_cursor::{self, RemainingRanges, SendCursor};
 use crate::sizing;
 use crate::store::{Sink, Source};
 use crate::transfer::{ActiveTransfer, MAX_STEP};
@@ -29,64 +29,64 @@ use crate::transfer_checksum::{StreamChecksum, TransferChecksum};
 
 pub use file_origin::{FileOrigin, clone_file};
 
-/// Something that bytes are asked of.
+/// Something that returns requested ranges of bytes.
 pub trait RangeOrigin: Send + Sync {
-    /// For messages: the path, the URL.
+    /// The path or URL, for messages.
     fn name(&self) -> String;
 
-    /// A way to it, for one thread at a time.
+    /// Opens a reader for one thread.
     ///
     /// # Errors
-    /// The reason why it cannot be opened.
+    /// The origin cannot be opened.
     fn reader(&self) -> io::Result<Box<dyn RangeReader + '_>>;
 
-    /// Whether the bytes come over connections, that are sized and shown, and that may be refused.
+    /// Whether the bytes come over connections. Those are sized and sampled, and may be refused.
     fn is_networked(&self) -> bool {
         false
     }
 
-    /// Smallest piece that is worth asking for towards the end, bytes.
+    /// Smallest piece worth a request near the end, bytes.
     fn min_piece(&self) -> u64 {
-        send_cursor::MIN_PART
+        cursor::MIN_PART
     }
 }
 
 /// The transfer that a reader works for.
 #[derive(Debug, Clone, Copy)]
 pub struct ReaderContext<'d> {
-    /// Of its connections.
+    /// Settings for its connections.
     pub settings: &'d TransferSettings,
-    /// Shows its connections.
+    /// The handle that shows its connections.
     pub control: &'d Arc<TransferControl>,
-    /// Ready to read when its waits are to end.
+    /// Set when its waits must end.
     pub stop: &'d Arc<WakeEvent>,
 }
 
-/// One thread's way to an [`RangeOrigin`].
+/// Reads from a [`RangeOrigin`] in one thread.
 pub trait RangeReader: Send {
     /// Works for this transfer from now on.
-    fn join_transfer(&mut self, _duty: ReaderContext<'_>) {}
+    fn join_transfer(&mut self, _context: ReaderContext<'_>) {}
 
-    /// Has no more part in the transfer; what the kernel saw of its connections.
+    /// Ends the work for the transfer. Returns the evidence of its connections.
     fn leave_transfer(&mut self) -> Evidence {
         Evidence::default()
     }
 
-    /// Asks for the bytes from `start` to `end`, or without an end for all that follow.
+    /// Requests the bytes from `start` to `end`, or without an end all that follow.
     ///
     /// # Errors
-    /// A refusal; [`io::ErrorKind::WouldBlock`] or [`io::ErrorKind::TimedOut`] when nothing has come for a
-    /// while: it is asked again, until the transfer counts as stalled.
+    /// A refusal; [`io::ErrorKind::WouldBlock`] or [`io::ErrorKind::TimedOut`] when nothing has
+    /// come for a while: the call is repeated until the transfer counts as stalled.
     fn request(&mut self, start: u64, end: Option<u64>) -> io::Result<()>;
 
-    /// The next of the bytes that were asked for; 0 at their end.
+    /// Reads the next requested bytes; 0 at their end.
     ///
     /// # Errors
     /// As [`RangeReader::request`].
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize>;
 
-    /// Has the kernel put the next bytes, at most `len`, at `offset` of the file `to`; `None` where that
-    /// cannot be: then they are read.
+    /// Makes the kernel copy the next bytes, at most `len`, to `offset` of the file `to`; `None` if
+    /// that is not supported: the bytes are then read.
     fn copy_to_file(
         &mut self,
         _to: BorrowedFd<'_>,
@@ -97,25 +97,26 @@ pub trait RangeReader: Send {
     }
 }
 
-/// Ranges to be read, and how they are cut.
+/// The ranges to pull, and the size of the pieces.
 #[derive(Debug, Clone)]
 pub struct PullPlan {
-    /// Offset at the origin of the byte that belongs at 0 in the store.
+    /// Offset in the origin of the byte that belongs at 0 in the store.
     pub origin: u64,
-    /// Offsets in the store of what is missing there; `None`: everything, to an end that nobody knows,
-    /// by one reader.
+    /// Missing ranges, as offsets in the store; `None`: everything up to an unknown end, by one
+    /// reader.
     pub missing: Option<RangeSet>,
-    /// Most bytes that a reader asks for at a time.
+    /// Most bytes of one request.
     pub piece: u64,
-    /// Where the bytes that passed can be read once more, and where byte 0 of the store is there, for
-    /// checksums that need them in order.
+    /// A source in which the stored bytes can be read again, and its offset of byte 0 of the store,
+    /// for checksums that need the bytes in order.
     pub view: Option<(Arc<dyn Source>, u64)>,
 }
 
-/// Reads what is missing over `settings.streams` readers. The report's digest is of what was read.
+/// Pulls the missing ranges over `settings.streams` readers. The report's checksum covers the bytes
+/// that were read.
 ///
 /// # Errors
-/// Those of the origin ([`DataError::Read`], whose reason is the reader's own error), of the sink,
+/// Those of the origin ([`DataError::Read`] with the reader's own error) and of the sink,
 /// [`DataError::Shrunk`] when a range ends early, and those of stopping.
 pub fn run(
     from: &dyn RangeOrigin,
@@ -125,48 +126,53 @@ pub fn run(
     control: &Arc<TransferControl>,
 ) -> Result<TransferReport, DataError> {
     let transfer = ActiveTransfer::new(Role::Receiver, settings, control)?;
-    let most = plan.missing.as_ref().map(RangeSet::byte_count);
-    let moving = || {
+    let max_bytes = plan.missing.as_ref().map(RangeSet::byte_count);
+    let pull = || {
         let readers = match &plan.missing {
-            Some(missing) if sink.is_seekable() => settings.streams.min(pieces(missing, plan)),
+            // A sequential sink or an unknown length allows only one reader.
+            Some(missing) if sink.is_seekable() => settings.streams.min(piece_count(missing, plan)),
             _ => 1,
         };
+        // Only checksums that cannot be combined need the bytes in order, and only several readers
+        // break the order.
         let ordered = settings.checksum.is_some_and(|a| !a.is_combinable());
         let view = plan.view.clone().filter(|_| ordered && readers > 1);
         let (view, origin) = view.map_or((None, 0), |(view, origin)| (Some(view), origin));
-        let sum = TransferChecksum::read_back(settings.checksum, view, origin);
+        let checksum = TransferChecksum::read_back(settings.checksum, view, origin);
         let go_on = || transfer.check().is_ok();
-        let work = PullTask {
+        let task = PullTask {
             from,
             sink,
             plan,
             settings,
             control,
             transfer: &transfer,
-            sum: &sum,
+            checksum: &checksum,
         };
-        sum.run_with_follower(go_on, || work.read_missing(readers))?;
-        Ok(sum.finish())
+        checksum.run_with_follower(go_on, || task.read_missing(readers))?;
+        Ok(checksum.finish())
     };
-    let receive = || match most.is_some_and(|bytes| bytes <= MAX_STEP as u64) {
-        // A thread for its checkpoints would take longer than such a file: nothing of it is safe before
-        // whoever calls it stored has synced it.
+    let receive = || match max_bytes.is_some_and(|bytes| bytes <= MAX_STEP as u64) {
+        // A checkpoint thread would take longer than such a small file. Its bytes are safe only
+        // after the caller has synced the whole.
         true => {
+            // Without this, the ranges would count as safe as soon as they are stored.
             if sink.is_durable() {
                 transfer.control().promise_synced();
             }
-            moving()
+            pull()
         }
-        false => checkpoint::run_with_checkpoints(&transfer, sink, moving),
+        false => checkpoint::run_with_checkpoints(&transfer, sink, pull),
     };
+    // Local files have no sockets to size.
     let result = transfer.check().and_then(|()| match from.is_networked() {
-        true => sizing::run_with_sizing(&transfer, settings, Role::Receiver, most, receive),
+        true => sizing::run_with_sizing(&transfer, settings, Role::Receiver, max_bytes, receive),
         false => receive(),
     });
     transfer.finish(result)
 }
 
-fn pieces(missing: &RangeSet, plan: &PullPlan) -> usize {
+fn piece_count(missing: &RangeSet, plan: &PullPlan) -> usize {
     let pieces = missing.byte_count().div_ceil(plan.piece.max(1)).max(1);
     usize::try_from(pieces).unwrap_or(usize::MAX)
 }
@@ -179,27 +185,28 @@ struct PullTask<'w> {
     settings: &'w TransferSettings,
     control: &'w Arc<TransferControl>,
     transfer: &'w ActiveTransfer,
-    sum: &'w TransferChecksum,
+    checksum: &'w TransferChecksum,
 }
 
 impl PullTask<'_> {
-    /// Reads all that is missing.
+    /// Pulls everything that is missing.
     fn read_missing(&self, readers: usize) -> Result<(), DataError> {
-        let least = self.from.min_piece();
-        let supply = self.plan.missing.as_ref().map(SendCursor::ranges);
-        let Some(SendCursor::Ranges { left, .. }) = &supply else {
+        let min_piece = self.from.min_piece();
+        let cursor = self.plan.missing.as_ref().map(TransferCursor::ranges);
+        let Some(TransferCursor::Ranges { left, .. }) = &cursor else {
             #[expect(
                 clippy::redundant_closure_for_method_calls,
-                reason = "the method would be that of one lifetime"
+                reason = "a method reference would fix one lifetime"
             )]
-            return self.run_worker(|lane| lane.until_the_end());
+            return self.run_worker(|worker| worker.read_to_end());
         };
         if readers > 1 {
             self.run_parallel(left, readers)?;
         }
-        // Alone, or what readers left that could not begin.
+        // A single reader, or the pieces left by readers that could not start.
+        // `false`: the last reader must report its error instead of leaving.
         while !lock(left).is_empty() {
-            self.run_worker(|lane| lane.pieces(left, (1, least), &mut |_| false))?;
+            self.run_worker(|worker| worker.read_pieces(left, (1, min_piece), &mut |_| false))?;
         }
         Ok(())
     }
@@ -211,19 +218,20 @@ impl PullTask<'_> {
                 let spawned = std::thread::Builder::new()
                     .name(format!("pull-{n}"))
                     .spawn_scoped(scope, move || {
-                        // Most likely the server takes no further connections from here. If it is
-                        // anything else, who is alone at the end will meet it again.
-                        let mut gives_way = |error: &DataError| {
+                        // The server probably accepts no further connections from here. With any
+                        // other cause, the last reader meets the same error and reports it.
+                        let mut may_leave = |error: &DataError| {
                             tracing::debug!(%error, "one reader fewer");
                             self.from.is_networked()
                         };
-                        let done = self.run_worker(|lane| lane.pieces(left, cut, &mut gives_way));
+                        let done =
+                            self.run_worker(|worker| worker.read_pieces(left, cut, &mut may_leave));
                         if let Err(error) = done {
                             self.transfer.fail(error);
                         }
                     });
                 if let Err(error) = spawned {
-                    // The others do its part; without any there is nobody.
+                    // The others take over its part. If the first thread fails, there are no others.
                     if n == 0 {
                         let error = DataError::setup("a reader thread", error);
                         self.transfer.fail(error);
@@ -235,176 +243,184 @@ impl PullTask<'_> {
         self.transfer.check()
     }
 
-    /// Has one reader do `part`, in this thread.
+    /// Runs `part` with one reader in this thread.
     fn run_worker(
         &self,
         part: impl FnOnce(&mut PullWorker<'_>) -> Result<(), DataError>,
     ) -> Result<(), DataError> {
-        let mut lane = PullWorker::new(self)?;
-        lane.reader.join_transfer(ReaderContext {
+        let mut worker = PullWorker::new(self)?;
+        worker.reader.join_transfer(ReaderContext {
             settings: self.settings,
             control: self.control,
             stop: self.transfer.stop_wake(),
         });
         self.transfer.on_stream_start();
-        let done = part(&mut lane);
-        let mut accounts = lane.reader.leave_transfer();
-        accounts.store_time += lane.in_store;
-        accounts.wire_time += lane.on_wire;
-        self.transfer.add_stream(&accounts);
+        let done = part(&mut worker);
+        let mut evidence = worker.reader.leave_transfer();
+        // Store time and wire time feed the limiter's decision about sender or receiver.
+        evidence.store_time += worker.store_time;
+        evidence.wire_time += worker.wire_time;
+        self.transfer.add_stream(&evidence);
         self.transfer.on_stream_end(0);
         done
     }
 }
 
-/// One reader at work.
+/// One reader with its buffer and counters.
 struct PullWorker<'t> {
     from: &'t dyn RangeOrigin,
     reader: Box<dyn RangeReader + 't>,
     sink: &'t Arc<dyn Sink>,
     plan: &'t PullPlan,
     transfer: &'t ActiveTransfer,
-    tap: StreamChecksum<'t>,
+    checksum_part: StreamChecksum<'t>,
     buffer: PageBuffer,
-    /// The kernel may put the bytes in place: nobody needs to see them.
-    unseen: bool,
-    /// How long this thread was in a store, and how long it waited for a network.
-    in_store: Duration,
-    on_wire: Duration,
+    /// The kernel may copy the bytes, because no checksum needs to see them.
+    may_bypass_memory: bool,
+    /// Time that this thread spent in the store, and time that it waited for the network.
+    store_time: Duration,
+    wire_time: Duration,
 }
 
 impl<'t> PullWorker<'t> {
-    fn new(work: &'t PullTask<'t>) -> Result<Self, DataError> {
-        let PullTask { from, sink, .. } = *work;
+    fn new(task: &'t PullTask<'t>) -> Result<Self, DataError> {
+        let PullTask { from, sink, .. } = *task;
         let reader = from.reader().map_err(|e| failed(from, e))?;
         Ok(Self {
             from,
             reader,
             sink,
-            plan: work.plan,
-            transfer: work.transfer,
-            tap: work.sum.stream_checksum(),
-            buffer: PageBuffer::new(work.transfer.step()),
-            unseen: !work.sum.needs_bytes() && sink.is_seekable(),
-            in_store: Duration::ZERO,
-            on_wire: Duration::ZERO,
+            plan: task.plan,
+            transfer: task.transfer,
+            checksum_part: task.checksum.stream_checksum(),
+            buffer: PageBuffer::new(task.transfer.step()),
+            may_bypass_memory: !task.checksum.needs_bytes() && sink.is_seekable(),
+            store_time: Duration::ZERO,
+            wire_time: Duration::ZERO,
         })
     }
 
-    /// Piece after piece, until none is left, cut for so many readers and not smaller than so many
-    /// bytes. A reader that cannot even begin ends, and its piece is for others, if `gives_way` says so.
-    fn pieces(
+    /// Reads piece after piece until none is left. The pieces are cut for `readers` readers, and
+    /// are not smaller than `min_piece` bytes. If `may_leave` accepts the error, a reader that
+    /// cannot start returns its piece to the others and ends.
+    fn read_pieces(
         &mut self,
         left: &Mutex<RemainingRanges>,
-        (readers, least): (usize, u64),
-        gives_way: &mut dyn FnMut(&DataError) -> bool,
+        (readers, min_piece): (usize, u64),
+        may_leave: &mut dyn FnMut(&DataError) -> bool,
     ) -> Result<(), DataError> {
-        let mut begun = false;
-        while let Some(part) = SendCursor::next_at_least(left, self.plan.piece, readers, least) {
+        let mut started = false;
+        while let Some(part) =
+            TransferCursor::next_at_least(left, self.plan.piece, readers, min_piece)
+        {
             let ByteRange { start, end } = part.range;
             let origin = self.plan.origin;
-            let asked = self.ask(
+            let requested = self.request(
                 origin.saturating_add(start),
                 Some(origin.saturating_add(end)),
             );
-            match asked {
-                Err(error) if !begun && self.transfer.check().is_ok() && gives_way(&error) => {
+            match requested {
+                // A refusal of the first request only: later errors are errors of the transfer.
+                Err(error) if !started && self.transfer.check().is_ok() && may_leave(&error) => {
                     lock(left).return_range(part.range);
                     return Ok(());
                 }
-                asked => asked?,
+                requested => requested?,
             }
-            begun = true;
-            let mut at = start;
-            while at < end {
-                let n = self.step(at, end - at)?;
+            started = true;
+            let mut offset = start;
+            while offset < end {
+                let n = self.step(offset, end - offset)?;
+                // The origin ended before the announced length.
                 if n == 0 {
                     return Err(DataError::Shrunk {
                         what: self.from.name(),
-                        at: origin.saturating_add(at),
+                        at: origin.saturating_add(offset),
                         expected: origin.saturating_add(end),
                     });
                 }
-                at += n;
+                offset += n;
             }
         }
         Ok(())
     }
 
-    fn until_the_end(&mut self) -> Result<(), DataError> {
-        self.ask(self.plan.origin, None)?;
-        let mut at = 0;
+    fn read_to_end(&mut self) -> Result<(), DataError> {
+        self.request(self.plan.origin, None)?;
+        let mut offset = 0;
         loop {
-            match self.step(at, u64::MAX)? {
+            match self.step(offset, u64::MAX)? {
                 0 => return Ok(()),
-                n => at += n,
+                n => offset += n,
             }
         }
     }
 
-    fn ask(&mut self, start: u64, end: Option<u64>) -> Result<(), DataError> {
+    fn request(&mut self, start: u64, end: Option<u64>) -> Result<(), DataError> {
         let Self {
             reader, transfer, ..
         } = self;
-        let begun = Instant::now();
-        let asked = retry_until_stalled(self.from, transfer, || reader.request(start, end));
-        self.waited(begun);
-        asked
+        let started = Instant::now();
+        let requested = retry_until_stalled(self.from, transfer, || reader.request(start, end));
+        self.account_wait(started);
+        requested
     }
 
-    /// The origin kept this thread since `begun`.
-    fn waited(&mut self, begun: Instant) {
+    /// Adds the time since `started` to the account of the origin: network or store.
+    fn account_wait(&mut self, started: Instant) {
         match self.from.is_networked() {
-            true => self.on_wire += begun.elapsed(),
-            false => self.in_store += begun.elapsed(),
+            true => self.wire_time += started.elapsed(),
+            false => self.store_time += started.elapsed(),
         }
     }
 
-    /// Moves up to `most` bytes to `at` of the store; returns how many, 0 at the end.
-    fn step(&mut self, at: u64, most: u64) -> Result<u64, DataError> {
+    /// Moves up to `max_bytes` bytes at `offset` of the store. Returns their number, 0 at the end.
+    fn step(&mut self, offset: u64, max_bytes: u64) -> Result<u64, DataError> {
         self.transfer.check()?;
-        let len = usize::try_from(most)
+        let len = usize::try_from(max_bytes)
             .unwrap_or(usize::MAX)
             .min(self.transfer.step());
-        let n = match self.hand_over(at, len)? {
+        let n = match self.copy_by_kernel(offset, len)? {
             Some(n) => n,
-            None => self.copy(at, len)?,
+            None => self.copy_through_memory(offset, len)?,
         };
-        let end = at + n as u64;
+        let end = offset + n as u64;
         if n > 0 {
             self.transfer.clock().note_progress();
-            self.transfer.control().add_stored(at, end);
-            self.tap.stored(at, end);
+            self.transfer.control().add_stored(offset, end);
+            self.checksum_part.stored(offset, end);
             self.transfer.add_moved(n as u64);
             self.transfer.throttle(n)?;
         }
         Ok(n as u64)
     }
 
-    fn hand_over(&mut self, at: u64, len: usize) -> Result<Option<usize>, DataError> {
-        let Some(to) = self.sink.fd().filter(|_| self.unseen) else {
+    fn copy_by_kernel(&mut self, offset: u64, len: usize) -> Result<Option<usize>, DataError> {
+        let Some(to) = self.sink.fd().filter(|_| self.may_bypass_memory) else {
             return Ok(None);
         };
         let written = |e| DataError::write(&**self.sink, e);
+        // The sink may have to prepare itself before its first byte.
         self.sink.begin().map_err(written)?;
         let _hold = self.transfer.clock().pause();
-        let begun = Instant::now();
-        let moved = self.reader.copy_to_file(to, at, len);
-        self.in_store += begun.elapsed();
+        let started = Instant::now();
+        let moved = self.reader.copy_to_file(to, offset, len);
+        self.store_time += started.elapsed();
         match moved {
+            // The file system does not support it for these files, so the next step reads instead.
             None => {
-                self.unseen = false;
+                self.may_bypass_memory = false;
                 Ok(None)
             }
             Some(moved) => {
                 let n = moved.map_err(written)?;
-                self.sink.spliced(at, n as u64).map_err(written)?;
+                self.sink.spliced(offset, n as u64).map_err(written)?;
                 Ok(Some(n))
             }
         }
     }
 
-    fn copy(&mut self, at: u64, len: usize) -> Result<usize, DataError> {
+    fn copy_through_memory(&mut self, offset: u64, len: usize) -> Result<usize, DataError> {
         let Self {
             reader,
             buffer,
@@ -412,22 +428,23 @@ impl<'t> PullWorker<'t> {
             ..
         } = self;
         let buf = &mut buffer.as_mut()[..len];
-        let begun = Instant::now();
+        let started = Instant::now();
         let read = retry_until_stalled(self.from, transfer, || reader.read(buf));
-        self.waited(begun);
+        self.account_wait(started);
         let n = read?;
         let bytes = &self.buffer.as_ref()[..n];
-        self.tap.add(at, bytes);
+        self.checksum_part.add(offset, bytes);
         let _hold = self.transfer.clock().pause();
-        let begun = Instant::now();
-        let written = self.sink.write_at(at, bytes);
-        self.in_store += begun.elapsed();
+        let started = Instant::now();
+        let written = self.sink.write_at(offset, bytes);
+        self.store_time += started.elapsed();
         written.map_err(|e| DataError::write(&**self.sink, e))?;
         Ok(n)
     }
 }
 
-/// Tries until it works, the transfer is to stop, or nothing has moved for too long.
+/// Repeats `attempt` until it succeeds, the transfer must stop, or nothing has moved for the stall
+/// time.
 fn retry_until_stalled<T>(
     from: &dyn RangeOrigin,
     transfer: &ActiveTransfer,
@@ -440,6 +457,7 @@ fn retry_until_stalled<T>(
             Err(e) => return Err(failed(from, e)),
         }
         transfer.check()?;
+        // Progress of any reader resets the clock, so one slow reader does not fail the transfer.
         if transfer.clock().time_left().is_zero() {
             return Err(DataError::Stalled {
                 seconds: transfer.clock().limit_seconds(),

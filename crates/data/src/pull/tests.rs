@@ -7,7 +7,7 @@ use super::*;
 use crate::checksum::ChecksumHasher;
 use crate::store::memory::{MemorySink, MemorySource};
 
-/// An origin that gives few bytes at a time, pauses, and may break.
+/// An origin that returns few bytes at a time, pauses, and may fail.
 #[derive(Debug)]
 struct SlowOrigin {
     bytes: Vec<u8>,
@@ -92,10 +92,10 @@ fn plan(missing: Option<&str>, origin: u64) -> PullPlan {
     }
 }
 
-fn settings(streams: usize, sum: Option<ChecksumAlgorithm>) -> TransferSettings {
+fn settings(streams: usize, algorithm: Option<ChecksumAlgorithm>) -> TransferSettings {
     TransferSettings {
         streams,
-        checksum: sum,
+        checksum: algorithm,
         ..TransferSettings::default()
     }
 }
@@ -113,7 +113,7 @@ fn sink() -> (MemorySink, Arc<dyn Sink>) {
 }
 
 #[test]
-fn several_readers_bring_every_missing_byte_and_nothing_else() {
+fn several_readers_pull_exactly_the_missing_ranges() {
     let origin = SlowOrigin::new(100_000);
     let (memory, shared) = sink();
     let control = Arc::new(TransferControl::new());
@@ -129,7 +129,7 @@ fn several_readers_bring_every_missing_byte_and_nothing_else() {
 }
 
 #[test]
-fn sums_of_all_kinds_are_those_of_the_bytes() {
+fn every_kind_of_checksum_matches_the_bytes() {
     let origin = SlowOrigin::new(60_000);
     for algorithm in [
         ChecksumAlgorithm::Crc32c,
@@ -151,7 +151,7 @@ fn sums_of_all_kinds_are_those_of_the_bytes() {
 }
 
 #[test]
-fn an_unknown_end_is_read_to() {
+fn a_pull_without_an_end_reads_to_the_end_of_the_origin() {
     let origin = SlowOrigin::new(10_000);
     let (memory, shared) = sink();
     let settings = settings(8, Some(ChecksumAlgorithm::Crc32c));
@@ -162,7 +162,7 @@ fn an_unknown_end_is_read_to() {
 }
 
 #[test]
-fn an_origin_that_ends_early_or_breaks_fails_and_what_came_is_noted() {
+fn a_short_or_broken_origin_fails_and_the_stored_ranges_are_recorded() {
     let short = SlowOrigin::new(10_000);
     let (_, shared) = sink();
     let control = Arc::new(TransferControl::new());
@@ -193,7 +193,7 @@ fn an_origin_that_ends_early_or_breaks_fails_and_what_came_is_noted() {
 }
 
 #[test]
-fn silence_is_a_stall_and_cancelling_an_abort() {
+fn a_silent_origin_is_a_stall_and_a_cancel_is_an_abort() {
     #[derive(Debug)]
     struct SilentOrigin;
     impl RangeOrigin for SilentOrigin {
@@ -240,7 +240,7 @@ fn silence_is_a_stall_and_cancelling_an_abort() {
 }
 
 #[test]
-fn a_file_is_copied_by_the_kernel_or_through_memory_to_the_same_bytes() {
+fn a_file_copied_by_the_kernel_or_through_memory_has_the_same_bytes() {
     use std::io::Write;
     use std::os::unix::fs::FileExt;
 
@@ -250,7 +250,7 @@ fn a_file_is_copied_by_the_kernel_or_through_memory_to_the_same_bytes() {
     let mut from = tempfile::tempfile().unwrap();
     from.write_all(&bytes).unwrap();
     let source: Arc<dyn Source> = Arc::new(FileSource::new(from, "from").unwrap());
-    for sum in [
+    for algorithm in [
         None,
         Some(ChecksumAlgorithm::Crc32c),
         Some(ChecksumAlgorithm::Sha256),
@@ -265,19 +265,19 @@ fn a_file_is_copied_by_the_kernel_or_through_memory_to_the_same_bytes() {
             &FileOrigin(Arc::clone(&source)),
             &sink,
             &plan,
-            &settings(2, sum),
+            &settings(2, algorithm),
             &Arc::default(),
         );
         let mut copy = vec![0; 290_000];
         to.read_exact_at(&mut copy, 0).unwrap();
         assert_eq!(copy, bytes[10_000..]);
-        let wanted = sum.map(|algorithm| digest(algorithm, &copy));
+        let wanted = algorithm.map(|algorithm| digest(algorithm, &copy));
         assert_eq!(report.unwrap().checksum, wanted);
     }
 }
 
 #[test]
-fn what_is_over_in_one_step_is_not_called_safe() {
+fn a_pull_of_one_step_reports_no_safe_ranges() {
     use crate::store::durability::SyncPolicy;
     use crate::store::file::FileSink;
 
@@ -293,7 +293,7 @@ fn what_is_over_in_one_step_is_not_called_safe() {
 }
 
 #[test]
-fn what_the_file_system_cannot_share_is_left_as_it_was() {
+fn a_file_that_cannot_be_cloned_is_unchanged() {
     let source = MemorySource::new(&b"abc"[..], "m");
     let sink = MemorySink::new(10, "m");
     let control = TransferControl::new();
@@ -302,7 +302,7 @@ fn what_the_file_system_cannot_share_is_left_as_it_was() {
     assert!(sink.take().is_empty());
 }
 
-/// Takes one connection only.
+/// An origin that accepts only one connection.
 struct SingleConnectionOrigin(SlowOrigin);
 
 impl RangeOrigin for SingleConnectionOrigin {
@@ -351,7 +351,7 @@ impl RangeReader for RefusingReader<'_> {
 }
 
 #[test]
-fn readers_that_cannot_begin_leave_their_pieces_to_the_others() {
+fn readers_that_cannot_start_return_their_pieces() {
     let busy = SingleConnectionOrigin(SlowOrigin::new(2_000_000));
     let memory = MemorySink::new(2_000_000, "memory");
     let sink: Arc<dyn Sink> = Arc::new(memory.clone());
@@ -379,7 +379,7 @@ fn readers_that_cannot_begin_leave_their_pieces_to_the_others() {
 }
 
 #[test]
-fn time_that_a_network_keeps_a_reader_waiting_is_told() {
+fn network_wait_time_is_reported() {
     #[derive(Debug)]
     struct DelayedOrigin;
     impl RangeOrigin for DelayedOrigin {

@@ -1,5 +1,5 @@
-//! The intake of a MODE E transfer: takes connections for as long as the transfer lasts, and
-//! knows when nothing more can come.
+//! Accepts the connections of a MODE E transfer for as long as it lasts, and detects that no more
+//! data can come.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,54 +17,54 @@ use crate::error::DataError;
 use crate::os::wake;
 use crate::stream::DataStream;
 
-/// How long a new connection may take to appear after all others have gone.
-const GRACE: Duration = Duration::from_secs(1);
+/// Time for a new connection to arrive after all others have ended.
+const GRACE_PERIOD: Duration = Duration::from_secs(1);
 
-/// How often to look again while no reader is at work, or at the stream bound.
-const LOOK: Duration = Duration::from_millis(50);
+/// Polling interval while no reader is active, or at the limit of streams.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Takes connections, and hands those that send blocks to readers.
+/// Accepts connections, and starts readers for those that send blocks.
 pub(super) struct StreamAcceptor<'c, 'scope, 'env> {
     channel: &'c SessionDataChannel,
-    crew: ReceiverThreads<'scope, 'env>,
-    waiting: PendingConnections<'env>,
+    readers: ReceiverThreads<'scope, 'env>,
+    pending: PendingConnections<'env>,
     /// For the first connection.
     permit: Option<StreamPermit>,
-    gone_since: Option<Instant>,
+    idle_since: Option<Instant>,
 }
 
 impl<'c, 'scope, 'env> StreamAcceptor<'c, 'scope, 'env> {
     pub(super) fn new(
         channel: &'c SessionDataChannel,
-        crew: ReceiverThreads<'scope, 'env>,
+        readers: ReceiverThreads<'scope, 'env>,
         permit: Option<StreamPermit>,
     ) -> Self {
         Self {
             channel,
-            waiting: PendingConnections::new(crew.task, channel.budget().cloned(), HEADER_LEN),
-            crew,
+            pending: PendingConnections::new(readers.task, channel.budget().cloned(), HEADER_LEN),
+            readers,
             permit,
-            gone_since: None,
+            idle_since: None,
         }
     }
 
-    /// Starts readers for connections that are there already.
+    /// Starts readers for connections that exist already.
     pub(super) fn adopt(&mut self, streams: Vec<Arc<DataStream>>) -> Result<(), DataError> {
         streams
             .into_iter()
-            .try_for_each(|stream| self.crew.start(stream, true))
+            .try_for_each(|stream| self.readers.start(stream, true))
     }
 
-    /// Takes connections until the transfer is complete, must stop, or cannot go on.
+    /// Accepts connections until the transfer is complete, must stop, or cannot continue.
     pub(super) fn run(&mut self) -> Result<(), DataError> {
         loop {
-            self.crew.task.transfer.check()?;
-            if self.crew.gathering.is_complete() {
+            self.readers.task.transfer.check()?;
+            if self.readers.receive.is_complete() {
                 return Ok(());
             }
-            self.waiting
+            self.pending
                 .accept_and_inspect(self.channel.endpoint(), decide_by_header)?;
-            self.promote()?;
+            self.start_ready()?;
             self.check_sender_alive()?;
             self.wait()?;
         }
@@ -72,42 +72,48 @@ impl<'c, 'scope, 'env> StreamAcceptor<'c, 'scope, 'env> {
 
     /// Waits for all readers to end.
     pub(super) fn join(self) {
-        self.crew.join();
+        self.readers.join();
     }
 
-    /// Starts readers for connections that have sent a block, as far as the bounds allow.
-    fn promote(&mut self) -> Result<(), DataError> {
-        let most = self.crew.task.settings.max_connections;
-        while self.waiting.has_ready() && self.crew.gathering.active() < most {
+    /// Starts readers for connections that have sent a block, as far as the limits allow.
+    fn start_ready(&mut self) -> Result<(), DataError> {
+        let max = self.readers.task.settings.max_connections;
+        while self.pending.has_ready() && self.readers.receive.active_readers() < max {
+            // The permit reserved at the start is used first, so that the transfer cannot starve.
             let permit = self.permit.take();
             let permit = permit.or_else(|| self.channel.permit().ok());
-            let Some(permit) = permit.or_else(|| self.crew.gathering.take_parked_permit()) else {
+            // Active readers come first: a parked connection gives up its permit.
+            let Some(permit) = permit.or_else(|| self.readers.receive.take_parked_permit()) else {
                 return Ok(());
             };
-            if let Some(stream) = self.waiting.take_ready() {
+            if let Some(stream) = self.pending.take_ready() {
                 let stream = Arc::new(stream.with_permit(permit));
-                self.crew.start(stream, false)?;
+                self.readers.start(stream, false)?;
             }
         }
         Ok(())
     }
 
-    /// Fails when no reader is at work and nothing gives hope for another.
+    /// Fails when no reader is active and no other connection can be expected.
     fn check_sender_alive(&mut self) -> Result<(), DataError> {
-        let (task, gathering) = (self.crew.task, self.crew.gathering);
-        if gathering.active() > 0 || gathering.is_complete() {
-            self.gone_since = None;
+        let (task, receive) = (self.readers.task, self.readers.receive);
+        if receive.active_readers() > 0 || receive.is_complete() {
+            self.idle_since = None;
             return Ok(());
         }
-        // A reader notes its failure before it ends.
+        // A reader records its failure before it ends.
         task.transfer.check()?;
+        // Before the connect timeout the sender may simply not have connected yet.
         let listening = matches!(self.channel.endpoint(), ChannelEndpoint::Passive { .. });
-        let early = !gathering.has_valid_header();
-        if early && listening && task.transfer.begin().elapsed() < task.settings.connect_timeout {
+        let nothing_received = !receive.has_valid_header();
+        if nothing_received
+            && listening
+            && task.transfer.begin().elapsed() < task.settings.connect_timeout
+        {
             return Ok(());
         }
-        // A sender may be slow to begin, or one of its connections may be.
-        if gathering.has_live_parked() || !self.waiting.is_empty() {
+        // The sender, or one of its connections, may be slow to begin.
+        if receive.has_live_parked() || !self.pending.is_empty() {
             let clock = task.transfer.clock();
             let seconds = clock.limit_seconds();
             return if clock.time_left().is_zero() {
@@ -116,12 +122,14 @@ impl<'c, 'scope, 'env> StreamAcceptor<'c, 'scope, 'env> {
                 Ok(())
             };
         }
-        if early {
-            let bad = gathering.take_bad_start();
-            return Err(bad.unwrap_or_else(|| self.waiting.no_peer()));
+        if nothing_received {
+            // An invalid first header is a better explanation than "no connection".
+            let bad = receive.take_bad_start();
+            return Err(bad.unwrap_or_else(|| self.pending.no_peer()));
         }
-        let since = *self.gone_since.get_or_insert_with(Instant::now);
-        if listening && since.elapsed() < GRACE {
+        let since = *self.idle_since.get_or_insert_with(Instant::now);
+        // The sender may open its next connection after the last one ended.
+        if listening && since.elapsed() < GRACE_PERIOD {
             return Ok(());
         }
         Err(DataError::Block {
@@ -131,27 +139,29 @@ impl<'c, 'scope, 'env> StreamAcceptor<'c, 'scope, 'env> {
     }
 
     fn wait(&mut self) -> Result<(), DataError> {
-        let (task, gathering) = (self.crew.task, self.crew.gathering);
+        let (task, receive) = (self.readers.task, self.readers.receive);
         let mut fds = vec![
             PollFd::new(task.transfer.stop_wake(), PollFlags::IN),
-            PollFd::new(&gathering.nudge, PollFlags::IN),
+            PollFd::new(&receive.acceptor_wake, PollFlags::IN),
         ];
-        self.waiting.add_poll_fds(self.channel.endpoint(), &mut fds);
-        let busy = gathering.active() > 0 && !self.waiting.has_ready();
-        let timeout = if busy { GRACE } else { LOOK };
-        wake::wait_any(&mut fds, timeout).map_err(|e| DataError::setup("a wait", e))?;
-        gathering.nudge.clear();
+        self.pending.add_poll_fds(self.channel.endpoint(), &mut fds);
+        // A new permit or a closed listener wakes no thread, so the wait is short when there is work
+        // to start.
+        let busy = receive.active_readers() > 0 && !self.pending.has_ready();
+        let timeout = if busy { GRACE_PERIOD } else { POLL_INTERVAL };
+        wake::wait_any(&mut fds, timeout).map_err(|e| DataError::setup("poll(2)", e))?;
+        receive.acceptor_wake.clear();
         Ok(())
     }
 }
 
-/// Verdict on a connection by its first header. Trouble before that is the connection's own (a port
-/// scan, a wrong peer), never the transfer's.
-fn decide_by_header(candidate: &PendingConnection, seen: PeekResult<'_>) -> PendingDecision {
-    let bytes = match seen {
+/// Decides about a connection by its first header. An error before that belongs to the connection
+/// (a port scan, a wrong peer), not to the transfer.
+fn decide_by_header(connection: &PendingConnection, peeked: PeekResult<'_>) -> PendingDecision {
+    let bytes = match peeked {
         PeekResult::Silence => return PendingDecision::Wait,
         PeekResult::End => return PendingDecision::Closed,
-        PeekResult::Broken(error) => return PendingDecision::Reject(candidate.broke(error)),
+        PeekResult::Broken(error) => return PendingDecision::Reject(connection.broke(error)),
         PeekResult::Bytes(bytes) => bytes,
     };
     let Ok(bytes) = <&[u8; HEADER_LEN]>::try_from(bytes) else {
@@ -160,13 +170,15 @@ fn decide_by_header(candidate: &PendingConnection, seen: PeekResult<'_>) -> Pend
     let header = BlockHeader::decode(bytes);
     match check_header(header) {
         Err(source) => PendingDecision::Reject(DataError::Block {
-            peer: candidate.peer().to_string(),
+            peer: connection.peer().to_string(),
             source,
         }),
         Ok(())
             if header.count == 0 && header.flags.0 & (BlockFlags::EOF | BlockFlags::EOD) == 0 =>
         {
-            candidate.skip(&mut [0; HEADER_LEN]);
+            // An empty block shows nothing about the sender: discard it and wait for the next
+            // header.
+            connection.skip(&mut [0; HEADER_LEN]);
             PendingDecision::Wait
         }
         Ok(()) => PendingDecision::Accept,

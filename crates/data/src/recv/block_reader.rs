@@ -1,4 +1,4 @@
-//! One connection of a MODE E transfer: headers and blocks until its end mark.
+//! One connection of a MODE E transfer: headers and blocks until its end-of-data mark.
 
 use proto::eblock::{BlockDecoder, BlockError, BlockEvent, HEADER_LEN};
 use proto::ranges::RangeSet;
@@ -9,71 +9,71 @@ use super::stream_receiver::StreamReceiver;
 use crate::error::DataError;
 use crate::stream_io::{InputResult, StreamIo};
 
-/// How a connection's part in a transfer ended well.
+/// How a connection finished its part of a transfer without an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StreamEnd {
-    /// EOD came.
+    /// EOD arrived.
     Eod {
         /// The sender will close the connection.
         close: bool,
     },
     /// The peer closed it before it carried anything.
     ClosedUnused,
-    /// The transfer was complete without it.
+    /// The transfer was completed by other connections.
     Idle {
-        /// It is known to be the sender's: it carried something.
+        /// It carried a valid header, so it belongs to the sender.
         carried: bool,
     },
 }
 
 /// Reads one connection.
 pub(super) struct BlockReader<'t> {
-    inlet: StreamReceiver<'t>,
+    receiver: StreamReceiver<'t>,
     task: &'t ReceiveTask<'t>,
-    gathering: &'t ExtendedReceive,
+    receive: &'t ExtendedReceive,
     decoder: BlockDecoder,
     header: [u8; HEADER_LEN],
-    /// A header of this transfer was accepted on this connection.
-    carried: bool,
-    /// Part of the block under way that had been announced before.
-    again: RangeSet,
+    /// A valid header of this transfer arrived on this connection.
+    has_carried: bool,
+    /// Ranges of the current block that were announced before.
+    repeated: RangeSet,
 }
 
 impl<'t> BlockReader<'t> {
     pub(super) fn new(
-        wire: StreamIo<'t>,
+        io: StreamIo<'t>,
         task: &'t ReceiveTask<'t>,
-        gathering: &'t ExtendedReceive,
+        receive: &'t ExtendedReceive,
     ) -> Self {
         Self {
-            inlet: StreamReceiver::new(wire, task, &gathering.checksum),
+            receiver: StreamReceiver::new(io, task, &receive.checksum),
             task,
-            gathering,
+            receive,
             decoder: BlockDecoder::new(),
             header: [0; HEADER_LEN],
-            carried: false,
-            again: RangeSet::new(),
+            has_carried: false,
+            repeated: RangeSet::new(),
         }
     }
 
-    /// Reads until the connection's part in the transfer is over. Trouble on a connection that
-    /// has carried nothing (a port scan, a wrong peer) is its own: the transfer goes on.
+    /// Reads until the connection has finished its part of the transfer. An error on a connection
+    /// that has carried nothing (a port scan, a wrong peer) does not fail the transfer.
     pub(super) fn run(mut self) -> Result<StreamEnd, DataError> {
         match self.read() {
-            Err(error) if !self.carried => Self::end_unused(error, self.gathering),
+            Err(error) if !self.has_carried => Self::end_unused(error, self.receive),
             result => result,
         }
     }
 
-    /// How a connection ends that failed before it carried anything.
+    /// The end of a connection that failed before it carried anything.
     pub(super) fn end_unused(
         error: DataError,
-        gathering: &ExtendedReceive,
+        receive: &ExtendedReceive,
     ) -> Result<StreamEnd, DataError> {
         match error {
             DataError::Wire { .. } | DataError::Block { .. } => {
-                tracing::warn!(%error, "data connection dropped");
-                gathering.note_bad_start(error);
+                tracing::warn!(%error, "data connection failed and was closed");
+                receive.note_bad_start(error);
                 Ok(StreamEnd::ClosedUnused)
             }
             error => Err(error),
@@ -83,12 +83,13 @@ impl<'t> BlockReader<'t> {
     fn read(&mut self) -> Result<StreamEnd, DataError> {
         loop {
             while self.decoder.payload_left() > 0 {
-                self.payload()?;
+                self.move_payload()?;
             }
-            self.inlet.report();
-            // An EOD is told by the header before it, once its data has passed.
+            // Stored ranges are reported before a wait for the next header, which may last.
+            self.receiver.report();
+            // The decoder returns an EOD once the data of its header has passed.
             let end = match self.decode(&[])? {
-                None => self.header()?,
+                None => self.read_header()?,
                 Some(event) => self.on_event(event)?,
             };
             if let Some(end) = end {
@@ -97,60 +98,67 @@ impl<'t> BlockReader<'t> {
         }
     }
 
-    /// Moves a piece of the block under way.
-    fn payload(&mut self) -> Result<(), DataError> {
+    /// Moves a piece of the current block.
+    fn move_payload(&mut self) -> Result<(), DataError> {
         let left = self.decoder.payload_left();
         let n = if self.decoder.is_payload_data() {
-            self.data(self.decoder.payload_offset(), left)?
+            self.move_data(self.decoder.payload_offset(), left)?
         } else {
-            self.inlet.skip(left)?
+            self.receiver.skip(left)?
         };
         if n == 0 {
             return Err(self.block_error(BlockError::Truncated));
         }
         if !self.decoder.is_payload_data() {
-            self.inlet.wire.check_clock()?;
+            self.receiver.io.check_clock()?;
         }
         self.decoder.skip_payload(n);
         Ok(())
     }
 
-    /// Moves up to `left` bytes of file data: to the store, or against what is there already.
-    fn data(&mut self, offset: u64, left: u64) -> Result<u64, DataError> {
-        let Some(range) = self.again.iter().find(|r| r.end > offset) else {
-            return self.inlet.receive_step(offset, left);
+    /// Moves up to `left` bytes of file data: to the store, or to the comparison with bytes stored
+    /// before.
+    fn move_data(&mut self, offset: u64, left: u64) -> Result<u64, DataError> {
+        let Some(range) = self.repeated.iter().find(|r| r.end > offset) else {
+            return self.receiver.receive_step(offset, left);
         };
         if range.start > offset {
             return self
-                .inlet
+                .receiver
                 .receive_step(offset, left.min(range.start - offset));
         }
-        let same = self.inlet.compare(offset, left.min(range.end - offset))?;
+        let same = self
+            .receiver
+            .compare(offset, left.min(range.end - offset))?;
         same.map_err(|source| self.block_error(source))
     }
 
-    /// Reads one header; never a byte more, for what follows an end mark belongs to the next
-    /// transfer.
-    fn header(&mut self) -> Result<Option<StreamEnd>, DataError> {
-        let mut have = 0;
-        while have < HEADER_LEN {
-            if have == 0 && self.gathering.is_complete() {
-                let carried = self.carried;
+    /// Reads one header and no byte more: bytes after an end mark belong to the next transfer.
+    fn read_header(&mut self) -> Result<Option<StreamEnd>, DataError> {
+        let mut received = 0;
+        while received < HEADER_LEN {
+            // Only between blocks: a block that has begun must be completed.
+            if received == 0 && self.receive.is_complete() {
+                let carried = self.has_carried;
                 return Ok(Some(StreamEnd::Idle { carried }));
             }
-            let rest = &mut self.header[have..];
-            let input = if have == 0 {
-                self.inlet
-                    .wire
-                    .recv_or_wake(rest, &self.gathering.completed)?
+            let rest = &mut self.header[received..];
+            let input = if received == 0 {
+                self.receiver
+                    .io
+                    .recv_or_wake(rest, &self.receive.completed)?
             } else {
-                InputResult::Bytes(self.inlet.wire.recv_no_progress(rest)?)
+                InputResult::Bytes(self.receiver.io.recv_no_progress(rest)?)
             };
             match input {
                 InputResult::Interrupted => {}
-                InputResult::Bytes(0) if !self.carried => return Ok(Some(StreamEnd::ClosedUnused)),
+                // A connection that carried nothing may close; one with data must end with EOD
+                // (GFD.20 §3.4.2).
+                InputResult::Bytes(0) if !self.has_carried => {
+                    return Ok(Some(StreamEnd::ClosedUnused));
+                }
                 InputResult::Bytes(0) => return Err(self.block_error(BlockError::Truncated)),
-                InputResult::Bytes(n) => have += n,
+                InputResult::Bytes(n) => received += n,
             }
         }
         self.on_header()
@@ -162,28 +170,32 @@ impl<'t> BlockReader<'t> {
         if self.decoder.is_payload_data() {
             let (offset, count) = (self.decoder.payload_offset(), self.decoder.payload_left());
             self.task.check_limit(offset, count)?;
-            self.again = self.gathering.announce_block(offset, offset + count)?;
+            // Announced before it is stored, so that two connections cannot store the same range
+            // unnoticed.
+            self.repeated = self.receive.announce_block(offset, offset + count)?;
         }
         if self.decoder.payload_left() == 0 {
-            // Of these there may be any number; an end mark is counted when it is taken.
-            self.inlet.wire.check_clock()?;
+            // A peer may send any number of empty headers, so they are no progress. An end mark
+            // counts when it is processed.
+            self.receiver.io.check_clock()?;
         }
-        self.carried = true;
-        self.gathering.note_valid_header();
+        self.has_carried = true;
+        self.receive.note_valid_header();
         event.map_or(Ok(None), |event| self.on_event(event))
     }
 
     fn on_event(&mut self, event: BlockEvent) -> Result<Option<StreamEnd>, DataError> {
         match event {
             BlockEvent::Eod { close } => {
-                self.inlet.report();
-                self.gathering.on_eod().map_err(|e| self.block_error(e))?;
+                self.receiver.report();
+                // The stored ranges must be reported before the last EOD completes the transfer.
+                self.receive.on_eod().map_err(|e| self.block_error(e))?;
                 self.task.transfer.clock().note_progress();
                 Ok(Some(StreamEnd::Eod { close }))
             }
             BlockEvent::Eof { streams } => {
                 let first = self
-                    .gathering
+                    .receive
                     .on_eof(streams)
                     .map_err(|e| self.block_error(e))?;
                 if first {
@@ -191,7 +203,7 @@ impl<'t> BlockReader<'t> {
                 }
                 Ok(None)
             }
-            // No payload was offered to the decoder.
+            // The decoder was given headers only.
             BlockEvent::Data { .. } | BlockEvent::Skip { .. } => Ok(None),
         }
     }
@@ -206,7 +218,7 @@ impl<'t> BlockReader<'t> {
 
     fn block_error(&self, source: BlockError) -> DataError {
         DataError::Block {
-            peer: self.inlet.wire.stream().peer().to_string(),
+            peer: self.receiver.io.stream().peer().to_string(),
             source,
         }
     }

@@ -1,4 +1,5 @@
-//! MODE E: blocks from any number of connections until EOF and every EOD are in (GFD.20 §3.4).
+//! MODE E: blocks from any number of connections until EOF and every EOD have arrived (GFD.20
+//! §3.4).
 
 use std::sync::Arc;
 
@@ -11,49 +12,50 @@ use crate::channel::SessionDataChannel;
 use crate::error::DataError;
 use crate::stream::DataStream;
 
-/// Receives over the cached connections and all that arrive; keeps those that may be used again.
+/// Receives over the cached connections and all that arrive. Caches those that may be reused.
 pub(super) fn receive(
     channel: &mut SessionDataChannel,
     task: &ReceiveTask<'_>,
 ) -> Result<Option<String>, DataError> {
-    let gathering = ExtendedReceive::new(task.sum(true))?;
-    // Kept connections have theirs.
+    let receive = ExtendedReceive::new(task.checksum(true))?;
+    // Cached connections already hold permits.
     let reused = channel.has_cached(false);
     let permit = if reused {
         None
     } else {
         Some(channel.permit()?)
     };
-    let present = channel
+    let existing = channel
         .open_extended(task.transfer, task.settings, false, 1)?
         .open;
     let go_on = || task.transfer.check().is_ok();
-    gathering
-        .checksum
-        .run_with_follower(go_on, || gather(channel, task, &gathering, present, permit));
+    receive.checksum.run_with_follower(go_on, || {
+        receive_blocks(channel, task, &receive, existing, permit);
+    });
+    // Readers have recorded their errors by now.
     task.transfer.check()?;
-    let (sum, parked) = gathering.into_parts();
+    let (checksum, parked) = receive.into_parts();
     channel.keep_streams(false, parked);
-    Ok(sum.finish())
+    Ok(checksum.finish())
 }
 
-/// Runs the readers, and in the caller's thread the intake of further connections, until all
-/// have ended. A failure is noted in the transfer.
-fn gather(
+/// Runs the readers, and in the caller's thread the acceptor, until all have ended. A failure is
+/// recorded in the transfer.
+fn receive_blocks(
     channel: &SessionDataChannel,
     task: &ReceiveTask<'_>,
-    gathering: &ExtendedReceive,
-    present: Vec<Arc<DataStream>>,
+    receive: &ExtendedReceive,
+    existing: Vec<Arc<DataStream>>,
     permit: Option<StreamPermit>,
 ) {
     let transfer = task.transfer;
     std::thread::scope(|scope| {
-        let crew = ReceiverThreads::new(scope, task, gathering);
-        let mut intake = StreamAcceptor::new(channel, crew, permit);
-        let taken = intake.adopt(present).and_then(|()| intake.run());
+        let readers = ReceiverThreads::new(scope, task, receive);
+        let mut acceptor = StreamAcceptor::new(channel, readers, permit);
+        let taken = acceptor.adopt(existing).and_then(|()| acceptor.run());
         if let Err(error) = taken {
             transfer.fail(error);
         }
-        intake.join();
+        acceptor.join();
     });
 }

@@ -1,5 +1,5 @@
-//! The state that all connections of one MODE E transfer share: its end marks (GFD.20 §3.4), the ranges
-//! that they announced, and the connections that are kept.
+//! State shared by all connections of one MODE E transfer: the end-of-data marks (GFD.20 §3.4), the
+//! announced ranges, and the connections kept for reuse.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use proto::eblock::{BlockError, EodCounter};
 use proto::ranges::RangeSet;
 
-use super::stream_receiver::MAX_PIECES;
+use super::stream_receiver::MAX_RANGES_STORED;
 use crate::budget::StreamPermit;
 use crate::error::DataError;
 use crate::locks::{into_unlocked, lock};
@@ -15,39 +15,39 @@ use crate::os::wake::WakeEvent;
 use crate::stream::DataStream;
 use crate::transfer_checksum::TransferChecksum;
 
-/// State that the connections of one transfer share.
+/// State shared by the connections of one transfer.
 #[derive(Debug)]
 pub(super) struct ExtendedReceive {
     pub(super) checksum: TransferChecksum,
-    /// Rung when the transfer is complete: connections that wait for a header stop waiting.
+    /// Set when the transfer is complete: connections that wait for a header stop waiting.
     pub(super) completed: WakeEvent,
-    /// Rung when the intake has something to look at.
-    pub(super) nudge: WakeEvent,
+    /// Set when the acceptor must check its state.
+    pub(super) acceptor_wake: WakeEvent,
     completion: Mutex<EodCounter>,
-    /// A connection carried a valid header.
-    productive: AtomicBool,
-    /// Readers at work.
-    active: AtomicUsize,
-    /// Connections whose part is over and that may be used again.
+    /// A connection has carried a valid header.
+    has_header: AtomicBool,
+    /// Number of active readers.
+    active_readers: AtomicUsize,
+    /// Connections that have finished their part and may be reused.
     parked: Mutex<Vec<Arc<DataStream>>>,
-    /// Why the first connection that began with nonsense was dropped.
-    bad: Mutex<Option<DataError>>,
-    /// The ranges that connections have announced.
+    /// The error of the first connection that began with an invalid header.
+    bad_start: Mutex<Option<DataError>>,
+    /// The ranges that block headers have announced.
     announced: Mutex<RangeSet>,
 }
 
 impl ExtendedReceive {
-    pub(super) fn new(sum: TransferChecksum) -> Result<Self, DataError> {
+    pub(super) fn new(checksum: TransferChecksum) -> Result<Self, DataError> {
         let wake = || WakeEvent::new().map_err(|e| DataError::setup("an event descriptor", e));
         Ok(Self {
-            checksum: sum,
+            checksum,
             completed: wake()?,
-            nudge: wake()?,
+            acceptor_wake: wake()?,
             completion: Mutex::default(),
-            productive: AtomicBool::new(false),
-            active: AtomicUsize::new(0),
+            has_header: AtomicBool::new(false),
+            active_readers: AtomicUsize::new(0),
             parked: Mutex::default(),
-            bad: Mutex::default(),
+            bad_start: Mutex::default(),
             announced: Mutex::default(),
         })
     }
@@ -57,30 +57,31 @@ impl ExtendedReceive {
     }
 
     pub(super) fn has_valid_header(&self) -> bool {
-        self.productive.load(Ordering::Relaxed)
+        self.has_header.load(Ordering::Relaxed)
     }
 
     pub(super) fn note_valid_header(&self) {
-        self.productive.store(true, Ordering::Relaxed);
+        self.has_header.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn active(&self) -> usize {
-        self.active.load(Ordering::SeqCst)
+    pub(super) fn active_readers(&self) -> usize {
+        self.active_readers.load(Ordering::SeqCst)
     }
 
-    /// Whether a connection is left on which an end mark might still come.
+    /// Whether a connection remains on which an end mark might still come.
     pub(super) fn has_live_parked(&self) -> bool {
         lock(&self.parked).iter().any(|s| s.is_alive())
     }
 
     pub(super) fn on_eod(&self) -> Result<(), BlockError> {
         let mut completion = lock(&self.completion);
+        // The count is checked: more EODs than announced are an error.
         completion.on_eod()?;
         self.notify_if_complete(&completion);
         Ok(())
     }
 
-    /// Returns whether it is the first one.
+    /// Returns whether it is the first EOF.
     pub(super) fn on_eof(&self, streams: u64) -> Result<bool, BlockError> {
         let mut completion = lock(&self.completion);
         let first = completion.on_eof(streams)?;
@@ -88,44 +89,47 @@ impl ExtendedReceive {
         Ok(first)
     }
 
-    /// A connection began with nonsense; the first one's is remembered.
+    /// Records that a connection began with an invalid header. The first error is kept.
     pub(super) fn note_bad_start(&self, error: DataError) {
-        lock(&self.bad).get_or_insert(error);
+        lock(&self.bad_start).get_or_insert(error);
     }
 
     pub(super) fn take_bad_start(&self) -> Option<DataError> {
-        lock(&self.bad).take()
+        lock(&self.bad_start).take()
     }
 
-    /// A block at `start..end` is about to come. Returns those parts of it that were announced
-    /// before.
+    /// Records that a block at `start..end` is about to arrive. Returns the parts of it that were
+    /// announced before.
     pub(super) fn announce_block(&self, start: u64, end: u64) -> Result<RangeSet, DataError> {
         let mut announced = lock(&self.announced);
-        let fresh = announced.gaps(start, end);
+        let gaps = announced.gaps(start, end);
         let new = announced.insert(start, end);
-        if announced.range_count() > MAX_PIECES {
-            let limit = MAX_PIECES;
+        // The bound counts ranges, because each costs memory.
+        if announced.range_count() > MAX_RANGES_STORED {
+            let limit = MAX_RANGES_STORED;
             return Err(DataError::Scattered { limit });
         }
+        // The usual case: nothing of the block was announced before.
         if new == end - start {
             return Ok(RangeSet::new());
         }
-        let mut again = RangeSet::new();
-        again.insert(start, end);
-        for gap in fresh.iter() {
-            again.remove(gap.start, gap.end);
+        let mut repeated = RangeSet::new();
+        repeated.insert(start, end);
+        for gap in gaps.iter() {
+            repeated.remove(gap.start, gap.end);
         }
-        Ok(again)
+        Ok(repeated)
     }
 
     fn notify_if_complete(&self, completion: &EodCounter) {
         if completion.is_complete() {
             self.completed.wake();
-            self.nudge.wake();
+            self.acceptor_wake.wake();
         }
     }
 
-    /// The permit of a connection whose part is over: others go before what is only kept.
+    /// Takes the permit of a parked connection: new streams take precedence over connections that
+    /// are only kept.
     pub(super) fn take_parked_permit(&self) -> Option<StreamPermit> {
         lock(&self.parked).iter().find_map(|s| s.take_permit())
     }
@@ -134,24 +138,24 @@ impl ExtendedReceive {
         lock(&self.parked).push(stream);
     }
 
-    /// A reader starts; it counts as active until the guard is dropped.
+    /// Counts a reader as active until the guard is dropped.
     pub(super) fn start_reader(&self) -> ActiveReaderGuard<'_> {
-        self.active.fetch_add(1, Ordering::SeqCst);
+        self.active_readers.fetch_add(1, Ordering::SeqCst);
         ActiveReaderGuard(self)
     }
 
-    /// The checksum of all bytes and the connections that may be used again.
+    /// The checksum of all bytes, and the connections that may be reused.
     pub(super) fn into_parts(self) -> (TransferChecksum, Vec<Arc<DataStream>>) {
         (self.checksum, into_unlocked(self.parked))
     }
 }
 
-/// Counts a reader from before its thread starts until it ends, however it ends.
+/// Counts a reader from before its thread starts until it ends, also after a panic.
 pub(super) struct ActiveReaderGuard<'g>(&'g ExtendedReceive);
 
 impl Drop for ActiveReaderGuard<'_> {
     fn drop(&mut self) {
-        self.0.active.fetch_sub(1, Ordering::SeqCst);
-        self.0.nudge.wake();
+        self.0.active_readers.fetch_sub(1, Ordering::SeqCst);
+        self.0.acceptor_wake.wake();
     }
 }

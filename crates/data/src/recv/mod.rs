@@ -1,4 +1,4 @@
-//! Wire to store.
+//! Receiving: wire to store.
 
 mod acceptor;
 mod block_reader;
@@ -27,19 +27,19 @@ use crate::transfer_checksum::{MIN_FOLLOWER_BYTES, TransferChecksum};
 /// Where received bytes go.
 #[derive(Debug, Clone, Copy)]
 pub struct ReceivePlan {
-    /// Added to wire offsets to make file offsets (MODE E: ESTO A, REST parts; MODE S: where the
+    /// Added to wire offsets to get file offsets (MODE E: ESTO A, REST parts; MODE S: where the
     /// stream starts, less `stream_start`).
     pub origin: u64,
     /// MODE S with REST n: wire offset of the first byte, for the ranges in the report.
     pub stream_start: u64,
-    /// A block that ends beyond this wire offset is refused ([`DataError::OutOfRange`]); in MODE S
-    /// a stream that goes on past it too.
+    /// A block that ends beyond this wire offset is refused ([`DataError::OutOfRange`]), and in
+    /// MODE S a stream that continues beyond it.
     pub limit: Option<u64>,
 }
 
-/// Receives one transfer; returns when MODE E is complete (EOF and all EODs) or the MODE S
-/// connection ended, and every byte was handed to the sink. What of it is on disk meanwhile,
-/// [`TransferControl::synced`] tells; the whole is only after [`Sink::sync`].
+/// Receives one transfer. Returns when MODE E is complete (EOF and all EODs) or the MODE S
+/// connection has ended, and every byte was handed to the sink. [`TransferControl::synced`] tells
+/// which ranges are on disk meanwhile; the whole file is on disk only after [`Sink::sync`].
 ///
 /// In TYPE A bytes are stored in order from `origin + stream_start` on, and MODE E text must come
 /// over one stream.
@@ -51,16 +51,17 @@ pub fn run(
     control: &Arc<TransferControl>,
 ) -> Result<TransferReport, DataError> {
     let transfer = ActiveTransfer::new(Role::Receiver, settings, control)?;
+    // A cancel before the start must not open a connection.
     let result = transfer.check().and_then(|()| {
-        let most = plan.limit;
+        let max_bytes = plan.limit;
         let receive = || match settings.type_ {
             DataType::Image => checkpoint::run_with_checkpoints(&transfer, sink, || {
                 receive(channel, sink, plan, settings, &transfer)
             }),
-            // What is counted of text are bytes on the wire: no ranges of the file that could be safe.
+            // Text counts bytes on the wire, which are no ranges of the file that could be safe.
             DataType::Ascii => receive_text(channel, sink, plan, settings, &transfer),
         };
-        sizing::run_with_sizing(&transfer, settings, Role::Receiver, most, receive)
+        sizing::run_with_sizing(&transfer, settings, Role::Receiver, max_bytes, receive)
     });
     transfer.finish(result)
 }
@@ -97,6 +98,7 @@ fn receive_text(
     };
     let text = Arc::new(AsciiSink::new(Arc::clone(sink), start));
     let as_sink: Arc<dyn Sink> = Arc::clone(&text) as Arc<dyn Sink>;
+    // The bytes on the wire differ from those of the file, so their checksum would be meaningless.
     let settings = TransferSettings {
         checksum: None,
         ..settings.clone()
@@ -115,21 +117,23 @@ struct ReceiveTask<'t> {
 }
 
 impl ReceiveTask<'_> {
-    /// How this task's bytes are summed: those that need their order by a follower, unless they
-    /// are few and come in one stream.
-    fn sum(&self, many_streams: bool) -> TransferChecksum {
+    /// How the bytes of this task are checksummed. An algorithm that needs the bytes in order gets
+    /// a follower, unless the bytes are few and come in one stream.
+    fn checksum(&self, many_streams: bool) -> TransferChecksum {
         let ordered = self.settings.checksum.is_some_and(|a| !a.is_combinable());
         let few = self
             .plan
             .limit
             .is_some_and(|limit| limit < MIN_FOLLOWER_BYTES);
+        // A sink that cannot be read back has no view; the checksum then needs the bytes in order.
         let view = (ordered && (many_streams || !few))
             .then(|| self.sink.open_reader())
             .flatten();
         TransferChecksum::read_back(self.settings.checksum, view, self.plan.origin)
     }
 
-    /// [`DataError::OutOfRange`] if `count` bytes at `offset` are not all below the limit.
+    /// Fails with [`DataError::OutOfRange`] if `count` bytes at `offset` are not all below the
+    /// limit.
     fn check_limit(&self, offset: u64, count: u64) -> Result<(), DataError> {
         match self.plan.limit {
             Some(limit) if count > 0 && offset.saturating_add(count) > limit => {

@@ -1,6 +1,6 @@
-//! Connections that were accepted and have sent nothing of use yet: anybody's, until shown
-//! otherwise. They cost a descriptor each, no thread, no buffer and no stream's permit, and are
-//! bounded: the one that was silent for longest gives way to a new one.
+//! Accepted connections that have sent nothing useful yet. Anybody at an allowed address may have
+//! opened them. Each costs a descriptor, but no thread, buffer or stream permit. Their number is
+//! bounded: the one that was silent for longest is closed for a new one.
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,106 +21,108 @@ use crate::os::sockopt;
 use crate::os::wake::has_hung_up;
 use crate::stream::DataStream;
 
-/// Connections of one transfer that may wait at a time: twice as many as any sender opens, so that
-/// it takes a flood while the sender is silent to crowd one of its own out.
-const MOST: usize = 512;
+/// Most pending connections of one transfer: twice as many as any sender opens, so that only a
+/// flood while the sender is silent can crowd out one of its own.
+const MAX_PENDING: usize = 512;
 
-/// Connections that may wait for each transfer whatever waits for others; further ones need a place
-/// among all.
-const OWN: usize = 16;
+/// Pending connections that each transfer may have in any case. Further ones need a permit from the
+/// process-wide budget.
+const MIN_PER_TRANSFER: usize = 16;
 
-/// Connections taken from the listener's queue in one go: whoever floods it must not keep this end
-/// from looking at those that have something to say.
-const AT_ONCE: usize = 128;
+/// Connections accepted in one turn: a flood must not keep this end from the connections that have
+/// sent something.
+const MAX_ACCEPTS_PER_TURN: usize = 128;
 
-/// The connections of one transfer that wait.
+/// The pending connections of one transfer.
 pub(super) struct PendingConnections<'t> {
     task: &'t ReceiveTask<'t>,
     budget: Option<StreamBudget>,
-    /// Bytes that are looked at, at most a header's.
-    need: usize,
-    /// As they came.
-    candidates: VecDeque<PendingConnection>,
-    ended: Option<PendingConnection>,
-    broken: Option<DataError>,
-    strangers: RejectedPeers,
-    /// No room for another one.
+    /// Number of bytes to inspect, at most the length of a header.
+    needed: usize,
+    /// In order of arrival.
+    connections: VecDeque<PendingConnection>,
+    closed: Option<PendingConnection>,
+    first_error: Option<DataError>,
+    rejected: RejectedPeers,
+    /// No room for another connection.
     full: bool,
 }
 
-/// A connection that waits. Its handshake, if it is to have one, is for the thread that will read it: what
-/// is looked at here are bytes as they came.
+/// A pending connection. Its handshake, if any, runs in the thread that will read it: the bytes are
+/// inspected as they arrived.
 pub(super) struct PendingConnection {
     socket: Socket,
     peer: SocketAddr,
-    /// It has shown that it is a sender's, and waits for its turn.
+    /// It has sent what a sender sends, and waits for a permit.
     is_ready: bool,
-    _place: StreamPermit,
+    _permit: StreamPermit,
 }
 
-/// The outcome of a look at a candidate.
+/// The result of an inspection.
 pub(super) enum PeekResult<'b> {
     /// It has sent less than is needed.
     Silence,
-    /// It has sent what is needed: these bytes, which are still to be received.
+    /// It has sent the needed bytes, which are still to be received.
     Bytes(&'b [u8]),
-    /// It sent nothing and closed in order.
+    /// It closed in order without a byte.
     End,
-    /// It broke, or ended amidst what is needed.
+    /// It broke, or ended within the needed bytes.
     Broken(io::Error),
 }
 
-/// The decision about a candidate.
+/// The decision about a pending connection.
 pub(super) enum PendingDecision {
-    /// It goes on waiting to be looked at.
+    /// It stays pending.
     Wait,
-    /// It is a sender's.
+    /// It belongs to a sender.
     Accept,
-    /// It has ended in order. The first such is kept, apart from those that wait.
+    /// It has closed in order. The first such connection is kept separately.
     Closed,
-    /// It is closed. If no sender comes, the first reason is the transfer's error.
+    /// It is closed. If no sender comes, the first reason is the error of the transfer.
     Reject(DataError),
 }
 
 impl<'t> PendingConnections<'t> {
-    /// For connections of which `need` bytes, 1 to [`HEADER_LEN`], are looked at.
+    /// For connections of which `needed` bytes, 1 to [`HEADER_LEN`], are inspected.
     pub(super) fn new(
         task: &'t ReceiveTask<'t>,
         budget: Option<StreamBudget>,
-        need: usize,
+        needed: usize,
     ) -> Self {
         Self {
             task,
             budget,
-            need,
-            candidates: VecDeque::new(),
-            ended: None,
-            broken: None,
-            strangers: RejectedPeers::default(),
+            needed,
+            connections: VecDeque::new(),
+            closed: None,
+            first_error: None,
+            rejected: RejectedPeers::default(),
             full: false,
         }
     }
 
-    /// Why nobody came in time: the first connection that broke, or nobody did come.
+    /// The error when no sender came in time: that of the first connection that broke, or that none
+    /// came.
     pub(super) fn no_peer(&mut self) -> DataError {
         let seconds = self.task.settings.connect_timeout.as_secs();
-        self.broken
+        self.first_error
             .take()
-            .unwrap_or_else(|| self.strangers.no_peer(seconds))
+            .unwrap_or_else(|| self.rejected.no_peer(seconds))
     }
 
-    /// Nobody waits.
+    /// Whether no connection is pending.
     pub(super) fn is_empty(&self) -> bool {
-        self.candidates.is_empty()
+        self.connections.is_empty()
     }
 
-    /// Takes what waits in the listener's queue, and looks at what the candidates have sent.
+    /// Accepts the connections in the listener's queue, and inspects what the pending ones have
+    /// sent.
     pub(super) fn accept_and_inspect(
         &mut self,
         endpoint: &ChannelEndpoint,
-        mut judge: impl FnMut(&PendingConnection, PeekResult<'_>) -> PendingDecision,
+        mut decide: impl FnMut(&PendingConnection, PeekResult<'_>) -> PendingDecision,
     ) -> Result<(), DataError> {
-        self.inspect_all(&mut judge);
+        self.inspect_all(&mut decide);
         let ChannelEndpoint::Passive {
             listener,
             accept: policy,
@@ -130,58 +132,64 @@ impl<'t> PendingConnections<'t> {
             return Ok(());
         };
         let (transfer, settings) = (self.task.transfer, self.task.settings);
-        for _ in 0..AT_ONCE {
-            self.full = self.candidates.len() >= MOST && self.candidates.iter().all(|c| c.is_ready);
+        for _ in 0..MAX_ACCEPTS_PER_TURN {
+            self.full = self.connections.len() >= MAX_PENDING
+                && self.connections.iter().all(|c| c.is_ready);
+            // Ready connections are never closed for new ones.
             if self.full {
                 return Ok(());
             }
-            match accept_allowed(transfer, listener, *policy, settings, &mut self.strangers)? {
+            match accept_allowed(transfer, listener, *policy, settings, &mut self.rejected)? {
                 AcceptResult::Nothing => break,
                 AcceptResult::Closed => {}
                 AcceptResult::Connection(socket, peer) => {
+                    // The first connection counts as progress for the stall clock.
                     transfer.note_connection();
-                    if let Some(place) = self.make_room(&mut judge) {
-                        self.admit(socket, peer, place);
+                    if let Some(permit) = self.make_room(&mut decide) {
+                        self.add_connection(socket, peer, permit);
                     }
                 }
             }
         }
-        self.inspect_all(&mut judge);
+        // The new connections may have sent bytes already.
+        self.inspect_all(&mut decide);
         Ok(())
     }
 
-    fn admit(&mut self, socket: Socket, peer: SocketAddr, place: StreamPermit) {
-        // A header that comes in pieces is looked at when it is whole.
-        if let Err(error) = sockopt::set_receive_low_water(socket.as_fd(), self.need) {
-            tracing::warn!(%peer, %error, "data connection dropped");
+    fn add_connection(&mut self, socket: Socket, peer: SocketAddr, permit: StreamPermit) {
+        // The socket becomes readable only when a whole header has arrived (SO_RCVLOWAT,
+        // socket(7)).
+        if let Err(error) = sockopt::set_receive_low_water(socket.as_fd(), self.needed) {
+            tracing::warn!(%peer, %error, "data connection failed and was closed");
             return;
         }
-        self.candidates.push_back(PendingConnection {
+        self.connections.push_back(PendingConnection {
             socket,
             peer,
             is_ready: false,
-            _place: place,
+            _permit: permit,
         });
     }
 
-    /// A place for one more, if need be that of the one which was silent for longest.
+    /// Makes room for one more connection, if necessary by closing the one that was silent for
+    /// longest.
     fn make_room(
         &mut self,
-        judge: &mut impl FnMut(&PendingConnection, PeekResult<'_>) -> PendingDecision,
+        decide: &mut impl FnMut(&PendingConnection, PeekResult<'_>) -> PendingDecision,
     ) -> Option<StreamPermit> {
         for last_try in [false, true] {
-            let room = self.candidates.len() < MOST;
-            if let Some(place) = room.then(|| self.take_permit()).flatten() {
-                return Some(place);
+            let has_room = self.connections.len() < MAX_PENDING;
+            if let Some(permit) = has_room.then(|| self.take_permit()).flatten() {
+                return Some(permit);
             }
             if last_try {
                 break;
             }
-            // They may have said something meanwhile.
-            self.inspect_all(judge);
-            if self.candidates.len() >= MOST || !self.has_permit() {
-                let silent = self.candidates.iter().position(|c| !c.is_ready)?;
-                self.candidates.remove(silent);
+            // They may have sent something meanwhile.
+            self.inspect_all(decide);
+            if self.connections.len() >= MAX_PENDING || !self.has_permit() {
+                let unready = self.connections.iter().position(|c| !c.is_ready)?;
+                self.connections.remove(unready);
             }
         }
         None
@@ -192,57 +200,62 @@ impl<'t> PendingConnections<'t> {
     }
 
     fn take_permit(&self) -> Option<StreamPermit> {
+        // The first few need no permit of the budget, so that strangers elsewhere cannot block this
+        // transfer.
         match &self.budget {
-            Some(budget) if self.candidates.len() >= OWN => budget.take_unidentified().ok(),
+            Some(budget) if self.connections.len() >= MIN_PER_TRANSFER => {
+                budget.take_unidentified().ok()
+            }
             _ => Some(StreamPermit::unlimited()),
         }
     }
 
-    /// Looks at all that are not chosen yet.
+    /// Inspects all connections without a decision.
     fn inspect_all(
         &mut self,
-        judge: &mut impl FnMut(&PendingConnection, PeekResult<'_>) -> PendingDecision,
+        decide: &mut impl FnMut(&PendingConnection, PeekResult<'_>) -> PendingDecision,
     ) {
-        let mut at = 0;
-        while let Some(candidate) = self.candidates.get_mut(at) {
-            if candidate.is_ready {
-                at += 1;
+        let mut index = 0;
+        while let Some(connection) = self.connections.get_mut(index) {
+            if connection.is_ready {
+                index += 1;
                 continue;
             }
-            match candidate.inspect(self.need, judge) {
-                PendingDecision::Wait | PendingDecision::Accept => at += 1,
+            match connection.inspect(self.needed, decide) {
+                PendingDecision::Wait | PendingDecision::Accept => index += 1,
                 PendingDecision::Reject(reason) => {
-                    tracing::warn!(error = %reason, "data connection dropped");
-                    self.broken.get_or_insert(reason);
-                    self.candidates.remove(at);
+                    tracing::warn!(error = %reason, "data connection failed and was closed");
+                    self.first_error.get_or_insert(reason);
+                    self.connections.remove(index);
                 }
                 PendingDecision::Closed => {
-                    let candidate = self.candidates.remove(at);
-                    self.ended = self.ended.take().or(candidate);
+                    let connection = self.connections.remove(index);
+                    // Only the first is needed: one empty file.
+                    self.closed = self.closed.take().or(connection);
                 }
             }
         }
     }
 
-    /// Whether somebody is chosen and waits for its turn.
+    /// Whether a connection waits to be taken.
     pub(super) fn has_ready(&self) -> bool {
-        self.candidates.iter().any(|c| c.is_ready)
+        self.connections.iter().any(|c| c.is_ready)
     }
 
-    /// Takes the one that was chosen and waits for longest. `None`, too, when it broke meanwhile.
+    /// Takes the connection that waits for longest. `None` also if it broke meanwhile.
     pub(super) fn take_ready(&mut self) -> Option<DataStream> {
-        let at = self.candidates.iter().position(|c| c.is_ready)?;
-        self.candidates.remove(at)?.into_stream(self.task)
+        let index = self.connections.iter().position(|c| c.is_ready)?;
+        self.connections.remove(index)?.into_stream(self.task)
     }
 
-    /// Whether one has ended in order without a byte.
+    /// Whether a connection has closed in order without a byte.
     pub(super) fn has_closed(&self) -> bool {
-        self.ended.is_some()
+        self.closed.is_some()
     }
 
-    /// Takes the one that has ended.
+    /// Takes the connection that has closed.
     pub(super) fn take_closed(&mut self) -> Option<DataStream> {
-        self.ended.take()?.into_stream(self.task)
+        self.closed.take()?.into_stream(self.task)
     }
 
     /// Adds the descriptors that end a wait when there is something to do.
@@ -251,8 +264,8 @@ impl<'t> PendingConnections<'t> {
         endpoint: &'f ChannelEndpoint,
         fds: &mut Vec<PollFd<'f>>,
     ) {
-        let silent = self.candidates.iter().filter(|c| !c.is_ready);
-        fds.extend(silent.map(|c| PollFd::new(&c.socket, PollFlags::IN)));
+        let unready = self.connections.iter().filter(|c| !c.is_ready);
+        fds.extend(unready.map(|c| PollFd::new(&c.socket, PollFlags::IN)));
         if let ChannelEndpoint::Passive { listener, .. } = endpoint
             && !self.full
         {
@@ -266,19 +279,19 @@ impl PendingConnection {
         self.peer
     }
 
-    /// Looks at it.
+    /// Inspects the connection once.
     fn inspect(
         &mut self,
-        need: usize,
-        judge: &mut impl FnMut(&Self, PeekResult<'_>) -> PendingDecision,
+        needed: usize,
+        decide: &mut impl FnMut(&Self, PeekResult<'_>) -> PendingDecision,
     ) -> PendingDecision {
-        let mut room = [0; HEADER_LEN];
-        let verdict = judge(self, self.peek(&mut room[..need.min(HEADER_LEN)]));
-        self.is_ready = matches!(verdict, PendingDecision::Accept);
-        verdict
+        let mut buffer = [0; HEADER_LEN];
+        let decision = decide(self, self.peek(&mut buffer[..needed.min(HEADER_LEN)]));
+        self.is_ready = matches!(decision, PendingDecision::Accept);
+        decision
     }
 
-    /// The error of a connection that broke before it was of use.
+    /// The error of a connection that broke before it was used.
     pub(super) fn broke(&self, source: io::Error) -> DataError {
         DataError::Wire {
             peer: self.peer.to_string(),
@@ -286,19 +299,20 @@ impl PendingConnection {
         }
     }
 
-    /// Forgets the bytes that were just seen: they are of no use.
+    /// Removes the inspected bytes from the socket.
     pub(super) fn skip(&self, bytes: &mut [u8]) {
-        // What cannot be read shows at the next look.
+        // An error shows again at the next inspection.
         let _ = recv(&self.socket, bytes, RecvFlags::DONTWAIT);
     }
 
-    /// Shows the first bytes without receiving them.
-    fn peek<'b>(&self, room: &'b mut [u8]) -> PeekResult<'b> {
-        let need = room.len();
+    /// Returns the first bytes without receiving them (MSG_PEEK).
+    fn peek<'b>(&self, buffer: &'b mut [u8]) -> PeekResult<'b> {
+        let needed = buffer.len();
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        match recv(&self.socket, &mut *room, flags) {
-            Ok((n, _)) if n == need => PeekResult::Bytes(room),
+        match recv(&self.socket, &mut *buffer, flags) {
+            Ok((n, _)) if n == needed => PeekResult::Bytes(buffer),
             Ok((0, _)) => PeekResult::End,
+            // Fewer bytes than needed from a peer that has closed: the rest will never come.
             Ok(_) if has_hung_up(&self.socket) => {
                 PeekResult::Broken(io::ErrorKind::UnexpectedEof.into())
             }
@@ -309,9 +323,13 @@ impl PendingConnection {
 
     fn into_stream(self, task: &ReceiveTask<'_>) -> Option<DataStream> {
         let Self { socket, peer, .. } = self;
-        let made = sockopt::set_receive_low_water(socket.as_fd(), 1)
+        // The low-water mark of one header would delay the end of a small file.
+        let stream = sockopt::set_receive_low_water(socket.as_fd(), 1)
             .and_then(|()| DataStream::new(socket, peer, task.settings));
-        made.inspect_err(|error| tracing::warn!(%peer, %error, "data connection dropped"))
+        stream
+            .inspect_err(
+                |error| tracing::warn!(%peer, %error, "data connection failed and was closed"),
+            )
             .ok()
     }
 }

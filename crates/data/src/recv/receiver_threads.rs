@@ -14,38 +14,40 @@ use crate::stream_io::StreamIo;
 pub(super) struct ReceiverThreads<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
     pub(super) task: &'env ReceiveTask<'env>,
-    pub(super) gathering: &'env ExtendedReceive,
+    pub(super) receive: &'env ExtendedReceive,
     readers: Vec<ScopedJoinHandle<'scope, ()>>,
     started: usize,
 }
 
 impl<'scope, 'env> ReceiverThreads<'scope, 'env> {
-    /// No reader yet; those that start are threads of `scope`.
+    /// No readers yet. Readers are threads of `scope`.
     pub(super) fn new(
         scope: &'scope Scope<'scope, 'env>,
         task: &'env ReceiveTask<'env>,
-        gathering: &'env ExtendedReceive,
+        receive: &'env ExtendedReceive,
     ) -> Self {
         Self {
             scope,
             task,
-            gathering,
+            receive,
             readers: Vec::new(),
             started: 0,
         }
     }
 
-    /// Starts reading a connection.
+    /// Starts a reader for a connection.
     pub(super) fn start(&mut self, stream: Arc<DataStream>, cached: bool) -> Result<(), DataError> {
-        self.reap();
-        let (task, gathering) = (self.task, self.gathering);
-        let at_work = gathering.start_reader();
-        let wire = StreamIo::new(task.transfer, stream);
+        self.join_finished();
+        let (task, receive) = (self.task, self.receive);
+        // Counted before the thread starts, so that the acceptor does not see a gap without
+        // readers.
+        let guard = receive.start_reader();
+        let io = StreamIo::new(task.transfer, stream);
         let reader = std::thread::Builder::new()
             .name(format!("recv-{}", self.started))
             .spawn_scoped(self.scope, move || {
-                let _at_work = at_work;
-                read_one(wire, task, gathering, cached);
+                let _guard = guard;
+                read_one(io, task, receive, cached);
             })
             .map_err(|e| DataError::setup("a stream thread", e))?;
         self.started += 1;
@@ -53,23 +55,23 @@ impl<'scope, 'env> ReceiverThreads<'scope, 'env> {
         Ok(())
     }
 
-    /// Lets go of readers that have ended; their stacks would stay otherwise, and connections may come
-    /// and go for as long as the transfer lasts.
-    fn reap(&mut self) {
+    /// Joins readers that have ended. Their stacks would stay allocated otherwise, because
+    /// connections may come and go for as long as the transfer lasts.
+    fn join_finished(&mut self) {
         let readers = std::mem::take(&mut self.readers);
         let (ended, running) = readers.into_iter().partition(ScopedJoinHandle::is_finished);
         self.readers = running;
-        self.await_all(ended);
+        self.join_all(ended);
     }
 
     pub(super) fn join(mut self) {
         let readers = std::mem::take(&mut self.readers);
-        self.await_all(readers);
+        self.join_all(readers);
     }
 
-    fn await_all(&self, readers: Vec<ScopedJoinHandle<'_, ()>>) {
+    fn join_all(&self, readers: Vec<ScopedJoinHandle<'_, ()>>) {
         for reader in readers {
-            // A reader that panicked has sent its message; its transfer is not whole.
+            // The panic message is already printed; the transfer is not complete.
             if reader.join().is_err() {
                 self.task.transfer.fail(DataError::Aborted);
             }
@@ -77,20 +79,18 @@ impl<'scope, 'env> ReceiverThreads<'scope, 'env> {
     }
 }
 
-fn read_one(
-    mut wire: StreamIo<'_>,
-    task: &ReceiveTask<'_>,
-    gathering: &ExtendedReceive,
-    cached: bool,
-) {
-    let stream = Arc::clone(wire.stream());
-    let end = match wire.handshake() {
-        Ok(()) => BlockReader::new(wire, task, gathering).run(),
-        Err(error) => BlockReader::end_unused(error, gathering),
+fn read_one(mut io: StreamIo<'_>, task: &ReceiveTask<'_>, receive: &ExtendedReceive, cached: bool) {
+    let stream = Arc::clone(io.stream());
+    let end = match io.handshake() {
+        Ok(()) => BlockReader::new(io, task, receive).run(),
+        Err(error) => BlockReader::end_unused(error, receive),
     };
     match end {
-        Ok(StreamEnd::Eod { close: false }) => gathering.park(stream),
-        Ok(StreamEnd::Idle { carried }) if carried || cached => gathering.park(stream),
+        // EOD without CLOSE: the connection may carry the next transfer (GFD.20 §3.4.3).
+        Ok(StreamEnd::Eod { close: false }) => receive.park(stream),
+        // A connection that never carried anything may be a stranger's; it is kept only if it came
+        // from the cache.
+        Ok(StreamEnd::Idle { carried }) if carried || cached => receive.park(stream),
         Ok(_) => {}
         Err(error) => task.transfer.fail(error),
     }

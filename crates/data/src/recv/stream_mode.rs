@@ -1,4 +1,4 @@
-//! MODE S: the connection is the file, and its end the file's end (RFC 959 §3.4.1).
+//! MODE S: the connection is the file, and its end is the end of the file (RFC 959 §3.4.1).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,16 +18,17 @@ use crate::stream::DataStream;
 use crate::stream_io::StreamIo;
 use crate::transfer_checksum::TransferChecksum;
 
-/// How long a connection that ended without a byte waits for another one that is there to send some.
-const GRACE: Duration = Duration::from_secs(5);
+/// Time for another pending connection to send a byte after one has closed without any.
+const GRACE_PERIOD: Duration = Duration::from_secs(5);
 
 /// Receives until the peer's FIN, in the caller's thread.
 pub(super) fn receive(
     channel: &mut SessionDataChannel,
     task: &ReceiveTask<'_>,
 ) -> Result<Option<String>, DataError> {
+    // Taken before any connection is accepted, so that a full server refuses at once.
     let permit = channel.permit()?;
-    let sum = task.sum(false);
+    let checksum = task.checksum(false);
     let budget = channel.budget().cloned();
     let stream = match channel.take_endpoint() {
         passive @ ChannelEndpoint::Passive { .. } => first_sender(
@@ -39,15 +40,15 @@ pub(super) fn receive(
         other => open_first(&other, task.transfer, task.settings, permit)?,
     };
     let go_on = || task.transfer.check().is_ok();
-    sum.run_with_follower(go_on, || receive_file(stream, task, &sum))?;
-    Ok(sum.finish())
+    checksum.run_with_follower(go_on, || receive_file(stream, task, &checksum))?;
+    Ok(checksum.finish())
 }
 
-/// The first connection that sends a byte. One that ends in order without any is an empty file,
-/// unless another is there: then that is given the time to send one.
+/// The first connection that sends a byte. One that closes in order without any is an empty file,
+/// unless another connection is pending: that one then gets time to send a byte.
 fn first_sender(
     endpoint: &ChannelEndpoint,
-    waiting: &mut PendingConnections<'_>,
+    pending: &mut PendingConnections<'_>,
     task: &ReceiveTask<'_>,
     permit: StreamPermit,
 ) -> Result<Arc<DataStream>, DataError> {
@@ -55,18 +56,20 @@ fn first_sender(
     let mut ended_since = None;
     loop {
         transfer.check()?;
-        waiting.accept_and_inspect(endpoint, judge)?;
-        let left = if waiting.has_closed() {
+        pending.accept_and_inspect(endpoint, decide_by_first_byte)?;
+        // After a close without data, other connections get a short time of their own.
+        let left = if pending.has_closed() {
             let since = *ended_since.get_or_insert_with(Instant::now);
-            GRACE.saturating_sub(since.elapsed())
+            GRACE_PERIOD.saturating_sub(since.elapsed())
         } else {
-            let patience = task.settings.connect_timeout;
-            patience.saturating_sub(transfer.begin().elapsed())
+            let timeout = task.settings.connect_timeout;
+            timeout.saturating_sub(transfer.begin().elapsed())
         };
-        let alone = waiting.is_empty();
-        let found = waiting.take_ready().or_else(|| {
-            let over = alone || left.is_zero();
-            over.then(|| waiting.take_closed()).flatten()
+        let alone = pending.is_empty();
+        let found = pending.take_ready().or_else(|| {
+            // Without another connection, the empty file is the answer.
+            let must_decide = alone || left.is_zero();
+            must_decide.then(|| pending.take_closed()).flatten()
         });
         if let Some(stream) = found {
             return Ok(Arc::new(stream.with_permit(permit)));
@@ -74,8 +77,8 @@ fn first_sender(
         let clock = transfer.clock();
         let left = match (left.is_zero(), alone) {
             (false, _) => left,
-            (true, true) => return Err(waiting.no_peer()),
-            // A sender may be slow to begin.
+            (true, true) => return Err(pending.no_peer()),
+            // The sender may be slow to begin.
             (true, false) => clock.time_left(),
         };
         if left.is_zero() {
@@ -83,43 +86,44 @@ fn first_sender(
             return Err(DataError::Stalled { seconds });
         }
         let mut fds = vec![PollFd::new(transfer.stop_wake(), PollFlags::IN)];
-        waiting.add_poll_fds(endpoint, &mut fds);
-        wake::wait_any(&mut fds, left).map_err(|e| DataError::setup("a wait", e))?;
+        pending.add_poll_fds(endpoint, &mut fds);
+        wake::wait_any(&mut fds, left).map_err(|e| DataError::setup("poll(2)", e))?;
     }
 }
 
-/// A connection that broke before anything came over it is nobody's fault but its own.
-fn judge(candidate: &PendingConnection, seen: PeekResult<'_>) -> PendingDecision {
-    match seen {
+/// A connection that broke before it carried a byte does not fail the transfer.
+fn decide_by_first_byte(connection: &PendingConnection, peeked: PeekResult<'_>) -> PendingDecision {
+    match peeked {
         PeekResult::Silence => PendingDecision::Wait,
         PeekResult::Bytes(_) => PendingDecision::Accept,
         PeekResult::End => PendingDecision::Closed,
-        PeekResult::Broken(error) => PendingDecision::Reject(candidate.broke(error)),
+        PeekResult::Broken(error) => PendingDecision::Reject(connection.broke(error)),
     }
 }
 
-/// Stores what the connection brings.
+/// Stores everything that the connection carries.
 fn receive_file(
     stream: Arc<DataStream>,
     task: &ReceiveTask<'_>,
-    sum: &TransferChecksum,
+    checksum: &TransferChecksum,
 ) -> Result<(), DataError> {
-    let mut wire = StreamIo::new(task.transfer, stream);
-    wire.handshake()?;
-    let mut inlet = StreamReceiver::new(wire, task, sum);
+    // One thread is enough: MODE S has one connection.
+    let mut io = StreamIo::new(task.transfer, stream);
+    io.handshake()?;
+    let mut receiver = StreamReceiver::new(io, task, checksum);
     let mut offset = task.plan.stream_start;
     loop {
-        let room = task
+        let remaining = task
             .plan
             .limit
             .map_or(u64::MAX, |limit| limit.saturating_sub(offset));
-        let n = if room > 0 {
-            inlet.receive_step(offset, room)?
+        let n = if remaining > 0 {
+            receiver.receive_step(offset, remaining)?
         } else {
-            // The limit is reached: the FIN must come now.
-            let beyond = inlet.skip(1)?;
-            task.check_limit(offset, beyond)?;
-            beyond
+            // The limit is reached: the next event must be FIN.
+            let excess = receiver.skip(1)?;
+            task.check_limit(offset, excess)?;
+            excess
         };
         if n == 0 {
             return Ok(());

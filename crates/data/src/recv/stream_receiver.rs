@@ -1,4 +1,4 @@
-//! One stream's way from the socket to the store, by the chosen method.
+//! The path of one stream's bytes from the socket to the store, by the selected method.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -18,15 +18,15 @@ use crate::stream_io::StreamIo;
 use crate::transfer::{ActiveTransfer, MAX_STEP};
 use crate::transfer_checksum::{StreamChecksum, TransferChecksum};
 
-/// Separate pieces of a file that are remembered at most: a peer that sends tiny blocks with gaps
-/// between them must not fill the memory, and no restart marker could tell of more.
-pub(super) const MAX_PIECES: usize = MAX_RANGES;
+/// Most separate ranges of a file that are recorded: a peer that sends tiny blocks with gaps must
+/// not fill the memory. No restart marker could list more.
+pub(super) const MAX_RANGES_STORED: usize = MAX_RANGES;
 
-/// Stored bytes after which they are reported, at the latest.
-const REPORT: u64 = 1 << 20;
+/// Stored bytes after which they are reported at the latest.
+const REPORT_INTERVAL: u64 = 1 << 20;
 
-/// Largest kernel buffer, as reported, that a buffer here is made twice as large as.
-const MOST_KERNEL: u64 = 32 << 20;
+/// Largest kernel buffer, as reported, for which the buffer here is made twice as large.
+const MAX_KERNEL_BUFFER: u64 = 32 << 20;
 
 /// How this stream moves bytes.
 enum ReceiveMethod {
@@ -36,125 +36,131 @@ enum ReceiveMethod {
     Splice(SplicePipe),
 }
 
-/// A stream that stores what it receives.
+/// A stream that stores the bytes it receives.
 pub(super) struct StreamReceiver<'t> {
-    pub(super) wire: StreamIo<'t>,
+    pub(super) io: StreamIo<'t>,
     task: &'t ReceiveTask<'t>,
     method: ReceiveMethod,
     buffer: PageBuffer,
-    /// The buffer is at least twice the kernel's and read as a whole (2003 paper, §4.1).
+    /// The buffer is at least twice the kernel's and is read in one call (2003 paper, §4.1).
     whole_buffers: bool,
-    tap: StreamChecksum<'t>,
+    checksum_part: StreamChecksum<'t>,
     stored: StoredRunReporter<'t>,
 }
 
 impl<'t> StreamReceiver<'t> {
     pub(super) fn new(
-        wire: StreamIo<'t>,
+        io: StreamIo<'t>,
         task: &'t ReceiveTask<'t>,
-        sum: &'t TransferChecksum,
+        checksum: &'t TransferChecksum,
     ) -> Self {
+        // `drs1` measures how full the kernel buffer gets, so one read must be able to empty it.
         let whole_buffers = task.settings.options.buffers.sizing == BufferSizing::Drs1;
         if whole_buffers
-            && let Ok(size) = sockopt::buffer_size(wire.stream().as_fd(), SocketBuffer::Receive)
+            && let Ok(size) = sockopt::buffer_size(io.stream().as_fd(), SocketBuffer::Receive)
         {
-            wire.stream().note_receive_buffer(size);
+            io.stream().note_receive_buffer(size);
         }
         Self {
             stored: StoredRunReporter {
-                transfer: wire.transfer(),
+                transfer: io.transfer(),
                 start: 0,
                 end: 0,
             },
-            method: choose_receive_method(task, &wire, sum),
-            wire,
+            method: choose_receive_method(task, &io, checksum),
+            io,
             task,
             buffer: PageBuffer::new(MAX_STEP),
             whole_buffers,
-            tap: sum.stream_checksum(),
+            checksum_part: checksum.stream_checksum(),
         }
     }
 
-    /// Receives up to `most` bytes that belong at wire offset `offset` and stores them; returns
-    /// how many, 0 at the peer's FIN.
-    pub(super) fn receive_step(&mut self, offset: u64, most: u64) -> Result<u64, DataError> {
+    /// Receives up to `max` bytes of wire offset `offset` and stores them. Returns their number, 0
+    /// at the peer's FIN.
+    pub(super) fn receive_step(&mut self, offset: u64, max: u64) -> Result<u64, DataError> {
         let step = self.max_read();
-        let len = usize::try_from(most).unwrap_or(step).min(step);
-        let at = self.at(offset)?;
+        let len = usize::try_from(max).unwrap_or(step).min(step);
+        let store_offset = self.store_offset(offset)?;
         let n = match &self.method {
-            ReceiveMethod::Copy => self.copy(offset, at, len)?,
-            ReceiveMethod::Splice(_) => self.splice(at, len)?,
+            ReceiveMethod::Copy => self.copy(offset, store_offset, len)?,
+            ReceiveMethod::Splice(_) => self.splice(store_offset, len)?,
         } as u64;
         if n > 0 {
-            self.wire.transfer().add_moved(n);
+            self.io.transfer().add_moved(n);
+            // Small reads must not lock the shared range set each time.
             if let Some((start, end)) = self.stored.add(offset, n) {
-                self.tap.stored(start, end);
+                self.checksum_part.stored(start, end);
             }
         }
         Ok(n)
     }
 
-    /// Receives and forgets up to `most` bytes.
-    pub(super) fn skip(&mut self, most: u64) -> Result<u64, DataError> {
-        let len = usize::try_from(most).unwrap_or(MAX_STEP).min(MAX_STEP);
-        let n = self
-            .wire
-            .recv_no_progress(&mut self.buffer.as_mut()[..len])?;
+    /// Receives and discards up to `max` bytes.
+    pub(super) fn skip(&mut self, max: u64) -> Result<u64, DataError> {
+        let len = usize::try_from(max).unwrap_or(MAX_STEP).min(MAX_STEP);
+        let n = self.io.recv_no_progress(&mut self.buffer.as_mut()[..len])?;
         Ok(n as u64)
     }
 
-    /// Receives up to `most` bytes that have come before, and compares them with what was stored at
-    /// wire offset `offset`; returns how many, 0 at the peer's FIN. Nothing is stored.
+    /// Receives up to `max` bytes that have arrived before, and compares them with the bytes
+    /// stored at wire offset `offset`. Returns their number, 0 at the peer's FIN. Stores nothing.
     pub(super) fn compare(
         &mut self,
         offset: u64,
-        most: u64,
+        max: u64,
     ) -> Result<Result<u64, BlockError>, DataError> {
-        let len = usize::try_from(most).unwrap_or(MAX_STEP).min(MAX_STEP);
-        let at = self.at(offset)?;
-        let n = self.wire.recv(&mut self.buffer.as_mut()[..len])?;
+        let len = usize::try_from(max).unwrap_or(MAX_STEP).min(MAX_STEP);
+        let store_offset = self.store_offset(offset)?;
+        let n = self.io.recv(&mut self.buffer.as_mut()[..len])?;
         let end = offset.saturating_add(n as u64);
-        // What another connection has not stored yet cannot be compared either.
-        let stored = self.wire.transfer().control().has_stored(offset, end);
-        let Some(view) = self.task.sink.open_for_comparison().filter(|_| stored) else {
+        // Bytes that another connection has not stored yet cannot be compared either.
+        let stored = self.io.transfer().control().has_stored(offset, end);
+        // /dev/null and pipes cannot be read back.
+        let Some(stored_bytes) = self.task.sink.open_for_comparison().filter(|_| stored) else {
             return Ok(Err(BlockError::UnverifiableDuplicate(offset)));
         };
-        let mut before = vec![0; n];
-        let came = &self.buffer.as_ref()[..n];
+        let mut expected = vec![0; n];
+        let received = &self.buffer.as_ref()[..n];
         let same = self
-            .wire
-            .store(|| read_exactly(&*view, at, &mut before).map(|()| before == came))
-            .map_err(|e| DataError::read(&*view, e));
+            .io
+            .run_local(|| {
+                read_exactly(&*stored_bytes, store_offset, &mut expected)
+                    .map(|()| expected == received)
+            })
+            .map_err(|e| DataError::read(&*stored_bytes, e));
         if !same? {
             return Ok(Err(BlockError::ConflictingDuplicate(offset)));
         }
-        self.wire.transfer().add_moved(n as u64);
-        self.wire.transfer().throttle(n)?;
+        // Repeated bytes are progress, too: a retransmitting sender is not stalled.
+        self.io.transfer().add_moved(n as u64);
+        self.io.transfer().throttle(n)?;
         Ok(Ok(n as u64))
     }
 
-    /// Where in the sink a wire offset is.
-    fn at(&self, offset: u64) -> Result<u64, DataError> {
+    /// The sink offset of a wire offset.
+    fn store_offset(&self, offset: u64) -> Result<u64, DataError> {
         offset.checked_add(self.task.plan.origin).ok_or_else(|| {
             let too_large = io::ErrorKind::FileTooLarge;
             DataError::write(&**self.task.sink, too_large.into())
         })
     }
 
-    /// Reports what was stored; done by dropping, too.
+    /// Reports the stored bytes. Dropping does this, too.
     pub(super) fn report(&mut self) {
         if let Some((start, end)) = self.stored.flush() {
-            self.tap.stored(start, end);
+            self.checksum_part.stored(start, end);
         }
     }
 
     /// Most bytes to receive in one step.
     fn max_read(&mut self) -> usize {
-        let step = self.wire.transfer().step();
+        let step = self.io.transfer().step();
+        // The rate limit needs small steps.
         if !self.whole_buffers || step < MAX_STEP {
             return step;
         }
-        let kernel = self.wire.stream().receive_buffer().min(MOST_KERNEL);
+        let kernel = self.io.stream().receive_buffer().min(MAX_KERNEL_BUFFER);
         let twice = usize::try_from(2 * kernel)
             .unwrap_or(MAX_STEP)
             .max(MAX_STEP);
@@ -164,43 +170,44 @@ impl<'t> StreamReceiver<'t> {
         twice
     }
 
-    fn copy(&mut self, offset: u64, at: u64, len: usize) -> Result<usize, DataError> {
-        let n = self.wire.recv(&mut self.buffer.as_mut()[..len])?;
+    fn copy(&mut self, offset: u64, store_offset: u64, len: usize) -> Result<usize, DataError> {
+        let n = self.io.recv(&mut self.buffer.as_mut()[..len])?;
         if n > 0 {
             let bytes = &self.buffer.as_ref()[..n];
-            let (sink, tap) = (&**self.task.sink, &mut self.tap);
-            self.wire
-                .store(|| {
-                    tap.add(offset, bytes);
-                    sink.write_at(at, bytes)
+            let (sink, checksum_part) = (&**self.task.sink, &mut self.checksum_part);
+            self.io
+                .run_local(|| {
+                    checksum_part.add(offset, bytes);
+                    sink.write_at(store_offset, bytes)
                 })
                 .map_err(|e| DataError::write(sink, e))?;
-            self.wire.transfer().throttle(n)?;
+            self.io.transfer().throttle(n)?;
         }
         Ok(n)
     }
 
-    fn splice(&mut self, at: u64, len: usize) -> Result<usize, DataError> {
+    fn splice(&mut self, store_offset: u64, len: usize) -> Result<usize, DataError> {
         let ReceiveMethod::Splice(pipe) = &self.method else {
             return Ok(0);
         };
         let n = self
-            .wire
+            .io
             .splice_in(pipe.input(), len.min(SplicePipe::capacity()))?;
         if n == 0 {
             return Ok(0);
         }
         let sink = &**self.task.sink;
         let buffer = &mut self.buffer;
-        let emptied = self.wire.store(|| {
+        let result = self.io.run_local(|| {
             sink.begin()?;
-            empty(pipe, sink, at, n, buffer)
+            empty_pipe(pipe, sink, store_offset, n, buffer)
         });
-        let went_by_pages = emptied.map_err(|e| DataError::write(sink, e))?;
-        if !went_by_pages {
+        let all_spliced = result.map_err(|e| DataError::write(sink, e))?;
+        // The file refuses spliced pages permanently, so later steps copy.
+        if !all_spliced {
             self.method = ReceiveMethod::Copy;
         }
-        self.wire.transfer().throttle(n)?;
+        self.io.transfer().throttle(n)?;
         Ok(n)
     }
 }
@@ -211,19 +218,20 @@ impl Drop for StreamReceiver<'_> {
     }
 }
 
-/// The method for this task. Splicing costs less processor time than copying into every kind of
+/// The method for this task. splice(2) takes less processor time than copying into every kind of
 /// target (`examples/pump.rs` measures it); to `/dev/null` it is twice as fast.
 fn choose_receive_method(
     task: &ReceiveTask<'_>,
-    wire: &StreamIo<'_>,
-    sum: &TransferChecksum,
+    io: &StreamIo<'_>,
+    checksum: &TransferChecksum,
 ) -> ReceiveMethod {
     let wanted = matches!(task.settings.options.io, IoMethod::Auto | IoMethod::Splice)
         && task.settings.options.buffers.sizing != BufferSizing::Drs1;
-    let kernel = wire.stream().transport().kernel_socket().is_ok();
+    // A splice needs the socket without a layer, no reader of the bytes, and a file with offsets.
+    let kernel = io.stream().transport().kernel_socket().is_ok();
     if !wanted
         || !kernel
-        || sum.needs_bytes()
+        || checksum.needs_bytes()
         || !task.sink.is_seekable()
         || task.sink.fd().is_none()
     {
@@ -231,26 +239,27 @@ fn choose_receive_method(
     }
     SplicePipe::new().map_or_else(
         |error| {
-            tracing::debug!(%error, "no large pipe, copying");
+            tracing::debug!(%error, "cannot create a large pipe, copying instead");
             ReceiveMethod::Copy
         },
         ReceiveMethod::Splice,
     )
 }
 
-/// Moves all `n` bytes of the pipe to the sink at `at`; false if they had to be copied because
-/// the file does not take spliced pages.
-fn empty(
+/// Moves all `n` bytes of the pipe to the sink at `store_offset`. Returns false if they were copied
+/// because the file does not accept spliced pages.
+fn empty_pipe(
     pipe: &SplicePipe,
     sink: &dyn Sink,
-    at: u64,
+    store_offset: u64,
     n: usize,
     buffer: &mut PageBuffer,
 ) -> io::Result<bool> {
     let mut done = 0;
     while done < n {
         let file = sink.fd().ok_or(io::ErrorKind::Unsupported)?;
-        let mut offset = at + done as u64;
+        // splice(2) advances the offset that it is given.
+        let mut offset = store_offset + done as u64;
         let spliced = rustix::pipe::splice(
             pipe.output(),
             None,
@@ -263,26 +272,28 @@ fn empty(
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(moved) => done += moved,
             Err(rustix::io::Errno::INTR) => {}
+            // EINVAL or ESPIPE: the target file system does not support splice(2).
             Err(rustix::io::Errno::INVAL | rustix::io::Errno::SPIPE) => {
-                sink.spliced(at, done as u64)?;
-                copy_rest(pipe, sink, at + done as u64, n - done, buffer)?;
+                sink.spliced(store_offset, done as u64)?;
+                copy_rest(pipe, sink, store_offset + done as u64, n - done, buffer)?;
                 return Ok(false);
             }
             Err(error) => {
-                // Told all the same: what got there may have to be taken out again.
-                let _ = sink.spliced(at, done as u64);
+                // Report the partial write in spite of the error: these bytes may have to be
+                // removed again.
+                let _ = sink.spliced(store_offset, done as u64);
                 return Err(error.into());
             }
         }
     }
-    sink.spliced(at, n as u64)?;
+    sink.spliced(store_offset, n as u64)?;
     Ok(true)
 }
 
 fn copy_rest(
     pipe: &SplicePipe,
     sink: &dyn Sink,
-    mut at: u64,
+    mut store_offset: u64,
     mut left: usize,
     buffer: &mut PageBuffer,
 ) -> io::Result<()> {
@@ -293,25 +304,25 @@ fn copy_rest(
         if n == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        sink.write_at(at, &buf[..n])?;
-        at += n as u64;
+        sink.write_at(store_offset, &buf[..n])?;
+        store_offset += n as u64;
         left -= n;
     }
     Ok(())
 }
 
-fn read_exactly(source: &dyn Source, at: u64, buf: &mut [u8]) -> io::Result<()> {
-    let mut have = 0;
-    while have < buf.len() {
-        match source.read_at(at + have as u64, &mut buf[have..])? {
+fn read_exactly(source: &dyn Source, store_offset: u64, buf: &mut [u8]) -> io::Result<()> {
+    let mut filled = 0;
+    while filled < buf.len() {
+        match source.read_at(store_offset + filled as u64, &mut buf[filled..])? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            n => have += n,
+            n => filled += n,
         }
     }
     Ok(())
 }
 
-/// Stored bytes in one run, reported in large pieces to keep the shared range set quiet.
+/// Reports stored bytes in large ranges, which keeps contention for the shared range set low.
 struct StoredRunReporter<'t> {
     transfer: &'t ActiveTransfer,
     start: u64,
@@ -319,7 +330,7 @@ struct StoredRunReporter<'t> {
 }
 
 impl StoredRunReporter<'_> {
-    /// `n` bytes at `offset` are stored. Returns what was reported now.
+    /// Adds `n` stored bytes at `offset`. Returns the range that was reported now.
     fn add(&mut self, offset: u64, n: u64) -> Option<(u64, u64)> {
         let reported = if offset == self.end {
             None
@@ -330,8 +341,8 @@ impl StoredRunReporter<'_> {
             self.start = offset;
         }
         self.end = offset + n;
-        // At most one of the two happens: after a flush the run is one step long.
-        reported.or_else(|| (self.end - self.start >= REPORT).then(|| self.flush())?)
+        // At most one of the two reports happens: after a flush the run is one step long.
+        reported.or_else(|| (self.end - self.start >= REPORT_INTERVAL).then(|| self.flush())?)
     }
 
     fn flush(&mut self) -> Option<(u64, u64)> {
@@ -340,9 +351,10 @@ impl StoredRunReporter<'_> {
         if run.0 == run.1 {
             return None;
         }
-        if self.transfer.control().add_stored(run.0, run.1) > MAX_PIECES {
-            self.transfer
-                .fail(DataError::Scattered { limit: MAX_PIECES });
+        if self.transfer.control().add_stored(run.0, run.1) > MAX_RANGES_STORED {
+            self.transfer.fail(DataError::Scattered {
+                limit: MAX_RANGES_STORED,
+            });
         }
         Some(run)
     }

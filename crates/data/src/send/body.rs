@@ -1,4 +1,5 @@
-//! A file as the body of a request, sent over a connection on which the caller speaks its own protocol.
+//! A file as the body of a request, sent over a connection on which the caller runs its own
+//! protocol.
 
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex};
@@ -17,20 +18,20 @@ use crate::store::Source;
 use crate::transfer::ActiveTransfer;
 use crate::transfer_checksum::{StreamChecksum, TransferChecksum};
 
-/// Which bytes of a source are the body.
+/// The part of a source that is the body.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BodyRange {
-    /// Where they begin in the source.
+    /// Offset of its first byte in the source.
     pub offset: u64,
-    /// How many; `None`: up to the source's end.
+    /// Length, bytes; `None`: up to the end of the source.
     pub length: Option<u64>,
 }
 
-/// Runs `send`, which sends the body that it is given to its end over a connection of `dialer`, in the
-/// caller's thread.
+/// Runs `send` in the caller's thread. `send` sends the whole body that it is given over a
+/// connection of `dialer`.
 ///
 /// # Errors
-/// The store's error, else that of `send`; [`DataError::Aborted`] when it was stopped.
+/// The error of the store, else that of `send`; [`DataError::Aborted`] when stopped.
 pub fn run<E: From<DataError>>(
     source: &dyn Source,
     extent: BodyRange,
@@ -39,68 +40,71 @@ pub fn run<E: From<DataError>>(
     send: impl FnOnce(&mut dyn Read) -> Result<(), E>,
 ) -> Result<TransferReport, E> {
     let transfer = ActiveTransfer::new(Role::Sender, settings, control)?;
-    let sum = TransferChecksum::one_stream(settings.checksum);
+    let checksum = TransferChecksum::one_stream(settings.checksum);
     let failure = Mutex::new(None);
+    // The connection of the request counts in the transfer from here on.
     dialer.join_transfer(ReaderContext {
         settings,
         control,
         stop: transfer.stop_wake(),
     });
     transfer.on_stream_start();
-    let most = extent.length;
-    let accounts = Mutex::new(Evidence::default());
-    let sent = sizing::run_with_sizing(&transfer, settings, Role::Sender, most, || {
+    let max_bytes = extent.length;
+    let thread_evidence = Mutex::new(Evidence::default());
+    let sent = sizing::run_with_sizing(&transfer, settings, Role::Sender, max_bytes, || {
         transfer.check()?;
         let mut body = RequestBody {
             source,
             extent,
             done: 0,
             transfer: &transfer,
-            tap: sum.stream_checksum(),
-            in_store: Duration::ZERO,
-            inside: Duration::ZERO,
+            checksum_part: checksum.stream_checksum(),
+            store_time: Duration::ZERO,
+            in_reader: Duration::ZERO,
         };
-        let begun = Instant::now();
+        let started = Instant::now();
         if let Err(error) = send(&mut body) {
             *lock(&failure) = Some(error);
+            // Any failure stops the transfer; the caller's own error is returned below.
             transfer.fail(DataError::Aborted);
         }
-        let mut accounts = lock(&accounts);
-        accounts.store_time = body.in_store;
-        accounts.wire_time = begun.elapsed().saturating_sub(body.inside);
+        let mut thread_evidence = lock(&thread_evidence);
+        thread_evidence.store_time = body.store_time;
+        thread_evidence.wire_time = started.elapsed().saturating_sub(body.in_reader);
         transfer.check()
     });
-    let (mut of_kernel, of_thread) = (dialer.leave_transfer(), lock(&accounts));
-    of_kernel.store_time += of_thread.store_time;
-    of_kernel.wire_time += of_thread.wire_time;
-    drop(of_thread);
-    transfer.add_stream(&of_kernel);
+    let (mut evidence, thread_times) = (dialer.leave_transfer(), lock(&thread_evidence));
+    evidence.store_time += thread_times.store_time;
+    evidence.wire_time += thread_times.wire_time;
+    drop(thread_times);
+    transfer.add_stream(&evidence);
     transfer.on_stream_end(0);
-    let result = sent.map(|()| sum.finish());
+    let result = sent.map(|()| checksum.finish());
     let failure = lock(&failure).take();
     match (transfer.finish(result), failure) {
         (Ok(report), _) => Ok(report),
-        // What the store said comes first: it is why the request broke off.
+        // An error of the store comes first: it is why the request failed.
         (Err(DataError::Aborted), Some(failure)) if !control.is_cancelled() => Err(failure),
         (Err(error), _) => Err(error.into()),
     }
 }
 
-/// The bytes of the body, in order.
+/// Reads the bytes of the body in order.
 struct RequestBody<'b> {
     source: &'b dyn Source,
     extent: BodyRange,
     done: u64,
     transfer: &'b ActiveTransfer,
-    tap: StreamChecksum<'b>,
-    /// How long the store was read, and how long the body was at work in all.
-    in_store: Duration,
-    inside: Duration,
+    checksum_part: StreamChecksum<'b>,
+    /// Time spent in reads of the store, and time spent in this reader in total.
+    store_time: Duration,
+    in_reader: Duration,
 }
 
 impl RequestBody<'_> {
     fn next(&mut self, buf: &mut [u8]) -> Result<usize, DataError> {
         self.transfer.check()?;
+        // Without a length the source decides where the body ends.
         let left = self
             .extent
             .length
@@ -110,12 +114,14 @@ impl RequestBody<'_> {
         if room == 0 {
             return Ok(0);
         }
+        // The rate limit counts what is about to be sent; a short read only makes it stricter.
         self.transfer.throttle(room)?;
         let at = self.extent.offset.saturating_add(self.done);
-        let begun = Instant::now();
+        let started = Instant::now();
         let read = self.source.read_at(at, &mut buf[..room]);
-        self.in_store += begun.elapsed();
+        self.store_time += started.elapsed();
         let n = read.map_err(|e| DataError::read(self.source, e))?;
+        // The request has already announced the length, so a short body cannot be repaired.
         match (n, self.extent.length) {
             (0, Some(expected)) => Err(DataError::Shrunk {
                 what: self.source.name(),
@@ -123,7 +129,7 @@ impl RequestBody<'_> {
                 expected,
             }),
             _ => {
-                self.tap.add(self.done, &buf[..n]);
+                self.checksum_part.add(self.done, &buf[..n]);
                 self.done += n as u64;
                 self.transfer.add_moved(n as u64);
                 Ok(n)
@@ -134,13 +140,13 @@ impl RequestBody<'_> {
 
 impl Read for RequestBody<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let next = self.next(buf);
-        self.inside += begun.elapsed();
+        self.in_reader += started.elapsed();
         next.map_err(|error| {
-            let told = io::Error::other(error.to_string());
+            let returned = io::Error::other(error.to_string());
             self.transfer.fail(error);
-            told
+            returned
         })
     }
 }
@@ -165,31 +171,34 @@ mod tests {
         run(&source, extent, &settings, (&control, &dialer), send)
     }
 
-    fn all(body: &mut dyn Read) -> Vec<u8> {
+    fn read_all(body: &mut dyn Read) -> Vec<u8> {
         let mut bytes = Vec::new();
         body.read_to_end(&mut bytes).unwrap();
         bytes
     }
 
     #[test]
-    fn a_part_is_sent_counted_and_summed() {
-        let mut came = Vec::new();
+    fn a_range_is_sent_counted_and_checksummed() {
+        let mut received = Vec::new();
         let extent = BodyRange {
             offset: 7,
             length: Some(5),
         };
         let report = sent(extent, |body| {
-            came = all(body);
+            received = read_all(body);
             Ok(())
         });
         let report = report.unwrap();
-        assert_eq!((came.as_slice(), report.evidence.bytes), (&b"world"[..], 5));
+        assert_eq!(
+            (received.as_slice(), report.evidence.bytes),
+            (&b"world"[..], 5)
+        );
         let md5_of_world = "7d793037a0760186574b0282f2f435e7";
         assert_eq!(report.checksum.as_deref(), Some(md5_of_world));
     }
 
     #[test]
-    fn a_source_that_became_shorter_is_the_reason_whatever_the_request_says() {
+    fn a_shrunk_source_takes_precedence_over_the_request_error() {
         let extent = BodyRange {
             offset: 0,
             length: Some(100),
@@ -206,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_the_error() {
+    fn a_refused_request_returns_its_error() {
         let refused = sent(BodyRange::default(), |_| {
             Err(DataError::NoPeer { seconds: 7 })
         });

@@ -1,4 +1,4 @@
-//! Store to wire.
+//! Sending: store to wire.
 
 pub mod body;
 mod modes;
@@ -14,31 +14,31 @@ use tune::limiter::Role;
 
 use crate::ascii::AsciiSource;
 use crate::channel::SessionDataChannel;
+use crate::cursor::TransferCursor;
 use crate::error::DataError;
 use crate::job::{TransferControl, TransferReport, TransferSettings};
-use crate::send_cursor::SendCursor;
 use crate::sizing;
 use crate::store::Source;
 use crate::transfer::ActiveTransfer;
 use crate::transfer_checksum::{MIN_FOLLOWER_BYTES, TransferChecksum};
 
-/// Plan of what to send.
+/// What to send.
 #[derive(Debug, Clone)]
 pub struct SendPlan {
-    /// File ranges to send, ascending; ignored for sequential sources (pipes), which are sent to
-    /// their end. In TYPE A only where the first range starts and the last ends counts.
+    /// File ranges to send, ascending. Ignored for sequential sources (pipes), which are sent to
+    /// their end. In TYPE A only the start of the first and the end of the last range count.
     pub ranges: RangeSet,
-    /// Subtracted from file offsets to make wire offsets (ERET P: start of the part). No range
-    /// may start before it.
+    /// Subtracted from file offsets to get wire offsets (ERET P: start of the part). No range may
+    /// start before it.
     pub origin: u64,
 }
 
-/// Sends the planned ranges over the channel; blocks until all is handed to the kernel and the end
-/// marks are sent. In MODE S, and with `close_after`, the connections are shut down and the call
-/// waits until the peer's kernel has acknowledged every byte.
-/// The channel keeps reusable MODE E connections.
+/// Sends the planned ranges over the channel. Blocks until everything is handed to the kernel and
+/// the end marks are sent. In MODE S, and with `close_after`, the connections are shut down, and
+/// the call waits until the peer's kernel has acknowledged every byte. The channel caches reusable
+/// MODE E connections.
 ///
-/// A transfer that fails is broken off with a reset, so that no receiver takes it for whole.
+/// A failed transfer ends with a reset, so that no receiver takes it for complete.
 pub fn run(
     channel: &mut SessionDataChannel,
     source: &Arc<dyn Source>,
@@ -65,12 +65,12 @@ pub fn run(
 /// A transfer that is ready to start.
 struct SendTask<'t> {
     source: Arc<dyn Source>,
-    supply: SendCursor,
-    /// All that is to be sent, if that is known.
+    cursor: TransferCursor,
+    /// Number of bytes to send, if it is known.
     bytes: Option<u64>,
-    /// Subtracted from the supply's offsets to make wire offsets.
+    /// Subtracted from the cursor's offsets to get wire offsets.
     origin: u64,
-    sum: TransferChecksum,
+    checksum: TransferChecksum,
     settings: &'t TransferSettings,
     transfer: &'t ActiveTransfer,
 }
@@ -83,6 +83,7 @@ impl<'t> SendTask<'t> {
         transfer: &'t ActiveTransfer,
     ) -> Result<Self, DataError> {
         let first = plan.ranges.iter().next();
+        // A subtraction below would wrap around.
         if let Some(range) = first.filter(|r| r.start < plan.origin) {
             return Err(DataError::OutOfRange {
                 offset: range.start,
@@ -91,45 +92,51 @@ impl<'t> SendTask<'t> {
             });
         }
         let size = source.len().map_err(|e| DataError::read(&**source, e))?;
-        let task = |source, supply: SendCursor, origin, sum| Self {
+        let task = |source, cursor: TransferCursor, origin, checksum| Self {
             source,
-            bytes: matches!(supply, SendCursor::Ranges { .. }).then(|| plan.ranges.byte_count()),
-            supply,
+            bytes: matches!(cursor, TransferCursor::Ranges { .. })
+                .then(|| plan.ranges.byte_count()),
+            cursor,
             origin,
-            sum,
+            checksum,
             settings,
             transfer,
         };
         if settings.type_ == DataType::Ascii {
+            // Line ends shift later offsets, so only one contiguous part can be translated.
             let start = first.map_or(0, |r| r.start);
             let end = size.map_or(u64::MAX, |_| plan.ranges.end().max(start));
             let text = AsciiSource::new(Arc::clone(source), start, end);
             return Ok(task(
                 Arc::new(text),
-                SendCursor::sequential(),
+                TransferCursor::sequential(),
                 0,
                 TransferChecksum::Off,
             ));
         }
-        let supply = match size {
-            Some(_) => SendCursor::ranges(&plan.ranges),
-            None => SendCursor::sequential(),
+        let cursor = match size {
+            Some(_) => TransferCursor::ranges(&plan.ranges),
+            None => TransferCursor::sequential(),
         };
-        // Bytes that are handed out in order by one hand pass in order whatever their streams.
-        let most = settings.streams.max(settings.max_streams);
-        let one_stream = settings.mode == TransferMode::Stream || most <= 1 || size.is_none();
+        // Bytes that one cursor hands out in order pass in order, over any number of streams.
+        let max_streams = settings.streams.max(settings.max_streams);
+        let one_stream =
+            settings.mode == TransferMode::Stream || max_streams <= 1 || size.is_none();
         let ordered = settings.checksum.is_some_and(|a| !a.is_combinable());
         let many =
             !one_stream || (size.is_some() && plan.ranges.byte_count() >= MIN_FOLLOWER_BYTES);
         let view = (ordered && many).then(|| Arc::clone(source));
-        let sum = TransferChecksum::read_back(settings.checksum, view, plan.origin);
+        let checksum = TransferChecksum::read_back(settings.checksum, view, plan.origin);
+        // The offsets of a sequential source count from its own start.
         let origin = if size.is_some() { plan.origin } else { 0 };
-        Ok(task(Arc::clone(source), supply, origin, sum))
+        Ok(task(Arc::clone(source), cursor, origin, checksum))
     }
 
-    /// Connections to open first, for each target.
+    /// Number of connections to open first for each target.
     fn first_streams(&self) -> usize {
         let settings = self.settings;
+        // Prior knowledge of the path replaces the configured start value only if the number may
+        // change.
         let known = settings.prior.streams_for(self.bytes);
         match known.and_then(|streams| usize::try_from(streams).ok()) {
             Some(streams) if self.adapts() => {
@@ -140,7 +147,7 @@ impl<'t> SendTask<'t> {
         .max(1)
     }
 
-    /// Whether the number of its lanes may change.
+    /// Whether the number of its streams may change.
     fn adapts(&self) -> bool {
         let settings = self.settings;
         settings.adapt && settings.max_streams > 1 && sizing::is_worth_a_thread(self.bytes)

@@ -1,4 +1,4 @@
-//! One stream's way from the store to the socket, by the chosen method.
+//! The path of one stream's bytes from the store to the socket, by the selected method.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -11,9 +11,9 @@ use rustix::pipe::SpliceFlags;
 use super::SendTask;
 use super::zerocopy::ZerocopyRing;
 use crate::buffer::{PageBuffer, SplicePipe};
+use crate::cursor::TransferCursor;
 use crate::error::DataError;
 use crate::options::IoMethod;
-use crate::send_cursor::SendCursor;
 use crate::store::Source;
 use crate::stream_io::StreamIo;
 use crate::transfer::MAX_STEP;
@@ -23,135 +23,143 @@ use crate::transfer_checksum::StreamChecksum;
 enum SendMethod {
     /// Read into memory, write to the socket.
     Copy(PageBuffer),
-    /// The kernel reads the file's pages.
+    /// The kernel sends the pages of the file (sendfile(2)).
     Sendfile,
-    /// File to pipe to socket.
+    /// File to pipe to socket (splice(2)).
     Splice(SplicePipe),
-    /// Read into memory, which the kernel then borrows.
+    /// Read into memory that the kernel then sends without a copy (MSG_ZEROCOPY).
     Zerocopy(ZerocopyRing),
 }
 
 /// A stream that sends parts of a task.
 pub(super) struct StreamSender<'t> {
-    wire: StreamIo<'t>,
+    io: StreamIo<'t>,
     task: &'t SendTask<'t>,
     method: SendMethod,
-    tap: StreamChecksum<'t>,
-    /// The blocks have become smaller: what is left is little.
-    at_last: bool,
+    checksum_part: StreamChecksum<'t>,
+    /// The parts have become smaller than a block: little is left.
+    is_near_end: bool,
 }
 
 impl<'t> StreamSender<'t> {
-    /// In the thread that serves the connection, whose handshake comes first.
-    pub(super) fn new(mut wire: StreamIo<'t>, task: &'t SendTask<'t>) -> Result<Self, DataError> {
-        wire.handshake()?;
-        let method = choose_send_method(task, &wire);
+    /// Runs the connection's handshake first. Call it in the thread that serves the connection.
+    pub(super) fn new(mut io: StreamIo<'t>, task: &'t SendTask<'t>) -> Result<Self, DataError> {
+        io.handshake()?;
+        let method = choose_send_method(task, &io);
         Ok(Self {
-            wire,
+            io,
             task,
             method,
-            tap: task.sum.stream_checksum(),
-            at_last: false,
+            checksum_part: task.checksum.stream_checksum(),
+            is_near_end: false,
         })
     }
 
-    pub(super) fn wire(&mut self) -> &mut StreamIo<'t> {
-        &mut self.wire
+    pub(super) fn io(&mut self) -> &mut StreamIo<'t> {
+        &mut self.io
     }
 
-    /// Sends what the task's supply has for this stream, until all was handed out (true) or `leave`
-    /// is set (false); with `framed`, as MODE E blocks.
-    pub(super) fn send_supply(
+    /// Sends what the task's cursor hands out, until everything was handed out (returns true) or
+    /// `leave` is set (returns false). `framed` sends MODE E blocks.
+    pub(super) fn send_from_cursor(
         &mut self,
         framed: bool,
         leave: &AtomicBool,
     ) -> Result<bool, DataError> {
         let mut all = false;
         while !all && !leave.load(Ordering::Relaxed) {
+            // Relaxed: one more block after the flag was set does no harm.
             all = !self.send_block(framed)?;
         }
         self.finish()?;
         Ok(all)
     }
 
-    /// Sends the next block; false when all was handed out.
+    /// Sends the next block. Returns false when everything was handed out.
     fn send_block(&mut self, framed: bool) -> Result<bool, DataError> {
-        let SendCursor::Ranges { left, .. } = &self.task.supply else {
+        let TransferCursor::Ranges { left, .. } = &self.task.cursor else {
             return self.send_next(framed);
         };
         let block = self.task.settings.options.block as u64;
-        let lanes = self.task.transfer.stream_set().wanted();
-        let Some(part) = SendCursor::next(left, block, lanes) else {
+        let streams = self.task.transfer.stream_set().wanted();
+        let Some(part) = TransferCursor::next(left, block, streams) else {
             return Ok(false);
         };
-        if part.is_near_end && !self.at_last {
-            self.at_last = true;
-            self.wire.stream().limit_unsent_near_end();
+        if part.is_near_end && !self.is_near_end {
+            // The other streams finish sooner if this one has little queued in the kernel.
+            self.is_near_end = true;
+            self.io.stream().limit_unsent_near_end();
         }
         self.send_part(part.range, framed)?;
         Ok(true)
     }
 
-    /// Waits until no memory of this stream is in use by the kernel.
+    /// Waits until the kernel no longer uses memory of this stream.
     fn finish(&mut self) -> Result<(), DataError> {
         match &mut self.method {
-            SendMethod::Zerocopy(ring) => ring.drain(&mut self.wire),
+            SendMethod::Zerocopy(ring) => ring.wait_released(&mut self.io),
             _ => Ok(()),
         }
     }
 
-    /// Sends one part of a source that can be read anywhere.
+    /// Sends one part of a source that can be read at any offset.
     fn send_part(&mut self, part: ByteRange, framed: bool) -> Result<(), DataError> {
         let wire_offset = part.start - self.task.origin;
         let header = BlockHeader::data(wire_offset, part.len()).encode();
         let mut header: &[u8] = if framed { &header } else { &[] };
         let mut at = part.start;
         while at < part.end {
-            let step = self.wire.transfer().step();
+            let step = self.io.transfer().step();
             let len = usize::try_from(part.end - at).unwrap_or(step).min(step);
-            self.wire.transfer().throttle(len)?;
+            self.io.transfer().throttle(len)?;
             let sent = self.send_step(header, at, len)?;
             if sent == 0 {
+                // Nothing was sent for this part, so the receiver cannot take it for data.
                 return Err(self.shrunk(at));
             }
+            // The header goes out once, with the first bytes.
             header = &[];
-            self.wire.transfer().add_moved(sent as u64);
+            self.io.transfer().add_moved(sent as u64);
             at += sent as u64;
         }
-        self.tap.stored(wire_offset, part.end - self.task.origin);
+        self.checksum_part
+            .stored(wire_offset, part.end - self.task.origin);
         Ok(())
     }
 
-    /// Moves up to `len` bytes at `at`; 0 when the source has ended there.
+    /// Moves up to `len` bytes at `at`. Returns 0 when the source ends there.
     fn send_step(&mut self, header: &[u8], at: u64, len: usize) -> Result<usize, DataError> {
         let source = &*self.task.source;
+        // Wire offsets count from the start of the requested part (ERET P, GFD.20 §3.4).
         let wire_offset = at - self.task.origin;
         match &mut self.method {
             SendMethod::Copy(buffer) => {
                 let buf = &mut buffer.as_mut()[..len];
-                let n = fill(&mut self.wire, source, at, buf)?;
-                self.tap.add(wire_offset, &buf[..n]);
-                // Nothing goes out for a source that has ended, not even the header.
+                let n = read_full(&mut self.io, source, at, buf)?;
+                self.checksum_part.add(wire_offset, &buf[..n]);
+                // A source that has ended sends nothing, not even the header.
                 if n > 0 {
-                    self.wire.send_all(header, &buf[..n], false)?;
+                    self.io.send_all(header, &buf[..n], false)?;
                 }
                 Ok(n)
             }
             SendMethod::Zerocopy(ring) => {
-                let n = ring.send(&mut self.wire, header, len, |wire, buf| {
-                    let n = fill(wire, source, at, buf)?;
-                    self.tap.add(wire_offset, &buf[..n]);
+                let n = ring.send(&mut self.io, header, len, |io, buf| {
+                    let n = read_full(io, source, at, buf)?;
+                    self.checksum_part.add(wire_offset, &buf[..n]);
                     Ok(n)
                 })?;
                 Ok(n)
             }
             SendMethod::Sendfile | SendMethod::Splice(_) => {
-                self.wire.send_all(header, &[], true)?;
+                // MSG_MORE joins the header with the first bytes of the file in one segment
+                // (tcp(7), TCP_CORK).
+                self.io.send_all(header, &[], true)?;
                 match self.send_from_file(at, len) {
                     Err(DataError::Wire { source, .. }) if is_file_error(&source) => {
-                        // Copying either works where the file system cannot do it, or tells the
-                        // file's error.
-                        tracing::debug!(error = %source, "falling back to copying");
+                        // Copying either works where the file system lacks the call, or reports the
+                        // file's own error.
+                        tracing::debug!(error = %source, "sendfile or splice failed, copying instead");
                         self.method = SendMethod::Copy(PageBuffer::new(MAX_STEP));
                         self.send_step(&[], at, len)
                     }
@@ -163,62 +171,66 @@ impl<'t> StreamSender<'t> {
 
     fn send_from_file(&mut self, at: u64, len: usize) -> Result<usize, DataError> {
         let Some(file) = self.task.source.fd() else {
-            return Err(self.wire.wire_error(io::ErrorKind::Unsupported.into()));
+            return Err(self.io.wire_error(io::ErrorKind::Unsupported.into()));
         };
         match &mut self.method {
-            SendMethod::Splice(pipe) => splice(&mut self.wire, file, pipe, at, len),
-            _ => self.wire.send_file(file, at, len),
+            SendMethod::Splice(pipe) => splice(&mut self.io, file, pipe, at, len),
+            _ => self.io.send_file(file, at, len),
         }
     }
 
-    /// Reads and sends the next block of an in-order source; false at its end.
+    /// Reads and sends the next block of an in-order source. Returns false at its end.
     fn send_next(&mut self, framed: bool) -> Result<bool, DataError> {
-        let SendCursor::Sequential(order) = &self.task.supply else {
+        let TransferCursor::Sequential(sequential) = &self.task.cursor else {
             return Ok(false);
         };
         let SendMethod::Copy(buffer) = &mut self.method else {
+            // An in-order source is always copied: its blocks have no file offsets for sendfile.
             return Ok(false);
         };
         let len = self
-            .wire
+            .io
             .transfer()
             .step()
             .min(self.task.settings.options.block.max(1));
         let buf = &mut buffer.as_mut()[..len];
-        let mut turn = SendCursor::lock_sequential(order);
-        if turn.ended {
+        let mut position = TransferCursor::lock_sequential(sequential);
+        if position.ended {
             return Ok(false);
         }
-        let offset = turn.offset;
+        let offset = position.offset;
         let source = &*self.task.source;
         let n = self
-            .wire
-            .store(|| source.read_at(offset, buf))
+            .io
+            .run_local(|| source.read_at(offset, buf))
             .map_err(|e| DataError::read(source, e))?;
-        turn.ended = n == 0;
-        turn.offset += n as u64;
-        self.tap.add(offset, &buf[..n]);
-        drop(turn);
+        position.ended = n == 0;
+        position.offset += n as u64;
+        self.checksum_part.add(offset, &buf[..n]);
+        // The next thread may read while this one sends.
+        drop(position);
         if n == 0 {
             return Ok(false);
         }
-        self.wire.transfer().throttle(n)?;
+        self.io.transfer().throttle(n)?;
         let header = BlockHeader::data(offset, n as u64).encode();
         let header: &[u8] = if framed { &header } else { &[] };
-        self.wire.send_all(header, &buf[..n], false)?;
-        self.wire.transfer().add_moved(n as u64);
+        self.io.send_all(header, &buf[..n], false)?;
+        self.io.transfer().add_moved(n as u64);
         Ok(true)
     }
 
-    /// The source gave nothing at `at`; another stream may have met its end further on.
+    /// The error of a source that returned nothing at `at`. The true end may be before `at`,
+    /// because streams read ahead of each other.
     fn shrunk(&self, at: u64) -> DataError {
         let at = match self.task.source.len() {
             Ok(Some(len)) => at.min(len),
             _ => at,
         };
-        let expected = match &self.task.supply {
-            SendCursor::Ranges { end, .. } => *end,
-            SendCursor::Sequential(_) => at,
+        // Without ranges the expected end is unknown.
+        let expected = match &self.task.cursor {
+            TransferCursor::Ranges { end, .. } => *end,
+            TransferCursor::Sequential(_) => at,
         };
         DataError::Shrunk {
             what: self.task.source.name(),
@@ -228,30 +240,31 @@ impl<'t> StreamSender<'t> {
     }
 }
 
-/// The method for this task. sendfile spares the sender's processor the copy. Between two ends on
-/// one machine it is the receiver that pays for it: it has to copy out of pages that no cache
-/// holds any more, and storing them takes longer than both copies took before (figures in
-/// docs/benchmarks.md). MSG_ZEROCOPY loses on loopback, where the kernel copies after all.
-fn choose_send_method(task: &SendTask<'_>, wire: &StreamIo<'_>) -> SendMethod {
+/// The method for this task. sendfile(2) saves the sender's copy. Between two ends on one machine
+/// the receiver pays for it: it must copy from pages that are no longer in a processor cache, and
+/// storing them takes longer than both copies did before (figures in docs/benchmarks.md).
+/// MSG_ZEROCOPY is slower on loopback, where the kernel copies after all.
+fn choose_send_method(task: &SendTask<'_>, io: &StreamIo<'_>) -> SendMethod {
     let copy = || SendMethod::Copy(PageBuffer::new(MAX_STEP));
-    if matches!(task.supply, SendCursor::Sequential(_)) {
+    // An in-order source may be a pipe, a terminal or translated text.
+    if matches!(task.cursor, TransferCursor::Sequential(_)) {
         return copy();
     }
-    let kernel = wire.stream().transport().kernel_socket().is_ok();
-    let from_file = kernel && task.source.fd().is_some() && !task.sum.needs_bytes();
+    let kernel = io.stream().transport().kernel_socket().is_ok();
+    let from_file = kernel && task.source.fd().is_some() && !task.checksum.needs_bytes();
     match task.settings.options.io {
-        IoMethod::Auto if from_file && !wire.stream().is_local() => SendMethod::Sendfile,
+        IoMethod::Auto if from_file && !io.stream().is_local() => SendMethod::Sendfile,
         IoMethod::Sendfile if from_file => SendMethod::Sendfile,
         IoMethod::Splice if from_file => SplicePipe::new().map_or_else(
             |error| {
-                tracing::debug!(%error, "no large pipe, copying");
+                tracing::debug!(%error, "cannot create a large pipe, copying instead");
                 copy()
             },
             SendMethod::Splice,
         ),
-        IoMethod::Zerocopy => ZerocopyRing::new(wire).map_or_else(
+        IoMethod::Zerocopy => ZerocopyRing::new(io).map_or_else(
             |error| {
-                tracing::debug!(%error, "no MSG_ZEROCOPY, copying");
+                tracing::debug!(%error, "MSG_ZEROCOPY is unavailable, copying instead");
                 copy()
             },
             SendMethod::Zerocopy,
@@ -261,29 +274,30 @@ fn choose_send_method(task: &SendTask<'_>, wire: &StreamIo<'_>) -> SendMethod {
 }
 
 /// Reads until `buf` is full or the source ends.
-fn fill(
-    wire: &mut StreamIo<'_>,
+fn read_full(
+    io: &mut StreamIo<'_>,
     source: &dyn Source,
     at: u64,
     buf: &mut [u8],
 ) -> Result<usize, DataError> {
-    wire.store(|| {
-        let mut have = 0;
-        while have < buf.len() {
-            match source.read_at(at + have as u64, &mut buf[have..])? {
+    io.run_local(|| {
+        let mut filled = 0;
+        while filled < buf.len() {
+            match source.read_at(at + filled as u64, &mut buf[filled..])? {
                 0 => break,
-                n => have += n,
+                n => filled += n,
             }
         }
-        Ok(have)
+        Ok(filled)
     })
     .map_err(|e: io::Error| DataError::read(source, e))
 }
 
-/// File to pipe to socket, until the pipe is empty again. An error in the first half has moved
-/// nothing, so that the caller may try another way; one in the second half never tells to.
+/// Moves bytes from the file to a pipe to the socket, until the pipe is empty again. An error in
+/// the first half has moved nothing, so that the caller may try another method. The second half
+/// returns no error that suggests that.
 fn splice(
-    wire: &mut StreamIo<'_>,
+    io: &mut StreamIo<'_>,
     file: BorrowedFd<'_>,
     pipe: &SplicePipe,
     at: u64,
@@ -291,19 +305,19 @@ fn splice(
 ) -> Result<usize, DataError> {
     let mut offset = at;
     let len = len.min(SplicePipe::capacity());
-    let piped = wire.store(|| {
+    let piped = io.run_local(|| {
         rustix::io::retry_on_intr(|| {
             let offset = Some(&mut offset);
             rustix::pipe::splice(file, offset, pipe.input(), None, len, SpliceFlags::MOVE)
         })
     });
-    let piped = piped.map_err(|e| wire.wire_error(e.into()))?;
+    let piped = piped.map_err(|e| io.wire_error(e.into()))?;
     let mut left = piped;
     while left > 0 {
-        left -= match wire.splice_out(pipe.output(), left, false) {
+        left -= match io.splice_out(pipe.output(), left, false) {
             Err(DataError::Wire { source, .. }) if is_file_error(&source) => {
-                // The socket takes no pages; what is in the pipe is to be sent all the same.
-                return send_rest(wire, pipe, left).map(|()| piped);
+                // The socket accepts no pages; the bytes in the pipe must still be sent.
+                return send_rest(io, pipe, left).map(|()| piped);
             }
             sent => sent?,
         };
@@ -311,8 +325,8 @@ fn splice(
     Ok(piped)
 }
 
-/// Sends what a pipe holds by copying it.
-fn send_rest(wire: &mut StreamIo<'_>, pipe: &SplicePipe, mut left: usize) -> Result<(), DataError> {
+/// Sends the bytes of a pipe by copying them.
+fn send_rest(io: &mut StreamIo<'_>, pipe: &SplicePipe, mut left: usize) -> Result<(), DataError> {
     let mut buffer = vec![0; left.min(64 << 10)];
     while left > 0 {
         let want = left.min(buffer.len());
@@ -322,13 +336,13 @@ fn send_rest(wire: &mut StreamIo<'_>, pipe: &SplicePipe, mut left: usize) -> Res
         if n == 0 {
             return Err(DataError::setup("a pipe", io::ErrorKind::UnexpectedEof));
         }
-        wire.send_all(&[], &buffer[..n], false)?;
+        io.send_all(&[], &buffer[..n], false)?;
         left -= n;
     }
     Ok(())
 }
 
-/// Errors of sendfile and splice that come from the file, not from the connection.
+/// Whether an error of sendfile or splice comes from the file and not from the connection.
 fn is_file_error(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -350,7 +364,7 @@ mod tests {
     use crate::transfer::ActiveTransfer;
 
     #[test]
-    fn what_is_left_in_the_pipe_is_sent_once_when_the_socket_takes_no_pages() {
+    fn the_rest_of_the_pipe_is_sent_once_after_a_failed_splice() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let to = listener.local_addr().unwrap();
         let settings = TransferSettings::default();
@@ -363,13 +377,13 @@ mod tests {
         let pipe = SplicePipe::new().unwrap();
         let bytes: Vec<u8> = (0..150_000u32).map(|n| (n % 251) as u8).collect();
         rustix::io::write(pipe.input(), &bytes).unwrap();
-        let mut wire = StreamIo::new(&transfer, stream);
-        // As after a splice that moved some and then failed.
-        let moved = wire.splice_out(pipe.output(), 1000, false).unwrap();
-        send_rest(&mut wire, &pipe, bytes.len() - moved).unwrap();
-        drop(wire);
-        let mut came = vec![0; bytes.len()];
-        peer.read_exact(&mut came).unwrap();
-        assert!(came == bytes);
+        let mut io = StreamIo::new(&transfer, stream);
+        // The state after a splice that moved some bytes and then failed.
+        let moved = io.splice_out(pipe.output(), 1000, false).unwrap();
+        send_rest(&mut io, &pipe, bytes.len() - moved).unwrap();
+        drop(io);
+        let mut received = vec![0; bytes.len()];
+        peer.read_exact(&mut received).unwrap();
+        assert!(received == bytes);
     }
 }

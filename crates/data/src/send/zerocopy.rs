@@ -1,4 +1,4 @@
-//! Sending with MSG_ZEROCOPY: a ring of buffers, each left alone until the kernel has let go of it.
+//! Sending with MSG_ZEROCOPY: a ring of buffers, each unused until the kernel has released it.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -14,50 +14,51 @@ use crate::stream::DataStream;
 use crate::stream_io::StreamIo;
 use crate::transfer::MAX_STEP;
 
-/// Buffers that may be under way at once.
-const DEPTH: usize = 4;
+/// Buffers that may be in flight at once.
+const BUFFER_COUNT: usize = 4;
 
-/// How long the kernel may take to let go of buffers after the connection was broken off. It does so
-/// at once but for what a network card is just reading.
-const LETTING_GO: Duration = Duration::from_millis(100);
+/// Time for the kernel to release buffers after the connection was reset. It releases them at once,
+/// except what a network card is reading.
+const RELEASE_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// How often to look. A connection that was broken off is always ready, and cannot be waited for.
-const PAUSE: Duration = Duration::from_millis(1);
+/// Polling interval. A reset connection is always ready, so poll(2) cannot wait for it.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// One buffer, and how many sends must have completed before it is free.
+/// One buffer, and the number of sends that must complete before it is free.
 struct ZerocopyBuffer {
-    buffer: PageBuffer,
-    free_at: u64,
+    memory: PageBuffer,
+    free_after: u64,
 }
 
-/// The buffers of one stream. Dropped while the kernel still uses some of them, it breaks the
-/// connection off: memory that is used for something else must not be sent.
+/// The buffers of one stream. If the ring is dropped while the kernel still uses some of them, it
+/// resets the connection: memory with new content must not be sent.
 pub(super) struct ZerocopyRing {
     stream: Arc<DataStream>,
-    slots: Vec<ZerocopyBuffer>,
-    turn: usize,
+    buffers: Vec<ZerocopyBuffer>,
+    next: usize,
     progress: ZerocopyCounts,
 }
 
-/// Counts of zero-copy sends of this transfer; a transfer ends with none under way.
+/// Counts of the zero-copy sends of this transfer. A transfer ends with none in flight.
 struct ZerocopyCounts {
-    /// Sends made.
+    /// Sends that were made.
     started: u64,
     /// Sends whose memory is free again.
     completed: u64,
 }
 
 impl ZerocopyRing {
-    pub(super) fn new(wire: &StreamIo<'_>) -> io::Result<Self> {
-        zerocopy::enable(wire.stream().transport().kernel_socket()?.as_fd())?;
-        let slot = |_| ZerocopyBuffer {
-            buffer: PageBuffer::new(MAX_STEP),
-            free_at: 0,
+    pub(super) fn new(io: &StreamIo<'_>) -> io::Result<Self> {
+        // A transport with a layer has no kernel socket.
+        zerocopy::enable(io.stream().transport().kernel_socket()?.as_fd())?;
+        let buffer = |_| ZerocopyBuffer {
+            memory: PageBuffer::new(MAX_STEP),
+            free_after: 0,
         };
         Ok(Self {
-            stream: Arc::clone(wire.stream()),
-            slots: (0..DEPTH).map(slot).collect(),
-            turn: 0,
+            stream: Arc::clone(io.stream()),
+            buffers: (0..BUFFER_COUNT).map(buffer).collect(),
+            next: 0,
             progress: ZerocopyCounts {
                 started: 0,
                 completed: 0,
@@ -65,57 +66,61 @@ impl ZerocopyRing {
         })
     }
 
-    /// Fills the next free buffer by `read` with up to `len` bytes and sends it; returns what
-    /// `read` returned. Nothing is sent, not even `header`, when that is 0.
+    /// Fills the next free buffer by `read` with up to `len` bytes and sends it. Returns what
+    /// `read` returned. Sends nothing, not even `header`, if that is 0.
     pub(super) fn send<'t>(
         &mut self,
-        wire: &mut StreamIo<'t>,
+        io: &mut StreamIo<'t>,
         header: &[u8],
         len: usize,
         read: impl FnOnce(&mut StreamIo<'t>, &mut [u8]) -> Result<usize, DataError>,
     ) -> Result<usize, DataError> {
-        let slot = &mut self.slots[self.turn % DEPTH];
-        self.progress.await_count(wire, slot.free_at)?;
-        let n = read(wire, &mut slot.buffer.as_mut()[..len])?;
+        let buffer = &mut self.buffers[self.next % BUFFER_COUNT];
+        // The kernel may still read this buffer for an earlier send.
+        self.progress.wait_for(io, buffer.free_after)?;
+        let n = read(io, &mut buffer.memory.as_mut()[..len])?;
         if n == 0 {
             return Ok(0);
         }
-        wire.send_all(header, &[], true)?;
+        io.send_all(header, &[], true)?;
         let mut sent = 0;
         while sent < n {
-            sent += self.progress.send(wire, &slot.buffer.as_ref()[sent..n])?;
+            sent += self.progress.send(io, &buffer.memory.as_ref()[sent..n])?;
         }
-        slot.free_at = self.progress.started;
-        self.turn += 1;
+        // Completions arrive in order of sends, so a count identifies them.
+        buffer.free_after = self.progress.started;
+        self.next += 1;
         Ok(n)
     }
 
-    /// Waits until the kernel has let go of every buffer.
-    pub(super) fn drain(&mut self, wire: &mut StreamIo<'_>) -> Result<(), DataError> {
-        self.progress.await_count(wire, self.progress.started)
+    /// Waits until the kernel has released every buffer.
+    pub(super) fn wait_released(&mut self, io: &mut StreamIo<'_>) -> Result<(), DataError> {
+        self.progress.wait_for(io, self.progress.started)
     }
 }
 
 impl Drop for ZerocopyRing {
     fn drop(&mut self) {
-        if self.progress.settle(&self.stream, Duration::ZERO) {
+        // The usual case: everything is released.
+        if self.progress.wait_all(&self.stream, Duration::ZERO) {
             return;
         }
         self.stream.reset();
-        if !self.progress.settle(&self.stream, LETTING_GO) {
-            tracing::warn!("the kernel still uses zero-copy buffers; their memory is given up");
-            std::mem::forget(std::mem::take(&mut self.slots));
+        if !self.progress.wait_all(&self.stream, RELEASE_TIMEOUT) {
+            tracing::warn!("the kernel still uses zero-copy buffers; leaking their memory");
+            // Freed memory could be reused and then sent; a leak is harmless in comparison.
+            std::mem::forget(std::mem::take(&mut self.buffers));
         }
     }
 }
 
 impl ZerocopyCounts {
-    /// Waits for all completions, at most so long; whether all are there.
-    fn settle(&mut self, stream: &DataStream, patience: Duration) -> bool {
-        let until = Instant::now() + patience;
+    /// Waits for all completions, at most `timeout`. Returns whether all have come.
+    fn wait_all(&mut self, stream: &DataStream, timeout: Duration) -> bool {
+        let until = Instant::now() + timeout;
         loop {
-            // What else the error queue tells does not matter any more.
-            let _ = self.collect(stream);
+            // Other errors of the queue no longer matter.
+            let _ = self.read_completions(stream);
             if self.completed >= self.started {
                 return true;
             }
@@ -123,33 +128,34 @@ impl ZerocopyCounts {
             if left.is_zero() {
                 return false;
             }
-            std::thread::sleep(left.min(PAUSE));
+            std::thread::sleep(left.min(POLL_INTERVAL));
         }
     }
 
-    fn send(&mut self, wire: &mut StreamIo<'_>, bytes: &[u8]) -> Result<usize, DataError> {
-        let sent = wire.run_when_ready(PollFlags::OUT, |stream| {
-            // Unread completions would keep the socket ready and make waiting spin.
-            self.collect(stream)?;
+    fn send(&mut self, io: &mut StreamIo<'_>, bytes: &[u8]) -> Result<usize, DataError> {
+        let sent = io.run_when_ready(PollFlags::OUT, |stream| {
+            // Unread completions keep the socket ready, and poll(2) would return at once.
+            self.read_completions(stream)?;
             let socket = stream.transport().kernel_socket()?;
             match socket.send_with_flags(bytes, zerocopy::FLAG | libc::MSG_NOSIGNAL) {
-                // Too many completions outstanding (net.core.optmem_max): copy this one.
+                // Too many completions are outstanding (net.core.optmem_max): copy this send.
                 Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => socket
                     .send_with_flags(bytes, libc::MSG_NOSIGNAL)
                     .map(|n| (n, false)),
                 done => done.map(|n| (n, true)),
             }
         })?;
-        let (n, borrowed) = sent;
-        self.started += u64::from(borrowed);
+        // A copied send produces no completion.
+        let (n, is_zerocopy) = sent;
+        self.started += u64::from(is_zerocopy);
         Ok(n)
     }
 
     /// Waits until `count` sends of this transfer have completed.
-    fn await_count(&mut self, wire: &mut StreamIo<'_>, count: u64) -> Result<(), DataError> {
-        // A completion is announced as an error condition, which needs no event flag.
-        wire.run_when_ready(PollFlags::empty(), |stream| {
-            self.collect(stream)?;
+    fn wait_for(&mut self, io: &mut StreamIo<'_>, count: u64) -> Result<(), DataError> {
+        // A completion is an error condition (POLLERR), which needs no event flag.
+        io.run_when_ready(PollFlags::empty(), |stream| {
+            self.read_completions(stream)?;
             if self.completed < count {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
@@ -157,8 +163,9 @@ impl ZerocopyCounts {
         })
     }
 
-    fn collect(&mut self, stream: &DataStream) -> io::Result<()> {
+    fn read_completions(&mut self, stream: &DataStream) -> io::Result<()> {
         while let Some((first, last)) = zerocopy::read_completion(stream.as_fd())? {
+            // The kernel merges consecutive completions into a range, which may wrap around.
             self.completed += u64::from(last.wrapping_sub(first)) + 1;
         }
         Ok(())
@@ -177,7 +184,7 @@ mod tests {
     use crate::transfer::ActiveTransfer;
 
     #[test]
-    fn buffers_that_the_kernel_still_sends_are_not_freed_before_the_connection_is_broken_off() {
+    fn buffers_in_flight_are_freed_only_after_the_connection_was_reset() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let to = listener.local_addr().unwrap();
         let mut settings = TransferSettings::default();
@@ -188,22 +195,22 @@ mod tests {
         let transfer =
             ActiveTransfer::new(Role::Sender, &settings, &Arc::new(TransferControl::new()))
                 .unwrap();
-        let mut wire = StreamIo::new(&transfer, Arc::clone(&stream));
-        let mut ring = ZerocopyRing::new(&wire).unwrap();
-        // The peer reads nothing, so that something stays under way.
+        let mut io = StreamIo::new(&transfer, Arc::clone(&stream));
+        let mut ring = ZerocopyRing::new(&io).unwrap();
+        // The peer reads nothing, so some sends stay in flight.
         let stalled = std::iter::repeat_with(|| {
-            ring.send(&mut wire, b"", MAX_STEP, |_, buf| {
+            ring.send(&mut io, b"", MAX_STEP, |_, buf| {
                 buf.fill(7);
                 Ok(buf.len())
             })
         })
         .find_map(Result::err);
         assert!(matches!(stalled, Some(DataError::Stalled { .. })));
-        assert!(!ring.progress.settle(&stream, Duration::ZERO));
+        assert!(!ring.progress.wait_all(&stream, Duration::ZERO));
         drop(ring);
-        let mut came = Vec::new();
-        let end = peer.read_to_end(&mut came).unwrap_err();
+        let mut received = Vec::new();
+        let end = peer.read_to_end(&mut received).unwrap_err();
         assert_eq!(end.kind(), io::ErrorKind::ConnectionReset);
-        assert!(came.iter().all(|byte| *byte == 7));
+        assert!(received.iter().all(|byte| *byte == 7));
     }
 }

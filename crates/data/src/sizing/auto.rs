@@ -1,4 +1,4 @@
-//! `auto`: each stream by itself, each end by itself.
+//! Buffer policy `auto`: each stream is sized on its own, independently at each end.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -18,20 +18,20 @@ use crate::os::sockopt::{self, SocketBuffer};
 use crate::stream::DataStream;
 use crate::tuning_notices::TuningNotices;
 
-/// The kernel's autotuning, watched on every stream.
+/// Watches the kernel's autotuning on every stream, and corrects it.
 pub(super) struct AutoBufferPolicy {
     role: Role,
-    /// Read at the first look: this thread has the time, the streams have not.
+    /// Read at the first sample, in this thread: the stream threads must not wait for it.
     caps: Option<HostBufferLimits>,
     streams: BTreeMap<StreamId, AutoSizedStream>,
-    /// Another policy has pinned the send buffers of streams that join.
+    /// Another policy has pinned the send buffers of streams that join; this one unlocks them.
     unlocks: bool,
     remark: Option<String>,
-    /// A send buffer that is known to be right, bytes as reported.
-    known: Option<u64>,
+    /// A send buffer size known to be right, bytes as reported.
+    known_buffer: Option<u64>,
 }
 
-/// One stream. Its connection may be closed, or go on in another transfer.
+/// One stream. Its connection may be closed, or serve another transfer.
 struct AutoSizedStream {
     auto: BufferTuner,
     stream: Weak<DataStream>,
@@ -45,17 +45,18 @@ impl AutoBufferPolicy {
             streams: BTreeMap::new(),
             unlocks: false,
             remark: None,
-            known: None,
+            known_buffer: None,
         }
     }
 
-    /// Streams whose send buffers are known to be right at this size, bytes as reported.
+    /// Begins with a send buffer size that is known to be right, bytes as reported.
     pub(super) fn with_known_buffer(mut self, buffer: Option<u64>) -> Self {
-        self.known = buffer;
+        self.known_buffer = buffer;
         self
     }
 
-    /// For a sender whose buffers begin small and pinned because the peer was to size them.
+    /// For a sender whose buffers were pinned to the initial size because the peer was to size
+    /// them.
     pub(super) fn without_peer() -> Self {
         Self {
             unlocks: true,
@@ -63,21 +64,22 @@ impl AutoBufferPolicy {
         }
     }
 
-    fn forget(&mut self, gone: impl Fn(StreamId) -> bool) {
+    fn remove_streams(&mut self, ended: impl Fn(StreamId) -> bool) {
         let remark = &mut self.remark;
         self.streams.retain(|id, watched| {
-            let gone = gone(*id);
-            if gone {
-                watched.leave();
+            let ended = ended(*id);
+            if ended {
+                // A connection may serve another transfer with another policy.
+                watched.revert();
                 *remark = remark.take().or_else(|| watched.auto.remark());
             }
-            !gone
+            !ended
         });
     }
 }
 
 impl AutoSizedStream {
-    fn leave(&mut self) {
+    fn revert(&mut self) {
         if let (Some(change), Some(stream)) = (self.auto.release(), self.stream.upgrade()) {
             revert_change(&stream, change);
         }
@@ -85,60 +87,71 @@ impl AutoSizedStream {
 }
 
 impl BufferPolicy for AutoBufferPolicy {
-    fn on_sample(&mut self, scene: &SizingSample<'_>) {
-        self.forget(|id| !scene.has(id));
-        let (role, unlocks, known) = (self.role, self.unlocks, self.known);
+    fn on_sample(&mut self, sample: &SizingSample<'_>) {
+        self.remove_streams(|id| !sample.has(id));
+        let (role, unlocks, known_buffer) = (self.role, self.unlocks, self.known_buffer);
         let caps = *self.caps.get_or_insert_with(host_limits);
-        for seen in &scene.streams {
-            let watched = self.streams.entry(seen.sample.stream).or_insert_with(|| {
-                if unlocks {
-                    give_back(scene.board, seen, &caps);
-                }
-                AutoSizedStream {
-                    auto: BufferTuner::new(role, caps).with_known_buffer(known),
-                    stream: Arc::downgrade(&seen.stream),
-                }
-            });
-            if let Some(decision) = watched.auto.on_sample(&seen.sample) {
-                apply_decision(scene.board, &seen.stream, decision, BufferLimit::Forced);
+        for sampled in &sample.streams {
+            let watched = self
+                .streams
+                .entry(sampled.sample.stream)
+                .or_insert_with(|| {
+                    if unlocks {
+                        unlock_send_buffer(sample.notices, sampled, &caps);
+                    }
+                    AutoSizedStream {
+                        auto: BufferTuner::new(role, caps).with_known_buffer(known_buffer),
+                        stream: Arc::downgrade(&sampled.stream),
+                    }
+                });
+            if let Some(decision) = watched.auto.on_sample(&sampled.sample) {
+                apply_decision(
+                    sample.notices,
+                    &sampled.stream,
+                    decision,
+                    BufferLimit::Forced,
+                );
             }
         }
-        let bounds = self.streams.values().filter_map(|w| w.auto.host_bound());
-        let bound = bounds.max_by_key(|bound| bound.stream_bps);
-        scene.board.set_host_limit(bound);
+        // Slower streams may be limited by their path instead.
+        let host_limits = self.streams.values().filter_map(|w| w.auto.host_bound());
+        let host_limit = host_limits.max_by_key(|host_limit| host_limit.stream_bps);
+        sample.notices.set_host_limit(host_limit);
     }
 
     fn next_due(&self) -> Duration {
-        let due = self.streams.values().map(|w| w.auto.next_sample_in()).min();
-        due.unwrap_or(Duration::ZERO)
+        let next_due = self.streams.values().map(|w| w.auto.next_sample_in()).min();
+        next_due.unwrap_or(Duration::ZERO)
     }
 
     fn finish(&mut self) -> Option<String> {
-        self.forget(|_| true);
+        self.remove_streams(|_| true);
         self.remark.take()
     }
 }
 
-/// Gives a send buffer back to autotuning, unless that would shrink it. A kernel that knows no way
-/// back gives all that it allows, at once.
-fn give_back(board: &TuningNotices, seen: &SampledStream, caps: &HostBufferLimits) {
-    let has = seen.sample.send_buffer;
-    if has >= caps.max_autotuned_send {
+/// Returns a send buffer to autotuning, unless that would shrink it. A kernel that cannot unlock it
+/// gets the largest allowed size at once.
+fn unlock_send_buffer(notices: &TuningNotices, sampled: &SampledStream, caps: &HostBufferLimits) {
+    let size = sampled.sample.send_buffer;
+    if size >= caps.max_autotuned_send {
         return;
     }
-    let Err(error) = sockopt::unlock_buffer(seen.stream.as_fd(), SocketBuffer::Send) else {
+    let Err(error) = sockopt::unlock_buffer(sampled.stream.as_fd(), SocketBuffer::Send) else {
         return;
     };
     let decision = BufferDecision {
-        stream: seen.sample.stream,
-        at: seen.sample.at,
+        stream: sampled.sample.stream,
+        at: sampled.sample.at,
         setting: Some(BufferSetting::SendBuffer(
-            has.max(caps.max_settable_send) / 2,
+            size.max(caps.max_settable_send) / 2,
         )),
         limiter: Limiter::Unknown,
-        reason: format!("nobody tells a size, and autotuning does not take it back: {error}"),
+        reason: format!(
+            "the peer sends no size, and the kernel cannot return the buffer to autotuning: {error}"
+        ),
     };
-    apply_decision(board, &seen.stream, decision, BufferLimit::Forced);
+    apply_decision(notices, &sampled.stream, decision, BufferLimit::Forced);
 }
 
 #[cfg(test)]
@@ -149,7 +162,7 @@ mod tests {
     use super::*;
     use crate::control::TransferControl;
     use crate::os::sockopt::set_window_clamp;
-    use crate::sizing::fixtures::{connected, scene};
+    use crate::sizing::fixtures::{connected, sizing_sample};
 
     const MB: u64 = 1 << 20;
 
@@ -157,7 +170,7 @@ mod tests {
         Duration::from_millis(n)
     }
 
-    /// A receiver of a host that lets nothing be set.
+    /// A receiver on a host that allows no size to be set.
     fn receiver() -> AutoBufferPolicy {
         AutoBufferPolicy {
             caps: Some(HostBufferLimits::default()),
@@ -166,32 +179,32 @@ mod tests {
     }
 
     #[test]
-    fn a_send_buffer_that_is_known_to_be_right_is_set_at_the_first_look() {
+    fn a_known_send_buffer_is_set_at_the_first_sample() {
         let caps = HostBufferLimits {
             max_autotuned_send: 40_000,
             max_settable_send: 2 * MB,
             ..HostBufferLimits::default()
         };
         let (stream, _far) = connected(BufferSizing::Auto);
-        // What a host of today lets everybody set.
+        // A size that every process may set on today's hosts.
         let size = 400_000;
-        let board = TuningNotices::default();
+        let notices = TuningNotices::default();
         let mut policy = AutoBufferPolicy {
             caps: Some(caps),
             ..AutoBufferPolicy::new(Role::Sender)
         }
         .with_known_buffer(Some(size));
-        let look = TcpSample {
+        let tcp_sample = TcpSample {
             send_buffer: 30_000,
             ..TcpSample::default()
         };
-        policy.on_sample(&scene(ms(1), &stream, look, &board));
+        policy.on_sample(&sizing_sample(ms(1), &stream, tcp_sample, &notices));
         let now = sockopt::buffer_size(stream.as_fd(), SocketBuffer::Send).unwrap();
         assert_eq!(now, size);
     }
 
-    /// A window of 4 MB that comes in every 100 ms.
-    fn full(at: Duration) -> TcpSample {
+    /// A window of 4 MB that is filled every 100 ms.
+    fn full_window(at: Duration) -> TcpSample {
         TcpSample {
             bytes_received: 40_000 * u64::try_from(at.as_millis()).unwrap(),
             receiver_rtt: ms(100),
@@ -204,34 +217,34 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_this_host_is_told_while_it_holds() {
+    fn a_host_limit_is_reported_while_it_applies() {
         let (stream, _far) = connected(BufferSizing::Auto);
         let control = TransferControl::new();
         let mut policy = receiver();
-        let mut look = |n: u64, look: TcpSample| {
+        let mut observe = |n: u64, tcp_sample: TcpSample| {
             let at = ms(25 * n);
-            policy.on_sample(&scene(at, &stream, look, control.notices()));
+            policy.on_sample(&sizing_sample(at, &stream, tcp_sample, control.notices()));
             control.host_limit()
         };
-        assert_eq!(look(0, full(ms(0))), None);
-        let mut bound = None;
+        assert_eq!(observe(0, full_window(ms(0))), None);
+        let mut host_limit = None;
         for n in 1..=40 {
-            bound = look(n, full(ms(25 * n)));
+            host_limit = observe(n, full_window(ms(25 * n)));
         }
-        let bound = bound.unwrap();
-        assert_eq!(bound.limiter, Limiter::ReceiveWindow);
-        assert_eq!(bound.max_in_flight, 4_000_000);
-        assert!((310_000_000..330_000_000).contains(&bound.stream_bps));
+        let host_limit = host_limit.unwrap();
+        assert_eq!(host_limit.limiter, Limiter::ReceiveWindow);
+        assert_eq!(host_limit.max_in_flight, 4_000_000);
+        assert!((310_000_000..330_000_000).contains(&host_limit.stream_bps));
         // The path becomes slower.
         let slow = |n: u64| TcpSample {
-            bytes_received: full(ms(1000)).bytes_received + 1000 * n,
-            ..full(ms(0))
+            bytes_received: full_window(ms(1000)).bytes_received + 1000 * n,
+            ..full_window(ms(0))
         };
-        let mut bound = Some(bound);
+        let mut host_limit = Some(host_limit);
         for n in 41..=80 {
-            bound = look(n, slow(n));
+            host_limit = observe(n, slow(n));
         }
-        assert_eq!(bound, None);
+        assert_eq!(host_limit, None);
     }
 
     fn clamp(stream: &DataStream) -> i32 {
@@ -242,21 +255,21 @@ mod tests {
     }
 
     #[test]
-    fn a_small_window_does_not_outlive_its_transfer() {
+    fn a_small_window_is_reverted_at_the_end_of_the_transfer() {
         let (stream, _far) = connected(BufferSizing::Auto);
         set_window_clamp(stream.as_fd(), 1 << 30).unwrap();
-        let board = TuningNotices::default();
+        let notices = TuningNotices::default();
         let mut policy = receiver();
         for n in 0..200 {
             let at = ms(25 * n);
-            // A program that reads 1 MB/s.
-            let look = TcpSample {
+            // The application reads 1 MB/s.
+            let tcp_sample = TcpSample {
                 bytes_received: 1000 * 25 * n,
                 receive_queue_memory: 5 * MB,
                 readable: 4 * MB,
-                ..full(at)
+                ..full_window(at)
             };
-            policy.on_sample(&scene(at, &stream, look, &board));
+            policy.on_sample(&sizing_sample(at, &stream, tcp_sample, &notices));
         }
         assert!(clamp(&stream) < 1 << 20, "{}", clamp(&stream));
         policy.finish();

@@ -1,4 +1,4 @@
-//! Carrying out what a controller decided, and looking at what came of it.
+//! Applies the decisions of a buffer tuner to sockets, and reads the result.
 
 use std::fmt::Write;
 use std::io;
@@ -11,22 +11,22 @@ use crate::os::sockopt::{self, SocketBuffer};
 use crate::stream::DataStream;
 use crate::tuning_notices::TuningNotices;
 
-/// A window clamp that no buffer reaches.
+/// A window clamp larger than any buffer.
 const NO_CLAMP: i32 = 1 << 30;
 
-/// How far this process goes for a size.
+/// How far a buffer may grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BufferLimit {
-    /// As far as `net.core.wmem_max` and `rmem_max` let every process.
+    /// Up to `net.core.wmem_max` and `rmem_max`, as for every process.
     Allowed,
-    /// Beyond, where that is needed and this process may.
+    /// Beyond these, if it is needed and this process is permitted to.
     Forced,
 }
 
-/// Carries a decision out and notes it, with what the system granted where that is less than was
-/// wanted. Returns the buffer's size as reported afterwards, if there is one and it could be set.
+/// Applies a decision and records it, with the granted size if that is smaller. Returns the
+/// buffer's size as reported afterwards, if the decision changed it.
 pub(super) fn apply_decision(
-    board: &TuningNotices,
+    notices: &TuningNotices,
     stream: &DataStream,
     mut decision: BufferDecision,
     reach: BufferLimit,
@@ -35,7 +35,7 @@ pub(super) fn apply_decision(
         None => None,
         Some(Ok(reported)) => reported,
         Some(Err(error)) => {
-            // The connection may have ended meanwhile, and its transfer tells that.
+            // The connection may have ended meanwhile; its transfer reports that.
             let _ = write!(decision.reason, "; refused: {error}");
             None
         }
@@ -50,17 +50,23 @@ pub(super) fn apply_decision(
     }
     tracing::debug!(stream = decision.stream, change = ?decision.setting, reason = %decision.reason,
         "buffer");
-    board.push_decision(decision);
+    notices.push_decision(decision);
     reported
 }
 
-/// Undoes what a policy that is over has left on a stream.
+/// Reverts a setting that a finished policy left on a stream.
 pub(super) fn revert_change(stream: &DataStream, change: BufferSetting) {
     let undone = apply(stream, change, BufferLimit::Forced);
-    tracing::debug!(stream = stream.id(), ?change, ?undone, "buffer left alone");
+    tracing::debug!(
+        stream = stream.id(),
+        ?change,
+        ?undone,
+        "buffer setting reverted"
+    );
 }
 
-/// Sets the options of one change; returns a changed buffer's size as reported afterwards.
+/// Sets the socket options of one setting. Returns the size of a changed buffer as reported
+/// afterwards.
 fn apply(
     stream: &DataStream,
     change: BufferSetting,
@@ -75,7 +81,7 @@ fn apply(
             let before = sockopt::buffer_size(fd, SocketBuffer::Receive)?;
             let after = resize(stream, SocketBuffer::Receive, bytes, reach)?;
             if after > before {
-                // Before Linux 7.1 the window of a live connection does not follow otherwise.
+                // Before Linux 7.1 the window of a live connection does not grow without this.
                 sockopt::set_window_clamp(fd, NO_CLAMP)?;
             }
             stream.note_receive_buffer(after);
@@ -87,7 +93,8 @@ fn apply(
         }
         BufferSetting::RestoreAutotuning(window) => {
             match sockopt::unlock_buffer(fd, SocketBuffer::Receive) {
-                // Linux before 5.15 has no lock to ask about; one that nobody set is not locked.
+                // Linux before 5.15 has no SO_BUF_LOCK. There the buffer is unlocked unless it was
+                // set.
                 Err(error) if Errno::from_io_error(&error) == Some(Errno::NOPROTOOPT) => {}
                 unlocked => unlocked?,
             }
@@ -100,7 +107,8 @@ fn apply(
     }
 }
 
-/// By force first: a plain request above the system's limit would shrink what was forced before.
+/// Requests by force first: a plain request above the system's limit would shrink a buffer that was
+/// forced before.
 fn resize(
     stream: &DataStream,
     buffer: SocketBuffer,

@@ -1,4 +1,5 @@
-//! `drs1` at the receiver: one loop a stream, and its sizes told to the sender.
+//! Buffer policy `drs1` at the receiver: one control loop per stream, and its sizes are sent to the
+//! sender.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,14 +13,14 @@ use super::change_options::{BufferLimit, apply_decision};
 use super::policy::{BufferPolicy, SAMPLE_INTERVAL, SizingSample};
 use crate::tuning_notices::TuningNotices;
 
-/// The first drsFTP's receiving end (2003 paper, §4.1 and §4.2).
+/// The receiving end of the first drsFTP (2003 paper, §4.1 and §4.2).
 #[derive(Default)]
 pub(super) struct Drs1Receiver {
     streams: HashMap<StreamId, Drs1ReceiverTuner>,
-    /// The receive buffer is pinned: its size is told and not set.
+    /// The receive buffer is pinned: its size is announced but not set.
     pinned: bool,
-    /// The largest size that the sender was told of.
-    told: u64,
+    /// The largest size announced to the sender.
+    announced: u64,
 }
 
 impl Drs1Receiver {
@@ -30,47 +31,53 @@ impl Drs1Receiver {
         }
     }
 
-    /// Tells the sender of a size, bytes, unless it knows a larger one.
-    fn tell(&mut self, board: &TuningNotices, size: u64) {
-        if size > self.told {
-            self.told = size;
-            board.report_resize(size);
+    /// Announces a size to the sender, bytes, unless it knows a larger one.
+    fn announce(&mut self, notices: &TuningNotices, size: u64) {
+        if size > self.announced {
+            self.announced = size;
+            notices.report_resize(size);
         }
     }
 }
 
 impl BufferPolicy for Drs1Receiver {
-    fn on_sample(&mut self, scene: &SizingSample<'_>) {
-        self.streams.retain(|id, _| scene.has(*id));
-        for seen in &scene.streams {
-            let (id, look) = (seen.sample.stream, &seen.sample);
-            let has = look.receive_buffer / 2;
+    fn on_sample(&mut self, sample: &SizingSample<'_>) {
+        self.streams.retain(|id, _| sample.has(*id));
+        for sampled in &sample.streams {
+            let (id, tcp_sample) = (sampled.sample.stream, &sampled.sample);
+            // The kernel reports twice the size that was set (socket(7), SO_RCVBUF).
+            let size = tcp_sample.receive_buffer / 2;
             if self.pinned {
-                self.tell(scene.board, has);
+                self.announce(sample.notices, size);
                 continue;
             }
-            if !self.streams.contains_key(&id) && has > BufferBounds::default().initial {
-                // Of an earlier transfer, whose last size its sender may not have heard.
-                self.tell(scene.board, has);
+            if !self.streams.contains_key(&id) && size > BufferBounds::default().initial {
+                // A buffer of an earlier transfer, whose last size the sender may not know.
+                self.announce(sample.notices, size);
             }
             let controller = self
                 .streams
                 .entry(id)
-                .or_insert_with(|| Drs1ReceiverTuner::new(from_where_it_is(look)));
-            let Some(size) = controller.on_sample(look) else {
+                .or_insert_with(|| Drs1ReceiverTuner::new(bounds_from_current(tcp_sample)));
+            let Some(size) = controller.on_sample(tcp_sample) else {
                 continue;
             };
             let decision = BufferDecision {
                 stream: id,
-                at: scene.at,
+                at: sample.at,
                 setting: Some(BufferSetting::ReceiveBuffer(size)),
                 limiter: Limiter::ReceiveWindow,
-                reason: "more than half of the buffer came within a round trip".to_owned(),
+                reason: "more than half of the buffer arrived within one round trip".to_owned(),
             };
-            let reported =
-                apply_decision(scene.board, &seen.stream, decision, BufferLimit::Allowed);
+            let reported = apply_decision(
+                sample.notices,
+                &sampled.stream,
+                decision,
+                BufferLimit::Allowed,
+            );
+            // The kernel may grant less; the sender must not exceed the receiver's buffer.
             let granted = reported.map_or(size, |reported| reported / 2);
-            self.tell(scene.board, granted);
+            self.announce(sample.notices, granted);
         }
     }
 
@@ -84,12 +91,12 @@ impl BufferPolicy for Drs1Receiver {
     }
 }
 
-/// A connection of an earlier transfer goes on with the size that it has.
-fn from_where_it_is(look: &TcpSample) -> BufferBounds {
+/// A connection of an earlier transfer continues with its present size.
+fn bounds_from_current(tcp_sample: &TcpSample) -> BufferBounds {
     let bounds = BufferBounds::default();
-    let has = look.receive_buffer / 2;
+    let size = tcp_sample.receive_buffer / 2;
     BufferBounds {
-        initial: has.clamp(bounds.initial, bounds.largest),
+        initial: size.clamp(bounds.initial, bounds.largest),
         ..bounds
     }
 }
@@ -101,40 +108,40 @@ mod tests {
     use proto::sizing::BufferSizing;
 
     use super::*;
-    use crate::sizing::fixtures::{connected, scene};
+    use crate::sizing::fixtures::{connected, sizing_sample};
 
-    /// Sizes that a sender is told of a stream that has this buffer from the start, bytes, while so many
-    /// bytes arrive every round trip.
-    fn told(pinned: bool, buffer: u64, arrive: u64) -> Vec<u64> {
+    /// The sizes announced for a stream that begins with this buffer, bytes, while `arrive` bytes
+    /// arrive every round trip.
+    fn announced(pinned: bool, buffer: u64, arrive: u64) -> Vec<u64> {
         let (stream, _far) = connected(BufferSizing::Drs1);
-        let board = TuningNotices::default();
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let ear = Arc::clone(&told);
-        board.on_resize(move |size| ear.lock().unwrap().push(size));
+        let notices = TuningNotices::default();
+        let announced = Arc::new(Mutex::new(Vec::new()));
+        let recorder = Arc::clone(&announced);
+        notices.on_resize(move |size| recorder.lock().unwrap().push(size));
         let mut policy = Drs1Receiver::new(pinned);
         for n in 0..8 {
-            let look = TcpSample {
+            let tcp_sample = TcpSample {
                 bytes_received: n * arrive,
                 min_rtt: Duration::from_millis(100),
                 receive_buffer: 2 * buffer,
                 ..TcpSample::default()
             };
             let at = Duration::from_millis(100) * u32::try_from(n).unwrap();
-            policy.on_sample(&scene(at, &stream, look, &board));
+            policy.on_sample(&sizing_sample(at, &stream, tcp_sample, &notices));
         }
-        let told = told.lock().unwrap();
-        told.clone()
+        let announced = announced.lock().unwrap();
+        announced.clone()
     }
 
     #[test]
-    fn the_size_of_an_earlier_transfer_is_told_again() {
-        assert_eq!(told(false, 64 << 10, 1000), []);
-        assert_eq!(told(false, 1 << 20, 1000), [1 << 20]);
+    fn the_size_of_an_earlier_transfer_is_announced_again() {
+        assert_eq!(announced(false, 64 << 10, 1000), []);
+        assert_eq!(announced(false, 1 << 20, 1000), [1 << 20]);
     }
 
     #[test]
-    fn a_pinned_size_is_told_once_whatever_arrives() {
-        assert_eq!(told(true, 100_000, 1000), [100_000]);
-        assert_eq!(told(true, 100_000, 10 << 20), [100_000]);
+    fn a_pinned_size_is_announced_once() {
+        assert_eq!(announced(true, 100_000, 1000), [100_000]);
+        assert_eq!(announced(true, 100_000, 10 << 20), [100_000]);
     }
 }

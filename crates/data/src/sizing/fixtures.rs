@@ -1,4 +1,4 @@
-//! Streams and scenes to drive a policy with.
+//! Streams and samples for tests of buffer policies.
 
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
@@ -24,25 +24,25 @@ pub(super) fn connected(sizing: BufferSizing) -> (Arc<DataStream>, TcpStream) {
     (Arc::new(stream), far)
 }
 
-/// A moment at which a stream looks like this.
-pub(super) fn scene<'t>(
+/// A sample of one stream with these values.
+pub(super) fn sizing_sample<'t>(
     at: Duration,
     stream: &Arc<DataStream>,
-    look: TcpSample,
-    board: &'t TuningNotices,
+    tcp_sample: TcpSample,
+    notices: &'t TuningNotices,
 ) -> SizingSample<'t> {
-    let look = TcpSample {
+    let tcp_sample = TcpSample {
         stream: stream.id(),
         at,
-        ..look
+        ..tcp_sample
     };
     let stream = Arc::clone(stream);
     SizingSample {
         at,
         streams: vec![SampledStream {
             stream,
-            sample: look,
+            sample: tcp_sample,
         }],
-        board,
+        notices,
     }
 }

@@ -1,4 +1,5 @@
-//! A sender whose receiver decides: every stream's send buffer gets the size that the peer told.
+//! A sender whose receiver decides: every stream's send buffer gets the size that the peer
+//! announced.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,13 +14,13 @@ use super::policy::{BufferPolicy, SAMPLE_INTERVAL, SizingInput, SizingSample};
 use crate::stream::DataStream;
 use crate::tuning_notices::TuningNotices;
 
-/// The size in force, and which streams have it.
+/// The present size, and the streams that have it.
 #[derive(Default)]
 pub(super) struct FollowedSize {
-    /// The send buffer is pinned: what the peer tells is heard and not set.
+    /// The send buffer is pinned: the peer's size is received but not set.
     pinned: bool,
     size: Option<u64>,
-    given: HashMap<StreamId, u64>,
+    applied: HashMap<StreamId, u64>,
 }
 
 impl FollowedSize {
@@ -38,31 +39,33 @@ impl FollowedSize {
         self.size.is_some()
     }
 
-    /// The peer's size no longer holds.
+    /// Forgets the peer's size.
     pub(super) fn forget(&mut self) {
         self.size = None;
-        self.given.clear();
+        self.applied.clear();
     }
 
-    /// The peer's size, however large: never more than a loop of this end would ask for.
+    /// Sets the peer's size, at most the largest one that this end would request itself.
     pub(super) fn set(&mut self, size: u64) {
+        // The peer must not decide how much memory this host uses.
         self.size = Some(size.min(BufferBounds::default().largest));
     }
 
-    /// Gives all of `streams` the size that they have not got yet.
+    /// Sets the size on all `streams` that do not have it yet.
     pub(super) fn apply(
         &mut self,
         at: Duration,
-        board: &TuningNotices,
+        notices: &TuningNotices,
         streams: &[Arc<DataStream>],
     ) {
         let Some(size) = self.size.filter(|_| !self.pinned) else {
             return;
         };
-        self.given
+        // An ended stream keeps no entry, so that the map stays small.
+        self.applied
             .retain(|id, _| streams.iter().any(|stream| stream.id() == *id));
         for stream in streams {
-            if self.given.insert(stream.id(), size) == Some(size) {
+            if self.applied.insert(stream.id(), size) == Some(size) {
                 continue;
             }
             let decision = BufferDecision {
@@ -72,12 +75,12 @@ impl FollowedSize {
                 limiter: Limiter::Unknown,
                 reason: "the receiver's buffer has this size".to_owned(),
             };
-            apply_decision(board, stream, decision, BufferLimit::Allowed);
+            apply_decision(notices, stream, decision, BufferLimit::Allowed);
         }
     }
 }
 
-/// `drs1` at the sender: sizes come on the control channel (2003 paper, §4.2).
+/// Buffer policy `drs1` at the sender: sizes arrive on the control channel (2003 paper, §4.2).
 pub(super) struct Drs1Sender(FollowedSize);
 
 impl Drs1Sender {
@@ -87,18 +90,18 @@ impl Drs1Sender {
 }
 
 impl BufferPolicy for Drs1Sender {
-    fn on_sample(&mut self, scene: &SizingSample<'_>) {
-        self.0.apply(scene.at, scene.board, &scene.streams());
+    fn on_sample(&mut self, sample: &SizingSample<'_>) {
+        self.0.apply(sample.at, sample.notices, &sample.streams());
     }
 
     fn next_due(&self) -> Duration {
         SAMPLE_INTERVAL
     }
 
-    fn on_input(&mut self, news: &SizingInput<'_>) {
-        if let Some(size) = news.board().peer_size() {
+    fn on_input(&mut self, input: &SizingInput<'_>) {
+        if let Some(size) = input.notices().peer_size() {
             self.0.set(size);
-            self.0.apply(news.at, news.board(), &news.streams());
+            self.0.apply(input.at, input.notices(), &input.streams());
         }
     }
 }

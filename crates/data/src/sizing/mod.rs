@@ -1,10 +1,10 @@
-//! Sizes the socket buffers of a transfer while it runs: one thread a transfer, beside the
-//! streams' own. It looks at each stream's kernel state, asks a controller of `tune::sizing`, and
-//! sets the options that this answers; with a DRS channel it also speaks there. With the same looks
-//! it asks `tune::streams::auto` about the streams that are sent over (`steering`).
+//! Sizes the socket buffers of a transfer while it runs: one thread per transfer, beside the stream
+//! threads. It samples each stream's kernel state, asks a tuner of `tune::sizing`, and sets the
+//! socket options that this returns. It also serves the DRS channel. With the same samples it asks
+//! `tune::streams::auto` about the sending streams (`stream_tuning`).
 //!
-//! `crate::handshake` is what has to be set before there is a stream to look at; `policy` is what the
-//! thread drives, one file a policy.
+//! `crate::handshake` sets what must be set before there is a stream to sample. `policy` is the
+//! interface of a buffer policy; each policy has its own file.
 
 mod auto;
 mod change_options;
@@ -33,23 +33,23 @@ use policy::BufferPolicy;
 use sizing_thread::SizingThread;
 use stream_tuning::StreamTuning;
 
-/// Runs `work` (the streams) with its buffers sized as `settings.options.buffers` says; `most` is what it
-/// will move at most, bytes, if that is known. Nothing that fails here fails the transfer: its
+/// Runs `work` (the streams) with its buffers sized as `settings.options.buffers` says. `max_bytes`
+/// is the most that it will move, if that is known. No failure here fails the transfer: its
 /// buffers then stay as they are.
 pub(crate) fn run_with_sizing<T>(
     transfer: &ActiveTransfer,
     settings: &TransferSettings,
     role: Role,
-    most: Option<u64>,
+    max_bytes: Option<u64>,
     work: impl FnOnce() -> Result<T, DataError>,
 ) -> Result<T, DataError> {
-    // A channel must be served whatever the size: the other end may not know it.
-    let done = if is_worth_a_thread(most) || settings.drs.is_some() {
-        let steering = match role {
-            Role::Sender => StreamTuning::for_transfer(transfer, settings, most),
+    // A DRS channel must be served for any size, because the peer may not know the size.
+    let done = if is_worth_a_thread(max_bytes) || settings.drs.is_some() {
+        let tuning = match role {
+            Role::Sender => StreamTuning::for_transfer(transfer, settings, max_bytes),
             Role::Receiver => None,
         };
-        run_with_policy(transfer, role, policy(settings, role), steering, work)
+        run_with_policy(transfer, role, policy(settings, role), tuning, work)
     } else {
         work()
     };
@@ -57,59 +57,59 @@ pub(crate) fn run_with_sizing<T>(
     done
 }
 
-/// Whether there is anything to do beside a transfer of so many bytes at most, if that is known: what
-/// the first window holds moves without anything to size, or to add streams for.
-pub(crate) fn is_worth_a_thread(most: Option<u64>) -> bool {
-    most.is_none_or(|bytes| bytes > BufferBounds::default().initial)
+/// Whether a transfer of at most `max_bytes` needs the sizing thread: data within the initial
+/// window needs neither larger buffers nor more streams.
+pub(crate) fn is_worth_a_thread(max_bytes: Option<u64>) -> bool {
+    max_bytes.is_none_or(|bytes| bytes > BufferBounds::default().initial)
 }
 
-/// Runs `work` with a thread beside it that drives `policy` and `steering`.
+/// Runs `work` with a thread that drives `policy` and `tuning`.
 fn run_with_policy<T>(
     transfer: &ActiveTransfer,
     role: Role,
     policy: Box<dyn BufferPolicy>,
-    steering: Option<StreamTuning<'_>>,
+    tuning: Option<StreamTuning<'_>>,
     work: impl FnOnce() -> Result<T, DataError>,
 ) -> Result<T, DataError> {
-    let bell = match WakeEvent::new() {
-        Ok(bell) => Arc::new(bell),
+    let wake_event = match WakeEvent::new() {
+        Ok(wake_event) => Arc::new(wake_event),
         Err(error) => {
-            tracing::warn!(%error, "buffers are not sized");
+            tracing::warn!(%error, "cannot create an event descriptor: buffers are not sized");
             return work();
         }
     };
-    transfer.control().notices().on_transfer_start(&bell);
-    let over = AtomicBool::new(false);
-    let end = SizingStop {
-        over: &over,
-        bell: &bell,
+    transfer.control().notices().on_transfer_start(&wake_event);
+    let is_over = AtomicBool::new(false);
+    let stop = SizingStop {
+        is_over: &is_over,
+        wake_event: &wake_event,
     };
     std::thread::scope(|scope| {
-        let watch = SizingThread::new(transfer, role, policy, steering, &end);
+        let watch = SizingThread::new(transfer, role, policy, tuning, &stop);
         let spawned = std::thread::Builder::new()
             .name("sizing".to_owned())
             .spawn_scoped(scope, || watch.run());
         let done = {
-            // The thread must hear of the end also when the work panics.
-            let _tell = SizingStopGuard(&end);
+            // The thread must end also when the work panics.
+            let _stop_guard = SizingStopGuard(&stop);
             work()
         };
         let ended = spawned.map(std::thread::ScopedJoinHandle::join);
         if !matches!(ended, Ok(Ok(()))) {
-            tracing::warn!("buffers were not sized to the end");
+            tracing::warn!("the sizing thread failed: buffers were not sized to the end");
         }
         done
     })
 }
 
-/// Policy that decides about this end's buffers.
+/// The policy for this end's buffers.
 fn policy(settings: &TransferSettings, role: Role) -> Box<dyn BufferPolicy> {
     let pinned = match role {
         Role::Sender => settings.options.buffers.send.is_some(),
         Role::Receiver => settings.options.buffers.receive.is_some(),
     };
     let endpoint = settings.drs.as_ref();
-    // A pinned end still serves the other one: it tells sizes, and echoes.
+    // A pinned end still serves the other one: it announces sizes, and echoes.
     match (settings.options.buffers.sizing, role) {
         (BufferSizing::Kernel, _) => Box::new(policy::KernelBufferPolicy),
         (BufferSizing::Auto, _) if pinned => Box::new(policy::KernelBufferPolicy),
@@ -126,18 +126,19 @@ fn policy(settings: &TransferSettings, role: Role) -> Box<dyn BufferPolicy> {
     }
 }
 
-/// Whether the work is over; the bell rings when it is, and when there is news.
+/// Tells the sizing thread that the work has ended. The event is set then, and when there is
+/// something new.
 struct SizingStop<'e> {
-    over: &'e AtomicBool,
-    bell: &'e WakeEvent,
+    is_over: &'e AtomicBool,
+    wake_event: &'e WakeEvent,
 }
 
-/// Tells that the work is over, by being dropped.
+/// Ends the sizing thread when it is dropped.
 struct SizingStopGuard<'e>(&'e SizingStop<'e>);
 
 impl Drop for SizingStopGuard<'_> {
     fn drop(&mut self) {
-        self.0.over.store(true, Ordering::SeqCst);
-        self.0.bell.wake();
+        self.0.is_over.store(true, Ordering::SeqCst);
+        self.0.wake_event.wake();
     }
 }

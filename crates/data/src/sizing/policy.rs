@@ -1,4 +1,5 @@
-//! A sizing policy as the thread that drives it sees it, and the one that leaves all to the kernel.
+//! The interface of a buffer policy to the sizing thread, and the policy that leaves everything to
+//! the kernel.
 
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -12,46 +13,48 @@ use crate::control::TransferControl;
 use crate::stream::DataStream;
 use crate::tuning_notices::TuningNotices;
 
-/// Between the looks of a policy that decides nothing by them; they are for what the memory costs.
+/// Interval between samples of a policy that decides nothing by them; they measure memory.
 pub(super) const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A transfer's live streams at one moment.
 pub(super) struct SizingSample<'t> {
-    /// Since the transfer began.
+    /// Time since the transfer began.
     pub(super) at: Duration,
     pub(super) streams: Vec<SampledStream>,
-    pub(super) board: &'t TuningNotices,
+    pub(super) notices: &'t TuningNotices,
 }
 
-/// One of them.
+/// One stream and its sample.
 pub(super) struct SampledStream {
     pub(super) stream: Arc<DataStream>,
     pub(super) sample: TcpSample,
 }
 
 impl SizingSample<'_> {
-    /// Whether a stream is still there.
+    /// Whether a stream is still live.
     pub(super) fn has(&self, id: StreamId) -> bool {
-        self.streams.iter().any(|seen| seen.sample.stream == id)
+        self.streams
+            .iter()
+            .any(|sampled| sampled.sample.stream == id)
     }
 
     pub(super) fn streams(&self) -> Vec<Arc<DataStream>> {
         self.streams
             .iter()
-            .map(|seen| Arc::clone(&seen.stream))
+            .map(|sampled| Arc::clone(&sampled.stream))
             .collect()
     }
 }
 
-/// News from elsewhere than the streams.
+/// Input other than samples: control channel, peers, live streams.
 pub(super) struct SizingInput<'t> {
-    /// Since the transfer began.
+    /// Time since the transfer began.
     pub(super) at: Duration,
     pub(super) control: &'t TransferControl,
 }
 
 impl SizingInput<'_> {
-    pub(super) fn board(&self) -> &TuningNotices {
+    pub(super) fn notices(&self) -> &TuningNotices {
         self.control.notices()
     }
 
@@ -64,12 +67,12 @@ impl SizingInput<'_> {
     }
 }
 
-/// One end of one transfer under a sizing policy.
+/// A buffer policy at one end of one transfer.
 pub(super) trait BufferPolicy: Send {
-    /// Looks at all live streams, at least one, and does what is to be done.
-    fn on_sample(&mut self, scene: &SizingSample<'_>);
+    /// Processes a sample of all live streams, at least one.
+    fn on_sample(&mut self, sample: &SizingSample<'_>);
 
-    /// When the next look is due, after the last.
+    /// Time from the last sample to the next.
     fn next_due(&self) -> Duration;
 
     /// Further descriptors to wait for.
@@ -77,22 +80,23 @@ pub(super) trait BufferPolicy: Send {
         Vec::new()
     }
 
-    /// Hears what came since the last call, if anything.
-    fn on_input(&mut self, _news: &SizingInput<'_>) {}
+    /// Processes other input since the last call.
+    fn on_input(&mut self, _input: &SizingInput<'_>) {}
 
-    /// The transfer is over: takes back what should not outlive it, and returns what the user should
-    /// know.
+    /// Ends the policy: reverts settings that must not outlive the transfer, and returns a remark
+    /// for the user.
     fn finish(&mut self) -> Option<String> {
         None
     }
 }
 
-/// Policy of the kernel's autotuning, and of buffers that were pinned: it decides nothing. Streams are looked
-/// at for what their memory costs, as under every other policy, so that the figures compare.
+/// The policy for the kernel's autotuning and for pinned buffers: it decides nothing. Streams are
+/// sampled to measure their memory, as under every other policy, so that the figures are
+/// comparable.
 pub(super) struct KernelBufferPolicy;
 
 impl BufferPolicy for KernelBufferPolicy {
-    fn on_sample(&mut self, _scene: &SizingSample<'_>) {}
+    fn on_sample(&mut self, _sample: &SizingSample<'_>) {}
 
     fn next_due(&self) -> Duration {
         SAMPLE_INTERVAL

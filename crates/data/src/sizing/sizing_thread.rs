@@ -1,4 +1,4 @@
-//! The thread: waits for news and for the next look, and does nothing in between.
+//! The sizing thread: waits for input and for the next sample.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,25 +16,25 @@ use crate::os::wake;
 use crate::stream::DataStream;
 use crate::transfer::ActiveTransfer;
 
-/// Longest sleep: a channel may have deadlines of its own.
-const NAP: Duration = Duration::from_millis(250);
+/// Longest wait: a DRS channel has deadlines of its own.
+const MAX_WAIT: Duration = Duration::from_millis(250);
 
-/// Looking may cost this part of a processor's time ...
-const SHARE: u32 = 100;
+/// Sampling may take one part in this many of a processor's time ...
+const CPU_DIVISOR: u32 = 100;
 
-/// ... beyond what it may always cost: a short transfer's few looks.
-const ALLOWANCE: Duration = Duration::from_millis(2);
+/// ... beyond this allowance for the few samples of a short transfer.
+const CPU_ALLOWANCE: Duration = Duration::from_millis(2);
 
-/// One transfer's sizing.
+/// The sizing of one transfer.
 pub(super) struct SizingThread<'t> {
     transfer: &'t ActiveTransfer,
     role: Role,
     policy: Box<dyn BufferPolicy>,
-    steering: Option<StreamTuning<'t>>,
-    end: &'t SizingStop<'t>,
-    /// Streams of the last look.
+    tuning: Option<StreamTuning<'t>>,
+    stop: &'t SizingStop<'t>,
+    /// Streams of the last sample.
     known: Vec<StreamId>,
-    /// When the next look is due; `None` while there is no stream.
+    /// When the next sample is due; `None` without a stream.
     next: Option<Instant>,
 }
 
@@ -43,23 +43,23 @@ impl<'t> SizingThread<'t> {
         transfer: &'t ActiveTransfer,
         role: Role,
         policy: Box<dyn BufferPolicy>,
-        steering: Option<StreamTuning<'t>>,
-        end: &'t SizingStop<'t>,
+        tuning: Option<StreamTuning<'t>>,
+        stop: &'t SizingStop<'t>,
     ) -> Self {
         Self {
             transfer,
             role,
             policy,
-            steering,
-            end,
+            tuning,
+            stop,
             known: Vec::new(),
             next: None,
         }
     }
 
-    /// Until the streams' work is over.
+    /// Runs until the streams have ended.
     pub(super) fn run(mut self) {
-        while !self.end.over.load(Ordering::SeqCst) {
+        while !self.stop.is_over.load(Ordering::SeqCst) {
             if let Err(error) = self.wait() {
                 tracing::warn!(%error, "buffers are no longer sized");
                 break;
@@ -73,8 +73,8 @@ impl<'t> SizingThread<'t> {
         if let Some(remark) = self.policy.finish() {
             self.transfer.note_remark(remark);
         }
-        if let Some(steering) = &mut self.steering {
-            steering.end();
+        if let Some(tuning) = &mut self.tuning {
+            tuning.end();
         }
     }
 
@@ -83,22 +83,22 @@ impl<'t> SizingThread<'t> {
     }
 
     fn wait(&self) -> std::io::Result<()> {
-        let mut fds = vec![PollFd::new(self.end.bell, PollFlags::IN)];
+        let mut fds = vec![PollFd::new(self.stop.wake_event, PollFlags::IN)];
         for (fd, events) in self.policy.poll_fds() {
             fds.push(PollFd::from_borrowed_fd(fd, events));
         }
-        let left = self
-            .next
-            .map_or(NAP, |next| next.saturating_duration_since(Instant::now()));
-        wake::wait_any(&mut fds, left.min(NAP))?;
-        self.end.bell.clear();
+        let left = self.next.map_or(MAX_WAIT, |next| {
+            next.saturating_duration_since(Instant::now())
+        });
+        wake::wait_any(&mut fds, left.min(MAX_WAIT))?;
+        self.stop.wake_event.clear();
         Ok(())
     }
 
-    /// Looks when it is time to, and at once when a stream has joined.
+    /// Samples when it is due, and at once when a stream has joined.
     fn sample_if_due(&mut self) {
-        // Before the streams: one that leaves in between must not be counted twice.
-        let before = self.transfer.acknowledged_before();
+        // Read before the streams: one that ends in between must not be counted twice.
+        let acknowledged_before = self.transfer.acknowledged_before();
         let streams = self.transfer.control().live_streams();
         let joined = streams.iter().any(|s| !self.known.contains(&s.id()));
         let due = self.next.is_some_and(|next| next <= Instant::now());
@@ -107,58 +107,57 @@ impl<'t> SizingThread<'t> {
             self.next = None;
             return;
         }
+        // Known settings are applied at a stream's first sample, so a new stream does not wait.
         if !joined && !due {
             return;
         }
         self.known = streams.iter().map(|s| s.id()).collect();
-        let scene = self.scene(streams);
-        let mut due = NAP;
-        if !scene.streams.is_empty() {
-            self.policy.on_sample(&scene);
+        let sample = self.sample(streams);
+        let mut due = MAX_WAIT;
+        if !sample.streams.is_empty() {
+            self.policy.on_sample(&sample);
             due = self.policy.next_due();
-            if let Some(steering) = &mut self.steering {
-                steering.on_look(&scene, before);
-                due = due.min(steering.due());
+            if let Some(tuning) = &mut self.tuning {
+                tuning.on_sample(&sample, acknowledged_before);
+                due = due.min(tuning.due());
             }
         }
-        self.next = Some(Instant::now() + due.max(rest(self.now())));
+        // With many streams one sample may cost more than the policy's interval allows.
+        self.next = Some(Instant::now() + due.max(required_pause(self.now())));
     }
 
-    /// One sample of each stream.
-    fn scene(&self, streams: Vec<Arc<DataStream>>) -> SizingSample<'t> {
+    /// Samples every stream once.
+    fn sample(&self, streams: Vec<Arc<DataStream>>) -> SizingSample<'t> {
         let at = self.now();
-        let mut held = 0;
-        let mut seen = Vec::with_capacity(streams.len());
+        let mut memory = 0;
+        let mut sampled = Vec::with_capacity(streams.len());
         for stream in streams {
-            if let Ok(mut look) = stream.sample() {
-                held += look.socket_memory();
-                look.at = at;
+            if let Ok(mut sample) = stream.sample() {
+                memory += sample.socket_memory();
+                sample.at = at;
                 // A sender has nothing to read: the system call is saved.
                 if self.role == Role::Receiver {
-                    look.readable = stream.readable_bytes().unwrap_or_default();
+                    sample.readable = stream.readable_bytes().unwrap_or_default();
                 }
-                seen.push(SampledStream {
-                    stream,
-                    sample: look,
-                });
+                sampled.push(SampledStream { stream, sample });
             }
         }
-        self.transfer.note_memory(held);
+        self.transfer.note_memory(memory);
         if self.role == Role::Receiver {
-            self.transfer.note_streams(seen.len());
+            self.transfer.note_streams(sampled.len());
         }
-        let board = self.transfer.control().notices();
+        let notices = self.transfer.control().notices();
         SizingSample {
             at,
-            streams: seen,
-            board,
+            streams: sampled,
+            notices,
         }
     }
 }
 
-/// How long the thread has to rest until what it used is its share of `elapsed`.
-fn rest(elapsed: Duration) -> Duration {
-    let used = clock_gettime(ClockId::ThreadCPUTime);
-    let used = Duration::try_from(used).unwrap_or_default();
-    (used.saturating_sub(ALLOWANCE) * SHARE).saturating_sub(elapsed)
+/// How long the thread must pause until its processor time is within its share of `elapsed`.
+fn required_pause(elapsed: Duration) -> Duration {
+    let cpu_time = clock_gettime(ClockId::ThreadCPUTime);
+    let cpu_time = Duration::try_from(cpu_time).unwrap_or_default();
+    (cpu_time.saturating_sub(CPU_ALLOWANCE) * CPU_DIVISOR).saturating_sub(elapsed)
 }

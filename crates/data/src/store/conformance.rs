@@ -1,4 +1,4 @@
-//! Conformance of stores: rules for every one, whatever it is made of.
+//! Conformance suite of stores: the rules that every source and sink keeps.
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +18,8 @@ fn read_all(source: &dyn Source, step: usize) -> Vec<u8> {
     }
 }
 
-/// A source made of given bytes yields them, in any steps, and says what it can do.
+/// Checks that a source made of given bytes returns them in any steps, and reports its
+/// capabilities.
 pub(crate) fn check_source(make: impl Fn(&[u8]) -> Arc<dyn Source>, random: bool) {
     let bytes: Vec<u8> = (0..50_000u32).map(|i| (i % 251) as u8).collect();
     for step in [1usize << 20, 4096, 777] {
@@ -46,7 +47,7 @@ pub(crate) fn check_source(make: impl Fn(&[u8]) -> Arc<dyn Source>, random: bool
     }
 }
 
-/// A sink that takes any order holds every byte where it was put.
+/// Checks that a sink for any order holds every byte at its offset.
 pub(crate) fn check_random_sink(sink: &dyn Sink) {
     assert!(sink.is_seekable());
     sink.write_at(1000, b"later").unwrap();
@@ -61,7 +62,7 @@ pub(crate) fn check_random_sink(sink: &dyn Sink) {
     assert_eq!(&all[1000..], b"later");
 }
 
-/// A sequential sink takes gapless offsets, refuses others unharmed.
+/// Checks that a sequential sink accepts gapless offsets and refuses others without effect.
 pub(crate) fn check_sequential_sink(sink: impl Sink, read_back: impl FnOnce() -> Vec<u8>) {
     assert!(!sink.is_seekable());
     assert!(sink.fd().is_none());

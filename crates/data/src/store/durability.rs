@@ -1,8 +1,8 @@
-//! Forcing a file to disk before it is called stored.
+//! Forces a file to disk before it is reported as stored.
 //!
-//! A write ends in the page cache. Whether it reached the disk is known only after fdatasync(2),
-//! which is also where a full thin volume, a quota of a network file system or a broken disk shows;
-//! whether a new or changed name did, after fsync(2) of the directory.
+//! A write ends in the page cache. Only fdatasync(2) tells whether it reached the disk, and reports
+//! a full thin volume, a quota of a network file system or a broken disk. Only fsync(2) of the
+//! directory shows whether a new or changed name did.
 
 use std::fs::File;
 use std::io;
@@ -19,17 +19,17 @@ use crate::os::writeback;
 /// How much is forced to disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SyncPolicy {
-    /// Nothing: the kernel writes when it sees fit. Errors that close(2) tells still count.
+    /// Nothing: the kernel writes when it chooses to. Errors that close(2) reports still count.
     None,
-    /// Each file: its data before it is called stored and before it gets its name, its directory
-    /// afterwards; while it arrives, write-back is begun early and what has arrived is forced to disk
-    /// every now and then.
+    /// Each file: its data before it is reported as stored and before it gets its name, and its
+    /// directory afterwards. While it arrives, write-back starts early, and the stored bytes are
+    /// forced to disk from time to time.
     #[default]
     File,
 }
 
 impl SyncPolicy {
-    /// `none` or `file`.
+    /// Parses `none` or `file`.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "none" => Some(Self::None),
@@ -49,11 +49,12 @@ impl SyncPolicy {
     /// Forces the names in `directory` to disk, if this policy forces anything.
     ///
     /// # Errors
-    /// The directory cannot be read or synced. One that may be written but not read (mode `-wx`) has
-    /// nothing that could be synced: that is no error.
+    /// The directory cannot be read or synced. A directory that may be written but not read (mode
+    /// `-wx`) cannot be synced, which is no error.
     pub fn sync_directory(self, directory: &Path) -> io::Result<()> {
         match self {
             Self::None => Ok(()),
+            // A directory is synced through a descriptor opened for reading.
             Self::File => match File::open(directory) {
                 Ok(directory) => sync_names(&directory),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
@@ -63,19 +64,20 @@ impl SyncPolicy {
     }
 }
 
-/// fsync(2) of a directory. A file system without it (EINVAL) is left alone.
+/// fsync(2) of a directory. A file system that does not support it (EINVAL) is ignored.
 ///
 /// # Errors
 /// Those of fsync(2).
 pub(crate) fn sync_names(directory: &File) -> io::Result<()> {
-    match retry(|| directory.sync_all()) {
+    match retry_on_interrupt(|| directory.sync_all()) {
+        // Some network file systems do not support it.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
         result => result,
     }
 }
 
-/// fsync(2) and fdatasync(2) may be interrupted by a signal on some file systems.
-fn retry(mut step: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+/// Repeats fsync(2) or fdatasync(2), which signals may interrupt on some file systems.
+fn retry_on_interrupt(mut step: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     loop {
         match step() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -89,21 +91,22 @@ fn retry(mut step: impl FnMut() -> io::Result<()>) -> io::Result<()> {
 pub(super) struct FileDurability {
     policy: SyncPolicy,
     writeback: WritebackPacer,
-    /// The directory of a file whose entry was not yet forced to disk.
+    /// Whether the directory entry of the file is on disk.
     entry: Mutex<DirectoryEntryState>,
-    /// Number of the first error: the kernel tells it once per open file.
-    failed: Mutex<Option<i32>>,
-    /// Held by all who ask for early write-back, from the call to the end of remembering its error: only
-    /// when nobody holds it does [`FileDurability::failed`] have every error that the kernel told.
-    telling: RwLock<()>,
-    /// Written, and not forced to disk since; kept only where the policy forces.
+    /// Number of the first error: the kernel reports it once per open file.
+    first_error: Mutex<Option<i32>>,
+    /// Held for reading from a call that may return a write-back error until the error is recorded.
+    /// With the write lock, [`FileDurability::first_error`] holds every error that the kernel has
+    /// reported.
+    error_barrier: RwLock<()>,
+    /// Ranges written and not forced to disk since; recorded only if the policy forces.
     unsynced: Mutex<RangeSet>,
 }
 
 /// Whether the file's name is on disk.
 #[derive(Debug)]
 enum DirectoryEntryState {
-    /// Not yet; the directory, if it could be opened.
+    /// Not yet. The directory, if it could be opened.
     Due(Option<File>),
     Synced,
 }
@@ -114,88 +117,100 @@ impl FileDurability {
             policy,
             writeback: WritebackPacer::default(),
             entry: Mutex::new(DirectoryEntryState::Due(directory)),
-            failed: Mutex::new(None),
-            telling: RwLock::default(),
+            first_error: Mutex::new(None),
+            error_barrier: RwLock::default(),
             unsynced: Mutex::default(),
         }
     }
 
-    pub(super) fn forces(&self) -> bool {
+    pub(super) fn is_forcing(&self) -> bool {
         self.policy != SyncPolicy::None
     }
 
-    /// `len` bytes at `offset` are about to be written: a write that fails halfway leaves a part of them.
-    pub(super) fn writes(&self, offset: u64, len: u64) {
-        if self.forces() {
+    /// Records that `len` bytes at `offset` are about to be written: a write that fails may leave
+    /// some of them.
+    pub(super) fn note_write(&self, offset: u64, len: u64) {
+        if self.is_forcing() {
             lock(&self.unsynced).insert(offset, offset.saturating_add(len));
         }
     }
 
-    /// `len` bytes at `offset` were written.
-    pub(super) fn wrote(&self, file: &File, offset: u64, len: u64) -> io::Result<()> {
-        if !self.forces() {
+    /// Records that `len` bytes at `offset` were written, and starts their write-back.
+    pub(super) fn note_written(&self, file: &File, offset: u64, len: u64) -> io::Result<()> {
+        if !self.is_forcing() {
             return Ok(());
         }
-        // Again: a sync since the write began may have come before its bytes.
-        self.writes(offset, len);
-        self.told(|| self.writeback.wrote(file.as_fd(), offset, len))
+        // A second time, because a sync since the write began may have come before its bytes.
+        self.note_write(offset, len);
+        self.run_recording_error(|| self.writeback.note_written(file.as_fd(), offset, len))
     }
 
-    /// Runs a call that the kernel may tell an error of write-back, and remembers it.
-    fn told(&self, call: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        let _telling = self.telling.read().unwrap_or_else(PoisonError::into_inner);
-        self.remember(call())
+    /// Runs a call that may return a write-back error, and records it.
+    fn run_recording_error(&self, call: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let _guard = self
+            .error_barrier
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        self.record_error(call())
     }
 
     /// See [`super::Sink::sync`].
     pub(super) fn sync(&self, file: &File) -> io::Result<()> {
-        self.without_failure()?;
-        if !self.forces() {
-            return self.remember(writeback::flush_as_close(file.as_fd()));
+        // The kernel would report success for pages that it has dropped after an error.
+        self.check_first_error()?;
+        if !self.is_forcing() {
+            return self.record_error(writeback::flush_as_close(file.as_fd()));
         }
         self.sync_by(|entry| match entry {
-            DirectoryEntryState::Synced => retry(|| file.sync_data()),
-            // With the inode's metadata: where the directory is closed to us, that is what makes
-            // today's file systems keep a new file's name.
-            DirectoryEntryState::Due(directory) => retry(|| file.sync_all())
+            DirectoryEntryState::Synced => retry_on_interrupt(|| file.sync_data()),
+            // fsync(2) writes the inode's metadata, too: where the directory cannot be opened, that
+            // is what makes today's file systems keep a new file's name.
+            DirectoryEntryState::Due(directory) => retry_on_interrupt(|| file.sync_all())
                 .and_then(|()| directory.as_ref().map_or(Ok(()), sync_names)),
         })
     }
 
-    /// Takes what `force` forces to disk for synced, unless it or anybody else was told an error.
+    /// Counts what `force` forces to disk as synced, unless this or another thread got an error.
     fn sync_by(
         &self,
         force: impl FnOnce(&DirectoryEntryState) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut entry = lock(&self.entry);
+        // Ranges written during the sync stay in the set for the next one.
         let pending = std::mem::take(&mut *lock(&self.unsynced));
-        let forced = self.remember(force(&entry));
-        // The error of a write-back that `force` waited for, too, may have been told to another thread.
+        let forced = self.record_error(force(&entry));
+        // The error of a write-back that `force` waited for may have been reported to another
+        // thread. The lock for writing waits until every such error is recorded.
         let done = forced.and_then(|()| {
-            drop(self.telling.write().unwrap_or_else(PoisonError::into_inner));
-            self.without_failure()
+            drop(
+                self.error_barrier
+                    .write()
+                    .unwrap_or_else(PoisonError::into_inner),
+            );
+            self.check_first_error()
         });
         match done {
             Ok(()) => *entry = DirectoryEntryState::Synced,
+            // The ranges are still unsynced.
             Err(_) => lock(&self.unsynced).extend(&pending),
         }
         done
     }
 
-    /// Fails as what failed first did.
-    fn without_failure(&self) -> io::Result<()> {
-        let failed = *lock(&self.failed);
+    /// Fails with the first recorded error.
+    fn check_first_error(&self) -> io::Result<()> {
+        let failed = *lock(&self.first_error);
         failed.map_or(Ok(()), |number| Err(io::Error::from_raw_os_error(number)))
     }
 
-    /// Ranges written and not forced to disk since; empty where the policy forces nothing.
+    /// Ranges written and not forced to disk since; empty if the policy forces nothing.
     pub(super) fn unsynced(&self) -> RangeSet {
         lock(&self.unsynced).clone()
     }
 
-    fn remember(&self, result: io::Result<()>) -> io::Result<()> {
+    fn record_error(&self, result: io::Result<()>) -> io::Result<()> {
         if let Err(error) = &result {
-            lock(&self.failed).get_or_insert(error.raw_os_error().unwrap_or(libc::EIO));
+            lock(&self.first_error).get_or_insert(error.raw_os_error().unwrap_or(libc::EIO));
         }
         result
     }
@@ -206,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn policies_are_read_as_they_are_named() {
+    fn every_policy_parses_from_its_name() {
         for policy in [SyncPolicy::None, SyncPolicy::File] {
             assert_eq!(SyncPolicy::parse(policy.name()), Some(policy));
         }
@@ -214,9 +229,9 @@ mod tests {
     }
 
     #[test]
-    fn an_error_that_the_kernel_tells_once_is_told_each_time() {
+    fn an_error_reported_once_by_the_kernel_is_returned_each_time() {
         let durability = FileDurability::new(SyncPolicy::File, None);
-        let failed = durability.remember(Err(io::Error::from_raw_os_error(libc::ENOSPC)));
+        let failed = durability.record_error(Err(io::Error::from_raw_os_error(libc::ENOSPC)));
         assert!(failed.is_err());
         let file = tempfile::tempfile().unwrap();
         for _ in 0..2 {
@@ -226,22 +241,22 @@ mod tests {
     }
 
     #[test]
-    fn an_error_that_another_thread_is_told_during_a_sync_fails_the_sync() {
+    fn an_error_reported_to_another_thread_during_a_sync_fails_the_sync() {
         let file = tempfile::tempfile().unwrap();
         let durability = FileDurability::new(SyncPolicy::File, None);
-        durability.wrote(&file, 0, 10).unwrap();
-        let (tell, told) = std::sync::mpsc::channel();
+        durability.note_written(&file, 0, 10).unwrap();
+        let (report, reported) = std::sync::mpsc::channel();
         let synced = std::thread::scope(|scope| {
             durability.sync_by(|_| {
-                // A writer waits for the same write-back, is told of its failure, and then is slow.
+                // A writer waits for the same write-back, gets its error, and is then slow.
                 scope.spawn(|| {
-                    durability.told(|| {
-                        tell.send(()).unwrap();
+                    durability.run_recording_error(|| {
+                        report.send(()).unwrap();
                         std::thread::sleep(std::time::Duration::from_millis(50));
                         Err(io::Error::from_raw_os_error(libc::ENOSPC))
                     })
                 });
-                told.recv().unwrap();
+                reported.recv().unwrap();
                 Ok(())
             })
         });
@@ -252,23 +267,23 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_since_the_last_sync_is_known() {
+    fn ranges_written_since_the_last_sync_are_recorded() {
         let file = tempfile::tempfile().unwrap();
         let durability = FileDurability::new(SyncPolicy::File, None);
-        durability.wrote(&file, 0, 10).unwrap();
+        durability.note_written(&file, 0, 10).unwrap();
         durability.sync(&file).unwrap();
-        durability.wrote(&file, 20, 5).unwrap();
-        durability.writes(30, 5);
+        durability.note_written(&file, 20, 5).unwrap();
+        durability.note_write(30, 5);
         assert_eq!(durability.unsynced().to_string(), "20-25,30-35");
         assert!(
             durability
-                .remember(Err(io::ErrorKind::Other.into()))
+                .record_error(Err(io::ErrorKind::Other.into()))
                 .is_err()
         );
         durability.sync(&file).unwrap_err();
         assert_eq!(durability.unsynced().to_string(), "20-25,30-35");
         let none = FileDurability::new(SyncPolicy::None, None);
-        none.wrote(&file, 0, 10).unwrap();
+        none.note_written(&file, 0, 10).unwrap();
         assert!(none.unsynced().is_empty());
     }
 
@@ -279,7 +294,7 @@ mod tests {
             let file = File::create(dir.path().join(policy.name())).unwrap();
             let entry = File::open(dir.path()).unwrap();
             let durability = FileDurability::new(policy, Some(entry));
-            durability.wrote(&file, 0, 1 << 30).unwrap();
+            durability.note_written(&file, 0, 1 << 30).unwrap();
             durability.sync(&file).unwrap();
             durability.sync(&file).unwrap();
             policy.sync_directory(dir.path()).unwrap();

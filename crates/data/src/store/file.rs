@@ -13,7 +13,7 @@ use super::durability::{FileDurability, SyncPolicy};
 use super::{Sink, Source, unwritten_pages};
 use crate::locks::lock;
 
-/// Position of a file that cannot be read or written at an offset: the next one that may come.
+/// The next offset of a file that can be read or written only in order.
 #[derive(Debug, Default)]
 struct NextOffset(Mutex<u64>);
 
@@ -26,17 +26,17 @@ impl NextOffset {
         }
         Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            format!("{name} is sequential: offset {offset} came when {position} was due"),
+            format!("{name} is sequential: got offset {offset}, expected {position}"),
         ))
     }
 }
 
-/// How offsets apply to an open file.
+/// Which offsets an open file accepts.
 #[derive(Debug)]
 enum OffsetAccess {
     /// Any offset at any time.
     Random,
-    /// In order only.
+    /// Ascending, gapless offsets only.
     Sequential(NextOffset),
 }
 
@@ -49,10 +49,11 @@ pub struct FileSource {
 }
 
 impl FileSource {
-    /// Wraps an open file; anything that cannot be read at an offset (pipe, socket, terminal) is
+    /// Wraps an open file. Files that cannot be read at an offset (pipe, socket, terminal) are
     /// sequential.
     pub fn new(file: File, name: impl Into<String>) -> io::Result<Self> {
         let kind = file.metadata()?.file_type();
+        // Block devices accept offsets, too.
         if kind.is_file() || kind.is_block_device() {
             let name = name.into();
             let access = OffsetAccess::Random;
@@ -61,8 +62,8 @@ impl FileSource {
         Ok(Self::sequential(file, name))
     }
 
-    /// Reads an open file from where it stands, whatever it is: standard input may be a regular
-    /// file that somebody has read a part of.
+    /// Reads an open file from its present position, whatever its type: a part of standard input
+    /// may have been read already.
     pub fn sequential(file: File, name: impl Into<String>) -> Self {
         Self {
             file,
@@ -79,10 +80,11 @@ impl Source for FileSource {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
         match &self.access {
-            OffsetAccess::Random => retry(|| self.file.read_at(buf, offset)),
+            // Several threads read at once, so the file position is not used.
+            OffsetAccess::Random => retry_on_interrupt(|| self.file.read_at(buf, offset)),
             OffsetAccess::Sequential(position) => {
                 let mut position = position.at(offset, &self.name)?;
-                let n = retry(|| (&self.file).read(buf))?;
+                let n = retry_on_interrupt(|| (&self.file).read(buf))?;
                 *position += n as u64;
                 Ok(n)
             }
@@ -90,6 +92,7 @@ impl Source for FileSource {
     }
 
     fn len(&self) -> io::Result<Option<u64>> {
+        // The length may change while the file is sent, so it is not cached.
         match self.access {
             OffsetAccess::Random => self.file.metadata().map(|m| Some(m.len())),
             OffsetAccess::Sequential(_) => Ok(None),
@@ -101,7 +104,7 @@ impl Source for FileSource {
     }
 }
 
-fn retry(mut step: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+fn retry_on_interrupt(mut step: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     loop {
         match step() {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -120,8 +123,8 @@ pub struct FileSink {
 }
 
 impl FileSink {
-    /// Wraps an open file; `/dev/null` takes any offset, a pipe only ascending ones. A file opened
-    /// to append is sequential too, because the kernel ignores offsets there (pwrite(2), BUGS).
+    /// Wraps an open file. `/dev/null` accepts any offset, a pipe only ascending ones. A file
+    /// opened to append is sequential, because the kernel ignores offsets there (pwrite(2), BUGS).
     pub fn new(file: File, name: impl Into<String>) -> io::Result<Self> {
         Self::wrap(file, name).map_err(|(_, error)| error)
     }
@@ -129,7 +132,7 @@ impl FileSink {
     /// As [`FileSink::new`].
     ///
     /// # Errors
-    /// What the file says of itself, with the file.
+    /// The file's metadata cannot be read; returns the file, too.
     pub fn wrap(file: File, name: impl Into<String>) -> Result<Self, (File, io::Error)> {
         match takes_any_offset(&file) {
             Err(error) => Err((file, error)),
@@ -143,8 +146,8 @@ impl FileSink {
         }
     }
 
-    /// Writes to an open file from where it stands, whatever it is: standard output may be a
-    /// regular file that holds somebody else's output already.
+    /// Writes to an open file from its present position, whatever its type: standard output may be
+    /// a regular file with earlier output.
     pub fn sequential(file: File, name: impl Into<String>) -> Self {
         Self {
             file,
@@ -154,8 +157,8 @@ impl FileSink {
         }
     }
 
-    /// Gets to disk by `policy` from now on; `directory` holds the file's name, which the first sync
-    /// forces to disk, too. Nothing but regular files is synced.
+    /// Forces the file to disk by `policy` from now on. `directory` holds the file's name; the
+    /// first sync forces it to disk, too. Only regular files are synced.
     #[must_use]
     pub fn with_policy(mut self, policy: SyncPolicy, directory: Option<File>) -> Self {
         let regular = self.file.metadata().is_ok_and(|meta| meta.is_file());
@@ -163,13 +166,13 @@ impl FileSink {
         self
     }
 
-    /// Takes out of the file what was written through this sink and not forced to disk since, and drops
-    /// the rest of it from memory: for a file whose disk refused something. The kernel keeps pages that
-    /// it could not write as if it had, so that whoever reads or sums them takes them for stored.
-    /// `alone`: nobody else writes to the file, so that its end may be cut off.
+    /// Removes the bytes that were written through this sink and not forced to disk since, and
+    /// drops the rest of the file from memory. For a file whose disk returned an error: the kernel
+    /// keeps pages that it could not write, so readers and checksums would take them for stored.
+    /// `alone`: nobody else writes to the file, so that its end may be truncated.
     ///
     /// # Errors
-    /// The file system can neither make holes nor write; what is left may not be on disk.
+    /// The file system can neither punch holes nor write. The remaining bytes may not be on disk.
     pub fn forget_unsynced(&self, alone: bool) -> io::Result<()> {
         let Some(durability) = &self.durability else {
             return Ok(());
@@ -177,14 +180,14 @@ impl FileSink {
         unwritten_pages::take_out(&self.file, &durability.unsynced(), alone)
     }
 
-    /// Drops the file's clean pages from memory, those that the disk refused among them: who reads the
-    /// file again reads the disk.
+    /// Drops the file's clean pages from memory, also those that the disk refused. Later reads read
+    /// the disk.
     pub fn forget_pages(&self) {
         unwritten_pages::forget_pages(&self.file);
     }
 
-    /// Takes all but `kept` out of a file that nobody else writes to, and drops the rest of it from
-    /// memory: as [`FileSink::forget_unsynced`], for those who know of what earlier runs left, too.
+    /// Removes all but `kept` from a file that nobody else writes to, and drops the rest from
+    /// memory. As [`FileSink::forget_unsynced`], but also for bytes of earlier runs.
     ///
     /// # Errors
     /// As there.
@@ -203,6 +206,7 @@ impl FileSink {
 fn takes_any_offset(file: &File) -> io::Result<bool> {
     let meta = file.metadata()?;
     let kind = meta.file_type();
+    // Major 1, minor 3 is /dev/null on Linux.
     let null = kind.is_char_device() && meta.rdev() == rustix::fs::makedev(1, 3);
     let appends = rustix::fs::fcntl_getfl(file)?.contains(OFlags::APPEND);
     Ok((kind.is_file() || kind.is_block_device() || null) && !appends)
@@ -218,12 +222,13 @@ impl Sink for FileSink {
             OffsetAccess::Random => {
                 let len = buf.len() as u64;
                 if let Some(durability) = &self.durability {
-                    durability.writes(offset, len);
+                    durability.note_write(offset, len);
                 }
                 let written = self.file.write_all_at(buf, offset);
                 if let (Err(_), Some(durability)) = (&written, &self.durability) {
-                    // Again: a sync since the write began may have come before the part that it left.
-                    durability.writes(offset, len);
+                    // A second time, because a sync since the write began may have come before the
+                    // part that it left.
+                    durability.note_write(offset, len);
                 }
                 written?;
                 self.spliced(offset, len)
@@ -238,7 +243,7 @@ impl Sink for FileSink {
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        // In-order splices would pass the position by.
+        // A splice into a sequential file would bypass the position.
         matches!(self.access, OffsetAccess::Random).then(|| self.file.as_fd())
     }
 
@@ -248,6 +253,7 @@ impl Sink for FileSink {
 
     fn open_reader(&self) -> Option<Arc<dyn Source>> {
         let regular = self.file.metadata().ok()?.is_file();
+        // A file opened write-only cannot be read back.
         let mode = rustix::fs::fcntl_getfl(&self.file).ok()? & OFlags::RWMODE;
         if !regular || mode != OFlags::RDWR || !self.is_seekable() {
             return None;
@@ -259,11 +265,13 @@ impl Sink for FileSink {
 
     fn spliced(&self, offset: u64, len: u64) -> io::Result<()> {
         let durability = self.durability.as_ref();
-        durability.map_or(Ok(()), |d| d.wrote(&self.file, offset, len))
+        durability.map_or(Ok(()), |d| d.note_written(&self.file, offset, len))
     }
 
     fn is_durable(&self) -> bool {
-        self.durability.as_ref().is_some_and(FileDurability::forces)
+        self.durability
+            .as_ref()
+            .is_some_and(FileDurability::is_forcing)
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -294,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn regular_file_as_source() {
+    fn a_regular_file_conforms_as_source() {
         check_source(
             |bytes| Arc::new(FileSource::new(file_with(bytes), "f").unwrap()),
             true,
@@ -302,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn pipe_as_source() {
+    fn a_pipe_conforms_as_source() {
         check_source(
             |bytes| Arc::new(FileSource::new(pipe_with(bytes), "p").unwrap()),
             false,
@@ -310,12 +318,12 @@ mod tests {
     }
 
     #[test]
-    fn regular_file_as_sink() {
+    fn a_regular_file_conforms_as_sink() {
         check_random_sink(&FileSink::new(tempfile::tempfile().unwrap(), "f").unwrap());
     }
 
     #[test]
-    fn pipe_as_sink() {
+    fn a_pipe_conforms_as_sink() {
         let (read, write) = rustix::pipe::pipe().unwrap();
         let sink = FileSink::new(File::from(write), "p").unwrap();
         check_sequential_sink(sink, || {
@@ -326,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_opened_to_append_is_sequential_and_keeps_what_it_had() {
+    fn a_file_opened_to_append_is_sequential_and_keeps_its_content() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         std::fs::write(&path, b"old ").unwrap();
@@ -346,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sequential_source_starts_where_the_file_stands() {
+    fn a_sequential_source_starts_at_the_file_position() {
         let mut file = file_with(b"abcdef");
         file.read_exact(&mut [0; 2]).unwrap();
         let source = FileSource::sequential(file, "standard input");

@@ -15,7 +15,7 @@ pub struct MemorySource {
 }
 
 impl MemorySource {
-    /// Sends `bytes`; `name` is for messages.
+    /// Sends `bytes`. `name` is for messages.
     pub fn new(bytes: impl Into<Arc<[u8]>>, name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -47,7 +47,7 @@ impl Source for MemorySource {
     }
 }
 
-/// Collects received bytes up to a bound; gaps read as zeros.
+/// Collects received bytes up to a limit. Gaps read as zeros.
 #[derive(Debug, Clone)]
 pub struct MemorySink {
     name: String,
@@ -56,7 +56,7 @@ pub struct MemorySink {
 }
 
 impl MemorySink {
-    /// Takes bytes at offsets below `limit`; beyond it a write fails with
+    /// Accepts bytes at offsets below `limit`. A write beyond it fails with
     /// `io::ErrorKind::FileTooLarge`.
     pub fn new(limit: usize, name: impl Into<String>) -> Self {
         Self {
@@ -66,12 +66,12 @@ impl MemorySink {
         }
     }
 
-    /// A copy of what came so far.
+    /// A copy of the bytes so far.
     pub fn bytes(&self) -> Vec<u8> {
         lock(&self.bytes).clone()
     }
 
-    /// Takes what came so far out; the sink is empty afterwards.
+    /// Takes the bytes so far. The sink is empty afterwards.
     pub fn take(&self) -> Vec<u8> {
         std::mem::take(&mut *lock(&self.bytes))
     }
@@ -88,6 +88,7 @@ impl Sink for MemorySink {
             .checked_add(buf.len())
             .filter(|end| *end <= self.limit)
             .ok_or(io::ErrorKind::FileTooLarge)?;
+        // Growing on demand: the limit may be far above the size of a listing.
         let mut bytes = lock(&self.bytes);
         if bytes.len() < end {
             bytes.resize(end, 0);
@@ -109,7 +110,7 @@ impl Sink for MemorySink {
     }
 }
 
-/// A sink's bytes, as they are when they are read.
+/// Reads a sink's present bytes.
 #[derive(Debug)]
 struct MemorySinkView(MemorySink);
 
@@ -143,17 +144,17 @@ mod tests {
     use crate::store::conformance::{check_random_sink, check_source};
 
     #[test]
-    fn conforms_as_source() {
+    fn memory_conforms_as_source() {
         check_source(|bytes| Arc::new(MemorySource::new(bytes, "m")), true);
     }
 
     #[test]
-    fn conforms_as_sink() {
+    fn memory_conforms_as_sink() {
         check_random_sink(&MemorySink::new(1 << 20, "m"));
     }
 
     #[test]
-    fn the_bound_holds_at_any_offset() {
+    fn the_limit_holds_at_any_offset() {
         let sink = MemorySink::new(10, "m");
         sink.write_at(8, b"ab").unwrap();
         for offset in [9, 10, u64::MAX] {

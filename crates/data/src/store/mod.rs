@@ -14,32 +14,32 @@ pub mod unwritten_pages;
 pub mod write_lock;
 mod writeback;
 
-/// Something to send.
+/// A store to send from.
 #[allow(
     clippy::len_without_is_empty,
-    reason = "the length is asked of the system and may be unknown; emptiness is seen by reading"
+    reason = "the length is a system call and may be unknown; a read tells whether a source is empty"
 )]
 pub trait Source: Send + Sync + std::fmt::Debug {
     /// For messages: the path, `standard input`.
     fn name(&self) -> String;
-    /// Bytes from `offset`; 0 at the end. A sequential source requires ascending, gapless offsets
-    /// and gives `io::ErrorKind::InvalidInput` otherwise.
+    /// Reads bytes from `offset`; returns 0 at the end. A sequential source requires ascending,
+    /// gapless offsets, and returns `io::ErrorKind::InvalidInput` otherwise.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize>;
-    /// Size now; `None` for a sequential source.
+    /// The present size; `None` for a sequential source.
     fn len(&self) -> io::Result<Option<u64>>;
     /// A descriptor for sendfile and splice, if offsets apply to it.
     fn fd(&self) -> Option<BorrowedFd<'_>>;
 }
 
-/// Somewhere to store.
+/// A store to receive into.
 pub trait Sink: Send + Sync + std::fmt::Debug {
     /// For messages: the path, `standard output`.
     fn name(&self) -> String;
-    /// Writes all of `buf` at `offset`. A sequential sink requires ascending, gapless offsets and
-    /// gives `io::ErrorKind::InvalidInput` otherwise.
+    /// Writes all of `buf` at `offset`. A sequential sink requires ascending, gapless offsets, and
+    /// returns `io::ErrorKind::InvalidInput` otherwise.
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()>;
-    /// Called before bytes that have come are put into [`Sink::fd`] past [`Sink::write_at`], each
-    /// time: a sink that has something to do before its first byte does it here.
+    /// Called each time before bytes are written to [`Sink::fd`] directly, instead of by
+    /// [`Sink::write_at`]. A sink that must prepare its first byte does it here.
     fn begin(&self) -> io::Result<()> {
         Ok(())
     }
@@ -47,26 +47,27 @@ pub trait Sink: Send + Sync + std::fmt::Debug {
     fn fd(&self) -> Option<BorrowedFd<'_>>;
     /// Whether offsets may come in any order.
     fn is_seekable(&self) -> bool;
-    /// The written bytes, readable again: checksums that cannot be combined are then made while
-    /// blocks still arrive out of order. `None` if this sink cannot be read.
+    /// A reader of the written bytes, for checksums that cannot be combined: they are computed
+    /// while blocks still arrive out of order. `None` if this sink cannot be read.
     fn open_reader(&self) -> Option<Arc<dyn Source>> {
         None
     }
-    /// The stored bytes, to be compared with those that come again. `None` if this sink cannot be read.
+    /// A reader of the stored bytes, to compare them with bytes that arrive again. `None` if this
+    /// sink cannot be read.
     fn open_for_comparison(&self) -> Option<Arc<dyn Source>> {
         self.open_reader()
     }
-    /// `len` bytes at `offset` came through [`Sink::fd`]. Early write-back counts them; its errors are
-    /// those of a write.
+    /// Reports that `len` bytes at `offset` were written to [`Sink::fd`] directly. Early write-back
+    /// counts them; its errors are those of a write.
     fn spliced(&self, _offset: u64, _len: u64) -> io::Result<()> {
         Ok(())
     }
-    /// Whether [`Sink::sync`] forces bytes to disk: what was stored is then safe only after it.
+    /// Whether [`Sink::sync`] forces bytes to disk. Stored bytes are then safe only after it.
     fn is_durable(&self) -> bool {
         false
     }
-    /// All bytes stored before the call, and the file's entry in its directory, are on disk when this
-    /// returns, if the sink is [durable](Sink::durable). An error that was told once is told each time.
+    /// Forces all bytes stored before the call, and the file's directory entry, to disk, if the
+    /// sink is [durable](Sink::is_durable). An error that was returned once is returned each time.
     fn sync(&self) -> io::Result<()> {
         Ok(())
     }

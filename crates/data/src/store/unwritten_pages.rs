@@ -1,7 +1,7 @@
-//! Files whose disk refused something.
+//! Files with pages that the disk refused.
 //!
-//! A page that could not be written back stays in memory, marked clean (fsync(2), "errors"): until
-//! it is evicted, reading the file shows bytes that the disk does not hold. A checksum of them proves
+//! A page that could not be written back stays in memory, marked clean (fsync(2), "errors"). Until
+//! it is evicted, reads return bytes that the disk does not hold, and a checksum of them proves
 //! nothing.
 
 use std::fs::File;
@@ -15,19 +15,20 @@ use rustix::io::Errno;
 
 use crate::os::writeback;
 
-/// Zeros written in one call where a file system makes no holes.
-const ZEROS: usize = 64 << 10;
+/// Zeros written in one call if the file system cannot punch holes.
+const ZERO_CHUNK: usize = 64 << 10;
 
-/// Fails when pages of `file` could not be written back since the file was opened, or before that and
-/// nobody was told. Waits for nothing: what the disk refuses later is told to the next sync. After an
-/// error the pages are dropped from memory: who reads the file again reads the disk.
+/// Fails if pages of `file` could not be written back since the file was opened, or earlier without
+/// a report. Waits for nothing: later errors are reported to the next sync. After an error the
+/// pages are dropped from memory, so that later reads read the disk.
 ///
 /// # Errors
-/// What the disk said, EIO, ENOSPC or EDQUOT. The kernel tells it once per open file.
+/// The error of the disk: EIO, ENOSPC or EDQUOT. The kernel reports it once per open file.
 pub fn check_written_back(file: &File) -> io::Result<()> {
     let checked = writeback::check_writeback_errors(file.as_fd());
     let refused = |error: &io::Error| {
         let number = error.raw_os_error();
+        // Other errors concern the call and not the data.
         matches!(number, Some(libc::EIO | libc::ENOSPC | libc::EDQUOT))
     };
     match checked {
@@ -35,16 +36,17 @@ pub fn check_written_back(file: &File) -> io::Result<()> {
             forget_pages(file);
             Err(error)
         }
-        // The file or the system has no sync_file_range(2).
+        // The file or the system does not support sync_file_range(2).
         _ => Ok(()),
     }
 }
 
-/// Takes `unsynced` out of the file: cuts it off at the end, if `alone`, and makes holes where it cannot.
-/// Goes on after an error, and returns the first.
+/// Removes `unsynced` from the file: truncates its end, if `alone`, and punches holes elsewhere.
+/// Continues after an error, and returns the first.
 pub(super) fn take_out(file: &File, unsynced: &RangeSet, alone: bool) -> io::Result<()> {
     let mut size = file.metadata()?.len();
     let mut ranges: Vec<ByteRange> = unsynced.iter().filter(|r| r.start < size).collect();
+    // From the end, so that truncation shortens the file range by range.
     ranges.reverse();
     let mut result = Ok(());
     for range in ranges {
@@ -52,14 +54,15 @@ pub(super) fn take_out(file: &File, unsynced: &RangeSet, alone: bool) -> io::Res
             size = range.start;
             continue;
         }
-        let holed = make_hole(file, range.start, range.end.min(size));
-        result = result.and(holed);
+        // A hole keeps the size of the file, which other writers may rely on.
+        let punched = punch_hole(file, range.start, range.end.min(size));
+        result = result.and(punched);
     }
     forget_pages(file);
     result
 }
 
-fn make_hole(file: &File, start: u64, end: u64) -> io::Result<()> {
+fn punch_hole(file: &File, start: u64, end: u64) -> io::Result<()> {
     let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     match fallocate(file, hole, start, end - start) {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(file, start, end),
@@ -68,20 +71,20 @@ fn make_hole(file: &File, start: u64, end: u64) -> io::Result<()> {
 }
 
 fn write_zeros(file: &File, start: u64, end: u64) -> io::Result<()> {
-    let zeros = vec![0; ZEROS];
+    let zeros = vec![0; ZERO_CHUNK];
     let mut at = start;
     while at < end {
-        let len = usize::try_from(end - at).map_or(ZEROS, |left| left.min(ZEROS));
+        let len = usize::try_from(end - at).map_or(ZERO_CHUNK, |left| left.min(ZERO_CHUNK));
         file.write_all_at(&zeros[..len], at)?;
         at += len as u64;
     }
     Ok(())
 }
 
-/// Drops clean pages from memory. The kernel keeps those that somebody has mapped.
+/// Drops clean pages from memory. The kernel keeps those that are mapped.
 pub(super) fn forget_pages(file: &File) {
     if let Err(error) = fadvise(file, 0, None, Advice::DontNeed) {
-        tracing::debug!(%error, "pages stay in memory");
+        tracing::debug!(%error, "cannot drop the pages of the file from memory");
     }
 }
 
@@ -101,7 +104,7 @@ mod tests {
         file
     }
 
-    /// Bytes of the file that are no zeros, and its size.
+    /// Ranges of the file that are not zero, and its size.
     fn left(file: &File) -> (String, u64) {
         let size = file.metadata().unwrap().len();
         let mut bytes = vec![0; usize::try_from(size).unwrap()];
@@ -114,18 +117,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_on_disk_is_cut_off_or_becomes_a_hole() {
+    fn unsynced_ranges_are_truncated_or_become_holes() {
         let file = file_of(30_000);
         take_out(&file, &ranges("5-10,8000-20000,25000-30000"), true).unwrap();
         assert_eq!(left(&file), ("0-5,10-8000,20000-25000".to_owned(), 25_000));
-        // Others may have more of the file to come: its size is theirs, too.
+        // Other writers may still extend the file, so its size stays.
         let file = file_of(30_000);
         take_out(&file, &ranges("25000-30000,40000-50000"), false).unwrap();
         assert_eq!(left(&file), ("0-25000".to_owned(), 30_000));
     }
 
     #[test]
-    fn an_end_that_cannot_be_cut_off_becomes_a_hole() {
+    fn an_end_that_cannot_be_truncated_becomes_a_hole() {
         let sealable = MemfdFlags::ALLOW_SEALING;
         let file = File::from(memfd_create("sealed", sealable).unwrap());
         file.write_all_at(&[b'x'; 30_000], 0).unwrap();
@@ -135,14 +138,14 @@ mod tests {
     }
 
     #[test]
-    fn zeros_stand_for_holes() {
+    fn zeros_are_written_over_exactly_the_range() {
         let file = file_of(200_000);
         write_zeros(&file, 10, 190_000).unwrap();
         assert_eq!(left(&file), ("0-10,190000-200000".to_owned(), 200_000));
     }
 
     #[test]
-    fn a_file_without_trouble_passes() {
+    fn a_file_without_errors_passes() {
         check_written_back(&file_of(10)).unwrap();
         let (pipe, _end) = rustix::pipe::pipe().unwrap();
         check_written_back(&File::from(pipe)).unwrap();

@@ -1,15 +1,15 @@
-//! Who may write an open file: an advisory lock (flock(2)) that lasts as long as the open file.
+//! The write lock of an open file: an advisory lock (flock(2)) that lasts as long as the open file.
 //!
-//! The lock belongs to the open file description, so the kernel drops it when the last descriptor
-//! is closed, also when the process is killed: a crash leaves no stale lock. Descriptors made with
-//! dup(2) share it.
+//! The lock belongs to the open file description, so the kernel releases it when the last
+//! descriptor is closed, also when the process is killed: a crash leaves no stale lock. Descriptors
+//! made with dup(2) share it.
 
 use std::fs::File;
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
-/// The share of a file that a writer needs.
+/// The access that a writer needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteLockKind {
     /// Nobody else may write: the file is truncated, replaced or renamed.
@@ -18,23 +18,23 @@ pub enum WriteLockKind {
     Shared,
 }
 
-/// The answer to a [`WriteLockKind`].
+/// The result of [`take_write_lock`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteLockStatus {
     /// The lock is held until the file is closed.
     Held,
-    /// Another open file, of this process or another, holds a lock that excludes this one.
+    /// Another open file, of this process or another, holds a conflicting lock.
     Busy,
-    /// The file system knows no locks, or none of this kind for a file opened like this (some network
-    /// file systems): nothing is excluded.
+    /// The file system does not support locks, or not this kind for a file opened like this (some
+    /// network file systems): nothing is excluded.
     Unsupported,
 }
 
-/// Takes the lock without waiting. Asking again with another claim replaces the lock, not
+/// Takes the lock without waiting. A second call with another kind replaces the lock, not
 /// atomically.
 ///
 /// # Errors
-/// Those of flock(2), but for a lock that is held elsewhere.
+/// Those of flock(2), except that the lock is held elsewhere.
 pub fn take_write_lock(file: &File, claim: WriteLockKind) -> std::io::Result<WriteLockStatus> {
     let operation = match claim {
         WriteLockKind::Exclusive => FlockOperation::NonBlockingLockExclusive,
@@ -44,10 +44,11 @@ pub fn take_write_lock(file: &File, claim: WriteLockKind) -> std::io::Result<Wri
         return match rustix::fs::flock(file, operation) {
             Ok(()) => Ok(WriteLockStatus::Held),
             Err(Errno::WOULDBLOCK) => Ok(WriteLockStatus::Busy),
+            // The file system cannot lock, so the caller decides whether to continue without.
             Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(WriteLockStatus::Unsupported),
             Err(Errno::INTR) => continue,
-            // NFS makes a lock of byte ranges of it, and shares none on a file that is open only to
-            // be written (flock(2), NFS details).
+            // NFS emulates flock by byte-range locks, and refuses a shared one on a write-only file
+            // (flock(2), NFS details).
             Err(Errno::BADF) if claim == WriteLockKind::Shared => Ok(WriteLockStatus::Unsupported),
             Err(errno) => Err(errno.into()),
         };
@@ -59,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sole_claim_excludes_all_others_until_the_file_is_closed() {
+    fn an_exclusive_lock_excludes_all_others_until_the_file_is_closed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         let first = File::create(&path).unwrap();
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn writers_of_ranges_share_a_file_and_exclude_a_sole_one() {
+    fn shared_locks_coexist_and_exclude_an_exclusive_one() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         let open = || {

@@ -1,4 +1,4 @@
-//! Write-back that is begun while bytes still arrive, so that the sync at the end finds little to do.
+//! Starts write-back while bytes still arrive, so that the final sync has little to do.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,35 +10,35 @@ use std::time::{Duration, Instant};
 use crate::locks::lock;
 use crate::os::writeback;
 
-/// Write-back of so many new bytes is begun at a time.
+/// Write-back starts after this many new bytes.
 const STRIDE: u64 = 16 << 20;
-/// Most strides whose write-back was begun and not awaited: the disk may lag behind the network by 256
-/// MiB (a quarter of a second at 1 GB/s), and the sync at the end has this much to wait for at most.
-const MOST: usize = 16;
+/// Most strides whose write-back was started and not awaited: the disk may lag 256 MiB behind the
+/// network (a quarter of a second at 1 GB/s), and the final sync waits for at most that much.
+const MAX_WINDOW: usize = 16;
 /// The least, for a slow disk: enough to keep it busy.
-const LEAST: usize = 2;
-/// A stride that had to be awaited for so long halves the window: a peer must not take the sync at the
-/// end for a stall.
-const SLOW: Duration = Duration::from_millis(200);
+const MIN_WINDOW: usize = 2;
+/// A stride that took longer than this halves the window: a peer must not take the final sync for a
+/// stall.
+const SLOW_WAIT: Duration = Duration::from_millis(200);
 
-/// Counts what is written to one file by all streams, and paces its write-back.
+/// Counts the bytes that all streams write to one file, and paces its write-back.
 #[derive(Debug, Default)]
 pub(super) struct WritebackPacer {
     state: Mutex<WritebackState>,
-    /// The file or the system has no sync_file_range(2).
+    /// The file or the system does not support sync_file_range(2).
     unavailable: AtomicBool,
 }
 
 #[derive(Debug)]
 struct WritebackState {
-    /// First to last byte of what was written since write-back was last begun. One span, whatever the
-    /// order in which bytes come: clean pages in between cost nothing.
+    /// First to last byte written since write-back was last started. One span for any order of
+    /// arrival: clean pages in between cost nothing.
     span: Option<(u64, u64)>,
     /// Bytes written since then.
     bytes: u64,
-    /// Spans whose write-back was begun, oldest first, [`STRIDE`] new bytes each.
-    begun: VecDeque<(u64, u64)>,
-    /// Most of them that are not awaited, [`LEAST`] to [`MOST`].
+    /// Spans whose write-back was started, oldest first, [`STRIDE`] new bytes each.
+    started: VecDeque<(u64, u64)>,
+    /// Most of them that are not awaited, [`MIN_WINDOW`] to [`MAX_WINDOW`].
     window: usize,
 }
 
@@ -47,74 +47,83 @@ impl Default for WritebackState {
         Self {
             span: None,
             bytes: 0,
-            begun: VecDeque::new(),
-            window: MOST,
+            started: VecDeque::new(),
+            window: MAX_WINDOW,
         }
     }
 }
 
 impl WritebackState {
-    /// Books `len` bytes at `offset`. Returns the span to begin with, and those to wait for.
-    fn book(&mut self, offset: u64, len: u64) -> DueWriteback {
+    /// Records `len` bytes at `offset`. Returns the span to start, and the spans to wait for.
+    fn record(&mut self, offset: u64, len: u64) -> DueWriteback {
         let end = offset.saturating_add(len);
         let (first, last) = self.span.unwrap_or((offset, end));
         self.span = Some((first.min(offset), last.max(end)));
         self.bytes = self.bytes.saturating_add(len);
+        // Fewer, larger calls cost less and write larger extents.
         if self.bytes < STRIDE {
             return DueWriteback::default();
         }
         self.bytes = 0;
         let begin = self.span.take();
-        self.begun.extend(begin);
-        let over = self.begun.len().saturating_sub(self.window);
-        let settle = self.begun.drain(..over).collect();
-        DueWriteback { begin, settle }
+        self.started.extend(begin);
+        // The oldest spans are awaited first; the disk has most likely written them.
+        let excess = self.started.len().saturating_sub(self.window);
+        let wait_for = self.started.drain(..excess).collect();
+        DueWriteback { begin, wait_for }
     }
 
-    /// A span was awaited for so long.
-    fn waited(&mut self, long: Duration) {
-        if long > SLOW {
-            self.window = (self.window / 2).max(LEAST);
+    /// Records how long a span was awaited.
+    fn record_wait(&mut self, duration: Duration) {
+        if duration > SLOW_WAIT {
+            // Halved, never below the least window: the disk must stay busy.
+            self.window = (self.window / 2).max(MIN_WINDOW);
         }
     }
 }
 
-/// The calls that are due now.
+/// The spans to start and to wait for now.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct DueWriteback {
     begin: Option<(u64, u64)>,
-    settle: Vec<(u64, u64)>,
+    wait_for: Vec<(u64, u64)>,
 }
 
 impl WritebackPacer {
-    /// `len` bytes at `offset` of `file` were written.
-    pub(super) fn wrote(&self, file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
+    /// Records that `len` bytes at `offset` of `file` were written.
+    pub(super) fn note_written(
+        &self,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        len: u64,
+    ) -> io::Result<()> {
         if self.unavailable.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let due = lock(&self.state).book(offset, len);
-        self.carry_out(file, &due)
-            .or_else(|error| self.judge(error))
+        let due = lock(&self.state).record(offset, len);
+        self.issue(file, &due)
+            .or_else(|error| self.filter_error(error))
     }
 
-    fn carry_out(&self, file: BorrowedFd<'_>, due: &DueWriteback) -> io::Result<()> {
+    fn issue(&self, file: BorrowedFd<'_>, due: &DueWriteback) -> io::Result<()> {
         if let Some((start, end)) = due.begin {
+            // Started without waiting: only the spans above the window are awaited.
             writeback::start_writeback(file, start, end - start)?;
         }
-        for (start, end) in &due.settle {
+        for (start, end) in &due.wait_for {
             let since = Instant::now();
             writeback::wait_writeback(file, *start, end - start)?;
-            lock(&self.state).waited(since.elapsed());
+            lock(&self.state).record_wait(since.elapsed());
         }
         Ok(())
     }
 
-    /// Only what the disk says is an error of the write.
-    fn judge(&self, error: io::Error) -> io::Result<()> {
+    /// Only errors of the disk are errors of the write.
+    fn filter_error(&self, error: io::Error) -> io::Result<()> {
         match error.raw_os_error() {
             Some(libc::EIO | libc::ENOSPC | libc::EDQUOT) => Err(error),
             _ => {
-                tracing::debug!(%error, "no early write-back");
+                tracing::debug!(%error, "early write-back is unavailable");
                 self.unavailable.store(true, Ordering::Relaxed);
                 Ok(())
             }
@@ -127,51 +136,51 @@ mod tests {
     use super::*;
 
     #[test]
-    fn write_back_begins_every_stride_and_the_window_bounds_what_is_not_awaited() {
+    fn write_back_starts_every_stride_within_the_window() {
         let mut state = WritebackState::default();
-        let (mut begun, mut settled) = (0, 0);
+        let (mut started, mut settled) = (0, 0);
         for step in 0..1024_u64 {
-            let due = state.book(step << 20, 1 << 20);
-            begun += due.begin.map_or(0, |(start, end)| end - start);
-            settled += due.settle.iter().map(|(from, to)| to - from).sum::<u64>();
-            assert!(begun - settled <= MOST as u64 * STRIDE);
+            let due = state.record(step << 20, 1 << 20);
+            started += due.begin.map_or(0, |(start, end)| end - start);
+            settled += due.wait_for.iter().map(|(from, to)| to - from).sum::<u64>();
+            assert!(started - settled <= MAX_WINDOW as u64 * STRIDE);
         }
-        assert_eq!(begun, 1024 << 20);
-        assert_eq!(begun - settled, MOST as u64 * STRIDE);
+        assert_eq!(started, 1024 << 20);
+        assert_eq!(started - settled, MAX_WINDOW as u64 * STRIDE);
     }
 
     #[test]
-    fn a_slow_disk_is_given_less_to_lag_behind() {
+    fn a_slow_disk_shrinks_the_window() {
         let mut state = WritebackState::default();
-        for step in 0..MOST as u64 {
-            assert!(state.book(step * STRIDE, STRIDE).settle.is_empty());
+        for step in 0..MAX_WINDOW as u64 {
+            assert!(state.record(step * STRIDE, STRIDE).wait_for.is_empty());
         }
-        state.waited(SLOW);
-        assert_eq!(state.window, MOST);
+        state.record_wait(SLOW_WAIT);
+        assert_eq!(state.window, MAX_WINDOW);
         for _ in 0..9 {
-            state.waited(2 * SLOW);
+            state.record_wait(2 * SLOW_WAIT);
         }
-        let due = state.book(MOST as u64 * STRIDE, STRIDE);
-        assert_eq!(due.settle.len(), MOST + 1 - LEAST);
+        let due = state.record(MAX_WINDOW as u64 * STRIDE, STRIDE);
+        assert_eq!(due.wait_for.len(), MAX_WINDOW + 1 - MIN_WINDOW);
     }
 
     #[test]
-    fn bytes_in_any_order_are_one_span() {
+    fn bytes_in_any_order_form_one_span() {
         let mut state = WritebackState::default();
-        assert_eq!(state.book(100 << 20, 8 << 20), DueWriteback::default());
-        let due = state.book(0, 8 << 20);
+        assert_eq!(state.record(100 << 20, 8 << 20), DueWriteback::default());
+        let due = state.record(0, 8 << 20);
         assert_eq!(due.begin, Some((0, 108 << 20)));
-        assert_eq!(state.book(u64::MAX, 1), DueWriteback::default());
+        assert_eq!(state.record(u64::MAX, 1), DueWriteback::default());
     }
 
     #[test]
-    fn errors_of_the_disk_count_and_a_missing_call_does_not() {
+    fn disk_errors_are_returned_and_a_missing_call_is_not() {
         let writeback = WritebackPacer::default();
         let error = |number| io::Error::from_raw_os_error(number);
         for number in [libc::EIO, libc::ENOSPC, libc::EDQUOT] {
-            assert!(writeback.judge(error(number)).is_err());
+            assert!(writeback.filter_error(error(number)).is_err());
         }
-        assert!(writeback.judge(error(libc::ESPIPE)).is_ok());
+        assert!(writeback.filter_error(error(libc::ESPIPE)).is_ok());
         assert!(writeback.unavailable.load(Ordering::Relaxed));
     }
 }

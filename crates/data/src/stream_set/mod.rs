@@ -1,10 +1,12 @@
-//! The lanes of a sender in MODE E: how many there shall be, which there are, and how each ends.
+//! The streams of a MODE E sender: how many are wanted, which exist, and how each ends.
 //!
-//! A lane is a connection with the thread that sends over it. Lanes join and leave while data moves.
-//! Every one ends with EOD, and the last at each target (each address that the receiver listens on)
-//! with EOF and the count of all EODs there, which only then is known (GFD.20 §3.4.2).
+//! A stream of the set is a connection with the thread that sends over it. Streams join and leave
+//! while data moves. Each ends with EOD. The last one at each target (each address that the
+//! receiver listens on) also sends EOF with the number of all EODs there, which is known only then
+//! (GFD.20 §3.4.2).
 //!
-//! Whoever decides [aims](Lanes::aim); the crew in `send` opens connections and runs the threads.
+//! The tuner sets the [wanted number](StreamSet::set_wanted); the threads in `send` open the
+//! connections and run the streams.
 
 mod table;
 
@@ -18,54 +20,56 @@ use crate::locks::{lock, wait_notified};
 use crate::stream::DataStream;
 use table::{SendStream, SendStreamState, StreamTable, TargetStreams};
 
-/// Shared by the lanes of one transfer, the crew that runs them, and whoever decides how many there
-/// shall be.
+/// The streams of one sending transfer. Shared by their threads and by the tuner that decides their
+/// number.
 #[derive(Debug, Default)]
 pub(crate) struct StreamSet {
-    /// How many there shall be, over all targets; changed with the roll locked.
-    aim: AtomicUsize,
-    roll: Mutex<StreamTable>,
+    /// Wanted number over all targets; changed only with the table locked.
+    wanted_count: AtomicUsize,
+    table: Mutex<StreamTable>,
     changed: Condvar,
 }
 
 impl StreamSet {
-    /// Asks for so many lanes, over all targets; each target keeps at least one. Lanes that are too
-    /// many are told to leave at once.
-    pub(crate) fn set_wanted(&self, lanes: usize) {
-        let mut roll = self.lock();
-        self.aim.store(lanes, Ordering::Relaxed);
-        roll.adjust_count(lanes);
+    /// Sets the wanted number of streams over all targets. Each target keeps at least one. Surplus
+    /// streams are told at once to leave.
+    pub(crate) fn set_wanted(&self, count: usize) {
+        let mut table = self.lock();
+        // The number changes with the table locked: a leaving thread compares both.
+        self.wanted_count.store(count, Ordering::Relaxed);
+        table.adjust_count(count);
         self.changed.notify_all();
     }
 
-    /// How many there shall be.
+    /// The wanted number of streams.
     pub(crate) fn wanted(&self) -> usize {
-        self.aim.load(Ordering::Relaxed)
+        self.wanted_count.load(Ordering::Relaxed)
     }
 
-    /// Connections that are being opened.
+    /// Number of connections that are being opened.
     pub(crate) fn opening_count(&self) -> usize {
         self.lock().targets.iter().map(|t| t.opening).sum()
     }
 
-    /// Lanes that are at work and are to stay.
+    /// Number of active streams that are not told to leave.
     pub(crate) fn active_count(&self) -> usize {
         self.lock().staying().count()
     }
 
-    /// Lanes that leave, or have left, while others go on.
+    /// Streams that are leaving, or have left, while others continue.
     pub(crate) fn leaving_ids(&self) -> Vec<StreamId> {
-        let roll = self.lock();
-        let leave = |l: &&SendStream| l.state == SendStreamState::Retired || l.is_leaving();
-        roll.streams.iter().filter(leave).map(|l| l.id).collect()
+        let table = self.lock();
+        let leave = |s: &&SendStream| s.state == SendStreamState::Retired || s.is_leaving();
+        table.streams.iter().filter(leave).map(|s| s.id).collect()
     }
 
-    /// Whether one could not be opened since the last call.
+    /// Whether a stream could not be opened since the last call.
     pub(crate) fn take_open_failure(&self) -> bool {
+        // The tuner asks once per sample, so that the flag is cleared by reading.
         std::mem::take(&mut self.lock().open_failed)
     }
 
-    /// Connections at one address belong together.
+    /// The index of the target with this address. Connections to one address belong to one target.
     pub(crate) fn target_index(&self, address: SocketAddr) -> usize {
         let targets = &mut self.lock().targets;
         if let Some(known) = targets.iter().position(|t| t.address == address) {
@@ -79,7 +83,7 @@ impl StreamSet {
         targets.len() - 1
     }
 
-    /// How many targets there are.
+    /// Number of targets.
     pub(crate) fn target_count(&self) -> usize {
         self.lock().targets.len()
     }
@@ -89,197 +93,209 @@ impl StreamSet {
         self.lock().targets.get(target).map(|t| t.address)
     }
 
-    /// A lane of a connection that is there.
+    /// Adds a stream for an established connection.
     pub(crate) fn add(&self, target: usize, stream: &Arc<DataStream>) -> ActiveStream<'_> {
-        self.seat(&mut self.lock(), target, stream)
+        self.insert_active(&mut self.lock(), target, stream)
     }
 
-    /// A lane of a connection that is being opened already.
+    /// Adds a stream for a connection attempt that has already started.
     pub(crate) fn add_pending(&self, target: usize) -> PendingStream<'_> {
-        self.ticket(&mut self.lock(), target)
+        self.insert_pending(&mut self.lock(), target)
     }
 
-    /// Fewer connections came than were asked for, and no more will come.
+    /// Reduces the wanted number to the streams that exist: fewer connections were made than
+    /// requested, and no more will come.
     pub(crate) fn accept_current_count(&self) {
-        let mut roll = self.lock();
-        self.refuse(&mut roll);
+        let mut table = self.lock();
+        self.limit_to_current(&mut table);
     }
 
-    /// Everything was handed out, or the transfer is to stop: no lane is added any more. Returns how
-    /// many were at work, the first time.
+    /// Stops the addition of streams: everything was handed out, or the transfer must stop. The
+    /// first call returns the number of active streams.
     pub(crate) fn stop_opening(&self) -> Option<usize> {
-        let mut roll = self.lock();
-        let first = !std::mem::replace(&mut roll.no_more_opening, true);
+        let mut table = self.lock();
+        let first = !std::mem::replace(&mut table.no_more_opening, true);
+        // Streams that wait for a connection, and the caller that waits for openings, must check
+        // again.
         self.changed.notify_all();
-        first.then(|| roll.active().count())
+        first.then(|| table.active().count())
     }
 
-    /// Waits until lanes are to be opened, and returns them; `None` when no lane is left, nor being
-    /// opened. Meanwhile tells lanes that are too many to leave.
+    /// Waits until streams must be opened, and returns them; `None` when no stream is active or
+    /// being opened. Surplus streams are told to leave meanwhile.
     pub(crate) fn wait_for_openings(&self) -> Option<Vec<PendingStream<'_>>> {
-        let mut roll = self.lock();
+        let mut table = self.lock();
         loop {
-            let tickets: Vec<_> = roll
+            let pending: Vec<_> = table
                 .adjust_count(self.wanted())
                 .into_iter()
-                .map(|target| self.ticket(&mut roll, target))
+                .map(|target| self.insert_pending(&mut table, target))
                 .collect();
-            if !tickets.is_empty() {
-                return Some(tickets);
+            if !pending.is_empty() {
+                return Some(pending);
             }
-            if roll.active().next().is_none() && roll.opening() == 0 {
+            if table.active().next().is_none() && table.opening() == 0 {
                 return None;
             }
-            roll = self.wait(roll);
+            table = self.wait(table);
         }
     }
 
-    /// The connections that have not been closed.
+    /// The connections that are not closed.
     pub(crate) fn streams(&self) -> Vec<Arc<DataStream>> {
-        let roll = self.lock();
-        roll.streams
+        let table = self.lock();
+        table
+            .streams
             .iter()
-            .filter_map(|l| l.stream.clone())
+            .filter_map(|s| s.stream.clone())
             .collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, StreamTable> {
-        lock(&self.roll)
+        lock(&self.table)
     }
 
-    fn wait<'r>(&self, roll: MutexGuard<'r, StreamTable>) -> MutexGuard<'r, StreamTable> {
-        wait_notified(&self.changed, roll)
+    fn wait<'t>(&self, table: MutexGuard<'t, StreamTable>) -> MutexGuard<'t, StreamTable> {
+        wait_notified(&self.changed, table)
     }
 
-    fn ticket(&self, roll: &mut StreamTable, target: usize) -> PendingStream<'_> {
-        if let Some(target) = roll.targets.get_mut(target) {
+    fn insert_pending(&self, table: &mut StreamTable, target: usize) -> PendingStream<'_> {
+        if let Some(target) = table.targets.get_mut(target) {
             target.opening += 1;
         }
         PendingStream {
-            lanes: self,
+            set: self,
             target,
-            used: false,
+            is_resolved: false,
         }
     }
 
-    fn seat(
+    fn insert_active(
         &self,
-        roll: &mut StreamTable,
+        table: &mut StreamTable,
         target: usize,
         stream: &Arc<DataStream>,
     ) -> ActiveStream<'_> {
-        let surplus = Arc::new(AtomicBool::new(false));
-        roll.streams.push(SendStream {
+        let leave_flag = Arc::new(AtomicBool::new(false));
+        table.streams.push(SendStream {
             id: stream.id(),
             stream: Some(Arc::clone(stream)),
             target,
             state: SendStreamState::Active,
-            leave_flag: Arc::clone(&surplus),
+            leave_flag: Arc::clone(&leave_flag),
         });
         ActiveStream {
-            lanes: self,
-            lane: roll.streams.len() - 1,
-            surplus,
+            set: self,
+            index: table.streams.len() - 1,
+            leave_flag,
             ended: false,
         }
     }
 
-    /// Makes do with the lanes that are there.
-    fn refuse(&self, roll: &mut StreamTable) {
-        roll.open_failed = true;
-        let there = roll.staying().count() + roll.opening();
-        self.aim.fetch_min(there.max(1), Ordering::Relaxed);
+    /// Reduces the wanted number to the existing streams.
+    fn limit_to_current(&self, table: &mut StreamTable) {
+        // Retrying at once would meet the same refusal; the tuner may ask for more later.
+        table.open_failed = true;
+        let current = table.staying().count() + table.opening();
+        self.wanted_count
+            .fetch_min(current.max(1), Ordering::Relaxed);
     }
 }
 
-/// The right to open a connection. Dropped unused, it counts as a connection that was not needed.
+/// The right to open a connection. If it is dropped, the connection was not needed.
 #[derive(Debug)]
-pub(crate) struct PendingStream<'l> {
-    lanes: &'l StreamSet,
+pub(crate) struct PendingStream<'s> {
+    set: &'s StreamSet,
     target: usize,
-    used: bool,
+    is_resolved: bool,
 }
 
-impl<'l> PendingStream<'l> {
+impl<'s> PendingStream<'s> {
     pub(crate) fn target(&self) -> usize {
         self.target
     }
 
-    /// The connection is there.
-    pub(crate) fn connected(mut self, stream: &Arc<DataStream>) -> ActiveStream<'l> {
-        let lanes = self.lanes;
-        let mut roll = lanes.lock();
-        self.resolve(&mut roll);
-        lanes.seat(&mut roll, self.target, stream)
+    /// The connection is established.
+    pub(crate) fn connected(mut self, stream: &Arc<DataStream>) -> ActiveStream<'s> {
+        let set = self.set;
+        let mut table = set.lock();
+        self.resolve(&mut table);
+        set.insert_active(&mut table, self.target, stream)
     }
 
-    /// The connection cannot be had: no more lanes than there are.
+    /// The connection failed: the wanted number is reduced to the existing streams.
     pub(crate) fn fail(mut self) {
-        let mut roll = self.lanes.lock();
-        self.resolve(&mut roll);
-        self.lanes.refuse(&mut roll);
+        let mut table = self.set.lock();
+        self.resolve(&mut table);
+        self.set.limit_to_current(&mut table);
     }
 
-    fn resolve(&mut self, roll: &mut StreamTable) {
-        self.used = true;
-        roll.targets[self.target].opening -= 1;
-        self.lanes.changed.notify_all();
+    fn resolve(&mut self, table: &mut StreamTable) {
+        self.is_resolved = true;
+        table.targets[self.target].opening -= 1;
+        // The last stream at this target may wait for this attempt.
+        self.set.changed.notify_all();
     }
 }
 
 impl Drop for PendingStream<'_> {
     fn drop(&mut self) {
-        if !self.used {
-            let lanes = self.lanes;
-            self.resolve(&mut lanes.lock());
+        if !self.is_resolved {
+            let set = self.set;
+            self.resolve(&mut set.lock());
         }
     }
 }
 
-/// A lane's place. Dropped before the lane has ended, the lane has failed.
+/// A stream's membership in the set. If it is dropped before the stream has ended, the stream has
+/// failed.
 #[derive(Debug)]
-pub(crate) struct ActiveStream<'l> {
-    lanes: &'l StreamSet,
-    lane: usize,
-    surplus: Arc<AtomicBool>,
+pub(crate) struct ActiveStream<'s> {
+    set: &'s StreamSet,
+    index: usize,
+    leave_flag: Arc<AtomicBool>,
     ended: bool,
 }
 
 impl ActiveStream<'_> {
-    /// Set when the lane is to leave after the block under way.
+    /// Set when the stream must leave after its current block.
     pub(crate) fn leave_flag(&self) -> &AtomicBool {
-        &self.surplus
+        &self.leave_flag
     }
 
-    /// Leaves while others go on, unless this lane has become needed: then false. The lane has to
-    /// send EOD then.
+    /// Leaves while other streams continue; the stream must then send EOD. Returns false if the
+    /// stream has become necessary and must continue.
     pub(crate) fn try_retire(&mut self) -> bool {
-        let mut roll = self.lanes.lock();
-        let needed = !self.surplus.load(Ordering::Relaxed) || roll.is_last_at_target(self.lane);
+        // Decided with the table locked: of two surplus streams one must stay if no other is
+        // active.
+        let mut table = self.set.lock();
+        let needed =
+            !self.leave_flag.load(Ordering::Relaxed) || table.is_last_at_target(self.index);
         if needed {
-            self.surplus.store(false, Ordering::Relaxed);
+            self.leave_flag.store(false, Ordering::Relaxed);
             return false;
         }
         self.ended = true;
-        roll.mark_ended(self.lane, SendStreamState::Retired);
-        roll.streams[self.lane].stream = None;
-        self.lanes.changed.notify_all();
+        table.mark_ended(self.index, SendStreamState::Retired);
+        table.streams[self.index].stream = None;
+        self.set.changed.notify_all();
         true
     }
 
-    /// Ends because nothing is left to send. The lane has to send EOD then, and if this is `Some`,
-    /// EOF with that count. The last lane at a target waits here until every connection that was
-    /// being opened there is a lane or is not.
+    /// Ends the stream because nothing is left to send. The stream must then send EOD, or EOF with
+    /// the returned count. The last stream at a target waits here until every connection attempt
+    /// there has succeeded or failed.
     pub(crate) fn finish(&mut self) -> Option<u64> {
-        let mut roll = self.lanes.lock();
-        let target = roll.streams[self.lane].target;
-        while roll.is_last_at_target(self.lane) && roll.targets[target].opening > 0 {
-            roll = self.lanes.wait(roll);
+        let mut table = self.set.lock();
+        let target = table.streams[self.index].target;
+        // A pending connection may still join with data of its own, and would raise the count.
+        while table.is_last_at_target(self.index) && table.targets[target].opening > 0 {
+            table = self.set.wait(table);
         }
-        let last = roll.is_last_at_target(self.lane);
+        let last = table.is_last_at_target(self.index);
         self.ended = true;
-        let ended = roll.mark_ended(self.lane, SendStreamState::Ended);
-        self.lanes.changed.notify_all();
+        let ended = table.mark_ended(self.index, SendStreamState::Ended);
+        self.set.changed.notify_all();
         last.then_some(ended)
     }
 }
@@ -287,11 +303,12 @@ impl ActiveStream<'_> {
 impl Drop for ActiveStream<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            // Its EOD is missing at the receiver, which so cannot take the file for whole.
-            self.lanes
+            // Its EOD is missing at the receiver, which therefore cannot take the file for
+            // complete.
+            self.set
                 .lock()
-                .mark_ended(self.lane, SendStreamState::Failed);
-            self.lanes.changed.notify_all();
+                .mark_ended(self.index, SendStreamState::Failed);
+            self.set.changed.notify_all();
         }
     }
 }

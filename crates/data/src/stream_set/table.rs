@@ -1,4 +1,4 @@
-//! The list of a transfer's lanes, and what it takes to have another number of them.
+//! The table of a transfer's streams, and the changes needed for another number of them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,43 +12,44 @@ use crate::stream::DataStream;
 #[derive(Debug, Default)]
 pub(super) struct StreamTable {
     pub(super) targets: Vec<TargetStreams>,
-    /// As they joined.
+    /// In the order in which they joined.
     pub(super) streams: Vec<SendStream>,
-    /// Everything to send was handed out: none joins any more but those being opened.
+    /// Everything to send was handed out: only connections that are already being opened still
+    /// join.
     pub(super) no_more_opening: bool,
-    /// One could not be opened.
+    /// A connection could not be opened.
     pub(super) open_failed: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct TargetStreams {
     pub(super) address: SocketAddr,
-    /// Connections that are being opened.
+    /// Number of connections that are being opened.
     pub(super) opening: usize,
-    /// EODs sent, or about to be.
+    /// EODs sent, or about to be sent.
     pub(super) ended: u64,
 }
 
 #[derive(Debug)]
 pub(super) struct SendStream {
     pub(super) id: StreamId,
-    /// Until it has retired.
+    /// `None` once it has left.
     pub(super) stream: Option<Arc<DataStream>>,
     /// Index of its target.
     pub(super) target: usize,
     pub(super) state: SendStreamState,
-    /// It is to leave after the block under way.
+    /// It must leave after its current block.
     pub(super) leave_flag: Arc<AtomicBool>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SendStreamState {
     Active,
-    /// Ended with all the others: its connection may be used again.
+    /// Ended together with the others: its connection may be reused.
     Ended,
-    /// Left while others went on: its connection is closed.
+    /// Left while others continued: its connection is closed.
     Retired,
-    /// Its thread gave up.
+    /// Its thread failed.
     Failed,
 }
 
@@ -66,52 +67,55 @@ impl StreamTable {
     pub(super) fn active(&self) -> impl Iterator<Item = &SendStream> {
         self.streams
             .iter()
-            .filter(|l| l.state == SendStreamState::Active)
+            .filter(|s| s.state == SendStreamState::Active)
     }
 
     pub(super) fn staying(&self) -> impl Iterator<Item = &SendStream> {
-        self.streams.iter().filter(|l| l.is_staying())
+        self.streams.iter().filter(|s| s.is_staying())
     }
 
     fn staying_at(&self, target: usize) -> usize {
-        self.staying().filter(|l| l.target == target).count()
+        self.staying().filter(|s| s.target == target).count()
     }
 
     pub(super) fn opening(&self) -> usize {
         self.targets.iter().map(|t| t.opening).sum()
     }
 
-    /// Brings the number of lanes to `aim`: tells surplus ones to leave, or others to stay after all,
-    /// and returns the targets that are to get one more each.
-    pub(super) fn adjust_count(&mut self, aim: usize) -> Vec<usize> {
+    /// Brings the number of streams to `wanted`: tells surplus streams to leave, or leaving ones to
+    /// stay. Returns the targets that must get one more stream each.
+    pub(super) fn adjust_count(&mut self, wanted: usize) -> Vec<usize> {
         if self.no_more_opening {
             return Vec::new();
         }
-        let aim = aim.max(self.targets.len());
-        let mut there = self.staying().count() + self.opening();
-        while there > aim && self.retire_newest() {
-            there -= 1;
+        // Every target must send an EOF of its own, so each keeps a stream.
+        let wanted = wanted.max(self.targets.len());
+        let mut current = self.staying().count() + self.opening();
+        while current > wanted && self.retire_newest() {
+            current -= 1;
         }
-        while there < aim && self.keep_oldest() {
-            there += 1;
+        // A leaving stream that stays costs no handshake and keeps its congestion window.
+        while current < wanted && self.keep_oldest() {
+            current += 1;
         }
-        self.least_used_targets(aim.saturating_sub(there))
+        self.least_used_targets(wanted.saturating_sub(current))
     }
 
-    /// Tells the newest lane that its target can do without to leave.
+    /// Tells the newest stream to leave whose target has others.
     fn retire_newest(&self) -> bool {
+        // The newest has the smallest congestion window, so the least is lost.
         let mut newest_first = self.streams.iter().rev();
-        let lane = newest_first.find(|l| l.is_staying() && self.staying_at(l.target) > 1);
-        lane.is_some_and(|l| !l.leave_flag.swap(true, Ordering::Relaxed))
+        let stream = newest_first.find(|s| s.is_staying() && self.staying_at(s.target) > 1);
+        stream.is_some_and(|s| !s.leave_flag.swap(true, Ordering::Relaxed))
     }
 
-    /// Tells the oldest lane that was to leave, and has not yet, to stay.
+    /// Lets the oldest leaving stream that is still active stay.
     fn keep_oldest(&self) -> bool {
-        let leaving = self.active().find(|l| !l.is_staying());
-        leaving.is_some_and(|l| l.leave_flag.swap(false, Ordering::Relaxed))
+        let leaving = self.active().find(|s| !s.is_staying());
+        leaving.is_some_and(|s| s.leave_flag.swap(false, Ordering::Relaxed))
     }
 
-    /// Where `more` lanes are to be opened so that targets have the same number, as far as their
+    /// The targets of `more` new streams, so that all targets get the same number, as far as their
     /// EODs can be counted.
     fn least_used_targets(&self, more: usize) -> Vec<usize> {
         let has = |n: usize| self.staying_at(n) + self.targets[n].opening;
@@ -121,6 +125,8 @@ impl StreamTable {
             let Some(target) = (0..have.len()).min_by_key(|n| have[*n]) else {
                 break;
             };
+            // A receiver refuses an EOF that announces more EODs (GFD.20 §3.4.2 sets no limit,
+            // `MAX_STREAMS` is ours).
             if have[target] as u64 + self.targets[target].ended >= MAX_STREAMS {
                 break;
             }
@@ -130,17 +136,18 @@ impl StreamTable {
         opened
     }
 
-    /// Whether this lane alone is at work at its target.
-    pub(super) fn is_last_at_target(&self, lane: usize) -> bool {
-        let target = self.streams[lane].target;
-        self.active().filter(|l| l.target == target).count() <= 1
+    /// Whether this is the only active stream at its target.
+    pub(super) fn is_last_at_target(&self, index: usize) -> bool {
+        let target = self.streams[index].target;
+        self.active().filter(|s| s.target == target).count() <= 1
     }
 
-    /// Notes a lane's EOD; returns how many its target has had.
-    pub(super) fn mark_ended(&mut self, lane: usize, stage: SendStreamState) -> u64 {
-        let lane = &mut self.streams[lane];
-        lane.state = stage;
-        let target = &mut self.targets[lane.target];
+    /// Records a stream's EOD. Returns the number of EODs at its target.
+    pub(super) fn mark_ended(&mut self, index: usize, stage: SendStreamState) -> u64 {
+        let stream = &mut self.streams[index];
+        stream.state = stage;
+        let target = &mut self.targets[stream.target];
+        // Ended streams count, too: the EOF announces all EODs of the target.
         target.ended += 1;
         target.ended
     }

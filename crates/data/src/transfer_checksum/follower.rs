@@ -1,4 +1,4 @@
-//! Summing a store's gapless beginning while it grows.
+//! Computes the checksum of a store's gapless beginning while it grows.
 
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -10,19 +10,19 @@ use crate::checksum::ChecksumHasher;
 use crate::locks::{lock, wait_notified};
 use crate::store::Source;
 
-/// Bytes read back at a time.
-const READ: usize = 1 << 20;
+/// Bytes read back in one call.
+const READ_SIZE: usize = 1 << 20;
 
-/// A follower: [`Follow::run`] in its own thread, [`Follow::stored`] from the streams,
-/// [`Follow::end`] when they are done.
+/// A follower. [`ChecksumFollower::run`] is called in its own thread, [`ChecksumFollower::stored`]
+/// by the streams, [`ChecksumFollower::end`] when they have ended.
 #[derive(Debug)]
 pub(crate) struct ChecksumFollower {
-    view: Arc<dyn Source>,
+    source: Arc<dyn Source>,
     /// Store offset of wire offset 0.
     origin: u64,
     state: Mutex<FollowerState>,
     grown: Condvar,
-    sum: Mutex<Option<ChecksumHasher>>,
+    hasher: Mutex<Option<ChecksumHasher>>,
 }
 
 #[derive(Debug, Default)]
@@ -33,57 +33,61 @@ struct FollowerState {
 }
 
 impl ChecksumFollower {
-    pub(crate) fn new(algorithm: ChecksumAlgorithm, view: Arc<dyn Source>, origin: u64) -> Self {
+    pub(crate) fn new(algorithm: ChecksumAlgorithm, source: Arc<dyn Source>, origin: u64) -> Self {
         Self {
-            view,
+            source,
             origin,
             state: Mutex::default(),
             grown: Condvar::new(),
-            sum: Mutex::new(Some(ChecksumHasher::new(algorithm))),
+            hasher: Mutex::new(Some(ChecksumHasher::new(algorithm))),
         }
     }
 
-    /// `start..end` (wire offsets) can be read.
+    /// Reports that `start..end` (wire offsets) can be read.
     pub(crate) fn stored(&self, start: u64, end: u64) {
         lock(&self.state).stored.insert(start, end);
         self.grown.notify_one();
     }
 
-    /// Nothing more will be stored.
+    /// Reports that nothing more will be stored.
     pub(crate) fn end(&self) {
         lock(&self.state).ended = true;
         self.grown.notify_one();
     }
 
-    /// Sums until the end; returns early when the store cannot be read, and there is no digest
-    /// then. `go_on` is asked before each read.
+    /// Computes the checksum until the end. Returns early, without a checksum, if the store cannot
+    /// be read. `go_on` is called before each read.
     pub(crate) fn run(&self, go_on: impl Fn() -> bool) {
-        let Some(mut digest) = lock(&self.sum).take() else {
+        let Some(mut digest) = lock(&self.hasher).take() else {
             return;
         };
-        let mut buffer = PageBuffer::new(READ);
+        let mut buffer = PageBuffer::new(READ_SIZE);
         while let Some((from, to)) = self.next() {
-            let want = usize::try_from(to - from).unwrap_or(READ).min(READ);
+            let want = usize::try_from(to - from)
+                .unwrap_or(READ_SIZE)
+                .min(READ_SIZE);
             let buf = &mut buffer.as_mut()[..want];
-            match self.view.read_at(self.origin + from, buf) {
+            match self.source.read_at(self.origin + from, buf) {
+                // The follower stops with the transfer, also while data keeps arriving.
                 Ok(n) if n > 0 && go_on() => {
                     digest.update(&buf[..n]);
                     lock(&self.state).summed += n as u64;
                 }
                 Ok(_) => return,
                 Err(error) => {
-                    tracing::warn!(file = self.view.name(), %error, "cannot read back to sum");
+                    tracing::warn!(file = self.source.name(), %error, "cannot read the stored bytes for the checksum");
                     return;
                 }
             }
         }
-        *lock(&self.sum) = Some(digest);
+        *lock(&self.hasher) = Some(digest);
     }
 
-    /// The next bytes to sum; waits for them. `None` at the end.
+    /// The next bytes to read; waits for them. `None` at the end.
     fn next(&self) -> Option<(u64, u64)> {
         let mut state = lock(&self.state);
         loop {
+            // Only the gapless beginning can be checksummed in order.
             let prefix = state.stored.prefix_len();
             if prefix > state.summed {
                 return Some((state.summed, prefix));
@@ -95,11 +99,12 @@ impl ChecksumFollower {
         }
     }
 
-    /// The digest, if everything stored was gapless from 0 on and could be read.
+    /// The checksum, if everything stored was gapless from 0 on and could be read.
     pub(crate) fn digest(self) -> Option<String> {
         let state = lock(&self.state);
+        // A gap or a short store leaves bytes without a checksum.
         let whole = state.stored.end() == state.summed;
-        let digest = lock(&self.sum).take();
+        let digest = lock(&self.hasher).take();
         digest.filter(|_| whole).map(ChecksumHasher::finish)
     }
 }
@@ -109,21 +114,21 @@ mod tests {
     use super::*;
     use crate::store::memory::MemorySource;
 
-    fn follow(bytes: &[u8], ranges: &[(u64, u64)]) -> Option<String> {
-        let view = Arc::new(MemorySource::new([b"--", bytes].concat(), "m"));
-        let follow = ChecksumFollower::new(ChecksumAlgorithm::Md5, view, 2);
+    fn follower(bytes: &[u8], ranges: &[(u64, u64)]) -> Option<String> {
+        let source = Arc::new(MemorySource::new([b"--", bytes].concat(), "m"));
+        let follower = ChecksumFollower::new(ChecksumAlgorithm::Md5, source, 2);
         std::thread::scope(|scope| {
-            scope.spawn(|| follow.run(|| true));
+            scope.spawn(|| follower.run(|| true));
             for (start, end) in ranges {
-                follow.stored(*start, *end);
+                follower.stored(*start, *end);
             }
-            follow.end();
+            follower.end();
         });
-        follow.digest()
+        follower.digest()
     }
 
     #[test]
-    fn sums_the_whole_whatever_the_order() {
+    fn ranges_in_any_order_give_the_checksum_of_the_whole() {
         let bytes: Vec<u8> = (0..3_000_000u32).map(|i| (i * 7 % 253) as u8).collect();
         let mut digest = ChecksumHasher::new(ChecksumAlgorithm::Md5);
         digest.update(&bytes);
@@ -133,13 +138,13 @@ mod tests {
             (1_000_000, 2_000_000),
             (10, 1_000_000),
         ];
-        assert_eq!(follow(&bytes, &ranges), Some(digest.finish()));
+        assert_eq!(follower(&bytes, &ranges), Some(digest.finish()));
     }
 
     #[test]
-    fn a_gap_or_a_short_store_gives_none() {
-        assert_eq!(follow(b"abcdef", &[(0, 2), (4, 6)]), None);
-        assert_eq!(follow(b"abc", &[(0, 6)]), None);
-        assert!(follow(b"", &[]).is_some());
+    fn a_gap_or_a_short_store_gives_no_checksum() {
+        assert_eq!(follower(b"abcdef", &[(0, 2), (4, 6)]), None);
+        assert_eq!(follower(b"abc", &[(0, 6)]), None);
+        assert!(follower(b"", &[]).is_some());
     }
 }

@@ -1,11 +1,11 @@
-//! The checksum of a transfer, made while its bytes pass in whatever order they come.
+//! The checksum of a transfer, computed while its bytes pass in any order.
 //!
-//! Three ways, by what the algorithm and the store allow:
-//! - sums that join (Adler-32, CRCs) cost little: they are made where the bytes pass, per run, and
-//!   joined in offset order;
+//! Three ways, depending on the algorithm and the store:
+//! - checksums that combine (Adler-32, CRCs) are cheap: each stream computes them per run of bytes,
+//!   and they are combined in offset order;
 //! - others need the bytes in order and cost more than moving them: a follower reads the store's
-//!   gapless beginning back, in its own thread, while the streams go on;
-//! - without a store to read back, or for few bytes, they are made where the bytes pass, in order.
+//!   gapless beginning back, in its own thread, while the streams continue;
+//! - without a store to read back, or for few bytes, they are computed as the bytes pass, in order.
 
 mod follower;
 
@@ -19,15 +19,15 @@ use crate::locks::{into_unlocked, lock};
 use crate::store::Source;
 use follower::ChecksumFollower;
 
-/// Below this many bytes in one stream another thread would cost more than it spares.
+/// Below this many bytes in one stream a follower thread costs more than it saves.
 pub(crate) const MIN_FOLLOWER_BYTES: u64 = 4 << 20;
 
-/// The sum of one transfer. Offsets are wire offsets.
+/// The checksum of one transfer. Offsets are wire offsets.
 #[derive(Debug)]
 pub(crate) enum TransferChecksum {
-    /// None wanted, or none possible.
+    /// None requested, or none possible.
     Off,
-    /// Sums that join.
+    /// Checksums that combine.
     Combined(Mutex<CombinedChecksum>),
     /// In order from 0.
     Sequential(Mutex<SequentialChecksum>),
@@ -50,8 +50,8 @@ impl TransferChecksum {
         }
     }
 
-    /// For bytes that can be read in a store, those of wire offset 0 at `origin`, once they have
-    /// passed; without such a view as [`TransferChecksum::one_stream`].
+    /// For bytes that can be read back from a store once they have passed. `origin` is the store
+    /// offset of wire offset 0. Without `view`, as [`TransferChecksum::one_stream`].
     pub(crate) fn read_back(
         algorithm: Option<ChecksumAlgorithm>,
         view: Option<Arc<dyn Source>>,
@@ -65,39 +65,39 @@ impl TransferChecksum {
         }
     }
 
-    /// Whether the passing bytes must be seen in memory.
+    /// Whether the bytes must pass through memory.
     pub(crate) fn needs_bytes(&self) -> bool {
         matches!(self, Self::Combined(_) | Self::Sequential(_))
     }
 
-    /// One stream's access.
+    /// The access of one stream.
     pub(crate) fn stream_checksum(&self) -> StreamChecksum<'_> {
         StreamChecksum {
-            sum: self,
+            checksum: self,
             run: None,
         }
     }
 
-    /// Runs `work` with the follower, if there is one, beside it in a thread of its own. The
-    /// follower ends after `work` has, or early when `go_on` says no.
+    /// Runs `work`, and the follower, if there is one, in a thread of its own. The follower ends
+    /// after `work`, or early when `go_on` returns false.
     pub(crate) fn run_with_follower<T>(
         &self,
         go_on: impl Fn() -> bool + Send,
         work: impl FnOnce() -> T,
     ) -> T {
-        let Self::Follower(follow) = self else {
+        let Self::Follower(follower) = self else {
             return work();
         };
         std::thread::scope(|scope| {
-            scope.spawn(move || follow.run(go_on));
-            // The follower must hear of the end also when the work panics.
-            let _end = FollowerStopGuard(follow);
+            scope.spawn(move || follower.run(go_on));
+            // The follower must stop also when the work panics.
+            let _end = FollowerStopGuard(follower);
             work()
         })
     }
 
-    /// The result once all taps are dropped and the follower has ended; `None` if bytes were
-    /// missing, came twice or (where order matters) out of order.
+    /// The result, once all streams have dropped their access and the follower has ended. `None` if
+    /// bytes were missing, came twice or (if the order matters) out of order.
     pub(crate) fn finish(self) -> Option<String> {
         match self {
             Self::Off => None,
@@ -106,12 +106,12 @@ impl TransferChecksum {
                 let order = into_unlocked(order);
                 order.next.map(|_| order.digest.finish())
             }
-            Self::Follower(follow) => follow.digest(),
+            Self::Follower(follower) => follower.digest(),
         }
     }
 }
 
-/// Tells the follower that nothing more comes, by being dropped.
+/// Tells the follower, when dropped, that nothing more comes.
 struct FollowerStopGuard<'f>(&'f ChecksumFollower);
 
 impl Drop for FollowerStopGuard<'_> {
@@ -123,17 +123,18 @@ impl Drop for FollowerStopGuard<'_> {
 /// One stream's contribution to a [`TransferChecksum`].
 #[derive(Debug)]
 pub(crate) struct StreamChecksum<'s> {
-    sum: &'s TransferChecksum,
-    /// A run of bytes that this stream still extends: where it starts, and its sum.
+    checksum: &'s TransferChecksum,
+    /// The run of bytes that this stream still extends: its start and its checksum.
     run: Option<(u64, PartialHasher)>,
 }
 
 impl StreamChecksum<'_> {
-    /// These bytes pass at `offset`.
+    /// Adds bytes that pass at `offset`.
     pub(crate) fn add(&mut self, offset: u64, bytes: &[u8]) {
-        match self.sum {
+        match self.checksum {
             TransferChecksum::Off | TransferChecksum::Follower(_) => {}
             TransferChecksum::Combined(pieces) => {
+                // A jump ends the run; neighbouring runs are combined later.
                 if !matches!(&self.run, Some((start, run)) if start + run.len() == offset) {
                     self.flush();
                 }
@@ -144,16 +145,16 @@ impl StreamChecksum<'_> {
         }
     }
 
-    /// `start..end` can be read back from the store now.
+    /// Reports that `start..end` can be read back from the store.
     pub(crate) fn stored(&mut self, start: u64, end: u64) {
-        if let TransferChecksum::Follower(follow) = self.sum {
-            follow.stored(start, end);
+        if let TransferChecksum::Follower(follower) = self.checksum {
+            follower.stored(start, end);
         }
     }
 
     fn flush(&mut self) {
         if let (TransferChecksum::Combined(pieces), Some((start, run))) =
-            (self.sum, self.run.take())
+            (self.checksum, self.run.take())
         {
             lock(pieces).insert(start, run.finish());
         }
@@ -166,7 +167,7 @@ impl Drop for StreamChecksum<'_> {
     }
 }
 
-/// In-order sum; `next` is `None` once the order was broken.
+/// A checksum in order. `next` is `None` once the order was broken.
 #[derive(Debug)]
 pub(crate) struct SequentialChecksum {
     digest: ChecksumHasher,
@@ -179,12 +180,13 @@ impl SequentialChecksum {
             self.digest.update(bytes);
             self.next = Some(offset + bytes.len() as u64);
         } else {
+            // The order stays broken: earlier bytes cannot be added later.
             self.next = None;
         }
     }
 }
 
-/// Sums of disjoint runs by offset, neighbours joined.
+/// Checksums of disjoint runs by offset; neighbours are combined.
 #[derive(Debug)]
 pub(crate) struct CombinedChecksum {
     empty: PartialChecksum,
@@ -209,8 +211,10 @@ impl CombinedChecksum {
         let below = self.runs.range(..=start).next_back();
         let below = below.map(|(at, run)| (*at, *run));
         let above = self.runs.range(start..).next().map(|(at, run)| (*at, *run));
+        // Overlapping runs would count bytes twice.
         self.overlap |= below.is_some_and(|(at, run)| at + run.len > start)
             || above.is_some_and(|(at, _)| at < end);
+        // The checksum is already void, so memory for runs is no longer needed.
         if self.overlap {
             return;
         }
@@ -248,35 +252,35 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_in_any_order_over_any_taps_give_the_whole(
+        fn parts_in_any_order_over_several_streams_give_the_checksum_of_the_whole(
             bytes in proptest::collection::vec(any::<u8>(), 1..5000),
             size in 1usize..700,
             order in any::<u64>(),
         ) {
-            let sum = TransferChecksum::one_stream(Some(ChecksumAlgorithm::Crc32c));
+            let checksum = TransferChecksum::one_stream(Some(ChecksumAlgorithm::Crc32c));
             let mut blocks: Vec<_> = bytes.chunks(size).enumerate().collect();
             blocks.sort_by_key(|(i, _)| (*i as u64 + 1).wrapping_mul(order | 1));
-            let mut taps = [sum.stream_checksum(), sum.stream_checksum(), sum.stream_checksum()];
+            let mut parts = [checksum.stream_checksum(), checksum.stream_checksum(), checksum.stream_checksum()];
             for (n, (i, block)) in blocks.into_iter().enumerate() {
-                taps[n % 3].add((i * size) as u64, block);
+                parts[n % 3].add((i * size) as u64, block);
             }
-            drop(taps);
-            prop_assert_eq!(sum.finish(), Some(reference(ChecksumAlgorithm::Crc32c, &bytes)));
+            drop(parts);
+            prop_assert_eq!(checksum.finish(), Some(reference(ChecksumAlgorithm::Crc32c, &bytes)));
         }
     }
 
     #[test]
-    fn an_overlap_voids_the_sum() {
+    fn an_overlap_voids_the_checksum() {
         for second in [0, 4, 9] {
-            let sum = TransferChecksum::one_stream(Some(ChecksumAlgorithm::Adler32));
-            sum.stream_checksum().add(0, &[1; 10]);
-            sum.stream_checksum().add(second, &[1; 10]);
-            assert_eq!(sum.finish(), None);
+            let checksum = TransferChecksum::one_stream(Some(ChecksumAlgorithm::Adler32));
+            checksum.stream_checksum().add(0, &[1; 10]);
+            checksum.stream_checksum().add(second, &[1; 10]);
+            assert_eq!(checksum.finish(), None);
         }
     }
 
     #[test]
-    fn gaps_are_skipped_by_sums_that_join_and_void_others() {
+    fn gaps_are_skipped_by_checksums_that_combine_and_void_others() {
         let bytes = b"abcdef";
         for (algorithm, expected) in [
             (
@@ -285,20 +289,20 @@ mod tests {
             ),
             (ChecksumAlgorithm::Md5, None),
         ] {
-            let sum = TransferChecksum::one_stream(Some(algorithm));
-            let mut tap = sum.stream_checksum();
-            tap.add(0, &bytes[..2]);
-            tap.add(4, &bytes[4..]);
-            drop(tap);
-            assert_eq!(sum.finish(), expected);
+            let checksum = TransferChecksum::one_stream(Some(algorithm));
+            let mut part = checksum.stream_checksum();
+            part.add(0, &bytes[..2]);
+            part.add(4, &bytes[4..]);
+            drop(part);
+            assert_eq!(checksum.finish(), expected);
         }
     }
 
     #[test]
-    fn nothing_passed_is_the_sum_of_nothing() {
+    fn no_bytes_give_the_checksum_of_nothing() {
         for algorithm in ChecksumAlgorithm::CHEAPEST_FIRST {
-            let sum = TransferChecksum::one_stream(Some(algorithm));
-            assert_eq!(sum.finish(), Some(reference(algorithm, b"")));
+            let checksum = TransferChecksum::one_stream(Some(algorithm));
+            assert_eq!(checksum.finish(), Some(reference(algorithm, b"")));
         }
         assert_eq!(TransferChecksum::one_stream(None).finish(), None);
     }

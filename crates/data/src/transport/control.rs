@@ -1,4 +1,4 @@
-//! The way of a control connection's bytes.
+//! The transport of a control connection's bytes.
 
 use std::future::{Future, ready};
 use std::io;
@@ -8,18 +8,18 @@ use std::os::fd::{AsFd, BorrowedFd};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-/// A control connection, and what its bytes go through. As a descriptor it is for options and for
-/// what the kernel tells of it, never for bytes.
+/// A control connection and the layer of its bytes. As a descriptor it is for options and the
+/// kernel's state, never for bytes.
 ///
-/// Reads and writes wait apart from doing: who waits holds no buffer.
+/// Waiting is separate from reading and writing, so that a waiting task holds no buffer.
 #[derive(Debug)]
 pub enum ControlTransport {
-    /// Bytes go as they are.
+    /// Bytes pass unchanged.
     Clear(TcpStream),
 }
 
 impl ControlTransport {
-    /// Connects. The handshake, if there is one, is still to come.
+    /// Connects. The handshake, if any, is still to come.
     ///
     /// # Errors
     /// The system's.
@@ -27,29 +27,29 @@ impl ControlTransport {
         TcpStream::connect(address).await.map(Self::Clear)
     }
 
-    /// A connection that was accepted. Its handshake is for the task that will serve it.
+    /// Wraps an accepted connection. Its handshake runs in the task that will serve it.
     pub fn accepted(stream: TcpStream) -> Self {
         Self::Clear(stream)
     }
 
-    /// Ready for bytes, after whatever handshake comes before the first of them: none in the clear.
+    /// Completes the handshake that precedes the first byte: none in the clear.
     ///
     /// # Errors
-    /// The connection broke, or the other end's part is not right.
+    /// The connection broke, or the peer's handshake is invalid.
     pub fn handshake(self) -> impl Future<Output = io::Result<Self>> + Send + use<> {
         ready(Ok(self))
     }
 
-    /// The other end.
+    /// The address of the other end.
     ///
     /// # Errors
-    /// It is gone.
+    /// The connection is closed.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         let Self::Clear(stream) = self;
         stream.peer_addr()
     }
 
-    /// This end.
+    /// The address of this end.
     ///
     /// # Errors
     /// The system's.
@@ -58,7 +58,7 @@ impl ControlTransport {
         stream.local_addr()
     }
 
-    /// Waits until [`ControlTransport::try_read`] may have something. Cancel-safe.
+    /// Waits until [`ControlTransport::try_read`] may return bytes. Cancel-safe.
     ///
     /// # Errors
     /// The connection broke.
@@ -67,16 +67,16 @@ impl ControlTransport {
         stream.readable().await
     }
 
-    /// Takes what is there; 0 is the other end's FIN.
+    /// Takes the available bytes; 0 is the peer's FIN.
     ///
     /// # Errors
-    /// `WouldBlock`: nothing is there after all.
+    /// `WouldBlock`: none are available.
     pub fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let Self::Clear(stream) = self;
         stream.try_read(buffer)
     }
 
-    /// Waits for bytes and takes them; 0 is the other end's FIN. Cancelling loses nothing.
+    /// Waits for bytes and takes them; 0 is the peer's FIN. Cancel-safe.
     ///
     /// # Errors
     /// The connection broke.
@@ -84,13 +84,14 @@ impl ControlTransport {
         loop {
             self.readable().await?;
             match self.try_read(buffer) {
+                // `readable` may return for a false alarm.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 done => return done,
             }
         }
     }
 
-    /// Waits until [`ControlTransport::try_write`] may take something. Cancel-safe.
+    /// Waits until [`ControlTransport::try_write`] may accept bytes. Cancel-safe.
     ///
     /// # Errors
     /// The connection broke.
@@ -99,22 +100,23 @@ impl ControlTransport {
         stream.writable().await
     }
 
-    /// Sends as much as fits.
+    /// Sends as many bytes as fit.
     ///
     /// # Errors
-    /// `WouldBlock`: nothing fits now.
+    /// `WouldBlock`: none fit now.
     pub fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Self::Clear(stream) = self;
         stream.try_write(bytes)
     }
 
-    /// Sends all. When it is cancelled, nobody knows how much went out.
+    /// Sends all bytes. If it is cancelled, the number of sent bytes is unknown.
     ///
     /// # Errors
     /// The connection broke.
     pub async fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.try_write(bytes) {
+                // A socket that accepts nothing without WouldBlock would loop for ever.
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(sent) => bytes = &bytes[sent..],
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable().await?,
@@ -124,10 +126,10 @@ impl ControlTransport {
         Ok(())
     }
 
-    /// Says that nothing more will be sent.
+    /// Sends FIN: no more bytes follow.
     ///
     /// # Errors
-    /// The connection is gone.
+    /// The connection is closed.
     pub async fn shutdown(&mut self) -> io::Result<()> {
         let Self::Clear(stream) = self;
         stream.shutdown().await
@@ -155,7 +157,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn more_than_fits_goes_out_as_it_is_read() {
+    async fn a_write_larger_than_the_buffers_completes_as_the_peer_reads() {
         let (near, mut far) = connected().await;
         let mut near = near.handshake().await.unwrap();
         let bytes: Vec<u8> = (0..20_000_000u32).map(|n| (n % 251) as u8).collect();
@@ -165,15 +167,15 @@ mod tests {
             near.shutdown().await.unwrap();
             near
         });
-        let mut came = Vec::new();
+        let mut received = Vec::new();
         let mut buffer = vec![0; 1 << 16];
         loop {
             match far.read(&mut buffer).await.unwrap() {
                 0 => break,
-                n => came.extend_from_slice(&buffer[..n]),
+                n => received.extend_from_slice(&buffer[..n]),
             }
         }
-        assert!(came == expected);
+        assert!(received == expected);
         // The other direction is still open.
         let mut near = sending.await.unwrap();
         far.write_all(b"bye").await.unwrap();

@@ -1,4 +1,4 @@
-//! The way of a data connection's bytes.
+//! The transport of a data connection's bytes.
 
 use std::io::{self, IoSlice, Read};
 use std::net::Shutdown;
@@ -8,25 +8,26 @@ use socket2::Socket;
 
 use crate::settings::TransferSettings;
 
-/// A connected data socket, and what its bytes go through. Nothing here blocks.
+/// A connected data socket and the layer of its bytes. Nothing here blocks.
 #[derive(Debug)]
 pub(crate) struct DataTransport {
     socket: Socket,
     layer: TransportLayer,
 }
 
-/// Layer between the bytes and the socket.
+/// The layer between the bytes and the socket.
 #[derive(Debug)]
 enum TransportLayer {
-    /// Nothing: they go as they are.
+    /// None: the bytes pass unchanged.
     Clear,
-    /// A fake whose handshake takes its time.
+    /// A simulated handshake that waits for a gate.
     #[cfg(test)]
     Slow(std::sync::Arc<HandshakeGate>),
 }
 
 impl DataTransport {
-    /// For a connection of a transfer, as the transfer's settings have it. The handshake is still to come.
+    /// The transport of a transfer's connection, by the transfer's settings. The handshake is still
+    /// to come.
     #[cfg_attr(
         not(test),
         expect(unused_variables, reason = "data connections are clear")
@@ -40,7 +41,7 @@ impl DataTransport {
         Self::clear(socket)
     }
 
-    /// Without security.
+    /// A transport without security.
     pub(crate) fn clear(socket: Socket) -> Self {
         Self {
             socket,
@@ -48,15 +49,15 @@ impl DataTransport {
         }
     }
 
-    /// The socket: for options, for what the kernel tells of it, and for waits. Never for bytes.
+    /// The socket, for options, the kernel's state and waits. Never for bytes.
     pub(crate) fn socket(&self) -> &Socket {
         &self.socket
     }
 
-    /// The socket, where the kernel may move bytes by itself (sendfile, splice, MSG_ZEROCOPY).
+    /// The socket, if the kernel may move bytes by itself (sendfile, splice, MSG_ZEROCOPY).
     ///
     /// # Errors
-    /// `Unsupported`: bytes must go through the transport.
+    /// `Unsupported`: bytes must pass through the layer.
     pub(crate) fn kernel_socket(&self) -> io::Result<&Socket> {
         match self.layer {
             TransportLayer::Clear => Ok(&self.socket),
@@ -65,66 +66,73 @@ impl DataTransport {
         }
     }
 
-    /// Goes on with the handshake as far as it gets. `None`: it is over, or there is none; else to be
-    /// called again when the socket is ready so. Bytes may pass when it is over.
+    /// Continues the handshake as far as possible. `None`: it is complete, or there is none.
+    /// Otherwise call again when the socket has the returned event. Bytes may pass once it is
+    /// complete.
     ///
     /// # Errors
-    /// The connection broke, or the other end's part is not right.
+    /// The connection broke, or the peer's handshake is invalid.
     pub(crate) fn handshake(&self) -> io::Result<Option<PollFlags>> {
         match &self.layer {
             TransportLayer::Clear => Ok(None),
             #[cfg(test)]
             TransportLayer::Slow(gate) => {
-                gate.pass();
+                gate.wait_if_first();
                 Ok(None)
             }
         }
     }
 
-    /// Receives what is there; 0 is the other end's FIN.
+    /// Receives the available bytes; 0 is the peer's FIN.
     ///
     /// # Errors
-    /// `WouldBlock`: nothing is there yet.
+    /// `WouldBlock`: none are available yet.
     pub(crate) fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
-        // `Read` is implemented for `&Socket`, and takes initialised memory.
+        // `Read` is implemented for `&Socket` and takes initialised memory.
         (&self.socket).read(buf)
     }
 
-    /// Sends as much of the parts as fits; with `more`, the kernel may wait for what follows.
+    /// Sends as many bytes of the parts as fit. With `more`, the kernel may wait for the bytes that
+    /// follow (MSG_MORE).
     ///
     /// # Errors
-    /// `WouldBlock`: nothing fits now.
+    /// `WouldBlock`: none fit now.
     pub(crate) fn send(&self, parts: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
+        // A closed peer is an error and no SIGPIPE (send(2)).
         let flags = libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
         self.socket.send_vectored_with_flags(parts, flags)
     }
 
-    /// Says that nothing more will be sent.
+    /// Sends FIN: no more bytes follow.
     ///
     /// # Errors
-    /// The connection is gone.
+    /// The connection is closed.
     pub(crate) fn end_sending(&self) -> io::Result<()> {
         self.socket.shutdown(Shutdown::Write)
     }
 }
 
-/// Where fake handshakes wait: the first of them until the gate is opened, others not at all.
+/// A gate for simulated handshakes: the first one waits until it is opened, others pass.
 #[cfg(test)]
 #[derive(Debug, Default)]
 pub(crate) struct HandshakeGate {
-    came: std::sync::atomic::AtomicUsize,
+    started_count: std::sync::atomic::AtomicUsize,
     open: std::sync::Mutex<bool>,
     opened: std::sync::Condvar,
 }
 
 #[cfg(test)]
 impl HandshakeGate {
-    fn pass(&self) {
-        if self.came.fetch_add(1, std::sync::atomic::Ordering::SeqCst) > 0 {
+    fn wait_if_first(&self) {
+        if self
+            .started_count
+            .fetch_add(1, std::sync::atomic::Ordering::SeqCst)
+            > 0
+        {
             return;
         }
         let open = crate::locks::lock(&self.open);
-        // A test that has failed must end, too.
+        // A failed test must end, too.
         let patience = std::time::Duration::from_secs(30);
         drop(
             self.opened
@@ -132,9 +140,9 @@ impl HandshakeGate {
         );
     }
 
-    /// Handshakes that have begun.
-    pub(crate) fn came(&self) -> usize {
-        self.came.load(std::sync::atomic::Ordering::SeqCst)
+    /// Number of handshakes that have begun.
+    pub(crate) fn started_count(&self) -> usize {
+        self.started_count.load(std::sync::atomic::Ordering::SeqCst)
     }
 
     pub(crate) fn open(&self) {

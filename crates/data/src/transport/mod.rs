@@ -1,10 +1,10 @@
-//! How bytes reach a connection: as they are today, through a layer of security where one is agreed upon.
+//! How bytes reach a connection: unchanged, or through a layer of security if one is negotiated.
 //!
-//! `DataTransport` is for the blocking threads of a transfer, [`ControlTransport`] for the asynchronous
-//! sessions. Both begin without a handshake, so that whoever accepts connections never waits for one: the
-//! handshake belongs to the thread or task that serves the connection. Sockets themselves are for options,
-//! for the kernel's view and for waits; bytes pass through the transport, unless it says that the kernel
-//! may move them (`DataTransport::kernel`).
+//! `DataTransport` serves the blocking threads of a transfer, [`ControlTransport`] the asynchronous
+//! sessions. Neither performs its handshake on creation, so that the code that accepts connections
+//! never waits for one: the thread or task that serves the connection does. Sockets themselves are
+//! for options, the kernel's state and waits; bytes pass through the transport, unless it permits
+//! the kernel to move them (`DataTransport::kernel_socket`).
 
 mod control;
 mod data;

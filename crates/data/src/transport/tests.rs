@@ -1,5 +1,5 @@
-//! Connections with a layer that changes nothing of their bytes, but has a handshake, and is not the
-//! kernel's to pass by.
+//! Connections with a layer that leaves the bytes unchanged, but has a handshake, and that the
+//! kernel must not bypass.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -50,15 +50,15 @@ fn layered(mode: TransferMode, gate: &Arc<HandshakeGate>) -> TransferSettings {
     settings
 }
 
-fn until(happens: impl Fn() -> bool) {
-    let patience = Instant::now() + Duration::from_secs(60);
-    while !happens() {
-        assert!(Instant::now() < patience, "it never happens");
+fn wait_until(condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !condition() {
+        assert!(Instant::now() < deadline, "it never happens");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// A connection that carries `text` as a block, and the ends that `last` brings.
+/// Connects and sends `text` as a block, and the end marks `last`.
 fn sender(to: SocketAddr, offset: u64, text: &[u8], last: &[BlockHeader]) -> TcpStream {
     let mut stream = TcpStream::connect(to).unwrap();
     let mut bytes = BlockHeader::data(offset, text.len() as u64)
@@ -71,7 +71,7 @@ fn sender(to: SocketAddr, offset: u64, text: &[u8], last: &[BlockHeader]) -> Tcp
 }
 
 #[test]
-fn others_are_taken_while_a_handshake_goes_on() {
+fn a_slow_handshake_does_not_delay_other_connections() {
     let (mut channel, at) = listening();
     let gate = Arc::new(HandshakeGate::default());
     let settings = layered(TransferMode::Extended, &gate);
@@ -83,11 +83,11 @@ fn others_are_taken_while_a_handshake_goes_on() {
             scope.spawn(|| recv::run(&mut channel, &as_sink, &WHOLE, &settings, &control));
         let eod = BlockHeader::eod(true);
         let _slow = sender(at, 0, b"slow", &[eod]);
-        until(|| gate.came() == 1);
+        wait_until(|| gate.started_count() == 1);
         let _other = sender(at, 4, b", quick", &[BlockHeader::eof(2, false), eod]);
-        // All of it is taken, and nothing of the first.
-        until(|| control.bytes() == 7);
-        assert_eq!(gate.came(), 2);
+        // All of its bytes are stored, and none of the first connection's.
+        wait_until(|| control.bytes() == 7);
+        assert_eq!(gate.started_count(), 2);
         gate.open();
         assert_eq!(receiver.join().unwrap().unwrap().evidence.bytes, 11);
     });
@@ -95,7 +95,7 @@ fn others_are_taken_while_a_handshake_goes_on() {
 }
 
 #[test]
-fn the_kernel_moves_no_bytes_that_belong_through_a_layer() {
+fn the_kernel_never_bypasses_a_layer() {
     let dir = tempfile::tempdir().unwrap();
     let bytes: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
     let from = dir.path().join("from");
@@ -151,6 +151,6 @@ fn the_kernel_moves_no_bytes_that_belong_through_a_layer() {
             receiver.join().unwrap().unwrap();
         });
         assert!(std::fs::read(&to).unwrap() == bytes, "{mode:?} {io:?}");
-        assert!(gate.came() >= 2, "{mode:?} {io:?}");
+        assert!(gate.started_count() >= 2, "{mode:?} {io:?}");
     }
 }

@@ -4,11 +4,11 @@ use data::drs::DrsEndpoint;
 use proto::sizing::MIN_BUFFER;
 use tune::sizing::{BufferBounds, BufferSetting};
 
-use crate::ends::{
+use crate::end_under_test::{
     DrsTestPeer, ELSEWHERE, EndUnderTest, HERE, MUCH, connecting, greeting, listening, pattern,
 };
 
-/// Sizes that the sender gave its buffers, bytes.
+/// Sizes that the sender set on its buffers, bytes.
 fn sizes(running: &EndUnderTest) -> Vec<u64> {
     let decisions = running.control.take_decisions();
     let changes = decisions.iter().filter_map(|decision| decision.setting);
@@ -21,7 +21,7 @@ fn sizes(running: &EndUnderTest) -> Vec<u64> {
 }
 
 #[test]
-fn sizes_are_followed_within_bounds_and_echoed_exactly() {
+fn sizes_are_applied_within_bounds_and_echoed_exactly() {
     let bytes = pattern(MUCH);
     let drs = listening();
     let running = EndUnderTest::sender(bytes.clone(), &drs);
@@ -50,7 +50,7 @@ fn the_smallest_size_does_not_stop_a_transfer() {
     assert!(running.drain() == bytes);
 }
 
-/// Offences that cost a peer its channel, and nobody anything else.
+/// Protocol violations that close the channel, and have no other effect.
 fn offences(drs: &DrsEndpoint) -> Vec<String> {
     vec![
         "SBUF 1.0 65536\r\n".repeat(5000),
@@ -64,10 +64,10 @@ fn offences(drs: &DrsEndpoint) -> Vec<String> {
 }
 
 #[test]
-fn a_peer_that_breaks_the_rules_loses_the_channel_only() {
+fn a_peer_that_violates_the_protocol_loses_only_the_channel() {
     let bytes = pattern(MUCH);
     let drs = listening();
-    // One session's transfers, one after the other.
+    // Successive transfers of one session.
     for offence in offences(&drs) {
         let running = EndUnderTest::sender(bytes.clone(), &drs);
         let mut peer = DrsTestPeer::peer(&drs);
@@ -80,7 +80,7 @@ fn a_peer_that_breaks_the_rules_loses_the_channel_only() {
 }
 
 #[test]
-fn a_listener_that_breaks_the_rules_loses_the_channel_only() {
+fn a_listener_that_violates_the_protocol_loses_only_the_channel() {
     let bytes = pattern(MUCH);
     let (drs, listener) = connecting();
     for offence in offences(&drs) {
@@ -94,7 +94,7 @@ fn a_listener_that_breaks_the_rules_loses_the_channel_only() {
 }
 
 #[test]
-fn silence_costs_nothing() {
+fn a_silent_peer_does_not_affect_the_transfer() {
     let bytes = pattern(MUCH);
     let drs = listening();
     let running = EndUnderTest::sender(bytes.clone(), &drs);
@@ -104,17 +104,17 @@ fn silence_costs_nothing() {
     let mut half = DrsTestPeer::peer(&drs);
     half.say("SBUF 1.0 ");
     assert!(running.drain() == bytes);
-    // Nobody at all.
+    // Nobody connects.
     assert!(EndUnderTest::sender(bytes.clone(), &drs).drain() == bytes);
 }
 
 #[test]
-fn strangers_change_nothing() {
+fn strangers_do_not_affect_the_transfer() {
     let bytes = pattern(MUCH);
     let drs = listening();
-    let told = "SBUF 1.0 1048576\r\n";
-    let wrong = format!("DRS {}\r\n{told}", "0".repeat(32));
-    let right = format!("{}{told}", greeting(&drs));
+    let announcement = "SBUF 1.0 1048576\r\n";
+    let wrong = format!("DRS {}\r\n{announcement}", "0".repeat(32));
+    let right = format!("{}{announcement}", greeting(&drs));
     // Before there is a transfer.
     let mut strangers = vec![
         DrsTestPeer::from(HERE, &drs, &wrong),
@@ -124,7 +124,7 @@ fn strangers_change_nothing() {
         .map(|_| DrsTestPeer::from(HERE, &drs, "DRS"))
         .collect();
     let running = EndUnderTest::sender(bytes.clone(), &drs);
-    strangers.push(DrsTestPeer::from(HERE, &drs, told));
+    strangers.push(DrsTestPeer::from(HERE, &drs, announcement));
     strangers.push(DrsTestPeer::from(ELSEWHERE, &drs, &right));
     for stranger in &mut strangers {
         stranger.hears_end();

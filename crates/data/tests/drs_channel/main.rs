@@ -1,13 +1,13 @@
-//! Right-sizing over the DRS channel, by the public interface: two ends that keep the rules, and
-//! one end whose peer does not. Whatever happens on that channel, the bytes arrive, in time.
+//! Buffer sizing over the DRS channel, by the public interface: two correct ends, and one end whose
+//! peer violates the protocol. Whatever happens on that channel, all bytes arrive in time.
 
 #[cfg(test)]
-mod ends;
+mod both_ends;
+#[cfg(test)]
+mod end_under_test;
 #[cfg(test)]
 mod hostile_receiver;
 #[cfg(test)]
 mod hostile_sender;
 #[cfg(test)]
 mod relay;
-#[cfg(test)]
-mod whole;

@@ -15,7 +15,7 @@ use proto::eblock::{BlockError, BlockFlags, BlockHeader};
 
 use crate::transfer_ends::{ANY, LOCALHOST, PumpResult, bounded, listen, settings, sink, until};
 
-/// A header by hand, with its data.
+/// A header with its data.
 pub(crate) fn block(flags: u8, offset: u64, data: &[u8]) -> Vec<u8> {
     let header = BlockHeader {
         flags: BlockFlags(flags),
@@ -36,8 +36,8 @@ pub(crate) fn connect(to: SocketAddr, bytes: &[u8]) -> TcpStream {
     stream
 }
 
-/// Receives while `peer` acts; also how long it took. What the peer returns, such as its
-/// connections, stays until the transfer has ended.
+/// Receives while `peer` acts; also returns the duration. The result of `peer`, such as its
+/// connections, lives until the transfer has ended.
 pub(crate) fn receive_with<T: Send>(
     channel: &mut SessionDataChannel,
     plan: ReceivePlan,
@@ -47,14 +47,14 @@ pub(crate) fn receive_with<T: Send>(
 ) -> (MemorySink, PumpResult, Duration) {
     let (stored, target) = sink();
     let begin = Instant::now();
-    let (outcome, took) = std::thread::scope(|scope| {
+    let (outcome, elapsed) = std::thread::scope(|scope| {
         let peer = scope.spawn(peer);
         let outcome = data::recv::run(channel, &target, &plan, settings, control);
-        let took = begin.elapsed();
+        let elapsed = begin.elapsed();
         drop(peer.join().unwrap());
-        (outcome, took)
+        (outcome, elapsed)
     });
-    (stored, outcome, took)
+    (stored, outcome, elapsed)
 }
 
 pub(crate) fn receive<T: Send>(
@@ -82,7 +82,7 @@ fn receive_all(senders: &[Vec<Vec<u8>>]) -> (MemorySink, PumpResult) {
 }
 
 #[test]
-fn every_legal_way_to_end() {
+fn every_valid_end_sequence_completes_the_transfer() {
     let ways: Vec<(&str, Vec<Vec<Vec<u8>>>)> = vec![
         (
             "EOF before data and EOD",
@@ -135,7 +135,7 @@ fn every_legal_way_to_end() {
 }
 
 #[test]
-fn headers_may_be_split_anywhere() {
+fn headers_may_be_split_at_any_byte() {
     let bytes = [
         block(DATA, 3, b"def"),
         block(DATA, 0, b"abc"),
@@ -155,12 +155,12 @@ fn headers_may_be_split_anywhere() {
 }
 
 #[test]
-fn eof_of_none_ends_at_once() {
+fn eof_with_a_count_of_zero_ends_at_once() {
     let (_, outcome) = receive(ANY, |to| connect(to, &block(EOF, 0, b"")));
     assert_eq!(outcome.unwrap().evidence.bytes, 0);
 }
 
-/// The second connection comes when the first one has ended. Whether that was in time.
+/// The second connection arrives after the first one has ended. Returns whether it was in time.
 fn with_a_late_connection() -> bool {
     let (mut channel, address) = listen(AllowedPeers::Any);
     let control = Arc::new(TransferControl::new());
@@ -172,7 +172,7 @@ fn with_a_late_connection() -> bool {
             control.bytes() == 3 && control.streams() == 0
         });
         let second = [block(DATA, 3, b"def"), block(EOF | EOD, 2, b"")].concat();
-        // The listener is gone after the grace.
+        // The listener is closed after the grace period.
         let stream = TcpStream::connect(address);
         stream.and_then(|mut stream| stream.write_all(&second)).ok();
     });
@@ -185,13 +185,13 @@ fn with_a_late_connection() -> bool {
 }
 
 #[test]
-fn a_connection_may_come_late() {
-    // The grace is a second: a busy machine may use it up, but not every time.
+fn a_late_connection_is_accepted() {
+    // The grace period is a second: a busy machine may use it up, but not every time.
     assert!((0..10).any(|_| with_a_late_connection()));
 }
 
 #[test]
-fn strangers_do_no_harm() {
+fn invalid_and_silent_connections_do_not_fail_a_transfer() {
     let (stored, outcome) = receive(ANY, |to| {
         let http = connect(to, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
         let ssh = connect(to, b"SSH-2.0-scanner\r\n\r\n\r\n");
@@ -206,7 +206,7 @@ fn strangers_do_no_harm() {
     assert_eq!(stored.bytes(), b"abc");
 }
 
-/// The connection ended before what it had begun.
+/// Asserts that a connection ended within a block.
 fn assert_truncated(outcome: &PumpResult) {
     let truncated = matches!(
         outcome,
@@ -218,8 +218,8 @@ fn assert_truncated(outcome: &PumpResult) {
     assert!(truncated, "{outcome:?}");
 }
 
-/// No time-out ends a transfer: a test that ends shows that something else did.
-fn never_out_of_time() -> TransferSettings {
+/// No timeout ends a transfer: if the test ends, something else did.
+fn settings_without_timeouts() -> TransferSettings {
     let hour = Duration::from_secs(3600);
     let mut settings = TransferSettings {
         connect_timeout: hour,
@@ -230,15 +230,20 @@ fn never_out_of_time() -> TransferSettings {
 }
 
 #[test]
-fn a_break_after_data_fails_and_tells_what_is_safe() {
+fn a_connection_broken_after_data_fails_and_keeps_the_stored_ranges() {
     bounded(|| {
         let (mut channel, address) = listen(AllowedPeers::Any);
         let control = Arc::new(TransferControl::new());
-        let (_, outcome, _) =
-            receive_with(&mut channel, ANY, &never_out_of_time(), &control, || {
+        let (_, outcome, _) = receive_with(
+            &mut channel,
+            ANY,
+            &settings_without_timeouts(),
+            &control,
+            || {
                 let short = &block(DATA, 100, &[7; 1000])[..517];
                 connect(address, &[&block(DATA, 0, b"abcdef"), short].concat());
-            });
+            },
+        );
         assert_truncated(&outcome);
         let safe: Vec<_> = control.stored().iter().map(|r| (r.start, r.end)).collect();
         assert_eq!(safe, [(0, 6), (100, 600)]);
@@ -247,13 +252,13 @@ fn a_break_after_data_fails_and_tells_what_is_safe() {
 }
 
 #[test]
-fn all_gone_without_eof_fails_after_a_short_grace() {
+fn a_transfer_without_eof_fails_after_the_grace_period() {
     bounded(|| {
         let (mut channel, address) = listen(AllowedPeers::Any);
         let (_, outcome, _) = receive_with(
             &mut channel,
             ANY,
-            &never_out_of_time(),
+            &settings_without_timeouts(),
             &Arc::default(),
             || {
                 let bytes = [block(DATA, 0, b"abc"), block(EOD, 0, b"")].concat();
@@ -265,12 +270,12 @@ fn all_gone_without_eof_fails_after_a_short_grace() {
 }
 
 #[test]
-fn an_eod_that_never_comes_is_a_stall() {
+fn a_missing_eod_is_a_stall() {
     let (mut channel, address) = listen(AllowedPeers::Any);
     let mut settings = settings(TransferMode::Extended);
     settings.options.stall = Duration::from_millis(300);
     for end in [block(EOF | EOD, 2, b""), block(EOD, 0, b"")] {
-        let (_, outcome, took) =
+        let (_, outcome, elapsed) =
             receive_with(&mut channel, ANY, &settings, &Arc::default(), || {
                 connect(address, &end)
             });
@@ -278,12 +283,12 @@ fn an_eod_that_never_comes_is_a_stall() {
             matches!(outcome, Err(DataError::Stalled { .. })),
             "{outcome:?}"
         );
-        assert!(took > Duration::from_millis(290));
+        assert!(elapsed > Duration::from_millis(290));
     }
 }
 
 #[test]
-fn contradicting_ends_and_absurd_counts_fail() {
+fn contradicting_eofs_and_excessive_eod_counts_fail() {
     let (_, outcome) = receive(ANY, |to| {
         connect(to, &[block(EOF, 2, b""), block(EOF, 3, b"")].concat())
     });
@@ -370,7 +375,7 @@ fn a_sequential_sink_refuses_blocks_out_of_order() {
 
 /// One byte, one hole, one byte ...: the range set would grow with every block.
 #[test]
-fn endless_scattered_blocks_do_not_fill_the_memory() {
+fn scattered_blocks_fail_at_a_limit() {
     let (_, outcome) = receive(ANY, |to| {
         let mut stream = TcpStream::connect(to).unwrap();
         for batch in 0..2_000_u64 {
@@ -378,7 +383,7 @@ fn endless_scattered_blocks_do_not_fill_the_memory() {
             let blocks: Vec<u8> = (first..first + 1_000)
                 .flat_map(|n| block(DATA, 2 * n, b"x"))
                 .collect();
-            // The receiver breaks the connection off once it has had enough.
+            // The receiver closes the connection once the limit is reached.
             if stream.write_all(&blocks).is_err() {
                 return;
             }

@@ -1,4 +1,5 @@
-//! Faults: data that must not be taken for whole, and strangers who must not be taken for the peer.
+//! Faults: incomplete data must not be taken for complete, and strangers must not be taken for the
+//! peer.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,11 +16,12 @@ use proto::command::TransferMode;
 
 use crate::blocks::{DATA, EOD, EOF, block, connect, receive_with};
 use crate::transfer_ends::{
-    ANY, LOCALHOST, LoopbackTransfer, PATIENCE, listen, pair, pattern, settings, sink, until, whole,
+    ANY, LOCALHOST, LoopbackTransfer, PATIENCE, listen, pair, pattern, settings, sink, until,
+    whole_plan,
 };
 
 #[test]
-fn a_source_that_shrinks_breaks_the_transfer_off() {
+fn a_shrunk_source_fails_the_transfer_at_both_ends() {
     let bytes = pattern(300_000);
     for mode in [TransferMode::Stream, TransferMode::Extended] {
         for io in [
@@ -34,7 +36,7 @@ fn a_source_that_shrinks_breaks_the_transfer_off() {
             let (_, target) = sink();
             let mut transfer = LoopbackTransfer::new(&bytes, target, mode);
             transfer.source = Arc::new(FileSource::new(file, "shrunk").unwrap());
-            transfer.send = whole(400_000);
+            transfer.send = whole_plan(400_000);
             transfer.sender.options.io = io;
             transfer.sender.streams = 2;
             let (mut sender, mut receiver) = pair();
@@ -59,7 +61,7 @@ fn a_source_that_shrinks_breaks_the_transfer_off() {
     }
 }
 
-/// A connection from another address of this host.
+/// Connects from another address of this host.
 fn stranger(to: SocketAddr, bytes: &[u8]) -> TcpStream {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     let from: SocketAddr = ([127, 0, 0, 2], 0).into();
@@ -71,7 +73,7 @@ fn stranger(to: SocketAddr, bytes: &[u8]) -> TcpStream {
 }
 
 #[test]
-fn a_connection_from_another_host_is_closed_and_the_transfer_goes_on() {
+fn a_connection_from_another_host_is_closed_and_the_transfer_continues() {
     for mode in [TransferMode::Stream, TransferMode::Extended] {
         let (mut channel, address) = listen(AllowedPeers::Only(LOCALHOST));
         let good = match mode {
@@ -111,7 +113,7 @@ fn any_host_may_be_allowed() {
 }
 
 #[test]
-fn a_reset_in_mode_s_is_no_end_of_file() {
+fn a_reset_in_mode_s_is_not_the_end_of_the_file() {
     let (mut channel, address) = listen(AllowedPeers::Any);
     let settings = settings(TransferMode::Stream);
     let control = Arc::new(TransferControl::new());
@@ -129,7 +131,7 @@ fn a_reset_in_mode_s_is_no_end_of_file() {
 }
 
 #[test]
-fn a_mode_s_stream_may_reach_the_limit_but_not_pass_it() {
+fn a_mode_s_stream_may_reach_the_limit_but_not_exceed_it() {
     let plan = ReceivePlan {
         stream_start: 2,
         limit: Some(8),
@@ -157,7 +159,7 @@ fn a_mode_s_stream_may_reach_the_limit_but_not_pass_it() {
 }
 
 #[test]
-fn a_full_store_is_a_write_error_at_once() {
+fn a_full_store_is_a_write_error() {
     let target = Arc::new(data::store::memory::MemorySink::new(100_000, "small"));
     for mode in [TransferMode::Stream, TransferMode::Extended] {
         let mut transfer = LoopbackTransfer::new(&pattern(8_000_000), target.clone(), mode);
@@ -171,7 +173,7 @@ fn a_full_store_is_a_write_error_at_once() {
 }
 
 #[test]
-fn a_write_to_a_full_device_fails_with_its_reason_by_every_method() {
+fn a_full_device_is_reported_by_every_method() {
     for io in [IoMethod::Copy, IoMethod::Splice] {
         let file = std::fs::OpenOptions::new().write(true).open("/dev/full");
         let target = data::store::file::FileSink::new(file.unwrap(), "/dev/full").unwrap();

@@ -1,4 +1,4 @@
-//! Connections kept for the next transfer, and the bound on streams.
+//! Cached connections, and the limit on streams.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::transfer_ends::{
 };
 
 #[test]
-fn three_transfers_over_the_same_connections() {
+fn three_transfers_use_the_same_connections() {
     let (mut sender, mut receiver) = pair();
     assert!(!sender.has_cached(true) && !receiver.has_cached(false));
     for len in [300_000, 0, 1_000_000] {
@@ -85,7 +85,7 @@ fn the_sender_may_add_connections_and_leave_some_idle() {
     outcome.unwrap();
     assert_eq!(stored.bytes(), b"uvwxyz");
 
-    // The idle one and the gone one are no obstacle.
+    // The idle and the closed connection are no obstacle.
     let (stored, outcome, _) = receive_with(&mut channel, ANY, &settings, &control, || {
         first
             .write_all(&[block(EOF | EOD, 1, b"")].concat())
@@ -117,7 +117,7 @@ fn the_next_transfer_may_follow_at_once_on_the_same_connection() {
 }
 
 #[test]
-fn tiny_transfers_over_kept_connections_are_quick() {
+fn tiny_transfers_over_cached_connections_are_fast() {
     let (mut sender, mut receiver) = pair();
     let bytes = pattern(1000);
     let times = (0..50).map(|_| {
@@ -129,8 +129,8 @@ fn tiny_transfers_over_kept_connections_are_quick() {
         received.unwrap();
         begin.elapsed()
     });
-    // A wait that belongs to every transfer (a delayed acknowledgement: 40 ms) is in the shortest
-    // too; a busy machine delays some, not all.
+    // A delay that affects every transfer (a delayed acknowledgement: 40 ms) affects the shortest,
+    // too; a busy machine delays only some.
     let shortest = times.min().unwrap();
     assert!(shortest < Duration::from_millis(20), "{shortest:?}");
 }
@@ -164,7 +164,7 @@ fn without_a_permit_a_transfer_is_refused() {
 }
 
 #[test]
-fn at_the_bound_fewer_streams_do_the_work() {
+fn at_the_limit_fewer_streams_complete_the_transfer() {
     let bytes = pattern(500_000);
     for (at_sender, at_receiver, used) in [(2, 100, 2), (100, 1, 4)] {
         let (mut sender, mut receiver) = pair();
@@ -184,8 +184,8 @@ fn at_the_bound_fewer_streams_do_the_work() {
 }
 
 #[test]
-fn a_refused_connection_is_named() {
-    // Bound and not listening: nobody else can get the port and answer there.
+fn a_refused_connection_names_its_address() {
+    // Bound and not listening: no other process can get the port and answer there.
     let deaf = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     let any_port: std::net::SocketAddr = (LOCALHOST, 0).into();
     deaf.bind(&any_port.into()).unwrap();

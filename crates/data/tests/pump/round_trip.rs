@@ -1,4 +1,5 @@
-//! Round trips: whatever is sent arrives, whatever the mode, method, size and number of streams.
+//! Round trips: everything that is sent arrives, for every mode, method, size and number of
+//! streams.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -13,7 +14,9 @@ use proto::command::{DataType, TransferMode};
 use proto::ranges::RangeSet;
 use proto::sizing::SocketBuffers;
 
-use crate::transfer_ends::{ANY, LoopbackTransfer, listen, memory, pair, pattern, sink, whole};
+use crate::transfer_ends::{
+    ANY, LoopbackTransfer, listen, memory, pair, pattern, sink, whole_plan,
+};
 use data::channel::AllowedPeers;
 
 const METHODS: [IoMethod; 5] = [
@@ -42,7 +45,7 @@ fn contents(sink: &FileSink) -> Vec<u8> {
     bytes
 }
 
-/// File to file with every method, size and stream count.
+/// Copies file to file with every method, size and number of streams.
 fn check_files(mode: TransferMode, streams: &[usize]) {
     for len in [0, 1, 65_535, 65_536, 3_000_001] {
         let bytes = pattern(len);
@@ -60,24 +63,24 @@ fn check_files(mode: TransferMode, streams: &[usize]) {
                 assert!(contents(&target) == bytes, "{case}");
                 assert_eq!(sent.evidence.bytes, len as u64, "{case}");
                 assert_eq!(received.evidence.bytes, len as u64, "{case}");
-                assert_eq!(received.stored, whole(len as u64).ranges, "{case}");
+                assert_eq!(received.stored, whole_plan(len as u64).ranges, "{case}");
             }
         }
     }
 }
 
 #[test]
-fn files_in_mode_s() {
+fn files_arrive_complete_in_mode_s() {
     check_files(TransferMode::Stream, &[1]);
 }
 
 #[test]
-fn files_in_mode_e() {
+fn files_arrive_complete_in_mode_e() {
     check_files(TransferMode::Extended, &[1, 2, 8]);
 }
 
 #[test]
-fn the_report_has_the_kernels_view() {
+fn the_report_contains_kernel_statistics() {
     let (_, target) = sink();
     let mut transfer = LoopbackTransfer::new(&pattern(2_000_000), target, TransferMode::Extended);
     transfer.sender.streams = 3;
@@ -92,7 +95,7 @@ fn the_report_has_the_kernels_view() {
 }
 
 #[test]
-fn a_passive_sender_and_an_active_receiver() {
+fn a_passive_sender_serves_an_active_receiver() {
     for mode in [TransferMode::Stream, TransferMode::Extended] {
         let bytes = pattern(200_000);
         let (stored, target) = sink();
@@ -107,8 +110,9 @@ fn a_passive_sender_and_an_active_receiver() {
 }
 
 #[test]
-fn ranges_at_an_origin() {
-    // ERET P: the part 1000..301000 of the file, of which the receiver has some (REST ranges).
+fn ranges_at_an_origin_keep_their_offsets() {
+    // ERET P: the part 1000..301000 of the file, of which the receiver already has some (REST
+    // ranges).
     let bytes = pattern(400_000);
     let mut ranges = RangeSet::new();
     for (start, end) in [(1000, 1001), (70_000, 150_000), (299_000, 301_000)] {
@@ -134,7 +138,7 @@ fn ranges_at_an_origin() {
 }
 
 #[test]
-fn mode_s_sends_ranges_back_to_back_from_the_streams_start() {
+fn mode_s_sends_ranges_back_to_back_from_the_stream_start() {
     let bytes = pattern(100_000);
     let (stored, target) = sink();
     let mut transfer = LoopbackTransfer::new(&bytes, target, TransferMode::Stream);
@@ -167,7 +171,7 @@ fn a_range_before_the_origin_is_refused() {
 }
 
 #[test]
-fn a_pipe_to_a_pipe() {
+fn a_pipe_is_sent_to_a_pipe() {
     let bytes = pattern(500_000);
     for mode in [TransferMode::Stream, TransferMode::Extended] {
         let (from, mut feed) = rustix::pipe::pipe()
@@ -198,7 +202,7 @@ fn a_pipe_to_a_pipe() {
 }
 
 #[test]
-fn a_pipe_over_several_streams_into_a_file() {
+fn a_pipe_is_sent_over_several_streams() {
     let bytes = pattern(700_000);
     let (from, mut feed) = rustix::pipe::pipe()
         .map(|(r, w)| (r, File::from(w)))
@@ -221,7 +225,7 @@ fn a_pipe_over_several_streams_into_a_file() {
 }
 
 #[test]
-fn text_is_translated_both_ways() {
+fn text_is_translated_in_both_directions() {
     let text = b"one\ntwo\n\nlast without end".repeat(20_000);
     for mode in [TransferMode::Stream, TransferMode::Extended] {
         let (stored, target) = sink();
@@ -246,8 +250,8 @@ fn reference(algorithm: ChecksumAlgorithm, bytes: &[u8]) -> String {
 }
 
 #[test]
-fn sums_of_every_algorithm_at_both_ends() {
-    // Enough for a follower also in one stream.
+fn both_ends_compute_every_checksum() {
+    // Large enough for a follower in one stream, too.
     let bytes = pattern(5_000_000);
     for algorithm in ChecksumAlgorithm::CHEAPEST_FIRST {
         let expected = reference(algorithm, &bytes);
@@ -276,7 +280,7 @@ fn sums_of_every_algorithm_at_both_ends() {
 }
 
 #[test]
-fn an_empty_transfer_has_the_sum_of_nothing() {
+fn an_empty_transfer_has_the_checksum_of_nothing() {
     for algorithm in ChecksumAlgorithm::CHEAPEST_FIRST {
         for mode in [TransferMode::Stream, TransferMode::Extended] {
             let (_, target) = sink();
@@ -294,7 +298,7 @@ fn an_empty_transfer_has_the_sum_of_nothing() {
 }
 
 #[test]
-fn a_resumed_transfer_has_no_ordered_sum() {
+fn a_resumed_transfer_has_no_ordered_checksum() {
     let bytes = pattern(100_000);
     let (_, target) = sink();
     let mut transfer = LoopbackTransfer::new(&bytes, target, TransferMode::Stream);
@@ -307,7 +311,7 @@ fn a_resumed_transfer_has_no_ordered_sum() {
 }
 
 #[test]
-fn ipv6_and_mapped_peers() {
+fn ipv6_and_ipv4_mapped_peers_are_accepted() {
     use std::net::{IpAddr, Ipv6Addr};
     let bytes = pattern(10_000);
     let options = |ip, only: IpAddr| data::channel::ListenOptions {
@@ -336,7 +340,7 @@ fn ipv6_and_mapped_peers() {
 }
 
 #[test]
-fn several_targets_are_each_ended() {
+fn every_target_gets_its_own_end_marks() {
     let bytes = pattern(1_000_000);
     let (mut left, left_at) = listen(AllowedPeers::Any);
     let (mut right, right_at) = listen(AllowedPeers::Any);

@@ -1,4 +1,4 @@
-//! Buffers that are sized while data moves: what is sent arrives, and the buffers follow.
+//! Buffers that are sized while data moves: all bytes arrive, and the buffers grow as decided.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -23,7 +23,7 @@ use crate::transfer_ends::{LOCALHOST, LoopbackTransfer, bounded, pattern, settin
 
 const BOTH: [TransferMode; 2] = [TransferMode::Stream, TransferMode::Extended];
 
-/// As the kernel reports the papers' first size.
+/// The papers' initial size as the kernel reports it.
 const INITIAL: u64 = 128 << 10;
 
 fn listen(sizing: BufferSizing) -> (SessionDataChannel, SocketAddr) {
@@ -46,14 +46,15 @@ fn pair(sizing: BufferSizing) -> (SessionDataChannel, SessionDataChannel) {
     )
 }
 
-/// The most that this host lets a buffer be set to.
-fn most(buffer: SocketBuffer) -> u64 {
+/// The largest size that this host allows for a buffer.
+fn max_buffer(buffer: SocketBuffer) -> u64 {
     let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let largest = BufferBounds::default().largest;
     sockopt::set_buffer(socket.as_fd(), buffer, largest).unwrap() / 2
 }
 
-/// Both ends' handles, the receiver's sizes going to the sender as the control channel takes them.
+/// The handles of both ends; the receiver's sizes go to the sender, as the control channel
+/// transports them.
 fn controls() -> [Arc<TransferControl>; 2] {
     let [sender, receiver] = [(); 2].map(|()| Arc::new(TransferControl::new()));
     let follower = Arc::clone(&sender);
@@ -61,7 +62,7 @@ fn controls() -> [Arc<TransferControl>; 2] {
     [sender, receiver]
 }
 
-/// Both ends under a policy, with a channel between them where that needs one.
+/// Both ends under a policy, with a DRS channel between them if it needs one.
 fn sized(mut transfer: LoopbackTransfer, sizing: BufferSizing) -> LoopbackTransfer {
     transfer.sender.options.buffers.sizing = sizing;
     transfer.receiver.options.buffers.sizing = sizing;
@@ -110,7 +111,7 @@ fn every_policy_moves_every_byte() {
 }
 
 #[test]
-fn a_receiver_of_the_first_drsftp_grows_and_its_sender_follows() {
+fn a_drs1_receiver_grows_its_buffer_and_the_sender_follows() {
     for (mode, streams) in [(TransferMode::Stream, 1), (TransferMode::Extended, 4)] {
         let (mut sender, mut receiver) = pair(BufferSizing::Drs1);
         let bytes = pattern(1 << 20).repeat(48);
@@ -127,22 +128,25 @@ fn a_receiver_of_the_first_drsftp_grows_and_its_sender_follows() {
         let [at_sender, at_receiver] = controls.map(|c| c.take_decisions());
         let four_times = 4 * BufferBounds::default().initial;
         assert!(sizes(&at_receiver).contains(&four_times), "{at_receiver:?}");
-        // A sender that comes late to a size may find the next one already.
-        let most = most(SocketBuffer::Receive);
-        let told: Vec<u64> = sizes(&at_receiver).iter().map(|n| most.min(*n)).collect();
+        // A sender that is late for a size may find the next one already.
+        let max_buffer = max_buffer(SocketBuffer::Receive);
+        let announced: Vec<u64> = sizes(&at_receiver)
+            .iter()
+            .map(|n| max_buffer.min(*n))
+            .collect();
         let followed = sizes(&at_sender);
         assert!(!followed.is_empty(), "{at_sender:?}");
         assert!(
-            followed.iter().all(|size| told.contains(size)),
-            "{at_sender:?} {told:?}"
+            followed.iter().all(|size| announced.contains(size)),
+            "{at_sender:?} {announced:?}"
         );
         assert!(received.evidence.buffer_bytes > INITIAL, "{received:?}");
         assert!(sent.evidence.buffer_bytes > INITIAL, "{sent:?}");
     }
 }
 
-/// Receives from a peer that sends a little and then waits; hands the live stream's sample to
-/// `check` before the peer goes on.
+/// Receives from a peer that sends a little and then waits. Passes the live stream's sample to
+/// `check` meanwhile.
 fn while_receiving(sizing: BufferSizing, mode: TransferMode, check: impl Fn(&TcpSample)) {
     let (mut channel, address) = listen(sizing);
     let control = Arc::new(TransferControl::new());
@@ -180,16 +184,16 @@ fn one_sample(control: &TransferControl) -> TcpSample {
 }
 
 #[test]
-fn small_buffers_to_begin_with_do_not_cost_the_window_scale() {
-    let granted = most(SocketBuffer::Receive);
+fn small_initial_buffers_keep_a_large_window_scale() {
+    let granted = max_buffer(SocketBuffer::Receive);
     for mode in BOTH {
         for sizing in [BufferSizing::Drs1, BufferSizing::Drs] {
             while_receiving(sizing, mode, |sample| {
-                // The kernel makes a window of half of a buffer at first, and scales for that.
+                // The kernel advertises half of a buffer at first, and scales for that.
                 let ceiling = sample.max_receive_window / 65_535 * 65_536;
                 assert!(ceiling >= granted, "{sample:?} {granted}");
                 assert_eq!(sample.receive_buffer, INITIAL);
-                // No more is promised than the buffer holds, or arriving data would be dropped.
+                // A window larger than the buffer would make the kernel drop arriving data.
                 assert!(sample.receive_window <= INITIAL, "{sample:?}");
             });
         }
@@ -197,7 +201,7 @@ fn small_buffers_to_begin_with_do_not_cost_the_window_scale() {
 }
 
 #[test]
-fn auto_sets_nothing_before_the_handshake() {
+fn auto_sets_no_buffer_before_the_handshake() {
     let untouched = AtomicU64::new(0);
     while_receiving(BufferSizing::Kernel, TransferMode::Stream, |sample| {
         untouched.store(sample.max_receive_window, Ordering::SeqCst);
@@ -207,8 +211,8 @@ fn auto_sets_nothing_before_the_handshake() {
     });
 }
 
-/// Sends to a peer that does not read, and calls `meanwhile`; the transfer is then cancelled. Returns
-/// what it measured.
+/// Sends to a peer that does not read, calls `meanwhile`, and cancels the transfer. Returns the
+/// evidence.
 fn while_sending(
     settings: &TransferSettings,
     streams: usize,
@@ -222,7 +226,7 @@ fn while_sending(
     let source = crate::transfer_ends::memory(&[7; 48 << 20]);
     std::thread::scope(|scope| {
         let sending = scope.spawn(|| {
-            let plan = crate::transfer_ends::whole(48 << 20);
+            let plan = crate::transfer_ends::whole_plan(48 << 20);
             data::send::run(&mut channel, &source, &plan, &settings, &control)
         });
         until("all streams are there", || {
@@ -235,7 +239,7 @@ fn while_sending(
     control.evidence()
 }
 
-/// Waits until all streams' send buffers are reported as this large.
+/// Waits until the reported send buffers of all streams have this size.
 fn await_send_buffers(control: &TransferControl, reported: u64) {
     until(&format!("all send buffers are {reported}"), || {
         let samples = control.sample_streams();
@@ -245,15 +249,15 @@ fn await_send_buffers(control: &TransferControl, reported: u64) {
 }
 
 #[test]
-fn a_sender_follows_what_it_is_told() {
+fn a_sender_sets_the_sizes_of_its_peer() {
     for (mode, streams) in [(TransferMode::Stream, 1), (TransferMode::Extended, 4)] {
         let mut settings = settings(mode);
         settings.options.buffers.sizing = BufferSizing::Drs1;
         while_sending(&settings, streams, |control| {
             await_send_buffers(control, INITIAL);
             control.follow_peer_size(512 << 10);
-            await_send_buffers(control, 2 * most(SocketBuffer::Send).min(512 << 10));
-            // Sizes may fall, too.
+            await_send_buffers(control, 2 * max_buffer(SocketBuffer::Send).min(512 << 10));
+            // Sizes may shrink, too.
             control.follow_peer_size(100_000);
             await_send_buffers(control, 200_000);
         });
@@ -261,7 +265,7 @@ fn a_sender_follows_what_it_is_told() {
 }
 
 #[test]
-fn a_pinned_buffer_stays_whatever_the_peer_tells() {
+fn a_pinned_buffer_ignores_the_sizes_of_the_peer() {
     let mut settings = settings(TransferMode::Stream);
     settings.options.buffers.sizing = BufferSizing::Drs1;
     settings.options.buffers.send = Some(150_000);
@@ -274,7 +278,7 @@ fn a_pinned_buffer_stays_whatever_the_peer_tells() {
 }
 
 #[test]
-fn a_transfer_without_streams_ends_for_its_own_reason() {
+fn a_transfer_without_streams_ends_with_no_peer() {
     for mode in BOTH {
         for sizing in BufferSizing::ALL {
             let mut settings = settings(mode);
@@ -298,7 +302,7 @@ fn a_transfer_without_streams_ends_for_its_own_reason() {
 }
 
 #[test]
-fn cancelling_is_not_held_up() {
+fn the_sizing_thread_does_not_delay_a_cancel() {
     bounded(|| {
         for sizing in BufferSizing::ALL {
             let mut settings = settings(TransferMode::Extended);
@@ -315,18 +319,18 @@ fn memory_is_measured_while_data_moves() {
     for sizing in BufferSizing::ALL {
         let mut settings = settings(TransferMode::Stream);
         settings.options.buffers.sizing = sizing;
-        // The queue is full by the second look; a busy machine looks late.
-        let most = [150, 1000, 5000].into_iter().find(|pause| {
+        // The queue is full by the second sample; a busy machine samples late.
+        let max_buffer = [150, 1000, 5000].into_iter().find(|pause| {
             let pause = Duration::from_millis(*pause);
             let wire = while_sending(&settings, 1, |_| std::thread::sleep(pause));
             wire.socket_memory_bytes >= 64 << 10
         });
-        assert!(most.is_some(), "{sizing:?}");
+        assert!(max_buffer.is_some(), "{sizing:?}");
     }
 }
 
 #[test]
-fn a_sender_that_nobody_tells_sizes_its_buffers_itself() {
+fn a_sender_without_a_channel_sizes_its_own_buffers() {
     let bytes = pattern(1 << 20).repeat(48);
     let (stored, target) = sink();
     let mut transfer = sized(
@@ -344,7 +348,7 @@ fn a_sender_that_nobody_tells_sizes_its_buffers_itself() {
 }
 
 #[test]
-fn the_channel_carries_sizes_to_the_sender() {
+fn the_drs_channel_carries_sizes_to_the_sender() {
     for (mode, streams) in [(TransferMode::Stream, 1), (TransferMode::Extended, 4)] {
         let bytes = pattern(1 << 20).repeat(48);
         let (stored, target) = sink();
@@ -364,8 +368,8 @@ fn the_channel_carries_sizes_to_the_sender() {
             !set.is_empty() && !decided.is_empty(),
             "{set:?} {decided:?}"
         );
-        // Of sizes that come together only the newest is set; the first one every connection has
-        // from the start.
+        // Only the newest of several sizes is set. Every connection has the initial one from the
+        // start.
         let initial = BufferBounds::default().initial;
         let known = |size: &u64| *size == initial || decided.contains(size);
         assert!(set.iter().all(known), "{set:?} {decided:?}");
@@ -373,7 +377,7 @@ fn the_channel_carries_sizes_to_the_sender() {
 }
 
 #[test]
-fn a_kept_connection_goes_on_with_its_buffers() {
+fn a_cached_connection_keeps_its_buffers() {
     let (mut sender, mut receiver) = pair(BufferSizing::Drs);
     let bytes = pattern(1 << 20).repeat(48);
     let mut kept = 0;

@@ -1,4 +1,4 @@
-//! Cancelling, stalls and the rate limit.
+//! Cancellation, stalls and the rate limit.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -17,19 +17,19 @@ use proto::command::TransferMode;
 use crate::blocks::{DATA, EOD, EOF, block, connect};
 use crate::transfer_ends::{
     ANY, LoopbackTransfer, PumpResult, bounded, listen, memory, pattern, settings, sink, until,
-    whole,
+    whole_plan,
 };
 
 const BOTH: [TransferMode; 2] = [TransferMode::Stream, TransferMode::Extended];
 
 /// Sends far more than any socket buffer holds.
-fn send_much(
+fn send_large(
     channel: &mut SessionDataChannel,
     settings: &TransferSettings,
     control: &Arc<TransferControl>,
 ) -> PumpResult {
     let source = memory(&[7; 48 << 20]);
-    data::send::run(channel, &source, &whole(48 << 20), settings, control)
+    data::send::run(channel, &source, &whole_plan(48 << 20), settings, control)
 }
 
 fn receive(
@@ -41,8 +41,8 @@ fn receive(
     data::recv::run(channel, &target, &ANY, settings, control)
 }
 
-/// No time-out of its own ends a transfer: only the cancel does.
-fn patient(mode: TransferMode) -> TransferSettings {
+/// No timeout ends the transfer: only the cancel does.
+fn settings_without_timeouts(mode: TransferMode) -> TransferSettings {
     let hour = Duration::from_secs(3600);
     let mut settings = TransferSettings {
         connect_timeout: hour,
@@ -57,25 +57,26 @@ fn until_asleep(thread: rustix::thread::Pid) {
     let stat = format!("/proc/self/task/{}/stat", thread.as_raw_nonzero());
     until("the thread sleeps", || {
         let stat = std::fs::read_to_string(&stat).unwrap();
-        // After the name in parentheses, which may have spaces: proc_pid_stat(5).
+        // After the name in parentheses, which may contain spaces: proc_pid_stat(5).
         stat.rsplit_once(')').unwrap().1.starts_with(" S")
     });
 }
 
-/// Cancels a transfer once it has `begun` and waits for something; it must end.
+/// Cancels a transfer once `has_begun` returns true and it waits for something. The transfer must
+/// end.
 fn check_cancel(
-    begun: impl Fn(&TransferControl) -> bool,
+    has_begun: impl Fn(&TransferControl) -> bool,
     transfer: impl FnOnce(&Arc<TransferControl>) -> PumpResult + Send,
 ) {
     let control = Arc::new(TransferControl::new());
-    let (tell, told) = std::sync::mpsc::channel();
+    let (send_id, thread_id) = std::sync::mpsc::channel();
     let outcome = std::thread::scope(|scope| {
         let running = scope.spawn(|| {
-            tell.send(rustix::thread::gettid()).unwrap();
+            send_id.send(rustix::thread::gettid()).unwrap();
             transfer(&control)
         });
-        let thread = told.recv().unwrap();
-        until("the transfer begins", || begun(&control));
+        let thread = thread_id.recv().unwrap();
+        until("the transfer begins", || has_begun(&control));
         until_asleep(thread);
         control.cancel();
         until("the transfer ends", || running.is_finished());
@@ -86,23 +87,35 @@ fn check_cancel(
 }
 
 #[test]
-fn cancel_wakes_a_wait_for_a_peer() {
+fn cancel_ends_a_wait_for_a_peer() {
     bounded(|| {
         for mode in BOTH {
             check_cancel(
                 |_| true,
-                |c| receive(&mut listen(AllowedPeers::Any).0, &patient(mode), c),
+                |c| {
+                    receive(
+                        &mut listen(AllowedPeers::Any).0,
+                        &settings_without_timeouts(mode),
+                        c,
+                    )
+                },
             );
             check_cancel(
                 |_| true,
-                |c| send_much(&mut listen(AllowedPeers::Any).0, &patient(mode), c),
+                |c| {
+                    send_large(
+                        &mut listen(AllowedPeers::Any).0,
+                        &settings_without_timeouts(mode),
+                        c,
+                    )
+                },
             );
         }
     });
 }
 
 #[test]
-fn cancel_wakes_a_wait_for_data() {
+fn cancel_ends_a_wait_for_data() {
     bounded(|| {
         for (mode, bytes) in [
             (TransferMode::Stream, b"some".to_vec()),
@@ -114,13 +127,16 @@ fn cancel_wakes_a_wait_for_data() {
         ] {
             let (mut channel, address) = listen(AllowedPeers::Any);
             let _peer = connect(address, &bytes);
-            check_cancel(|_| true, |c| receive(&mut channel, &patient(mode), c));
+            check_cancel(
+                |_| true,
+                |c| receive(&mut channel, &settings_without_timeouts(mode), c),
+            );
         }
     });
 }
 
 #[test]
-fn cancel_wakes_a_sender_whose_peer_does_not_read() {
+fn cancel_stops_a_sender_whose_peer_does_not_read() {
     bounded(|| {
         for (mode, streams) in [
             (TransferMode::Stream, 1),
@@ -130,40 +146,40 @@ fn cancel_wakes_a_sender_whose_peer_does_not_read() {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             let mut channel =
                 SessionDataChannel::connect_to(vec![listener.local_addr().unwrap()], None);
-            let mut settings = patient(mode);
+            let mut settings = settings_without_timeouts(mode);
             settings.streams = streams;
             settings.options.buffers.send = Some(100_000);
             check_cancel(
                 |c| c.streams() == streams as u64,
-                |c| send_much(&mut channel, &settings, c),
+                |c| send_large(&mut channel, &settings, c),
             );
         }
     });
 }
 
 #[test]
-fn cancel_wakes_a_pause_of_the_rate_limit() {
+fn cancel_ends_a_pause_of_the_rate_limit() {
     bounded(|| {
         let (mut receiver, address) = listen(AllowedPeers::Any);
         let mut channel = SessionDataChannel::connect_to(vec![address], None);
-        let mut slow = patient(TransferMode::Stream);
+        let mut slow = settings_without_timeouts(TransferMode::Stream);
         slow.options.rate = Some(RateLimit::new(1000));
         let received = std::thread::scope(|scope| {
             let receiving = scope.spawn(|| {
                 receive(
                     &mut receiver,
-                    &patient(TransferMode::Stream),
+                    &settings_without_timeouts(TransferMode::Stream),
                     &Arc::default(),
                 )
             });
-            // The receiver is left alone only if the sender came to it.
+            // The sender must have reached the receiver, or that would wait for ever.
             check_cancel(
                 |c| c.streams() == 1 && c.bytes() > 0,
-                |c| send_much(&mut channel, &slow, c),
+                |c| send_large(&mut channel, &slow, c),
             );
             receiving.join().unwrap()
         });
-        // An aborted MODE S sender must not look like one that has finished.
+        // An aborted MODE S sender must not look like a complete one.
         assert!(
             matches!(received, Err(DataError::Wire { .. })),
             "{received:?}"
@@ -172,7 +188,7 @@ fn cancel_wakes_a_pause_of_the_rate_limit() {
 }
 
 #[test]
-fn a_cancelled_control_stops_before_the_start() {
+fn a_cancelled_control_prevents_the_start() {
     let control = Arc::new(TransferControl::new());
     control.cancel();
     let outcome = receive(
@@ -184,7 +200,7 @@ fn a_cancelled_control_stops_before_the_start() {
 }
 
 #[test]
-fn silence_is_a_stall() {
+fn a_silent_peer_is_a_stall() {
     for mode in BOTH {
         let mut settings = settings(mode);
         settings.options.stall = Duration::from_millis(200);
@@ -202,7 +218,7 @@ fn silence_is_a_stall() {
         let mut channel =
             SessionDataChannel::connect_to(vec![listener.local_addr().unwrap()], None);
         settings.connect_timeout = Duration::from_secs(60);
-        let outcome = send_much(&mut channel, &settings, &Arc::default());
+        let outcome = send_large(&mut channel, &settings, &Arc::default());
         assert!(
             matches!(outcome, Err(DataError::Stalled { .. })),
             "{outcome:?}"
@@ -211,7 +227,7 @@ fn silence_is_a_stall() {
 }
 
 #[test]
-fn nobody_comes() {
+fn a_transfer_without_a_connection_ends_with_no_peer() {
     for mode in BOTH {
         let mut settings = settings(mode);
         settings.connect_timeout = Duration::from_millis(50);
@@ -224,10 +240,10 @@ fn nobody_comes() {
 }
 
 /// Longer than a busy machine keeps a thread from running.
-const STALL: Duration = Duration::from_secs(1);
+const STALL_TIME: Duration = Duration::from_secs(1);
 
-/// A disk that takes far longer than the stall time over the first block, while another stream, whose
-/// block is stored, waits for its end mark.
+/// A disk that takes far longer than the stall time for the first block, while another stream,
+/// whose block is stored, waits for its end mark.
 #[derive(Debug)]
 struct SlowSink {
     other_is_stored: AtomicBool,
@@ -246,7 +262,7 @@ impl Sink for SlowSink {
         until("the other stream waits", || {
             self.other_is_stored.load(Ordering::SeqCst)
         });
-        std::thread::sleep(3 * STALL);
+        std::thread::sleep(3 * STALL_TIME);
         (&self.other).write_all(&block(EOD, 0, b""))
     }
     fn fd(&self) -> Option<BorrowedFd<'_>> {
@@ -258,9 +274,9 @@ impl Sink for SlowSink {
 }
 
 #[test]
-fn a_slow_disk_is_no_stall_for_any_stream() {
+fn a_slow_disk_is_not_a_stall() {
     let (mut channel, address) = listen(AllowedPeers::Any);
-    // All but the end mark is there before the clock runs: the disk is all that takes time.
+    // Everything but the end mark is there before the clock runs: only the disk takes time.
     let first = [block(DATA, 0, b"abc"), block(EOF | EOD, 2, b"")].concat();
     let _first = connect(address, &first);
     let target: Arc<dyn Sink> = Arc::new(SlowSink {
@@ -268,15 +284,15 @@ fn a_slow_disk_is_no_stall_for_any_stream() {
         other: connect(address, &block(DATA, 3, b"def")),
     });
     let mut settings = settings(TransferMode::Extended);
-    settings.options.stall = STALL;
+    settings.options.stall = STALL_TIME;
     let outcome = data::recv::run(&mut channel, &target, &ANY, &settings, &Arc::default());
     assert_eq!(outcome.unwrap().evidence.bytes, 6);
 }
 
 #[test]
-fn a_pause_of_the_rate_limit_is_no_stall() {
-    // The smallest step, 1024 bytes, takes half a second. What is sent fits into the buffers of
-    // the sockets, so that the pauses are the only waits.
+fn a_pause_of_the_rate_limit_is_not_a_stall() {
+    // The smallest step, 1024 bytes, takes half a second. The data fits into the socket buffers, so
+    // the pauses are the only waits.
     let bytes = pattern(1500);
     let limited = || {
         let mut settings = settings(TransferMode::Stream);
@@ -286,7 +302,7 @@ fn a_pause_of_the_rate_limit_is_no_stall() {
     };
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut channel = SessionDataChannel::connect_to(vec![listener.local_addr().unwrap()], None);
-    let (source, plan) = (memory(&bytes), whole(1500));
+    let (source, plan) = (memory(&bytes), whole_plan(1500));
     let sent = data::send::run(&mut channel, &source, &plan, &limited(), &Arc::default());
     assert_eq!(sent.unwrap().evidence.bytes, 1500);
     let (mut channel, address) = listen(AllowedPeers::Any);
@@ -314,15 +330,15 @@ fn the_rate_limit_holds_at_either_end() {
         limited.options.rate = Some(RateLimit::new(600_000));
         let begin = Instant::now();
         transfer.succeed();
-        let took = begin.elapsed();
-        // Half a second, less a burst of a tenth; a busy machine may take any time longer.
-        assert!(took > Duration::from_millis(350), "{took:?}");
+        let elapsed = begin.elapsed();
+        // Half a second, less a burst of a tenth. A busy machine may take any time longer.
+        assert!(elapsed > Duration::from_millis(350), "{elapsed:?}");
         assert_eq!(stored.bytes(), bytes);
     }
 }
 
 #[test]
-fn a_receiver_that_leaves_is_an_error_for_the_sender() {
+fn a_receiver_that_closes_early_is_a_wire_error_at_the_sender() {
     for mode in BOTH {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut channel =
@@ -332,7 +348,7 @@ fn a_receiver_that_leaves_is_an_error_for_the_sender() {
                 let (mut peer, _) = listener.accept().unwrap();
                 peer.read_exact(&mut [0; 1000]).unwrap();
             });
-            send_much(&mut channel, &settings(mode), &Arc::default())
+            send_large(&mut channel, &settings(mode), &Arc::default())
         });
         assert!(
             matches!(outcome, Err(DataError::Wire { .. })),

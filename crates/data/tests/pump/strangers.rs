@@ -1,5 +1,5 @@
-//! docs/data-channel.md, "Who may connect, and what a stranger can do": nothing that a stranger
-//! does delays, fails or starves a transfer.
+//! docs/data-channel.md, "Who may connect, and what a stranger can do": no action of a stranger
+//! delays, fails or starves a transfer.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -17,11 +17,11 @@ use crate::transfer_ends::{ANY, LOCALHOST, LoopbackTransfer, listen, pattern, se
 
 const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
 
-/// Connections from another address of this host, which say `bytes` each.
+/// Connections from another address of this host, which send `bytes` each.
 fn strangers(to: SocketAddr, from: [u8; 4], count: usize, bytes: &[u8]) -> Vec<TcpStream> {
     let one = || {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
-        // So that a thousand need no thousand ports of one range.
+        // A separate address has its own range of ports.
         socket.bind(&SocketAddr::from((from, 0)).into())?;
         socket.connect(&to.into())?;
         let mut stream = TcpStream::from(socket);
@@ -32,11 +32,11 @@ fn strangers(to: SocketAddr, from: [u8; 4], count: usize, bytes: &[u8]) -> Vec<T
 }
 
 #[test]
-fn a_thousand_strangers_neither_fail_nor_starve_a_transfer() {
+fn a_thousand_strangers_neither_fail_nor_delay_a_transfer() {
     let bytes = pattern(500_000);
     let header = block(DATA, 0, b"");
     for mode in [TransferMode::Stream, TransferMode::Extended] {
-        // Silent ones, ones that send a byte, and ones that send what is no block of a file.
+        // Silent ones, ones that send a byte, and ones that send an empty block.
         for said in [&b""[..], b"x", &header] {
             let allowed = mode == TransferMode::Extended || said.is_empty();
             let from = if allowed {
@@ -64,14 +64,14 @@ fn a_thousand_strangers_neither_fail_nor_starve_a_transfer() {
 }
 
 #[test]
-fn silent_connections_take_nothing_from_other_transfers() {
+fn silent_connections_do_not_reduce_the_budget_of_other_transfers() {
     let budget = StreamBudget::new(4);
     let (mut crowded, crowded_at) = listen(AllowedPeers::Only(LOCALHOST));
     crowded.set_budget(budget.for_client(CLIENT));
     let settings = settings(TransferMode::Extended);
     let (stored, outcome, _) = receive_with(&mut crowded, ANY, &settings, &Arc::default(), || {
         let silent = strangers(crowded_at, [127, 0, 0, 1], 300, b"");
-        // They are with the receiver when this one, which came after them, is.
+        // The receiver has accepted them once it reads this connection, which came after them.
         let mut own = connect(crowded_at, &block(DATA, 0, b"abc"));
         let other = IpAddr::from([192, 0, 2, 2]);
         let (mut receiver, address) = listen(AllowedPeers::Only(LOCALHOST));
@@ -92,7 +92,7 @@ fn silent_connections_take_nothing_from_other_transfers() {
 }
 
 #[test]
-fn the_first_to_send_is_the_sender_in_mode_s() {
+fn in_mode_s_the_first_connection_with_a_byte_is_the_sender() {
     let (mut channel, address) = listen(AllowedPeers::Only(LOCALHOST));
     let _silent = connect(address, b"");
     drop(connect(address, b""));
@@ -105,7 +105,7 @@ fn the_first_to_send_is_the_sender_in_mode_s() {
 }
 
 #[test]
-fn a_connection_that_only_closes_is_an_empty_file_in_mode_s() {
+fn in_mode_s_a_connection_that_only_closes_is_an_empty_file() {
     let (mut channel, address) = listen(AllowedPeers::Only(LOCALHOST));
     drop(connect(address, b""));
     let settings = settings(TransferMode::Stream);
@@ -115,7 +115,7 @@ fn a_connection_that_only_closes_is_an_empty_file_in_mode_s() {
 }
 
 #[test]
-fn a_refused_host_is_named_when_nobody_else_came() {
+fn the_error_names_the_refused_host_if_no_other_came() {
     for mode in [TransferMode::Stream, TransferMode::Extended] {
         let (mut channel, address) = listen(AllowedPeers::Only(LOCALHOST));
         let mut settings = settings(mode);
@@ -147,7 +147,7 @@ fn either_of_two_hosts_may_be_allowed() {
 }
 
 #[test]
-fn a_bad_first_block_is_what_is_told_when_no_good_one_comes() {
+fn an_invalid_first_block_is_the_error_if_no_valid_one_comes() {
     let (mut channel, address) = listen(AllowedPeers::Only(LOCALHOST));
     let mut settings = settings(TransferMode::Extended);
     settings.connect_timeout = Duration::from_millis(100);
@@ -161,7 +161,7 @@ fn a_bad_first_block_is_what_is_told_when_no_good_one_comes() {
 }
 
 #[test]
-fn no_more_connections_than_a_transfer_may_have_are_read_at_a_time() {
+fn a_transfer_reads_at_most_its_limit_of_connections() {
     let (mut channel, address) = listen(AllowedPeers::Only(LOCALHOST));
     let mut settings = settings(TransferMode::Extended);
     settings.max_connections = 2;
@@ -210,7 +210,7 @@ fn permits_are_taken_before_connections_are_made() {
         );
         assert_eq!(sent.is_ok(), connections > 0, "{sent:?}");
         assert_eq!(arrived(), connections);
-        // They are kept for the next transfer, and count.
+        // They are cached for the next transfer, and count.
         assert_eq!(budget.used(), connections);
         drop(sender);
         assert_eq!(budget.used(), 0);
@@ -218,7 +218,7 @@ fn permits_are_taken_before_connections_are_made() {
 }
 
 #[test]
-fn several_targets_and_streams_stay_within_the_bound_of_a_transfer() {
+fn the_connection_limit_holds_over_several_targets() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut sender = SessionDataChannel::connect_to(vec![listener.local_addr().unwrap(); 3], None);
     let (_, target) = sink();
@@ -238,7 +238,7 @@ fn several_targets_and_streams_stay_within_the_bound_of_a_transfer() {
     );
 }
 
-/// Writes `piece` again and again until the other end has had enough.
+/// Writes `piece` repeatedly until the other end closes.
 fn write_on(to: SocketAddr, first: &[u8], piece: &[u8]) {
     let mut stream = connect(to, first);
     stream
@@ -248,7 +248,7 @@ fn write_on(to: SocketAddr, first: &[u8], piece: &[u8]) {
 }
 
 #[test]
-fn blocks_without_payload_are_no_progress() {
+fn blocks_without_payload_do_not_delay_the_stall() {
     let empty = block(DATA, 0, b"").repeat(100);
     let marker = block(proto::eblock::BlockFlags::RESTART, 0, b"0-1").repeat(100);
     let eof = block(EOF, 2, b"").repeat(100);
@@ -271,7 +271,7 @@ fn blocks_without_payload_are_no_progress() {
 }
 
 #[test]
-fn bytes_that_come_twice_must_be_the_same() {
+fn bytes_that_arrive_twice_must_be_equal() {
     type Blocks<'b> = &'b [(u64, &'b [u8])];
     let cases: [(Blocks<'_>, Result<&[u8], BlockError>); 4] = [
         (&[(0, b"abcdef"), (0, b"abcdef")], Ok(b"abcdef")),
@@ -309,7 +309,7 @@ fn bytes_that_come_twice_must_be_the_same() {
 }
 
 #[test]
-fn bytes_that_come_twice_are_refused_where_they_cannot_be_compared() {
+fn bytes_that_arrive_twice_are_refused_if_they_cannot_be_compared() {
     let file = std::fs::OpenOptions::new().write(true).open("/dev/null");
     let target = data::store::file::FileSink::new(file.unwrap(), "/dev/null").unwrap();
     let target: Arc<dyn data::store::Sink> = Arc::new(target);

@@ -1,5 +1,5 @@
-//! Streams, congestion control and pace that follow the path: whatever is decided, what is sent
-//! arrives, and it is told.
+//! Streams, congestion control and pacing that follow the path: all bytes arrive under any
+//! decision, and the decisions are reported.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ fn adapting(
 }
 
 #[test]
-fn what_adapts_arrives_whole_and_is_accounted_for() {
+fn an_adapting_transfer_is_complete_and_reported() {
     let bytes = pattern(1 << 20).repeat(40);
     for mode in [TransferMode::Stream, TransferMode::Extended] {
         let (mut sender, mut receiver) = pair();
@@ -54,13 +54,13 @@ fn what_adapts_arrives_whole_and_is_accounted_for() {
     }
 }
 
-/// The most streams at a time of a file of `bytes` that begins with `streams` known to be right.
+/// The most simultaneous streams for a file of `bytes` with prior knowledge of `streams` streams.
 fn begun_with(streams: u32, bytes: usize) -> u64 {
     let bytes = pattern(bytes);
     let (mut sender, mut receiver) = pair();
     let (stored, mut transfer) = adapting(&bytes, TransferMode::Extended);
     transfer.sender.prior = Prior::with_streams(streams);
-    // Slow enough for all of them to come before the end.
+    // Slow enough for all streams to start before the end.
     transfer.sender.options.rate = Some(RateLimit::new(4_000_000));
     let (sent, received) = transfer.run(&mut sender, &mut receiver);
     received.unwrap();
@@ -69,19 +69,19 @@ fn begun_with(streams: u32, bytes: usize) -> u64 {
 }
 
 #[test]
-fn a_number_of_streams_that_is_known_to_be_right_is_begun_with() {
-    // Never more than are allowed, nor than the file has pieces.
+fn a_known_number_of_streams_is_used_from_the_start() {
+    // At most the permitted number, and at most one per part of the file.
     assert!((5..=8).contains(&begun_with(5, 3 << 20)));
     assert_eq!(begun_with(100, 3 << 20), 8);
     assert_eq!(begun_with(5, 200_000), 1);
 }
 
 #[test]
-fn a_limit_that_was_asked_for_is_the_verdict() {
+fn a_rate_limit_is_reported_as_the_limiter() {
     let bytes = pattern(8 << 20);
     let (mut sender, mut receiver) = pair();
     let (stored, mut transfer) = adapting(&bytes, TransferMode::Extended);
-    // Two seconds, in which somebody looks also where the machine is busy.
+    // Two seconds, so that a busy machine takes a sample, too.
     transfer.sender.options.rate = Some(RateLimit::new(4_000_000));
     let controls = [(); 2].map(|()| Arc::new(TransferControl::new()));
     let (sent, received) = transfer.run_with(&mut sender, &mut receiver, &controls);
@@ -95,7 +95,7 @@ fn a_limit_that_was_asked_for_is_the_verdict() {
 }
 
 #[test]
-fn a_small_file_is_sent_without_anybody_looking() {
+fn a_small_file_is_sent_without_samples() {
     let bytes = pattern(60_000);
     let (mut sender, mut receiver) = pair();
     let (stored, transfer) = adapting(&bytes, TransferMode::Extended);

@@ -1,4 +1,4 @@
-//! Both ends of a transfer, and what they move.
+//! Both ends of a transfer, and the bytes they move.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -20,28 +20,31 @@ use units::splitmix;
 
 pub(crate) const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Longer than anything in these tests takes, on however busy a machine.
+/// Longer than anything in these tests takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits until something is so.
+/// Waits until a condition is true.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
+    let started = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "it never comes to this: {what}");
+        assert!(
+            started.elapsed() < PATIENCE,
+            "it never comes to this: {what}"
+        );
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// Runs what no time-out of its own ends; a regression must not hold up the suite.
+/// Runs a transfer that no timeout ends; a regression must not block the suite.
 pub(crate) fn bounded(act: impl FnOnce() + Send + 'static) {
-    let (tell, told) = mpsc::channel();
+    let (done_sender, done) = mpsc::channel();
     let running = std::thread::spawn(move || {
         act();
-        // Whoever waits may be gone.
-        let _ = tell.send(());
+        // The waiting thread may have given up.
+        let _ = done_sender.send(());
     });
-    // What fails inside for want of patience tells more.
-    match told.recv_timeout(2 * PATIENCE) {
+    // A panic inside after its own timeout is more specific.
+    match done.recv_timeout(2 * PATIENCE) {
         Err(RecvTimeoutError::Timeout) => panic!("it never ends"),
         _ => running
             .join()
@@ -61,7 +64,7 @@ pub(crate) fn listen(accept: AllowedPeers) -> (SessionDataChannel, SocketAddr) {
     (channel, address)
 }
 
-/// A passive receiver and the active sender that connects to it.
+/// A passive receiver, and the active sender that connects to it.
 pub(crate) fn pair() -> (SessionDataChannel, SessionDataChannel) {
     let (receiver, address) = listen(AllowedPeers::Only(LOCALHOST));
     (
@@ -92,7 +95,7 @@ pub(crate) fn memory(bytes: &[u8]) -> Arc<dyn Source> {
     Arc::new(MemorySource::new(bytes.to_vec(), "source"))
 }
 
-pub(crate) fn whole(len: u64) -> SendPlan {
+pub(crate) fn whole_plan(len: u64) -> SendPlan {
     let mut ranges = RangeSet::new();
     ranges.insert(0, len);
     SendPlan { ranges, origin: 0 }
@@ -106,7 +109,7 @@ pub(crate) const ANY: ReceivePlan = ReceivePlan {
 
 pub(crate) type PumpResult = Result<TransferReport, DataError>;
 
-/// Everything that one transfer is about.
+/// The parameters of one transfer over loopback.
 pub(crate) struct LoopbackTransfer {
     pub(crate) source: Arc<dyn Source>,
     pub(crate) sink: Arc<dyn Sink>,
@@ -122,7 +125,7 @@ impl LoopbackTransfer {
         Self {
             source: memory(bytes),
             sink,
-            send: whole(bytes.len() as u64),
+            send: whole_plan(bytes.len() as u64),
             receive: ANY,
             sender: settings(mode),
             receiver: settings(mode),
@@ -139,7 +142,7 @@ impl LoopbackTransfer {
         self.run_with(sender, receiver, &controls)
     }
 
-    /// Runs both ends with the sender's and the receiver's handles.
+    /// Runs both ends with the given handles of sender and receiver.
     pub(crate) fn run_with(
         &self,
         sender: &mut SessionDataChannel,
@@ -161,7 +164,7 @@ impl LoopbackTransfer {
         })
     }
 
-    /// Runs both ends over new channels; both must succeed.
+    /// Runs both ends over new channels. Both must succeed.
     pub(crate) fn succeed(&self) -> (TransferReport, TransferReport) {
         let (mut sender, mut receiver) = pair();
         let (sent, received) = self.run(&mut sender, &mut receiver);

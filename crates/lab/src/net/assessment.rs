@@ -1,57 +1,59 @@
-//! Whether a run can be believed.
+//! Assessment of a run: combines the engine's report with the conditions on the machine.
 
 use super::cpu_load::CpuShares;
 use super::engine::EngineReport;
 use super::report::NetReport;
 
-/// Other programs' share of the processors that is worth a note.
-const FOREIGN_NOTED: f64 = 0.10;
-/// Other programs' share of the processors with which hosts no longer get their turn in time.
-const FOREIGN_MOST: f64 = 0.40;
-/// The hypervisor's share that is worth a note.
+/// CPU share of other programs above which the report has a note.
+const OTHER_PROGRAMS_NOTED: f64 = 0.10;
+/// CPU share of other programs above which the run is invalid: the hosts' programs wait too long for
+/// a processor.
+const OTHER_PROGRAMS_MAX: f64 = 0.40;
+/// CPU share of the hypervisor above which the report has a note.
 const STOLEN_NOTED: f64 = 0.02;
-/// The hypervisor's share that spoils a run.
-const STOLEN_MOST: f64 = 0.10;
+/// CPU share of the hypervisor above which the run is invalid.
+const STOLEN_MAX: f64 = 0.10;
 
-/// Facts about a run besides the engine's own account.
+/// Conditions of a run outside of the engine.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct RunConditions {
     pub(super) load: CpuShares,
-    /// Packets that hosts dropped before the emulator saw them.
+    /// Packets that hosts dropped before the emulator read them.
     pub(super) overruns: u64,
     /// The signal that ended the run early.
     pub(super) signal: Option<u8>,
 }
 
 /// The run's report.
-pub(super) fn assess(engine: EngineReport, circumstances: RunConditions) -> NetReport {
+pub(super) fn assess(engine: EngineReport, conditions: RunConditions) -> NetReport {
     let RunConditions {
         load,
         overruns,
         signal,
-    } = circumstances;
+    } = conditions;
     let mut invalid = engine.invalid;
     let mut notes = engine.notes;
     if overruns > 0 {
         invalid.push(format!(
-            "{overruns} packets were lost between a host and the emulator, which read too slowly"
+            "{overruns} packets were lost between a host and the emulator, because it read too slowly"
         ));
     }
     if let Some(signal) = signal {
-        invalid.push(format!("it was interrupted by signal {signal}"));
+        invalid.push(format!("the run was interrupted by signal {signal}"));
     }
+    // Short runs are not judged: their CPU shares consist of a few ticks.
     if load.is_reliable {
         judge(
             load.other_programs,
             "programs outside the lab used",
-            (FOREIGN_NOTED, FOREIGN_MOST),
+            (OTHER_PROGRAMS_NOTED, OTHER_PROGRAMS_MAX),
             &mut notes,
             &mut invalid,
         );
         judge(
             load.stolen,
             "the host of this virtual machine took",
-            (STOLEN_NOTED, STOLEN_MOST),
+            (STOLEN_NOTED, STOLEN_MAX),
             &mut notes,
             &mut invalid,
         );
@@ -59,6 +61,8 @@ pub(super) fn assess(engine: EngineReport, circumstances: RunConditions) -> NetR
     NetReport {
         seconds: engine.seconds,
         emulator_cpu: if engine.seconds > 0.0 {
+            // CPU time and wall-clock time are read one after the other, so the ratio may exceed
+            // 1.
             (engine.cpu_seconds / engine.seconds).clamp(0.0, 1.0)
         } else {
             0.0
@@ -101,11 +105,11 @@ mod tests {
         }
     }
 
-    fn with_load(foreign: f64, stolen: f64, sound: bool) -> NetReport {
+    fn with_load(other_programs_share: f64, stolen: f64, is_reliable_run: bool) -> NetReport {
         let load = CpuShares {
-            other_programs: foreign,
+            other_programs: other_programs_share,
             stolen,
-            is_reliable: sound,
+            is_reliable: is_reliable_run,
         };
         assess(
             engine(),
@@ -117,31 +121,38 @@ mod tests {
     }
 
     #[test]
-    fn an_undisturbed_run_is_valid() {
-        let told = with_load(0.05, 0.01, true);
-        assert_eq!((told.invalid.len(), told.notes.len()), (0, 0));
-        assert!((told.emulator_cpu - 0.25).abs() < 1e-9);
+    fn a_run_on_an_idle_machine_is_valid() {
+        let report = with_load(0.05, 0.01, true);
+        assert_eq!((report.invalid.len(), report.notes.len()), (0, 0));
+        assert!((report.emulator_cpu - 0.25).abs() < 1e-9);
     }
 
     #[test]
-    fn load_is_noted_then_spoils() {
+    fn moderate_load_gives_a_note_and_high_load_makes_the_run_invalid() {
         let noted = with_load(0.2, 0.03, true);
         assert_eq!((noted.invalid.len(), noted.notes.len()), (0, 2));
-        let spoilt = with_load(0.5, 0.2, true);
-        assert_eq!((spoilt.invalid.len(), spoilt.notes.len()), (2, 0));
-        assert!(spoilt.invalid[0].contains("50 %"), "{:?}", spoilt.invalid);
+        let invalid_report = with_load(0.5, 0.2, true);
+        assert_eq!(
+            (invalid_report.invalid.len(), invalid_report.notes.len()),
+            (2, 0)
+        );
+        assert!(
+            invalid_report.invalid[0].contains("50 %"),
+            "{:?}",
+            invalid_report.invalid
+        );
     }
 
     #[test]
-    fn a_short_run_is_not_judged_by_load() {
-        let told = with_load(0.9, 0.9, false);
-        assert!(told.invalid.is_empty() && told.notes.is_empty());
-        assert!((told.foreign_cpu - 0.9).abs() < 1e-9);
+    fn load_is_ignored_in_a_short_run() {
+        let report = with_load(0.9, 0.9, false);
+        assert!(report.invalid.is_empty() && report.notes.is_empty());
+        assert!((report.foreign_cpu - 0.9).abs() < 1e-9);
     }
 
     #[test]
-    fn overruns_interruption_and_the_engines_reasons_spoil() {
-        let told = assess(
+    fn overruns_a_signal_and_the_engines_reasons_make_the_run_invalid() {
+        let report = assess(
             EngineReport {
                 invalid: vec!["late".into()],
                 ..engine()
@@ -152,9 +163,9 @@ mod tests {
                 ..RunConditions::default()
             },
         );
-        assert_eq!(told.invalid.len(), 3);
-        assert_eq!(told.invalid[0], "late");
-        assert!(told.invalid[1].starts_with("3 packets"));
-        assert!(told.invalid[2].contains("signal 2"));
+        assert_eq!(report.invalid.len(), 3);
+        assert_eq!(report.invalid[0], "late");
+        assert!(report.invalid[1].starts_with("3 packets"));
+        assert!(report.invalid[2].contains("signal 2"));
     }
 }

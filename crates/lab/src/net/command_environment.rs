@@ -1,4 +1,4 @@
-//! Environment that the command finds.
+//! Environment variables of the command.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -7,23 +7,23 @@ use super::exec::{HOSTS_VARIABLE, PROGRAM_VARIABLE};
 use crate::LabError;
 use crate::topology::{self, Topology};
 
-/// A lab inside a lab would wait for itself, or disturb itself.
+/// Refuses a lab inside a lab: it would wait for the outer one, or disturb its timing.
 ///
 /// # Errors
 /// [`LabError::Busy`]: this process is part of a lab.
 pub(super) fn refuse_nesting() -> Result<(), LabError> {
     match std::env::var_os(HOSTS_VARIABLE) {
         Some(_) => Err(LabError::Busy(format!(
-            "this is inside a lab already ({HOSTS_VARIABLE} is set): a topology file can have more hosts"
+            "this is inside a lab already ({HOSTS_VARIABLE} is set); for more hosts use a topology file"
         ))),
         None => Ok(()),
     }
 }
 
-/// This program's own file, as `lab exec` and the command are to find it.
+/// Path of this program, for `lab exec` and for `LAB_PROGRAM`.
 ///
 /// # Errors
-/// [`LabError::NotFound`]: it was removed or replaced meanwhile.
+/// [`LabError::NotFound`]: it was removed or replaced while it ran.
 pub(super) fn own_executable() -> Result<PathBuf, LabError> {
     let path = std::env::current_exe()
         .map_err(|e| LabError::system("cannot find this program's own file", e))?;
@@ -37,7 +37,7 @@ pub(super) fn own_executable() -> Result<PathBuf, LabError> {
     }
 }
 
-/// `LAB_A` and so on, and what `lab exec` needs.
+/// `LAB_A` and so on for the hosts' addresses, and the variables that `lab exec` needs.
 pub(super) fn variables(topology: &Topology, program: &Path) -> Vec<(String, OsString)> {
     let mut variables: Vec<(String, OsString)> = Vec::new();
     for (index, host) in topology.hosts.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Other users of the processors during a run.
+//! CPU time used by other programs and by the hypervisor during a run.
 
 use std::time::Duration;
 
@@ -6,29 +6,29 @@ use nix::sys::resource::{Usage, UsageWho, getrusage};
 
 use crate::LabError;
 
-/// Shares of all processors during a run, 0..=1.
+/// Shares of the CPU time of all processors during a run, 0..=1.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct CpuShares {
-    /// Used by processes outside the lab. Time in interrupts counts for nobody, since the lab's own
-    /// packets cause most of them.
+    /// Used by processes outside the lab. Interrupt time is not counted, because the lab's own packets
+    /// cause most of it.
     pub(super) other_programs: f64,
-    /// Taken by the host of this virtual machine.
+    /// Stolen by the hypervisor.
     pub(super) stolen: f64,
-    /// The run was long enough to judge by them: the kernel counts in ticks of 10 ms.
+    /// Whether the run was long enough: the kernel counts in ticks of 10 ms.
     pub(super) is_reliable: bool,
 }
 
-/// Shortest time to judge by.
-const SOUND: Duration = Duration::from_secs(1);
+/// Shortest run for reliable shares.
+const MIN_RELIABLE_RUN: Duration = Duration::from_secs(1);
 
-/// A moment.
+/// CPU times at one moment.
 #[derive(Debug)]
 pub(super) struct CpuTimes {
     machine: CpuTicks,
     own: Duration,
 }
 
-/// The first line of `/proc/stat`, in clock ticks of all processors together.
+/// The first line of `/proc/stat`: clock ticks, summed over all processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct CpuTicks {
     busy: u64,
@@ -37,10 +37,10 @@ struct CpuTicks {
 }
 
 impl CpuTimes {
-    /// Reads the machine's counters and this process's.
+    /// Reads the counters of the machine and of this process.
     ///
     /// # Errors
-    /// `/proc` is not there.
+    /// `/proc/stat` cannot be read.
     pub(super) fn now() -> Result<Self, LabError> {
         let text = std::fs::read_to_string("/proc/stat")
             .map_err(|e| LabError::system("cannot read the machine's load", e))?;
@@ -53,7 +53,8 @@ impl CpuTimes {
         })
     }
 
-    /// Use since `start`; all that the lab started has been waited for.
+    /// CPU shares since `start`. All processes of the lab must have been waited for, because
+    /// getrusage(2) counts only those.
     pub(super) fn since(&self, start: &Self) -> CpuShares {
         shares(
             self.machine.minus(start.machine),
@@ -65,8 +66,8 @@ impl CpuTimes {
 }
 
 impl CpuTicks {
-    /// `cpu user nice system idle iowait irq softirq steal guest ...`; a guest's time is in user
-    /// already.
+    /// Parses `cpu user nice system idle iowait irq softirq steal guest ...` (proc_stat(5)). Guest time
+    /// is already included in user.
     fn parse(stat: &str) -> Option<Self> {
         let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
         let fields: Vec<u64> = line
@@ -88,6 +89,7 @@ impl CpuTicks {
             return None;
         };
         Some(Self {
+            // irq and softirq are left out: the lab's own packets cause most of them.
             busy: user + nice + system,
             stolen,
             total: fields[..8].iter().sum(),
@@ -114,9 +116,12 @@ fn shares(machine: CpuTicks, own: Duration, ticks_per_second: u64, processors: u
     let total = machine.total as f64;
     let own = own.as_secs_f64() * ticks_per_second as f64;
     CpuShares {
+        // Clamped: ticks and getrusage(2) have different resolutions, so the difference may be
+        // negative.
         other_programs: ((machine.busy as f64 - own) / total).clamp(0.0, 1.0),
         stolen: (machine.stolen as f64 / total).clamp(0.0, 1.0),
-        is_reliable: total >= SOUND.as_secs_f64() * ticks_per_second as f64 * processors as f64,
+        is_reliable: total
+            >= MIN_RELIABLE_RUN.as_secs_f64() * ticks_per_second as f64 * processors as f64,
     }
 }
 
@@ -136,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_of_all_processors_is_read() {
+    fn ticks_are_read_from_the_line_of_all_processors() {
         let text = "cpu  10 20 30 400 5 6 7 8 9 0\ncpu0 1 1 1 1 1 1 1 1 0 0\nintr 5\n";
         assert_eq!(
             CpuTicks::parse(text),
@@ -151,20 +156,20 @@ mod tests {
     }
 
     #[test]
-    fn the_labs_own_time_is_not_foreign() {
+    fn the_labs_own_cpu_time_does_not_count_as_other_programs() {
         let machine = CpuTicks {
             busy: 150,
             stolen: 10,
             total: 200,
         };
-        let told = shares(machine, Duration::from_millis(1100), 100, 1);
-        assert!((told.other_programs - 0.2).abs() < 1e-9, "{told:?}");
-        assert!((told.stolen - 0.05).abs() < 1e-9);
-        assert!(told.is_reliable);
+        let result = shares(machine, Duration::from_millis(1100), 100, 1);
+        assert!((result.other_programs - 0.2).abs() < 1e-9, "{result:?}");
+        assert!((result.stolen - 0.05).abs() < 1e-9);
+        assert!(result.is_reliable);
     }
 
     #[test]
-    fn a_short_run_is_not_judged() {
+    fn shares_of_a_short_run_are_not_reliable() {
         let machine = CpuTicks {
             busy: 9,
             stolen: 0,
@@ -183,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn more_own_time_than_ticks_is_no_foreign_time() {
+    fn more_own_time_than_ticks_gives_a_share_of_0() {
         let machine = CpuTicks {
             busy: 50,
             stolen: 0,
@@ -198,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_used_some_time() {
+    fn the_cpu_time_of_this_process_increases() {
         let start = CpuTimes::now().unwrap();
         let mut sum = 0_u64;
         while CpuTimes::now().unwrap().own <= start.own {

@@ -1,4 +1,4 @@
-//! Becoming a program on a host, and what a shell's exit codes say of programs that do not start.
+//! `lab exec`, which runs a program on a host, and the exit codes for programs that cannot start.
 
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
@@ -12,37 +12,39 @@ use nix::sched::{CloneFlags, setns};
 
 use crate::LabError;
 
-/// Environment: the hosts' names, separated by spaces.
+/// Environment variable with the names of the hosts, separated by spaces.
 pub(super) const HOSTS_VARIABLE: &str = "LAB_HOSTS";
-/// Environment: `HOST=FILE` for each host, separated by spaces; FILE is its network namespace.
+/// Environment variable with `HOST=FILE` for each host, separated by spaces. FILE is the host's network
+/// namespace.
 pub(super) const NAMESPACES_VARIABLE: &str = "LAB_NAMESPACES";
-/// Environment: the path of `longhaul`.
+/// Environment variable with the path of `longhaul`.
 pub(super) const PROGRAM_VARIABLE: &str = "LAB_PROGRAM";
 
-/// Becomes `command` on a host of the surrounding lab (`longhaul lab exec`).
+/// Replaces this process by `command` on a host of the surrounding lab (`longhaul lab exec`).
 ///
 /// # Errors
 /// [`LabError::Usage`]: not inside a lab, or no such host; [`LabError::NotFound`]: no such program;
-/// [`LabError::Program`]: it cannot be executed ([`start_failure_code`] tells these from each other as a
-/// shell does).
+/// [`LabError::Program`]: the program cannot be executed. [`start_failure_code`] maps the last two to
+/// the exit codes of a shell.
 pub fn exec(host: &str, command: &[OsString]) -> Result<Infallible, LabError> {
     let Some((program, arguments)) = command.split_first() else {
         return Err(LabError::Usage("a program is missing".into()));
     };
     let table = std::env::var(NAMESPACES_VARIABLE).map_err(|_| {
         LabError::Usage(
-            "this is not inside a lab: use it in the command of `longhaul lab net -- COMMAND`"
+            "this is not inside a lab; use it in the COMMAND of `longhaul lab net -- COMMAND`"
                 .into(),
         )
     })?;
     let path = namespace_of(host, &table)?;
     enter(host, path)?;
+    // exec(2) instead of a child: signals and the exit status need no forwarding.
     let error = Command::new(program).args(arguments).exec();
     Err(start_error(program, &error))
 }
 
-/// The exit code for a program that did not start, as env(1) and shells have it: 127 it was not
-/// found, 126 it cannot be executed. `None`: it was not the program that was wrong.
+/// Exit code for a program that did not start, as with env(1) and shells: 127 if it was not found, 126 if
+/// it cannot be executed. `None`: the error has another cause.
 pub fn start_failure_code(error: &LabError) -> Option<u8> {
     match error {
         LabError::NotFound(_) => Some(127),
@@ -51,10 +53,11 @@ pub fn start_failure_code(error: &LabError) -> Option<u8> {
     }
 }
 
-/// Why a program did not start.
+/// The error for a program that did not start.
 pub(super) fn start_error(program: &OsStr, error: &std::io::Error) -> LabError {
     let name = program.display();
     match error.kind() {
+        // A separate error, because env(1) and shells distinguish 127 from 126.
         ErrorKind::NotFound => LabError::NotFound(format!("{name}: no such program")),
         _ => LabError::Program(format!("{name} cannot be executed: {error}")),
     }
@@ -67,7 +70,7 @@ fn namespace_of<'t>(host: &str, table: &'t str) -> Result<&'t str, LabError> {
         .ok_or_else(|| {
             let names: Vec<&str> = hosts().map(|(name, _)| name).collect();
             LabError::Usage(format!(
-                "there is no host '{host}' in this lab; there are {}",
+                "there is no host '{host}' in this lab; the hosts are {}",
                 names.join(", ")
             ))
         })
@@ -91,18 +94,21 @@ mod tests {
     const TABLE: &str = "a=/proc/1/fd/4 b=/proc/1/fd/5";
 
     #[test]
-    fn a_host_has_its_namespace() {
+    fn the_table_gives_the_namespace_of_a_host() {
         assert_eq!(namespace_of("b", TABLE).unwrap(), "/proc/1/fd/5");
     }
 
     #[test]
-    fn an_unknown_host_lists_the_known_ones() {
-        let told = namespace_of("c", TABLE).unwrap_err().to_string();
-        assert!(told.contains("'c'") && told.ends_with("a, b"), "{told}");
+    fn the_error_for_an_unknown_host_lists_the_known_ones() {
+        let message = namespace_of("c", TABLE).unwrap_err().to_string();
+        assert!(
+            message.contains("'c'") && message.ends_with("a, b"),
+            "{message}"
+        );
     }
 
     #[test]
-    fn shells_codes_tell_what_went_wrong() {
+    fn start_failures_have_the_exit_codes_of_a_shell() {
         let code =
             |kind: ErrorKind| start_failure_code(&start_error(OsStr::new("x"), &kind.into()));
         assert_eq!(code(ErrorKind::NotFound), Some(127));

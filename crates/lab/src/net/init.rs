@@ -1,8 +1,8 @@
-//! The first process of a lab's process namespace.
+//! The first process of a lab's PID namespace.
 //!
-//! When it ends, for whatever reason, the kernel ends every process of the namespace. It ends when
-//! the command does, and when the lab does: the lab holds the only writing end of a pipe, the
-//! lifeline, whose end of file comes even if the lab was killed.
+//! When it ends, the kernel kills every process of the namespace (pid_namespaces(7)). It ends when the
+//! command ends, and when the lab ends: the lab holds the only write end of a pipe, the lifeline, which
+//! reaches end of file even if the lab was killed.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -24,30 +24,30 @@ use super::exec::{NAMESPACES_VARIABLE, start_error};
 use super::machine_settings::SysctlChanges;
 use crate::LabError;
 
-/// How long processes have between being asked to end and being ended.
+/// Time between SIGTERM and SIGKILL for the processes of the namespace.
 pub(super) const TERMINATION_GRACE: Duration = Duration::from_millis(500);
 
-/// Orders of the lab to this process, as JSON in its first argument; descriptors are inherited.
+/// Parameters from the lab to this process, as JSON in its first argument. Descriptors are inherited.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct InitOrders {
-    /// The reading end of the lifeline.
+    /// The read end of the lifeline.
     pub(super) lifeline: RawFd,
-    /// The hosts' names and network namespaces.
+    /// Names and network namespaces of the hosts.
     pub(super) namespaces: Vec<(String, RawFd)>,
-    /// To be put back if the lab is killed.
+    /// Settings to restore if the lab is killed.
     pub(super) changes: SysctlChanges,
 }
 
-/// The first process of a lab's process namespace (`longhaul lab init`, not for users): starts the
-/// command, reaps what is orphaned, ends when the lab does. Returns the command's exit code, 128 +
-/// N when signal N ended it; everything the command left ends with this process.
+/// Runs as the first process of a lab's PID namespace (`longhaul lab init`, not for users). It starts
+/// the command, reaps orphans, and ends when the lab ends. Returns the command's exit code, 128 + N if
+/// signal N ended it. Everything that the command left running ends with this process.
 ///
 /// # Errors
 /// [`LabError::NotFound`] or [`LabError::Program`]: the command cannot be started (see
-/// [`super::start_failure_code`]); [`LabError::Usage`]: it was not the lab that called.
+/// [`super::start_failure_code`]); [`LabError::Usage`]: the caller is not the lab.
 pub fn init(arguments: &[OsString]) -> Result<u8, LabError> {
     let (plan, program, arguments) = parse(arguments)?;
-    // The lab blocks signals to take them one by one; the command is not to inherit that.
+    // The lab blocks signals to read them from a signalfd; the command must not inherit the mask.
     SigSet::empty()
         .thread_set_mask()
         .map_err(|e| LabError::system("cannot unblock signals", e))?;
@@ -70,10 +70,11 @@ pub fn init(arguments: &[OsString]) -> Result<u8, LabError> {
         .name("lifeline".into())
         .spawn(move || end_with_the_lab(watched, &plan.changes))
         .map_err(|e| LabError::system("cannot start a thread", e))?;
+    // PID 1 of a namespace inherits all orphans; without wait(2) they would stay zombies.
     let code = reap_until(child.id())?;
     while hung_up(&lifeline) {
-        // The lab is gone: what is to be put back is put back by the thread that watches, which
-        // then ends this process.
+        // The lab has ended. The lifeline thread restores the settings and then exits the process;
+        // returning earlier would kill it in the middle.
         std::thread::park();
     }
     Ok(code)
@@ -93,10 +94,10 @@ fn parse(arguments: &[OsString]) -> Result<(InitOrders, &OsStr, &[OsString]), La
 }
 
 fn not_for_users() -> LabError {
-    LabError::Usage("`lab init` is for `longhaul lab net` alone to call".into())
+    LabError::Usage("`lab init` can only be started by `longhaul lab net`".into())
 }
 
-/// An inherited descriptor as one of this process's own, which its children do not inherit.
+/// Reopens an inherited descriptor with close-on-exec, so that children do not inherit it.
 fn take_descriptor(descriptor: RawFd) -> Result<File, LabError> {
     let failed = |e| LabError::system(format!("cannot take over descriptor {descriptor}"), e);
     let file = File::open(format!("/proc/self/fd/{descriptor}")).map_err(failed)?;
@@ -104,12 +105,12 @@ fn take_descriptor(descriptor: RawFd) -> Result<File, LabError> {
     Ok(file)
 }
 
-/// Where the processes of this namespace find this one in `/proc`, of which they get a fresh one.
+/// Mounts a `/proc` for this PID namespace; returns the path of this process in it.
 fn mount_own_proc() -> Result<PathBuf, LabError> {
     unshare(CloneFlags::CLONE_NEWNS)
         .map_err(|e| super::privilege::no_namespace("mount", "user.max_mnt_namespaces", e))?;
-    // What is mounted here must not show outside; what is mounted outside later may show here.
-    let fresh = mount_change(
+    // Slave propagation: mounts made here stay invisible outside, later mounts outside appear here.
+    let mounted = mount_change(
         "/",
         MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM,
     )
@@ -117,10 +118,10 @@ fn mount_own_proc() -> Result<PathBuf, LabError> {
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
         mount("proc", "/proc", "proc", flags, None)
     });
-    match fresh {
+    match mounted {
         Ok(()) => Ok("/proc/1".into()),
-        // Containers that hide parts of /proc forbid another one; there the old one stays, which
-        // numbers processes as the caller does.
+        // Containers that mask parts of /proc forbid mounting a new one. The old one stays and has
+        // the caller's process numbers.
         Err(_) => std::fs::read_link("/proc/self")
             .map(|pid| PathBuf::from("/proc").join(pid))
             .map_err(|e| LabError::system("cannot find this process in /proc", e)),
@@ -135,7 +136,7 @@ fn namespace_table(this_process: &std::path::Path, hosts: &[(String, File)]) -> 
     entries.join(" ")
 }
 
-/// Waits for every child, the orphans of the namespace among them, until `command` ends.
+/// Reaps children, including orphans of the namespace, until `command` ends; returns its exit code.
 fn reap_until(command: u32) -> Result<u8, LabError> {
     loop {
         match rustix::process::wait(WaitOptions::empty()) {
@@ -155,15 +156,17 @@ fn exit_code(status: WaitStatus) -> u8 {
 }
 
 fn end_with_the_lab(mut lifeline: File, changes: &SysctlChanges) {
-    // Nothing is ever written: whatever reading brings, it is the end.
+    // Nothing is ever written to the pipe, so `read` returns only at its end or on an error.
     let _ = lifeline.read(&mut [0]);
     changes.revert();
-    let everybody_else = Pid::from_raw(-1);
-    let asked = Instant::now();
-    let _ = kill(everybody_else, Signal::SIGTERM);
-    while kill(everybody_else, None).is_ok() && asked.elapsed() < TERMINATION_GRACE {
+    let every_process = Pid::from_raw(-1);
+    let asked_at = Instant::now();
+    // kill(2) with -1 reaches every process of this PID namespace except this one.
+    let _ = kill(every_process, Signal::SIGTERM);
+    while kill(every_process, None).is_ok() && asked_at.elapsed() < TERMINATION_GRACE {
         std::thread::sleep(Duration::from_millis(5));
     }
+    // When PID 1 exits, the kernel kills the processes that ignored SIGTERM.
     std::process::exit(1);
 }
 
@@ -177,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_lab_may_call_it() {
+    fn init_refuses_callers_other_than_the_lab() {
         let plan = r#"{"lifeline":3,"namespaces":[],"changes":[]}"#;
         for arguments in [
             vec![],
@@ -190,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_what_exec_reads() {
+    fn the_namespace_table_has_the_format_that_exec_reads() {
         let null = || File::open("/dev/null").unwrap();
         let hosts = [("a".to_owned(), null()), ("b".to_owned(), null())];
         let expected = format!(
@@ -205,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lifeline_hangs_up_when_its_writer_goes() {
+    fn the_lifeline_hangs_up_when_its_write_end_is_closed() {
         let (reading, writing) = rustix::pipe::pipe().unwrap();
         let lifeline = File::from(reading);
         assert!(!hung_up(&lifeline));

@@ -1,5 +1,5 @@
-//! Two changes to a network interface that ioctl(2) does not offer or keeps for the machine's root:
-//! one rtnetlink(7) message.
+//! Two changes to a network interface by rtnetlink(7). The ioctl(2) interface does not offer them, or
+//! only to the machine's root.
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
@@ -7,13 +7,13 @@ use rustix::net::{recv, send, socket_with};
 
 use crate::LabError;
 
-/// The loopback interface is the first of every network namespace.
+/// Index of the loopback interface, the first one of every network namespace.
 const LOOPBACK: u32 = 1;
 
-/// `struct nlmsghdr` and `struct ifinfomsg`.
-const HEADERS: usize = 32;
-/// `struct rtattr` and a number.
-const ATTRIBUTE: usize = 8;
+/// Size of `struct nlmsghdr` and `struct ifinfomsg`, bytes.
+const HEADERS_SIZE: usize = 32;
+/// Size of `struct rtattr` and a 32-bit value, bytes.
+const ATTRIBUTE_SIZE: usize = 8;
 
 const RTM_NEWLINK: u16 = 16;
 const NLM_F_REQUEST: u16 = 1;
@@ -22,7 +22,7 @@ const NLMSG_ERROR: u16 = 2;
 const IFF_UP: u32 = 1;
 const IFLA_TXQLEN: u16 = 13;
 
-/// Brings this thread's namespace's loopback up: without it, a host does not reach itself.
+/// Brings loopback up in this thread's namespace. Without it a host cannot reach itself.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -31,7 +31,7 @@ pub(super) fn loopback_up() -> Result<(), LabError> {
         .map_err(|e| LabError::system("cannot bring a host's loopback up", e))
 }
 
-/// Sets how many packets may wait in the interface.
+/// Sets the transmit queue length of an interface, in packets.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -40,21 +40,21 @@ pub(super) fn set_queue_length(index: u32, packets: u32) -> Result<(), LabError>
         .map_err(|e| LabError::system("cannot set the queue length of a TUN device", e))
 }
 
-/// `RTM_NEWLINK` for an interface that exists: changes the named flag and the queue's length.
+/// An `RTM_NEWLINK` message that sets a flag, or the queue length, of an existing interface.
 fn change(index: u32, flag: Option<u32>, queue: Option<u32>) -> Vec<u8> {
-    let attribute = if queue.is_some() { ATTRIBUTE } else { 0 };
-    let length = u32::try_from(HEADERS + attribute).unwrap_or(u32::MAX);
+    let attribute = if queue.is_some() { ATTRIBUTE_SIZE } else { 0 };
+    let length = u32::try_from(HEADERS_SIZE + attribute).unwrap_or(u32::MAX);
     let flag = flag.unwrap_or(0).to_ne_bytes();
-    let mut message = Vec::with_capacity(HEADERS + attribute);
+    let mut message = Vec::with_capacity(HEADERS_SIZE + attribute);
     message.extend(length.to_ne_bytes());
     message.extend(RTM_NEWLINK.to_ne_bytes());
     message.extend((NLM_F_REQUEST | NLM_F_ACK).to_ne_bytes());
-    // Sequence number and sender: there is one message, and the kernel knows the socket.
+    // Sequence number and port: not needed for a single message.
     message.extend([0; 8]);
     // Family and device type: any.
     message.extend([0; 4]);
     message.extend(index.to_ne_bytes());
-    // The flags, and which of them count.
+    // `ifi_flags` and `ifi_change`, the mask of flags to change.
     message.extend(flag);
     message.extend(flag);
     if let Some(packets) = queue {
@@ -65,7 +65,7 @@ fn change(index: u32, flag: Option<u32>, queue: Option<u32>) -> Vec<u8> {
     message
 }
 
-/// Sends it to the kernel, and hears how it went.
+/// Sends a message to the kernel and reads its acknowledgement.
 fn request(message: &[u8]) -> Result<(), Errno> {
     // The default protocol, number 0, is NETLINK_ROUTE.
     let protocol = None;
@@ -81,12 +81,14 @@ fn request(message: &[u8]) -> Result<(), Errno> {
     acknowledged(&answer[..length])
 }
 
-/// The answer is `struct nlmsghdr` of type `NLMSG_ERROR`, then 0 or the error number, negated.
+/// Checks an acknowledgement: `struct nlmsghdr` of type `NLMSG_ERROR`, then 0 or the negated error
+/// number.
 fn acknowledged(answer: &[u8]) -> Result<(), Errno> {
     let kind = answer.get(4..6).and_then(|b| b.try_into().ok());
     let error = answer.get(16..20).and_then(|b| b.try_into().ok());
     match (kind.map(u16::from_ne_bytes), error.map(i32::from_ne_bytes)) {
         (Some(NLMSG_ERROR), Some(0)) => Ok(()),
+        // The kernel sends negative error numbers (netlink(7)).
         (Some(NLMSG_ERROR), Some(error)) => Err(Errno::from_raw_os_error(error.wrapping_neg())),
         _ => Err(Errno::BADMSG),
     }
@@ -97,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_as_long_as_it_says() {
+    fn the_length_field_matches_the_message() {
         for message in [
             change(1, Some(IFF_UP), None),
             change(2, None, Some(20_000)),
@@ -109,8 +111,8 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_reads_the_message() {
-        // It gets as far as looking for the interface, or for the privilege.
+    fn the_kernel_accepts_the_format_of_the_message() {
+        // The kernel parses the message before it looks for the interface or checks the privilege.
         let answer = request(&change(0x7fff_fff0, None, Some(1)));
         assert!(
             matches!(answer, Err(Errno::NODEV | Errno::PERM)),
@@ -119,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_tells_the_error() {
+    fn the_error_number_is_read_from_the_acknowledgement() {
         let mut answer = [0; 36];
         answer[4..6].copy_from_slice(&NLMSG_ERROR.to_ne_bytes());
         assert_eq!(acknowledged(&answer), Ok(()));

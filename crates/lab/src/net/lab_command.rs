@@ -1,4 +1,4 @@
-//! The command: started in a process namespace of its own, waited for, and ended if need be.
+//! The user's command: starts it in its own PID namespace, waits for it, and ends it if necessary.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -20,12 +20,12 @@ use super::privilege;
 use super::signals::CaughtSignals;
 use crate::LabError;
 
-/// How long the first process of the namespace has to end all others.
-const LAST: Duration = TERMINATION_GRACE.saturating_add(Duration::from_secs(2));
+/// Time for the first process of the namespace to end all others.
+const NAMESPACE_END_LIMIT: Duration = TERMINATION_GRACE.saturating_add(Duration::from_secs(2));
 
-/// Program to start.
+/// Parameters for starting the command.
 pub(super) struct CommandStart<'a> {
-    /// `longhaul`, which is the first process.
+    /// Path of `longhaul`, which runs as the first process of the namespace.
     pub(super) program: PathBuf,
     pub(super) command: &'a [OsString],
     pub(super) environment: Vec<(String, OsString)>,
@@ -33,27 +33,28 @@ pub(super) struct CommandStart<'a> {
     pub(super) changes: &'a SysctlChanges,
 }
 
-/// A command that runs; dropping it ends the command and all it started.
+/// A running command. Dropping it ends the command and all processes that it started.
 pub(super) struct RunningCommand {
     child: Child,
-    /// The only writing end of the pipe whose end of file tells the first process to end.
+    /// The only write end of a pipe. End of file on the read end tells the first process to end.
     lifeline: Option<OwnedFd>,
 }
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CommandExit {
-    /// Its exit code; 128 + N when signal N ended it, or the lab.
+    /// Exit code; 128 + N if signal N ended the command or the lab.
     pub(super) code: u8,
     /// The signal that ended the lab.
     pub(super) signal: Option<u8>,
 }
 
 impl CommandStart<'_> {
-    /// Starts it. The lock is held by all it starts, too.
+    /// Starts the command. All its processes inherit the lock.
     ///
     /// # Errors
-    /// [`LabError::Refused`]: no process namespace; [`LabError::NotFound`]: `longhaul` is not there.
+    /// [`LabError::Refused`]: the system allows no PID namespace; [`LabError::NotFound`]: `longhaul`
+    /// does not exist.
     pub(super) fn start(self, lock: &LabLock) -> Result<RunningCommand, LabError> {
         let (reading, writing) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .map_err(|e| LabError::system("cannot make a pipe", e))?;
@@ -66,9 +67,10 @@ impl CommandStart<'_> {
                 .collect::<Result<_, LabError>>()?,
             changes: self.changes.clone(),
         };
+        // From here on the command's processes hold the lock, even if this process is killed.
         lock.let_children_inherit()?;
         let plan = serde_json::to_string(&plan)
-            .map_err(|e| LabError::system("cannot write down the lab", std::io::Error::from(e)))?;
+            .map_err(|e| LabError::system("cannot serialise the lab", std::io::Error::from(e)))?;
         let mut init = Command::new(&self.program);
         init.args(["lab", "init"])
             .arg(plan)
@@ -82,23 +84,26 @@ impl CommandStart<'_> {
 }
 
 impl RunningCommand {
-    /// Waits until the command ends; a signal to the lab ends it.
+    /// Waits until the command ends. A signal to the lab ends the command.
     ///
     /// # Errors
-    /// The system does not let this process wait.
+    /// Waiting failed.
     pub(super) fn wait(mut self, signals: &CaughtSignals) -> Result<CommandExit, LabError> {
         let failed = |e| LabError::system("cannot wait for the command", e);
         let process = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty())
             .map_err(|e| failed(e.into()))?;
         let mut ending: Option<(u8, Instant)> = None;
         let status = loop {
-            let left = ending.map(|(_, since)| LAST.saturating_sub(since.elapsed()));
+            let left = ending.map(|(_, since)| NAMESPACE_END_LIMIT.saturating_sub(since.elapsed()));
             if left == Some(Duration::ZERO) {
+                // The first process did not end in time. SIGKILL ends it, and with it the whole
+                // namespace.
                 self.child.kill().map_err(failed)?;
                 break self.child.wait().map_err(failed)?;
             }
             wait_readable(&process, signals, left).map_err(failed)?;
             if let Some(signal) = signals.next_signal() {
+                // Only the first signal counts; a second Ctrl-C must not extend the grace time.
                 ending.get_or_insert((signal, Instant::now()));
                 self.lifeline = None;
             }
@@ -117,22 +122,23 @@ impl RunningCommand {
 impl Drop for RunningCommand {
     fn drop(&mut self) {
         self.lifeline = None;
-        // After `wait` it has ended, and neither call does anything.
+        // After `wait` the child has ended, and both calls do nothing.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Lets a process that is started later inherit it; the number it has there.
+/// Clears close-on-exec, so that processes started later inherit the descriptor. Returns its number,
+/// which is the same in those processes.
 fn inheritable(descriptor: &impl AsFd) -> Result<i32, LabError> {
     let descriptor = descriptor.as_fd();
     fcntl_setfd(descriptor, FdFlags::empty())
-        .map_err(|e| LabError::system("cannot hand on a descriptor", e))?;
+        .map_err(|e| LabError::system("cannot pass on a descriptor", e))?;
     Ok(descriptor.as_raw_fd())
 }
 
-/// Starts the first process of a new process namespace. A thread that has asked for one starts its
-/// children there, and can start no thread any more: hence a thread for it alone.
+/// Starts the first process of a new PID namespace. After unshare(2) with CLONE_NEWPID a thread starts
+/// its children in the new namespace and cannot create threads, so a separate thread does this.
 fn spawn_first(mut command: Command) -> Result<Child, LabError> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()
@@ -163,6 +169,7 @@ fn wait_readable(
         PollFd::new(signals, PollFlags::IN),
     ];
     let longest = longest.and_then(|time| Timespec::try_from(time).ok());
+    // A pidfd is readable when the process has ended (pidfd_open(2)), so no SIGCHLD is needed.
     match poll(&mut sources, longest.as_ref()) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(e) => Err(e.into()),
@@ -181,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signal_counts_from_128() {
+    fn the_exit_code_of_a_signal_is_128_plus_its_number() {
         // As wait(2) encodes them: the exit code in the second byte, the signal in the first.
         assert_eq!(exit_code(ExitStatus::from_raw(7 << 8)), 7);
         assert_eq!(exit_code(ExitStatus::from_raw(0)), 0);
@@ -189,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_be_inherited_is() {
+    fn inheritable_clears_close_on_exec() {
         let (reading, _writing) =
             rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
         let number = inheritable(&reading).unwrap();

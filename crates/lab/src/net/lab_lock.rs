@@ -1,4 +1,4 @@
-//! One lab at a time on a machine: two would disturb each other's clocks.
+//! The lock that allows one lab at a time per machine: two would disturb each other's timing.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::ErrorKind;
@@ -10,19 +10,20 @@ use rustix::io::Errno;
 
 use crate::LabError;
 
-/// Every user can make it, nobody can replace another's (the directory is sticky), and it is never
-/// written, so whose it is does not matter.
+/// Every user can create this file, and nobody can replace another user's (the directory is sticky). It
+/// is never written, so its owner does not matter.
 const LOCK_FILE: &str = "/tmp/longhaul-lab.lock";
 
-/// Held as long as any process has it open: the lab and all it started inherit it, so that the next
-/// lab begins only when nothing of this one is left.
+/// An flock(2), held as long as any process has the file open. The lab and all its processes inherit
+/// it, so that the next lab starts only when no process of this one is left.
 #[derive(Debug)]
 pub(super) struct LabLock {
     file: File,
 }
 
 impl LabLock {
-    /// Takes the machine's lock; with `wait`, when it is free. `wait` hears who holds it.
+    /// Takes the machine's lock. With `wait` it waits for the lock, after calling `wait` with a
+    /// description of the holder.
     ///
     /// # Errors
     /// [`LabError::Busy`] names the holder; [`LabError::System`]: the file cannot be opened.
@@ -37,33 +38,34 @@ impl LabLock {
             match (flock(&file, operation), wait) {
                 (Ok(()), _) => {}
                 (Err(Errno::INTR), _) => continue,
-                (Err(Errno::WOULDBLOCK), Some(tell)) => {
-                    tell(&holder_of(&file));
+                (Err(Errno::WOULDBLOCK), Some(report_wait)) => {
+                    // Reported once: the next turn of the loop blocks until the lock is free.
+                    report_wait(&holder_of(&file));
                     operation = FlockOperation::LockExclusive;
                     continue;
                 }
                 (Err(Errno::WOULDBLOCK), None) => return Err(busy(&file)),
                 (Err(e), _) => return Err(failed(path, e.into())),
             }
-            // Somebody who cleans the directory may have removed the file in the meantime.
+            // A cleanup of /tmp may have removed the file meanwhile; a lock on it would exclude nobody.
             if same_file(&file, path) {
                 return Ok(Self { file });
             }
         }
     }
 
-    /// Lets processes that are started from now on hold the lock too.
+    /// Clears close-on-exec, so that processes started from now on hold the lock as well.
     ///
     /// # Errors
     /// The descriptor's flags cannot be changed.
     pub(super) fn let_children_inherit(&self) -> Result<(), LabError> {
         rustix::io::fcntl_setfd(&self.file, rustix::io::FdFlags::empty())
-            .map_err(|e| LabError::system("cannot hand on the lock of labs", e))
+            .map_err(|e| LabError::system("cannot pass on the lab lock", e))
     }
 }
 
-/// Never through a symbolic link, which anyone could have put there; a pipe in its place does not
-/// block.
+/// Opens or creates the lock file. Symbolic links, which any user could have placed there, are refused
+/// (O_NOFOLLOW), and a FIFO in its place does not block (O_NONBLOCK).
 fn open(path: &Path) -> Result<File, LabError> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let flags = i32::try_from(flags.bits()).unwrap_or_default();
@@ -85,8 +87,8 @@ fn open(path: &Path) -> Result<File, LabError> {
             }
             Err(e) => return Err(failed(path, e)),
         }
-        // fs.protected_regular forbids O_CREAT on another user's file, so creating is a step of its
-        // own, and it may lose a race.
+        // fs.protected_regular forbids O_CREAT on another user's file, so creation is a separate step.
+        // If another process creates the file first, the loop opens that one.
         let created = OpenOptions::new().write(true).create_new(true).open(path);
         match created.and_then(|file| file.set_permissions(Permissions::from_mode(0o644))) {
             Ok(()) => {}
@@ -109,12 +111,12 @@ fn failed(path: &Path, error: std::io::Error) -> LabError {
 
 fn busy(file: &File) -> LabError {
     LabError::Busy(format!(
-        "another lab is running ({}), and two would disturb each other: wait for it with --wait",
+        "another lab is running ({}), and two would disturb each other; use --wait to wait for it",
         holder_of(file)
     ))
 }
 
-/// Who holds the lock, for people.
+/// Describes the process that holds the lock, for messages.
 fn holder_of(file: &File) -> String {
     let holder = std::fs::read_to_string("/proc/locks")
         .ok()
@@ -122,14 +124,14 @@ fn holder_of(file: &File) -> String {
         .and_then(|pid| Some((pid, command_line(pid)?)));
     match holder {
         Some((pid, command)) => format!("process {pid}, `{command}`"),
-        // Of another user's process namespace, or killed a moment ago while its lab still ends.
-        None => "its process cannot be seen from here".to_owned(),
+        // It is in another PID namespace, or was killed while its lab is still ending.
+        None => "its process is not visible".to_owned(),
     }
 }
 
-/// `/proc/locks`: `1: FLOCK ADVISORY WRITE 1234 00:1f:5678 0 EOF`; the file is told as
-/// major:minor:inode. A file system may call its device otherwise in stat(2), so only the inode
-/// counts here.
+/// Finds the holder's PID in `/proc/locks`: `1: FLOCK ADVISORY WRITE 1234 00:1f:5678 0 EOF`, with the
+/// file as major:minor:inode. Some file systems report another device in stat(2), so only the inode is
+/// compared.
 fn holder(table: &str, inode: u64) -> Option<u32> {
     table.lines().find_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
@@ -149,6 +151,7 @@ fn command_line(pid: u32) -> Option<String> {
         .map(|word| String::from_utf8_lossy(word).escape_debug().to_string())
         .collect();
     let line = words.join(" ");
+    // A command line may be megabytes long; the message must stay one readable line.
     let short: String = line.chars().take(120).collect();
     (!line.is_empty()).then_some(short)
 }
@@ -157,29 +160,29 @@ fn command_line(pid: u32) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn place() -> (tempfile::TempDir, std::path::PathBuf) {
+    fn lock_path() -> (tempfile::TempDir, std::path::PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         (dir, path)
     }
 
     #[test]
-    fn the_second_is_told_who_the_first_is() {
-        let (_dir, path) = place();
+    fn the_error_for_a_second_lab_names_the_first_process() {
+        let (_dir, path) = lock_path();
         let first = LabLock::acquire_file(&path, None).unwrap();
-        let told = match LabLock::acquire_file(&path, None) {
-            Err(LabError::Busy(told)) => told,
+        let message = match LabLock::acquire_file(&path, None) {
+            Err(LabError::Busy(message)) => message,
             other => panic!("{other:?}"),
         };
         let me = format!("process {},", std::process::id());
-        assert!(told.contains(&me), "{told}");
+        assert!(message.contains(&me), "{message}");
         drop(first);
         LabLock::acquire_file(&path, None).unwrap();
     }
 
     #[test]
-    fn waiting_ends_when_the_lock_is_free() {
-        let (_dir, path) = place();
+    fn a_waiting_lab_gets_the_lock_when_it_is_released() {
+        let (_dir, path) = lock_path();
         let first = LabLock::acquire_file(&path, None).unwrap();
         std::thread::scope(|scope| {
             let second = scope.spawn(|| LabLock::acquire_file(&path, Some(|_| ())).map(drop));
@@ -191,15 +194,15 @@ mod tests {
     }
 
     #[test]
-    fn everybody_can_take_it_later() {
-        let (_dir, path) = place();
+    fn the_lock_file_is_readable_by_every_user() {
+        let (_dir, path) = lock_path();
         drop(LabLock::acquire_file(&path, None).unwrap());
         assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o644);
     }
 
     #[test]
-    fn a_link_is_not_followed_and_a_pipe_does_not_block() {
-        let (dir, path) = place();
+    fn a_symbolic_link_and_a_fifo_are_refused() {
+        let (dir, path) = lock_path();
         let target = dir.path().join("target");
         std::os::unix::fs::symlink(&target, &path).unwrap();
         assert!(matches!(
@@ -223,8 +226,8 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_removed_holds_nothing() {
-        let (_dir, path) = place();
+    fn a_lock_on_a_removed_file_excludes_nobody() {
+        let (_dir, path) = lock_path();
         let first = LabLock::acquire_file(&path, None).unwrap();
         std::fs::remove_file(&path).unwrap();
         assert!(!same_file(&first.file, &path));
@@ -233,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_holder_is_found_by_inode() {
+    fn the_holder_is_found_in_proc_locks_by_inode() {
         let table = "1: POSIX  ADVISORY  WRITE 11 fe:00:77 0 EOF\n\
                      2: FLOCK  ADVISORY  WRITE 22 fe:00:78 0 EOF\n\
                      3: FLOCK  ADVISORY  WRITE 33 fe:00:77 0 EOF\n\

@@ -1,7 +1,7 @@
-//! Settings that one value serves the whole machine for: changed for the run, put back after it.
+//! Settings that exist once per machine: changed for the run and restored after it.
 //!
-//! Three may put them back, whoever is left: the lab itself; the first process of its process
-//! namespace, when the lab was killed; the next lab of root's, from a file, when both were.
+//! Three processes can restore them: the lab itself; if the lab was killed, the first process of its
+//! PID namespace; if both were killed, the next lab started by root, from a record file.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -12,45 +12,45 @@ use serde::{Deserialize, Serialize};
 use super::sysctl;
 use crate::LabError;
 
-/// Only root can write here, so root can trust what it finds.
-const RECORD: &str = "/run/longhaul-lab.sysctls";
+/// The record file. Only root can write in this directory, so root can trust its content.
+const RECORD_FILE: &str = "/run/longhaul-lab.sysctls";
 
-/// A setting that was changed.
+/// One changed setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct SysctlChange {
     key: String,
-    /// The setting as it was.
+    /// Value before the lab.
     before: String,
-    /// The setting that the lab made of it.
+    /// Value set by the lab.
     during: String,
 }
 
-/// Settings that are to be put back.
+/// Settings to restore.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SysctlChanges(Vec<SysctlChange>);
 
-/// Puts the settings back when it goes.
+/// Restores the settings when dropped.
 #[derive(Debug, Default)]
 pub(super) struct TemporarySysctls {
     changes: SysctlChanges,
 }
 
 impl TemporarySysctls {
-    /// Sets what the hosts want of the machine. A value that is there already needs no root.
+    /// Sets the machine-wide settings that the hosts need. Setting the current value needs no root.
     ///
     /// # Errors
-    /// [`LabError::Usage`]: two hosts want different values, or the kernel does not take one;
-    /// [`LabError::Refused`]: not root. Nothing stays changed then.
-    pub(super) fn set(wanted: &[(String, String)]) -> Result<Self, LabError> {
+    /// [`LabError::Usage`]: two hosts need different values, or the kernel refuses one;
+    /// [`LabError::Refused`]: not root. On an error no setting stays changed.
+    pub(super) fn set(pairs: &[(String, String)]) -> Result<Self, LabError> {
         let mut changes = Vec::<SysctlChange>::new();
-        for (key, value) in wanted {
+        for (key, value) in pairs {
             let during = sysctl::normalized(value);
             if let Some(other) = changes.iter().find(|c| &c.key == key) {
                 if other.during == during {
                     continue;
                 }
                 return Err(LabError::Usage(format!(
-                    "{key} is one setting for the whole machine: hosts cannot have '{}' and \
+                    "{key} exists once for the whole machine: hosts cannot have both '{}' and \
                      '{during}'",
                     other.during
                 )));
@@ -62,37 +62,39 @@ impl TemporarySysctls {
             });
         }
         changes.retain(|c| c.before != c.during);
-        let borrowed = Self {
+        let sysctls = Self {
             changes: SysctlChanges(changes),
         };
-        if !borrowed.changes.0.is_empty() {
-            borrowed.record()?;
-            for SysctlChange { key, during, .. } in &borrowed.changes.0 {
+        if !sysctls.changes.0.is_empty() {
+            sysctls.record()?;
+            for SysctlChange { key, during, .. } in &sysctls.changes.0 {
                 sysctl::set_machine(key, during)?;
             }
         }
-        Ok(borrowed)
+        Ok(sysctls)
     }
 
-    /// For the process that outlives this one.
+    /// The changes, for the first process of the PID namespace.
     pub(super) fn changes(&self) -> &SysctlChanges {
         &self.changes
     }
 
-    /// Before the first change: what is changed is always on record.
+    /// Writes the record file. This comes before the first change, so that no change is unrecorded.
     fn record(&self) -> Result<(), LabError> {
         let text = serde_json::to_string(&self.changes).map_err(std::io::Error::from);
         let written = text.and_then(|text| {
             OpenOptions::new()
                 .write(true)
+                // `create_new` refuses to overwrite the record of another lab, whose values would
+                // be lost.
                 .create_new(true)
                 .mode(0o600)
-                .open(RECORD)?
+                .open(RECORD_FILE)?
                 .write_all(text.as_bytes())
         });
         written.map_err(|e| match e.kind() {
             ErrorKind::PermissionDenied => self.changes.not_root(),
-            _ => LabError::system(format!("cannot write {RECORD}"), e),
+            _ => LabError::system(format!("cannot write {RECORD_FILE}"), e),
         })
     }
 }
@@ -104,16 +106,16 @@ impl Drop for TemporarySysctls {
 }
 
 impl SysctlChanges {
-    /// Puts back what nobody else has changed since.
+    /// Restores the settings that nobody else has changed since, and removes the record file.
     pub(super) fn revert(&self) {
         if self.0.is_empty() {
             return;
         }
         self.restore();
-        if let Err(error) = std::fs::remove_file(RECORD)
+        if let Err(error) = std::fs::remove_file(RECORD_FILE)
             && error.kind() != ErrorKind::NotFound
         {
-            tracing::error!(%error, "cannot remove {RECORD}");
+            tracing::error!(%error, "cannot remove {RECORD_FILE}");
         }
     }
 
@@ -124,8 +126,8 @@ impl SysctlChanges {
             .map(|c| format!("sudo sysctl -w {}='{}'", c.key, c.during))
             .collect();
         LabError::Refused(format!(
-            "a setting of the whole machine is asked for, and only root may change it: run as root, \
-             or set it first with `{}`",
+            "only root may change a setting of the whole machine: run as root, or set it before with \
+             `{}`",
             commands.join(" && ")
         ))
     }
@@ -135,38 +137,39 @@ impl SysctlChanges {
             key,
             before,
             during,
+            // In reverse order, because a later setting may depend on an earlier one.
         } in self.0.iter().rev()
         {
             if sysctl::read(key).is_ok_and(|now| &now == during)
                 && let Err(error) = sysctl::set_machine(key, before)
             {
-                tracing::error!(%error, "a setting of the machine could not be put back");
+                tracing::error!(%error, "cannot restore a setting of the machine");
             }
         }
     }
 }
 
-/// Whether a lab has changed settings that are not put back yet; it may still run.
+/// Whether a lab has changed settings and not restored them yet. That lab may still be running.
 pub(super) fn has_record() -> bool {
-    std::path::Path::new(RECORD).exists()
+    std::path::Path::new(RECORD_FILE).exists()
 }
 
-/// Puts back what a lab left changed that was killed together with all its processes. The caller
-/// holds the lock of labs.
+/// Restores the settings of a lab that was killed together with all its processes. The caller must
+/// hold the lab lock.
 ///
 /// # Errors
-/// The record cannot be read although this is root, or is damaged.
+/// The record file cannot be read although this process is root, or is damaged.
 pub(super) fn recover() -> Result<(), LabError> {
-    let text = match std::fs::read_to_string(RECORD) {
+    let text = match std::fs::read_to_string(RECORD_FILE) {
         Ok(text) => text,
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
             return Ok(());
         }
-        Err(e) => return Err(LabError::system(format!("cannot read {RECORD}"), e)),
+        Err(e) => return Err(LabError::system(format!("cannot read {RECORD_FILE}"), e)),
     };
     let changes: SysctlChanges = serde_json::from_str(&text).map_err(|e| {
         LabError::system(
-            format!("{RECORD}, left by a lab that was killed, is damaged (remove it)"),
+            format!("{RECORD_FILE}, left by a killed lab, is damaged; remove it"),
             e,
         )
     })?;
@@ -180,31 +183,31 @@ mod tests {
 
     const KEY: &str = "net.core.somaxconn";
 
-    fn wanted(values: &[&str]) -> Vec<(String, String)> {
+    fn pairs(values: &[&str]) -> Vec<(String, String)> {
         let pair = |value: &&str| (KEY.to_owned(), (*value).to_owned());
         values.iter().map(pair).collect()
     }
 
     #[test]
-    fn what_is_so_already_is_not_borrowed() {
+    fn a_setting_that_has_the_value_already_is_not_changed() {
         let now = sysctl::read(KEY).unwrap();
-        let borrowed = TemporarySysctls::set(&wanted(&[&now, &format!(" {now}\t")])).unwrap();
-        assert_eq!(borrowed.changes, SysctlChanges::default());
+        let sysctls = TemporarySysctls::set(&pairs(&[&now, &format!(" {now}\t")])).unwrap();
+        assert_eq!(sysctls.changes, SysctlChanges::default());
     }
 
     #[test]
-    fn hosts_that_disagree_change_nothing() {
+    fn hosts_with_different_values_are_refused_and_nothing_changes() {
         let before = sysctl::read(KEY).unwrap();
-        let told = TemporarySysctls::set(&wanted(&["101", "102"])).unwrap_err();
-        assert!(matches!(told, LabError::Usage(_)));
-        assert!(told.to_string().contains("'101' and '102'"), "{told}");
+        let error = TemporarySysctls::set(&pairs(&["101", "102"])).unwrap_err();
+        assert!(matches!(error, LabError::Usage(_)));
+        assert!(error.to_string().contains("'101' and '102'"), "{error}");
         assert_eq!(sysctl::read(KEY).unwrap(), before);
     }
 
     #[test]
-    fn what_somebody_else_has_changed_since_stays() {
+    fn a_setting_that_somebody_else_has_changed_is_not_restored() {
         let before = sysctl::read(KEY).unwrap();
-        // As if the lab had made it 103, and an administrator what it is now.
+        // As if the lab had set 103, and an administrator the current value.
         SysctlChanges(vec![SysctlChange {
             key: KEY.to_owned(),
             before: "104".to_owned(),
@@ -215,16 +218,16 @@ mod tests {
     }
 
     #[test]
-    fn the_way_out_without_root_is_a_command_line() {
+    fn the_error_without_root_contains_a_sysctl_command() {
         let changes = SysctlChanges(vec![SysctlChange {
             key: "net.core.rmem_max".to_owned(),
             before: "1".to_owned(),
             during: "2".to_owned(),
         }]);
-        let told = changes.not_root().to_string();
+        let error = changes.not_root().to_string();
         assert!(
-            told.contains("`sudo sysctl -w net.core.rmem_max='2'`"),
-            "{told}"
+            error.contains("`sudo sysctl -w net.core.rmem_max='2'`"),
+            "{error}"
         );
     }
 }

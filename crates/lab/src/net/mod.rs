@@ -1,8 +1,8 @@
-//! The emulator: network namespaces joined by TUN devices, and the loop that carries the packets.
+//! The emulator: network namespaces with TUN devices, and a loop that forwards packets between them.
 //!
-//! [`run`] builds the network, runs a command in a process namespace of its own, carries packets
-//! until the command ends, and takes everything down. Whatever the command left running ends with
-//! it; if this process is killed, the kernel takes all of it down the same.
+//! [`run`] builds the network, runs a command in its own PID namespace, forwards packets until the
+//! command ends, and removes everything. Processes that the command left running end with it. If this
+//! process is killed, the kernel removes the network and ends the processes.
 
 use std::ffi::OsString;
 
@@ -41,29 +41,28 @@ use lab_lock::LabLock;
 use namespace::HostNamespace;
 use signals::CaughtSignals;
 
-/// Command to run, and its network.
+/// A command to run, and its network.
 #[derive(Debug)]
 pub struct NetRequest {
     /// The network.
     pub topology: Topology,
-    /// Program and arguments; the caller's own network namespace, files and standard streams.
+    /// Program and arguments. It runs in the caller's network namespace, with its standard streams.
     pub command: Vec<OsString>,
-    /// Wait for another lab to end instead of refusing; hears who is waited for.
+    /// Some: wait for another lab to end, after a call with a description of its process. None: refuse.
     pub wait: Option<fn(&str)>,
 }
 
-/// How it went.
+/// Result of a run.
 #[derive(Debug)]
 pub struct NetOutcome {
-    /// The command's exit code; 128 + N when signal N ended it, or this process was told by signal
-    /// N to end.
+    /// The command's exit code; 128 + N if signal N ended it, or this process received signal N.
     pub code: u8,
     /// Report on the network.
     pub report: NetReport,
 }
 
-/// Puts back settings of the machine that a lab left changed which was killed with all its processes.
-/// Does nothing while another lab runs, or without root.
+/// Restores settings of the machine after a lab that was killed together with all its processes. Does
+/// nothing while another lab is running, or without root.
 pub fn recover() {
     if !machine_settings::has_record() {
         return;
@@ -71,51 +70,54 @@ pub fn recover() {
     if let Ok(_lock) = LabLock::acquire(None)
         && let Err(error) = machine_settings::recover()
     {
-        tracing::warn!(%error, "settings of the machine could not be put back");
+        tracing::warn!(%error, "cannot restore settings of the machine");
     }
 }
 
-/// Builds the network, runs the command in it, and takes it down.
+/// Builds the network, runs the command in it, and removes the network.
 ///
-/// Call it from a process that has no other thread yet: without root it enters a user namespace.
+/// The calling process must have no other thread: without root it enters a user namespace, which
+/// unshare(2) allows only to single-threaded processes.
 ///
 /// # Errors
-/// [`LabError`]: nothing of the lab is left behind then.
+/// Any [`LabError`]; nothing of the lab is left behind.
 pub fn run(request: NetRequest) -> Result<NetOutcome, LabError> {
     command_environment::refuse_nesting()?;
     if request.command.is_empty() {
         return Err(LabError::Usage("a command is missing".into()));
     }
     let program = command_environment::own_executable()?;
-    // An experiment that starts this holds signals back, and a process inherits that.
+    // An experiment that started this process has blocked signals, and the mask is inherited.
     signals::unblock_all()?;
-    // What is declared later is undone earlier: the lock goes last.
+    // Values drop in reverse order of declaration, so the lock is released last.
     let lock = LabLock::acquire(request.wait)?;
     machine_settings::recover()?;
     privilege::acquire()?;
+    // Before the command starts: a shell in it takes the foreground.
     let _foreground = signals::TerminalForeground::remember();
     let signals = CaughtSignals::block_and_watch()?;
     let topology = request.topology;
-    let (namespaces, ports, borrowed) = host::build_hosts(&topology)?;
+    let (namespaces, ports, sysctls) = host::build_hosts(&topology)?;
+    // After `block_and_watch`: the thread of the engine must inherit the blocked signals.
     let engine = Engine::start(&topology, ports)?;
     let start = CommandStart {
         environment: command_environment::variables(&topology, &program),
         program,
         command: &request.command,
         namespaces: &namespaces,
-        changes: borrowed.changes(),
+        changes: sysctls.changes(),
     };
-    let observed = run_command(start, &namespaces, &lock, &signals);
-    // An engine that broke down is why the rest went wrong.
+    let outcome = run_command(start, &namespaces, &lock, &signals);
+    // An engine error comes first, because it is the cause of errors of the command.
     let engine_report = engine.stop()?;
-    let (ended, circumstances) = observed?;
+    let (ended, conditions) = outcome?;
     Ok(NetOutcome {
         code: ended.code,
-        report: assessment::assess(engine_report, circumstances),
+        report: assessment::assess(engine_report, conditions),
     })
 }
 
-/// Runs the command to its end; what happened around it.
+/// Runs the command to its end; returns its exit and the conditions of the run.
 fn run_command(
     start: CommandStart<'_>,
     namespaces: &[HostNamespace],
@@ -129,10 +131,10 @@ fn run_command(
     for namespace in namespaces {
         overruns += namespace.overruns()?;
     }
-    let circumstances = RunConditions {
+    let conditions = RunConditions {
         load,
         overruns,
         signal: ended.signal,
     };
-    Ok((ended, circumstances))
+    Ok((ended, conditions))
 }

@@ -10,20 +10,20 @@ use crate::LabError;
 /// Name of every host's interface.
 pub(super) const INTERFACE: &str = "lab0";
 
-/// A host's network namespace; it lives as long as this or a process in it.
+/// A host's network namespace. It exists as long as this value or a process in it.
 #[derive(Debug)]
 pub(super) struct HostNamespace {
     /// The host's name.
     pub(super) host: String,
-    /// Its `/proc/PID/ns/net`.
+    /// The open `/proc/PID/ns/net` of the namespace.
     pub(super) file: File,
 }
 
 impl HostNamespace {
-    /// Makes one, and does `work` in it.
+    /// Creates a namespace and calls `work` in it.
     ///
     /// # Errors
-    /// [`LabError::Refused`]: the system forbids it; those of the work.
+    /// [`LabError::Refused`]: the system forbids it; or an error of `work`.
     pub(super) fn create<T: Send>(
         host: &str,
         work: impl FnOnce() -> Result<T, LabError> + Send,
@@ -31,6 +31,7 @@ impl HostNamespace {
         on_thread(host, || {
             unshare(CloneFlags::CLONE_NEWNET)
                 .map_err(|e| privilege::no_namespace("network", "user.max_net_namespaces", e))?;
+            // The open file keeps the namespace alive after its thread has ended.
             let file = File::open("/proc/thread-self/ns/net")
                 .map_err(|e| LabError::system("cannot open a network namespace", e))?;
             let namespace = Self {
@@ -41,10 +42,10 @@ impl HostNamespace {
         })
     }
 
-    /// Does `work` in it.
+    /// Calls `work` in the namespace.
     ///
     /// # Errors
-    /// The namespace cannot be entered; those of the work.
+    /// The namespace cannot be entered; or an error of `work`.
     pub(super) fn enter<T: Send>(
         &self,
         work: impl FnOnce() -> Result<T, LabError> + Send,
@@ -56,22 +57,27 @@ impl HostNamespace {
         })
     }
 
-    /// Packets that this host dropped because the emulator had not read those before them.
+    /// Packets that this host dropped because the emulator did not read its device fast enough.
     ///
     /// # Errors
-    /// The namespace cannot be entered or tells no counters.
+    /// The namespace cannot be entered, or its counters cannot be read.
     pub(super) fn overruns(&self) -> Result<u64, LabError> {
         self.enter(|| {
+            // `thread-self`, because /proc/self is the main thread, which is in another
+            // namespace.
             let table = std::fs::read_to_string("/proc/thread-self/net/dev")
                 .map_err(|e| LabError::system("cannot read the interface counters", e))?;
             transmit_drops(&table).ok_or_else(|| {
-                LabError::Program(format!("host {} has lost its interface", self.host))
+                LabError::Program(format!(
+                    "host {} has no interface {INTERFACE} any more",
+                    self.host
+                ))
             })
         })
     }
 }
 
-/// A thread may change its namespaces without changing those of the process.
+/// Runs `work` on a thread of its own: setns(2) and unshare(2) change only the calling thread.
 fn on_thread<T: Send>(
     host: &str,
     work: impl FnOnce() -> Result<T, LabError> + Send,
@@ -83,11 +89,14 @@ fn on_thread<T: Send>(
             .map_err(|e| LabError::system("cannot start a thread", e))?;
         thread
             .join()
+            // A panic of `work` has to reach the caller, or the lab would continue without this
+            // host.
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
-/// `/proc/net/dev`: eight receive columns, then the transmit ones: bytes, packets, errors, drops.
+/// Reads the transmit drops from `/proc/net/dev`: eight receive columns, then the transmit columns bytes,
+/// packets, errors and drops.
 fn transmit_drops(table: &str) -> Option<u64> {
     let line = table
         .lines()
@@ -100,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drops_are_the_transmit_column() {
+    fn drops_are_read_from_the_transmit_columns() {
         let table = "Inter-|   Receive                            |  Transmit\n \
                      face |bytes    packets errs drop fifo frame compressed multicast|bytes ...\n    \
                      lo:  10 1 0 7 0 0 0 0  10 1 0 8 0 0 0 0\n  \

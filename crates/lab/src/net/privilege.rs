@@ -1,4 +1,4 @@
-//! Needs from the system for building a network: namespaces and the TUN device.
+//! Privileges for building a network: namespaces and the TUN device.
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -12,14 +12,15 @@ use crate::LabError;
 
 const TUN_DEVICE: &str = "/dev/net/tun";
 
-/// Makes sure that this process may create namespaces and devices in them: with root's
-/// capabilities it may already, otherwise it becomes root of a user namespace of its own.
+/// Ensures that this process may create namespaces and devices in them. Without root's capabilities it
+/// becomes root of a new user namespace.
 ///
 /// # Errors
-/// [`LabError::Refused`]: what forbids it and how to allow it.
+/// [`LabError::Refused`] names the restriction and how to lift it.
 pub(super) fn acquire() -> Result<(), LabError> {
-    // First what can be undone: a user namespace cannot be left again.
+    // This check comes first, because a process cannot leave a user namespace again.
     check_tun_device()?;
+    // Root in a container may lack these capabilities, so the user ID decides nothing.
     if !has_capabilities()? {
         enter_user_namespace()?;
     }
@@ -34,13 +35,13 @@ fn has_capabilities() -> Result<bool, LabError> {
         .contains(CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN))
 }
 
-/// Root's capabilities over whatever this process creates from now on; its user and group appear as
-/// 0, and its rights to files stay what they were.
+/// Gives this process all capabilities in a new user namespace. Its user and group appear as 0; its
+/// rights to files do not change (user_namespaces(7)).
 fn enter_user_namespace() -> Result<(), LabError> {
     let user = rustix::process::geteuid().as_raw();
     let group = rustix::process::getegid().as_raw();
     unshare(CloneFlags::CLONE_NEWUSER).map_err(no_user_namespace)?;
-    // The kernel lets an unprivileged process map a group only after it has given up `setgroups`.
+    // An unprivileged process may write gid_map only after "deny" in setgroups (user_namespaces(7)).
     for (file, line) in [
         ("/proc/self/setgroups", "deny".to_owned()),
         ("/proc/self/uid_map", format!("0 {user} 1")),
@@ -54,12 +55,13 @@ fn enter_user_namespace() -> Result<(), LabError> {
     Ok(())
 }
 
-/// The reason, as far as the system's switches show it, with the command that removes it.
+/// The error for a refused user namespace. It names the restriction, as far as the system's settings
+/// show it, and the command that lifts it.
 fn no_user_namespace(error: Errno) -> LabError {
     let switched_off = |key: &str, off: &str| {
         std::fs::read_to_string(Path::new("/proc/sys").join(key)).is_ok_and(|v| v.trim() == off)
     };
-    let way_out = if switched_off("user/max_user_namespaces", "0") {
+    let remedy = if switched_off("user/max_user_namespaces", "0") {
         "user.max_user_namespaces is 0: allow them with `sudo sysctl -w \
          user.max_user_namespaces=10000`, or run as root"
     } else if switched_off("kernel/unprivileged_userns_clone", "0") {
@@ -78,12 +80,12 @@ fn no_user_namespace(error: Errno) -> LabError {
          container with --privileged"
     };
     LabError::Refused(format!(
-        "a network needs root or a user namespace, and the system allows neither ({}): {way_out}",
+        "a network needs root or a user namespace, and the system allows neither ({}): {remedy}",
         error.desc()
     ))
 }
 
-/// A namespace of another kind was refused although this process has root's capabilities.
+/// The error for another kind of namespace, refused although this process has root's capabilities.
 pub(super) fn no_namespace(kind: &str, limit: &str, error: Errno) -> LabError {
     match error {
         Errno::EPERM => LabError::Refused(format!(
@@ -101,14 +103,14 @@ pub(super) fn no_namespace(kind: &str, limit: &str, error: Errno) -> LabError {
 }
 
 fn check_tun_device() -> Result<(), LabError> {
-    let opened = OpenOptions::new().read(true).write(true).open(TUN_DEVICE);
-    opened
+    let device = OpenOptions::new().read(true).write(true).open(TUN_DEVICE);
+    device
         .map(|_: File| ())
         .map_err(|e| no_tun_device(e.kind(), e))
 }
 
 fn no_tun_device(kind: ErrorKind, error: std::io::Error) -> LabError {
-    let way_out = match (kind, error.raw_os_error().map(Errno::from_raw)) {
+    let remedy = match (kind, error.raw_os_error().map(Errno::from_raw)) {
         (ErrorKind::NotFound, _) => {
             "it does not exist: `sudo modprobe tun`, or `sudo mkdir -p /dev/net && sudo mknod -m \
              666 /dev/net/tun c 10 200`"
@@ -125,7 +127,7 @@ fn no_tun_device(kind: ErrorKind, error: std::io::Error) -> LabError {
         }
         _ => return LabError::system(format!("cannot open {TUN_DEVICE}"), error),
     };
-    LabError::Refused(format!("cannot open {TUN_DEVICE}, {way_out}"))
+    LabError::Refused(format!("cannot open {TUN_DEVICE}, {remedy}"))
 }
 
 #[cfg(test)]
@@ -133,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_refusal_names_its_remedy() {
+    fn each_tun_device_error_names_its_remedy() {
         for (errno, remedy) in [
             (Errno::ENOENT, "modprobe tun"),
             (Errno::EACCES, "chmod 666"),
@@ -141,13 +143,13 @@ mod tests {
             (Errno::ENODEV, "modprobe tun"),
         ] {
             let error = std::io::Error::from(errno);
-            let told = no_tun_device(error.kind(), error).to_string();
-            assert!(told.contains(remedy), "{errno}: {told}");
+            let message = no_tun_device(error.kind(), error).to_string();
+            assert!(message.contains(remedy), "{errno}: {message}");
         }
     }
 
     #[test]
-    fn an_unknown_failure_is_not_called_a_missing_privilege() {
+    fn an_unknown_error_is_not_reported_as_a_missing_privilege() {
         let error = std::io::Error::from(Errno::EIO);
         assert!(matches!(
             no_tun_device(error.kind(), error),
@@ -160,8 +162,8 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_named() {
-        let told = no_namespace("network", "user.max_net_namespaces", Errno::ENOSPC).to_string();
-        assert!(told.contains("user.max_net_namespaces"), "{told}");
+    fn the_error_for_a_reached_limit_names_the_limit() {
+        let message = no_namespace("network", "user.max_net_namespaces", Errno::ENOSPC).to_string();
+        assert!(message.contains("user.max_net_namespaces"), "{message}");
     }
 }

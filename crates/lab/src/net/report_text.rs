@@ -1,4 +1,4 @@
-//! A run's report for people.
+//! The report of a run as text.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use units::show;
 use super::report::{DirectionReport, NetReport};
 
 impl NetReport {
-    /// Two lines a direction, one for the machine, then notes, then why the run is invalid, if it
-    /// is; each line ends with a newline.
+    /// Two lines per direction, one line for the machine, then notes, then the reasons why the run is
+    /// invalid. Each line ends with a newline.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
         for direction in &self.directions {
@@ -51,8 +51,9 @@ impl DirectionReport {
         for (count, what) in [
             (self.duplicated, "duplicated"),
             (self.corrupted, "corrupted"),
-            (self.reordered, "held back"),
+            (self.reordered, "reordered"),
         ] {
+            // Most paths have none of these; zeros would only make the line longer.
             if count > 0 {
                 let _ = write!(text, ", {count} {what}");
             }
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_direction_takes_two_lines() {
+    fn a_direction_has_two_lines() {
         assert_eq!(
             direction().to_text(10.0),
             "a to b: 10000 packets (15.0 MB) in, 7 dropped at the queue, 50 lost (0.50 %), 9943 \
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_it_invalid_comes_last() {
+    fn the_reasons_for_invalidity_come_last() {
         let text = report(vec!["it was late".into()]).to_text();
         assert!(
             text.ends_with("note: somebody compiled\nINVALID: it was late\n"),
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_network_divides_by_nothing() {
+    fn an_idle_network_has_no_division_by_zero() {
         let idle = NetReport {
             seconds: 0.0,
             directions: vec![DirectionReport {

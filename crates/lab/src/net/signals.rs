@@ -1,5 +1,5 @@
-//! Signals of a terminal to a lab: those that end it, taken one by one instead of at any moment, and whose
-//! foreground it is.
+//! Signals that end a lab, read from a signalfd instead of by handlers, and the terminal's foreground
+//! process group.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -9,15 +9,15 @@ use rustix::process::Pid;
 
 use crate::LabError;
 
-const ENDING: [Signal; 4] = [
+const TERMINATING: [Signal; 4] = [
     Signal::SIGINT,
     Signal::SIGTERM,
     Signal::SIGHUP,
     Signal::SIGQUIT,
 ];
 
-/// While it lives, the calling thread, and threads it starts, are not ended by these signals; they
-/// are to be asked for here.
+/// Blocked signals, read through a signalfd(2). While this value exists, they do not end the calling
+/// thread or threads that it starts.
 #[derive(Debug)]
 pub(super) struct CaughtSignals {
     descriptor: SignalFd,
@@ -25,13 +25,15 @@ pub(super) struct CaughtSignals {
 }
 
 impl CaughtSignals {
-    /// Call it before any thread is started. Signals that are ignored (`nohup`) stay so.
+    /// Blocks the signals and opens the signalfd. Call it before any thread is started, because threads
+    /// inherit the mask. Ignored signals (`nohup`) stay ignored.
     ///
     /// # Errors
-    /// The system refuses the descriptor.
+    /// signalfd(2) or the mask failed.
     pub(super) fn block_and_watch() -> Result<Self, LabError> {
         let caught = terminating_signals();
         let failed = |e| LabError::system("cannot catch signals", e);
+        // Opened before the signals are blocked: if it fails, the mask is unchanged.
         let descriptor =
             SignalFd::with_flags(&caught, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
                 .map_err(failed)?;
@@ -44,10 +46,10 @@ impl CaughtSignals {
         })
     }
 
-    /// The number of a signal that has come.
+    /// The number of a pending signal, if there is one.
     pub(super) fn next_signal(&self) -> Option<u8> {
-        let come = self.descriptor.read_signal().ok()??;
-        u8::try_from(come.ssi_signo).ok()
+        let signal = self.descriptor.read_signal().ok()??;
+        u8::try_from(signal.ssi_signo).ok()
     }
 }
 
@@ -65,27 +67,27 @@ impl Drop for CaughtSignals {
     }
 }
 
-/// Takes every signal again: a child of a process that holds some back inherits that.
+/// Unblocks all signals. A child inherits the mask of its parent, which may have blocked some.
 ///
 /// # Errors
 /// The kernel refuses.
 pub(crate) fn unblock_all() -> Result<(), LabError> {
     SigSet::empty()
         .thread_set_mask()
-        .map_err(|errno| LabError::system("cannot take signals", errno))
+        .map_err(|errno| LabError::system("cannot unblock signals", errno))
 }
 
-/// The signals that end this process: those that are ignored (`nohup`) do not.
+/// The signals that end this process, without ignored ones (`nohup`).
 pub(crate) fn terminating_signals() -> SigSet {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let ignored = ignored(&status);
-    ENDING
+    TERMINATING
         .into_iter()
         .filter(|signal| ignored & (1 << (*signal as u32 - 1)) == 0)
         .collect()
 }
 
-/// Bit N - 1 of the `SigIgn` mask stands for signal N.
+/// The `SigIgn` mask of `/proc/PID/status`; bit N - 1 stands for signal N.
 fn ignored(status: &str) -> u64 {
     status
         .lines()
@@ -94,28 +96,29 @@ fn ignored(status: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// Gives the terminal back to this process's group when it goes, if it had it before: an interactive shell
-/// in the lab takes it for itself and, being the last process of its namespace, cannot give it back.
+/// Makes this process group the terminal's foreground group again on drop, if it was before. An
+/// interactive shell in the lab takes the foreground, and cannot return it to a process outside of its
+/// PID namespace.
 #[derive(Debug)]
 pub(super) struct TerminalForeground(Option<Pid>);
 
 impl TerminalForeground {
     pub(super) fn remember() -> Self {
         let group = rustix::process::getpgrp();
-        let in_front = rustix::termios::tcgetpgrp(std::io::stdin()).is_ok_and(|g| g == group);
-        Self(in_front.then_some(group))
+        let is_foreground = rustix::termios::tcgetpgrp(std::io::stdin()).is_ok_and(|g| g == group);
+        Self(is_foreground.then_some(group))
     }
 }
 
 impl Drop for TerminalForeground {
     fn drop(&mut self) {
         let Some(group) = self.0 else { return };
-        // A background process that takes the terminal is stopped unless it blocks this signal.
-        let quiet = SigSet::from(Signal::SIGTTOU).thread_swap_mask(SigmaskHow::SIG_BLOCK);
+        // A background process that calls tcsetpgrp(3) gets SIGTTOU and stops, unless it is blocked.
+        let previous_mask = SigSet::from(Signal::SIGTTOU).thread_swap_mask(SigmaskHow::SIG_BLOCK);
         if let Err(error) = rustix::termios::tcsetpgrp(std::io::stdin(), group) {
-            tracing::debug!(%error, "the terminal was not given back");
+            tracing::debug!(%error, "cannot restore the terminal's foreground group");
         }
-        if let Ok(mask) = quiet
+        if let Ok(mask) = previous_mask
             && let Err(error) = mask.thread_set_mask()
         {
             tracing::warn!(%error, "cannot restore the signal mask");
@@ -128,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signal_is_taken_not_suffered() {
+    fn a_blocked_signal_is_read_once() {
         let signals = CaughtSignals::block_and_watch().unwrap();
         assert_eq!(signals.next_signal(), None);
         nix::sys::signal::raise(Signal::SIGTERM).unwrap();
@@ -137,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn ignored_signals_are_read_from_the_mask() {
+    fn ignored_signals_are_read_from_proc_status() {
         assert_eq!(
             ignored("Name:\tx\nSigIgn:\t0000000000001001\n"),
             1 | 1 << 12

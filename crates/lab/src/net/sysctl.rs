@@ -1,6 +1,6 @@
-//! Kernel settings: `net.ipv4.tcp_rmem` and its like, read and written through `/proc/sys`.
+//! Kernel settings such as `net.ipv4.tcp_rmem`, read and written through `/proc/sys`.
 //!
-//! A file below `/proc/sys/net` is that of the network namespace of the *thread* that opens it.
+//! A file below `/proc/sys/net` belongs to the network namespace of the *thread* that opens it.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -10,34 +10,36 @@ use nix::errno::Errno;
 
 use crate::LabError;
 
-/// The setting that names a namespace's TCP congestion control.
+/// The TCP congestion control of a namespace.
 pub(super) const CONGESTION_CONTROL: &str = "net.ipv4.tcp_congestion_control";
 
-/// Where a value took effect, or has to.
+/// Where a value was set, or must be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SysctlScope {
     /// Set in this thread's network namespace.
     Namespace,
-    /// Not set: the namespace does not have it or cannot change it, one value serves the machine.
+    /// Not set: the setting exists once per machine.
     Machine,
-    /// Not set: the machine has this congestion control, and does not allow it to everybody.
+    /// Not set: the machine has this congestion control but does not allow it to every user.
     Restricted,
 }
 
 /// Sets `key` in this thread's network namespace, if it belongs to the namespace.
 ///
 /// # Errors
-/// [`LabError::Usage`]: the key is not a network setting, or the kernel does not take the value;
+/// [`LabError::Usage`]: the key is not a network setting, or the kernel refuses the value;
 /// [`LabError::Refused`]: `/proc/sys` is read-only.
 pub(super) fn set_in_namespace(key: &str, value: &str) -> Result<SysctlScope, LabError> {
     let path = path(key)?;
     let file = match open(&path) {
         Ok(file) => file,
+        // Machine-wide settings are missing below a namespace's /proc/sys/net, or not writable.
         Err(Errno::ENOENT | Errno::EACCES) => return Ok(SysctlScope::Machine),
         Err(error) => return Err(refusal(key, value, error)),
     };
     match write(file, value) {
         Ok(()) => {}
+        // Only the initial network namespace may select a restricted one as its default.
         Err(Errno::EPERM) if key == CONGESTION_CONTROL => return Ok(SysctlScope::Restricted),
         Err(error) => return Err(refusal(key, value, error)),
     }
@@ -45,16 +47,16 @@ pub(super) fn set_in_namespace(key: &str, value: &str) -> Result<SysctlScope, La
     Ok(SysctlScope::Namespace)
 }
 
-/// Sets `key` where this process runs, for the whole machine.
+/// Sets `key` for the whole machine.
 ///
 /// # Errors
-/// As [`set_in_namespace`]; [`LabError::Refused`] also without root.
+/// As [`set_in_namespace`]; also [`LabError::Refused`] without root.
 pub(super) fn set_machine(key: &str, value: &str) -> Result<(), LabError> {
     let path = path(key)?;
     let file = open(&path).map_err(|error| match error {
         Errno::EACCES | Errno::EPERM => LabError::Refused(format!(
-            "{key} is one setting for the whole machine, and only root may change it: run as root, \
-             or set it first with `sudo sysctl -w {key}='{value}'`"
+            "{key} exists once for the whole machine, and only root may change it: run as root, or \
+             set it before with `sudo sysctl -w {key}='{value}'`"
         )),
         Errno::ENOENT => unknown(key),
         error => refusal(key, value, error),
@@ -63,7 +65,7 @@ pub(super) fn set_machine(key: &str, value: &str) -> Result<(), LabError> {
     check(key, value, &path)
 }
 
-/// Its value in this thread's network namespace, words separated by one space.
+/// Reads `key` in this thread's network namespace; words are separated by one space.
 ///
 /// # Errors
 /// [`LabError::Usage`]: this kernel has no such setting.
@@ -75,11 +77,11 @@ pub(super) fn read(key: &str) -> Result<String, LabError> {
     Ok(normalized(&text))
 }
 
-/// The machine's setting that lets namespaces use these congestion controls besides those they may;
-/// `None`: no names.
+/// The machine-wide setting that allows these congestion controls to namespaces, in addition to those
+/// allowed already; `None` if there are no names.
 ///
 /// # Errors
-/// The kernel does not tell which there are.
+/// The kernel's lists of congestion controls cannot be read.
 pub(super) fn setting_to_allow<'n>(
     names: impl Iterator<Item = &'n String>,
 ) -> Result<Option<(String, String)>, LabError> {
@@ -89,7 +91,7 @@ pub(super) fn setting_to_allow<'n>(
     }
     let key = "net.ipv4.tcp_allowed_congestion_control";
     let allowed = read(key)?;
-    // In the order of this list, which is that of the allowed ones too.
+    // The kernel lists both in this order, so an unchanged value compares equal.
     let available = read("net.ipv4.tcp_available_congestion_control")?;
     let wanted: Vec<&str> = available
         .split(' ')
@@ -98,12 +100,13 @@ pub(super) fn setting_to_allow<'n>(
     Ok(Some((key.to_owned(), wanted.join(" "))))
 }
 
-/// The kernel separates words by tabs, people by spaces.
+/// The value with one space between words: the kernel separates them by tabs, users by spaces.
 pub(super) fn normalized(value: &str) -> String {
     value.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// As in sysctl(8): dots separate, or slashes if a slash comes first.
+/// The file of a key. As in sysctl(8), components are separated by dots, or by slashes if the first
+/// separator is a slash.
 fn path(key: &str) -> Result<PathBuf, LabError> {
     let slashes = key
         .find(['.', '/'])
@@ -117,9 +120,10 @@ fn path(key: &str) -> Result<PathBuf, LabError> {
                 .bytes()
                 .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
     };
+    // "..", empty components and other characters could lead to files outside of /proc/sys/net.
     if parts.len() < 2 || parts[0] != "net" || !parts.iter().all(sound) {
         return Err(LabError::Usage(format!(
-            "'{key}' is not a network setting: they begin with `net.`, as net.ipv4.tcp_rmem"
+            "'{key}' is not a network setting; these begin with `net.`, such as net.ipv4.tcp_rmem"
         )));
     }
     Ok(Path::new("/proc/sys").join(parts.join("/")))
@@ -140,11 +144,11 @@ fn errno(error: &std::io::Error) -> Errno {
     Errno::from_raw(error.raw_os_error().unwrap_or_default())
 }
 
-/// Some settings are clipped to what the kernel can do without a word.
+/// Checks that the kernel took the value: it clips some settings to its limits without an error.
 fn check(key: &str, value: &str, path: &Path) -> Result<(), LabError> {
     match std::fs::read_to_string(path) {
         Ok(text) if normalized(&text) != normalized(value) => Err(LabError::Usage(format!(
-            "{key}: the kernel made '{}' of '{value}'",
+            "{key}: the kernel changed '{value}' to '{}'",
             normalized(&text)
         ))),
         // A trigger such as net.ipv4.route.flush cannot be read.
@@ -161,18 +165,18 @@ fn refusal(key: &str, value: &str, error: Errno) -> LabError {
         (CONGESTION_CONTROL, Errno::ENOENT) => {
             let available = read("net.ipv4.tcp_available_congestion_control");
             LabError::Usage(format!(
-                "there is no congestion control '{value}' in this kernel; there are {} (others may \
-                 be modules: `sudo modprobe tcp_{value}`)",
-                available.unwrap_or_else(|_| "none that it names".to_owned())
+                "this kernel has no congestion control '{value}'; it has {} (others may be modules: \
+                 `sudo modprobe tcp_{value}`)",
+                available.unwrap_or_else(|_| "an unknown list".to_owned())
             ))
         }
         (_, Errno::EROFS) => LabError::Refused(format!(
             "{key} cannot be set, /proc/sys is read-only here: run outside the container or start \
              it with --privileged"
         )),
-        (_, Errno::EINVAL | Errno::ERANGE | Errno::EFAULT) => LabError::Usage(format!(
-            "{key}: the kernel does not take the value '{value}'"
-        )),
+        (_, Errno::EINVAL | Errno::ERANGE | Errno::EFAULT) => {
+            LabError::Usage(format!("{key}: the kernel refuses the value '{value}'"))
+        }
         (_, error) => LabError::system(format!("cannot set {key} to '{value}'"), error),
     }
 }
@@ -183,7 +187,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn keys_are_those_of_sysctl() {
+    fn keys_with_dots_and_with_slashes_map_to_proc_sys() {
         let at = |key| path(key).map(|p| p.display().to_string()).ok();
         assert_eq!(
             at("net.ipv4.tcp_rmem").as_deref(),
@@ -196,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn other_keys_are_refused() {
+    fn keys_outside_of_the_network_settings_are_refused() {
         for key in [
             "",
             "net",
@@ -215,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_setting_is_the_users_mistake() {
+    fn a_missing_setting_is_a_usage_error() {
         assert!(matches!(
             read("net.ipv4.no_such_setting"),
             Err(LabError::Usage(_))
@@ -223,14 +227,14 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_congestion_control_lists_the_known_ones() {
-        let told = refusal(CONGESTION_CONTROL, "warp", Errno::ENOENT).to_string();
+    fn the_error_for_an_unknown_congestion_control_lists_the_known_ones() {
+        let message = refusal(CONGESTION_CONTROL, "warp", Errno::ENOENT).to_string();
         let known = read("net.ipv4.tcp_available_congestion_control").unwrap();
-        assert!(told.contains(&known), "{told}");
+        assert!(message.contains(&known), "{message}");
     }
 
     #[test]
-    fn allowing_keeps_what_is_allowed() {
+    fn allowed_congestion_controls_stay_allowed() {
         assert_eq!(setting_to_allow([].iter()).unwrap(), None);
         let allowed = read("net.ipv4.tcp_allowed_congestion_control").unwrap();
         let available = read("net.ipv4.tcp_available_congestion_control").unwrap();

@@ -1,39 +1,39 @@
-//! Whether a run's figures can be believed: how late packets came, and how hard the emulator worked.
+//! Whether a run is valid, judged by the lateness of packets and the load of the emulator.
 //!
-//! A run is refused when the lateness changes what it measures: when it is a fair share of the
-//! packets' delay for a fair share of the packets. A machine that stands still for a few
-//! milliseconds now and then does not spoil a run of seconds; that is noted only.
+//! A run is invalid if lateness distorts the measurement: if too many packets are late by too large a
+//! part of the path's delay. A machine that occasionally stalls for a few milliseconds does not distort
+//! a run of several seconds; such stalls are only noted.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use units::show;
 
-/// Lateness up to here is never held against a run.
+/// Lateness that is always tolerated.
 const TOLERATED: Duration = Duration::from_millis(1);
-/// On long paths, lateness up to this part of the delay is not either.
-const PART_OF_DELAY: u32 = 50;
-/// The part of the packets that may come later than that.
-const LATE_PACKETS: f64 = 0.01;
-/// Packets later than this are missed by a sender on any path.
+/// On long paths, lateness up to the delay divided by this is tolerated as well.
+const DELAY_DIVISOR: u32 = 50;
+/// Share of packets that may be later than tolerated.
+const MAX_LATE_SHARE: f64 = 0.01;
+/// Lateness that distorts a measurement on any path.
 const VERY_LATE: Duration = Duration::from_millis(5);
-/// The part of the bytes that may be that late.
-const VERY_LATE_BYTES: f64 = 0.005;
-/// So many hand-overs must have been late before shares of them mean anything: one short stall
-/// of the machine would spoil every direction that carried a hundred packets.
-const FEWEST: u64 = 20;
-/// The part of one core that the emulator can use for a second before it may fall behind.
-const BUSY: f64 = 0.9;
-/// It did fall behind if it found a device never empty for so long in that second. Without, it was
-/// only awake all the time: with many small packets there is always one to look after.
+/// Share of bytes that may be very late.
+const MAX_VERY_LATE_SHARE: f64 = 0.005;
+/// Minimum number of late deliveries for a run to be invalid. Without it one short stall of the machine
+/// would make every direction with a hundred packets invalid.
+const MIN_LATE_DELIVERIES: u64 = 20;
+/// Share of one core, over a second, above which the emulator may fall behind.
+const BUSY_SHARE: f64 = 0.9;
+/// Backlog above which the emulator did fall behind: in that second a device was never empty for this
+/// long. Without a backlog the thread was merely busy, as it is with many small packets.
 const BACKLOG: Duration = Duration::from_millis(10);
-/// Significant decimal digits of the lateness kept.
+/// Significant decimal digits of the lateness histogram.
 const DIGITS: u8 = 2;
 
-/// How late one direction's packets were handed over.
+/// Lateness of the packets of one direction.
 #[derive(Debug)]
 pub(crate) struct LatenessStats {
-    /// Nanoseconds, a count a packet.
+    /// Lateness in nanoseconds, one count per packet.
     histogram: Histogram<u64>,
     allowed: Duration,
     late: DeliveryCount,
@@ -41,47 +41,49 @@ pub(crate) struct LatenessStats {
     all: DeliveryCount,
 }
 
-/// A count of hand-overs and what they carried.
+/// Number of deliveries, with their packets and bytes.
 #[derive(Debug, Default, Clone, Copy)]
 struct DeliveryCount {
-    hand_overs: u64,
+    deliveries: u64,
     packets: u64,
     bytes: u64,
 }
 
-/// Packets handed over together.
+/// Packets delivered together to the receiving host.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DeliveredBatch {
-    /// When the first of them arrives on the path.
+    /// Arrival time of the first packet on the path.
     pub(crate) first: Duration,
-    /// When the last does.
+    /// Arrival time of the last packet on the path.
     pub(crate) last: Duration,
-    /// When they were handed over.
+    /// Time of the delivery.
     pub(crate) at: Duration,
-    /// How many.
+    /// Number of packets.
     pub(crate) packets: u32,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub(crate) bytes: u64,
 }
 
 impl LatenessStats {
-    /// For a direction with this propagation delay.
+    /// Statistics for a direction with this propagation delay.
     ///
     /// # Errors
-    /// The histogram refuses its precision; it takes up to 5 digits.
+    /// The histogram supports at most 5 digits.
     pub(crate) fn new(delay: Duration) -> Result<Self, hdrhistogram::CreationError> {
         Ok(Self {
             histogram: Histogram::new(DIGITS)?,
-            allowed: TOLERATED.max(delay / PART_OF_DELAY),
+            allowed: TOLERATED.max(delay / DELAY_DIVISOR),
             late: DeliveryCount::default(),
             very_late: DeliveryCount::default(),
             all: DeliveryCount::default(),
         })
     }
 
-    /// Takes note of packets that were handed over. Each is as late as it is itself, also where the
-    /// first waited for the last.
+    /// Records a delivery. In the histogram, the lateness of each packet includes its wait for the last
+    /// one.
     pub(crate) fn record(&mut self, packets: DeliveredBatch) {
+        // A run is judged by the lateness after the last packet: the earlier ones wait for it on
+        // purpose, and the batching interval bounds that wait.
         let late = packets.at.saturating_sub(packets.last);
         self.all.add(packets);
         if late > self.allowed {
@@ -93,31 +95,31 @@ impl LatenessStats {
         let waited = packets.last.saturating_sub(packets.first);
         let gaps = packets.packets.saturating_sub(1);
         for index in 0..packets.packets {
-            // The bottleneck spaces them evenly.
+            // Only the first and last arrival are known; the bottleneck spaces the packets evenly.
             let waited = waited * (gaps - index) / gaps.max(1);
             let nanos = u64::try_from((late + waited).as_nanos()).unwrap_or(u64::MAX);
-            // The histogram grows with its values; a lateness of centuries is not one.
+            // Recording fails only for values that the histogram cannot hold, which are centuries.
             let _ = self.histogram.record(nanos);
         }
     }
 
-    /// Microseconds that this part of the packets, 0..=1, were late at most.
+    /// Quantile of the lateness, microseconds; `part` is 0..=1.
     pub(crate) fn quantile(&self, part: f64) -> f64 {
         micros(self.histogram.value_at_quantile(part))
     }
 
-    /// Microseconds that the latest packet was late.
+    /// Maximum lateness, microseconds.
     pub(crate) fn max(&self) -> f64 {
         micros(self.histogram.max())
     }
 
-    /// Why the lateness spoils the run; nothing: it does not. `name`: of the direction.
+    /// Reasons why the lateness makes the run invalid; empty if it does not. `name` is the direction.
     pub(crate) fn invalid_reasons(&self, name: &str) -> Vec<String> {
-        let mut found = Vec::new();
+        let mut reasons = Vec::new();
         let late = share(self.late.packets, self.all.packets);
-        if late > LATE_PACKETS && self.late.hand_overs >= FEWEST {
-            found.push(format!(
-                "{name}: {:.1} % of the packets came more than {} late (99 of 100 within {}): \
+        if late > MAX_LATE_SHARE && self.late.deliveries >= MIN_LATE_DELIVERIES {
+            reasons.push(format!(
+                "{name}: {:.1} % of the packets were more than {} late (99th percentile {}): \
                  the emulator could not keep up; try a lower rate or a quieter machine",
                 late * 100.0,
                 show::time(self.allowed),
@@ -125,66 +127,70 @@ impl LatenessStats {
             ));
         }
         let very_late = share(self.very_late.bytes, self.all.bytes);
-        if found.is_empty() && very_late > VERY_LATE_BYTES && self.very_late.hand_overs >= FEWEST {
-            found.push(format!(
-                "{name}: {:.1} % of the bytes came more than {} late, {} at most: \
+        if reasons.is_empty()
+            && very_late > MAX_VERY_LATE_SHARE
+            && self.very_late.deliveries >= MIN_LATE_DELIVERIES
+        {
+            reasons.push(format!(
+                "{name}: {:.1} % of the bytes were more than {} late (maximum {}): \
                  the emulator could not keep up; try a lower rate or a quieter machine",
                 very_late * 100.0,
                 show::time(VERY_LATE),
                 show::time(Duration::from_nanos(self.histogram.max())),
             ));
         }
-        found
+        reasons
     }
 }
 
 impl DeliveryCount {
     fn add(&mut self, packets: DeliveredBatch) {
-        self.hand_overs += 1;
+        self.deliveries += 1;
         self.packets += u64::from(packets.packets);
         self.bytes += packets.bytes;
     }
 }
 
-/// How busy the emulator's thread was, second by second.
+/// Load of the emulator's thread, second by second.
 #[derive(Debug, Default)]
 pub(crate) struct EmulatorLoad {
-    /// When the second began, and the thread's processor time then.
-    began: (Duration, Duration),
-    /// The longest in this second that a device was not empty.
+    /// Start of the current second, and the thread's CPU time at that moment.
+    start: (Duration, Duration),
+    /// Longest time in this second that a device was never empty.
     backlog: Duration,
-    /// Seconds in which it was too busy.
+    /// Number of seconds in which the thread was overloaded.
     busy_seconds: u64,
-    /// The largest share of a core and the longest backlog in these.
+    /// Largest share of a core and longest backlog in these seconds.
     worst: (f64, Duration),
 }
 
 impl EmulatorLoad {
-    /// Takes note of the thread's processor time so far, and of the longest time since the last
-    /// call that a device had more packets to read; call it a few times a second.
+    /// Records the thread's CPU time so far, and the longest time since the last call that a device had
+    /// more packets to read. Call it several times per second.
     pub(crate) fn record(&mut self, now: Duration, processor: Duration, backlog: Duration) {
         self.backlog = self.backlog.max(backlog);
-        let (began, before) = self.began;
-        let passed = now.saturating_sub(began);
+        let (start, before) = self.start;
+        let passed = now.saturating_sub(start);
+        // Over less than a second the share of a core would be too noisy.
         if passed < Duration::from_secs(1) {
             return;
         }
         let used = processor.saturating_sub(before);
         let share = used.as_secs_f64() / passed.as_secs_f64();
-        if share > BUSY && self.backlog > BACKLOG {
+        if share > BUSY_SHARE && self.backlog > BACKLOG {
             self.busy_seconds += 1;
             self.worst.0 = self.worst.0.max(share);
             self.worst.1 = self.worst.1.max(self.backlog);
         }
-        self.began = (now, processor);
+        self.start = (now, processor);
         self.backlog = Duration::ZERO;
     }
 
-    /// Why the load spoils the run.
+    /// The reason why the load makes the run invalid.
     pub(crate) fn invalid_reason(&self) -> Option<String> {
         (self.busy_seconds > 0).then(|| {
             format!(
-                "the emulator used {:.0} % of a core for {} s and was up to {} behind with reading: \
+                "the emulator used {:.0} % of a core for {} s and was up to {} behind with reading, so \
                  it was the bottleneck; try a lower rate",
                 self.worst.0 * 100.0,
                 self.busy_seconds,
@@ -194,10 +200,10 @@ impl EmulatorLoad {
     }
 }
 
-/// A part of a whole, 0 of nothing.
+/// The ratio of two counts; 0 if `whole` is 0.
 #[allow(
     clippy::cast_precision_loss,
-    reason = "a share of counts below 2^53, for people"
+    reason = "a share for display; the counts are below 2^53"
 )]
 fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
@@ -228,29 +234,29 @@ mod tests {
         }
     }
 
-    fn lateness(delay: Duration, punctual: u32, late: u32, by: Duration) -> LatenessStats {
+    fn lateness(delay: Duration, on_time: u32, late: u32, by: Duration) -> LatenessStats {
         let mut all = LatenessStats::new(delay).unwrap();
-        (0..punctual).for_each(|_| all.record(packet(Duration::ZERO)));
+        (0..on_time).for_each(|_| all.record(packet(Duration::ZERO)));
         (0..late).for_each(|_| all.record(packet(by)));
         all
     }
 
     #[test]
-    fn a_stall_of_a_few_packets_is_forgiven() {
+    fn a_stall_of_a_few_packets_does_not_make_a_run_invalid() {
         let all = lateness(MS, 90, 10, 9 * MS);
         assert_eq!(all.invalid_reasons("a to b"), [""; 0]);
     }
 
     #[test]
-    fn one_in_fifty_late_is_not() {
+    fn two_percent_late_packets_make_a_run_invalid() {
         let all = lateness(MS, 4900, 100, 2 * MS);
-        let found = all.invalid_reasons("a to b");
-        assert_eq!(found.len(), 1);
-        assert!(found[0].starts_with("a to b: 2.0 % of the packets"));
+        let reasons = all.invalid_reasons("a to b");
+        assert_eq!(reasons.len(), 1);
+        assert!(reasons[0].starts_with("a to b: 2.0 % of the packets"));
     }
 
     #[test]
-    fn a_long_path_allows_more() {
+    fn a_long_path_tolerates_more_lateness() {
         assert!(
             lateness(100 * MS, 4900, 100, 2 * MS)
                 .invalid_reasons("")
@@ -264,14 +270,14 @@ mod tests {
     }
 
     #[test]
-    fn few_but_very_late_bytes_count() {
-        let found = lateness(MS, 4960, 40, 6 * MS).invalid_reasons("a to b");
-        assert_eq!(found.len(), 1);
-        assert!(found[0].contains("of the bytes"), "{found:?}");
+    fn a_small_share_of_very_late_bytes_makes_a_run_invalid() {
+        let reasons = lateness(MS, 4960, 40, 6 * MS).invalid_reasons("a to b");
+        assert_eq!(reasons.len(), 1);
+        assert!(reasons[0].contains("of the bytes"), "{reasons:?}");
     }
 
     #[test]
-    fn packets_that_wait_for_the_last_of_their_run_are_late_each_by_itself() {
+    fn the_lateness_of_each_packet_includes_its_wait_for_the_last_one() {
         let mut all = LatenessStats::new(MS).unwrap();
         all.record(DeliveredBatch {
             first: Duration::from_micros(1000),
@@ -286,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_second_with_a_backlog_is_too_much() {
+    fn a_busy_second_with_a_backlog_makes_a_run_invalid() {
         let mut load = EmulatorLoad::default();
         load.record(500 * MS, 500 * MS, 50 * MS);
         load.record(1000 * MS, 600 * MS, MS);
@@ -294,12 +300,12 @@ mod tests {
         assert_eq!(load.invalid_reason(), None);
         load.record(2500 * MS, 1850 * MS, 50 * MS);
         load.record(3000 * MS, 2350 * MS, MS);
-        let objection = load.invalid_reason().unwrap();
-        assert!(objection.contains("95 % of a core for 1 s and was up to 50 ms"));
+        let reason = load.invalid_reason().unwrap();
+        assert!(reason.contains("95 % of a core for 1 s and was up to 50 ms"));
     }
 
     #[test]
-    fn a_busy_second_without_backlog_is_not() {
+    fn a_busy_second_without_a_backlog_does_not() {
         let mut load = EmulatorLoad::default();
         load.record(1000 * MS, 990 * MS, MS);
         assert_eq!(load.invalid_reason(), None);

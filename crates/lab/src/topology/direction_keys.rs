@@ -1,4 +1,4 @@
-//! Keys of one table, or of the command line, on a direction of a path, and which of them wins.
+//! The keys that describe a direction of a path, from a table or the command line, and their precedence.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use super::file::{BurstTable, OptionalQuantity, PathTable, QuantityText, Reorder
 use super::queue::{self, QueueLength};
 use crate::LabError;
 
-/// Longest round trip: the far side of the moon and back is under 3 s.
+/// Maximum round-trip time. For comparison: over a geostationary satellite it is about 0.6 s.
 const LONGEST_RTT: Duration = Duration::from_secs(60);
 
-/// Keys that are given; the rest is left to more general places.
+/// The keys that one source gives; `None` leaves a key to a more general source.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DirectionKeys {
-    /// One way.
+    /// One-way delay.
     delay: Option<Duration>,
     rate: Option<Rate>,
     queue: Option<QueueLength>,
@@ -32,7 +32,7 @@ pub(super) struct DirectionKeys {
 }
 
 impl DirectionKeys {
-    /// Reads a table; traces are looked for in `base`.
+    /// Parses a table. Relative paths of traces are relative to `base`.
     pub(super) fn read(table: &PathTable, base: &Path) -> Result<Self, TopologyError> {
         let keys = Self {
             delay: delay(table)?,
@@ -42,13 +42,13 @@ impl DirectionKeys {
             reorder: table.reorder.as_ref().map(reorder).transpose()?,
             duplicate: parse_optional("duplicate", &table.duplicate, probability)?,
             corrupt: parse_optional("corrupt", &table.corrupt, probability)?,
-            trace: traced(table, base)?,
+            trace: start_trace(table, base)?,
         };
         Ok(keys)
     }
 
-    /// This where it says something, `general` elsewhere.
-    pub(super) fn over(self, general: &Self) -> Result<Self, TopologyError> {
+    /// These keys, and those of `general` where a key is missing.
+    pub(super) fn with_fallback(self, general: &Self) -> Result<Self, TopologyError> {
         let trace = self.trace.or_else(|| general.trace.clone());
         let replaced = KeysFromTrace::of_trace(trace.as_deref());
         for (key, both) in [
@@ -58,7 +58,7 @@ impl DirectionKeys {
         ] {
             if both {
                 return Err(TopologyError::new(format!(
-                    "{key}: the trace gives the {key}; leave out one of the two"
+                    "{key}: the trace sets the {key}; remove one of the two"
                 )));
             }
         }
@@ -74,22 +74,24 @@ impl DirectionKeys {
         })
     }
 
-    /// The mean one-way delay.
+    /// Mean one-way delay.
     pub(super) fn mean_delay(&self) -> Duration {
         let of_trace = self.trace.as_ref().and_then(|trace| trace.mean_rtt());
         of_trace.map_or(self.delay.unwrap_or_default(), |rtt| rtt / 2)
     }
 
-    /// The conditions on a path of this mean round trip. What a trace replaces anyhow is left at
-    /// its default, so that equal conditions are equal.
+    /// The conditions of a direction on a path with this mean round-trip time. Values that a trace
+    /// replaces keep their defaults, so that equal conditions compare equal.
     pub(super) fn conditions(self, rtt: Duration, mtu: u16) -> Result<Conditions, TopologyError> {
         let replaced = KeysFromTrace::of_trace(self.trace.as_deref());
+        // The queue is sized by the mean rate and RTT of the trace and keeps that size, as the
+        // buffer of a router does.
         let of_trace = self.trace.as_ref().and_then(|trace| trace.mean_rate());
         let rate = of_trace.or(self.rate);
         let sometimes = |trace: &Arc<PathTrace>| trace.points().iter().any(|p| p.rate.is_some());
         if rate.is_none() && self.queue.is_none() && self.trace.as_ref().is_some_and(sometimes) {
             return Err(TopologyError::new(
-                "rate: the trace leaves it out at times; give the path a rate or a queue too",
+                "rate: the trace has no rate at some times; give the path a rate or a queue as well",
             ));
         }
         let queue = match self.queue {
@@ -112,7 +114,7 @@ impl DirectionKeys {
     }
 }
 
-/// Keys that a trace gives at all times.
+/// The keys that a trace sets at all times.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct KeysFromTrace {
     pub(super) rate: bool,
@@ -133,7 +135,7 @@ impl KeysFromTrace {
     }
 }
 
-/// Reads a value that may be there; what is wrong names the key and the place.
+/// Parses an optional value. An error names the key and its position.
 pub(super) fn parse_optional<T, E: Into<TopologyError>>(
     key: &str,
     field: &OptionalQuantity,
@@ -163,11 +165,12 @@ fn delay(table: &PathTable) -> Result<Option<Duration>, TopologyError> {
     let rtt = parse_optional("rtt", &table.rtt, round_trip)?;
     let delay = parse_optional("delay", &table.delay, |text| {
         let delay = units::milliseconds(text)?;
+        // Two delays make a round trip.
         at_most(delay, LONGEST_RTT / 2).map(|()| delay)
     })?;
     match (&table.rtt, delay) {
         (Some(rtt), Some(_)) => Err(TopologyError::new(
-            "rtt: delay says the same; leave out one of the two",
+            "rtt: delay is set as well; remove one of the two",
         )
         .at(rtt.span())),
         _ => Ok(delay.or(rtt.map(|rtt| rtt / 2))),
@@ -183,7 +186,7 @@ fn round_trip(text: &str) -> Result<Duration, TopologyError> {
 fn at_most(time: Duration, most: Duration) -> Result<(), TopologyError> {
     if time > most {
         return Err(TopologyError::new(format!(
-            "{} is too long; the most is {}",
+            "{} is too long; the maximum is {}",
             show::time(time),
             show::time(most)
         )));
@@ -194,7 +197,7 @@ fn at_most(time: Duration, most: Duration) -> Result<(), TopologyError> {
 fn rate(text: &str) -> Result<Rate, TopologyError> {
     match units::rate(text)? {
         rate if rate.as_bits_per_second() == 0 => Err(TopologyError::new(
-            "a rate of 0 would let nothing pass; leave it out for no limit",
+            "a rate of 0 would pass no packets; omit the rate for no limit",
         )),
         rate => Ok(rate),
     }
@@ -208,10 +211,11 @@ fn loss(table: &PathTable) -> Result<Option<Loss>, TopologyError> {
     let independent = parse_optional("loss", &table.loss, probability)?;
     match (independent, &table.burst_loss) {
         (Some(_), Some(bursts)) => Err(TopologyError::new(
-            "burst_loss: loss says something else; leave out one of the two",
+            "burst_loss: loss is set as well; remove one of the two",
         )
         .at(bursts.span())),
         (None, Some(bursts)) => bursty(bursts.get_ref()).map(Some),
+        // A loss of 0 is not "no loss given": it overrides a more general loss.
         (Some(share), None) if share > 0.0 => Ok(Some(Loss::Independent(share))),
         (Some(_), None) => Ok(Some(Loss::Never)),
         (None, None) => Ok(None),
@@ -238,13 +242,15 @@ fn reorder(table: &ReorderTable) -> Result<Reorder, TopologyError> {
     })
 }
 
-/// The trace of a table, from where it is to begin.
-fn traced(table: &PathTable, base: &Path) -> Result<Option<Arc<PathTrace>>, TopologyError> {
-    let begin = parse_optional("trace_start", &table.trace_start, seconds)?;
-    match (&table.trace, begin) {
+/// The trace of a table, rotated to its start time.
+fn start_trace(table: &PathTable, base: &Path) -> Result<Option<Arc<PathTrace>>, TopologyError> {
+    let start = parse_optional("trace_start", &table.trace_start, seconds)?;
+    match (&table.trace, start) {
         (Some(name), None) => trace(name, base).map(Some),
-        (Some(name), Some(begin)) => Ok(Some(Arc::new(started(&*trace(name, base)?, begin)?))),
-        (None, Some(_)) => Err(TopologyError::new("trace_start: there is no trace here")),
+        (Some(name), Some(start)) => Ok(Some(Arc::new(rotate(&*trace(name, base)?, start)?))),
+        (None, Some(_)) => Err(TopologyError::new(
+            "trace_start: there is no trace in this table",
+        )),
         (None, None) => Ok(None),
     }
 }
@@ -254,17 +260,18 @@ fn seconds(text: &str) -> Result<u64, TopologyError> {
     let whole = time.filter(|time| time.subsec_nanos() == 0);
     whole.map(|time| time.as_secs()).ok_or_else(|| {
         TopologyError::new(format!(
-            "'{}' is no whole number of seconds; write it like 90s",
+            "'{}' is not a whole number of seconds; write it like 90s",
             text.escape_debug()
         ))
     })
 }
 
-/// A trace from the point that holds `begin` seconds after its start; as it begins again at its end,
-/// any number is a place in it.
-fn started(trace: &PathTrace, begin: u64) -> Result<PathTrace, TopologyError> {
+/// A trace that starts with the point that is valid `begin` seconds after its start. Traces repeat, so
+/// `begin` may exceed the period.
+fn rotate(trace: &PathTrace, start: u64) -> Result<PathTrace, TopologyError> {
     let (points, period) = (trace.points(), trace.period());
-    let nanoseconds = Duration::from_secs(begin).as_nanos() % period.as_nanos().max(1);
+    let nanoseconds = Duration::from_secs(start).as_nanos() % period.as_nanos().max(1);
+    // A point applies until the next one, so the trace starts within this point's time.
     let first = points.iter().rposition(|p| p.at.as_nanos() <= nanoseconds);
     let first = first.unwrap_or(0);
     let origin = points[first].at;
@@ -277,12 +284,13 @@ fn started(trace: &PathTrace, begin: u64) -> Result<PathTrace, TopologyError> {
     PathTrace::new(rotated.collect()).map_err(|error| TopologyError::new(error.to_string()))
 }
 
-/// A trace that ships with the lab, a file in `base`, or, if it has several lines, the table
+/// A built-in trace, a file relative to `base`, or, if the value has several lines, the CSV text
 /// itself.
 fn trace(name: &Spanned<String>, base: &Path) -> Result<Arc<PathTrace>, TopologyError> {
     let text = name.get_ref();
     let found = match sim::trace::built_in_trace(text) {
         Some(trace) => Ok(trace),
+        // A file name has no line break, a CSV text has at least one.
         None if text.contains('\n') => parse_trace(text).map(Arc::new),
         None => read_trace(text, base).map(Arc::new),
     };

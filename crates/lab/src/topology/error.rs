@@ -1,14 +1,14 @@
-//! A mistake in a topology, and where it is.
+//! Errors in a topology, with their position in the text.
 
 use std::ops::Range;
 
 use crate::LabError;
 
-/// A mistake, before it is known what text it is in.
+/// An error in a topology, not yet related to a file or an option.
 #[derive(Debug)]
 pub(super) struct TopologyError {
     message: String,
-    /// Bytes of the text; `None`: no certain place.
+    /// Byte range in the text; `None` if unknown.
     span: Option<Range<usize>>,
     kind: fn(String) -> LabError,
 }
@@ -22,7 +22,7 @@ impl TopologyError {
         }
     }
 
-    /// A file that does not exist.
+    /// The error for a file that does not exist.
     pub(super) fn missing(message: impl Into<String>) -> Self {
         Self {
             kind: LabError::NotFound,
@@ -30,24 +30,24 @@ impl TopologyError {
         }
     }
 
-    /// Here, unless it is known more exactly.
+    /// Sets the position, unless a more exact one is set already.
     pub(super) fn at(mut self, place: Range<usize>) -> Self {
         self.span.get_or_insert(place);
         self
     }
 
-    /// In `what`: a key or a path.
+    /// Puts the name of a key or a path before the message.
     pub(super) fn within(mut self, what: &str) -> Self {
         self.message = format!("{what}: {}", self.message);
         self
     }
 
-    /// In an option of the command line.
+    /// The error as one in a command-line option, whose name begins the message.
     pub(super) fn in_option(self) -> LabError {
         (self.kind)(format!("--{}", one_line(&self.message)))
     }
 
-    /// In this text: one line that names the line.
+    /// The error as one line, with its line number in this text.
     pub(super) fn into_error(self, text: &str) -> LabError {
         let message = one_line(&self.message);
         let before = self.span.and_then(|place| text.get(..place.start));

@@ -1,4 +1,4 @@
-//! A topology file as it is written, before its values are understood.
+//! The syntax of a topology file. Values are texts that other modules parse.
 
 use std::fmt;
 use std::io::Read as _;
@@ -12,8 +12,8 @@ use toml::Spanned;
 use super::error::TopologyError;
 use crate::LabError;
 
-/// Longest file that is read, bytes: a trace of two million lines.
-const LONGEST: u64 = 64 << 20;
+/// Maximum size of a file, bytes: enough for a trace of two million lines.
+const MAX_FILE_SIZE: u64 = 64 << 20;
 
 /// The whole file.
 #[derive(Debug, Default, Deserialize)]
@@ -42,7 +42,7 @@ pub(super) struct HostTable {
     pub(super) sysctl: toml::Table,
 }
 
-/// `[default]`, `[[paths]]`, and the directions of either.
+/// `[default]`, `[[paths]]`, and their directions.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PathTable {
@@ -80,11 +80,11 @@ pub(super) struct ReorderTable {
     pub(super) extra: Spanned<QuantityText>,
 }
 
-/// A value that may be there, and where.
+/// An optional value, with its position in the file.
 pub(super) type OptionalQuantity = Option<Spanned<QuantityText>>;
 
-/// A number, or a text such as `100ms`; numbers are kept as their text, so that both are read the
-/// same way.
+/// A number or a text such as `100ms`. Numbers are stored as text, so that both are parsed in the same
+/// way.
 #[derive(Debug, Clone)]
 pub(super) struct QuantityText(pub(super) String);
 
@@ -114,11 +114,12 @@ impl<'de> Deserialize<'de> for QuantityText {
                 Ok(QuantityText(number.to_string()))
             }
         }
+        // TOML is self-describing, so one key may be a number or a string.
         deserializer.deserialize_any(QuantityVisitor)
     }
 }
 
-/// A table whose order counts.
+/// A TOML table that keeps the order of its keys.
 #[derive(Debug)]
 pub(super) struct OrderedTable<T>(pub(super) Vec<(String, T)>);
 
@@ -156,10 +157,10 @@ impl TopologyFile {
     }
 }
 
-/// The text of a file that a user named.
+/// Reads a text file.
 ///
 /// # Errors
-/// [`LabError::NotFound`]: there is none; [`LabError::Usage`]: it is no text.
+/// [`LabError::NotFound`]: the file does not exist; [`LabError::Usage`]: it is too long or not UTF-8.
 pub(super) fn read_text(path: &Path) -> Result<String, LabError> {
     let shown = path.display();
     let failed = |error: std::io::Error| match error.kind() {
@@ -169,13 +170,15 @@ pub(super) fn read_text(path: &Path) -> Result<String, LabError> {
     };
     let file = std::fs::File::open(path).map_err(failed)?;
     let mut text = String::new();
-    file.take(LONGEST + 1)
+    // The limit also protects against endless files such as /dev/zero. One byte more detects the
+    // excess.
+    file.take(MAX_FILE_SIZE + 1)
         .read_to_string(&mut text)
         .map_err(failed)?;
-    if text.len() as u64 > LONGEST {
+    if text.len() as u64 > MAX_FILE_SIZE {
         return Err(LabError::Usage(format!(
             "{shown}: longer than {} MiB; is it the right file?",
-            LONGEST >> 20
+            MAX_FILE_SIZE >> 20
         )));
     }
     Ok(text)

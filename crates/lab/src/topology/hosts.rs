@@ -1,4 +1,4 @@
-//! Hosts: their names, settings and congestion control.
+//! Hosts: names, kernel settings and congestion control.
 
 use toml::Value;
 
@@ -8,16 +8,16 @@ use super::kernel_setting::{insert_or_replace, parse_congestion_control, parse_s
 use super::network_options::ParsedNetworkOptions;
 use super::{LabHost, MOST_HOSTS};
 
-/// Longest name of a host.
+/// Maximum length of a host name.
 const LONGEST_NAME: usize = 32;
 
-/// Names whose variables mean something else: `LAB_HOSTS`.
-const TAKEN: [&str; 3] = ["hosts", "namespaces", "program"];
+/// Names that are not allowed, because their variables have another meaning (`LAB_HOSTS`).
+const RESERVED: [&str; 3] = ["hosts", "namespaces", "program"];
 
-/// The hosts of a file, or the two that are there when it names none.
+/// The hosts of a file; `a` and `b` if it has none.
 pub(super) fn hosts(
     file: &TopologyFile,
-    over: &ParsedNetworkOptions,
+    options: &ParsedNetworkOptions,
 ) -> Result<Vec<LabHost>, TopologyError> {
     let mut common = Vec::new();
     add_table(&mut common, "", &file.sysctl).map_err(|f| f.within("sysctl"))?;
@@ -49,19 +49,21 @@ pub(super) fn hosts(
             congestion_control: congestion.clone(),
         }));
     }
+    // Command-line options apply last, because they override the file.
     for host in &mut hosts {
-        for (key, value) in &over.sysctls {
+        for (key, value) in &options.sysctls {
             insert_or_replace(&mut host.sysctls, key.clone(), value.clone());
         }
-        if over.congestion.is_some() {
-            host.congestion_control.clone_from(&over.congestion);
+        if options.congestion.is_some() {
+            host.congestion_control.clone_from(&options.congestion);
         }
     }
+    // Checked last: an invalid host name is the more useful error.
     check_number(hosts.len())?;
     Ok(hosts)
 }
 
-/// Adds the settings of a table. TOML reads an unquoted `net.ipv4.x = 1` as tables in tables.
+/// Adds the settings of a table. TOML parses an unquoted `net.ipv4.x = 1` as nested tables.
 fn add_table(
     settings: &mut Vec<(String, String)>,
     above: &str,
@@ -91,19 +93,19 @@ fn add_table(
 
 fn check_name(name: &str) -> Result<(), TopologyError> {
     let shown = name.escape_debug();
-    let fine = name.starts_with(|c: char| c.is_ascii_lowercase())
+    let is_valid = name.starts_with(|c: char| c.is_ascii_lowercase())
         && name
             .bytes()
             .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-    if !fine || name.len() > LONGEST_NAME {
+    if !is_valid || name.len() > LONGEST_NAME {
         return Err(TopologyError::new(format!(
-            "host '{shown}': a name is lower-case letters, digits and hyphens, a letter first, at most \
-             {LONGEST_NAME} of them"
+            "host '{shown}': a name is at most {LONGEST_NAME} lower-case letters, digits and hyphens, \
+             a letter first"
         )));
     }
-    if TAKEN.contains(&name) {
+    if RESERVED.contains(&name) {
         return Err(TopologyError::new(format!(
-            "host '{shown}': LAB_{} means something else; choose another name",
+            "host '{shown}': LAB_{} has another meaning; choose another name",
             name.to_ascii_uppercase()
         )));
     }
@@ -113,11 +115,11 @@ fn check_name(name: &str) -> Result<(), TopologyError> {
 fn check_number(number: usize) -> Result<(), TopologyError> {
     match number {
         0..2 => Err(TopologyError::new(
-            "one host has no path; name at least two",
+            "one host has no path; define at least two hosts",
         )),
         2..=MOST_HOSTS => Ok(()),
         _ => Err(TopologyError::new(format!(
-            "{number} hosts are too many; the most is {MOST_HOSTS}"
+            "{number} hosts are too many; the maximum is {MOST_HOSTS}"
         ))),
     }
 }

@@ -1,11 +1,11 @@
-//! Kernel settings and congestion controls, as files and options name them.
+//! Syntax of kernel settings and congestion controls.
 
 use super::error::TopologyError;
 
-/// Longest name of a congestion control, `TCP_CA_NAME_MAX` of Linux less the final zero.
+/// Maximum length of a congestion control's name: `TCP_CA_NAME_MAX` of Linux without the final NUL.
 const LONGEST_CONGESTION: usize = 15;
 
-/// A `net.*` setting.
+/// Parses a `net.*` setting.
 pub(super) fn parse_sysctl(key: &str, value: &str) -> Result<(String, String), TopologyError> {
     let part_is_fine = |part: &str| {
         !part.is_empty()
@@ -16,7 +16,7 @@ pub(super) fn parse_sysctl(key: &str, value: &str) -> Result<(String, String), T
     let shown = key.escape_debug();
     if !key.starts_with("net.") || !key.split('.').all(part_is_fine) {
         return Err(TopologyError::new(format!(
-            "'{shown}' is no network setting; write it like net.ipv4.tcp_rmem"
+            "'{shown}' is not a network setting; write it like net.ipv4.tcp_rmem"
         )));
     }
     let value = value.trim();
@@ -28,7 +28,7 @@ pub(super) fn parse_sysctl(key: &str, value: &str) -> Result<(String, String), T
     Ok((key.into(), value.into()))
 }
 
-/// The name of a congestion control.
+/// Parses the name of a congestion control.
 pub(super) fn parse_congestion_control(name: &str) -> Result<String, TopologyError> {
     let letters = name
         .bytes()
@@ -42,7 +42,7 @@ pub(super) fn parse_congestion_control(name: &str) -> Result<String, TopologyErr
     )))
 }
 
-/// Sets a setting that may be set already.
+/// Sets a setting, replacing an earlier value.
 pub(super) fn insert_or_replace(settings: &mut Vec<(String, String)>, key: String, value: String) {
     match settings.iter_mut().find(|(there, _)| *there == key) {
         Some((_, old)) => *old = value,

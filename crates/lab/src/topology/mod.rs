@@ -1,6 +1,6 @@
-//! Network to build: hosts, and a path between every two of them.
+//! Topologies: hosts, and a path between each pair of them.
 //!
-//! A topology is written as TOML; everything may be left out:
+//! A topology is a TOML file. All keys are optional:
 //!
 //! ```toml
 //! seed = 7                      # default 1
@@ -22,7 +22,7 @@
 //!                               # default: 1bdp, and not less than 64 KiB
 //! loss = "0.5%"                 # or 0.005
 //!
-//! [[paths]]                     # what differs between two hosts
+//! [[paths]]                     # the path between two hosts, where it differs from the default
 //! between = ["a", "c"]
 //! burst_loss = { to_bad = 0.001, to_good = 0.1, in_good = 0, in_bad = 0.5 }
 //! reorder = { probability = "1%", extra = "2ms" }
@@ -34,13 +34,13 @@
 //! [[paths]]
 //! between = ["b", "c"]
 //! trace = "drsftp-path"         # or a CSV file beside this one, or the CSV text itself
-//! trace_start = "90s"           # from there, round and round; default 0s
+//! trace_start = "90s"           # start there; the trace repeats; default 0s
 //! ```
 //!
-//! What is said more specially wins: a direction, then its path, then a direction of `default`
-//! (where forward is from the earlier host to the later), then `default`. A trace replaces rate,
-//! delay and loss where it has such a column; saying both in one place, or a value over a trace, is
-//! refused.
+//! The most specific value applies: first that of a direction, then of its path, then of a direction of
+//! `default` (where forward is from the earlier host to the later one), then of `default`. A trace
+//! replaces rate, delay and loss if it has such a column. A trace and a value that it replaces are
+//! refused in the same table, and also if the value is more specific than the trace.
 
 mod direction_keys;
 mod error;
@@ -54,7 +54,7 @@ mod resolve;
 mod tests;
 mod write;
 
-use std::path::Path as FilePath;
+use std::path::Path;
 
 use sim::link::Conditions;
 
@@ -63,14 +63,14 @@ use file::TopologyFile;
 
 pub use network_options::NetworkOptions;
 
-/// Most hosts in one lab.
+/// Maximum number of hosts in a lab.
 pub const MOST_HOSTS: usize = 26;
 
 /// A host: a network namespace with one interface.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LabHost {
-    /// Lower-case letters, digits and hyphens, a letter first; `LAB_` + upper case (hyphens as
-    /// underscores) is the variable that holds its address.
+    /// Lower-case letters, digits and hyphens, a letter first. The variable with its address is `LAB_`
+    /// and the name in upper case, with underscores for hyphens.
     pub name: String,
     /// `net.*` settings, in the order given.
     pub sysctls: Vec<(String, String)>,
@@ -78,64 +78,61 @@ pub struct LabHost {
     pub congestion_control: Option<String>,
 }
 
-/// The path between two hosts.
+/// A path between two hosts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LabPath {
     /// Indices into [`Topology::hosts`], the smaller one first.
     pub between: (usize, usize),
-    /// From the first to the second.
+    /// Conditions from the first to the second host.
     pub forward: Conditions,
-    /// From the second to the first.
+    /// Conditions from the second to the first host.
     pub back: Conditions,
 }
 
-/// A whole network. Every two hosts have a path.
+/// A network. Each pair of hosts has a path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Topology {
-    /// At least two.
+    /// At least two hosts.
     pub hosts: Vec<LabHost>,
-    /// One for every two hosts.
+    /// One path per pair of hosts.
     pub paths: Vec<LabPath>,
-    /// Makes random events repeat.
+    /// Seed of random events.
     pub seed: u64,
-    /// Let a host hand over many segments at once (loss and timing stay per segment).
+    /// Segmentation offload: hosts send several segments at once. Loss and timing are per segment.
     pub offload: bool,
     /// Interface MTU, bytes, 576..=9000.
     pub mtu: u16,
 }
 
 impl Topology {
-    /// Reads a topology from text; traces are looked for in `base`.
+    /// Parses a topology. Relative paths of traces are relative to `base`.
     ///
     /// # Errors
-    /// [`LabError::Usage`] names the line and what to do; [`LabError::NotFound`]: no such trace.
-    pub fn parse(text: &str, base: &FilePath) -> Result<Self, LabError> {
+    /// [`LabError::Usage`] names the line and the remedy; [`LabError::NotFound`]: a trace is missing.
+    pub fn parse(text: &str, base: &Path) -> Result<Self, LabError> {
         Self::parse_with(text, base, &NetworkOptions::default())
     }
 
-    /// Reads a topology from a file; traces are looked for beside it.
+    /// Reads a topology from a file. Relative paths of traces are relative to its directory.
     ///
     /// # Errors
-    /// [`LabError::NotFound`]: no such file; otherwise as [`Topology::parse`], with its name.
-    pub fn read(path: &FilePath) -> Result<Self, LabError> {
+    /// [`LabError::NotFound`]: no such file; otherwise as [`Topology::parse`], with the file's name.
+    pub fn read(path: &Path) -> Result<Self, LabError> {
         Self::from_options(Some(path), &NetworkOptions::default())
     }
 
-    /// The network of a command line: what the file says, or two hosts `a` and `b` on a perfect
-    /// path, with the options of `shorthand` over it for every host and path.
+    /// The topology of a file, or of two hosts `a` and `b` on a perfect path, with command-line options that
+    /// override it for every host and path.
     ///
     /// # Errors
-    /// As [`Topology::parse_options`]; a mistake in an option names the option.
-    pub fn from_options(
-        file: Option<&FilePath>,
-        shorthand: &NetworkOptions,
-    ) -> Result<Self, LabError> {
+    /// As [`Topology::read`]. An error in an option names the option.
+    pub fn from_options(file: Option<&Path>, options: &NetworkOptions) -> Result<Self, LabError> {
         let Some(path) = file else {
-            return Self::parse_with("", FilePath::new(""), shorthand);
+            return Self::parse_with("", Path::new(""), options);
         };
         let text = file::read_text(path)?;
-        let base = path.parent().unwrap_or(FilePath::new(""));
-        Self::parse_with(&text, base, shorthand).map_err(|error| match error {
+        let base = path.parent().unwrap_or(Path::new(""));
+        Self::parse_with(&text, base, options).map_err(|error| match error {
             LabError::Usage(message) if !message.starts_with("--") => {
                 LabError::Usage(format!("{}: {message}", path.display()))
             }
@@ -143,31 +140,27 @@ impl Topology {
         })
     }
 
-    /// The topology as text that reads back as exactly this one, wherever it is: traces are
-    /// written out, except those that ship with the lab.
+    /// The topology as TOML text. Parsing it gives this topology again, in any directory: traces are
+    /// included in the text, except for the built-in ones.
     pub fn to_toml(&self) -> String {
         write::topology(self)
     }
 
-    /// Host number `index`'s IPv4 address: 10.99.0.1 is the first.
+    /// IPv4 address of host number `index`; the first is 10.99.0.1.
     pub fn address(index: usize) -> std::net::Ipv4Addr {
         let last = u8::try_from(index + 1).unwrap_or(u8::MAX);
         std::net::Ipv4Addr::new(10, 99, 0, last)
     }
 
-    fn parse_with(
-        text: &str,
-        base: &FilePath,
-        shorthand: &NetworkOptions,
-    ) -> Result<Self, LabError> {
-        let over = shorthand.parse_options()?;
+    fn parse_with(text: &str, base: &Path, options: &NetworkOptions) -> Result<Self, LabError> {
+        let parsed = options.parse_options()?;
         TopologyFile::parse(text)
-            .and_then(|file| resolve::topology(&file, base, &over))
+            .and_then(|file| resolve::topology(&file, base, &parsed))
             .map_err(|fault| fault.into_error(text))
     }
 }
 
-/// The environment variable that holds a host's address: `LAB_A`.
+/// The environment variable with a host's address, such as `LAB_A`.
 pub fn address_variable(host: &LabHost) -> String {
     format!("LAB_{}", host.name.to_ascii_uppercase().replace('-', "_"))
 }

@@ -1,4 +1,4 @@
-//! Network as the command line gives it.
+//! The network options of the command line.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::file::{OptionalQuantity, PathTable, QuantityText};
 use super::kernel_setting;
 use crate::LabError;
 
-/// Options of a command line, as text; each holds for every host or every path.
+/// Network options of the command line, as text. Each applies to every host or every path.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NetworkOptions {
     /// `--rtt 100ms`.
@@ -21,7 +21,7 @@ pub struct NetworkOptions {
     pub loss: Option<String>,
     /// `--queue 1bdp`.
     pub queue: Option<String>,
-    /// `--trace`: a CSV file, or the name of a trace that ships with the lab.
+    /// `--trace`: a CSV file, or the name of a built-in trace.
     pub trace: Option<String>,
     /// `--sysctl KEY=VALUE`.
     pub sysctls: Vec<String>,
@@ -33,7 +33,7 @@ pub struct NetworkOptions {
     pub offload: Option<bool>,
 }
 
-/// The same, understood.
+/// The parsed network options.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ParsedNetworkOptions {
     pub(super) keys: DirectionKeys,
@@ -44,13 +44,13 @@ pub(super) struct ParsedNetworkOptions {
 }
 
 impl NetworkOptions {
-    /// Reads the options; files are looked for in the working directory.
+    /// Parses the options. Relative paths are relative to the working directory.
     pub(super) fn parse_options(&self) -> Result<ParsedNetworkOptions, LabError> {
         self.parse().map_err(TopologyError::in_option)
     }
 
     fn parse(&self) -> Result<ParsedNetworkOptions, TopologyError> {
-        // The texts are read as a table's; their places are in no file.
+        // The texts are parsed like those of a table, with empty positions.
         let value = |text: &Option<String>| -> OptionalQuantity {
             text.clone()
                 .map(|text| Spanned::new(0..0, QuantityText(text)))
@@ -63,7 +63,10 @@ impl NetworkOptions {
             trace: self.trace.clone().map(|name| Spanned::new(0..0, name)),
             ..PathTable::default()
         };
-        let keys = DirectionKeys::read(&table, Path::new(""))?.over(&DirectionKeys::default())?;
+        let keys =
+            // The fallback to no keys checks the options against each other, such as --rate and
+            // --trace.
+            DirectionKeys::read(&table, Path::new(""))?.with_fallback(&DirectionKeys::default())?;
         let mut sysctls = Vec::new();
         for text in &self.sysctls {
             let (key, value) = key_and_value(text).map_err(|f| f.within("sysctl"))?;
@@ -87,7 +90,7 @@ fn key_and_value(text: &str) -> Result<(String, String), TopologyError> {
     match text.split_once('=') {
         Some((key, value)) => kernel_setting::parse_sysctl(key.trim(), value),
         None => Err(TopologyError::new(format!(
-            "'{}' is no setting; write it like net.ipv4.tcp_sack=1",
+            "'{}' is not a setting; write it like net.ipv4.tcp_sack=1",
             text.escape_debug()
         ))),
     }

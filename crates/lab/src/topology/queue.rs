@@ -1,4 +1,4 @@
-//! How long a queue is to be, before the bandwidth-delay product is known.
+//! Queue lengths, which may be multiples of the bandwidth-delay product (BDP).
 
 use sim::link::Queue;
 use std::time::Duration;
@@ -6,15 +6,15 @@ use units::{Rate, UnitError};
 
 use super::error::TopologyError;
 
-/// Least queue when none is asked for, bytes: what a host may hand over in one piece must fit.
+/// Minimum default queue, bytes: one super-packet of a host must fit.
 const LEAST_DEFAULT: u64 = 64 << 10;
 
-/// A queue as asked for.
+/// A queue length as the user gives it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum QueueLength {
     /// A multiple of the bandwidth-delay product.
     BdpMultiple(f64),
-    /// As it is.
+    /// A fixed length.
     Plain(Queue),
 }
 
@@ -40,25 +40,26 @@ impl QueueLength {
             .unwrap_or(&lower)
             .trim();
         if !packets.is_empty() && packets.bytes().all(|b| b.is_ascii_digit()) {
-            let packets = packets.parse().map_err(|_| {
-                TopologyError::new("that many packets cannot wait; the most is 4294967295")
-            })?;
+            let packets = packets
+                .parse()
+                .map_err(|_| TopologyError::new("too many packets; the maximum is 4294967295"))?;
             return match packets {
                 0 => Err(empty_queue_error()),
                 packets => Ok(Self::Plain(Queue::Packets(packets))),
             };
         }
+        // A plain number is packets, so a size needs a unit to get here.
         match units::size(text) {
             Ok(0) => Err(empty_queue_error()),
             Ok(bytes) => Ok(Self::Plain(Queue::Bytes(bytes))),
             Err(_) => Err(TopologyError::new(format!(
-                "'{}' is no queue; write it like 1bdp, 100 packets, 64KiB or unlimited",
+                "'{}' is not a queue; write it like 1bdp, 100 packets, 64KiB or unlimited",
                 text.trim().escape_debug()
             ))),
         }
     }
 
-    /// The queue of a bottleneck of this rate on a path of this round trip.
+    /// The queue of a bottleneck with this rate, on a path with this round-trip time.
     pub(super) fn resolve(
         self,
         rate: Option<Rate>,
@@ -70,7 +71,7 @@ impl QueueLength {
                 "a queue in bdp needs a rate; give one, or the queue as a size",
             )),
             (Self::BdpMultiple(factor), Some(rate)) => {
-                // With less than two packets the bottleneck would idle between them.
+                // With fewer than two packets the bottleneck would be idle between packets.
                 let least = 2 * u64::from(mtu);
                 Ok(Queue::Bytes(
                     multiply(rate.bytes_in(rtt), factor).max(least),
@@ -78,7 +79,7 @@ impl QueueLength {
             }
             (Self::Plain(Queue::Bytes(bytes)), _) if bytes < u64::from(mtu) => {
                 Err(TopologyError::new(format!(
-                    "a queue of {bytes} bytes would let no packet of {mtu} bytes (the mtu) pass"
+                    "a queue of {bytes} bytes would pass no packet of {mtu} bytes (the mtu)"
                 )))
             }
             (Self::Plain(queue), _) => Ok(queue),
@@ -86,7 +87,7 @@ impl QueueLength {
     }
 }
 
-/// The queue when none is asked for: one bandwidth-delay product, and at least 64 KiB.
+/// The default queue: one BDP, but at least 64 KiB.
 pub(super) fn default_queue(rate: Option<Rate>, rtt: Duration) -> Queue {
     rate.map_or(Queue::Unlimited, |rate| {
         Queue::Bytes(rate.bytes_in(rtt).max(LEAST_DEFAULT))
@@ -95,7 +96,7 @@ pub(super) fn default_queue(rate: Option<Rate>, rtt: Duration) -> Queue {
 
 fn empty_queue_error() -> TopologyError {
     TopologyError::new(
-        "a queue of nothing drops everything; write it like 1bdp, 100 packets or 64KiB",
+        "a queue of 0 would drop every packet; write it like 1bdp, 100 packets or 64KiB",
     )
 }
 

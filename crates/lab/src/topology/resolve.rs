@@ -1,7 +1,7 @@
-//! From what a file and the command line say to the network they mean.
+//! Combines a topology file and the command line to a topology.
 
 use std::collections::BTreeMap;
-use std::path::Path as FilePath;
+use std::path::Path;
 
 use toml::Spanned;
 
@@ -12,36 +12,40 @@ use super::hosts::hosts;
 use super::network_options::ParsedNetworkOptions;
 use super::{LabHost, LabPath, Topology};
 
-/// The seed when none is given.
+/// Default seed.
 const SEED: u64 = 1;
 
-/// The MTU when none is given, and the least and greatest, bytes.
+/// Default, minimum and maximum MTU, bytes.
 const MTU: (u16, u16, u16) = (1500, 576, 9000);
 
-/// The network.
+/// The topology of a file and command-line options.
 pub(super) fn topology(
     file: &TopologyFile,
-    base: &FilePath,
-    over: &ParsedNetworkOptions,
+    base: &Path,
+    options: &ParsedNetworkOptions,
 ) -> Result<Topology, TopologyError> {
-    let hosts = hosts(file, over)?;
+    let hosts = hosts(file, options)?;
     let mtu = parse_optional("mtu", &file.mtu, mtu)?.unwrap_or(MTU.0);
     let seed = parse_optional("seed", &file.seed, seed)?;
     let default = PathKeys::read(&file.default, base).map_err(|f| f.within("default"))?;
     if let Some(between) = &file.default.between {
         return Err(
-            TopologyError::new("between: default is for all paths; use [[paths]]")
+            TopologyError::new("between: default applies to all paths; use [[paths]]")
                 .at(between.span()),
         );
     }
-    let mut special = path_overrides(file, &hosts, base)?;
+    let mut overrides = path_overrides(file, &hosts, base)?;
     let mut paths = Vec::new();
-    for one in 0..hosts.len() {
-        for other in one + 1..hosts.len() {
-            let between = (one, other);
-            let sides = special.remove(&between).unwrap_or_default();
-            let path = path(between, &sides, &default, over, mtu).map_err(|fault| {
-                fault.within(&format!("path {}-{}", hosts[one].name, hosts[other].name))
+    for first in 0..hosts.len() {
+        for second in first + 1..hosts.len() {
+            let between = (first, second);
+            // Every pair of hosts has a path; a table only changes its conditions.
+            let keys = overrides.remove(&between).unwrap_or_default();
+            let path = path(between, &keys, &default, options, mtu).map_err(|fault| {
+                fault.within(&format!(
+                    "path {}-{}",
+                    hosts[first].name, hosts[second].name
+                ))
             })?;
             paths.push(path);
         }
@@ -49,13 +53,13 @@ pub(super) fn topology(
     Ok(Topology {
         hosts,
         paths,
-        seed: over.seed.or(seed).unwrap_or(SEED),
-        offload: over.offload.or(file.offload).unwrap_or(true),
+        seed: options.seed.or(seed).unwrap_or(SEED),
+        offload: options.offload.or(file.offload).unwrap_or(true),
         mtu,
     })
 }
 
-/// Keys of a table on a path and on its directions.
+/// Keys of a path's table: for both directions, and for each one.
 #[derive(Debug, Clone, Default)]
 struct PathKeys {
     both: DirectionKeys,
@@ -64,7 +68,7 @@ struct PathKeys {
 }
 
 impl PathKeys {
-    fn read(table: &PathTable, base: &FilePath) -> Result<Self, TopologyError> {
+    fn read(table: &PathTable, base: &Path) -> Result<Self, TopologyError> {
         Ok(Self {
             both: DirectionKeys::read(table, base)?,
             forward: direction(table.forward.as_deref(), base).map_err(|f| f.within("forward"))?,
@@ -72,8 +76,8 @@ impl PathKeys {
         })
     }
 
-    /// Seen from the other end.
-    fn turned(self) -> Self {
+    /// The same keys with the directions exchanged.
+    fn with_directions_swapped(self) -> Self {
         Self {
             both: self.both,
             forward: self.back,
@@ -84,7 +88,7 @@ impl PathKeys {
 
 fn direction(
     table: Option<&Spanned<PathTable>>,
-    base: &FilePath,
+    base: &Path,
 ) -> Result<DirectionKeys, TopologyError> {
     let Some(table) = table else {
         return Ok(DirectionKeys::default());
@@ -93,7 +97,7 @@ fn direction(
     let table = table.get_ref();
     if let Some(rtt) = &table.rtt {
         return Err(
-            TopologyError::new("rtt: one direction has no round trip; write delay").at(rtt.span()),
+            TopologyError::new("rtt: a direction has no round trip; use delay").at(rtt.span()),
         );
     }
     if table.between.is_some() || table.forward.is_some() || table.back.is_some() {
@@ -104,33 +108,34 @@ fn direction(
     DirectionKeys::read(table, base)
 }
 
-/// The paths that a file has something special to say of.
+/// The tables of single paths in a file, by pair of hosts.
 fn path_overrides(
     file: &TopologyFile,
     hosts: &[LabHost],
-    base: &FilePath,
+    base: &Path,
 ) -> Result<BTreeMap<(usize, usize), PathKeys>, TopologyError> {
-    let mut special = BTreeMap::new();
+    let mut overrides = BTreeMap::new();
     for table in &file.paths {
         let ends = ends(table, hosts)?;
-        let sides = PathKeys::read(table.get_ref(), base).map_err(|f| f.at(table.span()))?;
-        let (between, sides) = if ends.0 < ends.1 {
-            (ends, sides)
+        let keys = PathKeys::read(table.get_ref(), base).map_err(|f| f.at(table.span()))?;
+        // Paths are stored with the smaller index first; a table in the other order is reversed.
+        let (between, keys) = if ends.0 < ends.1 {
+            (ends, keys)
         } else {
-            ((ends.1, ends.0), sides.turned())
+            ((ends.1, ends.0), keys.with_directions_swapped())
         };
-        if special.insert(between, sides).is_some() {
+        if overrides.insert(between, keys).is_some() {
             return Err(TopologyError::new(format!(
-                "between: the path {}-{} is there already; put everything in one place",
+                "between: the path {}-{} has a table already; use one table",
                 hosts[between.0].name, hosts[between.1].name
             ))
             .at(table.span()));
         }
     }
-    Ok(special)
+    Ok(overrides)
 }
 
-/// The hosts at the ends of a path, as its table names them.
+/// Indices of the hosts at the ends of a path, in the order of its table.
 fn ends(table: &Spanned<PathTable>, hosts: &[LabHost]) -> Result<(usize, usize), TopologyError> {
     let Some(between) = &table.get_ref().between else {
         let missing = "a path needs between = [\"a\", \"b\"]";
@@ -138,8 +143,8 @@ fn ends(table: &Spanned<PathTable>, hosts: &[LabHost]) -> Result<(usize, usize),
     };
     let refused =
         |problem: String| TopologyError::new(format!("between: {problem}")).at(between.span());
-    let [one, other] = between.get_ref().as_slice() else {
-        return Err(refused("a path has two ends; name two hosts".into()));
+    let [first, second] = between.get_ref().as_slice() else {
+        return Err(refused("a path has two ends; give two hosts".into()));
     };
     let find = |name: &String| {
         let place = hosts.iter().position(|host| host.name == *name);
@@ -147,40 +152,44 @@ fn ends(table: &Spanned<PathTable>, hosts: &[LabHost]) -> Result<(usize, usize),
             let names: Vec<_> = hosts.iter().map(|host| host.name.as_str()).collect();
             let name = name.escape_debug();
             refused(format!(
-                "there is no host '{name}', only {}",
+                "there is no host '{name}'; the hosts are {}",
                 names.join(", ")
             ))
         })
     };
-    let ends = (find(one)?, find(other)?);
+    let ends = (find(first)?, find(second)?);
     if ends.0 == ends.1 {
-        return Err(refused(format!("'{one}' needs no path to itself")));
+        return Err(refused(format!("'{first}' cannot have a path to itself")));
     }
     Ok(ends)
 }
 
-/// One path, from what is said of it, of all paths, and on the command line.
+/// A path, from its own table, the default and the command line.
 fn path(
     between: (usize, usize),
-    special: &PathKeys,
+    overrides: &PathKeys,
     default: &PathKeys,
-    over: &ParsedNetworkOptions,
+    options: &ParsedNetworkOptions,
     mtu: u16,
 ) -> Result<LabPath, TopologyError> {
     let merged =
         |own: &DirectionKeys, of_default: &DirectionKeys| -> Result<DirectionKeys, TopologyError> {
             let nothing = DirectionKeys::default();
-            let general = default.both.clone().over(&nothing)?;
-            let general = of_default.clone().over(&general)?;
-            let general = special.both.clone().over(&general)?;
-            let general = own.clone().over(&general)?;
-            over.keys
+            // From general to special: default, default of the direction, path, direction of the
+            // path, command line. A special source overrides only the keys that it has.
+            let general = default.both.clone().with_fallback(&nothing)?;
+            let general = of_default.clone().with_fallback(&general)?;
+            let general = overrides.both.clone().with_fallback(&general)?;
+            let general = own.clone().with_fallback(&general)?;
+            options
+                .keys
                 .clone()
-                .over(&general)
+                .with_fallback(&general)
                 .map_err(|f| f.within("command line"))
         };
-    let forward = merged(&special.forward, &default.forward)?;
-    let back = merged(&special.back, &default.back)?;
+    let forward = merged(&overrides.forward, &default.forward)?;
+    let back = merged(&overrides.back, &default.back)?;
+    // The BDP of a queue depends on both directions.
     let rtt = forward.mean_delay() + back.mean_delay();
     Ok(LabPath {
         between,

@@ -1,4 +1,4 @@
-//! A topology as TOML.
+//! Writes a topology as TOML.
 
 use std::fmt::Write as _;
 
@@ -9,22 +9,22 @@ use units::exact;
 use super::direction_keys::KeysFromTrace;
 use super::{LabHost, LabPath, Topology};
 
-/// The whole file.
+/// The topology as TOML text.
 pub(super) fn topology(topology: &Topology) -> String {
     let seed = match i64::try_from(topology.seed) {
         Ok(seed) => seed.to_string(),
-        // Beyond the integers of TOML.
+        // TOML integers are signed 64-bit numbers.
         Err(_) => quoted(&topology.seed.to_string()),
     };
     let mut text = format!(
         "seed = {seed}\noffload = {}\nmtu = {}\n",
         topology.offload, topology.mtu
     );
-    for each in &topology.hosts {
-        host(&mut text, each);
+    for item in &topology.hosts {
+        host(&mut text, item);
     }
-    for each in &topology.paths {
-        path(&mut text, each, &topology.hosts);
+    for item in &topology.paths {
+        path(&mut text, item, &topology.hosts);
     }
     text
 }
@@ -41,8 +41,9 @@ fn host(text: &mut String, host: &LabHost) {
 
 fn path(text: &mut String, path: &LabPath, hosts: &[LabHost]) {
     let name = |index: usize| hosts.get(index).map_or("", |host| &host.name);
-    let (one, other) = (name(path.between.0), name(path.between.1));
-    let _ = writeln!(text, "\n[[paths]]\nbetween = [\"{one}\", \"{other}\"]");
+    let (first, second) = (name(path.between.0), name(path.between.1));
+    let _ = writeln!(text, "\n[[paths]]\nbetween = [\"{first}\", \"{second}\"]");
+    // Equal directions are written once, which keeps common topologies readable.
     if path.forward == path.back {
         direction(text, "", &path.forward);
     } else {
@@ -53,6 +54,7 @@ fn path(text: &mut String, path: &LabPath, hosts: &[LabHost]) {
 
 fn direction(text: &mut String, prefix: &str, conditions: &Conditions) {
     let replaced = KeysFromTrace::of_trace(conditions.trace.as_deref());
+    // A key that the trace sets as well would be an error when the file is read.
     if !replaced.delay {
         line(
             text,
@@ -119,8 +121,8 @@ fn line(text: &mut String, prefix: &str, key: &str, value: &str) {
     let _ = writeln!(text, "{prefix}{key} = {value}");
 }
 
-/// The name of a trace that ships with the lab, or the trace itself. Its table has digits, commas
-/// and points only, so nothing in it can end the quotation.
+/// The name of a built-in trace, or the CSV text of another one. The CSV has only letters, digits,
+/// commas and points, so nothing in it can end the quoted string.
 fn trace_value(trace: &PathTrace) -> String {
     let shipped = BUILT_IN_TRACES.into_iter().find(|(name, _)| {
         sim::trace::built_in_trace(name).is_some_and(|shipped| *shipped == *trace)

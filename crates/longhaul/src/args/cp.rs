@@ -1,4 +1,4 @@
-//! `longhaul cp`: its flags, and what they mean to the client.
+//! Flags of `longhaul cp`, and their translation to [`CopyOptions`].
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,123 +17,126 @@ use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
 
 use super::values;
 
-/// Copy files and trees
+/// Copy files and directory trees
 ///
 /// SRC and DST are paths, `-` (standard input or output), or URLs: `ftp://host/path`,
-/// `gsiftp://host/path`, `file:///path`. `user:password@` may stand before the host; better, put
-/// the password into ~/.netrc or LONGHAUL_PASSWORD. With two remote ends the servers move the data
-/// between themselves (a third-party transfer). The last component of a source may hold `*`, `?`
-/// and `[]`.
+/// `gsiftp://host/path`, `http://host/path`, `https://host/path`, `file:///path`. Write
+/// `user:password@` before the host to log in; it is safer to keep the password in ~/.netrc or in
+/// LONGHAUL_PASSWORD. Between two FTP servers the data goes directly from one to the other
+/// (third-party transfer). The last component of a source may contain the wildcards `*`, `?` and
+/// `[]`.
 ///
-/// A file that is still on its way is called NAME.longhaul-partial and gets its name when it is
-/// whole and verified. After a cut, the same command with --resume goes on from what is safe.
+/// Until a file is complete and verified, its name is NAME.longhaul-partial. To continue an
+/// interrupted copy, repeat the command with --resume.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct CpArgs {
-    /// Copy directories with all that is in them
+    /// Copy directories and everything in them
     #[arg(short = 'r', short_alias = 'R', long)]
     recursive: bool,
-    /// Parallel streams: a number; `auto`, which goes by what it sees while data moves; or `mi`, `mi+`,
-    /// `aimd`, which go chunk by chunk by goodput and round trip alone, as published in 2008
-    #[arg(short = 'p', long = "parallel", value_name = "N|auto|mi|mi+|aimd", default_value = "auto", value_parser = parallelism)]
+    /// Number of parallel streams. `auto` adjusts it while data moves. `mi`, `mi+` and `aimd` adjust it
+    /// after each chunk of the file, from goodput and round-trip time only (Ito, Ohsaki and Imase, 2008)
+    #[arg(short = 'p', long = "parallel", value_name = "N|auto|mi|mi+|aimd", default_value = "auto", value_parser = parse_parallelism)]
     parallelism: Parallelism,
-    /// Never more streams than this for one file, with `-p auto`, `mi`, `mi+` and `aimd`: 1 to 256
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = max_streams)]
+    /// Maximum number of streams per file with `-p auto`, `mi`, `mi+` and `aimd`: 1 to 256
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = parse_max_streams)]
     max_streams: u32,
-    /// Parameters of `-p mi`, `mi+` and `aimd`. Without it they are the paper's: n0=1, eta=0.8,
-    /// gamma=2, alpha=2, beta=0.5, delta=10s, rho=0.1. What the paper leaves open is read as its
-    /// results ask for: rtt=flowing (round trips are taken while data flows; or between, the chunks),
-    /// optimum=both (terms of its equation 1, for mi+; or second, alone)
-    #[arg(long, value_name = "KEY=VALUE,...", default_value = "", hide_default_value = true, value_parser = autopar)]
+    /// Parameters of `-p mi`, `mi+` and `aimd`. The defaults are those of the paper: n0=1, eta=0.8,
+    /// gamma=2, alpha=2, beta=0.5, delta=10s, rho=0.1. Two more settle points that the paper leaves
+    /// open. rtt=flowing measures the round-trip time while data flows, rtt=between does so between
+    /// chunks. optimum=both uses both terms of equation 1 for `mi+`, optimum=second only the second.
+    /// The first value of each is the default
+    #[arg(long, value_name = "KEY=VALUE,...", default_value = "", hide_default_value = true, value_parser = parse_autopar)]
     autopar: ChunkParameters,
-    /// Socket buffers while data moves: `auto` (watch the kernel's autotuning, take over where it is
-    /// too small), `kernel` (leave them to it), `drs` or `drs1` (dynamic right-sizing as published
-    /// in 2004 and 2003), or a SIZE that pins them
-    #[arg(long, value_name = "auto|kernel|drs|drs1|SIZE", default_value = "auto", value_parser = buffer)]
+    /// Socket buffer sizes. `auto` lets the kernel tune them and sets larger ones where the kernel's
+    /// limit is too small for the path; `kernel` leaves them to the kernel; `drs` and `drs1` are
+    /// dynamic right-sizing as published in 2004 and 2003; SIZE sets a fixed size
+    #[arg(long, value_name = "auto|kernel|drs|drs1|SIZE", default_value = "auto", value_parser = parse_buffer)]
     buffer: SocketBuffers,
-    /// With `--buffer drs`, how often a receiving end computes the bandwidth: `adaptive` (follows the
-    /// round trip) or a time such as 100ms
-    #[arg(long, value_name = "adaptive|TIME", default_value = "adaptive", value_parser = interval)]
+    /// How often the receiver estimates the bandwidth with `--buffer drs`: `adaptive` (in proportion to
+    /// the round-trip time) or a time such as 100ms
+    #[arg(long, value_name = "adaptive|TIME", default_value = "adaptive", value_parser = parse_drs_interval)]
     drs_interval: DrsInterval,
-    /// Congestion control of the streams: `auto` (what the path asks for, of those that the sending
-    /// system permits), `system` (its default), or a name such as `bbr`. A longhaul server that sends
-    /// is asked for it, others run their own
-    #[arg(long, value_name = "auto|system|NAME", default_value = "auto", value_parser = congestion)]
+    /// TCP congestion control of the sender. `auto` switches to a loss-tolerant one if the path loses
+    /// packets without congestion and the sending system permits it; `system` keeps the system default;
+    /// NAME selects one, such as `bbr`. A longhaul server that sends is asked to use it; other servers
+    /// use their own
+    #[arg(long, value_name = "auto|system|NAME", default_value = "auto", value_parser = parse_congestion)]
     cc: CongestionChoice,
-    /// Transfer mode: `s` stream, `e` extended block, `auto`
-    #[arg(long, value_name = "auto|s|e", default_value = "auto", value_parser = mode)]
+    /// Transfer mode: `s` (stream), `e` (extended block, MODE E), or `auto`
+    #[arg(long, value_name = "auto|s|e", default_value = "auto", value_parser = parse_mode)]
     mode: ModeChoice,
-    /// Copy the part of the source that begins at this byte
+    /// Start at this byte of the source
     #[arg(long, value_name = "N", value_parser = units::size)]
     offset: Option<u64>,
     /// Copy only this many bytes
     #[arg(long, value_name = "N", value_parser = units::size)]
     length: Option<u64>,
-    /// Go on from what an earlier, interrupted copy left, after checking that it still fits
+    /// Continue an interrupted copy. It first checks that the source has not changed
     #[arg(long)]
     resume: bool,
-    /// Verify by checksum: `auto` (the cheapest that both ends have), `none` (not verified: the number
-    /// of bytes alone is compared), or one of crc32c crc32 adler32 blake3 sha256 sha1 md5 sha512
-    #[arg(long, value_name = "auto|none|ALG", default_value = "auto", value_parser = verify)]
+    /// Checksum to verify each file with: `auto` (the cheapest that both ends support), `none` (not
+    /// verified: only the sizes are compared), or one of crc32c crc32 adler32 blake3 sha256 sha1 md5 sha512
+    #[arg(long, value_name = "auto|none|ALG", default_value = "auto", value_parser = parse_verify)]
     verify: VerifyMode,
-    /// Send and receive no faster than this, all files together, in bits per second (`100M`; numbers
-    /// below 1000 need a unit). Between two servers it is refused: nothing passes this machine that it
-    /// could hold back
-    #[arg(long, value_name = "RATE", value_parser = values::bytes_per_second)]
+    /// Maximum rate of all files together in bits per second (`100M`; a number below 1000 needs a
+    /// unit). Not possible for third-party transfers, whose data does not pass through this machine
+    #[arg(long, value_name = "RATE", value_parser = values::parse_bytes_per_second)]
     limit_rate: Option<u64>,
-    /// Give up on a peer or stream that is silent for this many seconds
-    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = values::wait)]
+    /// Give up after this many seconds without data or a reply
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = values::parse_timeout)]
     timeout: Duration,
-    /// New attempts after a lost connection, each going on from what is safe
+    /// Number of retries after a lost connection; each continues from the data that is safe
     #[arg(long, value_name = "N", default_value_t = 5)]
     retries: u32,
-    /// Symbolic links in a copied tree: `skip` leaves them out, each with a notice; `follow` copies what
-    /// they point to, and ends at loops; `copy` makes them anew where they point into the tree
-    #[arg(long, value_name = "skip|follow|copy", default_value = "skip", value_parser = links)]
+    /// Symbolic links in a copied tree: `skip` skips each one with a notice; `follow` copies the file or
+    /// directory that it points to, except for loops; `copy` creates the same link if it points into
+    /// the tree
+    #[arg(long, value_name = "skip|follow|copy", default_value = "skip", value_parser = parse_links)]
     links: SymlinkPolicy,
-    /// Leave destinations alone that exist, whatever they hold. Those that have another size than the
-    /// source, or are older, are named in a warning; the exit code is that of the other files
+    /// Do not replace existing destination files. A warning names each one that is older than its
+    /// source or differs from it in size. The exit code does not depend on them
     #[arg(long)]
     keep_existing: bool,
-    /// Wait, for as long as it takes, where another copy is writing the destination; without it such a
-    /// file fails with exit code 7
+    /// If another copy is writing the destination, wait until it ends. Without --wait, such a file
+    /// fails with exit code 7
     #[arg(long)]
     wait: bool,
-    /// Files on their way at the same time when many are copied, 1 to 64
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = concurrency)]
+    /// Number of files copied at the same time, 1 to 64
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = parse_concurrency)]
     concurrency: usize,
-    /// Ports for data connections that servers open to this machine
-    #[arg(long, value_name = "LO-HI", value_parser = values::port_range)]
+    /// Local ports for data connections that servers open (active mode)
+    #[arg(long, value_name = "LO-HI", value_parser = values::parse_port_range)]
     data_ports: Option<(u16, u16)>,
-    /// Let data connections be with other hosts than the server's own when it says so: servers that
-    /// keep their data elsewhere need it. Without it the server's own address is used
+    /// Connect to the data address that the server announces, even if it is another host. Servers
+    /// with separate data nodes need it. By default data connections go to the server's own address
     #[arg(long)]
     allow_foreign_data_address: bool,
-    /// Size of a block in extended block mode when this end sends
-    #[arg(long, value_name = "SIZE", default_value = "1Mi", value_parser = block)]
+    /// Block size of extended block mode (MODE E) when this machine sends
+    #[arg(long, value_name = "SIZE", default_value = "1Mi", value_parser = parse_block_size)]
     block: usize,
-    /// How bytes get between file and socket: auto, copy, sendfile, splice, zerocopy
-    #[arg(long, value_name = "METHOD", default_value = "auto", value_parser = io_method)]
+    /// Method to move bytes between file and socket: auto, copy, sendfile, splice, zerocopy
+    #[arg(long, value_name = "METHOD", default_value = "auto", value_parser = parse_io_method)]
     io: IoMethod,
-    /// Force each copied file to this machine's disk before it is called done (`file`: its data, then its
-    /// name), or leave that to the kernel (`none`: a power cut may take back what was reported). A server
-    /// has a policy of its own for what is copied to it
-    #[arg(long, value_name = "file|none", default_value = "file", value_parser = sync_policy)]
+    /// When a file copied to this machine counts as done: `file` after fsync of its data and its name,
+    /// `none` without fsync, so that a power cut may lose it. Servers have their own policy for files
+    /// copied to them
+    #[arg(long, value_name = "file|none", default_value = "file", value_parser = parse_sync_policy)]
     sync_policy: SyncPolicy,
-    /// One JSON object a line on standard output, the last one a summary
+    /// Print one JSON object per line on standard output; the last one is the summary
     #[arg(long)]
     pub(crate) json: bool,
-    /// Nothing but errors
+    /// Print errors only
     #[arg(short = 'q', long)]
     pub(crate) quiet: bool,
-    /// Write samples of every stream to FILE, one JSON object a line
+    /// Write samples and tuning decisions of every stream to FILE, one JSON object per line
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Say in one line what the speed was limited by
+    /// Print one line that names the bottleneck of the transfer
     #[arg(long)]
     pub(crate) why: bool,
-    /// Sources, then the destination
+    /// One or more sources, then the destination
     #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"])]
     paths: Vec<String>,
 }
@@ -147,7 +150,7 @@ impl CpArgs {
         }
     }
 
-    /// The flags as the client takes them.
+    /// The flags as [`CopyOptions`].
     pub(crate) fn options(&self) -> CopyOptions {
         CopyOptions {
             recursive: self.recursive,
@@ -181,46 +184,51 @@ impl CpArgs {
     }
 }
 
-fn parallelism(text: &str) -> Result<Parallelism, String> {
+fn parse_parallelism(text: &str) -> Result<Parallelism, String> {
     match text {
         "auto" => Ok(Parallelism::Auto),
+        // Ito, Ohsaki and Imase (2008) name the modes MI, MI+ and AIMD.
         "mi" => Ok(Parallelism::Chunked(ChunkTuningMode::Mi)),
         "mi+" => Ok(Parallelism::Chunked(ChunkTuningMode::MiPlus)),
         "aimd" => Ok(Parallelism::Chunked(ChunkTuningMode::Aimd)),
-        _ => streams(text).map(Parallelism::Fixed).ok_or_else(|| {
-            format!("'{text}' is neither auto, mi, mi+, aimd nor a number from 1 to 256")
-        }),
+        _ => parse_stream_count(text)
+            .map(Parallelism::Fixed)
+            .ok_or_else(|| {
+                format!("'{text}' is neither auto, mi, mi+, aimd nor a number from 1 to 256")
+            }),
     }
 }
 
-fn streams(text: &str) -> Option<u32> {
+fn parse_stream_count(text: &str) -> Option<u32> {
+    // More streams than 256 gain nothing and exhaust the connection limits of servers.
     text.parse().ok().filter(|n| (1..=256).contains(n))
 }
 
-fn max_streams(text: &str) -> Result<u32, String> {
-    streams(text).ok_or_else(|| "use a number from 1 to 256".into())
+fn parse_max_streams(text: &str) -> Result<u32, String> {
+    parse_stream_count(text).ok_or_else(|| "use a number from 1 to 256".into())
 }
 
-fn autopar(text: &str) -> Result<ChunkParameters, String> {
+fn parse_autopar(text: &str) -> Result<ChunkParameters, String> {
     ChunkParameters::parse(text).map_err(|error| error.to_string())
 }
 
-/// Longest name that the system gives a congestion control (TCP_CA_NAME_MAX, with its NUL).
+/// `TCP_CA_NAME_MAX` of Linux: the longest name of a congestion control, including the NUL.
 const CONGESTION_NAME_MAX: usize = 16;
 
-/// `--cc`
-pub(crate) fn congestion(text: &str) -> Result<CongestionChoice, String> {
+/// Parses `--cc`.
+pub(crate) fn parse_congestion(text: &str) -> Result<CongestionChoice, String> {
     let name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    // The name is sent in OPTS TUNE, so it must not contain separators of that command.
     if text.is_empty() || text.len() >= CONGESTION_NAME_MAX || !text.chars().all(name) {
         return Err("use auto, system or a name such as bbr".into());
     }
     Ok(CongestionChoice::parse(text))
 }
 
-fn buffer(text: &str) -> Result<SocketBuffers, String> {
+fn parse_buffer(text: &str) -> Result<SocketBuffers, String> {
     match BufferSizing::parse(text) {
         Some(sizing) => Ok(SocketBuffers::sized_by(sizing)),
-        None => values::positive_size(text)
+        None => values::parse_positive_size(text)
             .map(SocketBuffers::pinned)
             .map_err(|_| {
                 format!("'{text}' is neither auto, kernel, drs, drs1 nor a size such as 4Mi")
@@ -228,13 +236,13 @@ fn buffer(text: &str) -> Result<SocketBuffers, String> {
     }
 }
 
-/// `--drs-interval`
-pub(crate) fn interval(text: &str) -> Result<DrsInterval, String> {
+/// Parses `--drs-interval`.
+pub(crate) fn parse_drs_interval(text: &str) -> Result<DrsInterval, String> {
     text.parse()
         .map_err(|error: DrsIntervalError| error.to_string())
 }
 
-fn mode(text: &str) -> Result<ModeChoice, String> {
+fn parse_mode(text: &str) -> Result<ModeChoice, String> {
     match text.to_ascii_lowercase().as_str() {
         "auto" => Ok(ModeChoice::Auto),
         "s" => Ok(ModeChoice::Stream),
@@ -243,7 +251,7 @@ fn mode(text: &str) -> Result<ModeChoice, String> {
     }
 }
 
-fn links(text: &str) -> Result<SymlinkPolicy, String> {
+fn parse_links(text: &str) -> Result<SymlinkPolicy, String> {
     match text.to_ascii_lowercase().as_str() {
         "skip" => Ok(SymlinkPolicy::Skip),
         "follow" => Ok(SymlinkPolicy::Follow),
@@ -252,16 +260,16 @@ fn links(text: &str) -> Result<SymlinkPolicy, String> {
     }
 }
 
-fn verify(text: &str) -> Result<VerifyMode, String> {
+fn parse_verify(text: &str) -> Result<VerifyMode, String> {
     match text.to_ascii_lowercase().as_str() {
         "auto" => Ok(VerifyMode::Auto),
         "none" => Ok(VerifyMode::None),
-        name => algorithm(name).map(VerifyMode::With),
+        name => parse_algorithm(name).map(VerifyMode::With),
     }
 }
 
-/// A checksum algorithm's name.
-pub(crate) fn algorithm(text: &str) -> Result<ChecksumAlgorithm, String> {
+/// Parses the name of a checksum algorithm.
+pub(crate) fn parse_algorithm(text: &str) -> Result<ChecksumAlgorithm, String> {
     ChecksumAlgorithm::parse(text).ok_or_else(|| {
         let names: Vec<_> = ChecksumAlgorithm::CHEAPEST_FIRST
             .iter()
@@ -271,29 +279,32 @@ pub(crate) fn algorithm(text: &str) -> Result<ChecksumAlgorithm, String> {
     })
 }
 
-fn concurrency(text: &str) -> Result<usize, String> {
+fn parse_concurrency(text: &str) -> Result<usize, String> {
     text.parse()
         .ok()
+        // Each file has its own session; servers commonly limit sessions per address.
         .filter(|n| (1..=64).contains(n))
         .ok_or_else(|| "use a number from 1 to 64".into())
 }
 
-/// A block size, 64 KiB to 64 MiB.
-pub(crate) fn block(text: &str) -> Result<usize, String> {
+/// Parses a block size, 64 KiB to 64 MiB.
+pub(crate) fn parse_block_size(text: &str) -> Result<usize, String> {
     let bytes = units::size(text).map_err(|error| error.to_string())?;
     usize::try_from(bytes)
         .ok()
+        // Smaller blocks waste time on headers and system calls; larger ones delay the end of a
+        // stream and take memory for each one.
         .filter(|b| (64 << 10..=64 << 20).contains(b))
         .ok_or_else(|| "use a size from 64Ki to 64Mi".into())
 }
 
-/// `--sync-policy`
-pub(crate) fn sync_policy(text: &str) -> Result<SyncPolicy, String> {
+/// Parses `--sync-policy`.
+pub(crate) fn parse_sync_policy(text: &str) -> Result<SyncPolicy, String> {
     SyncPolicy::parse(text).ok_or_else(|| "use file or none".into())
 }
 
-/// `--io`
-pub(crate) fn io_method(text: &str) -> Result<IoMethod, String> {
+/// Parses `--io`.
+pub(crate) fn parse_io_method(text: &str) -> Result<IoMethod, String> {
     match text {
         "auto" => Ok(IoMethod::Auto),
         "copy" => Ok(IoMethod::Copy),
@@ -322,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn without_flags_everything_follows_the_path() {
+    fn streams_and_congestion_control_default_to_auto() {
         let options = options(&[]).unwrap();
         assert_eq!(options.parallelism, Parallelism::Auto);
         assert_eq!(options.transfer.congestion, CongestionChoice::Auto);
@@ -331,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_a_number_or_a_mode() {
+    fn parallel_takes_a_number_from_1_to_256_or_a_mode() {
         for (text, wanted) in [
             ("auto", Parallelism::Auto),
             ("1", Parallelism::Fixed(1)),
@@ -353,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn the_modes_take_parameters() {
+    fn autopar_sets_the_parameters_of_the_chunked_modes() {
         let options = options(&["-p", "mi", "--autopar", "eta=0.7,delta=2s,n0=4"]).unwrap();
         assert_eq!(options.autopar.eta, 0.7);
         assert_eq!(options.autopar.delta, Duration::from_secs(2));
@@ -361,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_named() {
+    fn the_error_for_an_invalid_value_names_the_problem() {
         let error = |flags: &[&str]| options(flags).unwrap_err();
         assert!(error(&["--autopar", "eta=2"]).contains("eta"));
         assert!(error(&["--autopar", "zeta=2"]).contains("zeta"));
@@ -373,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn congestion_controls_go_by_name() {
+    fn cc_takes_system_or_a_name() {
         let cc = |name: &str| options(&["--cc", name]).unwrap().transfer.congestion;
         assert_eq!(cc("system"), CongestionChoice::System);
         assert_eq!(cc("bbr"), CongestionChoice::Named("bbr".to_owned()));

@@ -1,4 +1,4 @@
-//! `longhaul lab`: the emulator, the simulator, experiments and their report.
+//! Flags of `longhaul lab`: emulator, simulator, experiments and their report.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,10 +10,10 @@ use lab::topology::NetworkOptions;
 
 use super::values;
 
-/// The WAN lab: emulated long paths, a TCP simulator, and experiments that anyone can rerun
+/// WAN lab: a network emulator, a TCP simulator and repeatable experiments
 #[derive(Debug, Args)]
 pub(crate) struct LabArgs {
-    /// What to do.
+    /// The verb.
     #[command(subcommand)]
     pub(crate) verb: LabVerb,
 }
@@ -28,80 +28,81 @@ pub(crate) enum LabVerb {
     Run(RunArgs),
     Report(ReportArgs),
     Trace(TraceArgs),
-    /// The first process inside a lab
+    /// First process of a lab's PID namespace; started by `lab net`
     #[command(hide = true)]
     Init {
-        /// As the lab passes them.
+        /// Arguments from `lab net`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
-    /// One measurement inside a lab
+    /// One measurement inside a lab; started by `lab run`
     #[command(hide = true)]
     Cell {
-        /// What to start and to measure.
+        /// Description of the measurement.
         job: PathBuf,
     },
 }
 
 /// Run a command in an emulated wide-area network
 ///
-/// Two hosts, `a` and `b`, are joined by a path with the given round trip, rate, loss and queue, in
-/// both directions; a topology file describes more hosts and a path for each two of them. COMMAND
-/// finds their addresses in LAB_A, LAB_B, ..., and runs a program on one of them with
-/// `longhaul lab exec a -- PROGRAM`. When COMMAND ends, all that it left running ends too.
+/// The lab connects two hosts, `a` and `b`, by a path with the given round-trip time, rate, loss and
+/// queue. Rate, loss and queue apply to each direction. A topology file can define more hosts and a
+/// path for each pair. COMMAND finds the hosts' addresses in LAB_A, LAB_B, ... and runs a program on
+/// a host with `longhaul lab exec a -- PROGRAM`. When COMMAND ends, the lab ends all processes that
+/// it started.
 ///
 ///   longhaul lab net --rtt 100ms --rate 1gbit --loss 0.1% -- sh -c '
 ///       longhaul lab exec b -- iperf3 -s -1 -D
 ///       longhaul lab exec a -- iperf3 -c $LAB_B'
 ///
-/// Works without root where user namespaces are allowed; otherwise as root. What the network did is
-/// told at the end, also whether the emulator kept up: if it did not, the run is INVALID and the
-/// exit code is 9.
+/// It needs root or permission to create user namespaces. At the end it reports what the network
+/// did. If the emulator could not keep up, it marks the run INVALID and, unless COMMAND itself
+/// failed, exits with 9.
 #[derive(Debug, Args)]
 #[command(
     verbatim_doc_comment,
     override_usage = "longhaul lab net [OPTIONS] -- COMMAND..."
 )]
 pub(crate) struct NetArgs {
-    /// Round trip without queues (`100ms`) [default: 0]
+    /// Round-trip time without queueing delay (`100ms`) [default: 0]
     #[arg(long, value_name = "TIME")]
     rtt: Option<String>,
-    /// Bottleneck rate of each direction (`1gbit`, `56kbit`; numbers below 1000 need a unit)
+    /// Bottleneck rate of each direction (`1gbit`, `56kbit`; a number below 1000 needs a unit)
     /// [default: no limit]
     #[arg(long, value_name = "RATE")]
     rate: Option<String>,
-    /// Packets lost at random (`0.5%`) [default: none]
+    /// Random packet loss (`0.5%`) [default: none]
     #[arg(long, value_name = "SHARE")]
     loss: Option<String>,
-    /// Queue before the bottleneck: `1bdp`, a number of packets, or a SIZE [default: 1bdp]
+    /// Size of the bottleneck queue: `1bdp`, a number of packets, or a SIZE in bytes [default: 1bdp]
     #[arg(long, value_name = "QUEUE")]
     queue: Option<String>,
-    /// Rate, round trip and loss that vary in time: a CSV file (seconds,rate,rtt,loss),
-    /// `drsftp-path` or `drsftp-wan`
+    /// Rate, round-trip time and loss over time: a CSV file (seconds,rate,rtt,loss), or the built-in
+    /// trace `drsftp-path` or `drsftp-wan`
     #[arg(long, value_name = "FILE")]
     trace: Option<String>,
-    /// Hosts and paths from a file; the options above change what it says for all paths
+    /// File with hosts and paths. The options above override it for all paths
     #[arg(long, value_name = "FILE.toml")]
     topology: Option<PathBuf>,
-    /// Random events repeat with the same seed [default: 1]
+    /// Seed of random events; the same seed repeats them [default: 1]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// A kernel setting of every host (`net.ipv4.tcp_rmem='4096 87380 1048576'`)
+    /// Kernel setting of every host (`net.ipv4.tcp_rmem='4096 87380 1048576'`)
     #[arg(long = "sysctl", value_name = "KEY=VALUE")]
     sysctls: Vec<String>,
     /// TCP congestion control of every host
     #[arg(long, value_name = "NAME")]
     cc: Option<String>,
-    /// Hand every packet over by itself: slower, and no bursts of segments
+    /// Disable segmentation offload: the hosts send single packets instead of bursts. Slower
     #[arg(long)]
     no_offload: bool,
-    /// Write what the network did to FILE as JSON
+    /// Write the report on the network to FILE as JSON
     #[arg(long, value_name = "FILE.json")]
     pub(crate) report: Option<PathBuf>,
-    /// Wait for another lab on this machine to end instead of refusing
+    /// If another lab is running on this machine, wait until it ends. Without --wait, exit with 7
     #[arg(long)]
     pub(crate) wait: bool,
-    /// Say nothing at the end unless the run is invalid
+    /// Print no report at the end unless the run is invalid
     #[arg(short = 'q', long)]
     pub(crate) quiet: bool,
     /// Program and arguments
@@ -110,9 +111,9 @@ pub(crate) struct NetArgs {
 }
 
 impl NetArgs {
-    /// The network that was asked for.
+    /// The network that the flags and the topology file describe.
     pub(crate) fn topology(&self) -> Result<lab::topology::Topology, lab::LabError> {
-        let shorthand = NetworkOptions {
+        let options = NetworkOptions {
             rtt: self.rtt.clone(),
             rate: self.rate.clone(),
             loss: self.loss.clone(),
@@ -123,93 +124,97 @@ impl NetArgs {
             seed: self.seed,
             offload: self.no_offload.then_some(false),
         };
-        lab::topology::Topology::from_options(self.topology.as_deref(), &shorthand)
+        lab::topology::Topology::from_options(self.topology.as_deref(), &options)
     }
 }
 
-/// Run a program on a host of the surrounding lab
+/// Run a program on a lab host (inside `lab net` only)
 #[derive(Debug, Args)]
 #[command(override_usage = "longhaul lab exec HOST -- PROGRAM [ARGUMENTS]...")]
 pub(crate) struct ExecArgs {
-    /// The host, as in LAB_HOSTS
+    /// Name of the host, as in LAB_HOSTS
     pub(crate) host: String,
     /// Program and arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub(crate) command: Vec<OsString>,
 }
 
-/// List the experiments that ship with the lab
+/// List the built-in experiments
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// One JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// Run an experiment and keep its results
+/// Run an experiment and save its results
 ///
-/// NAME is one of `longhaul lab list`, the path of an experiment file, or `all`. Each measurement is
-/// a fresh network and fresh servers; programs take turns. Programs that are not installed are left
-/// out and named. Results go to OUT/NAME-quick.json and .csv (one line a run), cell by cell: cells
-/// that are there and are not measured again stay. A run that was interrupted goes on with --resume.
+/// NAME is an experiment from `longhaul lab list`, the path of an experiment file, or `all`. Each
+/// measurement uses a new network and new servers. The programs under test take turns; programs that
+/// are not installed are skipped with a notice. A cell is one program with one combination of
+/// parameters. The results are saved after each cell, in DIR/NAME-quick.json or NAME-full.json and
+/// in a .csv file (one line per run). Cells that are not measured again keep their results. To
+/// continue an interrupted run, use --resume.
 ///
 ///   longhaul lab run all --budget 2h --resume
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct RunArgs {
-    /// Experiment, or `all` that ship
+    /// Name or file of an experiment, or `all`
     name: String,
-    /// The published sweep, file sizes and repetitions (hours)
+    /// Use the published parameters, file sizes and repetitions (takes hours)
     #[arg(long, conflicts_with = "quick")]
     full: bool,
-    /// A few points and smaller files (minutes); the default
+    /// Use a few parameter values and smaller files (takes minutes). This is the default
     #[arg(long)]
     quick: bool,
     /// Directory for the results
     #[arg(long, value_name = "DIR", default_value = "lab-results")]
     out: PathBuf,
-    /// Runs of every program at every point, instead of the experiment's own number
+    /// Runs of each program for each combination of parameters [default: the experiment's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: Option<u32>,
-    /// Instead of the experiment's own seed
+    /// Seed of random events [default: the experiment's]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Only these points of the sweep
+    /// Measure only these parameter values
     #[arg(long, value_name = "AXIS=VALUE[,VALUE]")]
     only: Vec<String>,
-    /// Only these programs
+    /// Measure only this program; may be repeated
     #[arg(long = "program", value_name = "KEY")]
     programs: Vec<String>,
-    /// Run only what the results in OUT lack, cells that were interrupted among it
+    /// Measure only cells that are missing or incomplete in the saved results
     #[arg(long, conflicts_with = "fresh")]
     resume: bool,
-    /// Set the results in OUT aside, as NAME-quick.json~, and begin anew
+    /// Rename the saved results to NAME-quick.json~ or NAME-full.json~ and start over
     #[arg(long)]
     fresh: bool,
-    /// Wait for another lab on this machine to end instead of refusing
+    /// If another lab is running on this machine, wait until it ends. Without --wait, exit with 7
     #[arg(long)]
     wait: bool,
-    /// With `all`: how long it may take (`90min`, `8h`); repetitions are trimmed, at last experiments
-    /// left out
-    #[arg(long, value_name = "TIME", value_parser = values::budget)]
+    /// Time limit for `all` (`90min`, `8h`). To meet it, longhaul reduces repetitions, then skips
+    /// experiments
+    #[arg(long, value_name = "TIME", value_parser = values::parse_budget)]
     pub(crate) budget: Option<Duration>,
-    /// Say what would be run and how long it would take, and end
+    /// Print the plan and the expected duration, and run nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
 
 impl RunArgs {
-    /// Whether every experiment is meant.
+    /// Whether the user asked for every experiment.
     pub(crate) fn is_all(&self) -> bool {
         self.name == "all"
     }
 
-    /// As the library takes it.
+    /// The arguments as a request to the library.
     ///
     /// # Errors
-    /// Options that do not go with all experiments, or only with them.
+    /// [`lab::LabError::Usage`]: an option that is not valid with `all`, or only with `all`.
     pub(crate) fn request(&self) -> Result<RunRequest, lab::LabError> {
         let refused = |what: &str| Err(lab::LabError::Usage(what.to_owned()));
+        // Experiments have different axes and programs, so these options cannot apply to all of
+        // them.
         if self.is_all() && !(self.only.is_empty() && self.programs.is_empty()) {
             return refused("--only and --program are for one experiment, not for `all`");
         }
@@ -233,18 +238,18 @@ impl RunArgs {
     }
 }
 
-/// Draw results as one HTML page with tables and figures, beside the published numbers
+/// Write an HTML report with tables and figures, next to the published numbers
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// Directory with results
+    /// Directory with saved results
     #[arg(long, value_name = "DIR", default_value = "lab-results")]
     pub(crate) results: PathBuf,
-    /// Directory for the page (index.html) and each figure's SVG and table's CSV
+    /// Directory for the report (index.html), its figures (SVG) and its tables (CSV)
     #[arg(long, value_name = "DIR", default_value = "lab-report")]
     pub(crate) out: PathBuf,
 }
 
-/// Print one of the shipped traces as CSV, to be edited and given to --trace
+/// Print a built-in trace as CSV, to edit and pass to --trace
 #[derive(Debug, Args)]
 pub(crate) struct TraceArgs {
     /// `drsftp-path` or `drsftp-wan`

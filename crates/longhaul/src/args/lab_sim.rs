@@ -1,4 +1,4 @@
-//! `longhaul lab sim`: flags over the setting of the paper.
+//! Flags of `longhaul lab sim`. Their defaults are the base setting of the paper.
 
 use clap::{Args, ValueEnum};
 use lab::LabError;
@@ -8,29 +8,29 @@ use crate::output::{print_line, print_to_stderr};
 
 /// Simulate parallel TCP connections over a bottleneck
 ///
-/// A server sends to a client over two routers; the link between them is the bottleneck, with a
-/// drop-tail queue before it. Every number of connections is one simulation and one line of the
-/// table. The defaults are the base setting of Ito, Ohsaki and Imase (2008). The same seed gives the
-/// same table.
+/// A server sends to a client over two routers. The link between the routers is the bottleneck and has
+/// a drop-tail queue. Each number of connections is one simulation and one line of the table. The
+/// defaults are the base setting of Ito, Ohsaki and Imase (2008). The same seed gives the same
+/// table.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct SimArgs {
-    /// Parallel connections: a number, a range `1..64`, a list of either, `auto` (what longhaul
-    /// opens on this path), or how the number is found while a file of 10 GB is sent in chunks: `mi`,
-    /// `mi+`, `aimd` (the modes of the paper), `probe` (longhaul's own) [default: 1..64]
+    /// Number of parallel connections: a number, a range `1..64`, a list of these, or `auto` (the
+    /// number that longhaul would use). `mi`, `mi+` and `aimd` (the modes of the paper) and `probe`
+    /// (longhaul's own) find the number while they send a 10 GB file in chunks [default: 1..64]
     #[arg(long, value_name = "N")]
     flows: Option<String>,
-    /// Only with these --flows: parameters of `mi`, `mi+`, `aimd` and `probe`, such as `eta=0.7,delta=5s`: n0, eta, gamma,
-    /// alpha, beta, delta, rho, most, rtt, optimum [default: the paper's]
+    /// Parameters of --flows `mi`, `mi+`, `aimd` and `probe`, such as `eta=0.7,delta=5s`. The keys are
+    /// n0, eta, gamma, alpha, beta, delta, rho, most, rtt and optimum [default: those of the paper]
     #[arg(long, value_name = "KEY=VALUE,...")]
     autopar: Option<String>,
-    /// Bottleneck rate (`1gbit`; numbers below 1000 need a unit) [default: 100mbit]
+    /// Bottleneck rate (`1gbit`; a number below 1000 needs a unit) [default: 100mbit]
     #[arg(long, value_name = "RATE")]
     rate: Option<String>,
     /// One-way propagation delay of the bottleneck [default: 10ms]
     #[arg(long, value_name = "TIME", conflicts_with = "rtt")]
     delay: Option<String>,
-    /// Round trip without queues, access links included; instead of --delay
+    /// Round-trip time without queueing delay, including the access links; replaces --delay
     #[arg(long, value_name = "TIME")]
     rtt: Option<String>,
     /// One-way delay of each of the two access links [default: 1ms]
@@ -39,10 +39,11 @@ pub(crate) struct SimArgs {
     /// Rate of the access links [default: 1gbit]
     #[arg(long, value_name = "RATE")]
     access_rate: Option<String>,
-    /// Queue before the bottleneck: `1bdp`, a number of packets, or a SIZE [default: 1000 packets]
+    /// Size of the bottleneck queue: `1bdp`, a number of packets, or a SIZE in bytes
+    /// [default: 1000 packets]
     #[arg(long, value_name = "QUEUE")]
     queue: Option<String>,
-    /// Packets lost at random behind the bottleneck [default: none]
+    /// Random packet loss after the bottleneck [default: none]
     #[arg(long, value_name = "SHARE")]
     loss: Option<String>,
     /// Socket buffer of each connection [default: 64KiB]
@@ -51,45 +52,45 @@ pub(crate) struct SimArgs {
     /// Congestion control: `newreno` or `cubic` [default: newreno]
     #[arg(long, value_name = "NAME")]
     cc: Option<String>,
-    /// Initial congestion window in segments [default: 2, as in ns-2; 10 with --bytes, but not
-    /// in chunks]
+    /// Initial congestion window in segments [default: 2, as in ns-2; 10 with --bytes, except for
+    /// transfers in chunks]
     #[arg(long, value_name = "N")]
     initial_window: Option<u32>,
-    /// The receiver acknowledges every other segment instead of each
+    /// Acknowledge every second segment instead of each one
     #[arg(long)]
     delayed_ack: bool,
-    /// IP packet of a full segment [default: 1500]
+    /// Size of the IP packet of a full segment in bytes [default: 1500]
     #[arg(long, value_name = "SIZE")]
     packet: Option<String>,
-    /// Measured time after the warm-up [default: 60s], or the longest that a file may take
-    /// [default: 1h]
+    /// Duration of the measurement after the warm-up [default: 60s]; with --bytes, time limit of the
+    /// transfer [default: 1h]
     #[arg(long, value_name = "TIME")]
     time: Option<String>,
-    /// Time before measurements begin [default: 20s]
+    /// Simulated time before the measurement [default: 20s]
     #[arg(long, value_name = "TIME")]
     warm_up: Option<String>,
-    /// Transfer one file of this size over all connections together
+    /// Transfer one file of this size over all connections
     #[arg(long, value_name = "SIZE")]
     bytes: Option<String>,
-    /// Cross traffic over the bottleneck that does not react to loss [default: none]
+    /// Cross traffic over the bottleneck; it does not react to loss [default: none]
     #[arg(long, value_name = "RATE")]
     cross_traffic: Option<String>,
-    /// The sending host holds each packet back for a random time up to this [default: none]
+    /// Maximum random delay that the sending host adds to each packet [default: none]
     #[arg(long, value_name = "TIME")]
     jitter: Option<String>,
-    /// Random events repeat with the same seed; a file without --jitter, --loss and --cross-traffic
-    /// meets none [default: 1]
+    /// Seed of random events. It has no effect on a file transfer without --jitter, --loss and
+    /// --cross-traffic [default: 1]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// How the result is written
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    /// Output format
+    #[arg(long, value_enum, default_value_t = SimOutputFormat::Text)]
+    format: SimOutputFormat,
 }
 
-/// `--format`
+/// Values of `--format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// A table for people.
+enum SimOutputFormat {
+    /// A table.
     Text,
     /// Comma-separated values with a header.
     Csv,
@@ -98,22 +99,23 @@ enum Format {
 }
 
 impl SimArgs {
-    /// Simulates and prints.
+    /// Runs the simulation and prints its table; returns the exit code.
     pub(crate) fn run(self) -> Result<u8, LabError> {
         let format = self.format;
+        // The request has a default seed, so an explicit one must be noted before.
         let seeded = self.seed.is_some();
         let request = SimRequest::from_shorthand(&self.shorthand())?;
         if seeded && !request.is_random() {
             print_to_stderr(
-                "longhaul lab sim: --seed changes nothing here: without --jitter, --loss and \
-                 --cross-traffic nothing that happens to a file is random",
+                "longhaul lab sim: --seed changes nothing: without --jitter, --loss and \
+                 --cross-traffic a file transfer has no random events",
             );
         }
         let report = lab::simulate::run(&request)?;
         let text = match format {
-            Format::Text => report.to_text(),
-            Format::Csv => report.to_csv(),
-            Format::Json => report.to_json(),
+            SimOutputFormat::Text => report.to_text(),
+            SimOutputFormat::Csv => report.to_csv(),
+            SimOutputFormat::Json => report.to_json(),
         };
         print_line(text.trim_end())
             .map_err(|e| LabError::system("cannot write to standard output", e))?;

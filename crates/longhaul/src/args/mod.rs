@@ -1,4 +1,4 @@
-//! Every verb and flag, defined once; help, man pages and completions follow from here.
+//! All verbs and flags. Help, man pages and completions are generated from these definitions.
 
 mod cp;
 pub(crate) mod lab;
@@ -18,34 +18,33 @@ pub(crate) use remote::{CksumArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs};
 pub(crate) use serve::{LogFormat, ServeArgs};
 pub(crate) use user::{UserArgs, UserVerb};
 
-/// Exit codes, as scripts may rely on them; shown at the end of every help text.
+/// Exit codes that scripts may rely on; part of the main help text and of that of `cp`.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
-  0    all done; after cp: every byte arrived, was verified as asked, and is on disk (--sync-policy)
-  1    some files of several failed
-  2    usage: the request makes no sense
-  3    login or permission refused
+  0    success; for cp: every byte arrived, was verified (--verify) and is on disk (--sync-policy)
+  1    some of several files failed
+  2    usage error: invalid arguments
+  3    login failed or permission denied
   4    no such file or directory
-  5    cannot reach the peer, or lost it after all retries
-  6    integrity mismatch: what arrived is not what was sent
-  7    disk or file error: a local one, or the destination is full; or another copy is writing it
+  5    cannot connect to the peer, or connection lost and all retries failed
+  6    integrity error: the data that arrived differs from the source
+  7    local file or disk error, destination full, or another copy is writing the destination
   8    protocol error: the peer refused for another reason
-  9    lab: the emulator could not keep up; the run is invalid
+  9    lab: the emulator could not keep up, so the run is invalid
   130  interrupted";
 
-/// Move big data across long networks at the speed of the wire. Nobody tunes anything.
+/// Move large files over long-distance networks at full speed, without manual tuning
 #[derive(Debug, Parser)]
 #[command(
     name = "longhaul",
     version,
-    about,
     disable_help_subcommand = true,
     after_help = EXIT_CODES,
     after_long_help = EXIT_CODES,
     max_term_width = 100
 )]
 pub(crate) struct Cli {
-    /// What to do.
+    /// The verb.
     #[command(subcommand)]
     pub(crate) verb: Verb,
 }
@@ -71,63 +70,63 @@ pub(crate) enum Verb {
     Doctor(DoctorArgs),
     Lab(lab::LabArgs),
     Help(HelpArgs),
-    /// Print a man page (roff) on standard output
+    /// Print a man page (roff)
     #[command(hide = true)]
     Man(HelpArgs),
-    /// Print a completion script on standard output
+    /// Print a completion script for a shell
     Completions {
-        /// The shell
+        /// Name of the shell
         shell: clap_complete::Shell,
     },
 }
 
-/// See it work: one file over an emulated long path, as stock FTP moves it and self-tuned, live
+/// Compare stock FTP with longhaul over an emulated long path, live
 ///
-/// Where no network can be emulated (neither root nor user namespaces), it says why and shows the
-/// main job on loopback instead.
+/// Both copy the same file at the same time, each over its own path. Without root and without user
+/// namespaces no network can be emulated; then the demo says why and copies over loopback.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DemoArgs {
-    /// Size of the file that is moved [default: 240M, on loopback 1G]
-    #[arg(long, value_parser = values::positive_size)]
+    /// Size of the file [default: 240M, or 1G with --loopback]
+    #[arg(long, value_parser = values::parse_positive_size)]
     pub(crate) size: Option<u64>,
-    /// Round trip of the path
+    /// Round-trip time of the path
     #[arg(long, value_name = "TIME", default_value = "100ms")]
     pub(crate) rtt: String,
     /// Rate of the path
     #[arg(long, value_name = "RATE", default_value = "100mbit")]
     pub(crate) rate: String,
-    /// No emulated path: one stream and several, both ways and between two servers, on loopback
+    /// Copy over loopback instead: one and four streams, download, upload and third-party
     #[arg(long)]
     pub(crate) loopback: bool,
-    /// Directory for the demo's files (about twice --size, on loopback five times); removed
-    /// afterwards
+    /// Directory for temporary files: about twice --size, five times with --loopback. The demo
+    /// removes them at the end
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<std::path::PathBuf>,
-    /// The part that runs inside the emulated network
+    /// Folder of the demo; set for the part that runs inside the emulated network
     #[arg(long, hide = true, value_name = "DIR")]
     pub(crate) inside: Option<std::path::PathBuf>,
 }
 
-/// Say what this machine's network settings allow, and which of them to change for what gain
+/// Show the rate that this machine's network settings allow, and which settings to change
 ///
-/// Without --rate and --rtt it tells what one stream reaches over a range of paths of 1 Gbit/s. Nothing
-/// is sent anywhere and nothing is changed.
+/// For a path of the given rate and round-trip time it computes the rate of one stream. Without --rtt
+/// it does so for 10, 50, 100 and 200 ms. It sends nothing and changes nothing.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DoctorArgs {
-    /// Rate of the path that matters
-    #[arg(long, value_name = "RATE", default_value = "1gbit", value_parser = values::positive_rate)]
+    /// Rate of the path
+    #[arg(long, value_name = "RATE", default_value = "1gbit", value_parser = values::parse_positive_rate)]
     pub(crate) rate: Rate,
-    /// Its round trip, as ping shows it
-    #[arg(long, value_name = "TIME", value_parser = values::round_trip)]
+    /// Round-trip time of the path, as shown by ping
+    #[arg(long, value_name = "TIME", value_parser = values::parse_round_trip)]
     pub(crate) rtt: Option<Duration>,
-    /// One JSON object on standard output
+    /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// The manual of one verb, or of all.
+/// Print the manual of one verb, or of all
 #[derive(Debug, clap::Args)]
 pub(crate) struct HelpArgs {
-    /// The verb (`cp`, `lab net`); all of them if left out
+    /// The verb (`cp`, `lab net`) [default: all]
     pub(crate) verb: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! The single-file verbs: `ls`, `stat`, `rm`, `mkdir`, `mv`, `cksum`.
+//! Flags of the remote file verbs: `ls`, `stat`, `rm`, `mkdir`, `mv`, `cksum`.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use proto::checksum::ChecksumAlgorithm;
 
 use super::values;
 
-/// What they all take.
+/// Flags that all remote file verbs have.
 #[derive(Debug, Args)]
 pub(crate) struct RemoteCommonArgs {
-    /// Give up on a server that is silent for this many seconds
-    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = values::wait)]
+    /// Give up after this many seconds without a reply
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = values::parse_timeout)]
     timeout: Duration,
 }
 
 impl RemoteCommonArgs {
-    /// As the client takes it.
+    /// The flags as [`RemoteOptions`].
     pub(crate) fn options(&self) -> RemoteOptions {
         RemoteOptions {
             timeout: self.timeout,
@@ -25,81 +25,81 @@ impl RemoteCommonArgs {
     }
 }
 
-/// List a remote directory, one name a line.
+/// List a remote directory, one name per line
 #[derive(Debug, Args)]
 pub(crate) struct LsArgs {
-    /// With type, size and modification time (UTC)
+    /// Also show type, size and modification time (UTC)
     #[arg(short = 'l', long)]
     pub(crate) long: bool,
-    /// One JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
-    /// Where: ftp://host/dir or gsiftp://host/dir
+    /// URL of the directory, such as ftp://host/dir
     pub(crate) url: String,
     #[command(flatten)]
     pub(crate) common: RemoteCommonArgs,
 }
 
-/// Show what a server knows of one path.
+/// Show type, size and modification time of a remote file or directory
 #[derive(Debug, Args)]
 pub(crate) struct StatArgs {
-    /// As one JSON object
+    /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
-    /// Which path
+    /// URL of the file or directory
     pub(crate) url: String,
     #[command(flatten)]
     pub(crate) common: RemoteCommonArgs,
 }
 
-/// Delete remote files; there is no question asked.
+/// Delete remote files without asking for confirmation
 #[derive(Debug, Args)]
 pub(crate) struct RmArgs {
-    /// Directories with all that is in them; symbolic links are removed, never followed
+    /// Delete directories and everything in them. Symbolic links are deleted, not followed
     #[arg(short = 'r', long)]
     pub(crate) recursive: bool,
-    /// Which files
+    /// URLs of the files
     #[arg(required = true, value_name = "URL")]
     pub(crate) urls: Vec<String>,
     #[command(flatten)]
     pub(crate) common: RemoteCommonArgs,
 }
 
-/// Make a remote directory.
+/// Create a remote directory
 #[derive(Debug, Args)]
 pub(crate) struct MkdirArgs {
-    /// Also those above it; existing ones are fine
+    /// Also create missing parent directories; an existing directory is not an error
     #[arg(short = 'p', long)]
     pub(crate) parents: bool,
-    /// Which directory
+    /// URL of the directory
     pub(crate) url: String,
     #[command(flatten)]
     pub(crate) common: RemoteCommonArgs,
 }
 
-/// Rename a file or directory on one server.
+/// Rename a file or directory on a server
 #[derive(Debug, Args)]
 pub(crate) struct MvArgs {
-    /// What
+    /// URL of the file or directory
     #[arg(value_name = "FROM_URL")]
     pub(crate) from: String,
-    /// Its new name, on the same server
+    /// New URL, on the same server
     #[arg(value_name = "TO_URL")]
     pub(crate) to: String,
     #[command(flatten)]
     pub(crate) common: RemoteCommonArgs,
 }
 
-/// Checksum of a remote or local file, as `HEX  NAME`.
+/// Print the checksum of remote or local files as `HEX  NAME`
 #[derive(Debug, Args)]
 pub(crate) struct CksumArgs {
-    /// crc32c crc32 adler32 blake3 sha256 sha1 md5 sha512
-    #[arg(short = 'a', long, value_name = "ALG", default_value = "sha256", value_parser = super::cp::algorithm)]
+    /// Algorithm: crc32c crc32 adler32 blake3 sha256 sha1 md5 sha512
+    #[arg(short = 'a', long, value_name = "ALG", default_value = "sha256", value_parser = super::cp::parse_algorithm)]
     pub(crate) algorithm: ChecksumAlgorithm,
-    /// First byte
+    /// Offset of the first byte
     #[arg(long, value_name = "N", default_value = "0", value_parser = units::size)]
     pub(crate) offset: u64,
-    /// Bytes; to the end if left out
+    /// Number of bytes [default: to the end of the file]
     #[arg(long, value_name = "N", value_parser = units::size)]
     pub(crate) length: Option<u64>,
     /// URLs or local paths

@@ -1,4 +1,4 @@
-//! `longhaul serve`: its flags over the configuration file over the defaults.
+//! Flags of `longhaul serve`. They override the settings file, which overrides the defaults.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -14,109 +14,113 @@ use tune::sizing::drs::DrsInterval;
 
 use super::values;
 
-/// Run a GridFTP and FTP server in the foreground.
+/// Run a GridFTP and FTP server in the foreground
 ///
-/// When it is ready it prints one line to standard output, `listening on HOST:PORT`. SIGTERM lets
-/// running transfers finish (at most --drain seconds), a second one ends at once. SIGHUP reads the
-/// settings file and the users file again. Nobody can log in unless --anonymous or --users says so.
+/// When the server is ready, it prints the line `listening on HOST:PORT` on standard output. After
+/// SIGTERM it finishes running transfers (for at most --drain seconds) and exits; after a second
+/// SIGTERM it exits immediately. SIGHUP reloads the settings file and the password file. Give
+/// --anonymous or --users; without either nobody could log in, and the server refuses to start.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServeArgs {
-    /// Address and port of the control channel; port 0 picks a free one [default: 127.0.0.1:2811]
+    /// Address and port to listen on; port 0 selects a free port [default: 127.0.0.1:2811]
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<SocketAddr>,
-    /// Directory that anonymous sessions, and users without a root of their own, are confined to
-    /// [default: the current directory]
+    /// Root directory of anonymous sessions and of users without their own root. Sessions cannot
+    /// leave it [default: the current directory]
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// Let anybody in without a password: `ro` to read, `rw` to read and write
+    /// Allow anonymous login: `ro` to read, `rw` to read and write [default: not allowed]
     #[arg(long, value_name = "ro|rw")]
     anonymous: Option<AnonymousArg>,
-    /// Password file, made by `longhaul user add`
+    /// Password file, created by `longhaul user add`
     #[arg(long, value_name = "FILE")]
     users: Option<PathBuf>,
     /// Ports for data connections [default: any]
-    #[arg(long, value_name = "LO-HI", value_parser = values::port_range)]
+    #[arg(long, value_name = "LO-HI", value_parser = values::parse_port_range)]
     data_ports: Option<(u16, u16)>,
-    /// IPv4 address told to clients for data connections, when the server is behind NAT
+    /// IPv4 address to announce to clients for data connections if the server is behind NAT
     #[arg(long, value_name = "IP")]
     public_address: Option<IpAddr>,
-    /// Who may move data to and from hosts other than the client's own: `users` (logged in with a password)
-    /// or `none` [default: users]
+    /// Who may transfer data to or from hosts other than the client's own: `users` (logged in with a
+    /// password) or `none` [default: users]
     #[arg(long, value_name = "users|none")]
     third_party: Option<ThirdPartyArg>,
-    /// Let those who may move data to and from other hosts do so without naming the host first: any
-    /// host may connect to their data ports. Third-party copies by clients other than longhaul need it
+    /// Accept data connections from any host for sessions that may do third-party transfers. By
+    /// default the client must name the other host first, as longhaul does. Other clients need this
+    /// flag for third-party transfers
     #[arg(long)]
     foreign_data_addresses: bool,
-    /// Settings file (TOML); flags win over it
+    /// Settings file (TOML); flags override it
     #[arg(long, value_name = "FILE.toml")]
     config: Option<PathBuf>,
-    /// Append one JSON object a transfer to FILE
+    /// Append one JSON object per transfer to FILE
     #[arg(long, value_name = "FILE")]
     transfer_log: Option<PathBuf>,
-    /// Append one classic GridFTP FTP_INFO line a transfer to FILE
+    /// Append one GridFTP FTP_INFO line per transfer to FILE
     #[arg(long, value_name = "FILE")]
     ftp_info_log: Option<PathBuf>,
-    /// Sessions in all
+    /// Maximum number of sessions
     #[arg(long, value_name = "N")]
     max_sessions: Option<usize>,
-    /// Sessions from one address
+    /// Maximum number of sessions per client address
     #[arg(long, value_name = "N")]
     max_sessions_per_address: Option<usize>,
-    /// Sessions of one user
+    /// Maximum number of sessions per user
     #[arg(long, value_name = "N")]
     max_sessions_per_user: Option<usize>,
-    /// Data connections in all; one client address has at most half of what the others leave
+    /// Maximum number of data connections. One client address gets at most half of those that the
+    /// others leave free
     #[arg(long, value_name = "N")]
     max_streams: Option<usize>,
-    /// Data connections of one transfer, whoever opens them
+    /// Maximum number of data connections per transfer, whichever side opens them
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_streams_per_transfer: Option<u32>,
-    /// End a session that is idle for this long
-    #[arg(long, value_name = "SECONDS", value_parser = values::wait)]
+    /// Close a session after this idle time
+    #[arg(long, value_name = "SECONDS", value_parser = values::parse_timeout)]
     idle_timeout: Option<Duration>,
-    /// End a session that has not logged in for this long
-    #[arg(long, value_name = "SECONDS", value_parser = values::wait)]
+    /// Close a session that has not logged in after this time
+    #[arg(long, value_name = "SECONDS", value_parser = values::parse_timeout)]
     login_timeout: Option<Duration>,
-    /// End a transfer, or a session that does not read its replies, after this long without a byte
-    #[arg(long, value_name = "SECONDS", value_parser = values::wait)]
+    /// Abort a transfer after this time without data, and close a session that has not read its
+    /// replies for this time
+    #[arg(long, value_name = "SECONDS", value_parser = values::parse_timeout)]
     stall_timeout: Option<Duration>,
-    /// How long SIGTERM lets running transfers go on
-    #[arg(long, value_name = "SECONDS", value_parser = values::wait)]
+    /// Maximum time for running transfers to finish after SIGTERM
+    #[arg(long, value_name = "SECONDS", value_parser = values::parse_timeout)]
     drain: Option<Duration>,
-    /// Size of a block in extended block mode when sending
-    #[arg(long, value_name = "SIZE", value_parser = super::cp::block)]
+    /// Block size of extended block mode (MODE E) when the server sends
+    #[arg(long, value_name = "SIZE", value_parser = super::cp::parse_block_size)]
     block: Option<usize>,
-    /// How bytes get between file and socket: auto, copy, sendfile, splice, zerocopy
-    #[arg(long, value_name = "METHOD", value_parser = super::cp::io_method)]
+    /// Method to move bytes between file and socket: auto, copy, sendfile, splice, zerocopy
+    #[arg(long, value_name = "METHOD", value_parser = super::cp::parse_io_method)]
     io: Option<IoMethod>,
-    /// Force each stored file to disk before the client hears that it is stored (`file`: data and name),
-    /// or leave that to the kernel (`none`: a power cut may take back what was acknowledged)
-    /// [default: file]
-    #[arg(long, value_name = "file|none", value_parser = super::cp::sync_policy)]
+    /// When to acknowledge a stored file: `file` after fsync of its data and its name, `none` without
+    /// fsync, so that a power cut may lose it [default: file]
+    #[arg(long, value_name = "file|none", value_parser = super::cp::parse_sync_policy)]
     sync_policy: Option<SyncPolicy>,
-    /// Socket buffers of data connections while data moves, where the client does not say: `auto`
-    /// (watch the kernel's autotuning, take over where it is too small) or `kernel` (leave them to
-    /// it) [default: auto]
-    #[arg(long, value_name = "auto|kernel", value_parser = buffer)]
+    /// Socket buffer sizes of data connections if the client does not request any. `auto` lets the
+    /// kernel tune them and sets larger ones where the kernel's limit is too small for the path;
+    /// `kernel` leaves them to the kernel [default: auto]
+    #[arg(long, value_name = "auto|kernel", value_parser = parse_buffer)]
     buffer: Option<BufferSizing>,
-    /// How often a transfer that this server receives with `drs` computes the bandwidth:
-    /// `adaptive` (follows the round trip) or a time such as 100ms [default: adaptive]
-    #[arg(long, value_name = "adaptive|TIME", value_parser = super::cp::interval)]
+    /// How often the server estimates the bandwidth when it receives with `drs`: `adaptive` (in
+    /// proportion to the round-trip time) or a time such as 100ms [default: adaptive]
+    #[arg(long, value_name = "adaptive|TIME", value_parser = super::cp::parse_drs_interval)]
     drs_interval: Option<DrsInterval>,
-    /// Congestion control of what the server sends, where a client does not ask for another one:
-    /// `auto` (what the path asks for), `system`, or a name such as cubic [default: auto]
-    #[arg(long, value_name = "auto|system|NAME", value_parser = super::cp::congestion)]
+    /// TCP congestion control of data that the server sends, unless the client requests another one:
+    /// `auto` (loss-tolerant if the path needs it), `system` (the system default), or a name such as
+    /// cubic [default: auto]
+    #[arg(long, value_name = "auto|system|NAME", value_parser = super::cp::parse_congestion)]
     cc: Option<CongestionChoice>,
-    /// Account to become after the port is bound, when started as root
+    /// Account to switch to after binding the port; requires root
     #[arg(long, value_name = "USER")]
     run_as: Option<String>,
-    /// Form of the messages on standard error
+    /// Format of the messages on standard error
     #[arg(long, value_name = "text|json", default_value = "text")]
     pub(crate) log: LogFormat,
 }
 
-/// `--anonymous`
+/// Values of `--anonymous`.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum AnonymousArg {
     /// Read only.
@@ -125,29 +129,29 @@ enum AnonymousArg {
     Rw,
 }
 
-/// `--third-party`
+/// Values of `--third-party`.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum ThirdPartyArg {
-    /// Users that logged in with a password.
+    /// Users who logged in with a password.
     Users,
     /// Nobody.
     None,
 }
 
-/// `--log`
+/// Values of `--log`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// For people.
+    /// Plain text.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
 impl ServeArgs {
-    /// Defaults, then the file, then the flags.
+    /// The server's configuration: defaults, overridden by the settings file, overridden by the flags.
     ///
     /// # Errors
-    /// The file cannot be used, or nobody could log in; one line.
+    /// One line: the settings file is unusable, or nobody could log in.
     pub(crate) fn config(&self) -> Result<ServerConfig, String> {
         let mut config = ServerConfig::default();
         if let Some(path) = &self.config {
@@ -155,10 +159,13 @@ impl ServeArgs {
                 .map_err(|error| error.to_string())?
                 .apply(&mut config);
         }
+        // `self` is kept for the next SIGHUP, which combines file and flags again.
         self.clone().apply(&mut config);
+        // Refused at the start: otherwise the administrator would learn it from the first failed
+        // login.
         if config.anonymous.is_none() && config.users.is_none() {
             return Err(
-                "nobody could log in; give --anonymous ro, --anonymous rw, or --users FILE (made \
+                "nobody could log in; give --anonymous ro, --anonymous rw, or --users FILE (created \
                  by `longhaul user add`)"
                     .to_owned(),
             );
@@ -200,6 +207,7 @@ impl ServeArgs {
                 ThirdPartyArg::None => ThirdPartyPolicy::None,
             }),
         );
+        // The flag has no value, so it can only switch the setting on.
         config.foreign_data_addresses |= self.foreign_data_addresses;
         let anonymous = self.anonymous.map(|choice| match choice {
             AnonymousArg::Ro => Anonymous::Ro,
@@ -215,8 +223,8 @@ impl ServeArgs {
     }
 }
 
-/// Right-sizing by the papers is a client's to ask for.
-fn buffer(text: &str) -> Result<BufferSizing, String> {
+/// Parses `--buffer` of a server. The client selects `drs` and `drs1`, which need both ends.
+fn parse_buffer(text: &str) -> Result<BufferSizing, String> {
     match BufferSizing::parse(text) {
         Some(sizing) if !sizing.needs_peer_support() => Ok(sizing),
         _ => Err(format!("'{text}' is neither `auto` nor `kernel`")),

@@ -1,13 +1,13 @@
-//! `longhaul user`: the server's password file.
+//! Flags of `longhaul user`, which edits the server's password file.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-/// Manage the server's password file.
+/// Manage the server's password file
 #[derive(Debug, Args)]
 pub(crate) struct UserArgs {
-    /// What to do.
+    /// The verb.
     #[command(subcommand)]
     pub(crate) verb: UserVerb,
 }
@@ -15,30 +15,30 @@ pub(crate) struct UserArgs {
 /// The verbs of `longhaul user`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum UserVerb {
-    /// Add a user, or replace one with the same name; asks for the password
+    /// Add or replace a user; asks for the password
     Add {
-        /// The password file; made (mode 600) if it is not there
+        /// The password file; created with mode 600 if it does not exist
         #[arg(long, value_name = "FILE")]
         users: PathBuf,
-        /// The user's own root directory; the server's root if left out
+        /// The user's root directory [default: the server's root]
         #[arg(long, value_name = "DIR")]
         root: Option<PathBuf>,
-        /// May only read
+        /// Allow the user to read only
         #[arg(long)]
         read_only: bool,
-        /// May not move data to and from hosts other than his own
+        /// Do not allow third-party transfers (data to or from hosts other than the client's)
         #[arg(long)]
         no_third_party: bool,
-        /// Directory inside the root where sessions begin
+        /// Initial directory of sessions, inside the root
         #[arg(long, value_name = "PATH", default_value = "/")]
         home: String,
-        /// Read the password from standard input, up to the end of the line
+        /// Read the password from the first line of standard input
         #[arg(long)]
         password_stdin: bool,
-        /// The user's name
+        /// Name of the user
         name: String,
     },
-    /// Show the users
+    /// List the users
     List {
         /// The password file
         #[arg(long, value_name = "FILE")]
@@ -49,7 +49,7 @@ pub(crate) enum UserVerb {
         /// The password file
         #[arg(long, value_name = "FILE")]
         users: PathBuf,
-        /// The user's name
+        /// Name of the user
         name: String,
     },
 }

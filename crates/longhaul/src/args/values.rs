@@ -1,55 +1,57 @@
-//! Values of flags: quantities with the bounds that all flags of their kind have.
+//! Parsers for the values of flags, with the bounds that all flags of a kind share.
 
 use std::time::Duration;
 
 use units::Rate;
 
-/// Longest time that a program waits, 30 years: what is longer no timer counts.
-const LONGEST_WAIT: Duration = Duration::from_secs(1_000_000_000);
+/// Longest timeout, about 30 years. Timers overflow with much longer ones.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(1_000_000_000);
 
-const NOTHING: &str = "must be more than 0";
+const ZERO_REFUSED: &str = "must be more than 0";
 
-/// A number of bytes, at least one: `4096`, `64k`, `8M`, `8Mi`.
-pub(crate) fn positive_size(text: &str) -> Result<u64, String> {
+/// Parses a number of bytes, at least 1: `4096`, `64k`, `8M`, `8Mi`.
+pub(crate) fn parse_positive_size(text: &str) -> Result<u64, String> {
     match units::size(text) {
-        Ok(0) => Err(NOTHING.to_owned()),
+        Ok(0) => Err(ZERO_REFUSED.to_owned()),
         Ok(bytes) => Ok(bytes),
         Err(error) => Err(error.to_string()),
     }
 }
 
-/// A rate above 0: `100M`, `1Gbit/s`.
-pub(crate) fn positive_rate(text: &str) -> Result<Rate, String> {
+/// Parses a rate above 0: `100M`, `1Gbit/s`.
+pub(crate) fn parse_positive_rate(text: &str) -> Result<Rate, String> {
     match units::rate(text) {
-        Ok(rate) if rate.as_bits_per_second() == 0 => Err(NOTHING.to_owned()),
+        Ok(rate) if rate.as_bits_per_second() == 0 => Err(ZERO_REFUSED.to_owned()),
         Ok(rate) => Ok(rate),
         Err(error) => Err(error.to_string()),
     }
 }
 
-/// A rate in bits per second, returned in bytes per second, at least 1.
-pub(crate) fn bytes_per_second(text: &str) -> Result<u64, String> {
-    positive_rate(text).map(|rate| (rate.as_bits_per_second() / 8).max(1))
+/// Parses a rate in bits per second; returns bytes per second, at least 1.
+pub(crate) fn parse_bytes_per_second(text: &str) -> Result<u64, String> {
+    // A rate below 8 bit/s would become 0 bytes per second, which never ends.
+    parse_positive_rate(text).map(|rate| (rate.as_bits_per_second() / 8).max(1))
 }
 
-/// A time that a program waits or runs, more than 0; a plain number is seconds.
-pub(crate) fn wait(text: &str) -> Result<Duration, String> {
+/// Parses a timeout above 0; a number without a unit is in seconds.
+pub(crate) fn parse_timeout(text: &str) -> Result<Duration, String> {
     match units::seconds(text) {
         Ok(time) => positive(time),
         Err(error) => Err(error.to_string()),
     }
 }
 
-/// A round trip above 0; a plain number is milliseconds.
-pub(crate) fn round_trip(text: &str) -> Result<Duration, String> {
+/// Parses a round-trip time above 0; a number without a unit is in milliseconds.
+pub(crate) fn parse_round_trip(text: &str) -> Result<Duration, String> {
+    // ping(8) shows milliseconds, and users copy its numbers.
     match units::milliseconds(text) {
         Ok(time) => positive(time),
         Err(error) => Err(error.to_string()),
     }
 }
 
-/// A time that may well be hours, with its unit: `90s`, `45min`, `8h`.
-pub(crate) fn budget(text: &str) -> Result<Duration, String> {
+/// Parses a time of up to many hours, which needs a unit: `90s`, `45min`, `8h`.
+pub(crate) fn parse_budget(text: &str) -> Result<Duration, String> {
     match units::time(text) {
         Ok(time) => positive(time),
         Err(error) => Err(error.to_string()),
@@ -58,20 +60,21 @@ pub(crate) fn budget(text: &str) -> Result<Duration, String> {
 
 fn positive(time: Duration) -> Result<Duration, String> {
     if time.is_zero() {
-        return Err(NOTHING.to_owned());
+        return Err(ZERO_REFUSED.to_owned());
     }
-    if time > LONGEST_WAIT {
-        return Err("is too long; the most is 30 years".to_owned());
+    if time > LONGEST_TIMEOUT {
+        return Err("is too long; the maximum is 30 years".to_owned());
     }
     Ok(time)
 }
 
-/// `LO-HI`, two ports.
-pub(crate) fn port_range(text: &str) -> Result<(u16, u16), String> {
+/// Parses a range of ports, `LO-HI`.
+pub(crate) fn parse_port_range(text: &str) -> Result<(u16, u16), String> {
     let parsed = text
         .split_once('-')
         .and_then(|(a, b)| Some((a.trim().parse().ok()?, b.trim().parse().ok()?)));
     match parsed {
+        // Port 0 means "any port" to bind(2), so it cannot be part of a range.
         Some((low, high)) if low > 0 && low <= high => Ok((low, high)),
         _ => Err(format!(
             "'{text}' is not a range of ports such as 50000-50100"
@@ -84,56 +87,59 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_above_0() {
-        assert_eq!(positive_size("64Ki"), Ok(65_536));
-        assert_eq!(positive_size("1"), Ok(1));
+    fn a_size_of_0_is_refused() {
+        assert_eq!(parse_positive_size("64Ki"), Ok(65_536));
+        assert_eq!(parse_positive_size("1"), Ok(1));
         for text in ["0", "eight", "-1", "8X", "99999999999T"] {
-            assert!(positive_size(text).is_err(), "{text}");
+            assert!(parse_positive_size(text).is_err(), "{text}");
         }
     }
 
     #[test]
-    fn rates_are_bits_per_second() {
-        assert_eq!(bytes_per_second("8bit"), Ok(1));
-        assert_eq!(bytes_per_second("1bit"), Ok(1));
-        assert_eq!(bytes_per_second("100M"), Ok(12_500_000));
-        assert_eq!(bytes_per_second("1Gbit/s"), Ok(125_000_000));
-        assert!(bytes_per_second("0").is_err());
+    fn rates_are_read_as_bits_per_second() {
+        assert_eq!(parse_bytes_per_second("8bit"), Ok(1));
+        assert_eq!(parse_bytes_per_second("1bit"), Ok(1));
+        assert_eq!(parse_bytes_per_second("100M"), Ok(12_500_000));
+        assert_eq!(parse_bytes_per_second("1Gbit/s"), Ok(125_000_000));
+        assert!(parse_bytes_per_second("0").is_err());
     }
 
     #[test]
-    fn a_small_rate_needs_its_unit() {
-        let refused = bytes_per_second("100").unwrap_err();
+    fn a_rate_below_1000_needs_a_unit() {
+        let refused = parse_bytes_per_second("100").unwrap_err();
         assert!(refused.contains("100mbit or 100bit"), "{refused}");
     }
 
     #[test]
-    fn port_ranges_are_ascending() {
-        assert_eq!(port_range("50000-50100"), Ok((50000, 50100)));
-        assert!(port_range("5-1").is_err());
-        assert!(port_range("0-1").is_err());
-        assert!(port_range("80").is_err());
+    fn port_ranges_must_be_ascending() {
+        assert_eq!(parse_port_range("50000-50100"), Ok((50000, 50100)));
+        assert!(parse_port_range("5-1").is_err());
+        assert!(parse_port_range("0-1").is_err());
+        assert!(parse_port_range("80").is_err());
     }
 
     #[test]
-    fn times_are_above_0_and_a_number_alone_is_what_the_flag_is_about() {
-        assert_eq!(wait("60"), Ok(Duration::from_secs(60)));
-        assert_eq!(wait("1.5"), Ok(Duration::from_millis(1500)));
-        assert_eq!(wait("90s"), Ok(Duration::from_secs(90)));
-        assert_eq!(round_trip("60"), Ok(Duration::from_millis(60)));
-        assert_eq!(round_trip("0.1s"), Ok(Duration::from_millis(100)));
+    fn a_number_without_a_unit_is_seconds_or_milliseconds_and_0_is_refused() {
+        assert_eq!(parse_timeout("60"), Ok(Duration::from_secs(60)));
+        assert_eq!(parse_timeout("1.5"), Ok(Duration::from_millis(1500)));
+        assert_eq!(parse_timeout("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_round_trip("60"), Ok(Duration::from_millis(60)));
+        assert_eq!(parse_round_trip("0.1s"), Ok(Duration::from_millis(100)));
         for text in ["0", "0s", "soon", "-1", "2e9s", ""] {
-            assert!(wait(text).is_err() && round_trip(text).is_err(), "{text}");
+            assert!(
+                parse_timeout(text).is_err() && parse_round_trip(text).is_err(),
+                "{text}"
+            );
         }
     }
 
     #[test]
-    fn a_budget_has_a_unit() {
-        assert_eq!(budget("90min"), Ok(Duration::from_secs(5400)));
-        assert_eq!(budget("1.5 h"), Ok(Duration::from_secs(5400)));
-        assert_eq!(budget("30s"), Ok(Duration::from_secs(30)));
+    fn a_budget_needs_a_unit() {
+        assert_eq!(parse_budget("90min"), Ok(Duration::from_secs(5400)));
+        assert_eq!(parse_budget("1.5 h"), Ok(Duration::from_secs(5400)));
+        assert_eq!(parse_budget("30s"), Ok(Duration::from_secs(30)));
         for text in ["", "90", "h", "0h", "-1h", "1e99h", "2 days"] {
-            assert!(budget(text).is_err(), "{text}");
+            assert!(parse_budget(text).is_err(), "{text}");
         }
     }
 }

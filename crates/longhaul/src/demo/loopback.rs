@@ -1,8 +1,8 @@
-//! `longhaul demo --loopback`: the main job on this machine, by the program itself, as a user would
-//! run it.
+//! `longhaul demo --loopback`: copies over loopback.
 //!
-//! Two servers and a client on loopback move a real file over one stream, over several, back, and
-//! from server to server; every copy is verified, timed and explained.
+//! Two servers and a client run on this machine, started as a user would start them. They copy a file
+//! over one stream and over four, down and up, and from server to server. Each copy is verified and
+//! timed, and its bottleneck is named.
 
 use std::fs::File;
 use std::path::Path;
@@ -15,20 +15,20 @@ use super::{DemoFolder, DemoServer, write_random};
 use crate::args::DemoArgs;
 use crate::output::print_line;
 
-/// Runs the demo; prints a table and what it means.
+/// Runs the demo: prints a table of the copies and an explanation.
 pub(super) fn run(args: &DemoArgs) -> Result<()> {
     let size = args.size.unwrap_or(1_000_000_000);
-    let place = DemoFolder::create(args.dir.as_deref())?;
+    let folder = DemoFolder::create(args.dir.as_deref())?;
     print_line(
-        "longhaul demo: two servers and a client on this machine, one real file, every copy verified.",
+        "longhaul demo: two servers and a client on this machine copy one file; each copy is verified.",
     )?;
-    let from = place.root.join("a");
-    let to = place.root.join("b");
-    let here = place.root.join("here");
+    let from = folder.root.join("a");
+    let to = folder.root.join("b");
+    let here = folder.root.join("here");
     for dir in [&from, &to, &here] {
         std::fs::create_dir(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     }
-    print_line(&format!("making a file of {} ...", show::bytes(size)))?;
+    print_line(&format!("creating a file of {} ...", show::bytes(size)))?;
     write_random(&from.join("big.dat"), size)?;
     let a = DemoServer::start(&from, None)?;
     let b = DemoServer::start(&to, None)?;
@@ -52,32 +52,33 @@ pub(super) fn run(args: &DemoArgs) -> Result<()> {
     ];
     print_line(&format!(
         "{:28} {:>9} {:>13}  verified by",
-        "what", "seconds", "rate"
+        "copy", "seconds", "rate"
     ))?;
     let mut rates = Vec::new();
-    let mut whys = Vec::new();
-    for (what, arguments) in steps {
-        // What an earlier step left to be written back must not slow this one down.
+    let mut bottlenecks = Vec::new();
+    // The steps reuse files of earlier ones, so they run in this order and not in parallel.
+    for (name, arguments) in steps {
+        // Write-back of an earlier copy would slow this one down and distort the comparison.
         sync_files(&[&from, &to, &here])?;
-        let summary = copy(arguments).with_context(|| format!("'{what}' failed"))?;
+        let summary = copy(arguments).with_context(|| format!("'{name}' failed"))?;
         let rate = summary["goodput_bps"].as_f64().unwrap_or(0.0);
         print_line(&format!(
-            "{what:28} {:9.2} {:>13}  {}",
+            "{name:28} {:9.2} {:>13}  {}",
             summary["seconds"].as_f64().unwrap_or(0.0),
             show::rate(rate),
             summary["verified"].as_str().unwrap_or("?"),
         ))?;
         rates.push(rate);
-        whys.push((what, summary["why"].as_str().unwrap_or_default().to_owned()));
+        bottlenecks.push((name, summary["why"].as_str().unwrap_or_default().to_owned()));
     }
-    print_line("\nWhy this fast:")?;
-    for (what, why) in whys {
-        print_line(&format!("  {what}: {why}"))?;
+    print_line("\nBottlenecks:")?;
+    for (name, why) in bottlenecks {
+        print_line(&format!("  {name}: {why}"))?;
     }
     print_explanation(rates[0], rates[1])
 }
 
-/// Waits until the files in these directories are on the disk.
+/// Forces the files in these directories to disk (fsync(2)).
 fn sync_files(directories: &[&Path]) -> Result<()> {
     for directory in directories {
         for entry in std::fs::read_dir(directory)? {
@@ -87,18 +88,18 @@ fn sync_files(directories: &[&Path]) -> Result<()> {
     Ok(())
 }
 
-/// Result of the two downloads, in plain words.
+/// Prints what the rates of the two downloads mean.
 fn print_explanation(one: f64, four: f64) -> Result<()> {
     let ratio = if one > 0.0 { four / one } else { 0.0 };
     print_line(&format!(
-        "\nFour streams were {ratio:.1} times as fast as one. There is no distance on this machine, so \
-         nothing but\nits processors, memory and disk sets the pace. Streams pay on long paths, where one \
-         connection's\nbuffers, or a lost packet now and then, hold it back."
+        "\nFour streams were {ratio:.1} times as fast as one. Loopback has almost no delay, so only \
+         processors,\nmemory and disk limit the rate. Several streams help on long paths, where the \
+         buffers of one connection\nor occasional packet loss limit its rate."
     ))?;
     Ok(())
 }
 
-/// Runs `longhaul cp --json`; the summary line.
+/// Runs `longhaul cp --json`; returns its summary line.
 fn copy(arguments: &[&str]) -> Result<serde_json::Value> {
     let output = Command::new(std::env::current_exe()?)
         .args(["cp", "--json"])

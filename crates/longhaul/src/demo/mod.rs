@@ -1,6 +1,7 @@
-//! `longhaul demo`: the main job, by the program itself, as a user would run it.
+//! `longhaul demo`: longhaul compared with stock FTP.
 //!
-//! Over an emulated long path where this machine can build one ([`wan`]), else on loopback.
+//! The demo runs over an emulated long path ([`wan`]) if this machine can build one, otherwise over
+//! [`loopback`]. It starts servers and clients as a user would.
 
 mod loopback;
 mod race;
@@ -20,9 +21,9 @@ use crate::output::print_line;
 
 /// Runs the demo.
 pub(crate) fn run(args: &DemoArgs) -> Result<Exit> {
-    if let Some(place) = &args.inside {
+    if let Some(folder) = &args.inside {
         let rtt = units::milliseconds(&args.rtt).context("--rtt")?;
-        return race::run(place, rtt);
+        return race::run(folder, rtt);
     }
     if args.loopback {
         return loopback::run(args).map(|()| Exit::Done);
@@ -33,14 +34,14 @@ pub(crate) fn run(args: &DemoArgs) -> Result<Exit> {
             print_line(&format!(
                 "This machine cannot build an emulated network: {why}"
             ))?;
-            print_line("So here is the main job without distance, on loopback.\n")?;
+            print_line("The demo copies over loopback instead.\n")?;
             loopback::run(args).map(|()| Exit::Done)
         }
         Err(wan::DemoError::Other(error)) => Err(error),
     }
 }
 
-/// The demo's directory, removed when done.
+/// The demo's directory, removed on drop.
 struct DemoFolder {
     root: PathBuf,
 }
@@ -50,7 +51,8 @@ impl DemoFolder {
         let parent = parent.map_or_else(std::env::temp_dir, Path::to_path_buf);
         let root = parent.join(format!("longhaul-demo-{}", std::process::id()));
         std::fs::create_dir(&root)
-            .with_context(|| format!("cannot make {}; try --dir DIR", root.display()))?;
+            .with_context(|| format!("cannot create {}; try --dir DIR", root.display()))?;
+        // Absolute, so that the processes of the demo do not depend on their working directory.
         let root = root.canonicalize()?;
         Ok(Self { root })
     }
@@ -69,7 +71,7 @@ struct DemoHost {
 }
 
 impl DemoHost {
-    /// By name; its address is in the environment.
+    /// The host of this name; its address is in the environment.
     fn named(name: &'static str) -> Result<Self> {
         let variable = format!("LAB_{}", name.to_ascii_uppercase());
         let address = std::env::var(&variable).with_context(|| format!("{variable} is not set"))?;
@@ -77,7 +79,7 @@ impl DemoHost {
     }
 }
 
-/// This program, on a host of the surrounding lab or here.
+/// A command that runs this program, on a host of the surrounding lab or directly.
 fn longhaul_command_on(host: Option<&DemoHost>) -> Result<Command> {
     let program = std::env::current_exe()?;
     let mut command = Command::new(&program);
@@ -87,20 +89,21 @@ fn longhaul_command_on(host: Option<&DemoHost>) -> Result<Command> {
     Ok(command)
 }
 
-/// A `longhaul serve` of our own, ended when dropped.
+/// A running `longhaul serve`, killed on drop.
 struct DemoServer {
     child: Child,
     address: String,
 }
 
 impl DemoServer {
-    /// On loopback, or on a host of the surrounding lab.
+    /// Starts a server on a host of the surrounding lab, or on loopback, and waits until it listens.
     fn start(root: &Path, host: Option<&DemoHost>) -> Result<Self> {
         let address = host.map_or("127.0.0.1", |h| h.address.as_str());
         let mut child = longhaul_command_on(host)?
             .args(["serve", "--listen", &format!("{address}:0")])
             .args(["--anonymous", "rw", "--root"])
             .arg(root)
+            // Log lines of the servers would disturb the table.
             .env("RUST_LOG", "error")
             .stdout(Stdio::piped())
             .spawn()
@@ -115,6 +118,7 @@ impl DemoServer {
                 child,
             }),
             None => {
+                // The server has ended and printed the reason on standard error; reap it.
                 let _ = child.wait();
                 bail!("the server did not start");
             }
@@ -133,13 +137,14 @@ impl Drop for DemoServer {
     }
 }
 
-/// Data that no file system or network can shrink.
+/// Writes random data, which no file system or network can compress.
 fn write_random(path: &Path, size: u64) -> Result<()> {
     let mut file = File::create(path).with_context(|| format!("cannot make {}", path.display()))?;
     let mut numbers = SplitMix64::new(1);
     let mut block = vec![0u8; 1 << 20];
     let mut left = size;
     while left > 0 {
+        // Each block is different, so that nothing can deduplicate them.
         numbers.fill(&mut block);
         let n = usize::try_from(left).unwrap_or(usize::MAX).min(block.len());
         file.write_all(&block[..n])

@@ -1,4 +1,5 @@
-//! The inner half: two copies at the same time, live, and what came of them.
+//! The part of the demo that runs inside the lab: two copies at the same time, shown live, and their
+//! result.
 
 use std::io::{BufRead, BufReader, IsTerminal};
 use std::path::Path;
@@ -15,27 +16,29 @@ use units::show;
 use super::{DemoHost, DemoServer, longhaul_command_on};
 use crate::output::print_line;
 
-/// Window that a stock FTP client asks of its socket, and that stock systems gave for decades.
+/// Receive window of stock FTP: the largest without window scaling (RFC 7323), and for decades the
+/// usual socket buffer.
 const STOCK_WINDOW: &str = "64Ki";
-/// Its bytes: one window crosses the path in a round trip.
+/// [`STOCK_WINDOW`] in bytes. TCP transfers at most one window per round trip.
 const STOCK_WINDOW_BYTES: f64 = 65_536.0;
-/// Stock FTP moves as much of the file as it can in about this time.
+/// Stock FTP copies as much of the file as it can in about this time.
 const STOCK_SECONDS: f64 = 25.0;
-/// Without a terminal, a line this often.
-const LINE_EVERY: Duration = Duration::from_secs(4);
+/// Interval of progress lines if standard error is not a terminal.
+const LINE_INTERVAL: Duration = Duration::from_secs(4);
 
-/// Where the outer half finds the line that sums it up.
+/// File in the demo's folder for the result line, which [`super::wan`] prints.
 pub(super) const RESULT_FILE: &str = "last-line";
 
-/// Bytes that stock FTP moves over a path of this round trip in its time, at least a megabyte.
+/// Bytes that stock FTP copies in [`STOCK_SECONDS`] over a path of this round-trip time, at least 1 MB.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "positive, and the cast saturates"
 )]
 fn stock_bytes(rtt: Duration) -> u64 {
-    let pace = STOCK_WINDOW_BYTES / rtt.as_secs_f64().max(0.001);
-    ((pace * STOCK_SECONDS) as u64).max(1_000_000)
+    // At least 1 ms: --rtt may be 0.
+    let rate = STOCK_WINDOW_BYTES / rtt.as_secs_f64().max(0.001);
+    ((rate * STOCK_SECONDS) as u64).max(1_000_000)
 }
 
 /// One of the two copies.
@@ -47,35 +50,38 @@ struct RaceCopy {
     summary: Option<Value>,
 }
 
-/// Runs both copies on the hosts of the surrounding lab.
-pub(super) fn run(place: &Path, rtt: Duration) -> Result<Exit> {
-    let served = place.join("served");
+/// Runs both copies on the hosts of the surrounding lab and prints their result.
+pub(super) fn run(folder: &Path, rtt: Duration) -> Result<Exit> {
+    let served = folder.join("served");
     let size = std::fs::metadata(served.join("big.dat"))
         .context("the demo's file is gone")?
         .len();
     let stock_part = size.min(stock_bytes(rtt));
+    // Each copy has its own server, path and client host, so that they do not compete.
     let stock_server = DemoServer::start(&served, Some(&DemoHost::named("b")?))?;
     let server = DemoServer::start(&served, Some(&DemoHost::named("d")?))?;
-    let to = |name: &str| place.join(name).display().to_string();
-    let (events, heard) = mpsc::channel();
-    let part = stock_part.to_string();
+    let to = |name: &str| folder.join(name).display().to_string();
+    let (events, events_received) = mpsc::channel();
+    let stock_length = stock_part.to_string();
     let (stock_url, url) = (stock_server.url("big.dat"), server.url("big.dat"));
     let (stock_copy, copy) = (to("stock.dat"), to("longhaul.dat"));
+    // The settings of stock FTP: one stream in MODE S with a 64 KB window, without a checksum.
     let mut stock = vec!["-p", "1", "--mode", "s", "--verify", "none"];
-    stock.extend(["--buffer", STOCK_WINDOW, "--length", &part]);
+    stock.extend(["--buffer", STOCK_WINDOW, "--length", &stock_length]);
     stock.extend([stock_url.as_str(), &stock_copy]);
-    let tuned = [url.as_str(), &copy];
-    let mut lanes = [
+    let longhaul = [url.as_str(), &copy];
+    let mut copies = [
         RaceCopy::start(0, "stock FTP", "a", &stock, stock_part, &events)?,
-        RaceCopy::start(1, "longhaul", "c", &tuned, size, &events)?,
+        RaceCopy::start(1, "longhaul", "c", &longhaul, size, &events)?,
     ];
+    // Without this sender `show_progress` sees a disconnect when both reader threads have ended.
     drop(events);
-    show_progress(&mut lanes, &heard)?;
-    for lane in &mut lanes {
-        lane.wait()?;
+    show_progress(&mut copies, &events_received)?;
+    for copy in &mut copies {
+        copy.wait()?;
     }
-    let last_line = print_result(&lanes[0], &lanes[1], size)?;
-    std::fs::write(place.join(RESULT_FILE), last_line).context("cannot keep the result")?;
+    let last_line = print_result(&copies[0], &copies[1], size)?;
+    std::fs::write(folder.join(RESULT_FILE), last_line).context("cannot keep the result")?;
     Ok(Exit::Done)
 }
 
@@ -93,7 +99,7 @@ impl RaceCopy {
             .args(arguments)
             .stdout(Stdio::piped())
             .spawn()
-            .with_context(|| format!("cannot start the copy of {name}"))?;
+            .with_context(|| format!("cannot start the copy by {name}"))?;
         let out = child.stdout.take().context("no output to read")?;
         let events = events.clone();
         std::thread::spawn(move || {
@@ -149,35 +155,38 @@ impl Drop for RaceCopy {
     }
 }
 
-/// Shows both until both have ended.
-fn show_progress(lanes: &mut [RaceCopy; 2], heard: &mpsc::Receiver<(usize, Value)>) -> Result<()> {
-    let display = RaceDisplay::new(lanes);
+/// Shows the progress of both copies until both have ended.
+fn show_progress(
+    copies: &mut [RaceCopy; 2],
+    events_received: &mpsc::Receiver<(usize, Value)>,
+) -> Result<()> {
+    let display = RaceDisplay::new(copies);
     let start = Instant::now();
-    let mut next_line = LINE_EVERY;
+    let mut next_line = LINE_INTERVAL;
     loop {
-        match heard.recv_timeout(Duration::from_millis(200)) {
-            Ok((number, event)) => lanes[number].handle_event(event),
+        match events_received.recv_timeout(Duration::from_millis(200)) {
+            Ok((number, event)) => copies[number].handle_event(event),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
         let seconds = start.elapsed();
         match &display {
             RaceDisplay::Bars(bars) => {
-                for (bar, lane) in bars.iter().zip(lanes.iter()) {
-                    bar.set_position(lane.bytes);
-                    bar.set_message(progress_text(lane, seconds));
+                for (bar, copy) in bars.iter().zip(copies.iter()) {
+                    bar.set_position(copy.bytes);
+                    bar.set_message(progress_text(copy, seconds));
                 }
             }
             RaceDisplay::Lines if seconds >= next_line => {
-                next_line = seconds + LINE_EVERY;
-                let [stock, tuned] = lanes;
+                next_line = seconds + LINE_INTERVAL;
+                let [stock, longhaul] = copies;
                 print_line(&format!(
                     "{:4.0} s   {}: {}   {}: {}",
                     seconds.as_secs_f64(),
                     stock.name,
                     progress_text(stock, seconds),
-                    tuned.name,
-                    progress_text(tuned, seconds)
+                    longhaul.name,
+                    progress_text(longhaul, seconds)
                 ))?;
             }
             RaceDisplay::Lines => {}
@@ -189,70 +198,72 @@ fn show_progress(lanes: &mut [RaceCopy; 2], heard: &mpsc::Receiver<(usize, Value
     Ok(())
 }
 
-/// Bytes so far and the mean rate, or the rate it ended with.
+/// Bytes so far, and the mean rate; after the end, the goodput of the summary.
 #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
-fn progress_text(lane: &RaceCopy, elapsed: Duration) -> String {
-    let rate = match &lane.summary {
-        Some(_) => lane.rate(),
-        None => lane.bytes as f64 * 8.0 / elapsed.as_secs_f64().max(0.001),
+fn progress_text(copy: &RaceCopy, elapsed: Duration) -> String {
+    let rate = match &copy.summary {
+        Some(_) => copy.rate(),
+        None => copy.bytes as f64 * 8.0 / elapsed.as_secs_f64().max(0.001),
     };
-    let done = if lane.summary.is_some() { ", done" } else { "" };
-    format!("{}, {}{done}", show::bytes(lane.bytes), show::rate(rate))
+    let done = if copy.summary.is_some() { ", done" } else { "" };
+    format!("{}, {}{done}", show::bytes(copy.bytes), show::rate(rate))
 }
 
-/// Two bars on a terminal, lines elsewhere.
+/// How progress is shown: two bars on a terminal, lines elsewhere.
 enum RaceDisplay {
     Bars([ProgressBar; 2]),
     Lines,
 }
 
 impl RaceDisplay {
-    fn new(lanes: &[RaceCopy; 2]) -> Self {
+    fn new(copies: &[RaceCopy; 2]) -> Self {
+        // Bars are drawn on standard error, so that standard output has only the result.
         if !std::io::stderr().is_terminal() {
             return Self::Lines;
         }
         let all = MultiProgress::new();
         Self::Bars(std::array::from_fn(|i| {
-            let bar = all.add(ProgressBar::new(lanes[i].total));
+            let bar = all.add(ProgressBar::new(copies[i].total));
             let style = ProgressStyle::with_template("{prefix:>10} {bar:30} {msg}");
             if let Ok(style) = style {
                 bar.set_style(style.progress_chars("=> "));
             }
-            bar.set_prefix(lanes[i].name);
+            bar.set_prefix(copies[i].name);
             bar
         }))
     }
 }
 
-/// Says what it came to; the line that sums it up is left to who knows whether it can be believed.
-fn print_result(stock: &RaceCopy, tuned: &RaceCopy, size: u64) -> Result<String> {
-    let (slow, fast) = (stock.rate(), tuned.rate());
-    if slow <= 0.0 || fast <= 0.0 {
-        bail!("a copy did not say how fast it was");
+/// Prints the result of both copies, and returns the result line. The part outside the lab prints
+/// that line, because only it knows whether the run is valid.
+fn print_result(stock: &RaceCopy, longhaul: &RaceCopy, size: u64) -> Result<String> {
+    let (stock_rate, longhaul_rate) = (stock.rate(), longhaul.rate());
+    if stock_rate <= 0.0 || longhaul_rate <= 0.0 {
+        bail!("a copy did not report its rate");
     }
     #[allow(clippy::cast_precision_loss, reason = "whole seconds are shown")]
-    let whole = size as f64 * 8.0 / slow;
+    let whole = size as f64 * 8.0 / stock_rate;
     print_line(&format!(
-        "\nstock FTP moved the first {} in {:.0} s; the whole file would take it {:.0} min {:.0} s.\n\
-         longhaul moved all of it in {:.0} s over {} streams, verified by {}. {}",
+        "\nstock FTP copied the first {} in {:.0} s; the whole file would take {:.0} min {:.0} s.\n\
+         longhaul copied the whole file in {:.0} s over {} streams, verified by {}. {}",
         show::bytes(stock.bytes),
         stock.summary_field("seconds").as_f64().unwrap_or(0.0),
         (whole / 60.0).floor(),
         whole % 60.0,
-        tuned.summary_field("seconds").as_f64().unwrap_or(0.0),
-        tuned.summary_field("streams_max"),
-        tuned.summary_field("verified").as_str().unwrap_or("?"),
-        tuned.summary_field("why").as_str().unwrap_or_default(),
+        longhaul.summary_field("seconds").as_f64().unwrap_or(0.0),
+        longhaul.summary_field("streams_max"),
+        longhaul.summary_field("verified").as_str().unwrap_or("?"),
+        longhaul.summary_field("why").as_str().unwrap_or_default(),
     ))?;
-    let cause = match stock.summary_field("limited_by").as_str() {
+    let bottleneck = match stock.summary_field("limited_by").as_str() {
         Some("receive window") => "its 64 KB receive window".to_owned(),
         Some(other) => format!("the {other}"),
-        None => "nothing that it could name".to_owned(),
+        None => "an unknown bottleneck".to_owned(),
     };
     Ok(format!(
-        "stock {:.1} Mb/s, longhaul {:.0} Mb/s: {:.0}x (stock was limited by {cause})",
-        slow / 1e6,
-        fast / 1e6,
-        fast / slow
+        "stock {:.1} Mb/s, longhaul {:.0} Mb/s: {:.0}x (stock was limited by {bottleneck})",
+        stock_rate / 1e6,
+        longhaul_rate / 1e6,
+        longhaul_rate / stock_rate
     ))
 }

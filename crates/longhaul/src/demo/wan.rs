@@ -1,4 +1,5 @@
-//! The outer half: a network of two long paths, and in it this program again, which runs the race.
+//! The part of the demo that runs outside the lab: builds two emulated paths and runs [`race`] in that
+//! network.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -14,14 +15,14 @@ use super::{DemoFolder, race, write_random};
 use crate::args::DemoArgs;
 use crate::output::{print_line, print_to_stderr};
 
-/// The file is moved in about 20 s at 100 Mbit/s.
+/// Default size of the file: about 20 s at 100 Mbit/s.
 const SIZE: u64 = 240_000_000;
 
-/// Why there is no result.
+/// Reasons why the demo has no result.
 pub(super) enum DemoError {
-    /// The system does not let this user build a network.
+    /// The system does not allow this user to build a network.
     NoNetwork(LabError),
-    /// Anything else.
+    /// Any other error.
     Other(anyhow::Error),
 }
 
@@ -31,7 +32,7 @@ impl<E: Into<anyhow::Error>> From<E> for DemoError {
     }
 }
 
-/// Builds the network and runs the race in it.
+/// Builds the network, runs both copies in it and prints the result line.
 pub(super) fn run(args: &DemoArgs) -> Result<Exit, DemoError> {
     let size = args.size.unwrap_or(SIZE);
     let topology = match topology(args) {
@@ -41,12 +42,12 @@ pub(super) fn run(args: &DemoArgs) -> Result<Exit, DemoError> {
             return Ok(Exit::Usage);
         }
     };
-    let place = DemoFolder::create(args.dir.as_deref())?;
-    let served = place.root.join("served");
+    let folder = DemoFolder::create(args.dir.as_deref())?;
+    let served = folder.root.join("served");
     std::fs::create_dir(&served).with_context(|| format!("cannot make {}", served.display()))?;
     print_line(&format!(
-        "longhaul demo: a file of {} over an emulated path of {} round trip and {}, as stock FTP moves it \
-         and\nself-tuned, at the same time on two such paths.",
+        "longhaul demo: stock FTP and longhaul copy a file of {} at the same time, each over its own\n\
+         emulated path with a round-trip time of {} and a rate of {}.",
         show::bytes(size),
         args.rtt,
         args.rate,
@@ -54,37 +55,42 @@ pub(super) fn run(args: &DemoArgs) -> Result<Exit, DemoError> {
     write_random(&served.join("big.dat"), size)?;
     let outcome = lab::net::run(NetRequest {
         topology,
-        command: race_command(&place.root, &args.rtt)?,
+        command: race_command(&folder.root, &args.rtt)?,
+        // The demo waits for another lab instead of failing.
         wait: Some(crate::lab::report_lab_wait),
     })
     .map_err(|error| match error {
+        // Only a missing privilege leads to loopback; other errors are defects that must be
+        // visible.
         LabError::Refused(_) => DemoError::NoNetwork(error),
         other => DemoError::Other(anyhow!("{other}")),
     })?;
     match outcome.code {
         0 => {
-            let line = std::fs::read_to_string(place.root.join(race::RESULT_FILE))
-                .context("the race left no result")?;
+            let line = std::fs::read_to_string(folder.root.join(race::RESULT_FILE))
+                .context("the copies left no result")?;
             print_result_line(&line, outcome.report.invalid.last())?;
             Ok(Exit::Done)
         }
+        // 128 + SIGINT and 128 + SIGTERM.
         130 | 143 => Ok(Exit::Interrupted),
         _ => Ok(Exit::Local),
     }
 }
 
-/// The last line, unless the emulator could not keep up: then the figures are no result.
+/// Prints the result line, or the reason why the run is invalid.
 fn print_result_line(line: &str, invalid: Option<&String>) -> std::io::Result<()> {
     match invalid {
         None => print_line(line),
         Some(reason) => print_line(&format!(
-            "No result, since this machine was too busy; run it again on a quiet one. {reason}"
+            "No result, since this machine was too busy; run the demo again when it is quiet. {reason}"
         )),
     }
 }
 
 /// Two separate paths, each with its own bottleneck: a and b for stock FTP, c and d for longhaul.
 fn topology(args: &DemoArgs) -> Result<Topology, LabError> {
+    // Stock systems use cubic. Pinning it makes results comparable between machines.
     let congestion = if may_set_cubic() {
         "cc = \"cubic\"\n"
     } else {
@@ -97,21 +103,21 @@ fn topology(args: &DemoArgs) -> Result<Topology, LabError> {
     Topology::parse(&text, Path::new("."))
 }
 
-/// Without root, hosts can use only what the system allows everybody; then the system's own has to
-/// do.
+/// Whether the hosts may use cubic. Without root they can use only congestion controls that the system
+/// allows to every user.
 fn may_set_cubic() -> bool {
     rustix::process::geteuid().is_root()
         || std::fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
             .is_ok_and(|allowed| allowed.split_whitespace().any(|name| name == "cubic"))
 }
 
-fn race_command(place: &Path, rtt: &str) -> std::io::Result<Vec<OsString>> {
+fn race_command(folder: &Path, rtt: &str) -> std::io::Result<Vec<OsString>> {
     Ok(vec![
         std::env::current_exe()?.into_os_string(),
         "demo".into(),
         "--rtt".into(),
         rtt.into(),
         "--inside".into(),
-        place.into(),
+        folder.into(),
     ])
 }

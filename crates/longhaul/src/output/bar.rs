@@ -9,7 +9,7 @@ use units::show;
 
 use super::{event_message, streams_text};
 
-/// Rates shown are averages over about this many progress events.
+/// Weight of the newest rate in the exponential moving average that is shown.
 const SMOOTHING: f64 = 0.3;
 
 /// One bar for the whole batch.
@@ -18,7 +18,7 @@ pub(super) struct BarObserver {
     rate: Mutex<SmoothedRate>,
 }
 
-/// A smoothed rate from totals.
+/// Exponential moving average of the rate, computed from byte totals.
 #[derive(Default)]
 struct SmoothedRate {
     last: Option<(std::time::Instant, u64)>,
@@ -30,11 +30,13 @@ impl SmoothedRate {
         let now = std::time::Instant::now();
         if let Some((then, before)) = self.last {
             let seconds = now.duration_since(then).as_secs_f64();
+            // A rate over a shorter time would be mostly noise.
             if seconds < 0.05 {
                 return self.bytes_per_second;
             }
             #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
             let rate = total.saturating_sub(before) as f64 / seconds;
+            // The first rate starts the average; otherwise it would rise slowly from 0.
             self.bytes_per_second = if self.bytes_per_second == 0.0 {
                 rate
             } else {
@@ -49,6 +51,7 @@ impl SmoothedRate {
 impl BarObserver {
     pub(super) fn new() -> Self {
         let bar = Self::with_bar(ProgressBar::new(0));
+        // The bar moves even if no progress event arrives, which shows that the program is alive.
         bar.bar.enable_steady_tick(Duration::from_millis(200));
         bar
     }
@@ -61,15 +64,15 @@ impl BarObserver {
         }
     }
 
-    /// `wire` is what is said of the streams.
-    fn progress(&self, moved: u64, safe: u64, wire: &str) {
+    /// Updates the bar. `suffix` is the text about the streams.
+    fn progress(&self, moved: u64, safe: u64, suffix: &str) {
         let rate = match self.rate.lock() {
             Ok(mut rate) => rate.update(moved),
             Err(_) => return,
         };
         let total = self.bar.length().unwrap_or(0);
         if total < safe {
-            // The sizes of some files are not known.
+            // The sizes of some files are unknown, so the total is too small.
             set_bar_style(&self.bar, false);
         }
         self.bar.set_position(safe);
@@ -84,12 +87,12 @@ impl BarObserver {
             let left = ((total - safe) as f64 / rate) as u64;
             message.push_str(&format!(", {}", time_left(left)));
         }
-        message.push_str(wire);
+        message.push_str(suffix);
         self.bar.set_message(message);
     }
 }
 
-/// The bar and its percentage, which are of nothing where the total is not known.
+/// Shows bar and percentage only if the total is known.
 fn set_bar_style(bar: &ProgressBar, known: bool) {
     let template = match known {
         true => "{bar:30} {percent:>3}% {wide_msg}",
@@ -100,14 +103,14 @@ fn set_bar_style(bar: &ProgressBar, known: bool) {
     }
 }
 
-/// Words for `seconds` that are left, with no more digits than such a guess has.
+/// The remaining time as text, rounded to what an estimate can provide.
 fn time_left(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match seconds {
         0..3600 => format!("{minutes}:{:02} left", seconds % 60),
         3600..86_400 => format!("{hours} h {:02} min left", minutes % 60),
         86_400..8_640_000 => format!("{days} d {} h left", hours % 24),
-        // At this rate it does not move.
+        // More than 100 days: the transfer practically stands still.
         _ => "time left unknown".to_owned(),
     }
 }
@@ -115,6 +118,7 @@ fn time_left(seconds: u64) -> String {
 impl CopyObserver for BarObserver {
     fn on_event(&self, event: CopyEvent) {
         if let Some(line) = event_message(&event) {
+            // Suspended, so that the message does not overwrite the bar.
             self.bar.suspend(|| super::print_to_stderr(&line));
         }
         match event {
@@ -129,11 +133,11 @@ impl CopyObserver for BarObserver {
                 buffer_bytes,
                 limiter,
             } => {
-                let wire = match streams {
+                let suffix = match streams {
                     0 => String::new(),
                     _ => streams_text(streams, Some(buffer_bytes), limiter),
                 };
-                self.progress(bytes, safe, &wire);
+                self.progress(bytes, safe, &suffix);
             }
             _ => {}
         }
@@ -142,6 +146,7 @@ impl CopyObserver for BarObserver {
 
 impl Drop for BarObserver {
     fn drop(&mut self) {
+        // The summary follows and contains everything that the bar showed.
         self.bar.finish_and_clear();
     }
 }
@@ -155,7 +160,7 @@ mod tests {
 
     use super::*;
 
-    /// A terminal that keeps what was written.
+    /// A terminal that stores what was written to it.
     #[derive(Debug, Clone, Default)]
     struct CapturedTerminal(Arc<Mutex<String>>);
 
@@ -199,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_size_is_unknown_no_percentage_is_shown() {
+    fn no_percentage_is_shown_if_the_size_is_unknown() {
         let screen = CapturedTerminal::default();
         let target = ProgressDrawTarget::term_like(Box::new(screen.clone()));
         let bar = BarObserver::with_bar(ProgressBar::with_draw_target(Some(0), target));
@@ -226,13 +231,13 @@ mod tests {
         shown(planned(10));
         let known = shown(safe(5));
         assert!(known.contains("50%"), "{known}");
-        // More came than was announced.
+        // More bytes arrived than were announced.
         let more = shown(safe(11));
         assert!(more.contains("11 B") && !more.contains('%'), "{more}");
     }
 
     #[test]
-    fn time_left_is_in_units_that_people_read() {
+    fn time_left_is_shown_in_minutes_hours_or_days() {
         for (seconds, shown) in [
             (0, "0:00 left"),
             (125, "2:05 left"),

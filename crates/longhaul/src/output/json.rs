@@ -1,19 +1,19 @@
-//! `--json`: one object a line on standard output, each with `"event"`.
+//! `--json`: one object per line on standard output, each with a field `"event"`.
 
 use client::{CopyEvent, CopyObserver, CopySummary};
 use serde_json::{Value, json};
 
-/// Writes every event as it comes.
+/// Prints each event as a JSON object.
 pub(super) struct JsonObserver;
 
 impl CopyObserver for JsonObserver {
     fn on_event(&self, event: CopyEvent) {
-        // A reader that went away must not stop the copy.
+        // The copy continues even if nothing reads standard output any more.
         let _ = super::print_json(&event_to_json(&event));
     }
 }
 
-/// The last line.
+/// Prints the summary, which is the last line.
 pub(super) fn print_summary(s: &CopySummary) {
     let line = json!({
         "event": "summary",
@@ -35,6 +35,7 @@ pub(super) fn print_summary(s: &CopySummary) {
         "exit": s.exit as u8,
         "error": s.first_failure.as_ref().map(|f| f.message.clone()),
     });
+    // The exit code reports the result even if nothing reads standard output.
     let _ = super::print_json(&line);
 }
 
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_object_names_its_event() {
+    fn each_object_has_its_event_name_and_fields() {
         let failure = client::CopyFailure {
             exit: client::Exit::NotFound,
             message: "no such file".into(),

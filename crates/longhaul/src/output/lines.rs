@@ -1,4 +1,4 @@
-//! Progress where standard error is a file or a pipe: a line every ten seconds.
+//! Progress if standard error is a file or a pipe: one line every ten seconds.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -8,53 +8,56 @@ use units::show;
 
 use super::{event_message, print_to_stderr, streams_text};
 
-const PERIOD: Duration = Duration::from_secs(10);
+const LINE_PERIOD: Duration = Duration::from_secs(10);
 
-/// A line now and then.
+/// Prints a progress line every [`LINE_PERIOD`].
 pub(super) struct LineObserver {
     state: Mutex<LineProgress>,
 }
 
 struct LineProgress {
-    since: Instant,
-    bytes_then: u64,
-    planned: u64,
+    last_line: Instant,
+    last_bytes: u64,
+    total_bytes: u64,
 }
 
 impl LineObserver {
     pub(super) fn new() -> Self {
         let state = LineProgress {
-            since: Instant::now(),
-            bytes_then: 0,
-            planned: 0,
+            last_line: Instant::now(),
+            last_bytes: 0,
+            total_bytes: 0,
         };
         Self {
             state: Mutex::new(state),
         }
     }
 
-    /// `wire` is what is said of the streams.
-    fn progress(&self, bytes: u64, safe: u64, wire: &str) {
+    /// Prints a line if the last one is old enough. `suffix` is the text about the streams.
+    fn progress(&self, bytes: u64, safe: u64, suffix: &str) {
         let Ok(mut state) = self.state.lock() else {
             return;
         };
-        let elapsed = state.since.elapsed();
-        if elapsed < PERIOD {
+        let elapsed = state.last_line.elapsed();
+        // Progress events arrive several times per second; a log file needs only a few lines.
+        if elapsed < LINE_PERIOD {
             return;
         }
         #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
-        let rate = bytes.saturating_sub(state.bytes_then) as f64 * 8.0 / elapsed.as_secs_f64();
-        let of = match state.planned {
+        let rate = bytes.saturating_sub(state.last_bytes) as f64 * 8.0 / elapsed.as_secs_f64();
+        let total = match state.total_bytes {
             0 => String::new(),
-            planned => format!(" of {}", show::bytes(planned)),
+            total_bytes => format!(" of {}", show::bytes(total_bytes)),
         };
         print_to_stderr(&format!(
-            "{}{of}, {}{wire}",
+            "{}{total}, {}{suffix}",
+            // `--resume` continues from the safe bytes, so they are the progress; the rate is that of
+            // the data moved.
             show::bytes(safe),
             show::rate(rate)
         ));
-        state.since = Instant::now();
-        state.bytes_then = bytes;
+        state.last_line = Instant::now();
+        state.last_bytes = bytes;
     }
 }
 
@@ -66,7 +69,7 @@ impl CopyObserver for LineObserver {
         match event {
             CopyEvent::Planned { bytes, .. } => {
                 if let Ok(mut state) = self.state.lock() {
-                    state.planned = bytes;
+                    state.total_bytes = bytes;
                 }
             }
             CopyEvent::Progress {

@@ -1,10 +1,10 @@
-//! The log on standard error: one event, one line, whatever strangers put into it.
+//! The log on standard error: one line per event, even if a peer's text contains control characters.
 
 use std::io::{self, Write};
 
 use proto::printable::{printable, printable_json};
 
-/// Which escapes keep a line readable.
+/// How control characters are escaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LogEscaping {
     /// `\x1b`
@@ -13,27 +13,30 @@ pub(crate) enum LogEscaping {
     Json,
 }
 
-/// Standard error for a log. Each write is one event with its line end.
+/// Escapes log events. Each write must be one event with its line end.
 pub(crate) struct LogWriter<W> {
-    form: LogEscaping,
+    escaping: LogEscaping,
     out: W,
 }
 
 impl<W> LogWriter<W> {
-    pub(crate) fn new(form: LogEscaping, out: W) -> Self {
-        Self { form, out }
+    pub(crate) fn new(escaping: LogEscaping, out: W) -> Self {
+        Self { escaping, out }
     }
 }
 
 impl<W: Write> Write for LogWriter<W> {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        // Only the final line end is kept; any other one is escaped, so that an event stays one
+        // line.
         let line = event.strip_suffix(b"\n").unwrap_or(event);
-        let shown = match (self.form, str::from_utf8(line)) {
+        let escaped = match (self.escaping, str::from_utf8(line)) {
             (LogEscaping::Json, Ok(json)) => printable_json(json),
             _ => printable(line).to_string(),
         };
         let end = if line.len() < event.len() { "\n" } else { "" };
-        self.out.write_all(format!("{shown}{end}").as_bytes())?;
+        self.out.write_all(format!("{escaped}{end}").as_bytes())?;
+        // The length of the input, because escapes make the output longer.
         Ok(event.len())
     }
 
@@ -46,16 +49,16 @@ impl<W: Write> Write for LogWriter<W> {
 mod tests {
     use super::*;
 
-    fn written(form: LogEscaping, event: &str) -> String {
+    fn written(escaping: LogEscaping, event: &str) -> String {
         let mut out = Vec::new();
-        LogWriter::new(form, &mut out)
+        LogWriter::new(escaping, &mut out)
             .write_all(event.as_bytes())
             .unwrap();
         String::from_utf8(out).unwrap()
     }
 
     #[test]
-    fn nothing_in_an_event_makes_a_second_line_or_acts_on_a_terminal() {
+    fn line_breaks_and_terminal_controls_in_an_event_are_escaped() {
         assert_eq!(
             written(
                 LogEscaping::Text,

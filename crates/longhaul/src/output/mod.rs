@@ -1,4 +1,4 @@
-//! Output of a copy while it runs: JSON lines, a progress bar, a line now and then, or nothing.
+//! Output of a copy while it runs: JSON lines, a progress bar, progress lines, or errors only.
 
 mod bar;
 mod json;
@@ -12,18 +12,18 @@ use client::{CopyEvent, CopyObserver, CopySummary};
 use proto::printable::{printable, printable_json};
 use units::show;
 
-/// How a copy reports.
+/// How a copy reports its progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutputStyle {
     /// `--json`
     Json,
     /// `-q`
     Quiet,
-    /// Standard error is a terminal, or not.
+    /// Text: a progress bar if standard error is a terminal, otherwise lines.
     Human,
 }
 
-/// The observer for a style.
+/// The observer that prints a copy's events in this style.
 pub(crate) fn observer_for(style: OutputStyle) -> Arc<dyn CopyObserver> {
     match style {
         OutputStyle::Json => Arc::new(json::JsonObserver),
@@ -33,12 +33,12 @@ pub(crate) fn observer_for(style: OutputStyle) -> Arc<dyn CopyObserver> {
     }
 }
 
-/// The end of a copy.
+/// Prints the summary of a copy.
 pub(crate) fn print_summary(style: OutputStyle, summary: &CopySummary, why: bool) {
     match style {
         OutputStyle::Json => json::print_summary(summary),
         OutputStyle::Quiet => {}
-        // The failures have been said, and there is nothing else to tell.
+        // The failures are printed already, and no file arrived.
         OutputStyle::Human if summary.files == 0 && summary.failed > 0 => {}
         OutputStyle::Human => print_to_stderr(&summary_line(summary)),
     }
@@ -65,6 +65,7 @@ fn summary_line(s: &CopySummary) -> String {
     if s.kept > 0 {
         text.push_str(&format!("; kept {}", count(s.kept, "existing file")));
     }
+    // `skipped` includes the kept files, which were counted above.
     if s.skipped > s.kept {
         text.push_str(&format!("; {} skipped", s.skipped - s.kept));
     }
@@ -74,18 +75,18 @@ fn summary_line(s: &CopySummary) -> String {
     text
 }
 
-/// The end of a summary that says what was compared.
+/// The part of the summary that says how the files were verified.
 fn verification_text(how: &str) -> String {
     match how {
         "none" => ", not verified".to_owned(),
         "size" => ", verified by size only, without a checksum".to_owned(),
-        "reflink" => ", sharing the blocks of the source (reflink)".to_owned(),
+        "reflink" => ", shares its blocks with the source (reflink)".to_owned(),
         how => format!(", verified by {how}"),
     }
 }
 
-/// Words of a progress line on the streams, to follow the rate: their number, their largest buffer,
-/// and what limits them as far as this end sees.
+/// The part of a progress line about the streams: their number, their largest buffer, and the
+/// bottleneck as far as this end can see it.
 fn streams_text(streams: u64, buffer: Option<u64>, limiter: Option<&str>) -> String {
     let plural = if streams == 1 { "" } else { "s" };
     let mut text = format!(", {streams} stream{plural}");
@@ -98,13 +99,13 @@ fn streams_text(streams: u64, buffer: Option<u64>, limiter: Option<&str>) -> Str
     text
 }
 
-/// A message on standard error: the one way there. Whatever a stranger got into the text, a terminal
-/// obeys nothing of it. A closed standard error loses the message and nothing else.
+/// Prints a message on standard error. All messages go this way, because it escapes terminal control
+/// sequences that a peer may have put into the text. A closed standard error is ignored.
 pub(crate) fn print_to_stderr(message: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{}", escape_lines(message));
 }
 
-/// The lines of a message, each fit for a terminal.
+/// Escapes control characters in each line of a message.
 fn escape_lines(message: &str) -> String {
     let lines: Vec<String> = message
         .split('\n')
@@ -113,8 +114,11 @@ fn escape_lines(message: &str) -> String {
     lines.join("\n")
 }
 
-/// A line of a listing on standard output. On a terminal it is made fit for it; a program gets the
-/// names byte for byte, as from ls(1). `Err` when nobody reads it any more.
+/// Prints a line of a listing on standard output. Control characters are escaped for a terminal only;
+/// a program gets names byte for byte, as from ls(1).
+///
+/// # Errors
+/// Standard output is closed or full.
 pub(crate) fn print_listing_line(line: &[u8]) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     let line = escape_if_terminal(line, out.is_terminal());
@@ -122,26 +126,32 @@ pub(crate) fn print_listing_line(line: &[u8]) -> std::io::Result<()> {
     out.flush()
 }
 
-fn escape_if_terminal(line: &[u8], terminal: bool) -> Vec<u8> {
-    match terminal {
+fn escape_if_terminal(line: &[u8], is_terminal: bool) -> Vec<u8> {
+    match is_terminal {
         true => printable(line).to_string().into_bytes(),
         false => line.to_vec(),
     }
 }
 
-/// A line of JSON on standard output; `Err` when nobody reads it any more.
+/// Prints a line of JSON on standard output.
+///
+/// # Errors
+/// Standard output is closed or full.
 pub(crate) fn print_json(value: &serde_json::Value) -> std::io::Result<()> {
     print_line(&printable_json(&value.to_string()))
 }
 
-/// One line on standard output; `Err` when nobody reads it any more.
+/// Prints a line on standard output.
+///
+/// # Errors
+/// Standard output is closed or full.
 pub(crate) fn print_line(line: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}")?;
     out.flush()
 }
 
-/// Errors only.
+/// Prints errors only.
 struct QuietObserver;
 
 impl CopyObserver for QuietObserver {
@@ -152,7 +162,7 @@ impl CopyObserver for QuietObserver {
     }
 }
 
-/// The events that people see whatever the display.
+/// The message for an event that is shown with a bar and with lines alike; `None` for progress.
 fn event_message(event: &CopyEvent) -> Option<String> {
     match event {
         CopyEvent::Failed { failure, .. } => Some(format!("longhaul: {}", failure.message)),
@@ -166,7 +176,7 @@ fn event_message(event: &CopyEvent) -> Option<String> {
             attempt,
             after,
         } => Some(format!(
-            "longhaul: {source}: {reason}; attempt {attempt} in {:.0} s, going on from what is safe",
+            "longhaul: {source}: {reason}; attempt {attempt} in {:.0} s, continuing from the safe data",
             after.as_secs_f64().max(1.0)
         )),
         _ => None,
@@ -179,11 +189,11 @@ mod tests {
 
     use super::*;
 
-    /// Clears the screen, turns the direction, and pretends to be another line.
+    /// Clears the screen, reverses the text direction, and separates lines.
     const HOSTILE: &str = "x\u{1b}[2J\u{9b}31m\u{202e}gpj\u{2028}\r";
 
     #[test]
-    fn no_message_of_any_event_acts_on_a_terminal() {
+    fn control_characters_in_events_are_escaped() {
         let failure = client::CopyFailure {
             exit: client::Exit::Protocol,
             message: format!("h:21 refused to read {HOSTILE}: 550 {HOSTILE}"),
@@ -216,14 +226,14 @@ mod tests {
     }
 
     #[test]
-    fn listings_are_fit_for_a_terminal_and_exact_for_a_program() {
+    fn listings_are_escaped_for_a_terminal_and_exact_for_a_program() {
         let name = b"a\x1b[2J\xff";
         assert_eq!(escape_if_terminal(name, false), name);
         assert_eq!(escape_if_terminal(name, true), b"a\\x1b[2J\\xff");
     }
 
     #[test]
-    fn help_and_summary_call_a_copy_with_verify_none_the_same() {
+    fn help_and_summary_both_say_not_verified_for_verify_none() {
         let mut cli = crate::args::Cli::command();
         let help = cli.find_subcommand_mut("cp").unwrap().render_long_help();
         let words: Vec<String> = help
@@ -236,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_progress_line_tells_streams_and_limiter() {
+    fn a_progress_line_shows_streams_buffer_and_limiter() {
         assert_eq!(streams_text(1, None, None), ", 1 stream");
         assert_eq!(
             streams_text(4, Some(8 << 20), Some("receive window")),

@@ -1,11 +1,11 @@
-//! Arrivals at a receiver of datagrams.
+//! Arrivals of datagrams at a receiver.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use crate::harness::LabScriptRun;
 
-/// One datagram; times in nanoseconds of the machine's clock.
+/// Arrival of one datagram; times are nanoseconds of the machine's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DatagramArrival {
     /// Counted from 0 by the sender.
@@ -15,7 +15,7 @@ pub(crate) struct DatagramArrival {
 }
 
 impl DatagramArrival {
-    /// A line each.
+    /// Serialises arrivals, one per line.
     pub(crate) fn write(arrivals: &[Self]) -> String {
         let mut text = String::new();
         for Self {
@@ -41,14 +41,14 @@ impl DatagramArrival {
         }
     }
 
-    /// Milliseconds on the way.
+    /// One-way delay, milliseconds.
     pub(crate) fn delay(&self) -> f64 {
         (self.received.saturating_sub(self.sent)) as f64 / 1e6
     }
 }
 
 impl LabScriptRun {
-    /// Arrivals that `udp-receive` noted, in order.
+    /// Arrivals that `udp-receive` recorded, in order.
     pub(crate) fn arrivals(&self) -> Vec<DatagramArrival> {
         self.text("arrivals")
             .lines()
@@ -57,7 +57,7 @@ impl LabScriptRun {
     }
 }
 
-/// How many datagrams came after one that was sent later.
+/// Number of datagrams that arrived after one that was sent later.
 pub(crate) fn count_overtaken(arrivals: &[DatagramArrival]) -> usize {
     let mut latest = 0;
     arrivals
@@ -70,10 +70,10 @@ pub(crate) fn count_overtaken(arrivals: &[DatagramArrival]) -> usize {
         .count()
 }
 
-/// The sequence numbers below `count` that did not come.
+/// The sequence numbers below `count` that did not arrive.
 pub(crate) fn missing_numbers(arrivals: &[DatagramArrival], count: u64) -> Vec<u64> {
-    let come: BTreeSet<u64> = arrivals.iter().map(|a| a.sequence).collect();
-    (0..count).filter(|n| !come.contains(n)).collect()
+    let arrived: BTreeSet<u64> = arrivals.iter().map(|a| a.sequence).collect();
+    (0..count).filter(|n| !arrived.contains(n)).collect()
 }
 
 /// Lengths of runs of consecutive numbers.

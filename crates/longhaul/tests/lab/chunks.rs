@@ -1,4 +1,4 @@
-//! Streams in chunks, from a server that knows nothing of it: what each is told depends on the path.
+//! Gets in chunks from a server of another program: the number of streams per chunk follows the path.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::harness::{LabScriptRun, LabTestGuard, TestLab, is_installed};
 
 const GLOBUS: &str = "globus-gridftp-server";
 
-/// Fetches a file of 100 MB from globus-gridftp-server on host b, and looks at what came.
+/// Fetches a file of 100 MB from globus-gridftp-server on host b, and compares it.
 const SCRIPT: &str = r#"
 head -c 100000000 /dev/urandom > source
 on b env GLOBUS_HOSTNAME=localhost "PATH=$PATH:/usr/sbin" \
@@ -15,7 +15,7 @@ fetch() {
     on a "$LAB_PROGRAM" cp --json --timeout 20 --trace trace "$@" \
         "ftp://$LAB_B:2811$PWD/source" copy > events
 }
-# The server takes a moment, as it tells nobody when it is ready.
+# The server does not announce when it is ready.
 tries=0
 until fetch "$@"; do
     tries=$((tries + 1))
@@ -25,7 +25,7 @@ done
 cmp source copy
 "#;
 
-/// A path on which one stream has a window of 64 KB for 500 KB in flight.
+/// A path with a BDP of 500 KB on which one stream has a window of 64 KB.
 const NARROW: [&str; 8] = [
     "--rtt",
     "20ms",
@@ -48,7 +48,7 @@ fn fetch(options: &[&str], look: impl Fn(&LabScriptRun)) {
     TestLab::new(&turn, &NARROW).check(&script, look);
 }
 
-/// Streams of each chunk.
+/// Number of streams of each chunk.
 fn chunks(run: &LabScriptRun) -> Vec<u64> {
     let trace = run.text("trace");
     let lines = trace
@@ -71,20 +71,20 @@ fn summary(run: &LabScriptRun) -> Value {
 }
 
 #[test]
-fn auto_adds_streams_where_windows_are_small() {
+fn auto_adds_streams_if_windows_are_small() {
     fetch(&[], |run| {
         let chunks = chunks(run);
         let most = chunks.iter().max().copied().unwrap_or_default();
         assert!(chunks.len() >= 3 && most >= 8, "{chunks:?}");
         let summary = summary(run);
         assert_eq!(summary["verified"], "adler32", "{summary}");
-        // One stream has 26 Mbit/s here.
+        // One stream gets 26 Mbit/s on this path.
         assert!(summary["goodput_bps"].as_f64().unwrap() > 60e6, "{summary}");
     });
 }
 
 #[test]
-fn the_mode_of_2008_doubles_streams_and_ends() {
+fn mode_mi_doubles_the_streams_and_then_stops() {
     let options = ["-p", "mi", "--autopar", "delta=500ms", "--buffer", "64Ki"];
     fetch(&options, |run| {
         let chunks = chunks(run);

@@ -1,4 +1,4 @@
-//! Nothing is left behind, however a lab ends.
+//! A lab leaves nothing behind, however it ends.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,18 +12,18 @@ use tempfile::TempDir;
 use crate::harness::{LONGHAUL, LabTestGuard, directory, longhaul, read, stderr};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A setting that there is once for the machine.
+/// A setting that exists once per machine.
 const MACHINE: &str = "/proc/sys/net/core/rmem_max";
 const LOCK: &str = "/tmp/longhaul-lab.lock";
 
-/// No lab runs while it lives, neither of these tests nor of anybody.
+/// The lab lock, held by a test: while it exists, no lab can run on this machine.
 struct HeldLabLock {
     _lock: File,
 }
 
 impl HeldLabLock {
     fn wait() -> Self {
-        // The kernel may refuse to open another user's file there with a flag to create it.
+        // fs.protected_regular forbids O_CREAT on another user's file in a sticky directory.
         let lock = File::open(LOCK)
             .or_else(|_| File::create_new(LOCK))
             .unwrap();
@@ -43,8 +43,7 @@ fn machine_setting() -> u64 {
     read(Path::new(MACHINE)).trim().parse().unwrap()
 }
 
-/// A lab that was killed, with all that could have put the machine's settings back, left that to the
-/// next one.
+/// Runs a lab, which restores the machine's settings if an earlier test was killed.
 fn recover_machine_setting() {
     let status = Command::new(LONGHAUL)
         .args(["lab", "net", "--wait", "--quiet", "--", "true"])
@@ -53,18 +52,18 @@ fn recover_machine_setting() {
     assert!(status.success());
 }
 
-/// Namespaces that are kept by a mount, as `ip netns` does it.
+/// Number of namespaces kept alive by a mount, as `ip netns` does.
 fn namespace_mounts() -> usize {
     let mounts = read(Path::new("/proc/self/mountinfo"));
     mounts.matches(" - nsfs ").count()
 }
 
-/// A lab that changes the machine's setting and has processes everywhere.
+/// A running lab that has changed a machine-wide setting, with processes on hosts and outside.
 struct RunningLab {
     lab: Child,
-    /// Stands in the command line of each of its processes, and of no other.
+    /// Text in the command line of each of its processes, and of no other process.
     mark: String,
-    /// The hosts' network namespaces as `/proc/PID/ns/net` has them.
+    /// The hosts' network namespaces, as links of `/proc/PID/ns/net`.
     namespaces: Vec<PathBuf>,
     setting_before: u64,
     mounts_before: usize,
@@ -73,14 +72,14 @@ struct RunningLab {
 
 impl Drop for RunningLab {
     fn drop(&mut self) {
-        // A test that failed early.
+        // Only a test that failed early gets here with a running lab.
         let _ = self.lab.kill();
         let _ = self.lab.wait();
     }
 }
 
 impl RunningLab {
-    /// `last`: what the command does after it has started all that.
+    /// Starts the lab. `last` is what its command does after it has started the other processes.
     fn start(last: &str) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -102,26 +101,25 @@ impl RunningLab {
             while [ ! -e seen ]; do sleep 0.02; done
             {last}"
         );
-        let changed = setting_before + 4096;
-        let mut lasting = Self {
-            lab: Self::spawn(directory.path(), changed, &script),
+        let new_value = setting_before + 4096;
+        let mut lab = Self {
+            lab: Self::spawn(directory.path(), new_value, &script),
             mark,
             namespaces: Vec::new(),
             setting_before,
             mounts_before,
             directory,
         };
-        lasting.wait_until_started(changed);
-        lasting
+        lab.wait_until_started(new_value);
+        lab
     }
 
-    fn spawn(place: &Path, changed: u64, script: &str) -> Child {
-        // Tests that run in the background of a script have interrupts ignored, those under nohup(1) hang-ups,
-        // and pass that on.
+    fn spawn(place: &Path, new_value: u64, script: &str) -> Child {
+        // In the background of a script SIGINT is ignored, under nohup(1) SIGHUP; children inherit that.
         Command::new("env")
             .args(["--default-signal=INT,TERM,HUP", LONGHAUL])
             .args(["lab", "net", "--wait", "--quiet", "--rtt", "10ms"])
-            .args(["--sysctl", &format!("net.core.rmem_max={changed}")])
+            .args(["--sysctl", &format!("net.core.rmem_max={new_value}")])
             .args(["--", "sh", "-c", script])
             .current_dir(place)
             .stdin(Stdio::null())
@@ -131,8 +129,8 @@ impl RunningLab {
             .unwrap()
     }
 
-    /// Waits until all of it is there, and lets the command go on.
-    fn wait_until_started(&mut self, changed: u64) {
+    /// Waits until all processes run, checks the setting, and lets the command continue.
+    fn wait_until_started(&mut self, new_value: u64) {
         let place = self.directory.path();
         let ready = place.join("ready");
         wait_until("the lab is ready", || ready.exists());
@@ -141,7 +139,7 @@ impl RunningLab {
         });
         let text = read(&ready);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[2].parse(), Ok(changed), "{MACHINE} in the lab");
+        assert_eq!(lines[2].parse(), Ok(new_value), "{MACHINE} in the lab");
         self.namespaces = lines[..2].iter().map(PathBuf::from).collect();
         File::create(place.join("seen")).unwrap();
     }
@@ -150,7 +148,7 @@ impl RunningLab {
         kill_process(Pid::from_child(&self.lab), signal).unwrap();
     }
 
-    /// The first process of its process namespace: the lab's only child.
+    /// The first process of its PID namespace, which is the lab's only child.
     fn first_process(&self) -> Pid {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.lab.id())).unwrap();
         let children: String = threads
@@ -160,27 +158,28 @@ impl RunningLab {
         Pid::from_raw(pid.parse().unwrap()).unwrap()
     }
 
-    /// Waits for its end and looks for what is left; its exit code, `None` if a signal ended it.
+    /// Waits for the end of the lab and checks that nothing is left. Returns the exit code, `None` if a
+    /// signal ended the lab.
     fn wait_and_check_cleanup(mut self) -> Option<i32> {
         let mut status = None;
         wait_until("the lab ends", || {
             status = self.lab.try_wait().unwrap();
             status.is_some()
         });
-        // Every process of a lab holds the lock.
+        // Every process of a lab holds the lock, so all have ended when it is free.
         let _no_lab = HeldLabLock::wait();
         assert_eq!(
             processes_with_mark(&self.mark),
             Vec::<PathBuf>::new(),
             "are left"
         );
-        let inside = |process: &PathBuf| {
+        let is_in_lab = |process: &PathBuf| {
             std::fs::read_link(process.join("ns/net"))
                 .is_ok_and(|namespace| self.namespaces.contains(&namespace))
         };
-        let inhabitants: Vec<_> = processes().filter(inside).collect();
+        let remaining_processes: Vec<_> = processes().filter(is_in_lab).collect();
         assert_eq!(
-            inhabitants,
+            remaining_processes,
             Vec::<PathBuf>::new(),
             "are in the lab's namespaces"
         );
@@ -202,7 +201,7 @@ fn processes() -> impl Iterator<Item = PathBuf> {
         .map(|entry| entry.path())
 }
 
-/// Processes with the mark in their command line.
+/// Processes with this mark in their command line.
 fn processes_with_mark(mark: &str) -> Vec<PathBuf> {
     let has = |process: &PathBuf| {
         std::fs::read(process.join("cmdline"))
@@ -220,7 +219,7 @@ fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 #[test]
-fn after_a_command_that_ends() {
+fn nothing_is_left_after_a_command_that_succeeds() {
     let Some(_turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -231,7 +230,7 @@ fn after_a_command_that_ends() {
 }
 
 #[test]
-fn after_a_command_that_fails() {
+fn nothing_is_left_after_a_command_that_fails() {
     let Some(_turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -242,7 +241,7 @@ fn after_a_command_that_fails() {
 }
 
 #[test]
-fn after_a_command_that_is_killed() {
+fn nothing_is_left_after_a_command_that_is_killed() {
     let Some(_turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -253,7 +252,7 @@ fn after_a_command_that_is_killed() {
 }
 
 #[test]
-fn after_the_lab_is_interrupted() {
+fn nothing_is_left_after_the_lab_is_interrupted() {
     let Some(_turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -265,7 +264,7 @@ fn after_the_lab_is_interrupted() {
 }
 
 #[test]
-fn after_the_lab_is_killed() {
+fn nothing_is_left_after_the_lab_is_killed() {
     let Some(_turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -275,7 +274,7 @@ fn after_the_lab_is_killed() {
 }
 
 #[test]
-fn after_its_first_process_is_killed() {
+fn nothing_is_left_after_the_first_process_is_killed() {
     let Some(_turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -285,13 +284,13 @@ fn after_its_first_process_is_killed() {
 }
 
 #[test]
-fn after_both_are_killed_and_the_next_lab_has_put_back_the_setting() {
+fn the_next_lab_restores_the_setting_after_both_are_killed() {
     let Some(_turn) = LabTestGuard::acquire() else {
         return;
     };
     let lab = RunningLab::start("sleep 86400");
     let first_process = lab.first_process();
-    // Or the lab would put it back itself.
+    // A stopped lab cannot restore the setting itself.
     lab.signal(Signal::STOP);
     kill_process(first_process, Signal::KILL).unwrap();
     lab.signal(Signal::KILL);

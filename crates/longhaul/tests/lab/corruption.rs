@@ -1,10 +1,10 @@
-//! Changed bytes that TCP does not notice, and `longhaul cp`, which does.
+//! Corruption that TCP does not detect, and `longhaul cp` does.
 
 use crate::harness::{LabTestGuard, TestLab};
 use crate::server;
 
 #[test]
-fn tcp_delivers_wrong_bytes_and_does_not_know() {
+fn tcp_delivers_corrupted_bytes_without_checksum_errors() {
     let Some(turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -21,7 +21,7 @@ fn tcp_delivers_wrong_bytes_and_does_not_know() {
     let corrupted = run.direction("a", "b").corrupted;
     assert_eq!(received.bytes, bytes);
     assert!(received.wrong > 0);
-    // Each changes one byte; some changed packets were sent in vain.
+    // Each corruption changes one byte; some corrupted packets were unnecessary retransmissions.
     assert!(
         received.wrong <= corrupted,
         "{} wrong bytes of {corrupted} changes",
@@ -31,7 +31,7 @@ fn tcp_delivers_wrong_bytes_and_does_not_know() {
     assert_eq!(checksum_errors(&run.text("snmp")), 0);
 }
 
-/// `InCsumErrors` of `/proc/net/snmp`: a line of names, a line of values.
+/// `InCsumErrors` of TCP in `/proc/net/snmp`: a line of names, then a line of values.
 fn checksum_errors(snmp: &str) -> u64 {
     let mut lines = snmp.lines();
     let names = lines.next().unwrap().split(' ');
@@ -43,7 +43,7 @@ fn checksum_errors(snmp: &str) -> u64 {
     value.parse().unwrap()
 }
 
-/// Only what the servers send to each other is damaged: the client's dialogues stay as they are.
+/// Corruption only between the servers; the client's control connections are not affected.
 const DAMAGED: &str = "
 [hosts.a]
 [hosts.b]
@@ -55,7 +55,7 @@ forward.corrupt = \"20%\"
 ";
 
 #[test]
-fn a_damaged_copy_is_never_taken_for_whole() {
+fn a_verified_copy_with_corrupted_data_fails_and_leaves_no_file() {
     let Some(turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -77,22 +77,23 @@ fn a_damaged_copy_is_never_taken_for_whole() {
     let logs = run.text("logs");
     let sent = std::fs::read(run.path("from.dat")).unwrap();
     let differs = |name: &str| std::fs::read(run.path(name)).is_ok_and(|found| found != sent);
-    // Without verification it comes through, damaged and under its name.
+    // Without verification the corrupted file gets its final name.
     assert_eq!(run.text("unverified").trim(), "0", "{logs}");
-    assert!(differs("unverified.dat"), "the path did no damage");
-    // With it no damaged file gets its name. 200 kB are 139 packets: none comes without damage.
+    assert!(differs("unverified.dat"), "the path corrupted nothing");
+    // With verification it does not. 200 kB are 139 packets, so every copy is corrupted.
     for (n, code) in (1..).zip(run.text("verified").lines()) {
         assert_eq!(code, "6", "copy {n}:\n{logs}");
         let name = format!("verified{n}.dat");
-        assert!(!run.path(&name).exists(), "{name} is there:\n{logs}");
+        assert!(!run.path(&name).exists(), "{name} exists:\n{logs}");
     }
     assert!(run.direction("b", "c").corrupted > 0);
 }
 
-/// Here the dialogue is damaged too, and anything may go wrong but one thing. (The algorithm is
-/// named, since a damaged list of features may lack it, which is a reason to go without otherwise.)
+/// Here the control connection is corrupted as well. The copy may fail, but must not report success for
+/// corrupted data. (`--verify crc32c` is explicit, because a corrupted FEAT reply may lack the algorithm,
+/// and `auto` would then skip it.)
 #[test]
-fn whatever_is_damaged_success_means_the_right_bytes() {
+fn success_means_correct_data_even_if_the_control_connection_is_corrupted() {
     let Some(turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -122,10 +123,10 @@ fn whatever_is_damaged_success_means_the_right_bytes() {
             let same = std::fs::read(run.path(&name)).unwrap() == sent;
             assert!(same, "{name} is wrong:\n{log}");
         } else {
-            assert!(!run.path(&name).exists(), "{name} is there:\n{log}");
+            assert!(!run.path(&name).exists(), "{name} exists:\n{log}");
         }
     }
-    // 207 packets of data each, of which one in a hundred is damaged: an undamaged copy is one of
-    // eight.
+    // Each copy has 207 data packets, of which one in a hundred is corrupted: about one copy in eight
+    // is not corrupted.
     assert!(codes.lines().any(|code| code != "0"), "{codes}");
 }

@@ -3,7 +3,7 @@
 use crate::harness::{LabTestGuard, directory, longhaul, stderr, stdout};
 use crate::unprivileged::{TunDeviceState, as_nobody};
 
-/// `stock X Mb/s, longhaul Y Mb/s: Zx (stock was limited by ...)`
+/// Parses `stock X Mb/s, longhaul Y Mb/s: Zx (stock was limited by ...)`.
 fn rates(line: &str) -> (f64, f64, f64) {
     let read = || {
         let rest = line.strip_prefix("stock ")?;
@@ -20,52 +20,62 @@ fn rates(line: &str) -> (f64, f64, f64) {
     read().unwrap_or_else(|| panic!("'{line}'"))
 }
 
-/// Output of the first of three runs that the machine was quiet enough for; `None` when other
-/// programs kept it busy in all of them, which the demo must tell instead of a ratio.
-fn told(place: &str) -> Option<String> {
+/// Output of the first valid run of three; `None` if the machine was too busy for all of them. In an
+/// invalid run the demo must not print a ratio.
+fn output_text(place: &str) -> Option<String> {
     for _ in 0..3 {
-        // Stock FTP needs a while for more than this.
+        // Stock FTP would need much longer for a larger file.
         let output = longhaul(&["demo", "--size", "8M", "--dir", place]);
-        let told = stdout(&output);
-        assert!(output.status.success(), "{told}\n{}", stderr(&output));
-        if !told.contains("No result, since this machine was too busy") {
-            return Some(told);
+        let output_text = stdout(&output);
+        assert!(
+            output.status.success(),
+            "{output_text}\n{}",
+            stderr(&output)
+        );
+        if !output_text.contains("No result, since this machine was too busy") {
+            return Some(output_text);
         }
-        assert!(!told.contains("stock was limited by"), "{told}");
+        assert!(
+            !output_text.contains("stock was limited by"),
+            "{output_text}"
+        );
     }
     None
 }
 
 #[test]
-fn it_races_stock_settings_over_a_long_path() {
+fn the_demo_compares_stock_ftp_with_longhaul_over_a_long_path() {
     let Some(_turn) = LabTestGuard::acquire() else {
         return;
     };
     let directory = directory();
     let place = directory.path().to_str().unwrap();
-    let Some(told) = told(place) else {
+    let Some(output_text) = output_text(place) else {
         return;
     };
-    let last = told.lines().last().unwrap();
+    let last = output_text.lines().last().unwrap();
     assert!(
         last.ends_with("limited by its 64 KB receive window)"),
-        "{told}"
+        "{output_text}"
     );
     let progress = |line: &&str| line.contains(" s   stock FTP: ") && line.contains("longhaul: ");
-    assert!(told.lines().any(|line| progress(&line)), "{told}");
+    assert!(
+        output_text.lines().any(|line| progress(&line)),
+        "{output_text}"
+    );
     let (stock, longhaul, times) = rates(last);
-    assert!(stock > 0.0 && longhaul > stock, "{told}");
-    // Each number is rounded.
+    assert!(stock > 0.0 && longhaul > stock, "{output_text}");
+    // All three numbers are rounded.
     assert!(
         (times - longhaul / stock).abs() <= 0.6 + 0.05 * times,
-        "{told}"
+        "{output_text}"
     );
     let left = std::fs::read_dir(directory.path()).unwrap().count();
     assert_eq!(left, 0, "files are left");
 }
 
 #[test]
-fn where_no_network_can_be_built_it_says_why_and_shows_loopback() {
+fn without_a_network_the_demo_says_why_and_uses_loopback() {
     let Some(_turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -75,11 +85,15 @@ fn where_no_network_can_be_built_it_says_why_and_shows_loopback() {
         TunDeviceState::Closed,
         "$LONGHAUL demo --size 20M --dir \"$PWD\"",
     );
-    let told = stdout(&output);
-    assert!(output.status.success(), "{told}\n{}", stderr(&output));
+    let output_text = stdout(&output);
     assert!(
-        told.contains("/dev/net/tun") && told.contains("loopback"),
-        "{told}"
+        output.status.success(),
+        "{output_text}\n{}",
+        stderr(&output)
+    );
+    assert!(
+        output_text.contains("/dev/net/tun") && output_text.contains("loopback"),
+        "{output_text}"
     );
     let left = std::fs::read_dir(directory.path()).unwrap().count();
     assert_eq!(left, 0, "files are left");

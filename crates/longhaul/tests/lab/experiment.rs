@@ -1,4 +1,4 @@
-//! A cell of an experiment that ships with the lab.
+//! One cell of a built-in experiment.
 
 use std::process::{Command, Stdio};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::harness::{LONGHAUL, LabTestGuard, directory, is_installed, read, stderr};
 
-/// Whether the machine was too busy for this sample, for no other reason than other programs.
+/// Whether this sample is invalid because other programs used the machine.
 fn is_spoilt_by_other_programs(sample: &Value) -> bool {
     let reasons = sample["invalid"].as_array().unwrap();
     let outside = |reason: &Value| {
@@ -17,7 +17,7 @@ fn is_spoilt_by_other_programs(sample: &Value) -> bool {
 }
 
 #[test]
-fn a_cell_of_the_white_papers_table() {
+fn a_cell_of_experiment_bbc_5_2_has_a_plausible_rate() {
     let Some(_turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -40,7 +40,7 @@ fn a_cell_of_the_white_papers_table() {
         assert_eq!(cell["at"]["latency"], "50");
         assert_eq!(cell["at"]["p"], "4");
         let samples = cell["samples"].as_array().unwrap();
-        // Those before it were spoilt by the machine, and repeated.
+        // Earlier samples were invalid and were repeated.
         let last = samples
             .last()
             .unwrap_or_else(|| panic!("no sample: {cell:#}"));
@@ -49,7 +49,7 @@ fn a_cell_of_the_white_papers_table() {
             continue;
         }
         assert_eq!(last["invalid"], Value::Array(Vec::new()), "{cell:#}");
-        // A quiet machine comes to 280 to 300 Mbit/s, most of which is acceleration.
+        // A quiet machine gets 280 to 300 Mbit/s; slow start takes most of the time.
         let rate = last["value"].as_f64().unwrap();
         assert!((100.0..500.0).contains(&rate), "{cell:#}");
         assert_eq!(cell["median"].as_f64(), Some(rate), "{cell:#}");

@@ -1,4 +1,4 @@
-//! Runs labs as a user would, and repeats those that the machine spoilt.
+//! Runs labs as a user would, and repeats runs that are invalid because the machine was busy.
 
 use std::fs::{File, Permissions};
 use std::io::Write;
@@ -16,14 +16,14 @@ use tempfile::TempDir;
 /// The program under test.
 pub(crate) const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
 
-/// Runs that do not pass, and that the machine spoilt.
+/// Maximum number of invalid runs of a check.
 const ATTEMPTS: usize = 3;
-/// Between them.
+/// Pause between them.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The exit code of such a run.
+/// Exit code of an invalid run.
 const INVALID: i32 = 9;
 
-/// `on HOST PROGRAM ...`; `probe HOST WORDS ...`: see [`crate::probe`].
+/// Shell functions `on HOST PROGRAM ...` and `probe HOST WORDS ...` (see [`crate::probe`]).
 const PRELUDE: &str = r#"
 set -eu
 on() { on_host=$1; shift; "$LAB_PROGRAM" lab exec "$on_host" -- "$@"; }
@@ -34,13 +34,13 @@ probe() {
 }
 "#;
 
-/// The machine's turn of one test: no other test of this program runs a lab meanwhile.
+/// Guard of one test: no other test of this program runs a lab while it exists.
 pub(crate) struct LabTestGuard {
     _guard: MutexGuard<'static, ()>,
 }
 
 impl LabTestGuard {
-    /// Waits for it; `None`: no lab can be built here, and the test is skipped.
+    /// Waits for other tests. `None`: this machine cannot run a lab, and the test is skipped.
     pub(crate) fn acquire() -> Option<Self> {
         static TURNS: Mutex<()> = Mutex::new(());
         let guard = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -54,7 +54,7 @@ impl LabTestGuard {
     }
 }
 
-/// Says that this test cannot run, past the test runner's capture.
+/// Reports that this test is skipped; fails if `LONGHAUL_REQUIRE_PEERS=1`.
 pub(crate) fn skip<T>(why: &str) -> Option<T> {
     assert!(
         std::env::var_os("LONGHAUL_REQUIRE_PEERS").is_none_or(|value| value != "1"),
@@ -64,14 +64,15 @@ pub(crate) fn skip<T>(why: &str) -> Option<T> {
     None
 }
 
-/// Says that there is nothing to test on such a machine, whatever is installed.
+/// Reports that there is nothing to test on this machine. It writes to standard error directly, because
+/// the test runner captures the output of passing tests.
 pub(crate) fn not_applicable(why: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("test");
     let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {why}");
 }
 
-/// Whether a program is there; the test goes without it, or is skipped, if not.
+/// Whether a program is installed; if not, reports that the test is skipped.
 pub(crate) fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -80,7 +81,7 @@ pub(crate) fn is_installed(program: &str) -> bool {
         || skip::<()>(&format!("{program} is not installed")).is_some()
 }
 
-/// A network to run scripts over.
+/// A lab to run scripts in.
 pub(crate) struct TestLab<'t> {
     options: Vec<String>,
     topology: Option<String>,
@@ -88,7 +89,7 @@ pub(crate) struct TestLab<'t> {
     _turn: &'t LabTestGuard,
 }
 
-/// A script that ran in a lab, in a directory of its own.
+/// A finished script of a lab, with its directory.
 pub(crate) struct LabScriptRun {
     pub(crate) directory: TempDir,
     pub(crate) output: Output,
@@ -96,35 +97,34 @@ pub(crate) struct LabScriptRun {
 }
 
 impl<'t> TestLab<'t> {
-    /// With options of `lab net`.
-    pub(crate) fn new(turn: &'t LabTestGuard, options: &[&str]) -> Self {
+    /// A lab with these options of `lab net`.
+    pub(crate) fn new(guard: &'t LabTestGuard, options: &[&str]) -> Self {
         Self {
             options: options.iter().map(ToString::to_string).collect(),
             topology: None,
             files: Vec::new(),
-            _turn: turn,
+            _turn: guard,
         }
     }
 
-    /// From a topology file with this text.
-    pub(crate) fn topology(turn: &'t LabTestGuard, text: &str) -> Self {
+    /// A lab with a topology file of this text.
+    pub(crate) fn topology(guard: &'t LabTestGuard, text: &str) -> Self {
         Self {
             topology: Some(text.to_owned()),
-            ..Self::new(turn, &[])
+            ..Self::new(guard, &[])
         }
     }
 
-    /// With a file in the script's directory, which is the working directory.
+    /// Adds a file to the script's working directory.
     pub(crate) fn file(mut self, name: &'static str, text: impl Into<String>) -> Self {
         self.files.push((name, text.into()));
         self
     }
 
-    /// Runs a shell script to its end, which has to succeed, and looks at what came of it. What does
-    /// not pass is tried again if the lab itself says that the machine spoilt the run, and fails at
-    /// once if it does not.
+    /// Runs a shell script, which must succeed, and checks its results with `look`. If the check fails
+    /// and the lab reports the run as invalid, the run is repeated. If the run was valid, the test fails.
     pub(crate) fn check<T>(&self, script: &str, look: impl Fn(&LabScriptRun) -> T) -> T {
-        let mut spoilt = Vec::new();
+        let mut invalid_runs = Vec::new();
         loop {
             let run = self.run_to_any_end(script);
             let outcome = catch_unwind(AssertUnwindSafe(|| {
@@ -138,43 +138,43 @@ impl<'t> TestLab<'t> {
             if run.report.invalid.is_empty() {
                 resume_unwind(failure);
             }
-            spoilt.push(run.report.invalid.join("; "));
+            invalid_runs.push(run.report.invalid.join("; "));
             assert!(
-                spoilt.len() < ATTEMPTS,
-                "{ATTEMPTS} runs did not pass, and the lab calls all of them invalid: {spoilt:#?}"
+                invalid_runs.len() < ATTEMPTS,
+                "{ATTEMPTS} runs failed, and all of them were invalid: {invalid_runs:#?}"
             );
             std::thread::sleep(PAUSE);
         }
     }
 
-    /// Runs a shell script to its end, which has to succeed; for what no load of the machine changes.
+    /// Runs a shell script, which must succeed. For tests whose results do not depend on the load.
     pub(crate) fn run(&self, script: &str) -> LabScriptRun {
         let run = self.run_to_any_end(script);
         run.assert_success();
         run
     }
 
-    /// Runs a shell script to its end, whatever that is.
+    /// Runs a shell script to its end, with any exit code.
     pub(crate) fn run_to_any_end(&self, script: &str) -> LabScriptRun {
         let directory = directory();
-        let place = directory.path();
+        let directory_path = directory.path();
         for (name, text) in &self.files {
-            std::fs::write(place.join(name), text).unwrap();
+            std::fs::write(directory_path.join(name), text).unwrap();
         }
         let mut command = Command::new(LONGHAUL);
         command.args(["lab", "net", "--wait", "--report", "report.json"]);
         if let Some(text) = &self.topology {
-            std::fs::write(place.join("topology.toml"), text).unwrap();
+            std::fs::write(directory_path.join("topology.toml"), text).unwrap();
             command.args(["--topology", "topology.toml"]);
         }
         command
             .args(&self.options)
             .args(["--", "sh", "-c", &format!("{PRELUDE}\n{script}")])
             .env("TEST_PROGRAM", std::env::current_exe().unwrap())
-            .current_dir(place)
+            .current_dir(directory_path)
             .stdin(Stdio::null());
         let output = command.output().unwrap();
-        let text = std::fs::read_to_string(place.join("report.json")).unwrap_or_default();
+        let text = std::fs::read_to_string(directory_path.join("report.json")).unwrap_or_default();
         let report = serde_json::from_str(&text)
             .unwrap_or_else(|e| panic!("no report ({e}): {text}\n{}", stderr(&output)));
         LabScriptRun {
@@ -186,7 +186,7 @@ impl<'t> TestLab<'t> {
 }
 
 impl LabScriptRun {
-    /// Whether the figures are good is not asked here.
+    /// Fails unless the script succeeded, in a valid or an invalid run.
     fn assert_success(&self) {
         assert!(
             matches!(self.output.status.code(), Some(0 | INVALID)),
@@ -202,29 +202,29 @@ impl LabScriptRun {
         self.directory.path().join(name)
     }
 
-    /// Its text.
+    /// Text of a file that the script wrote.
     pub(crate) fn text(&self, name: &str) -> String {
         read(&self.path(name))
     }
 
-    /// The account of one direction.
+    /// The report on one direction.
     pub(crate) fn direction(&self, from: &str, to: &str) -> &DirectionReport {
         self.report
             .directions
             .iter()
             .find(|d| d.from == from && d.to == to)
-            .unwrap_or_else(|| panic!("nothing of {from} to {to} in {:?}", self.report))
+            .unwrap_or_else(|| panic!("no direction {from} to {to} in {:?}", self.report))
     }
 }
 
-/// A directory that every user can use.
+/// A temporary directory that every user can write.
 pub(crate) fn directory() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     std::fs::set_permissions(directory.path(), Permissions::from_mode(0o777)).unwrap();
     directory
 }
 
-/// `longhaul` with these arguments, to its end.
+/// Runs `longhaul` with these arguments to its end.
 pub(crate) fn longhaul(arguments: &[&str]) -> Output {
     Command::new(LONGHAUL)
         .args(arguments)
@@ -245,18 +245,18 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).trim().to_owned()
 }
 
-/// Notes of `tcp-receive`.
+/// Results of `tcp-receive`.
 #[derive(Debug)]
 pub(crate) struct TcpReceiveRecord {
     pub(crate) bytes: u64,
-    /// Bytes that are not what was sent.
+    /// Bytes that differ from those sent.
     pub(crate) wrong: u64,
-    /// From the connection's beginning to its end.
+    /// Duration of the connection.
     pub(crate) seconds: f64,
 }
 
 impl LabScriptRun {
-    /// The connection that `tcp-receive` took.
+    /// The connection that `tcp-receive` accepted.
     pub(crate) fn received(&self) -> TcpReceiveRecord {
         let text = self.text("received");
         let words: Vec<&str> = text.split(' ').collect();

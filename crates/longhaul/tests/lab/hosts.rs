@@ -1,4 +1,4 @@
-//! Several hosts, each with its own settings, each pair with its own path.
+//! Labs with several hosts: each host has its own settings, and each pair its own path.
 
 use std::path::Path;
 
@@ -31,14 +31,14 @@ forward.delay = "5ms"
 back.delay = "25ms"
 "#;
 
-/// Least of the round trips that ping(8) tells, in milliseconds.
-fn least(ping: &str) -> f64 {
+/// Minimum round-trip time in the output of ping(8), milliseconds.
+fn min_rtt(ping: &str) -> f64 {
     let (_, figures) = ping.split_once(" = ").unwrap_or_else(|| panic!("{ping}"));
     figures.split('/').next().unwrap().parse().unwrap()
 }
 
 #[test]
-fn each_pair_has_its_path_and_each_host_its_settings() {
+fn each_pair_has_its_own_path_and_each_host_its_own_settings() {
     let Some(turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -76,10 +76,10 @@ fn assert_addresses_and_settings(run: &LabScriptRun) {
 
 fn assert_paths(run: &LabScriptRun) {
     for (pair, rtt) in [("ab", 10.0), ("ac", 60.0), ("cb", 30.0)] {
-        let found = least(&run.text(pair));
+        let found = min_rtt(&run.text(pair));
         assert!((rtt..rtt + 2.0).contains(&found), "{pair}: {found} ms");
     }
-    // Nobody's packets went another way.
+    // No packet took the path of another pair.
     for (one, other) in [("a", "b"), ("a", "c"), ("b", "c")] {
         assert_eq!(run.direction(one, other).packets, 4, "{one} to {other}");
         assert_eq!(run.direction(other, one).packets, 4, "{other} to {one}");
@@ -87,7 +87,7 @@ fn assert_paths(run: &LabScriptRun) {
 }
 
 #[test]
-fn options_hold_for_every_host() {
+fn options_apply_to_every_host() {
     let Some(turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -100,7 +100,7 @@ fn options_hold_for_every_host() {
 }
 
 #[test]
-fn a_program_on_a_host_is_where_it_says() {
+fn exec_runs_a_program_on_the_named_host() {
     let Some(turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -115,7 +115,7 @@ fn a_program_on_a_host_is_where_it_says() {
 }
 
 #[test]
-fn hosts_are_apart_and_the_command_is_on_none() {
+fn hosts_have_separate_namespaces_and_the_command_is_in_neither() {
     let Some(turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -137,7 +137,7 @@ fn hosts_are_apart_and_the_command_is_on_none() {
 }
 
 #[test]
-fn a_restricted_congestion_control_is_allowed_for_the_run() {
+fn a_restricted_congestion_control_is_allowed_during_the_run() {
     let Some(turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -148,7 +148,7 @@ fn a_restricted_congestion_control_is_allowed_for_the_run() {
     let (allowed, available) = (machine("allowed"), machine("available"));
     let is_allowed = |name: &&str| allowed.split(' ').any(|a| a == *name);
     let Some(restricted) = available.split(' ').find(|name| !is_allowed(name)) else {
-        not_applicable("every congestion control of this kernel is allowed to everybody");
+        not_applicable("this kernel allows every congestion control to every user");
         return;
     };
     let run = TestLab::new(&turn, &["--cc", restricted])
@@ -158,7 +158,7 @@ fn a_restricted_congestion_control_is_allowed_for_the_run() {
 }
 
 #[test]
-fn two_servers_move_a_file_between_themselves() {
+fn a_third_party_copy_does_not_pass_through_the_client() {
     let Some(turn) = LabTestGuard::acquire() else {
         return;
     };

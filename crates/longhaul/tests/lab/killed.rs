@@ -1,4 +1,4 @@
-//! An experiment that is interrupted or killed: what it leaves, and what the next command removes.
+//! Interrupted and killed experiments: what they leave, and what the next command removes.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -12,14 +12,14 @@ use crate::harness::{LONGHAUL, directory, read};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Its client, which never ends, notes its number and lets a child of its own live apart.
+/// Its client never ends. It records its PID, and starts a child in another session.
 const EXPERIMENT: &str = r#"
 title = "Endless"
 kind = "loopback"
 measure = "seconds"
 unit = "s"
 higher_is_better = false
-programs = { full = ["endless"], quick = ["endless"] }
+programs = { full = ["experiment"], quick = ["experiment"] }
 repetitions = { full = 1, quick = 1 }
 bytes = { full = "1B", quick = "1B" }
 limit = { full = 600, quick = 600 }
@@ -33,13 +33,13 @@ quick = ["1"]
 struct EndlessExperiment {
     run: Child,
     directory: TempDir,
-    /// Of the client and of its child.
+    /// `/proc` directories of the client and its child.
     processes: Vec<PathBuf>,
 }
 
 impl Drop for EndlessExperiment {
     fn drop(&mut self) {
-        // A test that failed early.
+        // Only a test that failed early gets here with a running experiment.
         let _ = self.run.kill();
         let _ = self.run.wait();
     }
@@ -53,14 +53,14 @@ fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// `longhaul lab` whose files are in `place`, and which takes interrupts even if the tests do not.
-fn lab_command(place: &Path, arguments: &[&str]) -> Command {
+/// A `longhaul lab` command with its files in `place`, which does not ignore SIGINT even if the tests do.
+fn lab_command(directory_path: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("env");
     command
         .args(["--default-signal=INT,TERM,HUP", LONGHAUL, "lab"])
         .args(arguments)
-        .current_dir(place)
-        .env("TMPDIR", place.join("tmp"))
+        .current_dir(directory_path)
+        .env("TMPDIR", directory_path.join("tmp"))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
@@ -70,21 +70,21 @@ fn lab_command(place: &Path, arguments: &[&str]) -> Command {
 impl EndlessExperiment {
     fn start() -> Self {
         let directory = directory();
-        let place = directory.path();
-        std::fs::create_dir(place.join("tmp")).unwrap();
-        std::fs::write(place.join("endless-run.toml"), EXPERIMENT).unwrap();
-        let ready = place.join("ready");
+        let directory_path = directory.path();
+        std::fs::create_dir(directory_path.join("tmp")).unwrap();
+        std::fs::write(directory_path.join("endless-run.toml"), EXPERIMENT).unwrap();
+        let ready = directory_path.join("ready");
         let script = format!(
             "setsid sleep 86400 & echo $! > new; echo $$ >> new; mv new {}; exec sleep 86400",
             ready.display()
         );
         let program =
             format!("label = 'Endless'\n[client]\nhost = 'a'\nargv = ['sh', '-c', '{script}']\n");
-        std::fs::write(place.join("endless.toml"), program).unwrap();
-        let run = lab_command(place, &["run", "./endless-run.toml"])
+        std::fs::write(directory_path.join("endless.toml"), program).unwrap();
+        let run = lab_command(directory_path, &["run", "./endless-run.toml"])
             .spawn()
             .unwrap();
-        let mut endless = Self {
+        let mut experiment = Self {
             run,
             directory,
             processes: Vec::new(),
@@ -92,9 +92,9 @@ impl EndlessExperiment {
         wait_until("the client runs", || ready.exists());
         let proc = Path::new("/proc");
         let numbers = read(&ready);
-        endless.processes = numbers.lines().map(|pid| proc.join(pid)).collect();
-        assert!(endless.processes.iter().all(|process| process.exists()));
-        endless
+        experiment.processes = numbers.lines().map(|pid| proc.join(pid)).collect();
+        assert!(experiment.processes.iter().all(|process| process.exists()));
+        experiment
     }
 
     /// Ends the run with a signal.
@@ -104,47 +104,49 @@ impl EndlessExperiment {
     }
 
     fn files(&self) -> usize {
-        let place = self.directory.path().join("tmp");
-        std::fs::read_dir(place).unwrap().count()
+        let directory_path = self.directory.path().join("tmp");
+        std::fs::read_dir(directory_path).unwrap().count()
     }
 }
 
 #[test]
-fn an_interrupted_experiment_leaves_no_files_and_no_client() {
-    let mut endless = EndlessExperiment::start();
-    assert_eq!(endless.files(), 1);
-    assert_eq!(endless.end(Signal::INT).signal(), Some(2));
-    assert_eq!(endless.files(), 0);
+fn an_interrupted_experiment_leaves_no_files_and_no_processes() {
+    let mut experiment = EndlessExperiment::start();
+    assert_eq!(experiment.files(), 1);
+    assert_eq!(experiment.end(Signal::INT).signal(), Some(2));
+    assert_eq!(experiment.files(), 0);
     let ended = |process: &PathBuf| !process.exists();
-    wait_until("all processes end", || endless.processes.iter().all(ended));
-}
-
-#[test]
-fn what_a_killed_experiment_leaves_is_removed_by_the_next_command() {
-    let mut endless = EndlessExperiment::start();
-    assert_eq!(endless.end(Signal::KILL).signal(), Some(9));
-    assert_eq!(endless.files(), 1);
-    let next = lab_command(endless.directory.path(), &["list"])
-        .status()
-        .unwrap();
-    assert!(next.success());
-    assert_eq!(endless.files(), 0);
     wait_until("all processes end", || {
-        endless.processes.iter().all(|process| !process.exists())
+        experiment.processes.iter().all(ended)
     });
 }
 
 #[test]
-fn a_living_experiment_is_not_touched_by_the_next_command() {
-    let mut endless = EndlessExperiment::start();
-    let next = lab_command(endless.directory.path(), &["list"])
+fn the_next_command_removes_what_a_killed_experiment_left() {
+    let mut experiment = EndlessExperiment::start();
+    assert_eq!(experiment.end(Signal::KILL).signal(), Some(9));
+    assert_eq!(experiment.files(), 1);
+    let next = lab_command(experiment.directory.path(), &["list"])
         .status()
         .unwrap();
     assert!(next.success());
-    assert_eq!(endless.files(), 1);
-    assert!(endless.processes.iter().all(|process| process.exists()));
-    endless.end(Signal::KILL);
-    let next = lab_command(endless.directory.path(), &["list"])
+    assert_eq!(experiment.files(), 0);
+    wait_until("all processes end", || {
+        experiment.processes.iter().all(|process| !process.exists())
+    });
+}
+
+#[test]
+fn the_next_command_does_not_touch_a_running_experiment() {
+    let mut experiment = EndlessExperiment::start();
+    let next = lab_command(experiment.directory.path(), &["list"])
+        .status()
+        .unwrap();
+    assert!(next.success());
+    assert_eq!(experiment.files(), 1);
+    assert!(experiment.processes.iter().all(|process| process.exists()));
+    experiment.end(Signal::KILL);
+    let next = lab_command(experiment.directory.path(), &["list"])
         .status()
         .unwrap();
     assert!(next.success());

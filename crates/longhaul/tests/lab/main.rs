@@ -1,8 +1,8 @@
-//! The emulator through the program itself: rates, delays, losses, order, corruption, traces, hosts,
-//! what is left behind and what is refused.
+//! Tests of the emulator through the program: rate, delay, loss, order, corruption, traces, hosts,
+//! cleanup and refusals.
 //!
-//! One lab at a time on a machine, so the tests take turns ([`harness::LabTestGuard`]). What cannot run here
-//! says `SKIPPED` and why; with `LONGHAUL_REQUIRE_PEERS=1` it fails.
+//! Only one lab can run on a machine, so the tests take turns ([`harness::LabTestGuard`]). A test that
+//! cannot run prints `SKIPPED` and the reason; with `LONGHAUL_REQUIRE_PEERS=1` it fails.
 
 #![allow(
     clippy::unwrap_used,
@@ -33,7 +33,7 @@ mod two_labs;
 mod unprivileged;
 mod verbs;
 
-/// The part of the tests that runs on the lab's hosts; does nothing by itself.
+/// The part of the tests that runs on hosts of a lab; does nothing if started directly.
 #[test]
 #[ignore = "started by the other tests, on a host of a lab"]
 fn probe_on_a_host() {

@@ -1,4 +1,4 @@
-//! Order, copies and detours.
+//! Reordering and duplication.
 
 use crate::arrivals::{DatagramArrival, count_overtaken, missing_numbers};
 use crate::harness::{LabTestGuard, TestLab};
@@ -11,7 +11,7 @@ fn script(count: u64, gap: u32) -> String {
 }
 
 #[test]
-fn nothing_overtakes_by_itself() {
+fn packets_stay_in_order_by_default() {
     let Some(turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -25,7 +25,7 @@ fn nothing_overtakes_by_itself() {
 }
 
 #[test]
-fn nothing_overtakes_when_the_way_becomes_shorter() {
+fn packets_stay_in_order_if_the_delay_decreases() {
     let Some(turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -38,7 +38,7 @@ fn nothing_overtakes_when_the_way_becomes_shorter() {
             let arrivals = run.arrivals();
             assert_eq!(arrivals.len(), 2000);
             assert_eq!(count_overtaken(&arrivals), 0);
-            // The way did become shorter, and longer.
+            // Both delays occurred.
             let near = |a: f64| arrivals.iter().filter(move |x| (x.delay() - a).abs() < 4.0);
             assert!(near(120.0).count() >= 200);
             assert!(near(10.0).count() >= 100);
@@ -51,7 +51,7 @@ fn nothing_overtakes_when_the_way_becomes_shorter() {
 }
 
 #[test]
-fn some_overtake_when_asked_for() {
+fn reorder_delays_the_configured_share_of_packets() {
     let Some(turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -60,21 +60,22 @@ fn some_overtake_when_asked_for() {
     TestLab::topology(&turn, topology).check(&script(COUNT, 100), |run| {
         let arrivals = run.arrivals();
         assert_eq!(arrivals.len() as u64, COUNT);
-        let held = run.direction("a", "b").reordered;
-        assert_binomial("held back", held, COUNT, 0.05);
+        let delayed = run.direction("a", "b").reordered;
+        assert_binomial("reordered", delayed, COUNT, 0.05);
         let late = arrivals.iter().filter(|a| a.delay() >= 11.9).count() as u64;
-        assert!(late >= held, "{late} of {held} came 10 ms later");
-        // Not all: the last ones, and where the sender paused, have nobody behind them.
-        let seen = count_overtaken(&arrivals) as u64;
+        assert!(late >= delayed, "{late} of {delayed} came 10 ms later");
+        // Not all are overtaken: the last ones, and those before a pause of the sender, have no later
+        // packet close behind.
+        let overtaken = count_overtaken(&arrivals) as u64;
         assert!(
-            (held * 8 / 10..=held).contains(&seen),
-            "{seen} of {held} were overtaken"
+            (delayed * 8 / 10..=delayed).contains(&overtaken),
+            "{overtaken} of {delayed} were overtaken"
         );
     });
 }
 
 #[test]
-fn copies_come_when_asked_for() {
+fn duplicate_copies_the_configured_share_of_packets() {
     let Some(turn) = LabTestGuard::acquire() else {
         return;
     };

@@ -1,15 +1,15 @@
-//! Small network programs that the tests start on the hosts of a lab: this same file of tests, with
-//! the program's words in `LAB_PROBE`.
+//! Small network programs that the tests start on hosts of a lab. They are part of this test program;
+//! `LAB_PROBE` has the name and arguments of the one to run.
 //!
-//! * `udp-receive COUNT` takes datagrams, at most COUNT, and notes them in `arrivals`;
-//! * `udp-send ADDRESS COUNT PAYLOAD MICROSECONDS` sends datagrams so long apart (0: at once);
-//! * `udp-echo COUNT` sends datagrams back, `udp-ping ADDRESS COUNT MICROSECONDS` notes the round
-//!   trip of each in `round-trips`;
-//! * `tcp-receive` takes one connection to its end and notes it in `received`, `tcp-send ADDRESS
-//!   BYTES` makes one.
+//! * `udp-receive COUNT` receives at most COUNT datagrams and records them in `arrivals`;
+//! * `udp-send ADDRESS COUNT PAYLOAD MICROSECONDS` sends datagrams at this interval (0: at once);
+//! * `udp-echo COUNT` returns datagrams, `udp-ping ADDRESS COUNT MICROSECONDS` records the round-trip
+//!   time of each in `round-trips`;
+//! * `tcp-receive` accepts one connection and records it in `received`, `tcp-send ADDRESS BYTES`
+//!   connects and sends.
 //!
-//! A receiver says by a file `ready` in the working directory that it is there, and a sender by
-//! `sent` that it is done: no packet goes over the network but those that are asked for.
+//! A receiver creates the file `ready` in the working directory when it listens, and a sender creates
+//! `sent` when it is done. They use files, so that the network carries only the packets under test.
 
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Read, Write as _};
@@ -22,18 +22,18 @@ use crate::arrivals::DatagramArrival;
 const PORT: u16 = 7000;
 const READY: &str = "ready";
 const SENT: &str = "sent";
-/// Silence that ends a receiver after the sender is done.
+/// Time without datagrams after which a receiver ends, once the sender is done.
 const IDLE: Duration = Duration::from_millis(400);
-/// Patience of a receiver with everything, and of a sender with the receiver to come.
+/// Limit for a receiver, and for a sender that waits for the receiver.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Datagrams must not be lost where the lab does not see it.
+/// Large enough that the receiving socket drops no datagrams, which the lab would not count.
 const RECEIVE_BUFFER: usize = 64 << 20;
-/// The sequence number and the time of sending.
+/// Length of the sequence number and the time of sending, bytes.
 const HEADER: usize = 16;
-/// A prime, so that no packet is like another.
+/// Length of the data pattern, bytes. It is prime, so that packets differ from each other.
 const PATTERN: usize = 65_521;
 
-/// Does what `LAB_PROBE` says.
+/// Runs the program in `LAB_PROBE`.
 pub(crate) fn run() {
     let Ok(words) = std::env::var("LAB_PROBE") else {
         return;
@@ -48,7 +48,7 @@ pub(crate) fn run() {
         ["udp-ping", address, count, gap] => udp_ping(address, number(count), micros(gap)),
         ["tcp-receive"] => tcp_receive(),
         ["tcp-send", address, bytes] => tcp_send(address, number(bytes)),
-        _ => panic!("the probe does not know {words:?}"),
+        _ => panic!("unknown probe {words:?}"),
     }
 }
 
@@ -60,13 +60,13 @@ fn micros(word: &str) -> Duration {
     Duration::from_micros(word.parse().unwrap())
 }
 
-/// Nanoseconds of the clock that all processes of the machine share.
+/// Nanoseconds of the real-time clock, which all processes of the machine share.
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     u64::try_from(since.unwrap().as_nanos()).unwrap()
 }
 
-fn say(what: &str) {
+fn create_marker(what: &str) {
     std::fs::write(what, "").unwrap();
 }
 
@@ -86,16 +86,16 @@ fn pace(start: Instant, gap: Duration, index: usize) {
 
 fn receiver() -> UdpSocket {
     let socket = UdpSocket::bind(("0.0.0.0", PORT)).unwrap();
-    // Without root it is as large as the machine's setting allows.
+    // SO_RCVBUFFORCE needs root; without it the buffer keeps its default size.
     let _ = rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, RECEIVE_BUFFER);
     socket
         .set_read_timeout(Some(Duration::from_millis(50)))
         .unwrap();
-    say(READY);
+    create_marker(READY);
     socket
 }
 
-/// Hands every datagram that comes to `take`.
+/// Calls `take` for each datagram received.
 fn receive(socket: &UdpSocket, count: usize, mut take: impl FnMut(&[u8], std::net::SocketAddr)) {
     let (start, mut last) = (Instant::now(), Instant::now());
     let mut datagram = [0; 2048];
@@ -148,7 +148,7 @@ fn udp_send(address: &str, count: usize, payload: usize, gap: Duration) {
         pace(start, gap, sequence);
         socket.send(&datagram(sequence, payload)).unwrap();
     }
-    say(SENT);
+    create_marker(SENT);
 }
 
 fn udp_echo(count: usize) {
@@ -173,10 +173,10 @@ fn udp_ping(address: &str, count: usize, gap: Duration) {
         std::thread::sleep(gap);
     }
     std::fs::write("round-trips", text).unwrap();
-    say(SENT);
+    create_marker(SENT);
 }
 
-/// Bytes that a connection carries, from any place on.
+/// The data pattern that a connection repeats.
 fn pattern() -> Vec<u8> {
     let byte = |at: usize| (at.wrapping_mul(2_654_435_761) >> 13).to_le_bytes()[0];
     (0..PATTERN).map(byte).collect()
@@ -196,7 +196,7 @@ fn tcp_send(address: &str, bytes: usize) {
 
 fn tcp_receive() {
     let listener = TcpListener::bind(("0.0.0.0", PORT)).unwrap();
-    say(READY);
+    create_marker(READY);
     let (mut stream, _) = listener.accept().unwrap();
     let start = Instant::now();
     let pattern = pattern();
@@ -220,7 +220,7 @@ fn tcp_receive() {
     std::fs::write("received", format!("{bytes} {wrong} {seconds}")).unwrap();
 }
 
-/// The parts of `length` bytes from `offset` on between which the pattern begins again.
+/// Splits `length` bytes from `offset` where the pattern repeats.
 fn spans(offset: usize, length: usize) -> Vec<std::ops::Range<usize>> {
     let first = length.min(PATTERN - offset % PATTERN);
     [0..first, first..length].into()

@@ -3,8 +3,8 @@
 use crate::arrivals::{DatagramArrival, missing_numbers};
 use crate::harness::{LabScriptRun, LabTestGuard, TestLab};
 
-/// Datagrams sent all at once: what does not fit is dropped.
-fn flood(options: &[&str], count: u64, look: impl Fn(&LabScriptRun)) {
+/// Sends datagrams in one burst; those that do not fit into the queue are dropped.
+fn flood(options: &[&str], count: u64, check: impl Fn(&LabScriptRun)) {
     let Some(turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -21,14 +21,14 @@ fn flood(options: &[&str], count: u64, look: impl Fn(&LabScriptRun)) {
             missing_numbers(&arrivals, count).len() as u64,
             direction.queue_drops
         );
-        // The first ones found room.
+        // The queue had room for the first ones.
         assert!((0..10).all(|n| arrivals.iter().any(|a| a.sequence == n)));
-        look(run);
+        check(run);
     });
 }
 
 #[test]
-fn ten_packets_are_ten() {
+fn a_queue_of_10_packets_holds_10_packets() {
     flood(&["--rate", "10mbit", "--queue", "10"], 400, |run| {
         let direction = run.direction("a", "b");
         assert_eq!(direction.peak_queue_packets, 10);
@@ -36,14 +36,14 @@ fn ten_packets_are_ten() {
 }
 
 #[test]
-fn one_product_of_bandwidth_and_delay() {
+fn a_queue_of_1bdp_holds_one_bandwidth_delay_product() {
     // 20 Mbit/s over 48 ms: 120 000 bytes, 80 packets.
     let options = ["--rate", "20mbit", "--rtt", "48ms", "--queue", "1bdp"];
     flood(&options, 600, |run| {
         let direction = run.direction("a", "b");
         assert!(direction.peak_queue_bytes <= 120_000, "{direction:?}");
         assert!(direction.peak_queue_packets >= 75, "{direction:?}");
-        // The last packet that finds room waits as long as the round trip.
+        // A packet at the end of a full queue waits for one round-trip time.
         let longest = run
             .arrivals()
             .iter()
@@ -54,7 +54,7 @@ fn one_product_of_bandwidth_and_delay() {
 }
 
 #[test]
-fn a_size_is_bytes() {
+fn a_queue_with_a_size_is_limited_in_bytes() {
     flood(&["--rate", "10mbit", "--queue", "30000B"], 400, |run| {
         let direction = run.direction("a", "b");
         assert_eq!(direction.peak_queue_bytes, 30_000);

@@ -3,11 +3,11 @@
 use crate::harness::{LabScriptRun, LabTestGuard, TestLab};
 use crate::statistics::{assert_close, median};
 
-/// A full packet on the wire of the lab: 1472 bytes, 8 of UDP and 20 of IP.
+/// Bits of a full packet: 1472 bytes of payload, 8 of UDP and 20 of IP.
 const PACKET_BITS: f64 = 12_000.0;
 
-/// Seconds between packets that leave the bottleneck back to back, as the receiver saw them. A
-/// median over half the run: stalls of the machine do not move it.
+/// Seconds between packets that leave the bottleneck back to back, measured at the receiver. It is the
+/// median over half the run, which stalls of the machine hardly affect.
 fn spacing(run: &LabScriptRun) -> f64 {
     let arrivals = run.arrivals();
     let half = arrivals.len() / 2;
@@ -15,8 +15,8 @@ fn spacing(run: &LabScriptRun) -> f64 {
     median((0..half).map(over_half)) / half as f64 / 1e9
 }
 
-/// Datagrams sent all at once leave the bottleneck one after another, each in the time of its bits.
-fn serialises(rate: &str, bits_per_second: f64, count: u64) {
+/// Sends datagrams in one burst and checks that the bottleneck serialises them at its rate.
+fn check_serialisation(rate: &str, bits_per_second: f64, count: u64) {
     let Some(turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -34,17 +34,17 @@ fn serialises(rate: &str, bits_per_second: f64, count: u64) {
 }
 
 #[test]
-fn ten_megabits_are_serialised_exactly() {
-    serialises("10mbit", 10e6, 800);
+fn packets_are_serialised_at_10_mbit() {
+    check_serialisation("10mbit", 10e6, 800);
 }
 
 #[test]
-fn a_hundred_megabits_are_serialised_exactly() {
-    serialises("100mbit", 100e6, 6000);
+fn packets_are_serialised_at_100_mbit() {
+    check_serialisation("100mbit", 100e6, 6000);
 }
 
-/// TCP gets what the headers leave of the rate, and the report has all of it.
-fn carries_tcp(rate: &str, bits_per_second: f64, bytes: u64) {
+/// Checks the goodput of TCP over this rate, and the report.
+fn check_tcp_goodput(rate: &str, bits_per_second: f64, bytes: u64) {
     let Some(turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -53,7 +53,7 @@ fn carries_tcp(rate: &str, bits_per_second: f64, bytes: u64) {
         let received = run.received();
         assert_eq!((received.bytes, received.wrong), (bytes, 0));
         let goodput = bytes as f64 * 8.0 / received.seconds;
-        // 1448 of 1500 bytes at most, and slow start takes some.
+        // At most 1448 of 1500 bytes are payload, and slow start takes some time.
         assert!(
             (0.85..=0.97).contains(&(goodput / bits_per_second)),
             "{:.2} Mbit/s at {rate}",
@@ -66,18 +66,18 @@ fn carries_tcp(rate: &str, bits_per_second: f64, bytes: u64) {
             direction.delivered_bytes <= bytes * 1500 / 1448 * 103 / 100 + sent_again,
             "{direction:?}"
         );
-        // Packets, not what the host hands over at a time.
+        // The report counts segments, not super-packets.
         assert!(direction.bytes <= direction.packets * 1500);
         assert!(direction.packets >= bytes / 1448);
     });
 }
 
 #[test]
-fn tcp_gets_ten_megabits() {
-    carries_tcp("10mbit", 10e6, 2_000_000);
+fn tcp_uses_a_rate_of_10_mbit() {
+    check_tcp_goodput("10mbit", 10e6, 2_000_000);
 }
 
 #[test]
-fn tcp_gets_a_hundred_megabits() {
-    carries_tcp("100mbit", 100e6, 16_000_000);
+fn tcp_uses_a_rate_of_100_mbit() {
+    check_tcp_goodput("100mbit", 100e6, 16_000_000);
 }

@@ -1,17 +1,17 @@
-//! Bad input: one line that says what is wrong, and the contract's exit code.
+//! Invalid input: one line of error message and the documented exit code.
 
 use std::process::Output;
 
 use crate::harness::{LONGHAUL, LabTestGuard, directory, longhaul, stderr};
 
-/// Fails unless the program ended with this code and one line that has all of these words.
+/// Fails unless the program ended with this exit code and one line that contains all of these words.
 pub(crate) fn assert_refused(output: &Output, code: i32, words: &[&str]) {
-    let told = stderr(output);
-    assert_eq!(output.status.code(), Some(code), "{told}");
-    assert_eq!(told.lines().count(), 1, "{told}");
-    assert!(told.starts_with("longhaul lab: "), "{told}");
+    let message = stderr(output);
+    assert_eq!(output.status.code(), Some(code), "{message}");
+    assert_eq!(message.lines().count(), 1, "{message}");
+    assert!(message.starts_with("longhaul lab: "), "{message}");
     for word in words {
-        assert!(told.contains(word), "'{word}' is not in: {told}");
+        assert!(message.contains(word), "'{word}' is not in: {message}");
     }
     assert!(output.stdout.is_empty());
 }
@@ -24,7 +24,7 @@ fn net(options: &[&str]) -> Output {
 }
 
 #[test]
-fn impossible_paths() {
+fn invalid_path_options_exit_with_2() {
     for (options, words) in [
         (["--rate", "0"], ["--rate", "0"]),
         (["--rate", "fast"], ["--rate", "'fast'"]),
@@ -32,7 +32,7 @@ fn impossible_paths() {
         (["--loss", "101%"], ["--loss", "101%"]),
         (["--loss", "2"], ["--loss", "2"]),
         (["--rtt", "2h"], ["--rtt", "2 h 0 min"]),
-        (["--queue", "0"], ["--queue", "nothing"]),
+        (["--queue", "0"], ["--queue", "a queue of 0"]),
         (["--queue", "1bdp"], ["queue", "rate"]),
         (["--sysctl", "net.ipv4.tcp_sack"], ["--sysctl", "tcp_sack"]),
         (["--sysctl", "kernel.panic=1"], ["sysctl", "kernel.panic"]),
@@ -42,7 +42,7 @@ fn impossible_paths() {
 }
 
 #[test]
-fn files_that_are_missing() {
+fn missing_files_exit_with_4() {
     for option in ["--topology", "--trace"] {
         let output = net(&[option, "/nowhere/file"]);
         assert_refused(&output, 4, &["/nowhere/file"]);
@@ -50,7 +50,7 @@ fn files_that_are_missing() {
 }
 
 #[test]
-fn files_with_mistakes() {
+fn invalid_files_exit_with_2_and_name_the_line() {
     let directory = directory();
     let file = directory.path().join("file");
     let name = file.to_str().unwrap();
@@ -80,7 +80,7 @@ fn files_with_mistakes() {
 }
 
 #[test]
-fn an_unknown_congestion_control() {
+fn an_unknown_congestion_control_exits_with_2() {
     let Some(_turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -88,7 +88,7 @@ fn an_unknown_congestion_control() {
 }
 
 #[test]
-fn an_unknown_kernel_setting() {
+fn an_unknown_or_invalid_kernel_setting_exits_with_2() {
     let Some(_turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -101,32 +101,32 @@ fn an_unknown_kernel_setting() {
 }
 
 #[test]
-fn a_report_that_cannot_be_written_costs_no_run() {
+fn an_unwritable_report_is_refused_before_the_run() {
     let output = net(&["--report", "/nowhere/report.json"]);
     assert_refused(&output, 7, &["/nowhere/report.json"]);
 }
 
 #[test]
-fn no_command() {
+fn a_missing_command_exits_with_2() {
     for arguments in [&["lab", "net"][..], &["lab", "net", "--rtt", "1ms", "--"]] {
         assert_eq!(longhaul(arguments).status.code(), Some(2));
     }
 }
 
 #[test]
-fn exec_outside_a_lab() {
+fn exec_outside_a_lab_exits_with_2() {
     let output = longhaul(&["lab", "exec", "a", "--", "true"]);
     assert_refused(&output, 2, &["inside a lab", "lab net"]);
 }
 
 #[test]
-fn init_is_not_for_users() {
+fn init_by_a_user_exits_with_2() {
     let output = longhaul(&["lab", "init", "{}", "true"]);
     assert_refused(&output, 2, &["lab net"]);
 }
 
 #[test]
-fn exec_on_a_host_that_is_not_there() {
+fn exec_on_an_unknown_host_exits_with_2() {
     let Some(_turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -134,7 +134,7 @@ fn exec_on_a_host_that_is_not_there() {
     assert_refused(&output, 2, &["'z'", "a, b"]);
 }
 
-/// Such short runs are not judged.
+/// Runs `lab net --quiet`. Runs this short are never invalid.
 fn quiet(command: &[&str]) -> Output {
     let mut arguments = vec!["lab", "net", "--wait", "--quiet", "--"];
     arguments.extend(command);
@@ -142,7 +142,7 @@ fn quiet(command: &[&str]) -> Output {
 }
 
 #[test]
-fn the_commands_exit_code_is_passed_on() {
+fn the_exit_code_is_that_of_the_command() {
     let Some(_turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -155,7 +155,7 @@ fn the_commands_exit_code_is_passed_on() {
 }
 
 #[test]
-fn commands_that_do_not_start() {
+fn commands_that_cannot_start_exit_with_126_or_127() {
     let Some(_turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -168,7 +168,7 @@ fn commands_that_do_not_start() {
 }
 
 #[test]
-fn a_lab_in_a_lab() {
+fn a_lab_inside_a_lab_exits_with_7() {
     let Some(_turn) = LabTestGuard::acquire() else {
         return;
     };

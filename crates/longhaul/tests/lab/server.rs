@@ -1,7 +1,7 @@
-//! Servers of ours on the hosts of a lab.
+//! `longhaul serve` on hosts of a lab.
 
-/// Shell: `serve HOST DIRECTORY` starts a server there, whose address is then in the host's letter
-/// in upper case; `$USER` may log in and may have servers talk to each other.
+/// Shell function `serve HOST DIRECTORY`: starts a server on a host and sets a variable, the host's name
+/// in upper case, to its address. The user in `$USER` may log in and start third-party transfers.
 pub(crate) const SCRIPT: &str = r#"
 USER=lab:far-away
 echo far-away | "$LAB_PROGRAM" user add --users users --password-stdin lab 2>/dev/null

@@ -6,10 +6,10 @@ use crate::statistics::assert_close;
 
 const STEPS: &str = "seconds,rate\n0,20mbit\n2,5mbit\n4,20mbit\n600,20mbit\n";
 const PACKET_BITS: f64 = 12_000.0;
-/// Packets over which a rate is taken.
+/// Number of packets per rate measurement.
 const WINDOW: usize = 40;
 
-/// Mbit/s at the receiver, window by window, and when each ended.
+/// Rate at the receiver in Mbit/s for each window, and the time when the window ended, seconds.
 fn rates(arrivals: &[DatagramArrival]) -> Vec<(f64, f64)> {
     let rate = |window: &[DatagramArrival]| {
         let (first, last) = (window[0].received, window[WINDOW].received);
@@ -27,11 +27,11 @@ fn rates(arrivals: &[DatagramArrival]) -> Vec<(f64, f64)> {
 }
 
 #[test]
-fn the_receiver_sees_the_rate_change() {
+fn the_rate_follows_the_trace() {
     let Some(turn) = LabTestGuard::acquire() else {
         return;
     };
-    // The bottleneck is busy from the first packet on for about 4.5 s.
+    // The packets keep the bottleneck busy for about 4.5 s.
     let count = 5000;
     let script =
         format!("probe b udp-receive {count} & probe a udp-send $LAB_B {count} 1472 0; wait $!");
@@ -40,7 +40,7 @@ fn the_receiver_sees_the_rate_change() {
         .check(&script, |run| assert_steps(&rates(&run.arrivals())));
 }
 
-/// Fast, two seconds slow, fast.
+/// Checks that the rate is high, low for two seconds, and high again.
 fn assert_steps(rates: &[(f64, f64)]) {
     let near = |rate: f64, wanted: f64| (rate - wanted).abs() < wanted * 0.1;
     let slow: Vec<usize> = (0..rates.len())
@@ -48,7 +48,7 @@ fn assert_steps(rates: &[(f64, f64)]) {
         .collect();
     let fast = rates.iter().filter(|(rate, _)| near(*rate, 20.0)).count();
     assert!(slow.len() >= 10, "{rates:?}");
-    // All but the two in which it changes, and some in which the machine stood still.
+    // All windows except the two with a change and some with stalls of the machine.
     assert!(slow.len() + fast >= rates.len() * 9 / 10, "{rates:?}");
     let (first, last) = (slow[0], slow[slow.len() - 1]);
     let (before, after) = (&rates[..first], &rates[last + 1..]);
@@ -60,7 +60,7 @@ fn assert_steps(rates: &[(f64, f64)]) {
 }
 
 #[test]
-fn loss_comes_and_goes() {
+fn the_loss_follows_the_trace() {
     let Some(turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -74,13 +74,13 @@ fn loss_comes_and_goes() {
             assert_eq!(run.direction("a", "b").losses, lost.len() as u64);
             let gaps = run_lengths(&lost);
             assert_eq!(gaps.len(), 1, "{gaps:?}");
-            // Half a second of a packet each 0.7 ms, if the sender was not held up.
+            // Half a second with a packet every 0.7 ms, if the sender was not delayed.
             assert!((300..=800).contains(&gaps[0]), "{gaps:?}");
         });
 }
 
 #[test]
-fn shipped_traces_are_printed_and_taken() {
+fn a_printed_built_in_trace_can_be_used_as_a_file() {
     let Some(turn) = LabTestGuard::acquire() else {
         return;
     };

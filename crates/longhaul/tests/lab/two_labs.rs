@@ -1,4 +1,4 @@
-//! Two labs at once.
+//! Two labs at the same time.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::harness::{LONGHAUL, LabTestGuard, directory, longhaul, stderr};
 
-/// A lab that runs until there is a file `end`.
-fn holder(place: &Path) -> Child {
+/// Starts a lab that runs until the file `end` exists.
+fn start_lab(place: &Path) -> Child {
     let lab = Command::new(LONGHAUL)
         .args(["lab", "net", "--wait", "--quiet", "--", "sh", "-c"])
         .arg(": > ready; while [ ! -e end ]; do sleep 0.02; done; : > ended")
@@ -20,7 +20,7 @@ fn holder(place: &Path) -> Child {
     while !place.join("ready").exists() {
         assert!(
             start.elapsed() < Duration::from_secs(120),
-            "the lab does not start"
+            "the lab did not start"
         );
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -28,20 +28,23 @@ fn holder(place: &Path) -> Child {
 }
 
 #[test]
-fn the_second_is_refused_or_waits() {
+fn a_second_lab_is_refused_or_waits() {
     let Some(_turn) = LabTestGuard::acquire() else {
         return;
     };
     let directory = directory();
     let place = directory.path();
-    let mut first = holder(place);
+    let mut first = start_lab(place);
 
     let refused = longhaul(&["lab", "net", "--", "true"]);
-    let told = stderr(&refused);
-    assert_eq!(refused.status.code(), Some(7), "{told}");
-    assert_eq!(told.lines().count(), 1, "{told}");
+    let message = stderr(&refused);
+    assert_eq!(refused.status.code(), Some(7), "{message}");
+    assert_eq!(message.lines().count(), 1, "{message}");
     let process = format!("process {},", first.id());
-    assert!(told.contains(&process) && told.contains("--wait"), "{told}");
+    assert!(
+        message.contains(&process) && message.contains("--wait"),
+        "{message}"
+    );
 
     let mut second = Command::new(LONGHAUL)
         .args([
@@ -52,12 +55,15 @@ fn the_second_is_refused_or_waits() {
         .spawn()
         .unwrap();
     std::thread::sleep(Duration::from_millis(300));
-    assert!(second.try_wait().unwrap().is_none(), "it did not wait");
+    assert!(
+        second.try_wait().unwrap().is_none(),
+        "the second lab did not wait"
+    );
     std::fs::write(place.join("end"), "").unwrap();
     assert_eq!(first.wait().unwrap().code(), Some(0));
     assert_eq!(
         second.wait().unwrap().code(),
         Some(0),
-        "it did not wait for the end"
+        "the second lab started before the first one ended"
     );
 }

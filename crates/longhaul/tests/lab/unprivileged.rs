@@ -1,4 +1,4 @@
-//! Without root.
+//! Labs without root.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -9,16 +9,16 @@ use crate::harness::{LONGHAUL, LabTestGuard, directory, is_installed, skip, stde
 /// State of `/dev/net/tun`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TunDeviceState {
-    /// For everybody, its usual mode.
+    /// Accessible to every user, the usual mode.
     Open,
-    /// For root only.
+    /// Accessible to root only.
     Closed,
-    /// Not there.
+    /// Missing.
     Missing,
 }
 
-/// Runs `script` as nobody in `place`; `$LONGHAUL` is the program. The device is one of our own, in
-/// a mount namespace of our own.
+/// Runs `script` as the user nobody in `place`; `$LONGHAUL` is the program. `/dev/net/tun` is replaced
+/// in a separate mount namespace.
 pub(crate) fn as_nobody(place: &Path, device: TunDeviceState, script: &str) -> Output {
     let preparation = r#"
         set -e
@@ -44,18 +44,18 @@ pub(crate) fn as_nobody(place: &Path, device: TunDeviceState, script: &str) -> O
         .unwrap()
 }
 
-/// Whether nobody may make user namespaces here.
+/// Whether the user nobody may create user namespaces; if not, reports that the test is skipped.
 fn allowed() -> bool {
     let allowed = Command::new("setpriv")
         .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
         .args(["unshare", "--user", "--net", "true"])
         .output()
         .is_ok_and(|output| output.status.success());
-    allowed || skip::<()>("users may not make user namespaces here").is_some()
+    allowed || skip::<()>("ordinary users may not create user namespaces here").is_some()
 }
 
 #[test]
-fn it_works_where_users_may_make_namespaces() {
+fn a_lab_runs_without_root_if_user_namespaces_are_allowed() {
     let Some(_turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -71,22 +71,27 @@ fn it_works_where_users_may_make_namespaces() {
             $LAB_PROGRAM lab exec a -- ping -q -c 3 -i 0.2 $LAB_B
             exit 5'",
     );
-    let told = stdout(&output);
-    assert_eq!(output.status.code(), Some(5), "{told}\n{}", stderr(&output));
-    assert!(told.contains(" 0% packet loss"), "{told}");
-    // `rtt min/avg/max/mdev = 30.4/...`: nothing comes early; a busy machine is late.
-    let shortest = told
+    let message = stdout(&output);
+    assert_eq!(
+        output.status.code(),
+        Some(5),
+        "{message}\n{}",
+        stderr(&output)
+    );
+    assert!(message.contains(" 0% packet loss"), "{message}");
+    // `rtt min/avg/max/mdev = 30.4/...`: packets never arrive early, and late on a busy machine.
+    let shortest = message
         .split(" = ")
         .nth(1)
         .and_then(|times| times.split('/').next());
     let shortest: f64 = shortest.unwrap().parse().unwrap();
-    assert!((30.0..1000.0).contains(&shortest), "{told}");
+    assert!((30.0..1000.0).contains(&shortest), "{message}");
     let report = directory.path().join("report.json");
     assert_eq!(report.metadata().unwrap().uid(), 65534);
 }
 
 #[test]
-fn a_device_that_is_closed_or_missing_is_named_with_the_remedy() {
+fn the_error_for_an_unusable_tun_device_contains_the_remedy() {
     let Some(_turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -96,15 +101,15 @@ fn a_device_that_is_closed_or_missing_is_named_with_the_remedy() {
         (TunDeviceState::Missing, "sudo modprobe tun"),
     ] {
         let output = as_nobody(directory.path(), device, "$LONGHAUL lab net --wait -- true");
-        let told = stderr(&output);
-        assert_eq!(output.status.code(), Some(3), "{told}");
-        assert_eq!(told.lines().count(), 1, "{told}");
-        assert!(told.contains(remedy), "{told}");
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(3), "{message}");
+        assert_eq!(message.lines().count(), 1, "{message}");
+        assert!(message.contains(remedy), "{message}");
     }
 }
 
 #[test]
-fn what_only_root_may_change_is_named() {
+fn a_machine_wide_setting_without_root_exits_with_3_and_a_command() {
     let Some(_turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -117,13 +122,13 @@ fn what_only_root_may_change_is_named() {
         TunDeviceState::Open,
         "$LONGHAUL lab net --wait --sysctl net.core.rmem_max=1234567 -- true",
     );
-    let told = stderr(&output);
-    assert_eq!(output.status.code(), Some(3), "{told}");
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(3), "{message}");
     assert!(
-        told.contains("`sudo sysctl -w net.core.rmem_max='1234567'`"),
-        "{told}"
+        message.contains("`sudo sysctl -w net.core.rmem_max='1234567'`"),
+        "{message}"
     );
-    // What the machine has already needs nobody's permission.
+    // Setting the current value needs no privilege.
     let output = as_nobody(
         directory.path(),
         TunDeviceState::Open,
@@ -133,15 +138,15 @@ fn what_only_root_may_change_is_named() {
 }
 
 #[test]
-fn the_switch_that_forbids_user_namespaces_is_named() {
+fn the_error_names_the_setting_that_forbids_user_namespaces() {
     let Some(_turn) = LabTestGuard::acquire() else {
         return;
     };
     if !allowed() {
         return;
     }
-    // Root of a user namespace below which there may be no other, and without the capability that
-    // would make another unnecessary.
+    // Root of a user namespace that allows no nested one, without CAP_SYS_ADMIN, with which the lab
+    // would not need another one.
     let script = r#"
         echo 0 > /proc/sys/user/max_user_namespaces
         exec setpriv --bounding-set -sys_admin "$LONGHAUL" lab net --wait -- true"#;
@@ -151,10 +156,10 @@ fn the_switch_that_forbids_user_namespaces_is_named() {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let told = stderr(&output);
-    assert_eq!(output.status.code(), Some(3), "{told}");
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(3), "{message}");
     assert!(
-        told.contains("sudo sysctl -w user.max_user_namespaces="),
-        "{told}"
+        message.contains("sudo sysctl -w user.max_user_namespaces="),
+        "{message}"
     );
 }

@@ -1,4 +1,4 @@
-//! The lab's verbs that need no network: what they say, and what they refuse.
+//! Verbs of the lab that need no network: output and refusals.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::harness::{directory, longhaul, stderr, stdout};
 use crate::refusals::assert_refused;
 
 #[test]
-fn the_experiments_are_listed() {
+fn list_prints_the_experiments() {
     let listed = stdout(&longhaul(&["lab", "list", "--json"]));
     let names: Vec<String> = listed
         .lines()
@@ -19,7 +19,7 @@ fn the_experiments_are_listed() {
 }
 
 #[test]
-fn one_simulated_connection_gets_a_window_a_round_trip() {
+fn a_simulated_connection_transfers_one_window_per_round_trip() {
     let output = longhaul(&[
         "lab",
         "sim",
@@ -39,7 +39,7 @@ fn one_simulated_connection_gets_a_window_a_round_trip() {
 }
 
 #[test]
-fn results_are_drawn_and_said_how_to_be_had_again() {
+fn the_report_has_the_command_that_repeats_an_experiment() {
     let directory = directory();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let output = longhaul(&[
@@ -67,7 +67,7 @@ fn results_are_drawn_and_said_how_to_be_had_again() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_in_one_line() {
+fn invalid_arguments_are_refused_with_one_line() {
     for (arguments, code, word) in [
         (&["lab", "run", "bbc-9"][..], 4, "bbc-9"),
         (&["lab", "run", "no/such.toml"], 4, "no/such.toml"),
@@ -99,8 +99,8 @@ fn what_makes_no_sense_is_refused_in_one_line() {
 }
 
 #[test]
-fn a_seed_that_changes_nothing_is_told() {
-    let told = |more: &[&str]| {
+fn a_seed_without_effect_gives_a_note() {
+    let output_text = |more: &[&str]| {
         let mut arguments = vec![
             "lab", "sim", "--seed", "7", "--flows", "mi", "--bytes", "1MB",
         ];
@@ -109,26 +109,26 @@ fn a_seed_that_changes_nothing_is_told() {
         assert!(output.status.success(), "{}", stderr(&output));
         stderr(&output)
     };
-    let note = told(&[]);
+    let note = output_text(&[]);
     assert!(
         note.contains("--seed changes nothing") && note.lines().count() == 1,
         "{note}"
     );
-    assert_eq!(told(&["--jitter", "12us"]), "");
-    assert_eq!(told(&["--loss", "0.1%"]), "");
+    assert_eq!(output_text(&["--jitter", "12us"]), "");
+    assert_eq!(output_text(&["--loss", "0.1%"]), "");
 }
 
 #[test]
-fn a_dry_run_says_what_would_be_run_and_makes_nothing() {
+fn a_dry_run_prints_the_plan_and_creates_nothing() {
     let directory = directory();
     let out = directory.path().join("r");
     let out = out.to_str().unwrap();
     let output = longhaul(&["lab", "run", "ns2-static", "--dry-run", "--out", out]);
     assert!(output.status.success(), "{}", stderr(&output));
-    let told = stdout(&output);
+    let output_text = stdout(&output);
     assert!(
-        told.contains("ns2-static (quick): ") && told.contains("cells of"),
-        "{told}"
+        output_text.contains("ns2-static (quick): ") && output_text.contains("cells of"),
+        "{output_text}"
     );
     let output = longhaul(&[
         "lab",
@@ -141,9 +141,12 @@ fn a_dry_run_says_what_would_be_run_and_makes_nothing() {
         out,
     ]);
     assert!(output.status.success(), "{}", stderr(&output));
-    let told = stdout(&output);
+    let output_text = stdout(&output);
     for name in ["experiment", "ns2-static", "autopar-fig7", "all"] {
-        assert!(told.lines().any(|line| line.starts_with(name)), "{told}");
+        assert!(
+            output_text.lines().any(|line| line.starts_with(name)),
+            "{output_text}"
+        );
     }
     assert!(!std::path::Path::new(out).exists());
 }

@@ -1,13 +1,13 @@
-//! The client's side of the dialogue, as decisions: what a server is known to be set to, and which
-//! commands bring it to what a transfer needs, in the order that existing servers expect.
+//! The client side of a control connection, without I/O: it tracks the settings in force at the server
+//! and plans the commands that a transfer needs, in the order that existing servers expect.
 //!
-//! The driver in the `client` crate asks [`CommandPlanner::flights`] for the steps of a transfer, carries
-//! them out in order, and reports back what was accepted and refused. Nothing is sent twice: a
-//! setting lives as long as the control connection (TYPE, MODE, OPTS, SBUF), and so does the DRS
-//! channel's address; a data address one transfer in MODE S and until the direction changes in
-//! MODE E, REST exactly one transfer.
+//! The driver in the `client` crate gets the steps of a transfer from [`CommandPlanner::pipelined_plan`],
+//! sends them in order, and reports which ones the server accepted and refused. No setting is sent twice.
+//! TYPE, MODE, OPTS, SBUF and the DRS address last as long as the control connection. A data
+//! address lasts for one transfer in MODE S, and until the direction changes in MODE E. REST applies to
+//! one transfer.
 //!
-//! Before the login, [`SecurityExchange`] says what belongs to a security exchange.
+//! [`SecurityExchange`] handles the security exchange before the login.
 
 mod pipeline;
 mod planner;

@@ -1,110 +1,115 @@
-//! Which steps go out together, so that they cost one round trip.
+//! Command pipelining: steps that are sent together, so that they cost one round trip.
 //!
-//! RFC 959 asks for a reply before the next command, and some servers discard what was sent ahead or
-//! close. A longhaul server takes the next line when the last is done and loses none, so a client
-//! that knows it by its greeting need not wait for answers that change nothing.
+//! RFC 959 §5.4 requires a reply before the next command, and some servers discard pipelined commands or
+//! close the connection. A longhaul server queues lines until the previous command is done and loses
+//! none. A client that recognizes it by its greeting therefore need not wait for every reply.
 
 use super::{CommandPlanner, PlanStep, RefusalEffect, TransferDirection, TransferRequirements};
 use crate::command::{Command, OptsCommand};
 use crate::reply::Reply;
 use crate::sizing::BufferSizing;
 
-/// The name that a longhaul server's greeting begins with, before its version.
-const NAME: &str = "longhaul ";
+/// Start of a longhaul server's greeting; the version follows.
+const GREETING_PREFIX: &str = "longhaul ";
 
-/// Whether a greeting is that of a server which takes commands ahead: `220 longhaul 1.2.3 ...`. A host
-/// that has the word in its name is none, and neither is a server whose administrator says something
-/// else in its place.
+/// Whether the greeting is that of a server with pipelining: `220 longhaul 1.2.3 ...`. A host name that
+/// contains the word does not count, and a longhaul server with another banner is not recognized.
 pub fn supports_pipelining(greeting: &Reply) -> bool {
+    // The digit of the version distinguishes the program from a host that is called `longhaul`.
     let names = |line: &Vec<u8>| {
-        let rest = line.strip_prefix(NAME.as_bytes());
+        let rest = line.strip_prefix(GREETING_PREFIX.as_bytes());
         rest.and_then(<[u8]>::first).is_some_and(u8::is_ascii_digit)
     };
     greeting.code == 220 && greeting.lines.iter().any(names)
 }
 
-/// Whether nothing may be sent behind a command before it is answered, whatever the server takes ahead:
-/// a security exchange changes how everything behind it travels, and what went out before its end went
-/// out in the clear.
+/// Whether the reply to this command must be awaited before anything else is sent, even to a server with
+/// pipelining. These commands change the protection of the connection, and commands sent behind them
+/// would leave in the clear.
 fn ends_pipeline(command: &Command) -> bool {
     matches!(command, Command::Auth(_) | Command::Adat(_) | Command::Ccc)
 }
 
-/// Whether commands may go out together to a server that takes commands ahead: only the last may be one
-/// of a security exchange.
+/// Whether these commands may be pipelined to a server that supports it. Only the last may belong to a
+/// security exchange.
 pub fn may_pipeline<'a>(commands: impl IntoIterator<Item = &'a Command>) -> bool {
     let mut ended = false;
     commands
         .into_iter()
+        // Each command is checked against the state before it, so the last one may end the pipeline.
         .all(|command| !std::mem::replace(&mut ended, ends_pipeline(command)))
 }
 
-/// A server's understanding of a byte 255 in a command, which begins a Telnet sequence (RFC 854).
+/// Treatment of a byte 255 in a command, the Telnet escape byte IAC (RFC 854), by a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IacHandling {
-    /// It takes every byte as it is (vsftpd), as far as is known.
+    /// The byte is taken literally (vsftpd). Assumed for unknown servers.
     #[default]
     Literal,
-    /// It reads two of them as one (longhaul, ProFTPD), so that one in a name is to be sent twice.
+    /// Two bytes 255 are read as one (longhaul, ProFTPD). The client must double them in names.
     Doubled,
-    /// It drops them, and what follows as well (globus-gridftp-server), so that no name that holds one can
-    /// be told.
+    /// The byte and the next one are dropped (globus-gridftp-server). Names with a byte 255 cannot be
+    /// sent.
     Dropped,
 }
 
 impl IacHandling {
-    /// The understanding of a server with this greeting.
+    /// Handling of a server with this greeting.
     pub fn from_greeting(greeting: &Reply) -> Self {
-        let says = |word: &str| {
+        let contains = |word: &str| {
             let names = |line: &Vec<u8>| line.windows(word.len()).any(|w| w == word.as_bytes());
             greeting.lines.iter().any(names)
         };
+        // A banner of ProFTPD may contain "GridFTP Server" too, so it is tested first.
         match () {
-            () if supports_pipelining(greeting) || says("ProFTPD") => Self::Doubled,
-            () if says("GridFTP Server") => Self::Dropped,
+            () if supports_pipelining(greeting) || contains("ProFTPD") => Self::Doubled,
+            () if contains("GridFTP Server") => Self::Dropped,
             () => Self::Literal,
         }
     }
 }
 
 impl CommandPlanner {
-    /// A server that takes commands ahead (see [`supports_pipelining`]).
+    /// Enables pipelining (see [`supports_pipelining`]).
     pub fn with_pipelining(mut self) -> Self {
         self.pipelines = true;
         self
     }
 
-    /// Whether the server takes commands ahead.
+    /// Whether commands to this server may be pipelined.
     pub fn supports_pipelining(&self) -> bool {
         self.pipelines
     }
 
-    /// The steps of [`CommandPlanner::plan`] in flights: what goes out together, and is answered before the
-    /// next flight leaves.
+    /// The steps of [`CommandPlanner::plan`], grouped into pipelines. The commands of one pipeline are
+    /// sent together, and all of them are answered before the next pipeline is sent.
     ///
-    /// The transfer command is among them only where a step before it that is refused can do no harm.
-    /// A server that sends leaves nothing behind when it is left alone; one that stores would have cut
-    /// its file already, so there every setting that matters is answered first, which costs nothing:
-    /// the data connections have to wait for the server's address anyway.
-    pub fn pipelined_plan(&self, need: &TransferRequirements) -> Vec<Vec<PlanStep>> {
-        let mut steps = self.plan(need);
+    /// The transfer command shares a pipeline with other steps only if their refusal does no harm. When
+    /// the server sends, the client can simply abandon the transfer. When the server stores, it could
+    /// have truncated its file by then, so the replies to all mandatory steps are awaited first. This
+    /// costs no extra round trip, since the data connections need the server's address anyway.
+    pub fn pipelined_plan(&self, requirements: &TransferRequirements) -> Vec<Vec<PlanStep>> {
+        let mut steps = self.plan(requirements);
         if !self.pipelines {
             return without_pipelining(steps);
         }
-        let apart = match need.direction {
+        let transfer_apart = match requirements.direction {
+            // The client must know the passive address before the server starts to wait for connections.
             TransferDirection::Send => steps.contains(&PlanStep::Listen),
             TransferDirection::Receive => !steps.iter().all(is_optional),
         };
-        if !apart || steps.len() < 2 {
+        if !transfer_apart || steps.len() < 2 {
             return split_pipelines(steps);
         }
+        // `plan` puts the transfer command last.
         let transfer = steps.split_off(steps.len() - 1);
-        let mut flights = split_pipelines(steps);
-        flights.push(transfer);
-        flights
+        let mut pipelines = split_pipelines(steps);
+        pipelines.push(transfer);
+        pipelines
     }
 
-    /// Any steps in flights. What goes out together with a transfer command is for the caller to judge.
+    /// Groups any steps into pipelines. The caller decides which steps may be sent together with a
+    /// transfer command.
     pub fn group_for_pipelining(&self, steps: Vec<PlanStep>) -> Vec<Vec<PlanStep>> {
         match () {
             () if steps.is_empty() => Vec::new(),
@@ -115,8 +120,8 @@ impl CommandPlanner {
 }
 
 impl PlanStep {
-    /// Whether a transfer whose command went out in one flight with this step must not be trusted when
-    /// the step was refused: it goes on with other settings than this end believes.
+    /// Whether the step is mandatory: if it is refused, a transfer command from the same pipeline runs
+    /// with settings that the client does not expect, and its result must be discarded.
     pub fn must_succeed(&self) -> bool {
         match self {
             Self::Set(Command::Opts(OptsCommand::BufferSizing(sizing)), _)
@@ -128,7 +133,7 @@ impl PlanStep {
                 !matches!(refusal, RefusalEffect::Ignore | RefusalEffect::Warn(_))
             }
             Self::Listen | Self::Connect => true,
-            // Without a DRS channel each end does its own.
+            // Without a DRS channel each end sizes its own buffers.
             Self::DrsListen | Self::Transfer(_) => false,
         }
     }
@@ -138,47 +143,49 @@ fn is_optional(step: &PlanStep) -> bool {
     !step.must_succeed()
 }
 
-/// One flight, or several where a step ends one ([`ends_pipeline`]).
+/// One pipeline, or several if a step ends one ([`ends_pipeline`]).
 fn split_pipelines(steps: Vec<PlanStep>) -> Vec<Vec<PlanStep>> {
     let last = |step: &PlanStep| match step {
         PlanStep::Set(command, _) | PlanStep::Transfer(command) => ends_pipeline(command),
         PlanStep::Listen | PlanStep::Connect | PlanStep::DrsListen => false,
     };
-    let mut flights = vec![Vec::with_capacity(steps.len())];
+    let mut pipelines = vec![Vec::with_capacity(steps.len())];
     for step in steps {
         let ends = last(&step);
-        if let Some(flight) = flights.last_mut() {
-            flight.push(step);
+        if let Some(pipeline) = pipelines.last_mut() {
+            pipeline.push(step);
         }
         if ends {
-            flights.push(Vec::new());
+            pipelines.push(Vec::new());
         }
     }
-    flights.retain(|flight| !flight.is_empty());
-    flights
+    // A step that ends a pipeline may be the last one, which leaves an empty pipeline behind it.
+    pipelines.retain(|pipeline| !pipeline.is_empty());
+    pipelines
 }
 
-/// Only OPTS DRS and DPSV go together: both are known of a server that announces the former.
+/// One step per group, for servers without pipelining. Only OPTS DRS and DPSV are sent together: a
+/// server that announces DRS is known to queue the second.
 fn without_pipelining(steps: Vec<PlanStep>) -> Vec<Vec<PlanStep>> {
     let listens = steps.contains(&PlanStep::DrsListen);
-    let mut agreed = false;
-    let mut flights = Vec::with_capacity(steps.len());
+    let mut drs_listen_sent = false;
+    let mut pipelines = Vec::with_capacity(steps.len());
     for step in steps {
-        let agrees = is_opts_drs(&step);
-        if step == PlanStep::DrsListen && agreed {
+        let is_opts_drs_step = is_opts_drs(&step);
+        if step == PlanStep::DrsListen && drs_listen_sent {
             continue;
         }
-        let mut flight = vec![step];
-        if agrees && listens {
-            flight.push(PlanStep::DrsListen);
-            agreed = true;
+        let mut pipeline = vec![step];
+        if is_opts_drs_step && listens {
+            pipeline.push(PlanStep::DrsListen);
+            drs_listen_sent = true;
         }
-        flights.push(flight);
+        pipelines.push(pipeline);
     }
-    flights
+    pipelines
 }
 
-/// OPTS DRS for the policy that needs a channel.
+/// Whether the step is OPTS DRS for the sizing that needs a DRS channel.
 fn is_opts_drs(step: &PlanStep) -> bool {
     matches!(
         step,

@@ -1,21 +1,21 @@
-//! AUTH and ADAT as the client sends them (RFC 2228 §3, RFC 4217 §4).
+//! AUTH and ADAT at the client (RFC 2228 §3, RFC 4217 §4).
 //!
-//! The exchange comes first on a connection, before any login. The driver sends what
-//! [`SecurityExchange::begin`] says, with nothing behind it ([`super::may_pipeline`]), and gives each final reply to
-//! [`SecurityExchange::on_reply`], which says what the mechanism is to do.
+//! The exchange is the first on a connection, before any login. The driver sends the command of
+//! [`SecurityExchange::begin`] with nothing behind it ([`super::may_pipeline`]). It passes each final
+//! reply to [`SecurityExchange::on_reply`], which returns the next step of the mechanism.
 
 use crate::command::Command;
 use crate::reply::Reply;
 use crate::security::{ExchangeKind, SecurityMechanism, SecurityState, SecurityToken, TokenError};
 
-/// The next thing that an exchange waits for.
+/// Input that a security exchange waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ExpectedSecurityInput {
-    /// The answer to AUTH.
+    /// The reply to AUTH.
     AuthReply,
-    /// The mechanism's word on the last token.
+    /// The mechanism's next token, from the driver.
     MechanismToken,
-    /// The answer to ADAT.
+    /// The reply to ADAT.
     AdatReply,
     /// The end of the handshake.
     Handshake,
@@ -24,64 +24,66 @@ enum ExpectedSecurityInput {
 /// The security exchange of one control connection.
 #[derive(Debug, Default)]
 pub struct SecurityExchange {
-    securing: SecurityState<ExpectedSecurityInput>,
+    state: SecurityState<ExpectedSecurityInput>,
 }
 
-/// Next task of the driver.
+/// Next step of the driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SecurityStep {
-    /// Shake hands on the connection, then call [`SecurityExchange::on_handshake_complete`].
+    /// Perform the handshake on the connection, then call [`SecurityExchange::on_handshake_complete`].
     Handshake,
-    /// Give the server's token to the mechanism, if there is one, and what it says to
+    /// Pass the server's token, if any, to the mechanism, and the mechanism's token to
     /// [`SecurityExchange::send_token`].
     ProcessToken(Option<SecurityToken>),
-    /// The exchange is over. What the token says, if there is one, is for the mechanism to check.
+    /// The exchange is complete. The mechanism must check the last token, if any.
     Secured(Option<SecurityToken>),
 }
 
-/// Why an exchange failed. Nothing more may be sent on its connection, unless it was
-/// [refused](ExchangeError::Refused).
+/// Error of a security exchange. Nothing more may be sent on the connection, except after
+/// [`ExchangeError::Refused`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ExchangeError {
-    /// The server does not offer the mechanism, or its part of the exchange has failed; the connection is clear.
+    /// The server does not offer the mechanism, or the exchange failed at the server. The connection
+    /// remains usable in the clear.
     #[error("security is refused: {}", .0.summary())]
     Refused(Reply),
-    /// More was read than the answer. What came in the clear must not be taken for secured
+    /// More than the reply was read. Data received in the clear must not be treated as secured
     /// (CVE-2011-0411).
-    #[error("more than the answer to {0} came")]
+    #[error("more than the reply to {0} was received")]
     ReadAhead(&'static str),
-    /// A token that is none.
-    #[error("the security data of the answer is {0}")]
+    /// The reply holds an invalid token.
+    #[error("the token in the reply is {0}")]
     Token(#[from] TokenError),
-    /// A reply that the exchange has no place for, or a call out of turn.
-    #[error("out of turn")]
+    /// An unexpected reply, or a call in the wrong state.
+    #[error("unexpected reply or call in the security exchange")]
     OutOfTurn,
 }
 
 impl SecurityExchange {
-    /// The command that begins it. On a fresh connection, after the greeting.
+    /// Starts the exchange; returns the command to send after the greeting of a new connection.
     pub fn begin(&mut self, mechanism: SecurityMechanism) -> Command {
         let command = Command::Auth(mechanism.name.clone());
-        self.securing = SecurityState::Exchanging(mechanism, ExpectedSecurityInput::AuthReply);
+        self.state = SecurityState::Exchanging(mechanism, ExpectedSecurityInput::AuthReply);
         command
     }
 
-    /// Whether the exchange is over, so that a login may follow.
+    /// Whether the exchange is complete, so that a login may follow.
     pub fn is_secured(&self) -> bool {
-        matches!(self.securing, SecurityState::Secured(_))
+        matches!(self.state, SecurityState::Secured(_))
     }
 
-    /// Takes the final reply to AUTH or ADAT. `behind`: whether more than this reply was read from the
-    /// connection, a part of a line included.
+    /// Handles the final reply to AUTH or ADAT. `behind` is set if anything beyond this reply was read
+    /// from the connection, even a part of a line.
     ///
     /// # Errors
-    /// See [`ExchangeError`]; the exchange is over then.
+    /// See [`ExchangeError`]; the exchange has ended then.
     pub fn on_reply(&mut self, reply: &Reply, behind: bool) -> Result<SecurityStep, ExchangeError> {
-        let SecurityState::Exchanging(mechanism, due) = std::mem::take(&mut self.securing) else {
+        // The state is taken, so that every error below leaves the exchange ended (`Clear`).
+        let SecurityState::Exchanging(mechanism, expected) = std::mem::take(&mut self.state) else {
             return Err(ExchangeError::OutOfTurn);
         };
         if behind {
-            return Err(ExchangeError::ReadAhead(match due {
+            return Err(ExchangeError::ReadAhead(match expected {
                 ExpectedSecurityInput::AuthReply => "AUTH",
                 _ => "ADAT",
             }));
@@ -90,49 +92,49 @@ impl SecurityExchange {
             return Err(ExchangeError::Refused(reply.clone()));
         }
         let token = SecurityToken::from_reply(reply)?;
-        match (due, mechanism.exchange, reply.code) {
+        match (expected, mechanism.exchange, reply.code) {
             (ExpectedSecurityInput::AuthReply, ExchangeKind::Handshake, 234) => {
-                self.securing =
-                    SecurityState::Exchanging(mechanism, ExpectedSecurityInput::Handshake);
+                self.state = SecurityState::Exchanging(mechanism, ExpectedSecurityInput::Handshake);
                 Ok(SecurityStep::Handshake)
             }
             (ExpectedSecurityInput::AuthReply, ExchangeKind::Tokens, 334)
             | (ExpectedSecurityInput::AdatReply, ExchangeKind::Tokens, 335) => {
-                self.securing =
+                self.state =
                     SecurityState::Exchanging(mechanism, ExpectedSecurityInput::MechanismToken);
                 Ok(SecurityStep::ProcessToken(token))
             }
+            // RFC 2228 §3: a mechanism may need no token at all (234), or finish with 235.
             (ExpectedSecurityInput::AuthReply, ExchangeKind::Tokens, 234)
             | (ExpectedSecurityInput::AdatReply, ExchangeKind::Tokens, 235) => {
-                self.securing = SecurityState::Secured(mechanism);
+                self.state = SecurityState::Secured(mechanism);
                 Ok(SecurityStep::Secured(token))
             }
             _ => Err(ExchangeError::OutOfTurn),
         }
     }
 
-    /// The command that carries what the mechanism says.
+    /// The command that carries the mechanism's token.
     ///
     /// # Errors
     /// [`ExchangeError::OutOfTurn`]
     pub fn send_token(&mut self, token: SecurityToken) -> Result<Command, ExchangeError> {
-        match &mut self.securing {
-            SecurityState::Exchanging(_, due @ ExpectedSecurityInput::MechanismToken) => {
-                *due = ExpectedSecurityInput::AdatReply;
+        match &mut self.state {
+            SecurityState::Exchanging(_, expected @ ExpectedSecurityInput::MechanismToken) => {
+                *expected = ExpectedSecurityInput::AdatReply;
                 Ok(Command::Adat(token))
             }
             _ => Err(ExchangeError::OutOfTurn),
         }
     }
 
-    /// The handshake has ended well. After one that failed the connection is of no use.
+    /// The handshake has succeeded. After a failed one the connection must be closed.
     ///
     /// # Errors
     /// [`ExchangeError::OutOfTurn`]
     pub fn on_handshake_complete(&mut self) -> Result<(), ExchangeError> {
-        match std::mem::take(&mut self.securing) {
+        match std::mem::take(&mut self.state) {
             SecurityState::Exchanging(mechanism, ExpectedSecurityInput::Handshake) => {
-                self.securing = SecurityState::Secured(mechanism);
+                self.state = SecurityState::Secured(mechanism);
                 Ok(())
             }
             _ => Err(ExchangeError::OutOfTurn),
@@ -144,11 +146,11 @@ impl SecurityExchange {
 mod tests {
     use super::*;
 
-    fn begun(carriage: ExchangeKind) -> SecurityExchange {
+    fn started(exchange_kind: ExchangeKind) -> SecurityExchange {
         let mut exchange = SecurityExchange::default();
         let command = exchange.begin(SecurityMechanism {
             name: "FAKE".to_owned(),
-            exchange: carriage,
+            exchange: exchange_kind,
         });
         assert_eq!(command.encode(), b"AUTH FAKE");
         exchange
@@ -160,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_handshake_follows_the_234() {
-        let mut exchange = begun(ExchangeKind::Handshake);
+        let mut exchange = started(ExchangeKind::Handshake);
         let next = exchange.on_reply(&Reply::new(234, "Begin."), false);
         assert_eq!(next, Ok(SecurityStep::Handshake));
         assert!(!exchange.is_secured());
@@ -174,8 +176,8 @@ mod tests {
     }
 
     #[test]
-    fn tokens_go_to_and_fro_until_the_server_is_content() {
-        let mut exchange = begun(ExchangeKind::Tokens);
+    fn tokens_are_exchanged_until_the_server_is_satisfied() {
+        let mut exchange = started(ExchangeKind::Tokens);
         let next = exchange.on_reply(&Reply::new(334, "ADAT must follow."), false);
         assert_eq!(next, Ok(SecurityStep::ProcessToken(None)));
         let hello = exchange.send_token(token("hello")).unwrap();
@@ -188,10 +190,10 @@ mod tests {
         assert!(exchange.is_secured());
     }
 
-    /// Replies that somebody on the way put behind the answer, in the clear.
+    /// An attacker on the path injects replies behind the answer, in the clear.
     #[test]
-    fn what_came_behind_the_answer_ends_the_exchange() {
-        let mut exchange = begun(ExchangeKind::Handshake);
+    fn data_behind_the_reply_fails_the_exchange() {
+        let mut exchange = started(ExchangeKind::Handshake);
         let end = exchange.on_reply(&Reply::new(234, "Begin."), true);
         assert_eq!(end, Err(ExchangeError::ReadAhead("AUTH")));
         assert_eq!(
@@ -202,19 +204,19 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_place_ends_the_exchange() {
-        for (carriage, code, text) in [
+    fn an_unexpected_reply_fails_the_exchange() {
+        for (exchange_kind, code, text) in [
             (ExchangeKind::Handshake, 334, "ADAT must follow."),
             (ExchangeKind::Handshake, 200, "Whatever."),
             (ExchangeKind::Tokens, 335, "ADAT=Zm9v"),
             (ExchangeKind::Tokens, 235, "Done."),
         ] {
-            let mut exchange = begun(carriage);
+            let mut exchange = started(exchange_kind);
             let end = exchange.on_reply(&Reply::new(code, text), false);
             assert_eq!(end, Err(ExchangeError::OutOfTurn), "{code}");
             assert!(!exchange.is_secured());
         }
-        let mut exchange = begun(ExchangeKind::Tokens);
+        let mut exchange = started(ExchangeKind::Tokens);
         assert_eq!(
             exchange.send_token(token("x")),
             Err(ExchangeError::OutOfTurn)
@@ -226,8 +228,8 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_and_leaves_the_connection_clear() {
-        let mut exchange = begun(ExchangeKind::Handshake);
+    fn a_refusal_is_returned_and_leaves_the_connection_clear() {
+        let mut exchange = started(ExchangeKind::Handshake);
         let refusal = Reply::new(504, "No security is offered: FAKE.");
         let end = exchange.on_reply(&refusal, false);
         assert_eq!(end, Err(ExchangeError::Refused(refusal)));

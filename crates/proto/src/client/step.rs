@@ -1,11 +1,11 @@
-//! Needs of a transfer, and the steps towards them.
+//! Requirements of a transfer, and the steps that fulfil them.
 
 use crate::checksum::ChecksumAlgorithm;
 use crate::command::{Command, RestartMarker, TransferMode};
 use crate::sizing::BufferSizing;
 use crate::streams::ParallelismRange;
 
-/// Which way the bytes go, seen from the server that is spoken to.
+/// Direction of a transfer, seen from the server of the control connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TransferDirection {
     /// The server sends (RETR, ERET, listings).
@@ -14,64 +14,62 @@ pub enum TransferDirection {
     Receive,
 }
 
-/// Settings that a transfer needs of a server.
+/// Settings that a transfer requires at the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TransferRequirements {
-    /// Which way the bytes go.
+    /// Direction of the transfer.
     pub direction: TransferDirection,
     /// MODE.
     pub mode: TransferMode,
-    /// Data connections that the server is to open when it sends in MODE E; at least 1.
+    /// Number of data connections when the server sends in MODE E.
     pub streams: ParallelismRange,
-    /// Congestion control to ask a sending server for, where it takes that (`OPTS TUNE`); `None`: the
-    /// server's own.
+    /// Congestion control of a sending server, if it supports `OPTS TUNE`; `None` for the server's own.
     pub congestion_control: Option<String>,
-    /// Size of the server's socket buffers, bytes; `None` leaves them to it.
+    /// Size of the server's socket buffers, bytes; `None` leaves it to the server.
     pub buffer: Option<u64>,
-    /// Who is to size the socket buffers of both ends; `None`: as it happens to be set (listings).
+    /// Buffer sizing of both ends; `None` keeps the one in force (listings).
     pub buffer_sizing: Option<BufferSizing>,
     /// Size announced with ALLO (stores).
     pub announced_size: Option<u64>,
-    /// Sum that the server computes while it stores, if it announced that it can.
+    /// Checksum that the server computes while storing, if it announces this feature.
     pub store_checksum: Option<ChecksumAlgorithm>,
-    /// Data that is there already.
+    /// Ranges that the receiver has already.
     pub restart: Option<RestartMarker>,
-    /// Which kind of data address the transfer is to have: the server listens.
+    /// The server listens for the data connections; otherwise it connects.
     pub server_listens: bool,
-    /// The data connections of the last transfer are still open at this end, so that they may be
-    /// used again.
+    /// The data connections of the last transfer are still open at this end and may be reused.
     pub connections_reusable: bool,
     /// The transfer command.
     pub command: Command,
 }
 
-/// Meaning of the refusal of a setting.
+/// Effect of a refused setting on the transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefusalEffect {
-    /// The transfer cannot be made.
+    /// The transfer fails.
     Fatal,
-    /// The transfer is to be planned again in MODE S.
+    /// The transfer is planned again in MODE S.
     FallBackToStreamMode,
-    /// The transfer starts at the first byte instead; only offered where that is right.
+    /// The transfer restarts at the first byte. Used only where this is safe.
     RestartFromZero,
-    /// Nothing: the setting is a courtesy.
+    /// None: the setting is optional.
     Ignore,
-    /// The user is to be told once; the transfer goes on.
+    /// The user is warned once; the transfer continues.
     Warn(&'static str),
 }
 
-/// One step of a transfer's dialogue.
+/// One step of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlanStep {
     /// Send the command and read its final reply.
     Set(Command, RefusalEffect),
-    /// Ask the server where it listens for the DRS channel (DPSV), once a session. To be left out
-    /// unless [`super::CommandPlanner::may_listen_for_drs`]; without an address the transfer goes on.
+    /// Get the address at which the server listens for the DRS channel (DPSV). Skipped unless
+    /// [`super::CommandPlanner::may_listen_for_drs`]; the transfer continues without an address.
     DrsListen,
-    /// Ask the server where it listens (PASV, EPSV).
+    /// Get the address at which the server listens for data connections (PASV, EPSV).
     Listen,
-    /// Tell the server where to connect (PORT, EPRT).
+    /// Send the address that the server must connect to (PORT, EPRT).
     Connect,
-    /// Send the transfer command; its replies come while data moves.
+    /// Send the transfer command. Its replies arrive while data moves.
     Transfer(Command),
 }

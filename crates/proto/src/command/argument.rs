@@ -1,4 +1,4 @@
-//! Arguments that are more than a number or a path.
+//! Types of command arguments that are more than a number or a path.
 
 use crate::address::AddressFamily;
 use crate::ranges::RangeSet;
@@ -6,82 +6,92 @@ use crate::ranges::RangeSet;
 /// TYPE (RFC 959 §3.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DataType {
-    /// Line ends are translated.
+    /// ASCII: line endings are translated.
     Ascii,
-    /// Bytes as they are.
+    /// Image: bytes are sent unchanged.
     Image,
 }
 
 /// MODE (RFC 959 §3.4, GFD.20 §3.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TransferMode {
-    /// Stream: end of connection is end of file.
+    /// Stream mode (S): the end of the connection is the end of the file.
     Stream,
-    /// Extended block.
+    /// Extended block mode (E).
     Extended,
 }
 
-/// DCAU argument (GFD.20 §3.2).
+/// DCAU argument: authentication of data channels (GFD.20 §3.2).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DataChannelAuth {
-    /// No data channel authentication.
+    /// N: no authentication.
     None,
-    /// Authenticate self.
+    /// A: the peer must have the user's own credential.
     SelfAuth,
-    /// Authenticate a given subject.
+    /// S: the peer must have this subject.
     Subject(String),
 }
 
-/// PROT argument (RFC 2228 §3).
+/// PROT argument: protection of data channels (RFC 2228 §3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProtectionLevel {
-    /// Clear
+    /// C: no protection.
     Clear,
-    /// Safe
+    /// S: integrity.
     Safe,
-    /// Confidential
+    /// E: confidentiality.
     Confidential,
-    /// Private
+    /// P: integrity and confidentiality.
     Private,
 }
 
-/// REST argument.
+/// REST argument: the data that the receiver has already.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RestartMarker {
-    /// `REST n`: skip n bytes (RFC 3659 §5).
+    /// `REST n`: all bytes before offset n (RFC 3659 §5).
     Offset(u64),
-    /// `REST a-b,c-d`: these ranges are there already (GFD.20 §3.7).
+    /// `REST a-b,c-d`: these ranges (GFD.20 §3.7).
     Ranges(RangeSet),
 }
 
 /// EPSV argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EpsvArgument {
-    /// None: the control connection's family.
+    /// No argument: the family of the control connection.
     Any,
-    /// `1` or `2`
+    /// `1` or `2` (RFC 2428 §2).
     Family(AddressFamily),
-    /// `ALL`
+    /// `ALL`: only EPSV will be used from now on (RFC 2428 §4).
     All,
 }
 
-/// ERET/ESTO module forms.
+/// ERET argument: the module and its parameters (GFD.20 §3.5).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExtendedRetrieve {
     /// `ERET P offset length path`
     Partial {
-        /// First byte.
+        /// Offset of the first byte.
         offset: u64,
-        /// Bytes.
+        /// Number of bytes.
         length: u64,
     },
 }
 
-/// Which event TREV sets the period of.
+/// ESTO argument: the module and its parameters (GFD.20 §3.6).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ExtendedStore {
+    /// `ESTO A offset path`: adjusted store.
+    Adjusted {
+        /// File offset of wire offset 0.
+        offset: u64,
+    },
+}
+
+/// Event whose period TREV sets (GFD.20 §4.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TriggerEvent {
-    /// Range markers.
+    /// Restart markers (111).
     RestartMarker,
-    /// Performance markers.
+    /// Performance markers (112).
     PerformanceMarker,
 }

@@ -1,8 +1,8 @@
-//! Commands to lines.
+//! Encoding of commands as lines.
 
 use super::argument::{
-    DataChannelAuth, DataType, EpsvArgument, ExtendedRetrieve, ProtectionLevel, RestartMarker,
-    TransferMode, TriggerEvent,
+    DataChannelAuth, DataType, EpsvArgument, ExtendedRetrieve, ExtendedStore, ProtectionLevel,
+    RestartMarker, TransferMode, TriggerEvent,
 };
 use super::{Command, RawArgument};
 use crate::address;
@@ -12,6 +12,7 @@ pub(super) fn encode(command: &Command) -> Vec<u8> {
     let mut line = command.verb().as_bytes().to_vec();
     if let Some(argument) = argument(command) {
         line.push(b' ');
+        // A line ending in a file name would inject a command.
         line.extend(argument.into_iter().map(|b| match b {
             b'\r' | b'\n' | 0 => b'?',
             other => other,
@@ -20,7 +21,7 @@ pub(super) fn encode(command: &Command) -> Vec<u8> {
     line
 }
 
-/// Everything after the verb; `None` when there is nothing.
+/// The argument after the verb; `None` if there is none.
 fn argument(command: &Command) -> Option<RawArgument> {
     use Command as C;
     let text = match command {
@@ -47,7 +48,9 @@ fn argument(command: &Command) -> Option<RawArgument> {
         C::Eret(ExtendedRetrieve::Partial { offset, length }, path) => {
             return Some(with_path(&format!("P {offset} {length}"), path));
         }
-        C::Esto(offset, path) => return Some(with_path(&format!("A {offset}"), path)),
+        C::Esto(ExtendedStore::Adjusted { offset }, path) => {
+            return Some(with_path(&format!("A {offset}"), path));
+        }
         C::Mfmt(time, path) => return Some(with_path(&time.format(), path)),
         C::Cksm {
             algorithm,
@@ -62,6 +65,7 @@ fn argument(command: &Command) -> Option<RawArgument> {
         C::Opts(opts) => return Some(opts.encode().into_bytes()),
         C::Site(site) => return Some(site.encode()),
         C::Help(text) | C::Lang(text) => return text.clone().map(String::into_bytes),
+        // `AUTH` without argument must not get a trailing space.
         C::Auth(mechanism) if mechanism.is_empty() => return None,
         C::Adat(token) | C::Mic(token) | C::Conf(token) | C::Enc(token) => token.encode(),
         C::User(text) | C::Acct(text) | C::Clnt(text) | C::Auth(text) => text.clone(),
@@ -70,7 +74,7 @@ fn argument(command: &Command) -> Option<RawArgument> {
     Some(text.into_bytes())
 }
 
-/// The argument of a command whose argument is no path and no free text.
+/// The argument of a command that takes neither a path nor free text.
 fn parameter_text(command: &Command) -> Option<String> {
     use Command as C;
     Some(match command {
@@ -90,11 +94,13 @@ fn parameter_text(command: &Command) -> Option<String> {
         C::Epsv(EpsvArgument::Family(family)) | C::Spas(Some(family)) => {
             family.number().to_string()
         }
+        // PORT cannot hold IPv6. The planner uses EPRT then; this keeps encoding total.
         C::Port(addr) => address::format_port(*addr).unwrap_or_else(|| address::format_eprt(*addr)),
         C::Eprt(addr) => address::format_eprt(*addr),
         C::Spor(stripes) => spor_list(stripes),
         C::Dprt(address) => address.format(),
         C::Rest(RestartMarker::Offset(n)) => n.to_string(),
+        // An empty argument would be a syntax error.
         C::Rest(RestartMarker::Ranges(ranges)) if ranges.is_empty() => "0-0".to_owned(),
         C::Rest(RestartMarker::Ranges(ranges)) => ranges.to_string(),
         C::Scks(algorithm, sum) => format!("{} {sum}", algorithm.name()),
@@ -117,7 +123,7 @@ fn prot_letter(level: ProtectionLevel) -> &'static str {
     }
 }
 
-/// IPv4 in PORT form, which every server reads; IPv6 in EPRT form.
+/// Argument of SPOR: IPv4 addresses in PORT form, which every server supports, IPv6 in EPRT form.
 fn spor_list(stripes: &StripeAddresses) -> String {
     let items: Vec<String> = stripes
         .as_slice()

@@ -1,13 +1,13 @@
-//! Commands: the text of a line to a value that cannot hold nonsense, and back.
+//! FTP commands: parsing and encoding of control lines.
 //!
 //! Sources: RFC 959 §5.3, RFC 2228, 2389, 2428, 3659; GFD.20 §3, §4; GFD.47 (CKSM, SCKS);
 //! Engelhart, Gardner and Feng 2004 §3.2 (DPSV, DPRT); the SITE and OPTS forms that existing clients
 //! send.
 //!
-//! Verbs are case-insensitive and end at the first space; a TAB separates nothing. A path begins
-//! after exactly one space and runs to the end of the line: further spaces belong to the name. Before
-//! other arguments, and between words, more spaces are taken. Commands without argument ignore one;
-//! one argument too many of the others is an error.
+//! Verbs are case-insensitive and end at the first space; a TAB is no separator. A path starts after
+//! exactly one space and extends to the end of the line; further spaces belong to the name. Before and
+//! between other arguments, several spaces are accepted. Commands without arguments ignore any; all other
+//! commands reject a surplus argument.
 
 mod argument;
 mod encode;
@@ -19,8 +19,8 @@ mod words;
 use std::net::SocketAddr;
 
 pub use argument::{
-    DataChannelAuth, DataType, EpsvArgument, ExtendedRetrieve, ProtectionLevel, RestartMarker,
-    TransferMode, TriggerEvent,
+    DataChannelAuth, DataType, EpsvArgument, ExtendedRetrieve, ExtendedStore, ProtectionLevel,
+    RestartMarker, TransferMode, TriggerEvent,
 };
 pub use opts::{OptsCommand, RetrieveOption};
 pub use site::{BufferDirection, DriverStack, SiteCommand};
@@ -32,10 +32,10 @@ use crate::security::SecurityToken;
 use crate::stripes::StripeAddresses;
 use crate::timestamp::Timestamp;
 
-/// A path or other argument as it stood on the line.
+/// Bytes of a path or other argument as received.
 pub type RawArgument = Vec<u8>;
 
-/// Largest number taken as an offset, length or size: the largest file offset.
+/// Largest accepted offset, length or size: the largest file offset, 2^63 - 1.
 pub const MAX_FILE_OFFSET: u64 = i64::MAX as u64;
 
 /// A parsed command.
@@ -43,7 +43,7 @@ pub const MAX_FILE_OFFSET: u64 = i64::MAX as u64;
 #[allow(missing_docs, reason = "each variant is the verb of its name")]
 pub enum Command {
     User(String),
-    /// The password; never logged: [`std::fmt::Debug`] of [`Secret`] hides it.
+    /// The password. [`std::fmt::Debug`] of [`Secret`] hides it, so that it is never logged.
     Pass(Secret),
     Acct(String),
     Rein,
@@ -58,17 +58,17 @@ pub enum Command {
     Opts(OptsCommand),
     Lang(Option<String>),
     Clnt(String),
-    /// `AUTH mechanism` (RFC 2228 §3): the mechanism as named.
+    /// `AUTH mechanism` (RFC 2228 §3)
     Auth(String),
-    /// `ADAT base64`: a token of the security exchange; never logged, as in all that follow.
+    /// `ADAT base64`: a token of the security exchange. Tokens are never logged.
     Adat(SecurityToken),
-    /// `MIC base64`: a command whose integrity is protected.
+    /// `MIC base64`: a command with integrity protection.
     Mic(SecurityToken),
-    /// `CONF base64`: a confidential command.
+    /// `CONF base64`: a command with confidentiality.
     Conf(SecurityToken),
-    /// `ENC base64`: a command with both.
+    /// `ENC base64`: a command with integrity and confidentiality.
     Enc(SecurityToken),
-    /// From here on commands are clear again.
+    /// Send all further commands in the clear (RFC 2228 §3).
     Ccc,
     Type(DataType),
     Mode(TransferMode),
@@ -83,14 +83,14 @@ pub enum Command {
     Abor,
     Pasv,
     Epsv(EpsvArgument),
-    /// `SPAS [1|2]`: no argument answers in plain form, an argument in EPRT form.
+    /// `SPAS [1|2]`: the reply has PORT form without argument, and EPRT form with one.
     Spas(Option<AddressFamily>),
     Port(SocketAddr),
     Eprt(SocketAddr),
     Spor(StripeAddresses),
-    /// Listen for the DRS channel.
+    /// Make the server listen for the DRS channel.
     Dpsv,
-    /// `DPRT |1|host|port|nonce|`: connect the DRS channel there. Logs do not show the nonce.
+    /// `DPRT |1|host|port|nonce|`: make the server connect the DRS channel. Logs hide the nonce.
     Dprt(DrsAddress),
     Retr(RawArgument),
     Stor(RawArgument),
@@ -98,8 +98,7 @@ pub enum Command {
     /// `STOU [path]`
     Stou(Option<RawArgument>),
     Eret(ExtendedRetrieve, RawArgument),
-    /// `ESTO A offset path`
-    Esto(u64, RawArgument),
+    Esto(ExtendedStore, RawArgument),
     Rest(RestartMarker),
     Size(RawArgument),
     Mdtm(RawArgument),
@@ -112,15 +111,15 @@ pub enum Command {
     Dele(RawArgument),
     Rnfr(RawArgument),
     Rnto(RawArgument),
-    /// `LIST [-opts] [path]`; the options are dropped.
+    /// `LIST [-opts] [path]`; the options are ignored.
     List(Option<RawArgument>),
-    /// `NLST [-opts] [path]`; the options are dropped.
+    /// `NLST [-opts] [path]`; the options are ignored.
     Nlst(Option<RawArgument>),
     Mlst(Option<RawArgument>),
     Mlsd(Option<RawArgument>),
     Mlsc(Option<RawArgument>),
     Mlsr(Option<RawArgument>),
-    /// `CKSM ALG offset length path`; length `None` for -1, to the end.
+    /// `CKSM ALG offset length path`; a length of -1 (to the end) is `None`.
     Cksm {
         algorithm: ChecksumAlgorithm,
         offset: u64,
@@ -133,10 +132,10 @@ pub enum Command {
     Site(SiteCommand),
 }
 
-/// Result of reading a command.
+/// Result of parsing a command.
 type ParsedCommand = Result<Command, CommandError>;
 
-/// Text that must not reach a log. Overwritten when it is dropped.
+/// Bytes that must not be logged. They are overwritten when dropped.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Secret(pub Vec<u8>);
 
@@ -155,7 +154,7 @@ impl From<String> for Secret {
 impl Drop for Secret {
     fn drop(&mut self) {
         self.0.fill(0);
-        // Or the compiler would leave out what nobody reads.
+        // Without this the compiler may remove the overwriting, since nothing reads the bytes again.
         std::hint::black_box(&self.0);
     }
 }
@@ -166,38 +165,38 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// Why a line is not a command; each maps to one reply in [`crate::server`].
+/// Error in a control line. [`crate::server`] maps each variant to one reply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
-    /// Empty, or no such verb: 500.
+    /// The line is empty or its verb is unknown: 500.
     #[error("command not recognized: {0}")]
     UnknownVerb(String),
-    /// A known verb that this server does not offer (SMNT, ...): 502.
+    /// A known verb that this server does not implement (SMNT, ...): 502.
     #[error("command {0} not implemented")]
     NotImplemented(&'static str),
-    /// Argument missing or malformed: 501.
+    /// An argument is missing or malformed: 501.
     #[error("{verb}: {reason}")]
     Syntax {
         /// The verb.
         verb: &'static str,
-        /// The mistake, for the reply.
+        /// Description of the error, for the reply.
         reason: String,
     },
-    /// A well-formed argument that is not offered (TYPE E, MODE B, CKSM FOO): 504.
+    /// A well-formed argument that is not supported (TYPE E, MODE B, CKSM FOO): 504.
     #[error("{verb}: {reason}")]
     UnsupportedParameter {
         /// The verb.
         verb: &'static str,
-        /// The parameter that is not offered.
+        /// Description of the unsupported parameter, for the reply.
         reason: String,
     },
-    /// An address of a family that is not offered: 522.
+    /// An address of an unsupported family: 522.
     #[error(transparent)]
     Address(#[from] AddressError),
 }
 
 impl Command {
-    /// Reads one line, without its ending. Never panics, whatever the bytes.
+    /// Parses one line, without its ending. Never panics.
     ///
     /// # Errors
     /// See [`CommandError`]; numbers above [`MAX_FILE_OFFSET`] and NUL bytes are syntax errors.
@@ -205,15 +204,14 @@ impl Command {
         parse::parse(line)
     }
 
-    /// The line to send, without CR LF. Parsing it gives the command back, provided that no path
-    /// starts with a space and no option-taking one (LIST, NLST) with `-`. CR, LF and NUL in
-    /// arguments must have been refused by the caller (see [`crate::path`]); they become `?`, so
-    /// that one command can never become two.
+    /// Encodes the line to send, without CR LF. Parsing it gives the same command, unless a path starts
+    /// with a space or, for LIST and NLST, with `-`. The caller must refuse CR, LF and NUL in arguments
+    /// (see [`crate::path`]); here they become `?`, so that one command can never become two.
     pub fn encode(&self) -> Vec<u8> {
         encode::encode(self)
     }
 
-    /// The verb, upper case.
+    /// The verb in upper case.
     pub fn verb(&self) -> &'static str {
         match self {
             Self::User(..) => "USER",

@@ -1,5 +1,5 @@
-//! OPTS (RFC 2389 §4): names and values are case-insensitive; several `k=v;` may stand in one
-//! command and the final `;` may be missing.
+//! OPTS (RFC 2389 §4). Names and values are case-insensitive. One command may hold several `k=v;`, and the
+//! final `;` may be missing.
 
 use super::CommandError;
 use super::words::{ArgumentWords, parse_number};
@@ -9,36 +9,36 @@ use crate::remark::is_congestion_control_name;
 use crate::sizing::BufferSizing;
 use crate::streams::ParallelismRange;
 
-/// OPTS forms (names and values are case-insensitive).
+/// Parsed OPTS command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OptsCommand {
     /// `OPTS RETR k=v;...`
     Retr(Vec<RetrieveOption>),
-    /// `OPTS STOR Checksum=ALG;` or `=None;` (longhaul): sum while storing.
+    /// `OPTS STOR Checksum=ALG;` or `=None;` (longhaul): checksum to compute while storing.
     StoreChecksum(Option<ChecksumAlgorithm>),
-    /// `OPTS PASV|EPSV|SPAS AllowDelayedPassive=0|1;`
+    /// `OPTS PASV|EPSV|SPAS AllowDelayed=0|1;`
     AllowDelayedPassive(bool),
-    /// `OPTS MLST|MLSD|MLSR facts`; `None`: no argument (RFC 3659 §7.9 clears the list).
+    /// `OPTS MLST|MLSD|MLSR facts`; `None` without argument, which clears the list (RFC 3659 §7.9).
     Facts(Option<String>),
     /// `OPTS MLSR OnError=...;TraverseSymbolicLinks=...;`
     MlsrOptions,
-    /// `OPTS CKSM MarkerSchedule=n;`: 113 every n seconds.
+    /// `OPTS CKSM Markers=n;`: a 113 marker every n seconds.
     ChecksumMarkers(u32),
     /// `OPTS UTF8 [ON|OFF|NLST]`
     Utf8(bool),
-    /// `OPTS DRS auto|kernel|drs1|drs` (longhaul): who sizes the buffers of data connections.
+    /// `OPTS DRS auto|kernel|drs1|drs` (longhaul): buffer sizing of data connections.
     BufferSizing(BufferSizing),
-    /// `OPTS TUNE CongestionControl=NAME;` (longhaul): congestion control of the data connections over which
-    /// the server sends: a name, `auto` (the server chooses while data moves) or `system`.
+    /// `OPTS TUNE Congestion=NAME;` (longhaul): congestion control of the data connections that the
+    /// server sends on. A kernel name, `auto` (the server chooses during the transfer) or `system`.
     CongestionControl(String),
-    /// Anything else; answered 501.
+    /// Any other option, answered with 501.
     Unknown(String),
 }
 
 /// One `key=value` of OPTS RETR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetrieveOption {
-    /// `Parallelism=a,b,c`; what is left out is as the first.
+    /// `Parallelism=a,b,c`; missing numbers equal the first.
     Parallelism(ParallelismRange),
     /// `StripeLayout=Partitioned`
     Partitioned,
@@ -46,19 +46,21 @@ pub enum RetrieveOption {
     Blocked,
     /// `BlockSize=n`
     BlockSize(u64),
-    /// `MarkerSchedule=n`: 112 every n seconds while sending.
+    /// `Markers=n`: a 112 marker every n seconds while the server sends.
     Markers(u32),
 }
 
 impl OptsCommand {
-    pub(super) fn parse(mut w: ArgumentWords<'_>) -> Result<Self, CommandError> {
-        let whole = w.required_text("command name")?;
-        let name = w.required_word("command name")?.to_ascii_uppercase();
-        let options = w.optional_text().unwrap_or_default();
+    pub(super) fn parse(mut args: ArgumentWords<'_>) -> Result<Self, CommandError> {
+        // The complete text is kept for the 501, which quotes it.
+        let whole = args.required_text("command name")?;
+        let name = args.required_word("command name")?.to_ascii_uppercase();
+        let options = args.optional_text().unwrap_or_default();
         let parsed = match name.as_str() {
             "RETR" => retr(&options),
             "STOR" => stor(&options),
             "PASV" | "EPSV" | "SPAS" => allow_delayed(&options),
+            // `OPTS MLSR` has two forms: options with `=`, and a fact list as for MLST.
             "MLSR" if options.contains('=') => mlsr(&options),
             "MLST" | "MLSD" | "MLSR" => facts(&options),
             "CKSM" => cksm(&options),
@@ -71,7 +73,7 @@ impl OptsCommand {
             Ok(opts) => Ok(opts),
             Err(OptionError::UnknownOption) => Ok(Self::Unknown(whole)),
             Err(OptionError::InvalidValue(key)) => {
-                Err(w.syntax_error(format!("bad value for {key}")))
+                Err(args.syntax_error(format!("bad value for {key}")))
             }
         }
     }
@@ -90,6 +92,7 @@ impl OptsCommand {
             }
             Self::AllowDelayedPassive(on) => format!("PASV AllowDelayed={};", u8::from(*on)),
             Self::Facts(None) => "MLST".to_owned(),
+            // MLST, MLSD and MLSR share one fact list, so any of them may be named.
             Self::Facts(Some(facts)) => format!("MLST {facts}"),
             Self::MlsrOptions => "MLSR OnError=Continue;".to_owned(),
             Self::ChecksumMarkers(seconds) => format!("CKSM Markers={seconds};"),
@@ -119,15 +122,15 @@ impl RetrieveOption {
     }
 }
 
-/// Why options were not taken.
+/// Error in an option.
 enum OptionError {
-    /// No such option.
+    /// The option is unknown.
     UnknownOption,
-    /// The option is known, its value makes no sense.
+    /// The value of this option is invalid.
     InvalidValue(&'static str),
 }
 
-/// The `key=value` pairs, keys in upper case; `None` for an item without `=`.
+/// The `key=value` pairs with keys in upper case; `None` for an item without `=`.
 fn parse_pairs(options: &str) -> impl Iterator<Item = Option<(String, &str)>> {
     options
         .split(';')
@@ -139,7 +142,7 @@ fn parse_pairs(options: &str) -> impl Iterator<Item = Option<(String, &str)>> {
         })
 }
 
-/// The only pair of options that take one.
+/// The `key=value` pair of a command that takes exactly one.
 fn parse_single_pair(options: &str) -> Result<(String, &str), OptionError> {
     let mut pairs = parse_pairs(options);
     let first = pairs.next().flatten().ok_or(OptionError::UnknownOption)?;
@@ -171,6 +174,7 @@ fn retr_option(key: &str, value: &str) -> Result<RetrieveOption, OptionError> {
             Ok(RetrieveOption::Partitioned)
         }
         "STRIPELAYOUT" if value.eq_ignore_ascii_case("Blocked") => Ok(RetrieveOption::Blocked),
+        // The 501 for a bad value names the option; for an unknown option it quotes the whole command.
         "STRIPELAYOUT" => Err(OptionError::InvalidValue("StripeLayout")),
         "BLOCKSIZE" => parse_number(value)
             .filter(|n| *n > 0)
@@ -181,11 +185,12 @@ fn retr_option(key: &str, value: &str) -> Result<RetrieveOption, OptionError> {
     }
 }
 
-/// `start[,minimum[,maximum]]` (GFD.20 §4.2). Every number must be one and the first a possible one; of
-/// the others, what contradicts it is as the first.
+/// `start[,minimum[,maximum]]` (GFD.20 §4.2). All three must be numbers, and the first must be in range. A
+/// minimum or maximum that is out of range or contradicts the first is replaced by the first.
 fn parallelism(value: &str) -> Option<ParallelismRange> {
     let numbers: Vec<u64> = value
         .split(',')
+        // One item beyond the limit suffices to detect a surplus.
         .take(4)
         .map(|n| parse_number(n.trim()))
         .collect::<Option<_>>()?;
@@ -193,10 +198,11 @@ fn parallelism(value: &str) -> Option<ParallelismRange> {
         return None;
     }
     let possible = |n: &u64| (1..=MAX_STREAMS).contains(n);
+    // Only the first number decides how many connections are opened, so only it must be in range.
     let start = u32::try_from(*numbers.first().filter(|n| possible(n))?).ok()?;
-    let other = |place: usize| {
-        let told = numbers.get(place).filter(|n| possible(n));
-        told.and_then(|n| u32::try_from(*n).ok()).unwrap_or(start)
+    let other = |index: usize| {
+        let given = numbers.get(index).filter(|n| possible(n));
+        given.and_then(|n| u32::try_from(*n).ok()).unwrap_or(start)
     };
     Some(ParallelismRange {
         start,
@@ -211,7 +217,7 @@ fn seconds(value: &str) -> Result<u32, OptionError> {
         .ok_or(OptionError::InvalidValue("Markers"))
 }
 
-/// Names of congestion controls are the kernel's: up to 15 letters, digits, `_`, `-`.
+/// OPTS TUNE. Congestion controls have kernel names: up to 15 letters, digits, `_`, `-`.
 fn tune(options: &str) -> Result<OptsCommand, OptionError> {
     let (key, value) = parse_single_pair(options)?;
     if key != "CONGESTION" {
@@ -250,6 +256,7 @@ fn allow_delayed(options: &str) -> Result<OptsCommand, OptionError> {
 fn mlsr(options: &str) -> Result<OptsCommand, OptionError> {
     for pair in parse_pairs(options) {
         let (key, value) = pair.ok_or(OptionError::UnknownOption)?;
+        // The values are checked, so that a client learns of a mistake, but they have no effect.
         let is = |words: &[&str]| words.iter().any(|w| value.eq_ignore_ascii_case(w));
         match key.as_str() {
             "ONERROR" if is(&["Continue", "Fail"]) => {}
@@ -265,6 +272,7 @@ fn mlsr(options: &str) -> Result<OptsCommand, OptionError> {
 }
 
 fn facts(options: &str) -> Result<OptsCommand, OptionError> {
+    // A fact list has no values, so this is another, unknown option.
     if options.contains('=') {
         return Err(OptionError::UnknownOption);
     }
@@ -281,7 +289,7 @@ fn cksm(options: &str) -> Result<OptsCommand, OptionError> {
     seconds(value).map(OptsCommand::ChecksumMarkers)
 }
 
-/// NLST is the form of an expired draft; without an argument ON is meant.
+/// OPTS UTF8. The argument NLST comes from an expired draft. No argument means ON.
 fn utf8(options: &str) -> Result<OptsCommand, OptionError> {
     match options.to_ascii_uppercase().as_str() {
         "" | "ON" | "NLST" => Ok(OptsCommand::Utf8(true)),

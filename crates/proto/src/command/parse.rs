@@ -1,8 +1,8 @@
-//! Lines to commands.
+//! Parsing of control lines into commands.
 
 use super::argument::{
-    DataChannelAuth, DataType, EpsvArgument, ExtendedRetrieve, ProtectionLevel, RestartMarker,
-    TransferMode, TriggerEvent,
+    DataChannelAuth, DataType, EpsvArgument, ExtendedRetrieve, ExtendedStore, ProtectionLevel,
+    RestartMarker, TransferMode, TriggerEvent,
 };
 use super::words::{ArgumentWords, parse_number, split_at_space};
 use super::{
@@ -16,60 +16,62 @@ use crate::ranges::RangeSet;
 use crate::security::SecurityToken;
 use crate::timestamp::Timestamp;
 
-/// How the argument of a verb is read.
+/// Parser of the argument of one verb.
 pub(super) type ArgumentParser = fn(ArgumentWords<'_>) -> ParsedCommand;
 
-/// Every verb that is known, and how its argument is read. The X verbs are those of RFC 775, which
-/// RFC 1123 §4.1.3.1 asks servers to take.
+/// All known verbs with their argument parsers. The X verbs are those of RFC 775, which RFC 1123 §4.1.3.1
+/// recommends servers to accept.
 pub(super) const VERBS: &[(&str, ArgumentParser)] = &[
     ("ABOR", |_| Ok(Command::Abor)),
-    ("ACCT", |w| w.required_text("account").map(Command::Acct)),
-    ("ADAT", |w| token(w).map(Command::Adat)),
+    ("ACCT", |args| {
+        args.required_text("account").map(Command::Acct)
+    }),
+    ("ADAT", |args| token(args).map(Command::Adat)),
     ("ALLO", allo),
-    ("APPE", |w| w.required_path().map(Command::Appe)),
-    ("AUTH", |w| {
-        Ok(Command::Auth(w.optional_text().unwrap_or_default()))
+    ("APPE", |args| args.required_path().map(Command::Appe)),
+    ("AUTH", |args| {
+        Ok(Command::Auth(args.optional_text().unwrap_or_default()))
     }),
     ("CCC", |_| Ok(Command::Ccc)),
     ("CDUP", |_| Ok(Command::Cdup)),
     ("CKSM", cksm),
-    ("CLNT", |w| {
-        w.required_text("client name").map(Command::Clnt)
+    ("CLNT", |args| {
+        args.required_text("client name").map(Command::Clnt)
     }),
-    ("CONF", |w| token(w).map(Command::Conf)),
-    ("CWD", |w| w.required_path().map(Command::Cwd)),
+    ("CONF", |args| token(args).map(Command::Conf)),
+    ("CWD", |args| args.required_path().map(Command::Cwd)),
     ("DCAU", dcau),
-    ("DELE", |w| w.required_path().map(Command::Dele)),
+    ("DELE", |args| args.required_path().map(Command::Dele)),
     ("DPRT", dprt),
     ("DPSV", |_| Ok(Command::Dpsv)),
-    ("ENC", |w| token(w).map(Command::Enc)),
+    ("ENC", |args| token(args).map(Command::Enc)),
     ("EPRT", eprt),
     ("EPSV", epsv),
     ("ERET", eret),
     ("ESTO", esto),
     ("FEAT", |_| Ok(Command::Feat)),
-    ("HELP", |w| Ok(Command::Help(w.optional_text()))),
-    ("LANG", |w| Ok(Command::Lang(w.optional_text()))),
-    ("LIST", |w| Ok(Command::List(path_after_options(w)))),
-    ("MDTM", |w| w.required_path().map(Command::Mdtm)),
+    ("HELP", |args| Ok(Command::Help(args.optional_text()))),
+    ("LANG", |args| Ok(Command::Lang(args.optional_text()))),
+    ("LIST", |args| Ok(Command::List(path_after_options(args)))),
+    ("MDTM", |args| args.required_path().map(Command::Mdtm)),
     ("MFMT", mfmt),
-    ("MIC", |w| token(w).map(Command::Mic)),
-    ("MKD", |w| w.required_path().map(Command::Mkd)),
-    ("MLSC", |w| Ok(Command::Mlsc(w.optional_path()))),
-    ("MLSD", |w| Ok(Command::Mlsd(w.optional_path()))),
-    ("MLSR", |w| Ok(Command::Mlsr(w.optional_path()))),
-    ("MLST", |w| Ok(Command::Mlst(w.optional_path()))),
+    ("MIC", |args| token(args).map(Command::Mic)),
+    ("MKD", |args| args.required_path().map(Command::Mkd)),
+    ("MLSC", |args| Ok(Command::Mlsc(args.optional_path()))),
+    ("MLSD", |args| Ok(Command::Mlsd(args.optional_path()))),
+    ("MLSR", |args| Ok(Command::Mlsr(args.optional_path()))),
+    ("MLST", |args| Ok(Command::Mlst(args.optional_path()))),
     ("MODE", mode),
-    ("NLST", |w| Ok(Command::Nlst(path_after_options(w)))),
+    ("NLST", |args| Ok(Command::Nlst(path_after_options(args)))),
     ("NOOP", |_| Ok(Command::Noop)),
-    ("OPTS", |w| OptsCommand::parse(w).map(Command::Opts)),
-    ("PASS", |w| {
-        Ok(Command::Pass(Secret(w.remaining().to_vec())))
+    ("OPTS", |args| OptsCommand::parse(args).map(Command::Opts)),
+    ("PASS", |args| {
+        Ok(Command::Pass(Secret(args.remaining().to_vec())))
     }),
     ("PASV", |_| Ok(Command::Pasv)),
-    ("PBSZ", |mut w| {
-        let size = w.required_u32("buffer size")?;
-        w.finish_with(Command::Pbsz(size))
+    ("PBSZ", |mut args| {
+        let size = args.required_u32("buffer size")?;
+        args.finish_with(Command::Pbsz(size))
     }),
     ("PORT", port),
     ("PROT", prot),
@@ -77,32 +79,34 @@ pub(super) const VERBS: &[(&str, ArgumentParser)] = &[
     ("QUIT", |_| Ok(Command::Quit)),
     ("REIN", |_| Ok(Command::Rein)),
     ("REST", rest),
-    ("RETR", |w| w.required_path().map(Command::Retr)),
-    ("RMD", |w| w.required_path().map(Command::Rmd)),
-    ("RNFR", |w| w.required_path().map(Command::Rnfr)),
-    ("RNTO", |w| w.required_path().map(Command::Rnto)),
-    ("SBUF", |mut w| {
-        let size = w.required_number("buffer size")?;
-        w.finish_with(Command::Sbuf(size))
+    ("RETR", |args| args.required_path().map(Command::Retr)),
+    ("RMD", |args| args.required_path().map(Command::Rmd)),
+    ("RNFR", |args| args.required_path().map(Command::Rnfr)),
+    ("RNTO", |args| args.required_path().map(Command::Rnto)),
+    ("SBUF", |mut args| {
+        let size = args.required_number("buffer size")?;
+        args.finish_with(Command::Sbuf(size))
     }),
     ("SCKS", scks),
-    ("SITE", |w| SiteCommand::parse(w).map(Command::Site)),
-    ("SIZE", |w| w.required_path().map(Command::Size)),
+    ("SITE", |args| SiteCommand::parse(args).map(Command::Site)),
+    ("SIZE", |args| args.required_path().map(Command::Size)),
     ("SPAS", spas),
     ("SPOR", spor),
-    ("STAT", |w| Ok(Command::Stat(w.optional_path()))),
-    ("STOR", |w| w.required_path().map(Command::Stor)),
-    ("STOU", |w| Ok(Command::Stou(w.optional_path()))),
+    ("STAT", |args| Ok(Command::Stat(args.optional_path()))),
+    ("STOR", |args| args.required_path().map(Command::Stor)),
+    ("STOU", |args| Ok(Command::Stou(args.optional_path()))),
     ("STRU", stru),
     ("SYST", |_| Ok(Command::Syst)),
     ("TREV", trev),
     ("TYPE", type_),
-    ("USER", |w| w.required_utf8("user name").map(Command::User)),
+    ("USER", |args| {
+        args.required_utf8("user name").map(Command::User)
+    }),
     ("XCUP", |_| Ok(Command::Cdup)),
-    ("XCWD", |w| w.required_path().map(Command::Cwd)),
-    ("XMKD", |w| w.required_path().map(Command::Mkd)),
+    ("XCWD", |args| args.required_path().map(Command::Cwd)),
+    ("XMKD", |args| args.required_path().map(Command::Mkd)),
     ("XPWD", |_| Ok(Command::Pwd)),
-    ("XRMD", |w| w.required_path().map(Command::Rmd)),
+    ("XRMD", |args| args.required_path().map(Command::Rmd)),
     ("ABUF", not_implemented),
     ("DCSC", not_implemented),
     ("GET", not_implemented),
@@ -124,48 +128,51 @@ pub(super) const VERBS: &[(&str, ArgumentParser)] = &[
     ("XSHA512", not_implemented),
 ];
 
-/// Bytes of an unknown verb that an error quotes.
-const QUOTED: usize = 32;
+/// Most bytes of an unknown verb that an error quotes.
+const MAX_QUOTED: usize = 32;
 
 pub(super) fn parse(line: &[u8]) -> ParsedCommand {
     let (verb, argument) = split_at_space(line);
     let known = VERBS
         .iter()
+        // The table is small, and a linear search needs no upper-case copy of a verb of unknown length.
         .find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(verb));
     let Some((name, parser)) = known else {
-        let quoted = &verb[..verb.len().min(QUOTED)];
+        let quoted = &verb[..verb.len().min(MAX_QUOTED)];
         return Err(CommandError::UnknownVerb(
             String::from_utf8_lossy(quoted).into_owned(),
         ));
     };
     let words = ArgumentWords::new(name, argument);
+    // A NUL would end a path early in system calls, so that two different names could mean one file.
     if argument.contains(&0) {
         return Err(words.syntax_error("NUL is not allowed"));
     }
     parser(words)
 }
 
-fn not_implemented(w: ArgumentWords<'_>) -> ParsedCommand {
-    Err(CommandError::NotImplemented(w.verb))
+fn not_implemented(args: ArgumentWords<'_>) -> ParsedCommand {
+    Err(CommandError::NotImplemented(args.verb))
 }
 
-/// Base64 (RFC 2228 §3, §9). An error does not quote it.
-fn token(mut w: ArgumentWords<'_>) -> Result<SecurityToken, CommandError> {
-    let text = w.required_word("security data")?;
+/// Token in base64 (RFC 2228 §3, §9). Errors do not quote it, since it is secret.
+fn token(mut args: ArgumentWords<'_>) -> Result<SecurityToken, CommandError> {
+    let text = args.required_word("security data")?;
     let token = SecurityToken::decode(text.as_bytes());
-    let token = token.map_err(|e| w.syntax_error(format!("security data is {e}")))?;
-    w.finish_with(token)
+    let token = token.map_err(|e| args.syntax_error(format!("security data is {e}")))?;
+    args.finish_with(token)
 }
 
-/// Options are words that start with `-`, as `ls` has them; more than one space may stand before them.
-fn path_after_options(mut w: ArgumentWords<'_>) -> Option<RawArgument> {
-    while w.remaining_trimmed().starts_with(b"-") {
-        w.next_word();
+/// Path after `ls` options, which are skipped. Options are words that start with `-`; several spaces may
+/// precede them.
+fn path_after_options(mut args: ArgumentWords<'_>) -> Option<RawArgument> {
+    while args.remaining_trimmed().starts_with(b"-") {
+        args.next_word();
     }
-    w.optional_path()
+    args.optional_path()
 }
 
-/// A one-letter argument in upper case; `None` when it is something else.
+/// A one-letter argument in upper case; `None` if it is anything else.
 fn letter(word: &str) -> Option<char> {
     let mut chars = word.chars();
     match (chars.next(), chars.next()) {
@@ -175,186 +182,199 @@ fn letter(word: &str) -> Option<char> {
 }
 
 /// `ALLO size [R record-size]` (RFC 959 §4.1.3).
-fn allo(mut w: ArgumentWords<'_>) -> ParsedCommand {
-    let size = w.required_number("size")?;
-    match w.next_word() {
+fn allo(mut args: ArgumentWords<'_>) -> ParsedCommand {
+    let size = args.required_number("size")?;
+    match args.next_word() {
         None => {}
+        // The record size is checked but not used, since only file structure is supported.
         Some(b"R" | b"r") => {
-            w.required_number("record size")?;
+            args.required_number("record size")?;
         }
-        Some(_) => return Err(w.syntax_error("too many arguments")),
+        Some(_) => return Err(args.syntax_error("too many arguments")),
     }
-    w.finish_with(Command::Allo(size))
+    args.finish_with(Command::Allo(size))
 }
 
 /// `TYPE A [N]`, `TYPE I`, `TYPE L 8` (RFC 959 §3.1.1).
-fn type_(mut w: ArgumentWords<'_>) -> ParsedCommand {
-    let type_ =
-        letter(w.required_word("type")?).ok_or_else(|| w.syntax_error("type is one letter"))?;
-    let form = w.next_word().unwrap_or_default();
+fn type_(mut args: ArgumentWords<'_>) -> ParsedCommand {
+    let type_ = letter(args.required_word("type")?)
+        .ok_or_else(|| args.syntax_error("type is one letter"))?;
+    let form = args.next_word().unwrap_or_default();
     match (type_, form) {
-        ('I', b"") | ('L', b"8") => w.finish_with(Command::Type(DataType::Image)),
-        ('I', _) => Err(w.syntax_error("too many arguments")),
-        ('A', b"" | b"N" | b"n") => w.finish_with(Command::Type(DataType::Ascii)),
-        _ => Err(w.unsupported("only A, A N, I and L 8 are offered")),
+        // On machines with 8-bit bytes `L 8` is the same as `I` (RFC 959 §3.1.1.4).
+        ('I', b"") | ('L', b"8") => args.finish_with(Command::Type(DataType::Image)),
+        ('I', _) => Err(args.syntax_error("too many arguments")),
+        ('A', b"" | b"N" | b"n") => args.finish_with(Command::Type(DataType::Ascii)),
+        _ => Err(args.unsupported("only A, A N, I and L 8 are offered")),
     }
 }
 
-fn mode(mut w: ArgumentWords<'_>) -> ParsedCommand {
-    let mode =
-        letter(w.required_word("mode")?).ok_or_else(|| w.syntax_error("mode is one letter"))?;
+fn mode(mut args: ArgumentWords<'_>) -> ParsedCommand {
+    let mode = letter(args.required_word("mode")?)
+        .ok_or_else(|| args.syntax_error("mode is one letter"))?;
     match mode {
-        'S' => w.finish_with(Command::Mode(TransferMode::Stream)),
-        'E' => w.finish_with(Command::Mode(TransferMode::Extended)),
-        _ => Err(w.unsupported("only S and E are offered")),
+        'S' => args.finish_with(Command::Mode(TransferMode::Stream)),
+        'E' => args.finish_with(Command::Mode(TransferMode::Extended)),
+        _ => Err(args.unsupported("only S and E are offered")),
     }
 }
 
-fn stru(mut w: ArgumentWords<'_>) -> ParsedCommand {
-    let letter = letter(w.required_word("structure")?);
-    let code = letter.ok_or_else(|| w.syntax_error("structure is one letter"))?;
-    w.finish_with(Command::Stru(code))
+fn stru(mut args: ArgumentWords<'_>) -> ParsedCommand {
+    let letter = letter(args.required_word("structure")?);
+    let code = letter.ok_or_else(|| args.syntax_error("structure is one letter"))?;
+    args.finish_with(Command::Stru(code))
 }
 
-fn dcau(mut w: ArgumentWords<'_>) -> ParsedCommand {
-    let mode =
-        letter(w.required_word("mode")?).ok_or_else(|| w.syntax_error("mode is one letter"))?;
+fn dcau(mut args: ArgumentWords<'_>) -> ParsedCommand {
+    let mode = letter(args.required_word("mode")?)
+        .ok_or_else(|| args.syntax_error("mode is one letter"))?;
     match mode {
-        'N' => w.finish_with(Command::Dcau(DataChannelAuth::None)),
-        'A' => w.finish_with(Command::Dcau(DataChannelAuth::SelfAuth)),
+        'N' => args.finish_with(Command::Dcau(DataChannelAuth::None)),
+        'A' => args.finish_with(Command::Dcau(DataChannelAuth::SelfAuth)),
         'S' => {
-            let subject = w.required_utf8("subject")?;
+            // A distinguished name contains spaces, so the subject is the rest of the line.
+            let subject = args.required_utf8("subject")?;
             Ok(Command::Dcau(DataChannelAuth::Subject(subject)))
         }
-        _ => Err(w.unsupported("only N, A and S are defined")),
+        _ => Err(args.unsupported("only N, A and S are defined")),
     }
 }
 
-fn prot(mut w: ArgumentWords<'_>) -> ParsedCommand {
-    let level =
-        letter(w.required_word("level")?).ok_or_else(|| w.syntax_error("level is one letter"))?;
+fn prot(mut args: ArgumentWords<'_>) -> ParsedCommand {
+    let level = letter(args.required_word("level")?)
+        .ok_or_else(|| args.syntax_error("level is one letter"))?;
     let prot = match level {
         'C' => ProtectionLevel::Clear,
         'S' => ProtectionLevel::Safe,
         'E' => ProtectionLevel::Confidential,
         'P' => ProtectionLevel::Private,
-        _ => return Err(w.unsupported("only C, S, E and P are defined")),
+        _ => return Err(args.unsupported("only C, S, E and P are defined")),
     };
-    w.finish_with(Command::Prot(prot))
+    args.finish_with(Command::Prot(prot))
 }
 
-/// A malformed address is a syntax error, a family that is not offered is answered 522.
-fn address_error(w: &ArgumentWords<'_>, error: AddressError) -> CommandError {
+/// Maps an address error: a malformed address is a syntax error, an unsupported family is answered with
+/// 522.
+fn address_error(args: &ArgumentWords<'_>, error: AddressError) -> CommandError {
     match error {
         AddressError::UnsupportedProtocol => CommandError::Address(error),
-        AddressError::Malformed => w.syntax_error(error.to_string()),
+        AddressError::Malformed => args.syntax_error(error.to_string()),
     }
 }
 
-fn port(mut w: ArgumentWords<'_>) -> ParsedCommand {
-    let text = w.required_word("host-port")?;
-    let address = address::parse_port(text).map_err(|e| address_error(&w, e))?;
-    w.finish_with(Command::Port(address))
+fn port(mut args: ArgumentWords<'_>) -> ParsedCommand {
+    let text = args.required_word("host-port")?;
+    let address = address::parse_port(text).map_err(|e| address_error(&args, e))?;
+    args.finish_with(Command::Port(address))
 }
 
-fn eprt(mut w: ArgumentWords<'_>) -> ParsedCommand {
-    let text = w.required_word("host-port")?;
-    let address = address::parse_eprt(text).map_err(|e| address_error(&w, e))?;
-    w.finish_with(Command::Eprt(address))
+fn eprt(mut args: ArgumentWords<'_>) -> ParsedCommand {
+    let text = args.required_word("host-port")?;
+    let address = address::parse_eprt(text).map_err(|e| address_error(&args, e))?;
+    args.finish_with(Command::Eprt(address))
 }
 
-fn spor(w: ArgumentWords<'_>) -> ParsedCommand {
-    let text = w.required_text("host-port")?;
+fn spor(args: ArgumentWords<'_>) -> ParsedCommand {
+    let text = args.required_text("host-port")?;
     address::parse_spor(&text)
         .map(Command::Spor)
-        .map_err(|e| address_error(&w, e))
+        .map_err(|e| address_error(&args, e))
 }
 
 /// `DPRT |1|host|port|nonce|`
-fn dprt(mut w: ArgumentWords<'_>) -> ParsedCommand {
-    let text = w.required_word("DRS address")?;
+fn dprt(mut args: ArgumentWords<'_>) -> ParsedCommand {
+    let text = args.required_word("DRS address")?;
     let address = DrsAddress::parse(text).map_err(|e| match e {
         AddressError::UnsupportedProtocol => CommandError::Address(e),
-        AddressError::Malformed => w.syntax_error("malformed DRS address"),
+        AddressError::Malformed => args.syntax_error("malformed DRS address"),
     })?;
-    w.finish_with(Command::Dprt(address))
+    args.finish_with(Command::Dprt(address))
 }
 
-fn epsv(mut w: ArgumentWords<'_>) -> ParsedCommand {
-    let arg = match w.next_word() {
+fn epsv(mut args: ArgumentWords<'_>) -> ParsedCommand {
+    let arg = match args.next_word() {
         None => EpsvArgument::Any,
         Some(word) if word.eq_ignore_ascii_case(b"ALL") => EpsvArgument::All,
-        Some(word) => EpsvArgument::Family(family(&w, word)?),
+        Some(word) => EpsvArgument::Family(family(&args, word)?),
     };
-    w.finish_with(Command::Epsv(arg))
+    args.finish_with(Command::Epsv(arg))
 }
 
-fn spas(mut w: ArgumentWords<'_>) -> ParsedCommand {
-    let family = w.next_word().map(|word| family(&w, word)).transpose()?;
-    w.finish_with(Command::Spas(family))
+fn spas(mut args: ArgumentWords<'_>) -> ParsedCommand {
+    let family = args
+        .next_word()
+        .map(|word| family(&args, word))
+        .transpose()?;
+    args.finish_with(Command::Spas(family))
 }
 
-fn family(w: &ArgumentWords<'_>, word: &[u8]) -> Result<AddressFamily, CommandError> {
-    AddressFamily::parse(&String::from_utf8_lossy(word)).map_err(|e| address_error(w, e))
+fn family(args: &ArgumentWords<'_>, word: &[u8]) -> Result<AddressFamily, CommandError> {
+    AddressFamily::parse(&String::from_utf8_lossy(word)).map_err(|e| address_error(args, e))
 }
 
 /// `REST n` (RFC 3659 §5) or `REST a-b,c-d` (GFD.20 §3.7).
-fn rest(mut w: ArgumentWords<'_>) -> ParsedCommand {
-    let word = w.required_word("marker")?;
+fn rest(mut args: ArgumentWords<'_>) -> ParsedCommand {
+    let word = args.required_word("marker")?;
+    // A number alone is a byte offset; GridFTP ranges always contain `-`.
     if let Some(offset) = parse_number(word) {
-        return w.finish_with(Command::Rest(RestartMarker::Offset(offset)));
+        return args.finish_with(Command::Rest(RestartMarker::Offset(offset)));
     }
-    let ranges = RangeSet::parse(word).map_err(|e| w.syntax_error(e.to_string()))?;
+    let ranges = RangeSet::parse(word).map_err(|e| args.syntax_error(e.to_string()))?;
+    // The driver computes with signed file offsets.
     if ranges.end() > MAX_FILE_OFFSET {
-        return Err(w.syntax_error("beyond the end of any file"));
+        return Err(args.syntax_error("beyond the end of any file"));
     }
-    w.finish_with(Command::Rest(RestartMarker::Ranges(ranges)))
+    args.finish_with(Command::Rest(RestartMarker::Ranges(ranges)))
 }
 
-/// `ERET P offset length path` (GFD.20 §3.5); some clients spell the module out.
-fn eret(mut w: ArgumentWords<'_>) -> ParsedCommand {
-    let module = w.required_word("module")?;
+/// `ERET P offset length path` (GFD.20 §3.5). Some clients write `PARTIAL` instead of `P`.
+fn eret(mut args: ArgumentWords<'_>) -> ParsedCommand {
+    let module = args.required_word("module")?;
     if !["P", "PARTIAL"]
         .iter()
         .any(|name| module.eq_ignore_ascii_case(name))
     {
-        return Err(w.unsupported("only module P is offered"));
+        return Err(args.unsupported("only module P is offered"));
     }
-    let offset = w.required_number("offset")?;
-    let length = w.required_number("length")?;
+    let offset = args.required_number("offset")?;
+    let length = args.required_number("length")?;
     Ok(Command::Eret(
         ExtendedRetrieve::Partial { offset, length },
-        w.required_path()?,
+        args.required_path()?,
     ))
 }
 
 /// `ESTO A offset path` (GFD.20 §3.6).
-fn esto(mut w: ArgumentWords<'_>) -> ParsedCommand {
-    let module = w.required_word("module")?;
+fn esto(mut args: ArgumentWords<'_>) -> ParsedCommand {
+    let module = args.required_word("module")?;
     if !module.eq_ignore_ascii_case("A") {
-        return Err(w.unsupported("only module A is offered"));
+        return Err(args.unsupported("only module A is offered"));
     }
-    let offset = w.required_number("offset")?;
-    Ok(Command::Esto(offset, w.required_path()?))
+    let offset = args.required_number("offset")?;
+    Ok(Command::Esto(
+        ExtendedStore::Adjusted { offset },
+        args.required_path()?,
+    ))
 }
 
-fn mfmt(mut w: ArgumentWords<'_>) -> ParsedCommand {
-    let time = Timestamp::parse(w.required_word("time")?)
-        .ok_or_else(|| w.syntax_error("time is not YYYYMMDDhhmmss"))?;
-    Ok(Command::Mfmt(time, w.required_path()?))
+fn mfmt(mut args: ArgumentWords<'_>) -> ParsedCommand {
+    let time = Timestamp::parse(args.required_word("time")?)
+        .ok_or_else(|| args.syntax_error("time is not YYYYMMDDhhmmss"))?;
+    Ok(Command::Mfmt(time, args.required_path()?))
 }
 
 /// `CKSM ALG offset length path`; length -1 means to the end of the file.
-fn cksm(mut w: ArgumentWords<'_>) -> ParsedCommand {
-    let algorithm = algorithm(&mut w)?;
-    let offset = w.required_number("offset")?;
-    let length = match w.required_word("length")? {
+fn cksm(mut args: ArgumentWords<'_>) -> ParsedCommand {
+    let algorithm = algorithm(&mut args)?;
+    let offset = args.required_number("offset")?;
+    let length = match args.required_word("length")? {
+        // GFD.47 defines -1 as "to the end of the file".
         "-1" => None,
-        word => {
-            Some(parse_number(word).ok_or_else(|| w.syntax_error("length is not a number or -1"))?)
-        }
+        word => Some(
+            parse_number(word).ok_or_else(|| args.syntax_error("length is not a number or -1"))?,
+        ),
     };
-    let path = w.required_path()?;
+    let path = args.required_path()?;
     Ok(Command::Cksm {
         algorithm,
         offset,
@@ -363,26 +383,27 @@ fn cksm(mut w: ArgumentWords<'_>) -> ParsedCommand {
     })
 }
 
-fn scks(mut w: ArgumentWords<'_>) -> ParsedCommand {
-    let algorithm = algorithm(&mut w)?;
-    let sum = w.required_word("checksum")?;
-    let sum = algorithm
-        .parse_hex(sum)
-        .ok_or_else(|| w.syntax_error(format!("not a {} checksum", algorithm.name())))?;
-    w.finish_with(Command::Scks(algorithm, sum))
+fn scks(mut args: ArgumentWords<'_>) -> ParsedCommand {
+    let algorithm = algorithm(&mut args)?;
+    let hex = args.required_word("checksum")?;
+    let hex = algorithm
+        .parse_hex(hex)
+        .ok_or_else(|| args.syntax_error(format!("not a {} checksum", algorithm.name())))?;
+    args.finish_with(Command::Scks(algorithm, hex))
 }
 
-fn algorithm(w: &mut ArgumentWords<'_>) -> Result<ChecksumAlgorithm, CommandError> {
-    let name = w.required_word("algorithm")?;
-    ChecksumAlgorithm::parse(name).ok_or_else(|| w.unsupported("unknown checksum algorithm"))
+fn algorithm(args: &mut ArgumentWords<'_>) -> Result<ChecksumAlgorithm, CommandError> {
+    let name = args.required_word("algorithm")?;
+    ChecksumAlgorithm::parse(name).ok_or_else(|| args.unsupported("unknown checksum algorithm"))
 }
 
-fn trev(mut w: ArgumentWords<'_>) -> ParsedCommand {
-    let event = match w.required_word("event")?.to_ascii_uppercase().as_str() {
+fn trev(mut args: ArgumentWords<'_>) -> ParsedCommand {
+    let event = match args.required_word("event")?.to_ascii_uppercase().as_str() {
         "RESTART" => TriggerEvent::RestartMarker,
         "PERF" => TriggerEvent::PerformanceMarker,
-        _ => return Err(w.unsupported("only RESTART and PERF are offered")),
+        _ => return Err(args.unsupported("only RESTART and PERF are offered")),
     };
-    // What may follow names the information that is wanted; all is told.
-    Ok(Command::Trev(event, w.required_u32("period")?))
+    // A list of wanted fields may follow (GFD.20 §4.4). It is ignored, since markers always hold all
+    // fields.
+    Ok(Command::Trev(event, args.required_u32("period")?))
 }

@@ -1,4 +1,4 @@
-//! SITE commands: those of the globus server and those that other clients send.
+//! SITE commands: those of the globus server, those that other clients send, and SITE DATAPEER.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use super::{CommandError, RawArgument};
 use crate::checksum::ChecksumAlgorithm;
 use crate::timestamp::Timestamp;
 
-/// SITE commands.
+/// Parsed SITE command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SiteCommand {
     /// `SITE HELP`
@@ -34,8 +34,8 @@ pub enum SiteCommand {
     ClientInfo(String),
     /// `SITE TASKID id`
     TaskId(String),
-    /// `SITE SETDISKSTACK drivers`, `SITE SETNETSTACK drivers`: drivers of the globus library,
-    /// separated by commas.
+    /// `SITE SETDISKSTACK drivers` and `SITE SETNETSTACK drivers`: names of Globus XIO drivers, separated
+    /// by commas.
     DriverStack(DriverStack, String),
     /// `SITE WHOAMI`
     Whoami,
@@ -43,7 +43,7 @@ pub enum SiteCommand {
     Version,
     /// `SITE STORATTR modify=YYYYMMDDhhmmss;checksum.ALG=hex;`
     StorAttr {
-        /// Time for the next stored file.
+        /// Modification time of the next stored file.
         modify: Option<Timestamp>,
         /// Checksum that the next stored file must have.
         checksum: Option<(ChecksumAlgorithm, String)>,
@@ -52,109 +52,112 @@ pub enum SiteCommand {
     Umask(Option<u32>),
     /// `SITE IDLE [seconds]`
     Idle(Option<u32>),
-    /// `SITE DATAPEER [address]` (longhaul): the one other host that data connections may come from
-    /// and go to; without an address, none.
+    /// `SITE DATAPEER [address]` (longhaul): the one other host allowed for data connections; no
+    /// other host without an address.
     DataPeer(Option<IpAddr>),
-    /// Anything else; answered 504 or 500.
+    /// Any other command, answered with 500.
     Unknown(String),
 }
 
-/// Which direction a buffer size is for.
+/// Direction that a buffer size applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BufferDirection {
     /// The server sends (RETR).
     Send,
     /// The server receives (STOR).
     Receive,
-    /// Both.
+    /// Both directions.
     Both,
 }
 
-/// The use of a stack of drivers.
+/// Purpose of a stack of Globus XIO drivers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DriverStack {
-    /// Files.
+    /// File access.
     Disk,
     /// Data connections.
     Net,
 }
 
-/// How the argument of a SITE verb is read.
+/// Parser of the argument of one SITE verb.
 type SiteArgumentParser = fn(ArgumentWords<'_>) -> Result<SiteCommand, CommandError>;
 
-/// The SITE verbs that are known.
+/// All known SITE verbs with their argument parsers.
 const VERBS: &[(&str, SiteArgumentParser)] = &[
     ("HELP", |_| Ok(SiteCommand::Help)),
-    ("CHMOD", |mut w| {
-        let mode = w.required_octal_mode()?;
-        Ok(SiteCommand::Chmod(mode, w.required_path()?))
+    ("CHMOD", |mut args| {
+        let mode = args.required_octal_mode()?;
+        Ok(SiteCommand::Chmod(mode, args.required_path()?))
     }),
-    ("CHGRP", |mut w| {
-        let group = w.required_word("group")?.to_owned();
-        Ok(SiteCommand::Chgrp(group, w.required_path()?))
+    ("CHGRP", |mut args| {
+        let group = args.required_word("group")?.to_owned();
+        Ok(SiteCommand::Chgrp(group, args.required_path()?))
     }),
     ("UTIME", utime),
-    ("SYMLINK", |mut w| {
-        let target = w
+    // The first of two paths ends at a space, so a target with spaces needs SYMLINKFROM and SYMLINKTO.
+    ("SYMLINK", |mut args| {
+        let target = args
             .next_word()
-            .ok_or_else(|| w.syntax_error("target is missing"))?
+            .ok_or_else(|| args.syntax_error("target is missing"))?
             .to_vec();
-        Ok(SiteCommand::Symlink(target, w.required_path()?))
+        Ok(SiteCommand::Symlink(target, args.required_path()?))
     }),
-    ("SYMLINKFROM", |w| {
-        w.required_path().map(SiteCommand::SymlinkFrom)
+    ("SYMLINKFROM", |args| {
+        args.required_path().map(SiteCommand::SymlinkFrom)
     }),
-    ("SYMLINKTO", |w| {
-        w.required_path().map(SiteCommand::SymlinkTo)
+    ("SYMLINKTO", |args| {
+        args.required_path().map(SiteCommand::SymlinkTo)
     }),
-    ("RDEL", |w| w.required_path().map(SiteCommand::RemoveTree)),
-    ("TRNC", |mut w| {
-        let length = w.required_number("length")?;
-        Ok(SiteCommand::Truncate(length, w.required_path()?))
+    ("RDEL", |args| {
+        args.required_path().map(SiteCommand::RemoveTree)
     }),
-    ("SBUF", |w| buffer(w, BufferDirection::Both)),
-    ("BUFSIZE", |w| buffer(w, BufferDirection::Both)),
-    ("RETRBUFSIZE", |w| buffer(w, BufferDirection::Send)),
-    ("RBUFSZ", |w| buffer(w, BufferDirection::Send)),
-    ("RBUFSIZ", |w| buffer(w, BufferDirection::Send)),
-    ("STORBUFSIZE", |w| buffer(w, BufferDirection::Receive)),
-    ("SBUFSZ", |w| buffer(w, BufferDirection::Receive)),
-    ("SBUFSIZ", |w| buffer(w, BufferDirection::Receive)),
-    ("CLIENTINFO", |w| {
-        w.required_text("client information")
+    ("TRNC", |mut args| {
+        let length = args.required_number("length")?;
+        Ok(SiteCommand::Truncate(length, args.required_path()?))
+    }),
+    ("SBUF", |args| buffer(args, BufferDirection::Both)),
+    ("BUFSIZE", |args| buffer(args, BufferDirection::Both)),
+    ("RETRBUFSIZE", |args| buffer(args, BufferDirection::Send)),
+    ("RBUFSZ", |args| buffer(args, BufferDirection::Send)),
+    ("RBUFSIZ", |args| buffer(args, BufferDirection::Send)),
+    ("STORBUFSIZE", |args| buffer(args, BufferDirection::Receive)),
+    ("SBUFSZ", |args| buffer(args, BufferDirection::Receive)),
+    ("SBUFSIZ", |args| buffer(args, BufferDirection::Receive)),
+    ("CLIENTINFO", |args| {
+        args.required_text("client information")
             .map(SiteCommand::ClientInfo)
     }),
-    ("TASKID", |w| {
-        w.required_text("task id").map(SiteCommand::TaskId)
+    ("TASKID", |args| {
+        args.required_text("task id").map(SiteCommand::TaskId)
     }),
-    ("SETDISKSTACK", |w| stack(w, DriverStack::Disk)),
-    ("SETNETSTACK", |w| stack(w, DriverStack::Net)),
+    ("SETDISKSTACK", |args| stack(args, DriverStack::Disk)),
+    ("SETNETSTACK", |args| stack(args, DriverStack::Net)),
     ("WHOAMI", |_| Ok(SiteCommand::Whoami)),
     ("VERSION", |_| Ok(SiteCommand::Version)),
     ("STORATTR", storattr),
-    ("UMASK", |mut w| {
-        let mask = (!w.remaining_trimmed().is_empty()).then(|| w.required_octal_mode());
-        w.finish_with(SiteCommand::Umask(mask.transpose()?))
+    ("UMASK", |mut args| {
+        let mask = (!args.remaining_trimmed().is_empty()).then(|| args.required_octal_mode());
+        args.finish_with(SiteCommand::Umask(mask.transpose()?))
     }),
-    ("DATAPEER", |mut w| {
-        let address = (!w.remaining_trimmed().is_empty()).then(|| w.required_ip());
-        w.finish_with(SiteCommand::DataPeer(address.transpose()?))
+    ("DATAPEER", |mut args| {
+        let address = (!args.remaining_trimmed().is_empty()).then(|| args.required_ip());
+        args.finish_with(SiteCommand::DataPeer(address.transpose()?))
     }),
-    ("IDLE", |mut w| {
-        let seconds = (!w.remaining_trimmed().is_empty()).then(|| w.required_u32("seconds"));
-        w.finish_with(SiteCommand::Idle(seconds.transpose()?))
+    ("IDLE", |mut args| {
+        let seconds = (!args.remaining_trimmed().is_empty()).then(|| args.required_u32("seconds"));
+        args.finish_with(SiteCommand::Idle(seconds.transpose()?))
     }),
 ];
 
 impl SiteCommand {
-    pub(super) fn parse(mut w: ArgumentWords<'_>) -> Result<Self, CommandError> {
-        let whole = w.required_text("SITE command")?;
-        let verb = w.required_word("SITE command")?;
+    pub(super) fn parse(mut args: ArgumentWords<'_>) -> Result<Self, CommandError> {
+        let whole = args.required_text("SITE command")?;
+        let verb = args.required_word("SITE command")?;
         let known = VERBS
             .iter()
             .find(|(name, _)| name.eq_ignore_ascii_case(verb));
         match known {
-            Some((_, parser)) => parser(w),
+            Some((_, parser)) => parser(args),
             None => Ok(Self::Unknown(whole)),
         }
     }
@@ -198,29 +201,31 @@ fn with_path(head: &str, path: &[u8]) -> RawArgument {
     [head.as_bytes(), b" ", path].concat()
 }
 
-fn stack(w: ArgumentWords<'_>, stack: DriverStack) -> Result<SiteCommand, CommandError> {
-    let drivers = w.required_text("list of drivers")?;
+fn stack(args: ArgumentWords<'_>, stack: DriverStack) -> Result<SiteCommand, CommandError> {
+    let drivers = args.required_text("list of drivers")?;
     Ok(SiteCommand::DriverStack(stack, drivers.trim().to_owned()))
 }
 
-fn buffer(mut w: ArgumentWords<'_>, side: BufferDirection) -> Result<SiteCommand, CommandError> {
-    let size = w.required_number("buffer size")?;
-    w.finish_with(SiteCommand::Buffer(side, size))
+fn buffer(mut args: ArgumentWords<'_>, side: BufferDirection) -> Result<SiteCommand, CommandError> {
+    let size = args.required_number("buffer size")?;
+    args.finish_with(SiteCommand::Buffer(side, size))
 }
 
-/// `YYYYMMDDhhmmss path`, or the older `path atime mtime ctime UTC`, of which only the modification
+/// SITE UTIME: `YYYYMMDDhhmmss path`, or the older `path atime mtime ctime UTC`. Only the modification
 /// time is used.
-fn utime(w: ArgumentWords<'_>) -> Result<SiteCommand, CommandError> {
-    let mut new_form = w;
+fn utime(args: ArgumentWords<'_>) -> Result<SiteCommand, CommandError> {
+    // `ArgumentWords` is `Copy`, so the older form can be parsed from the start again.
+    let mut new_form = args;
     let first = new_form.required_word("time")?;
     if let Some(time) = Timestamp::parse(first) {
         return Ok(SiteCommand::Utime(time, new_form.required_path()?));
     }
-    old_utime(w.remaining()).ok_or_else(|| w.syntax_error("time is not YYYYMMDDhhmmss"))
+    old_utime(args.remaining()).ok_or_else(|| args.syntax_error("time is not YYYYMMDDhhmmss"))
 }
 
-/// Read from the end, since the path may hold spaces.
+/// The older form. It is parsed from the end, since the path may contain spaces.
 fn old_utime(argument: &[u8]) -> Option<SiteCommand> {
+    // Four words are split off from the end; the fifth part is the path.
     let mut words = argument.rsplitn(5, |b| *b == b' ');
     let zone = words.next()?;
     let mut time = || Timestamp::parse(str::from_utf8(words.next()?).ok()?);
@@ -230,27 +235,27 @@ fn old_utime(argument: &[u8]) -> Option<SiteCommand> {
         .then(|| SiteCommand::Utime(mtime, path.to_vec()))
 }
 
-/// `modify=YYYYMMDDhhmmss;checksum.ALG=hex;` in any order.
-fn storattr(w: ArgumentWords<'_>) -> Result<SiteCommand, CommandError> {
-    let text = w.required_text("attribute")?;
+/// SITE STORATTR: `modify=YYYYMMDDhhmmss;checksum.ALG=hex;` in any order.
+fn storattr(args: ArgumentWords<'_>) -> Result<SiteCommand, CommandError> {
+    let text = args.required_text("attribute")?;
     let (mut modify, mut checksum) = (None, None);
     for item in text.split(';').map(str::trim).filter(|i| !i.is_empty()) {
         let (key, value) = item
             .split_once('=')
-            .ok_or_else(|| w.syntax_error("attributes have the form name=value;"))?;
+            .ok_or_else(|| args.syntax_error("attributes have the form name=value;"))?;
         let key = key.to_ascii_lowercase();
         if key == "modify" {
             let time = Timestamp::parse(value);
-            modify = Some(time.ok_or_else(|| w.syntax_error("modify is not YYYYMMDDhhmmss"))?);
+            modify = Some(time.ok_or_else(|| args.syntax_error("modify is not YYYYMMDDhhmmss"))?);
         } else if let Some(name) = key.strip_prefix("checksum.") {
             let algorithm = ChecksumAlgorithm::parse(name)
-                .ok_or_else(|| w.unsupported("unknown checksum algorithm"))?;
-            let sum = algorithm
+                .ok_or_else(|| args.unsupported("unknown checksum algorithm"))?;
+            let hex = algorithm
                 .parse_hex(value)
-                .ok_or_else(|| w.syntax_error(format!("not a {} checksum", algorithm.name())))?;
-            checksum = Some((algorithm, sum));
+                .ok_or_else(|| args.syntax_error(format!("not a {} checksum", algorithm.name())))?;
+            checksum = Some((algorithm, hex));
         } else {
-            return Err(w.unsupported("only modify and checksum are offered"));
+            return Err(args.unsupported("only modify and checksum are offered"));
         }
     }
     Ok(SiteCommand::StorAttr { modify, checksum })
@@ -261,8 +266,8 @@ fn storattr_text(
     checksum: Option<&(ChecksumAlgorithm, String)>,
 ) -> String {
     let modify = modify.map_or_else(String::new, |time| format!("modify={};", time.format()));
-    let checksum = checksum.map_or_else(String::new, |(algorithm, sum)| {
-        format!("checksum.{}={sum};", algorithm.name().to_ascii_lowercase())
+    let checksum = checksum.map_or_else(String::new, |(algorithm, hex)| {
+        format!("checksum.{}={hex};", algorithm.name().to_ascii_lowercase())
     });
     format!("STORATTR {modify}{checksum}")
 }

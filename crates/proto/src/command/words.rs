@@ -1,15 +1,15 @@
-//! The argument of one command, taken off word by word.
+//! Reads the argument of a command word by word.
 
 use std::net::IpAddr;
 
 use super::{CommandError, MAX_FILE_OFFSET, RawArgument};
 
-/// Rest of an argument. Words are separated by one or more spaces.
+/// The unread part of an argument. Words are separated by one or more spaces.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ArgumentWords<'a> {
-    /// For error messages.
+    /// The verb, for error messages.
     pub(super) verb: &'static str,
-    /// Leading spaces included until something is taken.
+    /// Unread bytes, including leading spaces.
     rest: &'a [u8],
 }
 
@@ -21,24 +21,24 @@ impl<'a> ArgumentWords<'a> {
         }
     }
 
-    /// All that is left, leading spaces included.
+    /// All unread bytes, including leading spaces.
     pub(super) fn remaining(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// All that is left, without leading spaces.
+    /// All unread bytes, without leading spaces.
     pub(super) fn remaining_trimmed(&self) -> &'a [u8] {
         without_leading_spaces(self.rest)
     }
 
-    /// The next word, if there is one.
+    /// Takes the next word, if there is one.
     pub(super) fn next_word(&mut self) -> Option<&'a [u8]> {
         let (word, rest) = split_at_space(self.remaining_trimmed());
         self.rest = rest;
         (!word.is_empty()).then_some(word)
     }
 
-    /// The next word as text; `what` names it in the error.
+    /// Takes the next word as text; `what` names it in the error.
     pub(super) fn required_word(&mut self, what: &str) -> Result<&'a str, CommandError> {
         let Some(word) = self.next_word() else {
             return Err(self.syntax_error(format!("{what} is missing")));
@@ -46,37 +46,38 @@ impl<'a> ArgumentWords<'a> {
         str::from_utf8(word).map_err(|_| self.syntax_error(format!("{what} is not text")))
     }
 
-    /// The next word as a number of 0..=[`MAX_FILE_OFFSET`].
+    /// Takes the next word as a number of 0..=[`MAX_FILE_OFFSET`].
     pub(super) fn required_number(&mut self, what: &str) -> Result<u64, CommandError> {
         let word = self.required_word(what)?;
         parse_number(word)
             .ok_or_else(|| self.syntax_error(format!("{what} is not a number in range")))
     }
 
-    /// The next word as a number of 0..2^32.
+    /// Takes the next word as a number of 0..2^32.
     pub(super) fn required_u32(&mut self, what: &str) -> Result<u32, CommandError> {
         u32::try_from(self.required_number(what)?)
             .map_err(|_| self.syntax_error(format!("{what} is not a number in range")))
     }
 
-    /// The next word as an IP address.
+    /// Takes the next word as an IP address.
     pub(super) fn required_ip(&mut self) -> Result<IpAddr, CommandError> {
         let word = self.required_word("address")?;
         word.parse()
             .map_err(|_| self.syntax_error("address is not an IP address"))
     }
 
-    /// The next word as an octal number of 0..=07777.
+    /// Takes the next word as an octal number of 0..=07777.
     pub(super) fn required_octal_mode(&mut self) -> Result<u32, CommandError> {
         let word = self.required_word("mode")?;
         Some(word)
+            // `from_str_radix` would accept a leading `+`.
             .filter(|w| w.bytes().all(|b| b.is_ascii_digit()))
             .and_then(|w| u32::from_str_radix(w, 8).ok())
             .filter(|mode| *mode <= 0o7777)
             .ok_or_else(|| self.syntax_error("mode is not an octal number of 0 to 7777"))
     }
 
-    /// `value`, if no word is left.
+    /// Returns `value` if no word is left, otherwise a syntax error.
     pub(super) fn finish_with<T>(&self, value: T) -> Result<T, CommandError> {
         if self.remaining_trimmed().is_empty() {
             return Ok(value);
@@ -84,33 +85,33 @@ impl<'a> ArgumentWords<'a> {
         Err(self.syntax_error("too many arguments"))
     }
 
-    /// Everything that is left, as a path. One space ended what stands before it; further spaces,
-    /// and those at the end, belong to the name.
+    /// Takes all unread bytes as a path. The one space before the path is consumed already; further
+    /// spaces, also at the end, belong to the name.
     pub(super) fn required_path(self) -> Result<RawArgument, CommandError> {
         self.optional_path()
             .ok_or_else(|| self.syntax_error("path is missing"))
     }
 
-    /// Everything that is left, if anything; spaces belong to the name as in [`Self::required_path`].
+    /// Takes all unread bytes as a path, if there are any; see [`Self::required_path`] for spaces.
     pub(super) fn optional_path(self) -> Option<RawArgument> {
         (!self.rest.is_empty()).then(|| self.rest.to_vec())
     }
 
-    /// Everything that is left as text without trailing spaces; other encodings than UTF-8 are
-    /// shown as far as they go.
+    /// Takes all unread bytes as text without surrounding spaces. Invalid UTF-8 is replaced.
     pub(super) fn optional_text(self) -> Option<String> {
         let text = String::from_utf8_lossy(self.remaining_trimmed());
         let text = text.trim_end_matches(' ');
         (!text.is_empty()).then(|| text.to_owned())
     }
 
-    /// As [`Self::optional_text`], but required.
+    /// Like [`Self::optional_text`], but an error if there is no text.
     pub(super) fn required_text(self, what: &str) -> Result<String, CommandError> {
         self.optional_text()
             .ok_or_else(|| self.syntax_error(format!("{what} is missing")))
     }
 
-    /// As [`Self::required_text`], but nothing other than UTF-8 will do: two names must not become one.
+    /// Like [`Self::required_text`], but invalid UTF-8 is an error. Replacing it could make two different
+    /// names equal.
     pub(super) fn required_utf8(self, what: &str) -> Result<String, CommandError> {
         if str::from_utf8(self.remaining_trimmed()).is_err() {
             return Err(self.syntax_error(format!("{what} is not UTF-8")));
@@ -133,7 +134,7 @@ impl<'a> ArgumentWords<'a> {
     }
 }
 
-/// Digits only, at most [`MAX_FILE_OFFSET`]; `FromStr` would take a leading `+`.
+/// Parses digits up to [`MAX_FILE_OFFSET`]. `FromStr` alone would accept a leading `+`.
 pub(super) fn parse_number(text: &str) -> Option<u64> {
     if !text.bytes().all(|b| b.is_ascii_digit()) {
         return None;
@@ -141,7 +142,7 @@ pub(super) fn parse_number(text: &str) -> Option<u64> {
     text.parse().ok().filter(|n| *n <= MAX_FILE_OFFSET)
 }
 
-/// The text before the first space, and the text after it.
+/// Splits at the first space: the text before it and the text after it.
 pub(super) fn split_at_space(text: &[u8]) -> (&[u8], &[u8]) {
     match text.iter().position(|b| *b == b' ') {
         Some(at) => (&text[..at], &text[at + 1..]),

@@ -1,4 +1,5 @@
-//! The DRS channel of the 2004 paper (§3.2, §4): its address, its greeting, its one message.
+//! The DRS channel (Engelhart, Gardner and Feng 2004, §3.2, §4): its address, its nonce line, and its
+//! only message.
 //!
 //! ```text
 //! C->S DPSV                                 (mirrors PASV and EPSV)
@@ -11,8 +12,8 @@
 //! data sender      SBUF 12.345678 262144    (echoed exactly)
 //! ```
 //!
-//! Lines end with CR LF; LF alone is taken too. What travels here never fails a transfer: whatever
-//! breaks the rules of [`DrsChannel`] costs the peer this channel, and nothing else.
+//! Lines end with CR LF; a bare LF is accepted too. Errors here never fail a transfer: after a violation
+//! of the rules of [`DrsChannel`] only this channel is closed.
 
 mod address;
 mod channel;

@@ -1,22 +1,22 @@
-//! The secret that the ends of a DRS channel share.
+//! The secret shared by the ends of a DRS channel.
 
 use std::fmt;
 use std::hint::black_box;
 
-/// Secret of the two ends of one data channel: 128 random bits, told on the control channel.
+/// Secret of the two ends of one data channel: 128 random bits, sent on the control channel.
 #[derive(Clone, Copy)]
 pub struct Nonce([u8; 16]);
 
 impl Nonce {
-    /// Hexadecimal digits of one.
+    /// Number of hexadecimal digits of a nonce.
     pub const DIGITS: usize = 32;
 
-    /// Of random bytes.
+    /// Makes a nonce from random bytes.
     pub const fn new(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// Reads 32 hexadecimal digits, in any case.
+    /// Parses 32 hexadecimal digits, upper or lower case.
     pub fn parse(text: &str) -> Option<Self> {
         let mut bytes = [0; 16];
         let (pairs, rest) = text.as_bytes().as_chunks::<2>();
@@ -45,9 +45,10 @@ fn digit(byte: u8) -> Option<u8> {
 }
 
 impl PartialEq for Nonce {
-    /// Takes as long for a near miss as for a far one, so that the time of an answer does not tell
-    /// how many bytes were guessed right.
+    /// Compares in constant time, so that the response time does not reveal how many bytes of a guess
+    /// were right.
     fn eq(&self, other: &Self) -> bool {
+        // `black_box` keeps the compiler from ending the loop at the first difference.
         let pairs = self.0.iter().zip(&other.0);
         black_box(pairs.fold(0, |differs, (a, b)| black_box(differs | (a ^ b)))) == 0
     }
@@ -56,7 +57,7 @@ impl PartialEq for Nonce {
 impl Eq for Nonce {}
 
 impl fmt::Debug for Nonce {
-    /// It is a secret.
+    /// Hides the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Nonce(..)")
     }
@@ -74,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn is_read_and_written_as_32_digits() {
+    fn a_nonce_is_parsed_and_written_as_32_digits() {
         assert_eq!(nonce().to_hex(), TEXT);
         assert_eq!(Nonce::parse(TEXT), Some(nonce()));
         assert_eq!(Nonce::parse(&TEXT.to_uppercase()), Some(nonce()));
@@ -85,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bit_makes_another() {
+    fn nonces_that_differ_in_one_bit_are_unequal() {
         for at in 0..16 {
             for bit in 0..8 {
                 let mut bytes = nonce().0;
@@ -96,13 +97,13 @@ mod tests {
     }
 
     #[test]
-    fn does_not_show_itself() {
+    fn debug_output_hides_the_nonce() {
         assert_eq!(format!("{:?}", nonce()), "Nonce(..)");
     }
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(bytes: [u8; 16]) {
+        fn written_nonces_are_parsed_back(bytes: [u8; 16]) {
             let nonce = Nonce::new(bytes);
             prop_assert_eq!(Nonce::parse(&nonce.to_hex()), Some(nonce));
         }

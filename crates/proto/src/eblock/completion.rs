@@ -1,10 +1,10 @@
-//! When a MODE E transfer is over.
+//! End of a MODE E transfer.
 
 use super::{BlockError, MAX_STREAMS};
 
-/// Counts EODs of a whole transfer until they match the EOF header's announcement.
+/// Counts the EODs of a transfer until they match the count in the EOF header.
 ///
-/// EOF may come first, last, or alone on any connection; data after EOF is legal (GFD.20 §3.4.2).
+/// EOF may arrive first, last, or alone on any connection. Data after EOF is legal (GFD.20 §3.4.2).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EodCounter {
     eods: u64,
@@ -12,22 +12,23 @@ pub struct EodCounter {
 }
 
 impl EodCounter {
-    /// One connection sent its EOD.
+    /// Counts the EOD of one connection.
     ///
     /// # Errors
-    /// More have come than any end of file may announce.
+    /// The count exceeds [`MAX_STREAMS`].
     pub fn on_eod(&mut self) -> Result<(), BlockError> {
         self.eods += 1;
+        // Without this bound a peer could open connections that only send EOD, forever.
         if self.eods > MAX_STREAMS {
             return Err(BlockError::EodCountTooLarge(self.eods));
         }
         Ok(())
     }
 
-    /// An EOF header announced `streams` EODs. Returns whether it is the first one.
+    /// Records an EOF header that announces `streams` EODs. Returns whether it is the first one.
     ///
     /// # Errors
-    /// An earlier one said something else.
+    /// An earlier EOF header announced another count.
     pub fn on_eof(&mut self, streams: u64) -> Result<bool, BlockError> {
         match self.expected.replace(streams) {
             Some(before) if before != streams => Err(BlockError::EodCountMismatch(before, streams)),
@@ -35,7 +36,7 @@ impl EodCounter {
         }
     }
 
-    /// Whether every announced EOD has arrived.
+    /// Whether EOF and all announced EODs have arrived.
     pub fn is_complete(&self) -> bool {
         self.expected.is_some_and(|n| self.eods >= n)
     }
@@ -46,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn complete_when_the_announced_eods_are_there_whatever_the_order() {
+    fn a_transfer_is_complete_when_eof_and_all_eods_have_arrived_in_any_order() {
         let mut c = EodCounter::default();
         c.on_eod().unwrap();
         c.on_eod().unwrap();
@@ -62,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn end_marks_without_end_are_refused() {
+    fn more_eods_than_streams_can_exist_are_refused() {
         let mut c = EodCounter::default();
         for _ in 0..MAX_STREAMS {
             c.on_eod().unwrap();
@@ -74,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_eof_must_say_the_same() {
+    fn a_second_eof_must_announce_the_same_count() {
         let mut c = EodCounter::default();
         c.on_eof(2).unwrap();
         assert_eq!(c.on_eof(2), Ok(false));

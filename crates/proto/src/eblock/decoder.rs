@@ -1,35 +1,35 @@
-//! One connection's byte stream to blocks.
+//! Decoder of the MODE E byte stream of one connection.
 
 use super::{BlockError, BlockFlags, BlockHeader, HEADER_LEN, MAX_STREAMS};
 
-/// Meaning of the next bytes of one connection.
+/// Event in the byte stream of one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockEvent {
-    /// File data follows: `len` bytes at `offset`, all within the bytes offered or still to come.
+    /// File data: the last `len` bytes of the consumed input belong at `offset`.
     Data {
         /// File offset.
         offset: u64,
-        /// Bytes of the offered input that belong there.
+        /// Number of bytes.
         len: usize,
     },
-    /// Bytes to be dropped (restart-marker blocks).
+    /// Payload of a restart-marker block, which is discarded.
     Skip {
-        /// How many of the offered bytes.
+        /// Number of bytes.
         len: usize,
     },
-    /// An EOF header was read: the transfer ends after this many EODs.
+    /// An EOF header: the transfer ends after so many EODs.
     Eof {
-        /// EODs to expect.
+        /// Number of EODs to expect.
         streams: u64,
     },
-    /// The connection has no more data for this transfer.
+    /// EOD: the connection has no more data for this transfer.
     Eod {
-        /// The sender will close it, so it cannot be reused.
+        /// The sender will close the connection, so it cannot be reused.
         close: bool,
     },
 }
 
-/// Decoder of one connection's byte stream for one transfer; takes input split anywhere.
+/// Decoder of the byte stream of one connection, for one transfer. The input may be split anywhere.
 #[derive(Debug, Clone, Default)]
 pub struct BlockDecoder {
     header: [u8; HEADER_LEN],
@@ -38,50 +38,51 @@ pub struct BlockDecoder {
     eod_state: EodState,
 }
 
-/// The payload of the block that was announced last.
+/// Remaining payload of the current block.
 #[derive(Debug, Clone, Copy, Default)]
 struct BlockPayload {
     left: u64,
     offset: u64,
-    /// It is a restart marker, not file data.
+    /// The payload is a restart marker, not file data.
     skip: bool,
 }
 
-/// How far the connection is with ending the transfer.
+/// State of the EOD of the connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum EodState {
-    /// No EOD yet.
+    /// No header with EOD has arrived.
     #[default]
     NotReached,
-    /// The block that was announced last is the last one.
+    /// The current block has the EOD flag.
     Announced { close: bool },
-    /// [`BlockEvent::Eod`] was given.
+    /// [`BlockEvent::Eod`] was returned.
     Reached,
 }
 
 impl BlockDecoder {
-    /// At the start of a transfer on a connection.
+    /// Decoder for the start of a transfer on a connection.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes from the front of `input`. Returns how many bytes were consumed and what they mean;
-    /// `None` means that all input was consumed and more is needed. Call again with the rest until
-    /// it is empty *and* the last answer was `None` (events may remain after the last byte).
-    /// After [`BlockEvent::Eod`] no input is consumed: what follows belongs to the next transfer
-    /// and its own decoder.
+    /// Decodes the start of `input`. Returns the number of consumed bytes and the event; `None` means
+    /// that all input was consumed and more is needed. Call again with the rest until it is empty *and*
+    /// the last event was `None`, since an event may follow the last byte. After [`BlockEvent::Eod`] no
+    /// input is consumed: the following bytes belong to the next transfer and its own decoder.
     ///
     /// # Errors
-    /// A header that announces nonsense. The connection is then out of step and must be closed.
+    /// An invalid header. The block boundaries are lost then, and the connection must be closed.
     pub fn decode(&mut self, input: &[u8]) -> Result<(usize, Option<BlockEvent>), BlockError> {
         let mut used = 0;
-        // A header may be no event by itself, and a peer may send any number of those in a row.
+        // A header of an empty block is no event, and a peer may send any number of those in a row:
+        // a loop instead of recursion keeps the stack bounded.
         loop {
             let rest = &input[used..];
             if self.payload.left > 0 {
                 let (n, event) = self.take_payload(rest);
                 return Ok((used + n, event));
             }
+            // EOD of a block with data is reported only here, after its payload.
             match self.eod_state {
                 EodState::NotReached => {}
                 EodState::Announced { close } => {
@@ -90,6 +91,7 @@ impl BlockDecoder {
                 }
                 EodState::Reached => return Ok((used, None)),
             }
+            // A header may be split across reads, so it is collected.
             let n = rest.len().min(HEADER_LEN - self.header_filled);
             self.header[self.header_filled..self.header_filled + n].copy_from_slice(&rest[..n]);
             self.header_filled += n;
@@ -104,39 +106,42 @@ impl BlockDecoder {
         }
     }
 
-    /// Bytes of payload that must follow before the next header. An edge may move them itself
-    /// ([`Self::skip_payload`]): to [`Self::payload_offset`] if they are file data, nowhere otherwise.
+    /// Remaining bytes of payload before the next header. The caller may move them without the decoder
+    /// and report this by [`Self::skip_payload`]: to [`Self::payload_offset`] if they are file data
+    /// ([`Self::is_payload_data`]), otherwise to nowhere.
     pub fn payload_left(&self) -> u64 {
         self.payload.left
     }
 
-    /// Whether the payload is file data, and no restart marker that is to be dropped.
+    /// Whether the remaining payload is file data and not a restart marker.
     pub fn is_payload_data(&self) -> bool {
         !self.payload.skip
     }
 
-    /// Bytes of header still missing before the next event can be known. 0 inside a payload, and
-    /// when [`Self::decode`] has an event to give without any input.
+    /// Missing bytes of the current header. 0 inside a payload, and when [`Self::decode`] can return an
+    /// event without input.
     pub fn header_left(&self) -> usize {
         match self.eod_state {
+            // After EOD nothing may be read: the next bytes belong to the next transfer.
             EodState::NotReached if self.payload.left == 0 => HEADER_LEN - self.header_filled,
             _ => 0,
         }
     }
 
-    /// Where the pending payload belongs in the file (meaningful while `payload_left() > 0`).
+    /// File offset of the remaining payload; valid while `payload_left() > 0`.
     pub fn payload_offset(&self) -> u64 {
         self.payload.offset
     }
 
-    /// The edge moved `n` payload bytes itself (splice). `n` must not exceed `payload_left()`.
+    /// Skips `n` bytes of payload that the caller has moved itself (splice(2)). `n` must not exceed
+    /// `payload_left()`.
     pub fn skip_payload(&mut self, n: u64) {
         let n = n.min(self.payload.left);
         self.payload.left -= n;
         self.payload.offset += n;
     }
 
-    /// Whether the stream may end here without loss: nothing pending of a header or block.
+    /// Whether the input has ended at a block boundary: no header or block is incomplete.
     pub fn is_at_boundary(&self) -> bool {
         self.payload.left == 0 && self.header_filled == 0
     }
@@ -160,9 +165,10 @@ impl BlockDecoder {
         (len, Some(event))
     }
 
-    /// Notes what a complete header announces; returns an event if it carries one by itself.
+    /// Handles a complete header; returns its event, if the header alone is one.
     fn on_header(&mut self, h: BlockHeader) -> Result<Option<BlockEvent>, BlockError> {
         check_header(h)?;
+        // EOF and EOD may be in one header (GFD.20 §3.4.2): EOF is reported first, EOD by the next call.
         let event = if h.flags.contains(BlockFlags::EOF) {
             Some(BlockEvent::Eof { streams: h.offset })
         } else {
@@ -177,11 +183,11 @@ impl BlockDecoder {
     }
 }
 
-/// Whether a header can be one of a transfer.
+/// Checks that a header is valid.
 ///
 /// # Errors
-/// It announces nonsense: a block beyond any file, an absurd end-of-data count, or an end of file
-/// with data.
+/// The block lies beyond the largest file offset, the EOD count exceeds [`MAX_STREAMS`], or an EOF header
+/// has data.
 pub fn check_header(h: BlockHeader) -> Result<(), BlockError> {
     if h.flags.contains(BlockFlags::EOF) {
         return match (h.count, h.offset) {
@@ -192,6 +198,7 @@ pub fn check_header(h: BlockHeader) -> Result<(), BlockError> {
     }
     let offset = payload_offset(h);
     let end = offset.checked_add(h.count);
+    // `off_t` is signed, so the kernel rejects larger offsets in pwrite(2).
     if end.is_none_or(|end| end > i64::MAX as u64) {
         return Err(BlockError::BeyondMaxOffset {
             offset,
@@ -201,7 +208,7 @@ pub fn check_header(h: BlockHeader) -> Result<(), BlockError> {
     Ok(())
 }
 
-/// The offset of a restart marker means nothing and is not looked at.
+/// File offset of the payload. The offset field of a restart marker has no meaning and is ignored.
 fn payload_offset(h: BlockHeader) -> u64 {
     if h.flags.contains(BlockFlags::RESTART) {
         0
@@ -233,7 +240,7 @@ mod tests {
         .to_vec()
     }
 
-    /// All events of `wire` in one piece, and how many bytes were consumed.
+    /// All events of `wire`, decoded in one piece, and the number of consumed bytes.
     fn decode(wire: &[u8]) -> Result<(usize, Vec<BlockEvent>), BlockError> {
         let mut decoder = BlockDecoder::new();
         let (mut at, mut events) = (0, Vec::new());
@@ -248,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn data_then_end_of_transfer() {
+    fn data_eof_and_eod_are_decoded_in_order() {
         let wire = [header(0, 3, 7), b"abc".to_vec(), header(0x48, 0, 2)].concat();
         let (_, events) = decode(&wire).unwrap();
         assert_eq!(
@@ -274,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_taken_after_the_eod() {
+    fn no_input_is_consumed_after_the_eod() {
         let wire = [header(0x08, 0, 0), header(0, 3, 0)].concat();
         let (used, events) = decode(&wire).unwrap();
         assert_eq!((used, events.len()), (HEADER_LEN, 1));
@@ -293,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn any_number_of_empty_blocks_is_taken() {
+    fn any_number_of_empty_blocks_is_accepted() {
         let mut wire = header(0, 0, 5).repeat(200_000);
         wire.extend(header(0x08, 0, 0));
         let (used, events) = decode(&wire).unwrap();
@@ -302,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn restart_markers_are_told_from_file_data() {
+    fn restart_markers_are_distinguished_from_file_data() {
         let mut decoder = BlockDecoder::new();
         let head = header(0x10, 3, u64::MAX);
         assert_eq!(decoder.decode(&head), Ok((HEADER_LEN, None)));
@@ -318,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edge_that_splices_learns_of_the_eod() {
+    fn the_eod_follows_payload_that_the_caller_skipped() {
         let mut decoder = BlockDecoder::new();
         decoder.decode(&header(0x08, 100, 50)).unwrap();
         assert_eq!(
@@ -351,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_headers_are_refused() {
         let max = i64::MAX as u64;
         assert!(decode(&header(0, 0, max)).is_ok());
         for (offset, count) in [(max, 1), (u64::MAX, 1), (0, u64::MAX), (1, max)] {

@@ -1,4 +1,4 @@
-//! Extended block mode (MODE E): the 17-byte header and the count of end-of-data marks.
+//! Extended block mode (MODE E): the 17-byte header and the count of end-of-data marks (EOD).
 //!
 //! Source: GFD.20 §3.4 and Appendix II. Header: descriptor (1 byte of flags), byte count (8),
 //! offset (8), big-endian.
@@ -9,10 +9,10 @@ mod decoder;
 pub use completion::EodCounter;
 pub use decoder::{BlockDecoder, BlockEvent, check_header};
 
-/// Bytes of a MODE E header.
+/// Length of a MODE E header, bytes.
 pub const HEADER_LEN: usize = 17;
 
-/// Most data connections that one transfer may end with; an EOD count above it is refused.
+/// Most data connections of one transfer. A larger EOD count is refused.
 pub const MAX_STREAMS: u64 = 4096;
 
 /// Descriptor bits of a header.
@@ -24,11 +24,11 @@ impl BlockFlags {
     pub const EOR: u8 = 0x80;
     /// The offset field holds the number of EODs to expect.
     pub const EOF: u8 = 0x40;
-    /// The data is suspect; ignored.
+    /// The data may have errors; ignored.
     pub const ERROR: u8 = 0x20;
     /// The block is a restart marker, not file data.
     pub const RESTART: u8 = 0x10;
-    /// Last block of this connection for this transfer.
+    /// Last block on this connection for this transfer.
     pub const EOD: u8 = 0x08;
     /// The sender closes this connection after the transfer.
     pub const CLOSE: u8 = 0x04;
@@ -44,14 +44,14 @@ impl BlockFlags {
 pub struct BlockHeader {
     /// Descriptor bits.
     pub flags: BlockFlags,
-    /// Bytes of data after this header.
+    /// Length of the data after this header, bytes.
     pub count: u64,
-    /// File offset of the first of them, or the EOD count when [`BlockFlags::EOF`] is set.
+    /// File offset of the data, or the EOD count when [`BlockFlags::EOF`] is set.
     pub offset: u64,
 }
 
 impl BlockHeader {
-    /// A block of file data.
+    /// Header of a block of file data.
     pub const fn data(offset: u64, count: u64) -> Self {
         Self {
             flags: BlockFlags(0),
@@ -60,7 +60,7 @@ impl BlockHeader {
         }
     }
 
-    /// End of data on this connection.
+    /// Header of the EOD on one connection.
     pub const fn eod(close: bool) -> Self {
         Self {
             flags: BlockFlags(BlockFlags::EOD | if close { BlockFlags::CLOSE } else { 0 }),
@@ -69,8 +69,9 @@ impl BlockHeader {
         }
     }
 
-    /// End of data on this connection, and the announcement of `streams` EODs in all.
+    /// Header with EOD for this connection and EOF, which announces `streams` EODs in total.
     pub const fn eof(streams: u64, close: bool) -> Self {
+        // The sender announces EOF together with the EOD of its last stream.
         let close = if close { BlockFlags::CLOSE } else { 0 };
         Self {
             flags: BlockFlags(BlockFlags::EOF | BlockFlags::EOD | close),
@@ -79,7 +80,7 @@ impl BlockHeader {
         }
     }
 
-    /// To wire form.
+    /// Encodes the header.
     pub fn encode(self) -> [u8; HEADER_LEN] {
         let mut b = [0; HEADER_LEN];
         b[0] = self.flags.0;
@@ -88,7 +89,7 @@ impl BlockHeader {
         b
     }
 
-    /// From wire form; every bit pattern is a header.
+    /// Decodes a header. Every bit pattern decodes; [`check_header`] validates it.
     pub fn decode(b: &[u8; HEADER_LEN]) -> Self {
         let word = |at: usize| {
             let mut w = [0; 8];
@@ -103,11 +104,11 @@ impl BlockHeader {
     }
 }
 
-/// Why a block cannot be taken.
+/// Error in the blocks of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BlockError {
-    /// offset + count passes the largest file offset, 2^63 - 1.
-    #[error("block at {offset} of {count} bytes lies beyond any file")]
+    /// offset + count exceeds the largest file offset, 2^63 - 1.
+    #[error("block of {count} bytes at offset {offset} exceeds the largest file offset")]
     BeyondMaxOffset {
         /// Announced offset.
         offset: u64,
@@ -115,24 +116,24 @@ pub enum BlockError {
         count: u64,
     },
     /// An EOD count above [`MAX_STREAMS`].
-    #[error("end-of-data count {0} is absurd")]
+    #[error("end-of-data count {0} is too large")]
     EodCountTooLarge(u64),
-    /// The connection ended inside a block or before its EOD.
+    /// The connection closed inside a block or before its EOD.
     #[error("data connection ended before its end-of-data mark")]
     Truncated,
-    /// Two EOF headers that announce different counts.
-    #[error("contradicting end-of-data counts {0} and {1}")]
+    /// Two EOF headers announce different counts.
+    #[error("two end-of-file headers announce different end-of-data counts: {0} and {1}")]
     EodCountMismatch(u64, u64),
-    /// An EOF header that announces data: its offset field is the EOD count, so nobody knows where
-    /// the data belongs.
-    #[error("end-of-file header with {0} bytes of data")]
+    /// An EOF header with data. Its offset field holds the EOD count, so the offset of the data is
+    /// unknown.
+    #[error("end-of-file header announces {0} bytes of data")]
     EofWithData(u64),
-    /// Bytes that came twice, and not the same: nobody knows which are the file's.
-    #[error("bytes at {0} came twice, with different content")]
+    /// The same offset was received twice with different bytes, so the right content is unknown.
+    #[error("bytes at offset {0} were received twice with different content")]
     ConflictingDuplicate(u64),
-    /// Bytes that came twice, where those that came first cannot be compared: the store cannot be
-    /// read, or they are still under way on another connection.
-    #[error("bytes at {0} came twice and cannot be compared")]
+    /// The same offset was received twice, and the first bytes cannot be compared: the store cannot be
+    /// read, or they are still being received on another connection.
+    #[error("bytes at offset {0} were received twice and cannot be compared")]
     UnverifiableDuplicate(u64),
 }
 
@@ -141,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_have_the_bytes_seen_on_the_wire() {
+    fn headers_are_encoded_in_17_big_endian_bytes() {
         let hex = |h: BlockHeader| h.encode().map(|b| format!("{b:02x}")).concat();
         assert_eq!(
             hex(BlockHeader::data(0, 6)),

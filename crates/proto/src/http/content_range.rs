@@ -1,19 +1,19 @@
-//! Content-Range (RFC 9110 §14.4): which bytes a reply carries, of how many.
+//! Content-Range (RFC 9110 §14.4): the bytes in a response, and the complete length.
 
 use crate::ranges::ByteRange;
 
-/// A Content-Range field in bytes.
+/// A Content-Range field with unit `bytes`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContentRange {
-    /// The bytes that follow; `None` when the range that was asked for cannot be had (416).
+    /// Bytes in the response; `None` if the requested range is not satisfiable (416).
     pub range: Option<ByteRange>,
-    /// Length of the whole representation, if told.
+    /// Length of the complete representation, if known.
     pub complete_length: Option<u64>,
 }
 
 impl ContentRange {
-    /// Reads `bytes a-b/n`, `bytes a-b/*` or `bytes */n`. `None` for other units and for what makes no
-    /// sense: an end before its start, or beyond the whole.
+    /// Parses `bytes a-b/n`, `bytes a-b/*` or `bytes */n`. Returns `None` for other units and for
+    /// invalid ranges: reversed, or beyond the complete length.
     pub fn parse(text: &str) -> Option<Self> {
         let (unit, rest) = text.trim().split_once(' ')?;
         if !unit.eq_ignore_ascii_case("bytes") {
@@ -40,7 +40,7 @@ impl ContentRange {
     }
 }
 
-/// Digits alone, of a number that fits.
+/// Parses a number of digits only that fits 64 bits.
 pub fn parse_number(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     digits.then(|| text.parse().ok())?
@@ -50,16 +50,19 @@ pub fn parse_number(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// First byte and end, and the whole.
+    /// Start and end of the range, and the complete length.
     type ParsedRange = (Option<(u64, u64)>, Option<u64>);
 
     fn read(text: &str) -> Option<ParsedRange> {
-        let told = ContentRange::parse(text)?;
-        Some((told.range.map(|r| (r.start, r.end)), told.complete_length))
+        let parsed = ContentRange::parse(text)?;
+        Some((
+            parsed.range.map(|r| (r.start, r.end)),
+            parsed.complete_length,
+        ))
     }
 
     #[test]
-    fn ranges_are_read_with_and_without_the_whole() {
+    fn ranges_are_parsed_with_and_without_complete_length() {
         assert_eq!(read("bytes 0-0/1"), Some((Some((0, 1)), Some(1))));
         assert_eq!(
             read("bytes 42-1233/1234"),
@@ -70,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_no_range() {
+    fn invalid_ranges_are_refused() {
         for text in [
             "",
             "bytes",

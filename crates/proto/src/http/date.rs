@@ -8,11 +8,12 @@ const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
 
-/// Reads `Sun, 06 Nov 1994 08:49:37 GMT` and `Sun Nov  6 08:49:37 1994`. The third form of old, whose
-/// year has two digits, is left unread.
+/// Parses `Sun, 06 Nov 1994 08:49:37 GMT` and `Sun Nov  6 08:49:37 1994`. The obsolete RFC 850 form, whose
+/// year has two digits, is not supported.
 pub fn parse(text: &str) -> Option<Timestamp> {
     let words: Vec<&str> = text.split_ascii_whitespace().take(7).collect();
     let (day, month, year, time) = match words.as_slice() {
+        // RFC 9110 allows only GMT, but some WebDAV servers write UTC or +0000.
         [_, day, month, year, time, "GMT" | "UTC" | "+0000"] => (day, month, year, time),
         [_, month, day, time, year] => (day, month, year, time),
         _ => return None,
@@ -35,6 +36,7 @@ pub fn parse(text: &str) -> Option<Timestamp> {
         small(day)?,
         hour,
         minute,
+        // 60 is a leap second, which Unix time cannot express.
         second.min(59),
         0,
     );
@@ -47,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_forms_are_the_same_moment() {
+    fn both_forms_are_parsed_as_the_same_time() {
         let moment = Some(Timestamp(784_111_777));
         assert_eq!(parse("Sun, 06 Nov 1994 08:49:37 GMT"), moment);
         assert_eq!(parse("Sun Nov  6 08:49:37 1994"), moment);
@@ -55,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_no_date() {
+    fn other_forms_are_refused() {
         for text in [
             "",
             "Sunday, 06-Nov-94 08:49:37 GMT",

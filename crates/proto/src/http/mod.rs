@@ -1,4 +1,4 @@
-//! Header fields and bodies of HTTP and WebDAV servers (RFC 9110, RFC 9530, RFC 4918), as values.
+//! Parsing of header fields and bodies of HTTP and WebDAV servers (RFC 9110, RFC 9530, RFC 4918).
 
 pub mod content_range;
 pub mod date;

@@ -1,40 +1,40 @@
-//! The target of a request: an `http:` or `https:` URL (RFC 9110 §4.2), and where redirects lead (§10.2.2).
+//! `http:` and `https:` URLs (RFC 9110 §4.2), and resolution of redirects (§10.2.2).
 
 use std::fmt;
 
 use percent_encoding::percent_decode_str;
 
-/// Longest URL that a redirect may lead to, bytes.
-const LONGEST: usize = 8192;
+/// Longest accepted Location field, bytes.
+const MAX_LOCATION: usize = 8192;
 
 /// A URL without credentials.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct HttpUrl {
-    /// `https:`
+    /// The scheme is `https:`.
     pub secure: bool,
-    /// Name or address, without brackets.
+    /// Host name or address, without brackets.
     pub host: String,
-    /// Never 0.
+    /// TCP port, never 0.
     pub port: u16,
-    /// Percent-encoded, begins with `/`.
+    /// Percent-encoded path, starts with `/`.
     path: String,
-    /// The query behind the `?`, as it is to be sent.
+    /// Percent-encoded query, without the `?`.
     query: Option<String>,
 }
 
-/// Why a redirect cannot be followed.
+/// Reason why a redirect is not followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RedirectError {
-    /// Not a URL that could be asked for.
-    #[error("its Location field is no http: or https: URL")]
+    /// The Location field is no `http:` or `https:` URL.
+    #[error("its Location field is not an http: or https: URL")]
     Malformed,
-    /// From `https:` to `http:`.
-    #[error("it leads from https: to http:, where anybody on the way could change the file")]
+    /// The redirect leads from `https:` to `http:`.
+    #[error("it leads from https: to http:, where the file could be changed in transit")]
     Insecure,
 }
 
 impl HttpUrl {
-    /// Of a path in plain bytes, and a query as it is to be sent.
+    /// A URL with an unencoded path and an encoded query.
     pub fn new(secure: bool, host: &str, port: u16, path: &[u8], query: Option<&str>) -> Self {
         let mut encoded = String::with_capacity(path.len() + 1);
         if path.first() != Some(&b'/') {
@@ -50,13 +50,13 @@ impl HttpUrl {
         }
     }
 
-    /// The same server and query, another path.
+    /// The URL with the same server and query and another path.
     pub fn with_path(&self, path: &[u8]) -> Self {
         let query = self.query.as_deref();
         Self::new(self.secure, &self.host, self.port, path, query)
     }
 
-    /// The whole URL, to be sent; not for people, as the query may be a secret.
+    /// The complete URL, for requests. It must not be shown, since the query may hold a secret.
     pub fn uri(&self) -> String {
         let query = self.query.as_deref();
         let mark = if query.is_some() { "?" } else { "" };
@@ -86,32 +86,32 @@ impl HttpUrl {
         }
     }
 
-    /// Whether credentials for one are for the other as well (RFC 6454 §4).
+    /// Whether both URLs have the same origin, so that they share credentials (RFC 6454 §4).
     pub fn is_same_origin(&self, other: &Self) -> bool {
         self.secure == other.secure
             && self.port == other.port
             && self.host.eq_ignore_ascii_case(&other.host)
     }
 
-    /// The path's parts between slashes, decoded; the last is empty if it ends in a slash.
+    /// The decoded segments of the path. The last one is empty if the path ends with a slash.
     pub fn segments(&self) -> Vec<Vec<u8>> {
         path_segments(&self.path)
     }
 
-    /// Whether the path ends in a slash.
+    /// Whether the path ends with a slash.
     pub fn has_trailing_slash(&self) -> bool {
         self.path.ends_with('/')
     }
 
-    /// Where a Location field leads (RFC 3986 §5.2). Credentials in it are left out, and so is a
-    /// fragment.
+    /// Resolves a Location field against this URL (RFC 3986 §5.2). Credentials and fragment are dropped.
     ///
     /// # Errors
-    /// It is no URL, or one that must not be followed.
+    /// See [`RedirectError`].
     pub fn resolve_redirect(&self, location: &str) -> Result<Self, RedirectError> {
-        if location.len() > LONGEST {
+        if location.len() > MAX_LOCATION {
             return Err(RedirectError::Malformed);
         }
+        // A fragment is never sent (RFC 9110 §4.2.5).
         let location = location.split('#').next().unwrap_or_default().trim();
         let (reference, query) = match location.split_once('?') {
             Some((reference, query)) => (reference, Some(encode_forbidden(query))),
@@ -132,6 +132,7 @@ impl HttpUrl {
                 None => self.resolve_relative(reference, query),
             },
         };
+        // A downgrade would expose the request and let an attacker replace the content.
         match self.secure && !next.secure {
             true => Err(RedirectError::Insecure),
             false => Ok(next),
@@ -144,6 +145,7 @@ impl HttpUrl {
         query: Option<String>,
     ) -> Result<Self, RedirectError> {
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        // Credentials in a redirect are dropped: they would come from the server, not from the user.
         let authority = authority.rsplit('@').next().unwrap_or_default();
         let (host, port) = parse_host_and_port(authority).ok_or(RedirectError::Malformed)?;
         Ok(Self {
@@ -158,11 +160,12 @@ impl HttpUrl {
     fn resolve_relative(&self, reference: &str, query: Option<String>) -> Self {
         let reference = encode_forbidden(reference);
         let (path, query) = match reference.as_str() {
+            // RFC 3986 §5.2.2: an empty reference keeps the path, and the query unless it has its own.
             "" => (self.path.clone(), query.or_else(|| self.query.clone())),
             path if path.starts_with('/') => (remove_dot_segments(path), query),
             path => {
-                let above = self.path.rfind('/').map_or("", |at| &self.path[..=at]);
-                (remove_dot_segments(&format!("{above}{path}")), query)
+                let directory = self.path.rfind('/').map_or("", |at| &self.path[..=at]);
+                (remove_dot_segments(&format!("{directory}{path}")), query)
             }
         };
         Self {
@@ -173,7 +176,7 @@ impl HttpUrl {
     }
 }
 
-/// For people: the query is `...`.
+/// For messages; the query is shown as `...`.
 impl fmt::Display for HttpUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let query = if self.query.is_some() { "?..." } else { "" };
@@ -191,7 +194,7 @@ const fn default_port(secure: bool) -> u16 {
     if secure { 443 } else { 80 }
 }
 
-/// The name before the first colon, if it is a scheme (RFC 3986 §3.1), and what follows.
+/// Splits a reference into its scheme (RFC 3986 §3.1) and the rest; `None` without a scheme.
 fn split_scheme(text: &str) -> Option<(&str, &str)> {
     let (name, rest) = text.split_once(':')?;
     let mut letters = name.bytes();
@@ -200,16 +203,18 @@ fn split_scheme(text: &str) -> Option<(&str, &str)> {
     valid.then_some((name, rest))
 }
 
-/// `host`, `host:port`, `[v6]`, `[v6]:port`.
+/// Parses `host`, `host:port`, `[v6]` or `[v6]:port`.
 fn parse_host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
     let (host, after) = match text.strip_prefix('[') {
         Some(rest) => {
             let (host, after) = rest.split_once(']')?;
+            // RFC 3986 §3.2.2 allows only IPv6 addresses inside brackets (and IPvFuture, which is unused).
             host.parse::<std::net::Ipv6Addr>().ok()?;
             (host, after)
         }
         None => text.split_at(text.find(':').unwrap_or(text.len())),
     };
+    // The colon occurs only in IPv6 addresses here; a name is split at its first colon.
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~:".contains(&b);
     if host.is_empty() || !host.bytes().all(plain) {
         return None;
@@ -224,7 +229,7 @@ fn parse_host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
     }
 }
 
-/// A path without `.` and `..` (RFC 3986 §5.2.4); begins with `/`.
+/// Removes `.` and `..` segments (RFC 3986 §5.2.4). The result starts with `/`.
 fn remove_dot_segments(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     let mut parts = path.strip_prefix('/').unwrap_or(path).split('/').peekable();
@@ -245,7 +250,7 @@ fn remove_dot_segments(path: &str) -> String {
     format!("/{}", kept.join("/"))
 }
 
-/// The parts of a percent-encoded path, decoded.
+/// The decoded segments of a percent-encoded path.
 pub(super) fn path_segments(path: &str) -> Vec<Vec<u8>> {
     let path = path.strip_prefix('/').unwrap_or(path);
     let parts = path.split('/');
@@ -254,9 +259,10 @@ pub(super) fn path_segments(path: &str) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Writes path bytes so that they can be sent (RFC 3986 §3.3).
+/// Percent-encodes the bytes of a path (RFC 3986 §3.3).
 fn encode_path(path: &[u8], out: &mut String) {
     for &b in path {
+        // `pchar` of RFC 3986 §3.3, and the slash between segments.
         if b.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/".contains(&b) {
             out.push(char::from(b));
         } else {
@@ -265,7 +271,8 @@ fn encode_path(path: &[u8], out: &mut String) {
     }
 }
 
-/// A text that is encoded already, but for bytes that must not be in a URL and that servers send all the same.
+/// Percent-encodes the bytes that are forbidden in URLs but sent by some servers. Existing percent-encoding
+/// is kept.
 fn encode_forbidden(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for b in text.bytes() {
@@ -295,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_encoded_and_queries_sent_as_they_are() {
+    fn paths_are_encoded_and_queries_are_sent_unchanged() {
         let url = target("/a b/ü%?#/x+y".as_bytes(), Some("X-Sig=a%2Fb&c=d"));
         let sent = "https://data.example/a%20b/%C3%BC%25%3F%23/x+y?X-Sig=a%2Fb&c=d";
         assert_eq!(url.uri(), sent);
@@ -309,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_is_never_shown() {
+    fn display_and_debug_output_hide_the_query() {
         let url = target(b"/f", Some("X-Sig=secret"));
         for shown in [url.to_string(), format!("{url:?}")] {
             assert!(
@@ -320,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn redirects_lead_where_rfc_3986_says() {
+    fn redirects_are_resolved_as_in_rfc_3986() {
         let from = target(b"/a/b/f", Some("q"));
         for (location, to) in [
             ("https://other.example/x?y#z", "https://other.example/x?y"),
@@ -350,13 +357,13 @@ mod tests {
     }
 
     #[test]
-    fn some_redirects_are_not_followed() {
+    fn insecure_and_malformed_redirects_are_refused() {
         let from = target(b"/f", None);
         assert_eq!(
             from.resolve_redirect("http://data.example/f"),
             Err(RedirectError::Insecure)
         );
-        let long = format!("/{}", "x".repeat(LONGEST));
+        let long = format!("/{}", "x".repeat(MAX_LOCATION));
         for location in [
             "ftp://data.example/f",
             "file:///etc/passwd",
@@ -387,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_for_one_origin() {
+    fn urls_with_the_same_scheme_host_and_port_have_the_same_origin() {
         let one = target(b"/f", None);
         assert!(one.is_same_origin(&HttpUrl::new(true, "DATA.example", 443, b"/", None)));
         for other in [

@@ -1,19 +1,19 @@
-//! Which facts a session wants (RFC 3659 §7.5, §7.8, §7.9).
+//! Facts of MLST and MLSD (RFC 3659 §7.5, §7.8, §7.9).
 
-/// Which facts a session wants, as a set; default as in the FEAT line's starred ones.
+/// Set of facts that a session shows. The default is the facts marked `*` in the FEAT line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FactSet(u16);
 
-/// A fact that MLST knows, in output order.
+/// A fact of MLST, in output order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fact {
-    /// `DataType`
+    /// `Type`
     Type,
     /// `Modify`
     Modify,
     /// `Charset`
     Charset,
-    /// `BufferSize`
+    /// `Size`
     Size,
     /// `Perm`
     Perm,
@@ -53,7 +53,7 @@ impl Fact {
         Self::XCount,
     ];
 
-    /// The name on the wire; compared whatever its case.
+    /// The name on the wire. Names are compared without regard to case.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Type => "Type",
@@ -79,28 +79,28 @@ impl Fact {
 
 impl Default for FactSet {
     fn default() -> Self {
-        let every = Self(Fact::ALL.iter().fold(0, |set, fact| set | fact.bit()));
-        Self(every.0 & !Fact::Charset.bit() & !Fact::XCount.bit())
+        let all_facts = Self(Fact::ALL.iter().fold(0, |set, fact| set | fact.bit()));
+        Self(all_facts.0 & !Fact::Charset.bit() & !Fact::XCount.bit())
     }
 }
 
 impl FactSet {
-    /// Reads the argument of `OPTS MLST a;b;c;`; unknown names are ignored.
+    /// Parses the argument of `OPTS MLST a;b;c;`. Unknown names are ignored.
     pub fn parse(text: &str) -> Self {
-        let wanted = text.split(';').map(str::trim).filter_map(|name| {
+        let named = text.split(';').map(str::trim).filter_map(|name| {
             Fact::ALL
                 .into_iter()
                 .find(|fact| fact.name().eq_ignore_ascii_case(name))
         });
-        Self(wanted.fold(0, |set, fact| set | fact.bit()))
+        Self(named.fold(0, |set, fact| set | fact.bit()))
     }
 
-    /// Whether the fact is wanted.
+    /// Whether the fact is in the set.
     pub fn contains(self, fact: Fact) -> bool {
         self.0 & fact.bit() != 0
     }
 
-    /// The FEAT line `MLST DataType*;...`: every fact, those of this set with `*` (RFC 3659 §7.8).
+    /// The FEAT line `MLST Type*;...`: all facts, with `*` for those of this set (RFC 3659 §7.8).
     pub fn feature_line(self) -> String {
         let facts: String = Fact::ALL
             .into_iter()
@@ -115,7 +115,7 @@ impl FactSet {
         format!("MLST {facts}")
     }
 
-    /// The selected facts as `DataType;BufferSize;` for the reply to OPTS MLST.
+    /// The facts of this set as `Type;Size;`, for the reply to OPTS MLST.
     pub fn selected(self) -> String {
         Fact::ALL
             .into_iter()

@@ -1,12 +1,13 @@
-//! `ls -l` lines, as LIST and `STAT path` give them, of Unix-like servers and of Windows.
+//! Lines of LIST and `STAT path`: `ls -l` of Unix-like servers and `DIR` of Windows servers.
 
 use super::{DirectoryEntry, EntryKind, ListedEntry, directory_kind, push_name, without_ending};
 use crate::timestamp::Timestamp;
 
-/// `-rw-r--r--   1 owner group 3000000 Nov 20 08:21 name` without line ending. A symbolic link is
-/// shown as the link that it is, whatever it leads to: `lrwxrwxrwx ... name -> target`. A recursive
-/// client must not take it for a directory of its own.
+/// Writes `-rw-r--r--   1 owner group 3000000 Nov 20 08:21 name` without line ending. A symbolic link is
+/// always shown as a link, `lrwxrwxrwx ... name -> target`, so that a recursive client does not enter it
+/// as a directory.
 pub fn format_ls(entry: &DirectoryEntry, now: Timestamp) -> Vec<u8> {
+    // As lstat(2): the size of a symbolic link is the length of its target.
     let (letter, mode, links, size) = match &entry.link_target {
         Some(target) => ('l', LINK_MODE, 1, target.len() as u64),
         None => (
@@ -35,8 +36,8 @@ pub fn format_ls(entry: &DirectoryEntry, now: Timestamp) -> Vec<u8> {
 /// Permission bits of every symbolic link on Linux.
 const LINK_MODE: u32 = 0o777;
 
-/// Reads one `ls -l` line of a Unix-like server, or a `DIR` line of a Windows server; `total 12` and
-/// the like give `None`. Names may hold spaces; of `a -> b` the name is `a`.
+/// Parses one `ls -l` line of a Unix-like server, or one `DIR` line of a Windows server. Returns `None` for
+/// other lines, such as `total 12`. Names may contain spaces; the name in `a -> b` is `a`.
 pub fn parse_ls(line: &[u8]) -> Option<ListedEntry> {
     let line = without_ending(line);
     parse_unix(line).or_else(|| parse_dos(line))
@@ -71,7 +72,7 @@ fn mode_letters(mode: u32) -> String {
     letters
 }
 
-/// Kind and permission bits of `drwxr-xr-x`; a mark for access lists may follow.
+/// Parses `drwxr-xr-x` into kind and permission bits. A mark for access control lists may follow.
 fn parse_mode(word: &[u8]) -> Option<(EntryKind, u32)> {
     let (letter, rest) = word.split_first()?;
     let kind = match letter {
@@ -93,6 +94,7 @@ fn parse_mode(word: &[u8]) -> Option<(EntryKind, u32)> {
             (_, b'-') => 0,
             (0, b'r') | (1, b'w') | (2, b'x') => bit,
             (2, b's' | b't') => bit | special,
+            // `l` and `L` mark mandatory locking on System V.
             (2, b'S' | b'T' | b'l' | b'L') => special,
             _ => return None,
         };
@@ -100,10 +102,10 @@ fn parse_mode(word: &[u8]) -> Option<(EntryKind, u32)> {
     Some((kind, mode))
 }
 
-/// A word and where it ends in the line.
+/// A word of the line and the offset of its end.
 type LsColumn<'a> = (&'a [u8], usize);
 
-/// Words that may belong to the columns before the name; a name's further words do not matter.
+/// Most words that are split off. The columns before the name have fewer; the rest is the name.
 const MAX_COLUMNS: usize = 12;
 
 fn words(line: &[u8]) -> Vec<LsColumn<'_>> {
@@ -128,11 +130,13 @@ fn parse_unix(line: &[u8]) -> Option<ListedEntry> {
     let words = words(line);
     let (kind, mode) = parse_mode(words.first()?.0)?;
     // Columns: mode, [links], [owner], [group], size, date of two or three words, name. The usual
-    // place of the date is tried first, since an owner may be called `May`.
+    // column of the date is tried first, since an owner may be called `May`.
+    // Some servers omit the number of links, the owner or the group.
     let (date, date_end) = [5, 4, 3, 2, 6, 7, 8]
         .into_iter()
         .find_map(|at| Some((at, date_end(&words, at)?)))?;
     let size = number(words.get(date.checked_sub(1)?)?.0);
+    // Devices have major and minor numbers in the size column.
     if size.is_none() && kind != EntryKind::Other {
         return None;
     }
@@ -147,6 +151,7 @@ fn parse_unix(line: &[u8]) -> Option<ListedEntry> {
         name: name.to_vec(),
         kind,
         size: size.filter(|_| kind != EntryKind::Other),
+        // `ls` dates lack seconds and often the year, and are in the server's time zone.
         modified: None,
         mode: Some(mode),
         owner,
@@ -156,7 +161,7 @@ fn parse_unix(line: &[u8]) -> Option<ListedEntry> {
     })
 }
 
-/// Where a date that starts at word `at` ends: `Nov 20 08:21`, `20 Nov 2024`, `2026-11-20 08:21`.
+/// End offset of a date that starts at word `at`: `Nov 20 08:21`, `20 Nov 2024` or `2026-11-20 08:21`.
 fn date_end(words: &[LsColumn<'_>], at: usize) -> Option<usize> {
     let word = |n: usize| words.get(at + n).map(|w| w.0);
     let end = |n: usize| words.get(at + n).map(|w| w.1);
@@ -195,7 +200,7 @@ fn is_iso_date(word: &[u8]) -> bool {
     word.len() == 10 && word.split(|b| *b == b'-').filter_map(number).count() == 3
 }
 
-/// Columns between mode and size: `[links] [owner] [group]`.
+/// Owner and group from the columns between mode and size: `[links] [owner] [group]`.
 fn owner_and_group(columns: &[LsColumn<'_>]) -> (Option<String>, Option<String>) {
     let names = match columns.split_first() {
         Some((links, names)) if number(links.0).is_some() => names,
@@ -209,8 +214,9 @@ fn owner_and_group(columns: &[LsColumn<'_>]) -> (Option<String>, Option<String>)
     (text(0), text(1))
 }
 
-/// Name, kind and target of `name -> target`.
+/// Splits `name -> target` into name, kind and target.
 fn parse_symlink(shown: &[u8]) -> (&[u8], EntryKind, Option<Vec<u8>>) {
+    // The first arrow separates name and target; a name with an arrow is ambiguous.
     let arrow = shown.windows(4).position(|four| four == b" -> ");
     match arrow.filter(|at| *at > 0) {
         Some(at) => (
@@ -222,7 +228,7 @@ fn parse_symlink(shown: &[u8]) -> (&[u8], EntryKind, Option<Vec<u8>>) {
     }
 }
 
-/// `11-20-26  08:21AM       <DIR>          name` and `11-20-2026  08:21AM  3000000 name`.
+/// Parses `11-20-26  08:21AM       <DIR>          name` and `11-20-2026  08:21AM  3000000 name`.
 fn parse_dos(line: &[u8]) -> Option<ListedEntry> {
     let words = words(line);
     let [(date, _), (time, _), (what, end), ..] = *words.as_slice() else {
@@ -242,14 +248,14 @@ fn parse_dos(line: &[u8]) -> Option<ListedEntry> {
     if !is_dir && size.is_none() {
         return None;
     }
-    // One space, and after `<DIR>` at most the nine that fill the column of sizes: a name may begin
-    // with spaces.
+    // Only the separator is skipped: one space, and after `<DIR>` up to nine more that fill the size
+    // column. Further spaces belong to the name.
     let after = line.get(end + 1..)?;
-    let filling = match is_dir {
+    let padding = match is_dir {
         true => after.iter().take(9).take_while(|b| **b == b' ').count(),
         false => 0,
     };
-    let name = &after[filling..];
+    let name = &after[padding..];
     if name.is_empty() {
         return None;
     }

@@ -3,14 +3,15 @@
 use super::{DirectoryEntry, EntryKind, Fact, FactSet, ListedEntry, push_name, without_ending};
 use crate::timestamp::Timestamp;
 
-/// `MlstFacts NAME` without line ending. CR, LF and NUL bytes in the name become `?`: such a name cannot
-/// travel on a line. `entries_in_dir` is the `X.count` fact.
+/// Writes `FACTS NAME` without line ending. CR, LF and NUL in the name become `?`, since they cannot be
+/// sent on a line. `entries_in_dir` is the `X.count` fact.
 ///
-/// A symbolic link has the facts of what it leads to, with `UNIX.slink`, as the globus server has it.
-/// One that leads nowhere is `DataType=OS.unix=slink:TARGET` (RFC 3659 §7.5.1.5), and so is a link to a
-/// directory for a client that does not ask for `UNIX.slink`: it could not tell the link from a
-/// directory, and would enter it and delete or copy what is not below.
+/// A symbolic link has the facts of its target, with `UNIX.slink`, as the globus server writes it. A
+/// dangling link is `Type=OS.unix=slink:TARGET` (RFC 3659 §7.5.1.5). So is a link to a directory for
+/// a client that did not select `UNIX.slink`: it would take the link for a directory, enter it, and
+/// delete or copy files outside the tree.
 pub fn format_mlsx(entry: &DirectoryEntry, facts: FactSet, entries_in_dir: Option<u64>) -> Vec<u8> {
+    // Room for the default facts.
     let mut line = Vec::with_capacity(192 + entry.name.len());
     for fact in Fact::ALL.into_iter().filter(|fact| facts.contains(*fact)) {
         if let Some(value) =
@@ -27,10 +28,11 @@ pub fn format_mlsx(entry: &DirectoryEntry, facts: FactSet, entries_in_dir: Optio
     line
 }
 
-/// Reads one MLSx line (trailing CRs and one leading space tolerated; fact names in any case).
-/// `None` for lines without facts or name. A line without `DataType` fact is taken for a file's.
+/// Parses one MLSx line. Trailing CRs and one leading space are accepted, and the case of fact names is
+/// ignored. Returns `None` for lines without facts or name. An entry without `Type` is a file.
 pub fn parse_mlsx(line: &[u8]) -> Option<ListedEntry> {
     let line = without_ending(line);
+    // MLST sends the facts inside a reply, after one space (RFC 3659 §7.2).
     let line = line.strip_prefix(b" ").unwrap_or(line);
     let (facts, name) = split_facts(line)?;
     if name.is_empty() || !facts.contains(&b'=') {
@@ -73,11 +75,12 @@ fn fact_value(
     Some(text.into_bytes())
 }
 
-/// The `DataType` fact. `shows_links`: `UNIX.slink` is told beside it.
+/// Value of the `Type` fact. `shows_links` is set if `UNIX.slink` is shown too.
 fn type_value(entry: &DirectoryEntry, shows_links: bool) -> Vec<u8> {
     let target = slink_value(entry);
-    let told = shows_links && target.is_some();
-    let hidden_link = entry.kind == EntryKind::Dir && entry.link_target.is_some() && !told;
+    let target_shown = shows_links && target.is_some();
+    // Links to files keep the type `file`: reading through them is harmless.
+    let hidden_link = entry.kind == EntryKind::Dir && entry.link_target.is_some() && !target_shown;
     if entry.kind != EntryKind::SymLink && !hidden_link {
         return type_word(entry.kind).into();
     }
@@ -115,7 +118,7 @@ fn parse_type(word: &str) -> EntryKind {
     }
 }
 
-/// RFC 3659 §7.5.5, letters in the order of the globus server.
+/// Value of the `Perm` fact (RFC 3659 §7.5.5), with letters in the order of the globus server.
 fn perm_value(entry: &DirectoryEntry) -> String {
     let access = entry.permissions;
     let is_dir = matches!(
@@ -137,15 +140,15 @@ fn perm_value(entry: &DirectoryEntry) -> String {
         .collect()
 }
 
-/// Left out when the target holds what would end the fact or the line.
+/// Value of the `UNIX.slink` fact. Left out if the target contains bytes that would end the fact or line.
 fn slink_value(entry: &DirectoryEntry) -> Option<Vec<u8>> {
     let target = entry.link_target.as_ref()?;
-    let breaks = |b: &u8| b.is_ascii_control() || matches!(b, b' ' | b';');
-    (!target.iter().any(breaks)).then(|| target.clone())
+    let ends_fact = |b: &u8| b.is_ascii_control() || matches!(b, b' ' | b';');
+    (!target.iter().any(ends_fact)).then(|| target.clone())
 }
 
-/// Facts end at the first space after a `;`: values of some servers hold spaces themselves. A line
-/// without such a place ends them at its first space.
+/// Splits a line into facts and name. Facts end at the first space after a `;`, since values of some
+/// servers contain spaces. Without `; ` they end at the first space.
 fn split_facts(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = line
         .windows(2)
@@ -155,7 +158,7 @@ fn split_facts(line: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&line[..at], &line[at + 1..]))
 }
 
-/// Of a symbolic link: `UNIX.slink=TARGET`, or `DataType=OS.unix=slink:TARGET`.
+/// Target of a symbolic link, from `UNIX.slink=TARGET` or `Type=OS.unix=slink:TARGET`.
 fn link_target(facts: &[u8]) -> Option<Vec<u8>> {
     let after = |fact: &[u8], start: &[u8]| {
         let (head, rest) = fact.split_at_checked(start.len())?;
@@ -168,11 +171,13 @@ fn link_target(facts: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn apply_fact(entry: &mut ListedEntry, fact: &str, value: &str) {
+    // `FromStr` alone would accept a leading `+`.
     let digits = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
     match fact {
         "type" => entry.kind = parse_type(value),
         "size" if digits => entry.size = value.parse().ok(),
         "modify" => entry.modified = Timestamp::parse(value),
+        // Servers write the mode with or without a leading zero, always octal.
         "unix.mode" if digits => {
             entry.mode = u32::from_str_radix(value, 8).ok().map(|m| m & 0o7777);
         }

@@ -1,4 +1,4 @@
-//! Directory entries and their wire forms: MLSx facts (RFC 3659 §7), `ls -l` lines, names.
+//! Directory entries and their forms in listings: MLSx facts (RFC 3659 §7) and `ls -l` lines.
 
 mod facts;
 mod ls;
@@ -10,7 +10,7 @@ pub use mlsx::{format_mlsx, parse_mlsx};
 
 use crate::timestamp::Timestamp;
 
-/// Kind of an entry (the `DataType` fact).
+/// Kind of an entry (the `Type` fact).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryKind {
     /// Regular file.
@@ -19,83 +19,83 @@ pub enum EntryKind {
     Dir,
     /// The listed directory itself (`cdir`).
     CurrentDir,
-    /// Its parent (`pdir`).
+    /// Parent of the listed directory (`pdir`).
     ParentDir,
-    /// Symbolic link: as a server knows it, one that leads nowhere; as a client learns it, any that
-    /// the server shows itself.
+    /// Symbolic link. At the server: a dangling link, since others have the kind of their target. At the
+    /// client: any link that the server shows as a link.
     SymLink,
-    /// Pipe, socket, device.
+    /// Pipe, socket or device.
     Other,
 }
 
-/// Rights of the session's account over an entry, for the `Perm` fact.
+/// Permissions of the session's account on an entry, for the `Perm` fact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EntryPermissions {
-    /// Read or list.
+    /// May read the file or list the directory.
     pub read: bool,
-    /// Write or create inside.
+    /// May write the file or create entries in the directory.
     pub write: bool,
-    /// Enter (directories).
+    /// May enter the directory.
     pub execute: bool,
 }
 
-/// One entry as a server knows it. Symbolic links are followed where they can be; `link_target`
-/// tells of them.
+/// A directory entry at the server. Symbolic links are followed if possible; `link_target` shows that
+/// the entry is a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectoryEntry {
-    /// Last component, or the path as asked (MLST).
+    /// Last component, or the path that the client sent (MLST).
     pub name: Vec<u8>,
     /// Kind of the entry.
     pub kind: EntryKind,
-    /// Bytes.
+    /// Size, bytes.
     pub size: u64,
     /// Modification time.
     pub modified: Timestamp,
     /// Permission bits, 0..=0o7777.
     pub mode: u32,
-    /// Number of links.
+    /// Number of hard links.
     pub link_count: u64,
-    /// Owner's number.
+    /// User ID of the owner.
     pub uid: u32,
-    /// Group's number.
+    /// Group ID.
     pub gid: u32,
-    /// Owner's name, or the number as text.
+    /// Name of the owner, or the user ID as text.
     pub owner: String,
-    /// Group's name, or the number as text.
+    /// Name of the group, or the group ID as text.
     pub group: String,
     /// Device and inode, for the `Unique` fact.
     pub device_and_inode: (u64, u64),
     /// Target of a symbolic link.
     pub link_target: Option<Vec<u8>>,
-    /// Effective rights.
+    /// Permissions of the session's account.
     pub permissions: EntryPermissions,
 }
 
-/// An entry as a client learns it.
+/// A directory entry that a client has read from a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedEntry {
-    /// Name as listed (for MLSR a relative path).
+    /// Name in the listing (for MLSR a relative path).
     pub name: Vec<u8>,
     /// Kind of the entry.
     pub kind: EntryKind,
-    /// Bytes, if told.
+    /// Size, bytes, if listed.
     pub size: Option<u64>,
-    /// Modification time, if told (LIST tells it only roughly and gives `None`).
+    /// Modification time, if listed. `None` for LIST, whose times are too coarse.
     pub modified: Option<Timestamp>,
-    /// Permission bits, if told.
+    /// Permission bits, if listed.
     pub mode: Option<u32>,
-    /// Owner, if told.
+    /// Owner, if listed.
     pub owner: Option<String>,
-    /// Group, if told.
+    /// Group, if listed.
     pub group: Option<String>,
-    /// Target of a symbolic link, if told; the other facts may be the target's then (`UNIX.slink`).
+    /// Target of a symbolic link, if listed. The other facts may be those of the target (`UNIX.slink`).
     pub link_target: Option<Vec<u8>>,
-    /// The `Unique` fact, which tells two files of the server apart, if told.
+    /// The `Unique` fact, which identifies a file of the server, if listed.
     pub unique: Option<String>,
 }
 
 impl ListedEntry {
-    /// An entry of which nothing else is told.
+    /// An entry with name and kind only.
     pub fn new(name: &[u8], kind: EntryKind) -> Self {
         Self {
             name: name.to_vec(),
@@ -110,25 +110,26 @@ impl ListedEntry {
         }
     }
 
-    /// Whether this is a symbolic link, whatever its kind says of what it leads to.
+    /// Whether this is a symbolic link. Its kind may be that of the target.
     pub fn is_symlink(&self) -> bool {
         self.kind == EntryKind::SymLink || self.link_target.is_some()
     }
 }
 
 impl DirectoryEntry {
-    /// The owner as one word: the number when the name has spaces or is empty.
+    /// The owner as one word: the user ID if the name is empty or contains spaces.
     fn owner_column(&self) -> String {
         account_column(&self.owner, self.uid)
     }
 
-    /// The group as one word.
+    /// The group as one word, likewise.
     fn group_column(&self) -> String {
         account_column(&self.group, self.gid)
     }
 }
 
-/// Account names of directory services may hold spaces, which would shift every column after them.
+/// Column of an account: the name, or the ID if the name is no single word. Account names of directory
+/// services may contain spaces, which would shift the following columns.
 fn account_column(name: &str, number: u32) -> String {
     let is_word = !name.is_empty()
         && !name
@@ -141,7 +142,7 @@ fn account_column(name: &str, number: u32) -> String {
     }
 }
 
-/// A name as it travels on a line: CR, LF and NUL become `?`.
+/// Appends a name to a line; CR, LF and NUL become `?`.
 fn push_name(name: &[u8], line: &mut Vec<u8>) {
     line.extend(name.iter().map(|b| match b {
         b'\r' | b'\n' | 0 => b'?',
@@ -149,7 +150,7 @@ fn push_name(name: &[u8], line: &mut Vec<u8>) {
     }));
 }
 
-/// Without trailing CRs (TYPE A listings of some servers end in CR CR LF) and LF.
+/// The line without trailing CR and LF. TYPE A listings of some servers end lines with CR CR LF.
 fn without_ending(line: &[u8]) -> &[u8] {
     let end = line
         .iter()
@@ -158,7 +159,7 @@ fn without_ending(line: &[u8]) -> &[u8] {
     &line[..end]
 }
 
-/// `.` and `..` as directories of their own kind.
+/// Kind of a directory with this name: `.` and `..` have kinds of their own.
 fn directory_kind(name: &[u8]) -> EntryKind {
     match name {
         b"." => EntryKind::CurrentDir,

@@ -33,7 +33,7 @@ fn ls(entry: &DirectoryEntry) -> String {
 }
 
 #[test]
-fn the_default_facts_are_those_with_a_star() {
+fn the_default_facts_have_a_star_in_the_feat_line() {
     assert_eq!(
         FactSet::default().feature_line(),
         "MLST Type*;Modify*;Charset;Size*;Perm*;UNIX.mode*;UNIX.owner*;UNIX.group*;UNIX.slink*;\
@@ -48,7 +48,7 @@ fn the_default_facts_are_those_with_a_star() {
 }
 
 #[test]
-fn writes_facts() {
+fn facts_of_a_file_are_written() {
     assert_eq!(
         mlsx(&entry(), FactSet::default()),
         "Type=file;Modify=20261120082103;Size=3000000;Perm=awr;UNIX.mode=0644;\
@@ -59,7 +59,7 @@ fn writes_facts() {
 }
 
 #[test]
-fn writes_what_may_be_done_with_a_directory() {
+fn perm_shows_the_permissions_on_a_directory() {
     let facts = FactSet::parse("type;perm;x.count");
     let mut dir = entry();
     dir.kind = EntryKind::CurrentDir;
@@ -75,7 +75,7 @@ fn writes_what_may_be_done_with_a_directory() {
 }
 
 #[test]
-fn no_name_and_no_link_target_can_forge_a_line() {
+fn control_bytes_in_names_and_link_targets_cannot_forge_a_line() {
     let mut e = entry();
     e.name = b"a\r\nType=dir; b\0".to_vec();
     e.owner = "domain users".to_owned();
@@ -95,7 +95,7 @@ fn no_name_and_no_link_target_can_forge_a_line() {
 }
 
 #[test]
-fn a_link_to_a_directory_never_looks_like_a_directory_to_a_client_that_does_not_know_slink() {
+fn a_link_to_a_directory_is_shown_as_a_link_without_unix_slink() {
     let mut link = entry();
     link.kind = EntryKind::Dir;
     link.link_target = Some(b"..".to_vec());
@@ -124,7 +124,7 @@ fn a_link_to_a_directory_never_looks_like_a_directory_to_a_client_that_does_not_
 }
 
 #[test]
-fn a_link_that_leads_nowhere_is_told_with_its_target() {
+fn a_dangling_link_is_listed_with_its_target() {
     let mut link = entry();
     link.kind = EntryKind::SymLink;
     link.permissions = EntryPermissions::default();
@@ -143,7 +143,7 @@ fn a_link_that_leads_nowhere_is_told_with_its_target() {
 }
 
 #[test]
-fn reads_facts_of_real_servers() {
+fn facts_of_real_servers_are_parsed() {
     let globus = b" Type=dir;Modify=20261120082103;Size=4096;Perm=cfmpel;UNIX.mode=0777;\
         UNIX.owner=testuser;UNIX.uid=1001;UNIX.group=domain users;Unique=fe00-99075f; a b; c\r\r\n";
     let entry = parse_mlsx(globus).unwrap();
@@ -170,7 +170,7 @@ fn reads_facts_of_real_servers() {
 }
 
 #[test]
-fn facts_that_make_no_sense_are_left_out() {
+fn invalid_facts_are_ignored() {
     let entry = parse_mlsx(b"Size=+1;Modify=x;UNIX.mode=99;foo;bar=; x").unwrap();
     assert_eq!((entry.size, entry.modified, entry.mode), (None, None, None));
     for line in [
@@ -186,7 +186,7 @@ fn facts_that_make_no_sense_are_left_out() {
 }
 
 #[test]
-fn writes_ls_lines() {
+fn ls_lines_are_written() {
     assert_eq!(
         ls(&entry()),
         "-rw-r--r--   1 testuser root          3000000 Nov 20 08:21 f3m"
@@ -203,7 +203,7 @@ fn writes_ls_lines() {
 }
 
 #[test]
-fn reads_ls_lines_of_many_servers() {
+fn ls_lines_of_many_servers_are_parsed() {
     let link = parse_ls(b"lrwxrwxrwx 1 u g 4 Nov 20 08:21 a -> ../b").unwrap();
     assert_eq!(link.link_target.as_deref(), Some(&b"../b"[..]));
     for (line, name, kind, size) in [
@@ -299,7 +299,7 @@ fn reads_ls_lines_of_many_servers() {
 }
 
 #[test]
-fn owner_and_group_are_told_apart() {
+fn owner_and_group_are_parsed_if_present() {
     let entry = parse_ls(b"drwsr-x--T 2 u g 6 Nov 20 08:21 x").unwrap();
     assert_eq!(entry.owner.as_deref(), Some("u"));
     assert_eq!(entry.group.as_deref(), Some("g"));
@@ -309,7 +309,7 @@ fn owner_and_group_are_told_apart() {
 }
 
 #[test]
-fn other_lines_are_no_entries() {
+fn lines_that_are_no_entries_are_not_parsed() {
     for line in [
         "",
         "total 12",

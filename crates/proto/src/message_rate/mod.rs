@@ -1,8 +1,8 @@
-//! How often a peer may make something happen.
+//! Rate limit of messages from and to a peer.
 
 use std::time::Duration;
 
-/// A token bucket, kept as the time at which it will be full again.
+/// A token bucket for messages, stored as the time at which it will be full again.
 #[derive(Debug, Clone)]
 pub struct MessageRateLimiter {
     interval: Duration,
@@ -11,7 +11,7 @@ pub struct MessageRateLimiter {
 }
 
 impl MessageRateLimiter {
-    /// One each `every`, and up to `burst` at once.
+    /// One message per interval, and up to `burst` at once.
     pub const fn new(every: Duration, burst: u32) -> Self {
         Self {
             interval: every,
@@ -20,14 +20,15 @@ impl MessageRateLimiter {
         }
     }
 
-    /// Takes one at the time `now`, since any fixed moment, if it is there.
+    /// Takes one token at the time `now`, since any fixed moment; `false` if the bucket is empty.
     pub fn try_take(&mut self, now: Duration) -> bool {
+        // Storing the time of the full bucket needs no timer and no fractional tokens (GCRA).
         let full_at = self.full_at.max(now).saturating_add(self.interval);
-        let there = full_at.saturating_sub(now) <= self.interval * self.burst;
-        if there {
+        let available = full_at.saturating_sub(now) <= self.interval * self.burst;
+        if available {
             self.full_at = full_at;
         }
-        there
+        available
     }
 }
 

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 const EVERY: Duration = Duration::from_millis(10);
 
 #[test]
-fn a_burst_then_one_at_a_time() {
+fn after_a_burst_one_message_per_interval_passes() {
     let mut pace = MessageRateLimiter::new(EVERY, 3);
     let at = Duration::from_secs(1);
     let taken = |pace: &mut MessageRateLimiter, at| (0..10).filter(|_| pace.try_take(at)).count();
@@ -17,7 +17,7 @@ fn a_burst_then_one_at_a_time() {
 
 proptest! {
     #[test]
-    fn never_more_than_the_burst_and_the_rate(
+    fn burst_and_rate_are_never_exceeded(
         steps in proptest::collection::vec(0u64..30_000_000, 1..300),
         burst in 1u32..20,
     ) {
@@ -31,7 +31,7 @@ proptest! {
     }
 
     #[test]
-    fn no_time_is_too_late(now: u64) {
+    fn any_time_is_accepted(now: u64) {
         prop_assert!(MessageRateLimiter::new(EVERY, 1).try_take(Duration::new(now, 999_999_999)));
     }
 }

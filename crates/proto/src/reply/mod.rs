@@ -1,7 +1,7 @@
-//! Replies: codes, one or many lines, building them and reading them (RFC 959 §4.2).
+//! FTP replies: construction, encoding and parsing (RFC 959 §4.2).
 //!
-//! A data-bearing multi-line reply (FEAT, MLST, STAT, HELP, SPAS, 112, 113) has inner lines that
-//! start with one space, and a closing `ddd End.`; no inner line may look like `ddd SP`.
+//! A multi-line reply with data (FEAT, MLST, STAT, HELP, SPAS, 112, 113) has inner lines that start with one
+//! space, and ends with `ddd End.`; no inner line may start with `ddd SP`.
 
 mod reader;
 
@@ -11,18 +11,18 @@ use crate::security::without_token;
 
 pub use reader::{ReplyError, ReplyReader};
 
-/// A reply as sent or received. Text is bytes: it may quote file names of any encoding.
+/// A reply. Its text is bytes, since it may quote file names of any encoding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
-    /// 100..=699.
+    /// Reply code, 100..=699.
     pub code: u16,
-    /// Text of each line, without code, separator and line ending. For received multi-line replies
-    /// inner lines keep their leading space. At least one.
+    /// Text of each line, without code, separator and line ending; at least one line. Inner lines of
+    /// received multi-line replies keep their leading space.
     pub lines: Vec<Vec<u8>>,
 }
 
 impl Reply {
-    /// A single-line reply. CR, LF and NUL in the text become `?`, so that no reply can be split.
+    /// A single-line reply. CR, LF and NUL in the text become `?`, so that a quoted name cannot split it.
     pub fn new(code: u16, text: impl AsRef<[u8]>) -> Self {
         Self {
             code,
@@ -30,7 +30,8 @@ impl Reply {
         }
     }
 
-    /// `ddd-first`, inner lines each with one leading space, `ddd last`. CR, LF and NUL become `?`.
+    /// A multi-line reply with data: `ddd-first`, the inner lines with one leading space each, `ddd last`.
+    /// CR, LF and NUL become `?`.
     pub fn with_inner_lines(code: u16, first: &str, inner: Vec<Vec<u8>>, last: &str) -> Self {
         let mut lines = Vec::with_capacity(inner.len() + 2);
         lines.push(one_line(first.into()));
@@ -42,7 +43,7 @@ impl Reply {
         Self { code, lines }
     }
 
-    /// Explanation of several lines (errors, login messages): every line `ddd-text`, closing
+    /// A multi-line reply with text (errors, login messages): every line is `ddd-text`, and the last is
     /// `ddd End.` CR, LF and NUL become `?`.
     pub fn multi_line(code: u16, lines: Vec<Vec<u8>>) -> Self {
         let mut lines: Vec<_> = lines.into_iter().map(one_line).collect();
@@ -50,27 +51,27 @@ impl Reply {
         Self { code, lines }
     }
 
-    /// 1xx: another reply follows.
+    /// Whether the code is 1xx: another reply follows.
     pub fn is_preliminary(&self) -> bool {
         self.code / 100 == 1
     }
 
-    /// 2xx.
+    /// Whether the code is 2xx.
     pub fn is_success(&self) -> bool {
         self.code / 100 == 2
     }
 
-    /// 3xx.
+    /// Whether the code is 3xx.
     pub fn is_intermediate(&self) -> bool {
         self.code / 100 == 3
     }
 
-    /// 4xx: the same command may work later.
+    /// Whether the code is 4xx: the same command may succeed later.
     pub fn is_transient_error(&self) -> bool {
         self.code / 100 == 4
     }
 
-    /// First line as text, invalid UTF-8 replaced.
+    /// The first line as text; invalid UTF-8 is replaced.
     pub fn text(&self) -> String {
         self.lines
             .first()
@@ -78,8 +79,8 @@ impl Reply {
             .unwrap_or_default()
     }
 
-    /// All lines in one, separated by ` / `, for error messages, fit for a terminal; `End.`, what was
-    /// said before, and `GlobusError` headings that others explain left out.
+    /// All informative lines joined by ` / `, escaped for a terminal, for error messages. `End.`,
+    /// repetitions, and `GlobusError` headings that other lines explain are left out.
     pub fn summary(&self) -> String {
         printable(&self.summary_text()).to_string()
     }
@@ -87,15 +88,19 @@ impl Reply {
     fn summary_text(&self) -> String {
         let lines = || self.lines.iter().map(|line| String::from_utf8_lossy(line));
         let mut parts: Vec<String> = Vec::new();
-        for line in lines().filter(|line| !line.contains(HEADING)) {
+        // The first pass skips the lines with headings, which the other lines explain.
+        for line in lines().filter(|line| !line.contains(GLOBUS_HEADING)) {
             let part = informative_part(&line);
-            let reason = part.split_once(SYSTEM).map_or(&*part, |(_, reason)| reason);
+            let reason = part
+                .split_once(SYSTEM_CALL_PREFIX)
+                .map_or(&*part, |(_, reason)| reason);
             if !part.is_empty() && !parts.iter().any(|earlier| earlier.contains(reason)) {
                 parts.push(part);
             }
         }
-        let told = parts.clone();
-        parts.retain(|part| !repeats_command(part, &told));
+        let informative = parts.clone();
+        parts.retain(|part| !repeats_command(part, &informative));
+        // Only headings were found: the text before them is all there is.
         if parts.is_empty() {
             parts.extend(lines().map(|line| informative_part(&line)));
             parts.retain(|part| !part.is_empty());
@@ -106,9 +111,9 @@ impl Reply {
         parts.join(" / ")
     }
 
-    /// For logs: what an error tells, the first line of any other reply. The nonce in the answer to
-    /// DPSV, in whatever form a server tells it, is a secret of the two ends of a transfer; so are the
-    /// tokens of a security exchange, and what a protected reply says (RFC 2228 §5).
+    /// Text for logs: the summary of an error, or the first line of any other reply. Secrets are replaced
+    /// by `...`: the nonce in the reply to DPSV, tokens of a security exchange, and the content of
+    /// protected replies (RFC 2228 §5).
     pub fn for_log(&self) -> String {
         let text = if self.code >= 400 {
             self.summary_text()
@@ -116,10 +121,12 @@ impl Reply {
             self.text()
         };
         let text = printable(&text).to_string();
+        // RFC 2228 §5: 63x replies are protected; their text is a token.
         if (600..700).contains(&self.code) {
             return "...".to_owned();
         }
         let text = without_token(&text);
+        // Other servers may reply to DPSV with other codes or forms, so the text decides too.
         if self.code == 229 || DrsAddress::find_in_229(&text).is_ok() {
             without_nonces(&text)
         } else {
@@ -127,9 +134,10 @@ impl Reply {
         }
     }
 
-    /// Appends the wire form, with CR LF. Inner lines that start with a space are written as they
-    /// are, others after `ddd-`; CR, LF and NUL become `?` whoever put them there.
+    /// Appends the encoded reply, with CR LF. Inner lines that start with a space are written unchanged,
+    /// others after `ddd-`. CR, LF and NUL become `?`.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        // A reply without lines violates the invariant of the field; it is sent with empty text.
         let Some((last, inner)) = self.lines.split_last() else {
             return self.encode_line(b' ', &[], out);
         };
@@ -169,7 +177,7 @@ fn without_controls(byte: u8) -> u8 {
     }
 }
 
-/// The text with `...` for each row of hexadecimal digits that is long enough to hold a nonce.
+/// The text with `...` in place of every run of hexadecimal digits that is long enough to hold a nonce.
 fn without_nonces(text: &str) -> String {
     let mut shown = String::new();
     let mut rest = text;
@@ -187,25 +195,26 @@ fn without_nonces(text: &str) -> String {
     shown
 }
 
-/// Whether a part only repeats the command (`STOR /x`) about whose argument another part tells.
+/// Whether a part only repeats the command (`STOR /x`) while another part mentions its argument.
 fn repeats_command(part: &str, parts: &[String]) -> bool {
     let Some((verb, argument)) = part.split_once(' ') else {
         return false;
     };
+    // FTP verbs have three or four letters (RFC 959 §5.3).
     let is_verb = (3..=4).contains(&verb.len()) && verb.bytes().all(|b| b.is_ascii_uppercase());
     let others = || parts.iter().filter(|other| *other != part);
     is_verb && others().any(|other| other.contains(argument))
 }
 
-/// In the first line of the globus server's structured errors; longhaul's has the command before it.
-const HEADING: &str = "GlobusError:";
-/// Before the system's reason, which the line above has mostly told.
-const SYSTEM: &str = "A system call failed: ";
+/// Heading in the first line of structured errors of the globus server. Some put a message before it.
+const GLOBUS_HEADING: &str = "GlobusError:";
+/// Prefix of a system error text, which usually repeats the line above.
+const SYSTEM_CALL_PREFIX: &str = "A system call failed: ";
 
-/// The telling part of a line of an error reply, for people: nothing of `End.`, of error numbers and of the
-/// globus server's headings (`PATH: Could not change directory. : GlobusError: v=1 c=...`).
+/// The informative part of a line of an error reply: empty for `End.` and errno lines, and without the
+/// headings of the globus server (`PATH: Could not change directory. : GlobusError: v=1 c=...`).
 fn informative_part(line: &str) -> String {
-    let line = line.split(HEADING).next().unwrap_or(line);
+    let line = line.split(GLOBUS_HEADING).next().unwrap_or(line);
     let line = line.trim().trim_end_matches(':').trim_end();
     if line.eq_ignore_ascii_case("end") || line.eq_ignore_ascii_case("end.") {
         return String::new();
@@ -232,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_one_line() {
+    fn a_single_line_reply_is_encoded() {
         assert_eq!(
             wire(&Reply::new(226, "Transfer Complete.")),
             "226 Transfer Complete.\r\n"
@@ -240,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_data_and_error_forms() {
+    fn multi_line_replies_are_encoded() {
         let feat =
             Reply::with_inner_lines(211, "Extensions supported", vec![b"SIZE".to_vec()], "End.");
         assert_eq!(
@@ -252,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_cannot_split_a_reply() {
+    fn line_endings_in_a_name_cannot_split_a_reply() {
         let name = "a\r\n226 done\0";
         assert_eq!(wire(&Reply::new(550, name)), "550 a??226 done?\r\n");
         let data = Reply::with_inner_lines(250, name, vec![name.as_bytes().to_vec()], name);
@@ -267,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_shows_no_nonce() {
+    fn log_text_hides_nonces_and_tokens() {
         let nonce = "000102030405060708090a0b0c0d0eff";
         let text = format!("Entering DRS Passive Mode (|1|192.0.2.7|41000|{nonce}|)");
         for code in [229, 250] {
@@ -296,12 +305,12 @@ mod tests {
         ] {
             assert_eq!(Reply::new(code, text).for_log(), shown);
         }
-        // A checksum is none.
+        // A checksum in a 213 is no nonce.
         assert_eq!(Reply::new(213, nonce).for_log(), nonce);
     }
 
     #[test]
-    fn the_summary_tells_what_went_wrong() {
+    fn the_summary_holds_the_reason_of_an_error_once() {
         let lines = [
             "/x: Could not change directory. : GlobusError: v=1 c=PATH_NOT_FOUND",
             "GridFTP-Errno: 2",

@@ -1,51 +1,51 @@
-//! Control channel bytes to replies (client side).
+//! Reads replies from the bytes of the control channel (client side).
 
 use super::Reply;
 use crate::printable::printable;
 
-/// Why a peer's reply could not be read.
+/// Error in the replies of a peer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReplyError {
-    /// A line above the limit.
+    /// A line is longer than the limit.
     #[error("reply line longer than {0} bytes")]
     LineTooLong(usize),
-    /// More lines or bytes than any reply needs.
+    /// A reply is larger than the limit.
     #[error("reply larger than {0} bytes")]
     TooLarge(usize),
-    /// A greeting that is no reply, or many lines in a row that are none: what the peer said, control
+    /// The greeting is no reply, or too many consecutive lines are none. Holds the line, with control
     /// characters escaped.
     #[error("it said `{0}`")]
     NotFtp(String),
 }
 
-/// Reads replies from a byte stream split anywhere. Stray lines without a code are skipped
-/// (real servers emit them), up to 32 in a row.
+/// Reads replies from a byte stream that may be split anywhere. Up to 32 consecutive lines without a code
+/// are skipped, since some servers send such lines.
 ///
-/// After an error the stream's meaning is lost and the connection is to be closed.
+/// After an error the connection must be closed.
 #[derive(Debug, Default)]
 pub struct ReplyReader {
-    /// The line that has not ended yet.
+    /// Line without its end yet.
     buffer: Vec<u8>,
     partial: Option<PartialReply>,
-    strays: usize,
-    /// The peer has not spoken yet: its first line must be a reply.
+    stray_lines: usize,
+    /// No reply has arrived yet, and the first line must be one.
     awaits_greeting: bool,
 }
 
-/// A multi-line reply whose last line is still to come.
+/// A multi-line reply without its last line yet.
 #[derive(Debug)]
 struct PartialReply {
     reply: Reply,
-    /// Memory that its lines cost, bytes.
+    /// Memory used by its lines, bytes.
     size: usize,
 }
 
-/// Memory that a line takes beside its text; empty lines are not free.
-const LINE_COST: usize = 32;
-/// Stray lines taken in a row.
+/// Memory of a line besides its text, bytes. Without it a peer could send empty lines without end.
+const LINE_OVERHEAD: usize = 32;
+/// Most consecutive stray lines.
 const MAX_STRAYS: usize = 32;
-/// Bytes of a stray line that an error message quotes.
-const QUOTED: usize = 80;
+/// Most bytes of a stray line that an error message quotes.
+const MAX_QUOTED: usize = 80;
 
 impl ReplyReader {
     /// Longest line, bytes.
@@ -53,13 +53,13 @@ impl ReplyReader {
     /// Largest reply, bytes (MLSC and STAT listings come in replies).
     pub const MAX_REPLY: usize = 64 << 20;
 
-    /// An empty reader.
+    /// A reader that skips stray lines.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An empty reader of a session's beginning: a first line that is no reply is an error, as soon as
-    /// its first bytes tell.
+    /// A reader for the start of a session. A first line that is no reply is an error, reported as soon
+    /// as its first bytes show it.
     pub fn expecting_greeting() -> Self {
         Self {
             awaits_greeting: true,
@@ -67,17 +67,22 @@ impl ReplyReader {
         }
     }
 
-    /// Takes bytes off the wire, appends completed replies to `out`. A multi-line reply ends at
-    /// the line with its own code and a space.
+    /// Takes bytes from the wire and appends complete replies to `out`. A multi-line reply ends at the
+    /// line with its own code and a space.
     ///
-    /// Lines may end with LF alone or with several CRs before it. Text after `ddd-` and `ddd SP` is
-    /// kept as it is.
+    /// Lines may end with a bare LF, or with several CRs before it. Text after `ddd-` and `ddd SP` is
+    /// kept unchanged.
+    ///
+    /// # Errors
+    /// See [`ReplyError`].
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<Reply>) -> Result<(), ReplyError> {
         for piece in bytes.split_inclusive(|b| *b == b'\n') {
+            // The check comes before the copy, so that memory stays bounded.
             if self.buffer.len() + piece.len() > Self::MAX_LINE {
                 return Err(ReplyError::LineTooLong(Self::MAX_LINE));
             }
             self.buffer.extend_from_slice(piece);
+            // A peer of another protocol may wait for the client to speak first, and never end its line.
             if self.awaits_greeting && !may_begin_reply(&self.buffer) {
                 return Err(not_ftp(without_ending(&self.buffer)));
             }
@@ -98,13 +103,14 @@ impl ReplyReader {
 
     fn start_reply(&mut self, line: &[u8]) -> Result<Option<Reply>, ReplyError> {
         let Some((code, more, text)) = split_code(line) else {
-            self.strays += 1;
-            if self.strays > MAX_STRAYS {
+            self.stray_lines += 1;
+            // An HTTP server or a shell could send such lines without end.
+            if self.stray_lines > MAX_STRAYS {
                 return Err(not_ftp(line));
             }
             return Ok(None);
         };
-        self.strays = 0;
+        self.stray_lines = 0;
         self.awaits_greeting = false;
         let reply = Reply {
             code,
@@ -113,7 +119,7 @@ impl ReplyReader {
         if !more {
             return Ok(Some(reply));
         }
-        let size = text.len() + LINE_COST;
+        let size = text.len() + LINE_OVERHEAD;
         self.partial = Some(PartialReply { reply, size });
         Ok(None)
     }
@@ -124,10 +130,12 @@ impl ReplyReader {
         line: &[u8],
     ) -> Result<Option<Reply>, ReplyError> {
         let (ends, text) = match split_code(line) {
+            // RFC 959 §4.2: only the same code followed by a space ends the reply. Other codes belong to
+            // the text.
             Some((code, more, text)) if code == open.reply.code => (!more, text),
             _ => (false, line),
         };
-        open.size += text.len() + LINE_COST;
+        open.size += text.len() + LINE_OVERHEAD;
         if open.size > Self::MAX_REPLY {
             return Err(ReplyError::TooLarge(Self::MAX_REPLY));
         }
@@ -140,13 +148,13 @@ impl ReplyReader {
     }
 }
 
-/// The beginning of a line, as an error message quotes it.
+/// Error that quotes the start of a line.
 fn not_ftp(line: &[u8]) -> ReplyError {
-    let quoted = &line[..line.len().min(QUOTED)];
+    let quoted = &line[..line.len().min(MAX_QUOTED)];
     ReplyError::NotFtp(printable(quoted).to_string())
 }
 
-/// Whether a line that begins so can become a reply; an empty one is passed over.
+/// Whether the start of a line may belong to a reply. Empty lines are skipped.
 fn may_begin_reply(line: &[u8]) -> bool {
     let bare = without_ending(line);
     if bare.len() < 3 {
@@ -163,13 +171,14 @@ fn without_ending(line: &[u8]) -> &[u8] {
     &line[..end]
 }
 
-/// Code, whether more lines follow, and text of `ddd text`, `ddd-text` or a bare `ddd`.
+/// Parses `ddd text`, `ddd-text` or a bare `ddd`: the code, whether more lines follow, and the text.
 fn split_code(line: &[u8]) -> Option<(u16, bool, &[u8])> {
     let (digits, rest) = line.split_at_checked(3)?;
     if !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
     let code = digits.iter().fold(0, |n, d| n * 10 + u16::from(*d - b'0'));
+    // 6xx are the protected replies of RFC 2228 §5.
     if !(100..700).contains(&code) {
         return None;
     }
@@ -199,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_single_lines_of_any_ending() {
+    fn single_line_replies_with_any_line_ending_are_read() {
         assert_eq!(
             read(b"220 hello\r\n331 x\n230\r\n226 done\r\r\n22"),
             Ok(vec![
@@ -245,10 +254,10 @@ mod tests {
     }
 
     #[test]
-    fn a_greeting_that_is_no_reply_is_told_at_once() {
+    fn a_greeting_that_is_no_reply_fails_at_once() {
         let said = |bytes: &[u8]| {
             let mut reader = ReplyReader::expecting_greeting();
-            // Whole, and byte by byte.
+            // The whole line at once, then byte by byte.
             let whole = reader.feed(bytes, &mut Vec::new()).unwrap_err();
             let mut reader = ReplyReader::expecting_greeting();
             let mut bytes = bytes.iter();
@@ -291,14 +300,14 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_bounded() {
+    fn long_lines_and_large_replies_are_refused() {
         let long = vec![b'x'; ReplyReader::MAX_LINE + 1];
         assert_eq!(
             read(&long),
             Err(ReplyError::LineTooLong(ReplyReader::MAX_LINE))
         );
         let mut wire = b"211-\r\n".to_vec();
-        wire.extend(b"\n".repeat(ReplyReader::MAX_REPLY / LINE_COST + 1));
+        wire.extend(b"\n".repeat(ReplyReader::MAX_REPLY / LINE_OVERHEAD + 1));
         assert_eq!(
             read(&wire),
             Err(ReplyError::TooLarge(ReplyReader::MAX_REPLY))

@@ -1,52 +1,51 @@
-//! Security of the control connection as values (RFC 2228): mechanisms, their tokens, and how far an
-//! exchange has come. Both session machines use them; what a mechanism computes is its driver's.
+//! Security of the control connection (RFC 2228): mechanisms, tokens and the state of an exchange.
+//! Client and server sessions share these types. The drivers compute what a mechanism needs.
 
 mod token;
 
 pub(crate) use token::without_token;
 pub use token::{MAX_TOKEN, SecurityToken, TokenError};
 
-/// A security mechanism, as AUTH names it (RFC 2228 §3; names are registered with IANA as FTP security
-/// mechanisms).
+/// A security mechanism, as named by AUTH (RFC 2228 §3). IANA registers the names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecurityMechanism {
-    /// `TLS`, `GSSAPI`; no case (RFC 2228 §3).
+    /// `TLS` or `GSSAPI`; the case is ignored (RFC 2228 §3).
     pub name: String,
-    /// How its exchange travels.
+    /// Form of the exchange.
     pub exchange: ExchangeKind,
 }
 
 impl SecurityMechanism {
-    /// Whether AUTH with `name` means this one.
+    /// Whether AUTH with `name` selects this mechanism.
     pub fn is_named(&self, name: &str) -> bool {
         self.name.eq_ignore_ascii_case(name)
     }
 }
 
-/// How the exchange of a mechanism travels.
+/// Form of a mechanism's exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExchangeKind {
-    /// As a handshake on the connection itself right behind the 234; afterwards every byte is secured
-    /// (TLS, RFC 4217 §4).
+    /// A handshake on the connection directly after the 234. Afterwards every byte is secured (TLS,
+    /// RFC 4217 §4).
     Handshake,
-    /// As tokens of ADAT and 335 on the clear connection; afterwards each command travels in MIC, CONF
-    /// or ENC (GSSAPI, RFC 2228 §3).
+    /// Tokens in ADAT commands and 335 replies on the clear connection. Afterwards each command is
+    /// sent inside MIC, CONF or ENC (GSSAPI, RFC 2228 §3).
     Tokens,
 }
 
-/// How far a control connection is secured. `Step` is what one end waits for during an exchange.
+/// Security state of a control connection. `Step` is the input that this end waits for during an exchange.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum SecurityState<Step> {
-    /// Not at all.
+    /// Not secured.
     #[default]
     Clear,
-    /// AUTH was sent, and its exchange is not over.
+    /// The exchange after AUTH is in progress.
     Exchanging(SecurityMechanism, Step),
-    /// The exchange is over.
+    /// The exchange is complete.
     Secured(SecurityMechanism),
 }
 
-/// Protection of a command that travels in another (RFC 2228 §3).
+/// Protection of a command inside MIC, CONF or ENC (RFC 2228 §3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandProtection {
     /// MIC: integrity.

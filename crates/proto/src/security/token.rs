@@ -1,22 +1,24 @@
-//! Tokens of a security exchange, and base64 as RFC 2228 §9 writes them.
+//! Tokens of a security exchange, and their base64 encoding (RFC 2228 §9).
 
 use crate::reply::Reply;
 
-/// Longest token, bytes: what base64 makes of it fits a line of 64 KiB.
+/// Longest token, bytes. Its base64 encoding fits a line of 64 KiB.
 pub const MAX_TOKEN: usize = 48 * 1024 - 16;
 
-/// The 64 digits.
-const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+/// The base64 alphabet.
+const BASE64_ALPHABET: &[u8; 64] =
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Text before a token in a reply.
-const LABEL: &[u8] = b"ADAT=";
+/// Prefix of a token in a reply.
+const ADAT_LABEL: &[u8] = b"ADAT=";
 
-/// Bytes that one end's mechanism has for the other's: an opaque token of an exchange, or a protected
-/// command. Never logged: [`std::fmt::Debug`] hides it. Overwritten when it is dropped.
+/// Opaque bytes from the mechanism of one end to that of the other: a token of an exchange, or a
+/// protected command. [`std::fmt::Debug`] hides them, so that they are never logged. They are overwritten
+/// when dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecurityToken(Vec<u8>);
 
-/// The text is no token: not base64, or too long.
+/// Error in a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     /// Not base64 (RFC 2228 §9).
@@ -28,10 +30,10 @@ pub enum TokenError {
 }
 
 impl SecurityToken {
-    /// Takes what a mechanism has said.
+    /// Makes a token from the output of a mechanism.
     ///
     /// # Errors
-    /// [`TokenError::DrsLineTooLong`]
+    /// [`TokenError::TooLong`]
     pub fn new(bytes: Vec<u8>) -> Result<Self, TokenError> {
         let token = Self(bytes);
         if token.0.len() > MAX_TOKEN {
@@ -40,12 +42,13 @@ impl SecurityToken {
         Ok(token)
     }
 
-    /// Reads base64. Only the one text that [`SecurityToken::encode`] writes is taken: with its padding,
-    /// and without stray bits.
+    /// Decodes base64. Only the canonical encoding is accepted: with padding, and with zero in the unused
+    /// bits of the last digit.
     ///
     /// # Errors
     /// See [`TokenError`].
     pub fn decode(text: &[u8]) -> Result<Self, TokenError> {
+        // The length is checked before memory is allocated.
         if text.len() > MAX_TOKEN.div_ceil(3) * 4 {
             return Err(TokenError::TooLong);
         }
@@ -67,6 +70,7 @@ impl SecurityToken {
         let digits = last.map(|b| if b == b'=' { b'A' } else { b });
         let bytes = three_bytes(&digits).ok_or(TokenError::Malformed)?;
         let (kept, spare) = bytes.split_at(3usize.saturating_sub(padding));
+        // Padding may only stand at the end of the last group.
         let in_order = padding <= 2 && !last[..4 - padding.min(2)].contains(&b'=');
         if !rest.is_empty() || !in_order || spare.iter().any(|b| *b != 0) {
             return Err(TokenError::Malformed);
@@ -78,28 +82,30 @@ impl SecurityToken {
         Ok(token)
     }
 
-    /// The token of a reply (`ADAT=` and base64, RFC 2228 §5), if it has one.
+    /// Finds the token in a reply (`ADAT=` and base64, RFC 2228 §5), if any.
     ///
     /// # Errors
     /// See [`TokenError`].
     pub fn from_reply(reply: &Reply) -> Result<Option<Self>, TokenError> {
         let found = reply.lines.iter().find_map(|line| {
-            let at = line.windows(LABEL.len()).position(|w| w == LABEL)?;
-            line.get(at + LABEL.len()..)
+            let at = line
+                .windows(ADAT_LABEL.len())
+                .position(|w| w == ADAT_LABEL)?;
+            line.get(at + ADAT_LABEL.len()..)
         });
         let Some(text) = found else { return Ok(None) };
         let end = text.iter().position(u8::is_ascii_whitespace);
         Self::decode(&text[..end.unwrap_or(text.len())]).map(Some)
     }
 
-    /// Base64.
+    /// Encodes the token in base64.
     pub fn encode(&self) -> String {
         let mut text = String::with_capacity(self.0.len().div_ceil(3) * 4);
         for group in self.0.chunks(3) {
             let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or_default());
             let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
             for (nth, shift) in [18, 12, 6, 0].into_iter().enumerate() {
-                let digit = DIGITS[(bits >> shift & 63) as usize];
+                let digit = BASE64_ALPHABET[(bits >> shift & 63) as usize];
                 text.push(if nth <= group.len() {
                     digit.into()
                 } else {
@@ -110,12 +116,12 @@ impl SecurityToken {
         text
     }
 
-    /// As a reply carries it.
+    /// Text of a reply that carries the token.
     pub fn to_reply_text(&self) -> String {
-        format!("{}{}", LABEL.escape_ascii(), self.encode())
+        format!("{}{}", ADAT_LABEL.escape_ascii(), self.encode())
     }
 
-    /// For the mechanism.
+    /// The raw bytes, for the mechanism.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -130,15 +136,15 @@ impl std::fmt::Debug for SecurityToken {
 impl Drop for SecurityToken {
     fn drop(&mut self) {
         self.0.fill(0);
-        // Or the compiler would leave out what nobody reads.
+        // Without this the compiler may remove the overwriting, since nothing reads the bytes again.
         std::hint::black_box(&self.0);
     }
 }
 
-/// A reply's text with every token in it left out.
+/// The text of a reply, with everything after `ADAT=` replaced by `...`.
 pub(crate) fn without_token(text: &str) -> String {
-    match text.find(LABEL.escape_ascii().to_string().as_str()) {
-        Some(at) => format!("{}...", &text[..at + LABEL.len()]),
+    match text.find(ADAT_LABEL.escape_ascii().to_string().as_str()) {
+        Some(at) => format!("{}...", &text[..at + ADAT_LABEL.len()]),
         None => text.to_owned(),
     }
 }
@@ -169,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_vectors_of_rfc_4648_go_both_ways() {
+    fn the_test_vectors_of_rfc_4648_are_encoded_and_decoded() {
         for (bytes, text) in [
             ("", ""),
             ("f", "Zg=="),
@@ -188,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_base64_is_refused() {
+    fn malformed_base64_is_refused() {
         for text in [
             "Z", "Zg", "Zg=", "Zg===", "=", "====", "Z===", "Zh==", "Zm9=", "Zm9v=", "Z=g=",
             "Zg==Zg==", "Zm 9", "Zm-_", "Zm9v\n", "Zm9vZ",
@@ -199,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_bounded() {
+    fn tokens_longer_than_the_limit_are_refused() {
         let largest = SecurityToken::new(vec![7; MAX_TOKEN]).unwrap().encode();
         assert!(largest.len() < 64 * 1024 - "ADAT \r\n".len());
         assert!(SecurityToken::decode(largest.as_bytes()).is_ok());
@@ -210,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_of_a_reply_is_found() {
+    fn the_token_in_a_reply_is_found() {
         let of = |text: &str| SecurityToken::from_reply(&Reply::new(335, text));
         let token = SecurityToken::new(b"foo".to_vec()).unwrap();
         assert_eq!(of("ADAT=Zm9v"), Ok(Some(token.clone())));
@@ -221,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_not_shown() {
+    fn debug_output_and_logs_hide_the_token() {
         let token = SecurityToken::new(b"foo".to_vec()).unwrap();
         assert_eq!(format!("{token:?}"), "SecurityToken(3 bytes)");
         assert_eq!(without_token("a ADAT=Zm9v b"), "a ADAT=...");

@@ -1,4 +1,4 @@
-//! Requests of a session to its driver, and the driver's answers.
+//! Actions that a session asks of its driver, and the events that the driver reports back.
 
 use std::net::IpAddr;
 
@@ -17,127 +17,127 @@ use crate::streams::ParallelismRange;
 use crate::stripes::StripeAddresses;
 use crate::timestamp::Timestamp;
 
-/// One thing for the driver to do.
+/// One action for the driver to carry out.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SessionAction {
     /// Send this on the control channel.
     Reply(Reply),
-    /// Carry the security of the control connection on; outcome [`DriverEvent::Security`]. Asked only for
-    /// mechanisms that [`SessionConfig::mechanisms`](super::SessionConfig) offers.
+    /// Perform a step of the security exchange; answered by [`DriverEvent::Security`]. Only for
+    /// mechanisms listed in [`SessionConfig::mechanisms`](super::SessionConfig).
     Secure(SecurityRequest),
-    /// Check a login; outcome [`DriverEvent::Login`].
+    /// Check a login; answered by [`DriverEvent::Login`].
     Authenticate {
-        /// As given by USER.
+        /// Argument of USER.
         user: String,
-        /// As given by PASS.
+        /// Argument of PASS.
         password: Secret,
     },
-    /// Work on files; outcome [`DriverEvent::File`].
+    /// Perform a file operation; answered by [`DriverEvent::File`].
     File(FileRequest),
-    /// Open a listener for data connections (closing what was there); outcome
+    /// Close the present listener and data connections, and open a new listener; answered by
     /// [`DriverEvent::Listening`].
     Listen(ListenRequest),
-    /// From now on data connections are made to these addresses; closes what was there. No outcome:
-    /// connections are made when a transfer starts.
+    /// Close the present listener and data connections, and use these addresses for the next ones. No
+    /// event follows: the driver connects when a transfer starts.
     ConnectTo(StripeAddresses),
-    /// Close listener and all data connections.
+    /// Close the listener and all data connections.
     DropChannel,
-    /// Open a listener for the DRS channel (DPSV), closing the one before; outcome
+    /// Open a listener for the DRS channel (DPSV), and close the previous one; answered by
     /// [`DriverEvent::DrsListening`].
     ListenDrs(AddressFamily),
-    /// From now on the DRS channel is made to this address (DPRT); closes the listener. No outcome.
+    /// Connect the DRS channel to this address from now on (DPRT), and close its listener. No event
+    /// follows.
     ConnectDrs(DrsAddress),
-    /// Forget the DRS channel.
+    /// Close the DRS listener and forget the DRS address.
     DropDrs,
-    /// The receiver of the running transfer has buffers of this size now, bytes (SBUF in a
-    /// transfer, 2003 paper §4.2).
+    /// Set the send buffers of the running transfer to this size, bytes: the client has announced its
+    /// receive buffers (SBUF during a transfer, 2003 paper §4.2).
     SetSendBuffer(u64),
-    /// Run a transfer; outcomes [`DriverEvent::Opened`] (once, unless it fails before), then
-    /// [`DriverEvent::Transferred`]. The session sends [`SessionAction::DropChannel`] when the data channel
-    /// is not to be used again (MODE S; failures after `Opened`); otherwise the driver keeps
-    /// listener and MODE E connections for the next transfer.
+    /// Run a transfer; answered by one [`DriverEvent::Opened`], unless the transfer fails before, and
+    /// then by [`DriverEvent::Transferred`]. The session sends [`SessionAction::DropChannel`] when the
+    /// data channel cannot be used again (MODE S; failures after `Opened`). Otherwise the driver keeps
+    /// the listener and MODE E connections for the next transfer.
     Transfer(Box<TransferRequest>),
-    /// Stop what runs: a transfer ([`DriverEvent::Transferred`] with [`TransferError::Aborted`]
-    /// follows) or a checksum ([`DriverEvent::File`] with [`FileErrorKind::Aborted`] follows).
+    /// Stop the running transfer ([`DriverEvent::Transferred`] with [`TransferError::Aborted`]
+    /// follows) or checksum ([`DriverEvent::File`] with [`FileErrorKind::Aborted`] follows).
     Abort,
-    /// Tell the administrator: data connections with this host were refused, which the setting
-    /// `foreign-data-addresses` would allow.
+    /// Tell the administrator that data connections with this host were refused. The setting
+    /// `foreign-data-addresses` would allow them.
     ReportForeignHost(IpAddr),
-    /// Remember for logs: key and value (`client`, `task`).
+    /// Add a field to the session's log entries: key (`client`, `task`) and value.
     LogField(&'static str, String),
-    /// Set the session's idle time-out, seconds (SITE IDLE, bounded by `SessionConfig::max_idle_seconds`).
+    /// Set the session's idle timeout, seconds (SITE IDLE, at most `SessionConfig::max_idle_seconds`).
     IdleTimeout(u32),
-    /// Close the control connection after what was sent.
+    /// Close the control connection after all replies are sent.
     Close,
 }
 
-/// Task of the driver's security mechanism (RFC 2228).
+/// Step that the driver's security mechanism performs (RFC 2228).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SecurityRequest {
-    /// Begin an exchange, unless more than AUTH was read from the client, a part of a line included
-    /// ([`SecurityFailure::ReadAhead`]). From here until the answer to [`SecurityRequest::Handshake`],
-    /// if that follows, nothing may be read from the connection as commands. Answer
-    /// [`SecurityResponse::Ready`].
+    /// Start an exchange. Fails with [`SecurityFailure::ReadAhead`] when the driver has read anything
+    /// behind AUTH, even a part of a line. Until [`SecurityRequest::Handshake`] is answered, if it
+    /// follows, the driver reads no commands. Answered by [`SecurityResponse::Ready`].
     Begin(SecurityMechanism),
-    /// Send what was replied so far, in the clear, then shake hands on the connection. Answer
+    /// Send the pending replies in the clear, then perform the handshake on the connection. Answered by
     /// [`SecurityResponse::Secured`]. After a failure the connection is closed.
     Handshake,
-    /// Give the mechanism the client's token. Answer [`SecurityResponse::Continue`] or
+    /// Pass the client's token to the mechanism. Answered by [`SecurityResponse::Continue`] or
     /// [`SecurityResponse::Secured`].
     ProcessToken(SecurityToken),
-    /// Check and take off the protection of a command. Answer [`SecurityResponse::Command`]. Its replies
-    /// are for the driver to protect in the same way (RFC 2228 §3, 63x).
+    /// Verify and remove the protection of a command. Answered by [`SecurityResponse::Command`]. The
+    /// driver protects the replies in the same way (RFC 2228 §3, codes 63x).
     Unprotect(CommandProtection, SecurityToken),
 }
 
-/// Answer of the driver's security mechanism.
+/// Result of a [`SecurityRequest`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SecurityResponse {
-    /// The exchange can begin, and nothing was read behind AUTH.
+    /// The exchange can start; nothing was read behind AUTH.
     Ready,
-    /// The exchange goes on when the client has answered this.
+    /// The exchange continues; send this token and wait for the client's next one.
     Continue(SecurityToken),
-    /// The exchange is over; with the last token for the client, if there is one.
+    /// The exchange is complete. Holds the last token for the client, if any.
     Secured(Option<SecurityToken>),
-    /// A command line, without its ending. It may hold a password.
+    /// The command line without protection and line ending. It may hold a password.
     Command(Secret),
 }
 
-/// Why the driver's security mechanism does not go on; the text is for the client.
+/// Reason why a security exchange fails. The text is sent to the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SecurityFailure {
-    /// The client, or somebody on the way, had sent more behind AUTH before it was answered.
-    #[error("more was sent behind AUTH")]
+    /// The client, or an attacker on the path, sent data behind AUTH before the reply.
+    #[error("data was sent behind AUTH before its reply")]
     ReadAhead,
-    /// The mechanism is offered, but cannot be had now.
+    /// The mechanism is offered but unavailable now.
     #[error("unavailable: {0}")]
     Unavailable(String),
-    /// The other end's part of the exchange is not right.
+    /// The client's token or handshake is invalid.
     #[error("failed: {0}")]
     Failed(String),
 }
 
-/// Where to listen.
+/// Listener that the driver opens for data connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListenRequest {
-    /// Family wanted.
+    /// Address family.
     pub family: AddressFamily,
-    /// Data connections may come from any host (third-party transfers), not only from the control
-    /// peer.
+    /// Accept data connections from any host (third-party transfers), not only from the control peer.
     pub any_host: bool,
-    /// A host that they may come from besides the control peer.
+    /// One host, besides the control peer, whose data connections are accepted.
     pub other_host: Option<IpAddr>,
-    /// The connections' socket buffers, asked for before listening where they are pinned.
+    /// Socket buffers of the connections. Pinned sizes are set before listen(2), since the kernel derives the
+    /// window scale of accepted connections from them (tcp(7)).
     pub buffers: SocketBuffers,
 }
 
-/// Work on files that has no data channel. Paths are inside the session's root.
+/// File operation that needs no data channel. Paths are inside the session's root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs, reason = "fields are named for the command's arguments")]
 pub enum FileRequest {
-    /// Answer [`FileResponse::DirectoryEntry`]; `name` of the entry is the last component.
+    /// Answered by [`FileResponse::Entry`], whose `name` is the last component of the path.
     Stat(VPath),
-    /// Does the directory exist and may it be entered? Answer [`FileResponse::Done`].
+    /// Check that the directory exists and may be entered. Answered by [`FileResponse::Done`].
     ChangeDir(VPath),
     MakeDir(VPath),
     RemoveDir(VPath),
@@ -151,40 +151,40 @@ pub enum FileRequest {
     SetModified(VPath, Timestamp),
     Chmod(VPath, u32),
     Chgrp(VPath, String),
-    /// `target` is kept as given.
+    /// `target` is stored in the link unchanged.
     Symlink {
         target: Vec<u8>,
         link: VPath,
     },
     Truncate(VPath, u64),
-    /// MLSC and `STAT path`: answer [`FileResponse::DrsLineBuffer`].
+    /// MLSC and `STAT path`. Answered by [`FileResponse::Lines`].
     List(ListRequest),
-    /// CKSM: answer [`FileResponse::Checksum`]; the driver reports [`DriverEvent::ChecksumProgress`] every
-    /// `marker_seconds` meanwhile when that is not 0.
+    /// CKSM. Answered by [`FileResponse::Checksum`]. While it runs, the driver reports
+    /// [`DriverEvent::ChecksumProgress`] every `marker_seconds`, unless that is 0.
     Checksum {
         algorithm: ChecksumAlgorithm,
         path: VPath,
         offset: u64,
-        /// `None`: to the end.
+        /// Bytes; `None` means to the end of the file.
         length: Option<u64>,
         marker_seconds: u32,
     },
 }
 
-/// Which entries.
+/// Entries to list and their format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListRequest {
     /// Directory or file.
     pub path: VPath,
-    /// [`GlobPattern`](crate::pattern::Pattern) of the last component (LIST only): `path` is then the directory.
+    /// [`GlobPattern`](crate::pattern::GlobPattern) for the names (LIST only); `path` is then the directory.
     pub pattern: Option<Vec<u8>>,
-    /// How to write each entry.
+    /// Format of each entry.
     pub format: ListFormat,
-    /// With everything below (MLSR).
+    /// List the whole tree below `path` (MLSR).
     pub recursive: bool,
 }
 
-/// How entries are written, one a line, CR LF.
+/// Format of listed entries: one line each, ended by CR LF.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListFormat {
     /// MLSD, MLSC, MLSR.
@@ -195,40 +195,40 @@ pub enum ListFormat {
     Names,
 }
 
-/// A transfer, fully decided.
+/// All parameters of one transfer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TransferRequest {
-    /// The transfer's content.
+    /// Kind of the transfer, with its parameters.
     pub kind: TransferKind,
     /// MODE.
     pub mode: TransferMode,
     /// TYPE.
     pub type_: DataType,
-    /// Data connections to open when the server sends in MODE E, >= 1.
+    /// Number of data connections when the server sends in MODE E, at least 1.
     pub streams: ParallelismRange,
-    /// Congestion control that the client asked for; empty: none.
+    /// Congestion control that the client asked for; empty when it asked for none.
     pub congestion_control: String,
-    /// Listen first and tell the address in a preliminary reply (delayed passive): the driver
-    /// listens and reports [`DriverEvent::Listening`] before [`DriverEvent::Opened`].
+    /// Delayed passive mode: the driver opens this listener and reports [`DriverEvent::Listening`]
+    /// before [`DriverEvent::Opened`]; the session sends the address in a preliminary reply.
     pub delayed_passive: Option<ListenRequest>,
     /// Socket buffers of the data connections.
     pub buffers: SocketBuffers,
-    /// Seconds between 112 markers, 0 none.
+    /// Seconds between performance markers (112); 0 for none.
     pub perf_marker_seconds: u32,
-    /// Seconds between 111 markers, 0 none (stores in MODE E only).
+    /// Seconds between restart markers (111), stores in MODE E only; 0 for none.
     pub range_marker_seconds: u32,
 }
 
-/// Content of a transfer.
+/// Kind of a transfer, with the parameters of that kind.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TransferKind {
     /// RETR, ERET.
     Retrieve {
         /// The file.
         path: VPath,
-        /// Part to send (ERET P); wire offsets in MODE E count from its start.
+        /// Offset and length of the part to send (ERET P). Block offsets in MODE E count from its start.
         partial: Option<(u64, u64)>,
-        /// Ranges that the receiver has already, in wire offsets; `Offset` skips a prefix.
+        /// Ranges that the receiver has already (REST), in wire offsets.
         already_received: RangeSet,
     },
     /// STOR, APPE, STOU, ESTO.
@@ -236,75 +236,76 @@ pub enum TransferKind {
         /// The file. For STOU the driver makes the name unique and reports it in
         /// [`DriverEvent::Opened`].
         path: VPath,
-        /// How the file is opened.
+        /// Treatment of an existing file.
         disposition: StoreDisposition,
-        /// Expected size from ALLO; advisory.
+        /// Size announced with ALLO, bytes; advisory.
         announced_size: Option<u64>,
-        /// Sum while storing, so that a later CKSM of the whole file is answered at once.
+        /// Compute this checksum while storing, so that a later CKSM of the whole file is answered at once.
         checksum_algorithm: Option<ChecksumAlgorithm>,
-        /// The file must have this checksum (SCKS, STORATTR), else
+        /// Checksum that the stored file must have (SCKS, STORATTR); otherwise the transfer fails with
         /// [`TransferError::Checksum`].
         expected_checksum: Option<(ChecksumAlgorithm, String)>,
-        /// Set the modification time afterwards.
+        /// Modification time to set after the store.
         modified: Option<Timestamp>,
     },
     /// LIST, NLST, MLSD, MLSR over the data channel.
     List(ListRequest),
 }
 
-/// How a store opens its file.
+/// Treatment of an existing file by a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreDisposition {
-    /// STOR without REST: truncate or create.
+    /// STOR without REST: create the file or replace its content.
     Truncate,
-    /// REST n: write from `n`, keep what is before, cut nothing before; in MODE S the file is cut
-    /// to the end of what was written. MODE E ranges: keep everything.
+    /// STOR after REST. MODE S (`REST n`): write from offset `n`, keep the bytes before it, and truncate
+    /// the file after the last byte received. MODE E ranges: keep all existing bytes.
     Resume {
-        /// Ranges that are there already, in file offsets (`0..n` for REST n).
+        /// Ranges that are stored already, in file offsets (`0..n` for REST n).
         already_stored: RangeSet,
     },
-    /// ESTO A: offsets on the wire count from here; keep the rest of the file.
+    /// ESTO A: wire offset 0 is this file offset; the rest of the file is kept.
     AtOffset(u64),
-    /// APPE: at the end.
+    /// APPE: write at the end of the file.
     Append,
-    /// STOU: create, never overwrite.
+    /// STOU: create a new file, never overwrite one.
     Unique,
 }
 
-/// Reports of the driver.
+/// Event that the driver reports to the session.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DriverEvent {
-    /// Of [`SessionAction::Secure`].
+    /// Result of [`SessionAction::Secure`].
     Security(Result<SecurityResponse, SecurityFailure>),
-    /// Of [`SessionAction::Authenticate`]; the text of a refusal is for the user.
+    /// Result of [`SessionAction::Authenticate`]. The text of a refusal is sent to the user.
     Login(Result<LoginGrant, String>),
-    /// Of [`SessionAction::File`].
+    /// Result of [`SessionAction::File`].
     File(Result<FileResponse, FileError>),
-    /// Progress of a running [`FileRequest::Checksum`]; time in seconds since 1970.
+    /// Progress of a running [`FileRequest::Checksum`].
     ChecksumProgress {
-        /// Clock, seconds since 1970.
+        /// Time of the report, seconds since 1970.
         now: f64,
-        /// Bytes summed.
+        /// Bytes processed so far.
         bytes: u64,
     },
-    /// Of [`SessionAction::Listen`] or of a delayed-passive transfer: the address of each stripe. A failure ends such a transfer:
-    /// no [`DriverEvent::Transferred`] follows.
+    /// Result of [`SessionAction::Listen`], or the listener of a delayed-passive transfer: the address of
+    /// each stripe. A failure ends such a transfer without [`DriverEvent::Transferred`].
     Listening(Result<StripeAddresses, FileError>),
-    /// The file is open and the transfer begins (150, or 125 when connections are reused).
+    /// The file is open and data starts to move (reply 150, or 125 on reused connections).
     Opened {
-        /// Cached MODE E connections are used.
+        /// The transfer uses cached MODE E connections.
         reused: bool,
         /// The unique name (STOU).
         unique_name: Option<VPath>,
     },
-    /// A tick during a transfer: what has moved so far. The session turns it into 112 and 111
-    /// replies if they are due (it counts the periods itself from `now`). The driver reports one
-    /// at once after [`DriverEvent::Opened`], and one before a failed [`DriverEvent::Transferred`] so that
-    /// the last 111 tells everything that is safe.
+    /// Progress of a running transfer. The session sends 112 and 111 markers when they are due by the
+    /// clock in the event. The driver reports progress directly after [`DriverEvent::Opened`],
+    /// periodically, and before a failed [`DriverEvent::Transferred`], so that the last 111 lists all
+    /// ranges that are safe.
     Progress(TransferProgress),
-    /// Of [`SessionAction::ListenDrs`].
+    /// Result of [`SessionAction::ListenDrs`].
     DrsListening(Result<DrsAddress, FileError>),
-    /// This server, receiving with [`crate::sizing::BufferSizing::Drs1`], has buffers of this size now, bytes (126).
+    /// This server receives with [`crate::sizing::BufferSizing::Drs1`] and has resized its receive buffers
+    /// to so many bytes (reply 126).
     BufferResized(u64),
     /// The transfer ended.
     Transferred(Result<CompletedTransfer, TransferError>),
@@ -313,24 +314,24 @@ pub enum DriverEvent {
 /// Progress of a transfer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TransferProgress {
-    /// Clock, seconds since 1970.
+    /// Time of the report, seconds since 1970.
     pub now: f64,
-    /// Bytes moved by this transfer.
+    /// Bytes sent or received by this transfer.
     pub bytes: u64,
-    /// All ranges stored since the transfer began, in wire offsets (stores; empty otherwise).
+    /// All ranges stored by this transfer, in wire offsets; empty unless it is a store.
     pub stored: RangeSet,
 }
 
-/// A finished transfer.
+/// A transfer that has completed without error.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CompletedTransfer {
-    /// Last state.
+    /// Final progress.
     pub progress: TransferProgress,
-    /// For clients that read it, at the end of the 226.
+    /// Remarks appended to the 226 for clients that read them.
     pub remarks: CompletionRemarks,
 }
 
-/// A login that was granted.
+/// A successful login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoginGrant {
     /// Name shown in 230 and WHOAMI.
@@ -339,34 +340,34 @@ pub struct LoginGrant {
     pub home: VPath,
     /// Rights of the session.
     pub rights: AccountRights,
-    /// Extra lines of the 230 reply.
+    /// Additional lines of the 230 reply.
     pub welcome_lines: Vec<String>,
 }
 
-/// Rights of a session.
+/// Rights of the account that is logged in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AccountRights {
-    /// Create, change and delete.
+    /// May create, change and delete files.
     pub write: bool,
-    /// Data connections with hosts other than the control peer: one that the session names (SITE
-    /// DATAPEER), or any, where [`SessionConfig::foreign_data_addresses`](super::SessionConfig) says so.
+    /// May use data connections with hosts other than the control peer: one host named with SITE
+    /// DATAPEER, or any host if [`SessionConfig::foreign_data_addresses`](super::SessionConfig) is set.
     pub third_party: bool,
 }
 
-/// Answer to a [`FileRequest`].
+/// Result of a successful [`FileRequest`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileResponse {
-    /// It is done.
+    /// The operation succeeded and returns no data.
     Done,
-    /// Stat.
+    /// Result of [`FileRequest::Stat`].
     Entry(Box<DirectoryEntry>),
-    /// List, already written as lines without ending (one element a line).
+    /// Result of [`FileRequest::List`]: formatted lines without line endings.
     Lines(Vec<Vec<u8>>),
-    /// Checksum, lower-case hex.
+    /// Result of [`FileRequest::Checksum`], lower-case hexadecimal.
     Checksum(String),
 }
 
-/// Why work on a file failed.
+/// Kind of a file error. It decides the reply code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileErrorKind {
     /// ENOENT
@@ -385,48 +386,48 @@ pub enum FileErrorKind {
     NoSpace,
     /// ENAMETOOLONG
     NameTooLong,
-    /// The path leads out of the session's root (EXDEV from openat2, link loops).
+    /// The path leads out of the session's root (EXDEV from openat2(2)), or links form a loop.
     OutsideRoot,
-    /// The server's own limits (no free data port, too many streams).
+    /// A limit of the server is reached (no free data port, too many streams).
     Busy,
     /// Another upload is writing the file.
     InUse,
-    /// Stopped by [`SessionAction::Abort`], or because the server ends.
+    /// Stopped by [`SessionAction::Abort`] or by server shutdown.
     Aborted,
     /// Anything else.
     Other,
 }
 
-/// A failed file operation: kind for the reply code, text for people.
+/// Error of a file operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileError {
-    /// For the reply code.
+    /// Kind of the error, for the reply code.
     pub kind: FileErrorKind,
-    /// errno if there was one.
+    /// errno of the failed system call, if any.
     pub errno: Option<i32>,
-    /// The failure in plain words with the system's text ("No such file or directory").
+    /// Message for people, with the system's error text ("No such file or directory").
     pub text: String,
 }
 
-/// Why a transfer failed.
+/// Error of a transfer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TransferError {
     /// The file could not be opened, read or written.
     File(FileError),
-    /// No data connection could be made or was accepted in time: 425.
+    /// No data connection was made or accepted in time: 425.
     NoConnection(String),
-    /// A data connection broke, stalled or sent nonsense: 426.
+    /// A data connection broke, stalled or violated the protocol: 426.
     Broken(String),
-    /// ABOR: 426, then 226 for ABOR itself.
+    /// Stopped by ABOR: 426, then 226 for ABOR itself.
     Aborted,
-    /// A store was stopped for a later one of the same file, whose client seems to be this one,
-    /// come back: 426.
+    /// A newer store of the same file, apparently by the same client after a reconnect, replaced this
+    /// one: 426.
     Superseded,
-    /// Checksum mismatch after a store.
+    /// The stored file does not have the expected checksum.
     Checksum {
-        /// Sum of the bytes that came.
+        /// Checksum of the received bytes.
         computed: String,
-        /// Sum that SCKS or STORATTR announced.
+        /// Checksum announced with SCKS or STORATTR.
         expected: String,
     },
 }

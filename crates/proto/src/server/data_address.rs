@@ -1,8 +1,8 @@
-//! Where data connections come from or go to: PASV EPSV SPAS PORT EPRT SPOR.
+//! Addresses of data connections: PASV EPSV SPAS PORT EPRT SPOR.
 //!
-//! A peer may send data only to and from itself. An account with the third-party right may name one
-//! other host (SITE DATAPEER), or use any where the administrator allows it; an FTP bounce (RFC 2577
-//! §3) is impossible without, and ports below 1024 are never connected to.
+//! Data connections are allowed with the control peer only. An account with the third-party right may
+//! name one other host (SITE DATAPEER), or use any host if the administrator allows it. Other accounts
+//! cannot start an FTP bounce attack (RFC 2577 §3). Ports below 1024 are always refused.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,10 +14,10 @@ use crate::address::AddressFamily;
 use crate::command::EpsvArgument;
 use crate::stripes::StripeAddresses;
 
-/// Lowest port that data connections are made to (RFC 2577 §3).
+/// Lowest port that the server connects to (RFC 2577 §3).
 const LOWEST_PORT: u16 = 1024;
 
-/// Why an address is refused that might be allowed.
+/// Reason for refusing a foreign address. The administrator could allow it.
 const FOREIGN_HOST: &str = "data connections to hosts other than yours need an account that may make \
                        third-party transfers (it names the host with SITE DATAPEER), or the server's \
                        setting foreign-data-addresses";
@@ -41,7 +41,9 @@ impl LoggedInSession {
                 self.parameters.epsv_only = true;
                 replies::reply(200, "EPSV ALL command successful.")
             }
-            (EpsvArgument::Family(asked), own) if asked != own => {
+            // RFC 2428 §3: the 522 lists the supported protocols. Only the control connection's family is
+            // offered, since the client reaches the server's control address in that family.
+            (EpsvArgument::Family(requested), own) if requested != own => {
                 let number = match own {
                     AddressFamily::V4 => 1,
                     AddressFamily::V6 => 2,
@@ -55,7 +57,7 @@ impl LoggedInSession {
         }
     }
 
-    /// SPAS; any argument asks for the extended form, the family is the control connection's.
+    /// SPAS. Any argument selects the extended form; the family is that of the control connection.
     pub(super) fn spas(&mut self, argument: Option<AddressFamily>) -> Vec<SessionAction> {
         if let Some(refusal) = self.refuse_after_epsv_all("SPAS") {
             return refusal;
@@ -68,18 +70,21 @@ impl LoggedInSession {
     }
 
     fn enter_passive(&mut self, form: PassiveReplyForm) -> Vec<SessionAction> {
+        // The listener opens with the transfer command, when the server knows which data node serves
+        // the file (globus delayed passive).
         if self.parameters.allow_delayed {
             self.data_channel = DataChannel::DelayedPassive(form);
             let mut actions = vec![SessionAction::DropChannel];
             actions.extend(replies::reply(200, "Passive delayed."));
             return actions;
         }
+        // The previous address is invalid from now on, even if the listener cannot be opened.
         self.data_channel = DataChannel::None;
         self.pending = PendingTask::Listen(form);
         vec![SessionAction::Listen(self.listen_request())]
     }
 
-    /// The listener that this session may have.
+    /// Listener with the hosts that this session may accept connections from.
     pub(super) fn listen_request(&self) -> ListenRequest {
         ListenRequest {
             family: self.family(),
@@ -89,7 +94,7 @@ impl LoggedInSession {
         }
     }
 
-    /// The listener is open, or is not.
+    /// Handles the result of opening the listener.
     pub(super) fn on_listening(
         &mut self,
         form: PassiveReplyForm,
@@ -97,59 +102,62 @@ impl LoggedInSession {
     ) -> Vec<SessionAction> {
         match addresses {
             Ok(addresses) => {
-                self.data_channel = DataChannel::Passive { used: false };
+                self.data_channel = DataChannel::Passive { cached: false };
                 vec![SessionAction::Reply(form.reply(&addresses, false))]
             }
             Err(error) => replies::refuse(&CommandFailure::Listen(&error)),
         }
     }
 
-    /// PORT, EPRT and SPOR: all that is asked is checked before anything changes.
+    /// PORT, EPRT and SPOR. All addresses are checked before any state changes.
     pub(super) fn port(&mut self, verb: &'static str, to: StripeAddresses) -> Vec<SessionAction> {
         if let Some(refusal) = self.refuse_after_epsv_all(verb) {
             return refusal;
         }
-        let objection = |(_, address)| Some((address, self.address_refusal(address)?));
-        if let Some((address, why)) = to.iter().find_map(objection) {
+        let refusal_of = |(_, address)| Some((address, self.address_refusal(address)?));
+        if let Some((address, reason)) = to.iter().find_map(refusal_of) {
             let mut actions = Vec::new();
-            if why == FOREIGN_HOST {
+            // Only this refusal depends on a setting of the administrator.
+            if reason == FOREIGN_HOST {
                 actions.push(SessionAction::ReportForeignHost(
                     address.ip().to_canonical(),
                 ));
             }
-            let text = format!("Illegal {verb} command: {why}.");
+            let text = format!("Illegal {verb} command: {reason}.");
             actions.extend(replies::reply(501, text));
             return actions;
         }
         self.data_channel = DataChannel::Active {
             to: to.clone(),
-            used: false,
+            cached: false,
         };
         let mut actions = vec![SessionAction::ConnectTo(to)];
         actions.extend(replies::reply(200, "PORT Command successful."));
         actions
     }
 
-    /// Why data may not be sent to an address.
+    /// Reason why data connections to this address are refused; `None` if they are allowed.
     pub(super) fn address_refusal(&self, address: SocketAddr) -> Option<&'static str> {
         let host = address.ip().to_canonical();
         if address.port() < LOWEST_PORT {
             return Some("ports below 1024 are refused");
         }
+        // The client's own host is always allowed: this is the normal case of active mode.
         if host == self.peer || Some(host) == self.data_peer {
             return None;
         }
-        let no_host = self.foreign_host_refusal(host);
-        no_host.or((!self.any_host).then_some(FOREIGN_HOST))
+        let foreign_refusal = self.foreign_host_refusal(host);
+        foreign_refusal.or((!self.any_host).then_some(FOREIGN_HOST))
     }
 
-    /// SITE DATAPEER. What it allows lasts until the next one; a listener that is open keeps what it
-    /// was opened with.
+    /// SITE DATAPEER. The permission lasts until the next SITE DATAPEER. An open listener keeps the
+    /// hosts that it was opened with.
     pub(super) fn site_datapeer(&mut self, address: Option<IpAddr>) -> Vec<SessionAction> {
         let host = address.map(|ip| ip.to_canonical());
+        // Naming the own host is allowed to every account, and resets the permission.
         let other = host.filter(|host| *host != self.peer);
-        if let Some(why) = other.and_then(|host| self.foreign_host_refusal(host)) {
-            return replies::reply(501, format!("Illegal SITE DATAPEER command: {why}."));
+        if let Some(reason) = other.and_then(|host| self.foreign_host_refusal(host)) {
+            return replies::reply(501, format!("Illegal SITE DATAPEER command: {reason}."));
         }
         self.data_peer = other;
         replies::reply(
@@ -161,15 +169,17 @@ impl LoggedInSession {
         )
     }
 
-    /// Why data connections with a host other than the control peer may not be had at all.
+    /// Reason why data connections with this host, which is not the control peer, are always refused.
     fn foreign_host_refusal(&self, host: IpAddr) -> Option<&'static str> {
         if !self.rights.third_party {
             return Some("this account may not have data connections to other hosts");
         }
+        // connect(2) to the unspecified address would reach this host itself.
         if host.is_unspecified() || host.is_multicast() || is_broadcast(host) {
             return Some("the address is not that of a host");
         }
-        // What listens on this host for itself only is not for those who come from outside.
+        // Services bound to loopback expect local clients only; a remote client must not reach them
+        // through this server.
         if host.is_loopback() && !self.peer.is_loopback() {
             return Some("loopback addresses are for local clients");
         }
@@ -182,7 +192,7 @@ impl LoggedInSession {
             .then(|| replies::reply(503, format!("{verb} is refused after EPSV ALL.")))
     }
 
-    /// The control connection's family; the peer's address is canonical already.
+    /// Address family of the control connection; `peer` is canonical already.
     pub(super) fn family(&self) -> AddressFamily {
         match self.peer {
             IpAddr::V4(_) => AddressFamily::V4,

@@ -1,16 +1,16 @@
-//! The commands of a logged-in session, one line each, and the outcomes of its work.
+//! Dispatch of the commands and driver events of a logged-in session.
 
 use super::parameters::{dcau, lang, prot, stru};
 use super::replies::{self, CommandResult};
 use super::session_state::{LoggedInSession, PendingTask};
 use super::{DriverEvent, SessionAction, SessionConfig};
-use crate::command::{Command, DataType, TransferMode};
+use crate::command::{Command, DataType, ExtendedStore, TransferMode};
 use crate::marker::checksum_marker_reply;
 use crate::reply::Reply;
 use crate::stripes::StripeAddresses;
 
 impl LoggedInSession {
-    /// A command while nothing is pending.
+    /// Handles a command while nothing is pending.
     pub(super) fn on_command(
         &mut self,
         config: &SessionConfig,
@@ -20,7 +20,7 @@ impl LoggedInSession {
             .unwrap_or_else(|refusal| refusal)
     }
 
-    /// Commands with a path; the error is a refusal of the path or its restart marker.
+    /// Handles commands with a path. The error holds the reply that refuses the path or restart marker.
     fn on_file_command(&mut self, config: &SessionConfig, command: Command) -> CommandResult {
         match command {
             Command::Cwd(path) => self.cwd(&path),
@@ -44,7 +44,7 @@ impl LoggedInSession {
             Command::Stor(path) => self.stor(&path),
             Command::Appe(path) => self.appe(&path),
             Command::Stou(path) => self.stou(path.as_deref()),
-            Command::Esto(offset, path) => self.esto(offset, &path),
+            Command::Esto(ExtendedStore::Adjusted { offset }, path) => self.esto(offset, &path),
             Command::Cksm {
                 algorithm,
                 offset,
@@ -56,7 +56,7 @@ impl LoggedInSession {
         }
     }
 
-    /// Commands without a path.
+    /// Handles commands without a path.
     fn on_parameter_command(
         &mut self,
         config: &SessionConfig,
@@ -78,6 +78,7 @@ impl LoggedInSession {
             Command::Allo(bytes) => self.allo(bytes),
             Command::Sbuf(bytes) => self.sbuf(bytes),
             Command::Dcau(mode) => dcau(&mode),
+            // RFC 2228 §3 allows PBSZ only after a security exchange, but clients send it before PROT C.
             Command::Pbsz(size) => replies::reply(200, format!("PBSZ={size}")),
             Command::Prot(level) => prot(level),
             Command::Pasv => self.pasv(),
@@ -113,11 +114,12 @@ impl LoggedInSession {
         Reply::with_inner_lines(211, "Server status:", lines, "End.")
     }
 
-    /// Takes what the driver reports; an outcome that nothing waits for changes nothing.
-    pub(super) fn on_driver_event(&mut self, outcome: DriverEvent) -> Vec<SessionAction> {
-        match (std::mem::take(&mut self.pending), outcome) {
-            (PendingTask::File(task), DriverEvent::File(answer)) => {
-                self.on_file_response(*task, answer)
+    /// Handles a driver event. An event that nothing waits for changes nothing.
+    pub(super) fn on_driver_event(&mut self, event: DriverEvent) -> Vec<SessionAction> {
+        // The pending task is moved out; arms that continue put it back.
+        match (std::mem::take(&mut self.pending), event) {
+            (PendingTask::File(task), DriverEvent::File(response)) => {
+                self.on_file_response(*task, response)
             }
             (PendingTask::File(task), DriverEvent::ChecksumProgress { now, bytes }) => {
                 self.pending = PendingTask::File(task);
@@ -129,7 +131,7 @@ impl LoggedInSession {
             (PendingTask::ListenDrs, DriverEvent::DrsListening(address)) => {
                 self.on_drs_listening(address)
             }
-            (PendingTask::Transfer(running), outcome) => self.on_transfer_event(running, outcome),
+            (PendingTask::Transfer(running), event) => self.on_transfer_event(running, event),
             (pending, _) => {
                 self.pending = pending;
                 Vec::new()

@@ -1,4 +1,4 @@
-//! FEAT (RFC 2389 §3): what existing clients decide by.
+//! FEAT (RFC 2389 §3): the features that existing clients look for.
 
 use super::SessionConfig;
 use crate::checksum::ChecksumAlgorithm;
@@ -7,7 +7,7 @@ use crate::reply::Reply;
 use crate::sizing;
 use crate::streams;
 
-/// The CKSM line: algorithms with the globus form's preference number.
+/// Algorithms of the CKSM line, each with a preference number as the globus server writes it.
 const CHECKSUMS: [(ChecksumAlgorithm, u32); 8] = [
     (ChecksumAlgorithm::Md5, 10),
     (ChecksumAlgorithm::Adler32, 10),
@@ -19,7 +19,7 @@ const CHECKSUMS: [(ChecksumAlgorithm, u32); 8] = [
     (ChecksumAlgorithm::Blake3, 10),
 ];
 
-/// Lines of FEAT after those of CKSM. DCAU is not among them: gfal and globus-url-copy would use it.
+/// Lines of FEAT after those of CKSM. DCAU is left out: gfal and globus-url-copy would use it.
 const FEATURES: [&str; 22] = [
     "STORATTR",
     "MFMT",
@@ -45,8 +45,8 @@ const FEATURES: [&str; 22] = [
     "PASV AllowDelayed;",
 ];
 
-/// The 211 reply; `facts` are those that MLSD and MLST tell. It is the same before and after login,
-/// since lftp asks only before.
+/// The 211 reply; `facts` are those that MLSD and MLST show. The reply is the same before and after
+/// login, since lftp asks only before login.
 pub(super) fn reply(facts: FactSet, config: &SessionConfig) -> Reply {
     let mut checksums = "CKSM ".to_owned();
     for (algorithm, rank) in CHECKSUMS {

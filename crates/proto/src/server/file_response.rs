@@ -1,4 +1,4 @@
-//! Work on files: asked of the driver, and its answer becomes a reply.
+//! File operations without data channel: the request to the driver, and the reply to its response.
 
 use super::file_task::{FileTask, SuccessReply};
 use super::replies::{self, CommandFailure, CommandTarget};
@@ -10,54 +10,54 @@ use crate::path::VPath;
 use crate::reply::Reply;
 
 impl LoggedInSession {
-    /// Asks the driver for work that changes nothing.
+    /// Starts a file operation.
     pub(super) fn start_file_task(
         &mut self,
         verb: &'static str,
         path: VPath,
         request: FileRequest,
-        then: SuccessReply,
+        on_success: SuccessReply,
     ) -> Vec<SessionAction> {
-        let subject = CommandTarget { verb, path };
+        let target = CommandTarget { verb, path };
         self.pending = PendingTask::File(Box::new(FileTask {
-            target: subject,
-            on_success: then,
+            target,
+            on_success,
             aborts: PendingAborts::default(),
         }));
         vec![SessionAction::File(request)]
     }
 
-    /// Asks the driver for work that changes files, if the account may.
+    /// Starts a file operation that needs the right to write.
     pub(super) fn start_file_change(
         &mut self,
         verb: &'static str,
         path: VPath,
         request: FileRequest,
-        then: SuccessReply,
+        on_success: SuccessReply,
     ) -> Vec<SessionAction> {
         if !self.rights.write {
-            let subject = CommandTarget { verb, path };
-            return replies::refuse(&CommandFailure::File(&subject, &replies::read_only_error()));
+            let target = CommandTarget { verb, path };
+            return replies::refuse(&CommandFailure::File(&target, &replies::read_only_error()));
         }
-        self.start_file_task(verb, path, request, then)
+        self.start_file_task(verb, path, request, on_success)
     }
 
-    /// Takes the driver's answer.
+    /// Handles the driver's response.
     pub(super) fn on_file_response(
         &mut self,
         task: FileTask,
-        answer: Result<FileResponse, FileError>,
+        response: Result<FileResponse, FileError>,
     ) -> Vec<SessionAction> {
         let FileTask {
-            target: subject,
-            on_success: then,
+            target,
+            on_success,
             aborts,
         } = task;
-        let mut actions = match answer {
-            Ok(answer) => vec![SessionAction::Reply(
-                self.success_reply(subject, then, answer),
+        let mut actions = match response {
+            Ok(response) => vec![SessionAction::Reply(
+                self.success_reply(target, on_success, response),
             )],
-            Err(error) => replies::refuse(&CommandFailure::File(&subject, &error)),
+            Err(error) => replies::refuse(&CommandFailure::File(&target, &error)),
         };
         actions.extend(aborts.replies());
         actions
@@ -65,35 +65,36 @@ impl LoggedInSession {
 
     fn success_reply(
         &mut self,
-        subject: CommandTarget,
-        then: SuccessReply,
-        answer: FileResponse,
+        target: CommandTarget,
+        on_success: SuccessReply,
+        response: FileResponse,
     ) -> Reply {
-        match (then, answer) {
+        match (on_success, response) {
             (SuccessReply::Fixed(reply), _) => reply,
             (SuccessReply::EnterDirectory(path), _) => {
                 self.cwd = path;
                 Reply::new(250, "CWD command successful.")
             }
             (SuccessReply::RenameFrom, _) => {
-                self.rename_from = Some(subject.path);
+                self.rename_from = Some(target.path);
                 Reply::new(350, "OK. Send RNTO with destination name.")
             }
             (SuccessReply::LinkFrom, _) => {
-                self.link_from = Some(subject.path);
+                self.link_from = Some(target.path);
                 Reply::new(350, "OK. Send SITE SYMLINKTO with symlink name.")
             }
+            // The driver follows links, so an entry of kind SymLink is a dangling one.
             (SuccessReply::Size | SuccessReply::Modified, FileResponse::Entry(entry))
                 if entry.kind == EntryKind::SymLink =>
             {
-                dangling_link_reply(&subject)
+                dangling_link_reply(&target)
             }
             (SuccessReply::Size, FileResponse::Entry(entry)) => size_reply(&entry),
             (SuccessReply::Modified, FileResponse::Entry(entry)) => {
                 Reply::new(213, entry.modified.format())
             }
-            (SuccessReply::MlstFacts(shown), FileResponse::Entry(entry)) => {
-                self.facts_reply(shown, *entry)
+            (SuccessReply::MlstFacts(shown_path), FileResponse::Entry(entry)) => {
+                self.facts_reply(shown_path, *entry)
             }
             (SuccessReply::Lines(code, first), FileResponse::Lines(lines)) => {
                 reply_with_inner_lines(code, &first, lines)
@@ -101,29 +102,30 @@ impl LoggedInSession {
             (SuccessReply::Digest, FileResponse::Checksum(hex)) => Reply::new(213, hex),
             _ => Reply::new(
                 451,
-                "Local error: the file system gave an answer of another kind.",
+                "Local error: the file system returned an unexpected kind of result.",
             ),
         }
     }
 
-    fn facts_reply(&self, shown: Vec<u8>, mut entry: DirectoryEntry) -> Reply {
-        let first = [b"status of ".as_slice(), &shown].concat();
-        entry.name = shown;
+    fn facts_reply(&self, shown_path: Vec<u8>, mut entry: DirectoryEntry) -> Reply {
+        // RFC 3659 §7.2: MLST shows the name as the client sent it, not as resolved.
+        let first = [b"status of ".as_slice(), &shown_path].concat();
+        entry.name = shown_path;
         let line = format_mlsx(&entry, self.parameters.facts, None);
         reply_with_inner_lines(250, &first, vec![line])
     }
 }
 
-/// SIZE and MDTM are of what a link leads to.
-fn dangling_link_reply(subject: &CommandTarget) -> Reply {
+/// SIZE and MDTM follow symbolic links, so a dangling link has neither.
+fn dangling_link_reply(target: &CommandTarget) -> Reply {
     let text = format!(
         "cannot look at {}: No such file or directory (a symbolic link that leads nowhere)",
-        subject.path
+        target.path
     );
     Reply::new(550, text)
 }
 
-/// RFC 3659 §4: only a file that can be retrieved has a SIZE.
+/// Reply to SIZE. Only a file that can be retrieved has a size (RFC 3659 §4).
 fn size_reply(entry: &DirectoryEntry) -> Reply {
     match entry.kind {
         EntryKind::File => Reply::new(213, entry.size.to_string()),
@@ -131,7 +133,7 @@ fn size_reply(entry: &DirectoryEntry) -> Reply {
     }
 }
 
-/// A data-bearing reply whose first line quotes a path of any encoding.
+/// A multi-line reply whose first line may quote a path in any encoding.
 pub(super) fn reply_with_inner_lines(code: u16, first: &[u8], lines: Vec<Vec<u8>>) -> Reply {
     let mut reply = Reply::with_inner_lines(code, "", lines, "End.");
     if let Some(line) = reply.lines.first_mut() {

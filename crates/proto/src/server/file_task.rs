@@ -1,4 +1,4 @@
-//! Work on files in progress: what its answer becomes.
+//! A file operation in progress, and the reply to its success.
 
 use super::SessionAction;
 use super::replies::{self, CommandTarget};
@@ -6,24 +6,24 @@ use super::running_transfer::PendingAborts;
 use crate::path::VPath;
 use crate::reply::Reply;
 
-/// Work on files that the driver does, and what its success means.
+/// A file operation that the driver performs.
 #[derive(Debug)]
 pub(super) struct FileTask {
-    /// For the text of a failure.
+    /// Command and path, for error replies.
     pub(super) target: CommandTarget,
-    /// Consequence of a success.
+    /// Reply and state change on success.
     pub(super) on_success: SuccessReply,
-    /// ABORs to be answered at the end.
+    /// ABORs to be answered when the operation ends.
     pub(super) aborts: PendingAborts,
 }
 
 impl FileTask {
-    /// Whether ABOR stops it: all but a checksum is done too soon for that.
+    /// Whether ABOR stops the operation. All operations but a checksum end too soon for that.
     pub(super) fn is_abortable(&self) -> bool {
         matches!(self.on_success, SuccessReply::Digest)
     }
 
-    /// STAT meanwhile (RFC 959 §4.1.3).
+    /// Reply to STAT while the operation runs (RFC 959 §4.1.3).
     pub(super) fn status(&self) -> Vec<SessionAction> {
         let mut text = format!("Status: {} ", self.target.verb).into_bytes();
         text.extend_from_slice(self.target.path.as_bytes());
@@ -32,25 +32,25 @@ impl FileTask {
     }
 }
 
-/// Consequence of successful work on files.
+/// Reply to a successful file operation, and the change of session state with it.
 #[derive(Debug)]
 pub(super) enum SuccessReply {
-    /// This reply.
+    /// A fixed reply.
     Fixed(Reply),
-    /// CWD: this is the current directory now.
+    /// CWD: make this the current directory.
     EnterDirectory(VPath),
-    /// RNFR: the path may be renamed.
+    /// RNFR: remember the path for RNTO.
     RenameFrom,
-    /// SITE SYMLINKFROM: the path may be linked to.
+    /// SITE SYMLINKFROM: remember the path for SITE SYMLINKTO.
     LinkFrom,
-    /// SIZE of the entry.
+    /// SIZE: the size of the entry.
     Size,
-    /// MDTM of the entry.
+    /// MDTM: the modification time of the entry.
     Modified,
-    /// MLST: facts of the entry under the name as asked.
+    /// MLST: the facts of the entry, under the name that the client sent.
     MlstFacts(Vec<u8>),
-    /// Lines within a reply: its code and first line.
+    /// A multi-line reply with this code and first line.
     Lines(u16, Vec<u8>),
-    /// CKSM.
+    /// CKSM: the checksum.
     Digest,
 }

@@ -10,12 +10,12 @@ use crate::checksum::ChecksumAlgorithm;
 use crate::reply::Reply;
 use crate::timestamp::Timestamp;
 
-/// `250 OK.`
+/// Reply `250 OK.`
 pub(super) fn ok_reply() -> SuccessReply {
     SuccessReply::Fixed(Reply::new(250, "OK."))
 }
 
-/// Of a session, which has no name that it could change.
+/// Error for RNFR of the root directory.
 fn root_rename_error() -> FileError {
     FileError {
         kind: FileErrorKind::Denied,
@@ -25,13 +25,13 @@ fn root_rename_error() -> FileError {
 }
 
 impl LoggedInSession {
-    /// MKD. The quoted path comes first, as RFC 959 appendix II has it and clients parse it.
+    /// MKD. The quoted path comes first, since clients parse the 257 as RFC 959 appendix II shows it.
     pub(super) fn mkd(&mut self, argument: &[u8]) -> CommandResult {
         let path = self.resolve(argument)?;
         let mut text = quoted(&path);
         text.extend_from_slice(b" directory created.");
-        let then = SuccessReply::Fixed(Reply::new(257, text));
-        Ok(self.start_file_change("MKD", path.clone(), FileRequest::MakeDir(path), then))
+        let on_success = SuccessReply::Fixed(Reply::new(257, text));
+        Ok(self.start_file_change("MKD", path.clone(), FileRequest::MakeDir(path), on_success))
     }
 
     /// RMD
@@ -51,14 +51,15 @@ impl LoggedInSession {
         Ok(self.start_file_change("DELE", path.clone(), FileRequest::Delete(path), ok_reply()))
     }
 
-    /// RNFR: the name must exist now, so that the client learns of a mistake before RNTO.
+    /// RNFR. The file must exist now, so that the client learns of a wrong name before RNTO.
     pub(super) fn rnfr(&mut self, argument: &[u8]) -> CommandResult {
+        // A failed RNFR must not leave the path of an earlier one to RNTO.
         self.rename_from = None;
         let path = self.resolve(argument)?;
         if path.is_root() {
-            let subject = CommandTarget { verb: "RNFR", path };
+            let target = CommandTarget { verb: "RNFR", path };
             return Err(replies::refuse(&CommandFailure::File(
-                &subject,
+                &target,
                 &root_rename_error(),
             )));
         }
@@ -112,13 +113,14 @@ impl LoggedInSession {
     pub(super) fn mfmt(&mut self, time: Timestamp, argument: &[u8]) -> CommandResult {
         let path = self.resolve(argument)?;
         let mut text = format!("Modify={}; ", time.format()).into_bytes();
+        // The draft shows the name as the client sent it.
         text.extend_from_slice(argument);
-        let then = SuccessReply::Fixed(Reply::new(213, text));
+        let on_success = SuccessReply::Fixed(Reply::new(213, text));
         let request = FileRequest::SetModified(path.clone(), time);
-        Ok(self.start_file_change("MFMT", path, request, then))
+        Ok(self.start_file_change("MFMT", path, request, on_success))
     }
 
-    /// CKSM: 113 markers while it runs if OPTS CKSM asked for them, then 213 and the digest.
+    /// CKSM: 113 markers while it runs if OPTS CKSM asked for them, then 213 and the checksum.
     pub(super) fn cksm(
         &mut self,
         algorithm: ChecksumAlgorithm,

@@ -101,6 +101,7 @@ const SITE_COMMANDS: [&str; 24] = [
 
 /// HELP, HELP SITE and HELP VERB.
 pub(super) fn help(topic: Option<&str>) -> Reply {
+    // The texts are those of the globus server, since its clients parse them.
     let Some(topic) = topic.map(str::trim).filter(|t| !t.is_empty()) else {
         return Reply::with_inner_lines(214, RECOGNIZED, verb_table(), "End");
     };
@@ -119,7 +120,7 @@ pub(super) fn help(topic: Option<&str>) -> Reply {
     }
 }
 
-/// SITE HELP: the table of verbs, as the globus server has it, and the SITE commands.
+/// SITE HELP: the table of verbs, as the globus server sends it, and the SITE commands.
 pub(super) fn site_help() -> Reply {
     let mut lines = verb_table();
     lines.extend(site_lines());
@@ -128,7 +129,8 @@ pub(super) fn site_help() -> Reply {
 
 const RECOGNIZED: &str = "The following commands are recognized:";
 
-/// Eight verbs a line, each in eight columns, after four spaces (one is the reply's own).
+/// Table of verbs: eight verbs per line, each eight columns wide, after three spaces. The reply adds a
+/// fourth space.
 fn verb_table() -> Vec<Vec<u8>> {
     COMMANDS
         .chunks(8)

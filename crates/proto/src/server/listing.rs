@@ -7,15 +7,15 @@ use super::{FileRequest, ListFormat, ListRequest, SessionAction, TransferKind};
 use crate::pattern::has_wildcard;
 
 impl LoggedInSession {
-    /// MLST: the facts of one path, under the name as asked.
+    /// MLST: the facts of one path, under the name that the client sent.
     pub(super) fn mlst(&mut self, argument: Option<&[u8]>) -> CommandResult {
         let path = self.resolve_or_cwd(argument)?;
-        let shown = self.argument_or_cwd(argument);
+        let shown_path = self.argument_or_cwd(argument);
         Ok(self.start_file_task(
             "MLST",
             path.clone(),
             FileRequest::Stat(path),
-            SuccessReply::MlstFacts(shown),
+            SuccessReply::MlstFacts(shown_path),
         ))
     }
 
@@ -25,7 +25,7 @@ impl LoggedInSession {
         self.listing_reply("MLSC", argument, form, 250, b"Contents of ")
     }
 
-    /// STAT with a path (RFC 959 §4.1.3): LIST in a reply.
+    /// STAT with a path (RFC 959 §4.1.3): the lines of LIST, in a reply.
     pub(super) fn stat_path(&mut self, argument: &[u8]) -> CommandResult {
         self.listing_reply(
             "STAT",
@@ -42,20 +42,20 @@ impl LoggedInSession {
         argument: Option<&[u8]>,
         form: ListFormat,
         code: u16,
-        title: &[u8],
+        first_words: &[u8],
     ) -> CommandResult {
         let path = self.resolve_or_cwd(argument)?;
-        let first = [title, &self.argument_or_cwd(argument)].concat();
+        let first_line = [first_words, &self.argument_or_cwd(argument)].concat();
         let request = FileRequest::List(ListRequest {
             path: path.clone(),
             pattern: None,
             format: form,
             recursive: false,
         });
-        Ok(self.start_file_task(verb, path, request, SuccessReply::Lines(code, first)))
+        Ok(self.start_file_task(verb, path, request, SuccessReply::Lines(code, first_line)))
     }
 
-    /// A path as the client wrote it; the current directory when it wrote none.
+    /// The path as the client sent it; the current directory when it sent none.
     fn argument_or_cwd(&self, argument: Option<&[u8]>) -> Vec<u8> {
         match argument {
             None | Some(b"") => self.cwd.as_bytes().to_vec(),
@@ -63,10 +63,12 @@ impl LoggedInSession {
         }
     }
 
-    /// LIST: `*`, `?` and `[` in the last component make it a pattern.
+    /// LIST. The characters `*`, `?` and `[` in the last component make it a pattern.
     pub(super) fn list(&mut self, argument: Option<&[u8]>) -> CommandResult {
         let mut request = self.list_request(argument, ListFormat::LsLong)?;
         let name = request.path.name();
+        // Only LIST: `ls *.dat` of interactive clients sends the pattern. MLSD and MLST take literal
+        // names (RFC 3659 §7.2).
         if has_wildcard(name) {
             request.pattern = Some(name.to_vec());
             request.path = request.path.parent();
@@ -87,7 +89,7 @@ impl LoggedInSession {
         Ok(self.start_listing("MLSD", request))
     }
 
-    /// MLSR: MLSD of the whole tree.
+    /// MLSR: MLSD of a whole tree.
     pub(super) fn mlsr(&mut self, argument: Option<&[u8]>) -> CommandResult {
         let form = ListFormat::Facts(self.parameters.facts);
         let mut request = self.list_request(argument, form)?;
@@ -95,7 +97,8 @@ impl LoggedInSession {
         Ok(self.start_listing("MLSR", request))
     }
 
-    /// A listing is a transfer and takes REST away, though it has no use for it.
+    /// Parameters of a listing. A listing discards REST, as every transfer command does, and does not
+    /// use it.
     fn list_request(
         &mut self,
         argument: Option<&[u8]>,

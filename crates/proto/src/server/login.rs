@@ -1,4 +1,4 @@
-//! USER, PASS, REIN and what the driver says of a login.
+//! USER, PASS, REIN and the result of a login.
 
 use super::replies;
 use super::session::ServerSession;
@@ -8,10 +8,11 @@ use crate::command::Secret;
 use crate::reply::Reply;
 
 impl ServerSession {
-    /// USER is answered alike whether the account exists or not.
+    /// USER. The reply is the same whether the account exists or not, so that names cannot be probed.
     pub(super) fn user(&mut self, name: String) -> Vec<SessionAction> {
         match &mut self.state {
             LoginState::Connected | LoginState::UserGiven(_) => {
+                // A second USER replaces the first (RFC 959 §4.1.1).
                 let text = format!("Password required for {name}.");
                 self.state = LoginState::UserGiven(name);
                 replies::reply(331, text)
@@ -22,20 +23,21 @@ impl ServerSession {
 
     /// PASS
     pub(super) fn pass(&mut self, password: Secret) -> Vec<SessionAction> {
+        // The user name is moved out, so that one USER allows one PASS only.
         match std::mem::replace(&mut self.state, LoginState::Authenticating) {
             LoginState::UserGiven(user) => vec![SessionAction::Authenticate { user, password }],
-            before => {
-                let text = match before {
+            previous => {
+                let text = match previous {
                     LoginState::LoggedIn(_) => "You are already logged in.",
                     _ => "Login with USER first.",
                 };
-                self.state = before;
+                self.state = previous;
                 replies::reply(503, text)
             }
         }
     }
 
-    /// The driver has checked the password.
+    /// Handles the result of the password check.
     pub(super) fn on_login(&mut self, result: Result<LoginGrant, String>) -> Vec<SessionAction> {
         match result {
             Ok(grant) => {
@@ -49,6 +51,7 @@ impl ServerSession {
                 self.state = LoginState::Connected;
                 self.login_failures += 1;
                 let limit = self.config.max_login_failures;
+                // The limit counts per connection; the driver limits attempts across connections.
                 if limit > 0 && self.login_failures >= limit {
                     let mut actions = replies::reply(
                         421,
@@ -62,8 +65,10 @@ impl ServerSession {
         }
     }
 
-    /// REIN: back to the state after the greeting; a login limit goes on counting.
+    /// REIN: returns to the state after the greeting. The count of failed logins is kept.
     pub(super) fn rein(&mut self) -> Vec<SessionAction> {
+        // RFC 959 §4.1.1: REIN resets everything but a running transfer. None can run here, since
+        // the driver queues REIN behind it.
         let mut actions = vec![SessionAction::DropChannel];
         if let LoginState::LoggedIn(login) = &mut self.state {
             actions.extend(login.drop_drs());

@@ -1,22 +1,24 @@
-//! The server's session as a state machine.
+//! The server side of a control connection, as a state machine.
 //!
-//! Lines and outcomes go in, [`SessionAction`]s come out; the driver in the `server` crate carries the
-//! actions out and reports the outcomes. The session decides what is allowed, what each reply says
-//! and what a transfer consists of; it opens nothing and reads no clock.
+//! The driver in the `server` crate passes lines and [`DriverEvent`]s in; the session returns
+//! [`SessionAction`]s, which the driver carries out. The session decides which commands are allowed,
+//! what each reply says, and what a transfer consists of. It opens no file or socket and reads no clock.
 //!
 //! Contract with the driver:
-//! - The driver sends [`ServerSession::greeting`] first, then feeds every line to [`ServerSession::on_line`].
-//! - While [`ServerSession::awaiting`] says that an outcome is pending, the driver holds further lines
-//!   back (in order), except during what ABOR stops ([`ExpectedInput::DriverEventOrUrgentLine`]): there it feeds what
-//!   is urgent at once ([`ServerSession::is_urgent`]: ABOR, STAT, SBUF with drs1), others wait. QUIT waits
-//!   like any other, so that what was pipelined before it is done (RFC 959 §4.1.1).
-//! - Actions are carried out in order. At most one of them has an outcome
-//!   ([`SessionAction::Secure`], [`SessionAction::Authenticate`], [`SessionAction::File`], [`SessionAction::Listen`], [`SessionAction::ListenDrs`],
-//!   [`SessionAction::Transfer`]), and it is the last.
-//! - An outcome that nothing waits for is ignored; after [`SessionAction::Close`] so is everything.
+//! - The driver sends [`ServerSession::greeting`] first, then passes every line to
+//!   [`ServerSession::on_line`].
+//! - While [`ServerSession::expected_input`] is not [`ExpectedInput::Line`], the driver queues further
+//!   lines in order. During a transfer or checksum ([`ExpectedInput::DriverEventOrUrgentLine`]) it passes
+//!   urgent lines at once ([`ServerSession::is_urgent`]: ABOR, STAT, and SBUF with drs1). QUIT waits like
+//!   any other line, so that commands pipelined before it are completed (RFC 959 §4.1.1).
+//! - Actions are carried out in order. At most one of them is answered by an event
+//!   ([`SessionAction::Secure`], [`SessionAction::Authenticate`], [`SessionAction::File`],
+//!   [`SessionAction::Listen`], [`SessionAction::ListenDrs`], [`SessionAction::Transfer`]), and it is
+//!   the last.
+//! - The session ignores an event that nothing waits for, and all input after [`SessionAction::Close`].
 //!
-//! One module per subject of RFC 959 and GFD.20; `replies` alone decides which code a failure
-//! gets. The golden dialogues are in `crates/proto/tests/transcripts`.
+//! There is one module per subject of RFC 959 and GFD.20. Only `replies` decides the reply code of a
+//! failure. The golden dialogues are in `crates/proto/tests/transcripts`.
 
 mod action;
 mod data_address;

@@ -7,15 +7,16 @@ use super::{FileRequest, SessionAction};
 use crate::path::{PathError, VPath};
 
 impl LoggedInSession {
-    /// The path that an argument means: relative to the current directory, `~` and `~/` to the
-    /// login's first directory.
+    /// Resolves a path argument: relative paths against the current directory, `~` and `~/` against
+    /// the home directory of the login.
     pub(super) fn resolve(&self, argument: &[u8]) -> Result<VPath, Vec<SessionAction>> {
         let resolved = match argument {
+            // An empty argument must not stand for the current directory, or `RMD ` could delete it.
             b"" => Err(PathError::Empty),
             b"~" => Ok(self.home.clone()),
             [b'~', b'/'] => Ok(self.home.clone()),
             [b'~', b'/', below @ ..] => {
-                // `~//etc` is below the home as well.
+                // Without this, `~//etc` would resolve as the absolute path `/etc`.
                 let skip = below.iter().take_while(|b| **b == b'/').count();
                 match &below[skip..] {
                     b"" => Ok(self.home.clone()),
@@ -27,7 +28,7 @@ impl LoggedInSession {
         resolved.map_err(|error| replies::refuse(&CommandFailure::Path(error)))
     }
 
-    /// Like [`Self::resolve`]; without argument the current directory is meant.
+    /// Like [`Self::resolve`]; without argument, the current directory.
     pub(super) fn resolve_or_cwd(
         &self,
         argument: Option<&[u8]>,
@@ -44,7 +45,7 @@ impl LoggedInSession {
         Ok(self.enter("CWD", path))
     }
 
-    /// CDUP; at the root it stays there.
+    /// CDUP. The parent of the root is the root.
     pub(super) fn cdup(&mut self) -> Vec<SessionAction> {
         let path = self.cwd.parent();
         self.enter("CDUP", path)
@@ -68,7 +69,7 @@ impl LoggedInSession {
     }
 }
 
-/// A path between quotes, the quotes inside it doubled (RFC 959 appendix II).
+/// The path in double quotes; quotes inside it are doubled (RFC 959 appendix II).
 pub(super) fn quoted(path: &VPath) -> Vec<u8> {
     let mut text = vec![b'"'];
     for &byte in path.as_bytes() {

@@ -21,8 +21,8 @@ impl LoggedInSession {
             OptsCommand::CongestionControl(name) => return self.set_congestion(config, name),
             OptsCommand::Facts(list) => return self.select_facts(list.as_deref()),
             OptsCommand::ChecksumMarkers(seconds) => self.parameters.checksum_seconds = seconds,
-            // A recursive listing goes on past what it cannot read and never follows links to
-            // directories, whatever is asked: both are accepted and nothing is to be set.
+            // A recursive listing always continues after an unreadable directory and never follows
+            // links to directories. Clients send these options regardless, so they are accepted.
             OptsCommand::MlsrOptions | OptsCommand::Utf8(_) => {}
             OptsCommand::Unknown(name) => {
                 return replies::reply(501, format!("OPTS failed: unknown option {name}."));
@@ -31,8 +31,9 @@ impl LoggedInSession {
         success()
     }
 
-    /// More connections than the server gives are fewer, not an error: the receiver learns the
-    /// number from the EOD count. With a single node every stripe layout is the same.
+    /// Applies one option of OPTS RETR. A request for more connections than the server allows is
+    /// reduced without error: the receiver learns the number from the EOD count. Stripe layouts have
+    /// no effect on a server with a single node.
     fn retrieve_option(&mut self, config: &SessionConfig, option: RetrieveOption) {
         match option {
             RetrieveOption::Parallelism(streams) => {
@@ -45,7 +46,8 @@ impl LoggedInSession {
         }
     }
 
-    /// Congestion control of what is sent from now on. Cached connections run the last one.
+    /// OPTS TUNE: sets the congestion control for sending. Cached connections are closed, since they
+    /// were opened with the previous one.
     fn set_congestion(&mut self, config: &SessionConfig, name: String) -> Vec<SessionAction> {
         if !config.congestion_controls.contains(&name) {
             let text = match config.congestion_controls.join(" ") {
@@ -55,6 +57,7 @@ impl LoggedInSession {
             return replies::reply(504, text);
         }
         let mut actions = Vec::new();
+        // The driver sets TCP_CONGESTION (tcp(7)) when it opens a connection.
         if name != self.parameters.congestion_control && self.data_channel.is_cached() {
             self.data_channel = DataChannel::None;
             actions.push(SessionAction::DropChannel);
@@ -71,7 +74,7 @@ impl LoggedInSession {
     }
 }
 
-/// The answer of every OPTS that is taken and has no other.
+/// Reply to every accepted OPTS that has no reply of its own.
 pub(super) fn success() -> Vec<SessionAction> {
     replies::reply(200, "OPTS Command Successful.")
 }

@@ -20,8 +20,8 @@ impl LoggedInSession {
         replies::reply(200, format!("Type set to {letter}."))
     }
 
-    /// MODE. Cached connections belong to the mode they were used in: a change closes them, for
-    /// the peer of a MODE S transfer must not be sent blocks. A prepared address stays.
+    /// MODE. A change closes cached connections, since they can only continue in the mode they were
+    /// used in. An address that has not been used yet stays valid.
     pub(super) fn set_mode(&mut self, mode: TransferMode) -> Vec<SessionAction> {
         let mut actions = Vec::new();
         if mode != self.parameters.mode && self.data_channel.is_cached() {
@@ -37,7 +37,7 @@ impl LoggedInSession {
         actions
     }
 
-    /// REST; whether it fits the transfer is known only when that starts.
+    /// REST. The transfer command decides later whether the marker fits.
     pub(super) fn rest(&mut self, restart: RestartMarker) -> Vec<SessionAction> {
         self.next_transfer.restart = Some(restart);
         replies::reply(
@@ -46,14 +46,15 @@ impl LoggedInSession {
         )
     }
 
-    /// ALLO: advisory.
+    /// ALLO: the size is advisory.
     pub(super) fn allo(&mut self, bytes: u64) -> Vec<SessionAction> {
         self.next_transfer.store.announced_size = Some(bytes);
         replies::reply(200, "ALLO command successful.")
     }
 
-    /// Buffer sizes for data connections made from now on; 0 leaves them to the kernel.
+    /// Sets the buffer size of data connections made from now on, bytes; 0 leaves it to the kernel.
     pub(super) fn set_buffer(&mut self, side: BufferDirection, bytes: u64) {
+        // A peer may ask for any size; larger ones are reduced, as the kernel does.
         let bytes = (bytes > 0).then_some(bytes.min(MAX_BUFFER));
         match side {
             BufferDirection::Send => self.parameters.buffers.send = bytes,
@@ -75,7 +76,7 @@ impl LoggedInSession {
     }
 }
 
-/// STRU: files only.
+/// STRU: only F (file) is offered.
 pub(super) fn stru(code: char) -> Vec<SessionAction> {
     if code.eq_ignore_ascii_case(&'F') {
         replies::reply(200, "STRU F ok.")
@@ -84,7 +85,7 @@ pub(super) fn stru(code: char) -> Vec<SessionAction> {
     }
 }
 
-/// DCAU: there is no security context that could authenticate a data channel.
+/// DCAU: only N is offered, since no security context exists that could authenticate a data channel.
 pub(super) fn dcau(mode: &DataChannelAuth) -> Vec<SessionAction> {
     let letter = match mode {
         DataChannelAuth::None => return replies::reply(200, "DCAU N."),
@@ -97,7 +98,7 @@ pub(super) fn dcau(mode: &DataChannelAuth) -> Vec<SessionAction> {
     replies::reply(504, text)
 }
 
-/// PROT: data connections are clear.
+/// PROT: only C is offered; data connections are not encrypted.
 pub(super) fn prot(level: ProtectionLevel) -> Vec<SessionAction> {
     let letter = match level {
         ProtectionLevel::Clear => return replies::reply(200, "Protection level set to C."),
@@ -111,6 +112,7 @@ pub(super) fn prot(level: ProtectionLevel) -> Vec<SessionAction> {
 /// LANG: replies are in English.
 pub(super) fn lang(tag: Option<&str>) -> Vec<SessionAction> {
     let primary = tag.map(|t| t.split('-').next().unwrap_or_default().trim().to_owned());
+    // Subtags such as EN-US are accepted (RFC 2640 §4.1 uses RFC 1766 language tags).
     match primary.as_deref() {
         None => replies::reply(200, "lang set to EN."),
         Some(tag) if tag.is_empty() || tag.eq_ignore_ascii_case("EN") => {

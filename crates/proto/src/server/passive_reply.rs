@@ -1,4 +1,4 @@
-//! How a passive address is told: the replies to PASV, EPSV and SPAS.
+//! Replies with a passive address: PASV, EPSV and SPAS.
 
 use std::net::SocketAddr;
 
@@ -6,26 +6,27 @@ use crate::address::{format_eprt, format_port};
 use crate::reply::Reply;
 use crate::stripes::StripeAddresses;
 
-/// How a passive address is told.
+/// Form of the reply that holds a passive address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PassiveReplyForm {
-    /// PASV: 227, six numbers.
+    /// PASV: 227 with `h1,h2,h3,h4,p1,p2`.
     Pasv,
-    /// EPSV: 229, the port alone.
+    /// EPSV: 229 with the port only.
     Epsv,
-    /// SPAS: 229 of several lines, six numbers.
+    /// SPAS: multi-line 229, one `h1,h2,h3,h4,p1,p2` per stripe.
     Spas,
-    /// SPAS with an argument: 229 of several lines, EPRT form.
+    /// SPAS with an argument: multi-line 229, one address in EPRT form per stripe.
     SpasExtended,
 }
 
 impl PassiveReplyForm {
-    /// The reply with the addresses: 227 or 229; as a preliminary reply of a transfer (delayed
-    /// passive) 127 or 129. PASV and EPSV have room for one.
+    /// The reply with the addresses: 227 or 229, or 127 or 129 as the preliminary reply of a
+    /// delayed-passive transfer. PASV and EPSV hold the first address only.
     pub(super) fn reply(self, addresses: &StripeAddresses, preliminary: bool) -> Reply {
+        // GridFTP delayed passive: the same text with a 1xx code (127, 129).
         let minus = if preliminary { 100 } else { 0 };
         let first = addresses.first();
-        let told = match self {
+        let reply = match self {
             Self::Epsv => Some(Reply::new(
                 229 - minus,
                 format!("Entering Extended Passive Mode (|||{}|)", first.port()),
@@ -35,12 +36,12 @@ impl PassiveReplyForm {
             Self::Spas => striped_reply(229 - minus, addresses, format_port),
             Self::SpasExtended => striped_reply(229 - minus, addresses, |a| Some(format_eprt(a))),
         };
-        told.unwrap_or_else(ipv6_unsupported_reply)
+        reply.unwrap_or_else(ipv6_unsupported_reply)
     }
 }
 
-/// No parenthesis may occur here: the globus client takes it for EPSV's reply then. `None`: an address
-/// has no such form.
+/// Reply to SPAS. The text must not contain a parenthesis, or the globus client parses it as the reply
+/// to EPSV. `None` when an address cannot be written in this form.
 fn striped_reply(
     code: u16,
     addresses: &StripeAddresses,
@@ -58,7 +59,7 @@ fn striped_reply(
     ))
 }
 
-/// Six numbers have no room for an IPv6 address (RFC 2428 §3).
+/// Reply when an IPv6 address would have to be written as six numbers (RFC 2428 §3).
 pub(super) fn ipv6_unsupported_reply() -> Reply {
     Reply::new(
         522,
@@ -71,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_stripe_has_a_line_where_there_is_room_for_lines() {
+    fn spas_replies_list_every_stripe_and_pasv_only_the_first() {
         let at = |port| SocketAddr::from(([192, 0, 2, 1], port));
         let two = StripeAddresses::new(vec![at(256), at(257)]).unwrap();
         let text = |form: PassiveReplyForm| form.reply(&two, false).text();
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_without_a_plain_form_is_not_told_in_it() {
+    fn pasv_and_spas_refuse_an_ipv6_address() {
         let v6 = StripeAddresses::single("[2001:db8::1]:9".parse().unwrap());
         for form in [PassiveReplyForm::Pasv, PassiveReplyForm::Spas] {
             assert_eq!(form.reply(&v6, false), ipv6_unsupported_reply());

@@ -1,7 +1,7 @@
-//! The one place that gives a failure its reply (RFC 959 §4.2, §5.4).
+//! Replies to failures. Only this module decides their codes (RFC 959 §4.2, §5.4).
 //!
-//! File errors have the structured form of the globus server, which its clients and gfal search
-//! for the system's words:
+//! File errors have the structured form of the globus server. Its clients and gfal search it for the
+//! system's error text:
 //!
 //! ```text
 //! 550-GlobusError: v=1 c=PATH_NOT_FOUND
@@ -11,12 +11,12 @@
 //! 550 End.
 //! ```
 //!
-//! Who owns a file that is being stored is told in one line with the words `another upload`, which
-//! `longhaul cp` looks for: it does not try again then.
+//! When another upload owns a file, the reply is one line with the words `another upload`.
+//! `longhaul cp` looks for them and does not retry.
 //!
-//! A code of 4xx invites clients to try again without change (lftp does so without end), so
-//! only what may pass by itself gets one; a full directory or a missing name is 550 although the
-//! globus server answers some of them with 451 or 500.
+//! Clients repeat a command after 4xx without change (lftp does so forever), so only conditions that
+//! may pass by themselves get such a code. A missing file or a directory that is not empty is 550,
+//! although the globus server answers some of these with 451 or 500.
 
 use super::{FileError, FileErrorKind, SessionAction, TransferError};
 use crate::address::AddressError;
@@ -24,64 +24,61 @@ use crate::command::CommandError;
 use crate::path::{PathError, VPath};
 use crate::reply::Reply;
 
-/// Actions for a command; the error is the actions when an argument is refused, so that `?`
-/// ends the command there.
+/// Actions of a command. The error holds the actions that refuse an argument, so that `?` ends the
+/// command there.
 pub(super) type CommandResult = Result<Vec<SessionAction>, Vec<SessionAction>>;
 
-/// Subject of a piece of work, for the text of its reply.
+/// Command and path, for the text of replies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CommandTarget {
     /// The command.
     pub(super) verb: &'static str,
-    /// The path it works on.
+    /// The path that it operates on.
     pub(super) path: VPath,
 }
 
-/// Everything that can go wrong with a command.
+/// Failure of a command.
 #[derive(Debug)]
 pub(super) enum CommandFailure<'a> {
     /// The line is not a command.
     Command(&'a CommandError),
-    /// The path argument cannot be one.
+    /// The path argument is invalid.
     Path(PathError),
-    /// Work on files without a data channel.
+    /// A file operation without data channel failed.
     File(&'a CommandTarget, &'a FileError),
-    /// No listener could be opened.
+    /// The listener could not be opened.
     Listen(&'a FileError),
-    /// A transfer.
+    /// A transfer failed.
     Transfer(&'a CommandTarget, &'a TransferError),
 }
 
-/// The reply of a failure.
+/// The reply to a failure.
 pub(super) fn failure_reply(failure: &CommandFailure<'_>) -> Reply {
     match failure {
         CommandFailure::Command(error) => command_error(error),
         CommandFailure::Path(error) => path_error(*error),
-        CommandFailure::File(subject, error) if error.kind == FileErrorKind::Aborted => {
-            Reply::new(426, format!("{} aborted.", subject.verb))
+        // RFC 959 §4.1.3: an aborted command gets 426 before the 226 for ABOR.
+        CommandFailure::File(target, error) if error.kind == FileErrorKind::Aborted => {
+            Reply::new(426, format!("{} aborted.", target.verb))
         }
-        CommandFailure::File(subject, error) if error.kind == FileErrorKind::InUse => {
-            in_use(subject)
-        }
-        CommandFailure::File(subject, error) => {
-            file_error(metadata_code(error.kind), subject, error)
-        }
+        CommandFailure::File(target, error) if error.kind == FileErrorKind::InUse => in_use(target),
+        CommandFailure::File(target, error) => file_error(metadata_code(error.kind), target, error),
         CommandFailure::Listen(error) => Reply::new(425, format!("Cannot listen: {}", error.text)),
-        CommandFailure::Transfer(subject, error) => transfer_error(subject, error),
+        CommandFailure::Transfer(target, error) => transfer_error(target, error),
     }
 }
 
-/// One reply as all there is to do.
+/// A single reply as the only action.
 pub(super) fn reply(code: u16, text: impl AsRef<[u8]>) -> Vec<SessionAction> {
     vec![SessionAction::Reply(Reply::new(code, text))]
 }
 
-/// [`failure_reply`] as all there is to do.
-pub(super) fn refuse(what: &CommandFailure<'_>) -> Vec<SessionAction> {
-    vec![SessionAction::Reply(failure_reply(what))]
+/// [`failure_reply`] as the only action.
+pub(super) fn refuse(failure: &CommandFailure<'_>) -> Vec<SessionAction> {
+    vec![SessionAction::Reply(failure_reply(failure))]
 }
 
-/// The error of a command that the account's rights do not allow.
+/// Error of a command that needs the right to write.
 pub(super) fn read_only_error() -> FileError {
     FileError {
         kind: FileErrorKind::Denied,
@@ -95,6 +92,7 @@ fn command_error(error: &CommandError) -> Reply {
         CommandError::UnknownVerb(_) => 500,
         CommandError::NotImplemented(_) => 502,
         CommandError::Syntax { .. } | CommandError::Address(AddressError::Malformed) => 501,
+        // RFC 2228 §5: an unsupported protection level is 536, not 504.
         CommandError::UnsupportedParameter { verb: "PROT", .. } => 536,
         CommandError::UnsupportedParameter { .. } => 504,
         CommandError::Address(AddressError::UnsupportedProtocol) => 522,
@@ -123,20 +121,20 @@ fn path_error(error: PathError) -> Reply {
     }
 }
 
-fn transfer_error(subject: &CommandTarget, error: &TransferError) -> Reply {
+fn transfer_error(target: &CommandTarget, error: &TransferError) -> Reply {
     match error {
-        TransferError::File(error) if error.kind == FileErrorKind::InUse => in_use(subject),
-        TransferError::File(error) => file_error(transfer_code(error.kind), subject, error),
-        TransferError::NoConnection(why) => {
-            Reply::new(425, format!("Cannot open data connection: {why}"))
+        TransferError::File(error) if error.kind == FileErrorKind::InUse => in_use(target),
+        TransferError::File(error) => file_error(transfer_code(error.kind), target, error),
+        TransferError::NoConnection(reason) => {
+            Reply::new(425, format!("Cannot open data connection: {reason}"))
         }
-        TransferError::Broken(why) => Reply::new(
+        TransferError::Broken(reason) => Reply::new(
             426,
-            format!("Data connection closed; transfer aborted: {why}"),
+            format!("Data connection closed; transfer aborted: {reason}"),
         ),
         TransferError::Aborted => Reply::new(426, "Transfer aborted; data connection closed."),
         TransferError::Superseded => {
-            reply_about_path(426, subject, "another upload took this file over.")
+            reply_about_path(426, target, "another upload took this file over.")
         }
         TransferError::Checksum { computed, expected } => Reply::multi_line(
             550,
@@ -149,37 +147,38 @@ fn transfer_error(subject: &CommandTarget, error: &TransferError) -> Reply {
     }
 }
 
-/// It passes by itself, when the other upload ends.
-fn in_use(subject: &CommandTarget) -> Reply {
-    reply_about_path(450, subject, "another upload is writing this file.")
+/// Reply when another upload owns the file. 450, since the condition passes when that upload ends.
+fn in_use(target: &CommandTarget) -> Reply {
+    reply_about_path(450, target, "another upload is writing this file.")
 }
 
-fn reply_about_path(code: u16, subject: &CommandTarget, what: &str) -> Reply {
+fn reply_about_path(code: u16, target: &CommandTarget, failure: &str) -> Reply {
     Reply::new(
         code,
-        [subject.path.as_bytes(), b": ", what.as_bytes()].concat(),
+        [target.path.as_bytes(), b": ", failure.as_bytes()].concat(),
     )
 }
 
-fn file_error(code: u16, subject: &CommandTarget, error: &FileError) -> Reply {
-    let (class, words) = globus_class_and_phrase(error.kind);
+fn file_error(code: u16, target: &CommandTarget, error: &FileError) -> Reply {
+    let (class, phrase) = globus_class_and_phrase(error.kind);
     let mut lines = vec![format!("GlobusError: v=1 c={class}").into_bytes()];
     if let Some(errno) = error.errno {
         lines.push(format!("GridFTP-Errno: {errno}").into_bytes());
     }
-    let mut reason = format!("GridFTP-Reason: {} ", subject.verb).into_bytes();
-    reason.extend_from_slice(subject.path.as_bytes());
+    let mut reason = format!("GridFTP-Reason: {} ", target.verb).into_bytes();
+    reason.extend_from_slice(target.path.as_bytes());
     lines.push(reason);
-    let text = if error.text.contains(words) {
+    // gfal maps errors by these phrases, so they are added when the system text has other words.
+    let text = if error.text.contains(phrase) {
         error.text.clone()
     } else {
-        format!("{words}: {}", error.text)
+        format!("{phrase}: {}", error.text)
     };
     lines.push(format!("GridFTP-Error-String: {text}").into_bytes());
     Reply::multi_line(code, lines)
 }
 
-/// The globus class of an error, and the words that clients look for in its text.
+/// The globus error class of an error, and the phrase that clients look for in its text.
 fn globus_class_and_phrase(kind: FileErrorKind) -> (&'static str, &'static str) {
     match kind {
         FileErrorKind::NotFound => ("PATH_NOT_FOUND", "No such file or directory"),
@@ -190,6 +189,7 @@ fn globus_class_and_phrase(kind: FileErrorKind) -> (&'static str, &'static str) 
         FileErrorKind::NotEmpty => ("INTERNAL_ERROR", "Directory not empty"),
         FileErrorKind::NoSpace => ("INTERNAL_ERROR", "No space left"),
         FileErrorKind::NameTooLong => ("INTERNAL_ERROR", "File name too long"),
+        // The reply must not reveal whether a file exists outside the root.
         FileErrorKind::OutsideRoot => ("PERMISSION_DENIED", "Permission denied"),
         FileErrorKind::Busy | FileErrorKind::InUse => ("INTERNAL_ERROR", "Server busy"),
         FileErrorKind::Aborted | FileErrorKind::Other => ("INTERNAL_ERROR", ""),
@@ -208,7 +208,9 @@ fn metadata_code(kind: FileErrorKind) -> u16 {
 fn transfer_code(kind: FileErrorKind) -> u16 {
     match kind {
         FileErrorKind::Busy | FileErrorKind::InUse => 450,
+        // 452 would invite clients such as lftp to repeat the whole transfer.
         FileErrorKind::NoSpace => 552,
+        // An unknown error during a transfer may pass (RFC 959 §4.2.2: 451 local error in processing).
         FileErrorKind::Other => 451,
         FileErrorKind::Exists => 553,
         _ => 550,

@@ -1,7 +1,8 @@
-//! Dynamic right-sizing: OPTS DRS, the DRS channel's address (DPSV, DPRT), and sizes that travel on
-//! the control channel during a transfer (SBUF, 126).
+//! Dynamic right-sizing (DRS): OPTS DRS, the address of the DRS channel (DPSV, DPRT), and buffer sizes
+//! on the control channel during a transfer (SBUF, 126).
 //!
-//! A session that never says OPTS DRS sees none of it: SBUF waits its turn, no 126 comes.
+//! A client that never sends OPTS DRS notices none of it: SBUF waits for the end of the transfer, and
+//! no 126 is sent.
 //!
 //! Sources: Gardner, Feng and Fisk 2003 §4.2 (drs1); Engelhart, Gardner and Feng 2004 §3.2 (drs).
 
@@ -14,9 +15,9 @@ use crate::drs::DrsAddress;
 use crate::sizing::{BufferSizing, SocketBuffers};
 
 impl LoggedInSession {
-    /// OPTS DRS: for the transfers that follow. `auto` is what the server does by itself, which its
-    /// administrator may have set to `kernel`. Another policy closes cached connections, whose
-    /// buffers were made for the last one; the DRS channel's address is of no use to it.
+    /// OPTS DRS: sets the buffer sizing of the transfers that follow. `auto` selects the server's own
+    /// default, which its administrator may have set to `kernel`. A change closes cached connections,
+    /// whose buffers were set up for the previous sizing. All but `drs` drop the DRS address.
     pub(super) fn set_buffer_sizing(
         &mut self,
         config: &SessionConfig,
@@ -32,6 +33,7 @@ impl LoggedInSession {
             actions.push(SessionAction::DropChannel);
         }
         self.parameters.buffers.sizing = sizing;
+        // OPTS DRS is a longhaul extension, so its client also knows remarks.
         self.parameters.reads_remarks = true;
         if sizing != BufferSizing::Drs {
             actions.extend(self.drop_drs());
@@ -40,22 +42,23 @@ impl LoggedInSession {
         actions
     }
 
-    /// Forgets the DRS channel's address, if there is one.
+    /// Drops the address of the DRS channel, if there is one.
     pub(super) fn drop_drs(&mut self) -> Option<SessionAction> {
         std::mem::take(&mut self.has_drs_address).then_some(SessionAction::DropDrs)
     }
 
-    /// DPSV. It mirrors EPSV and is allowed after EPSV ALL as EPSV is.
+    /// DPSV. It mirrors EPSV, and is allowed after EPSV ALL as EPSV is.
     pub(super) fn dpsv(&mut self) -> Vec<SessionAction> {
         if let Some(refusal) = self.refuse_without_drs("DPSV") {
             return refusal;
         }
+        // The driver closes the previous listener even if it cannot open a new one.
         self.has_drs_address = false;
         self.pending = PendingTask::ListenDrs;
         vec![SessionAction::ListenDrs(self.family())]
     }
 
-    /// The DRS channel's listener is open, or is not.
+    /// Handles the result of opening the listener of the DRS channel.
     pub(super) fn on_drs_listening(
         &mut self,
         address: Result<DrsAddress, FileError>,
@@ -70,7 +73,7 @@ impl LoggedInSession {
         }
     }
 
-    /// DPRT. It mirrors EPRT: the same addresses are refused, and all of them after EPSV ALL
+    /// DPRT. It mirrors EPRT: the same addresses are refused, and all addresses after EPSV ALL
     /// (RFC 2428 §4).
     pub(super) fn dprt(&mut self, to: DrsAddress) -> Vec<SessionAction> {
         if let Some(refusal) = self
@@ -79,8 +82,8 @@ impl LoggedInSession {
         {
             return refusal;
         }
-        if let Some(why) = self.address_refusal(to.socket) {
-            return replies::reply(501, format!("Illegal DPRT command: {why}."));
+        if let Some(reason) = self.address_refusal(to.socket) {
+            return replies::reply(501, format!("Illegal DPRT command: {reason}."));
         }
         self.has_drs_address = true;
         let mut actions = vec![SessionAction::ConnectDrs(to)];
@@ -93,8 +96,9 @@ impl LoggedInSession {
             .then(|| replies::reply(503, format!("Send OPTS DRS drs before {verb}.")))
     }
 
-    /// The buffers of connections that a listener takes. Which way data will go is not known yet; only a
-    /// receiver's buffer has to be right before the connection is made.
+    /// Buffers of connections that a listener accepts. The direction of the data is not known yet. Only
+    /// a receive buffer must be set before the connection is made, since the window scale is fixed by
+    /// the handshake (RFC 7323 §2.2).
     pub(super) fn listener_buffers(&self) -> SocketBuffers {
         let buffers = self.parameters.buffers;
         match buffers.receive {
@@ -103,15 +107,14 @@ impl LoggedInSession {
         }
     }
 
-    /// A transfer's buffers, and who sizes them. A pinned size is left alone; where the two ends work together,
-    /// the other one is still served: sizes are told and answered. A listing is over before there is
-    /// anything to agree on.
-    pub(super) fn transfer_buffers(&self, what: &TransferKind) -> SocketBuffers {
+    /// Buffers of a transfer. A pinned size disables sizing by this server, except in schemes that need
+    /// both ends: the peer still gets size announcements and echoes. A listing is too short for any sizing.
+    pub(super) fn transfer_buffers(&self, kind: &TransferKind) -> SocketBuffers {
         let buffers = self.parameters.buffers;
-        let pinned = match what {
+        let pinned = match kind {
             TransferKind::Store { .. } => buffers.receive,
             TransferKind::Retrieve { .. } => buffers.send,
-            // Not worth a thread that watches it.
+            // A sizing thread would cost more than it brings in so short a transfer.
             TransferKind::List(_) => return buffers.with_kernel_sizing(),
         };
         match pinned {
@@ -120,16 +123,18 @@ impl LoggedInSession {
         }
     }
 
-    /// SBUF outside a transfer. With drs1 in force it is what the client's buffers grew to at the
-    /// end of a transfer that is over by now, and pins nothing (SITE SBUF does).
+    /// SBUF outside a transfer. With drs1 it is an announcement that arrived after the end of its
+    /// transfer, and pins no size. SITE SBUF always does.
     pub(super) fn sbuf(&mut self, bytes: u64) -> Vec<SessionAction> {
+        // A client with drs1 announces sizes without a reply during the transfer. The last one may
+        // arrive after the 226, and must not pin the buffers of the next transfer.
         if self.parameters.buffers.sizing != BufferSizing::Drs1 {
             self.set_buffer(BufferDirection::Both, bytes);
         }
         replies::reply(200, "SBUF Command Successful.")
     }
 
-    /// Whether SBUF is taken at once: with drs1 in force, while data moves.
+    /// Whether SBUF is handled at once: with drs1, during a transfer.
     pub(super) fn accepts_buffer_size(&self) -> bool {
         self.parameters.buffers.sizing == BufferSizing::Drs1
             && matches!(self.pending, PendingTask::Transfer(_))

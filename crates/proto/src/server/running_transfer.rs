@@ -1,4 +1,4 @@
-//! A transfer in progress: its replies from 127 or 150 to 226, ABOR and STAT meanwhile.
+//! A transfer in progress: its replies from 127 or 150 to 226, and ABOR and STAT while it runs.
 
 use super::markers::MarkerSchedule;
 use super::passive_reply::PassiveReplyForm;
@@ -10,7 +10,7 @@ use crate::remark::CompletionRemarks;
 use crate::reply::Reply;
 use crate::sizing::{BufferSizing, buffer_size_reply, clamp_announced_size};
 
-/// Most ABORs that wait for one end; a client that sends more is flooding.
+/// Most ABORs accepted during one transfer or checksum. A client that sends more is disconnected.
 const MAX_ABORTS: u32 = 16;
 
 /// A transfer that the driver runs.
@@ -19,33 +19,33 @@ pub(super) struct RunningTransfer {
     pub(super) target: CommandTarget,
     pub(super) mode: TransferMode,
     phase: TransferPhase,
-    /// Delayed passive: how the address is to be told.
+    /// Reply form of the address, in delayed passive mode.
     pub(super) delayed: Option<PassiveReplyForm>,
     pub(super) markers: MarkerSchedule,
-    /// Buffer sizes on the control channel (drs1).
+    /// Exchange of buffer sizes on the control channel (drs1).
     size_exchange: Option<BufferSizeExchange>,
-    /// ABORs to be answered at the end.
+    /// ABORs to be answered when the transfer ends.
     pub(super) aborts: PendingAborts,
 }
 
-/// How far a transfer is.
+/// Phase of a transfer.
 #[derive(Debug)]
 enum TransferPhase {
-    /// No 150 yet: file and data connections are being opened.
+    /// Before 150: the driver opens the file and the data connections.
     Opening,
-    /// Data moves; the unique name of STOU.
+    /// After 150: data moves. Holds the unique name of STOU.
     Started(Option<VPath>),
 }
 
 impl RunningTransfer {
-    /// A transfer that was just handed to the driver.
+    /// A transfer that has just been passed to the driver.
     pub(super) fn new(
-        subject: CommandTarget,
+        target: CommandTarget,
         request: &TransferRequest,
         delayed: Option<PassiveReplyForm>,
     ) -> Self {
         Self {
-            target: subject,
+            target,
             mode: request.mode,
             phase: TransferPhase::Opening,
             delayed,
@@ -55,21 +55,21 @@ impl RunningTransfer {
         }
     }
 
-    /// STAT during a transfer (RFC 959 §4.1.3).
+    /// Reply to STAT during the transfer (RFC 959 §4.1.3).
     pub(super) fn status(&self) -> Vec<SessionAction> {
-        let stage = match self.phase {
+        let phase = match self.phase {
             TransferPhase::Opening => "waiting for the data connection",
             TransferPhase::Started(_) => "in progress",
         };
         let mut text = format!("Status: {} ", self.target.verb).into_bytes();
         text.extend_from_slice(self.target.path.as_bytes());
         text.extend_from_slice(
-            format!(" {stage}, {} bytes moved.", self.markers.bytes()).as_bytes(),
+            format!(" {phase}, {} bytes moved.", self.markers.bytes()).as_bytes(),
         );
         replies::reply(213, text)
     }
 
-    /// SBUF during a transfer: no reply, whatever becomes of it (2003 paper §4.2).
+    /// Handles SBUF during the transfer. It has no reply (2003 paper §4.2).
     pub(super) fn on_peer_buffer_size(&self, bytes: u64) -> Vec<SessionAction> {
         let size = self
             .size_exchange
@@ -91,9 +91,10 @@ impl RunningTransfer {
     }
 
     pub(super) fn on_opened(&mut self, reused: bool, unique_name: Option<VPath>) -> Reply {
+        // RFC 959 §5.4: 125 means that the data connection is already open.
         let code = if reused { 125 } else { 150 };
         let reply = match &unique_name {
-            // RFC 1123 §4.1.2.9
+            // RFC 1123 §4.1.2.9 prescribes this form for STOU.
             Some(name) => Reply::new(code, [b"FILE: ".as_slice(), name.as_bytes()].concat()),
             None if reused => Reply::new(
                 code,
@@ -105,29 +106,30 @@ impl RunningTransfer {
         reply
     }
 
-    /// The name of a unique store runs to the end of the line, so there is no room for a remark.
-    pub(super) fn completion_reply(&self, said: &CompletionRemarks) -> Reply {
+    /// The 226. After STOU it holds the file name, which runs to the end of the line and leaves no room
+    /// for remarks.
+    pub(super) fn completion_reply(&self, remarks: &CompletionRemarks) -> Reply {
         match &self.phase {
             TransferPhase::Started(Some(name)) => {
                 let text = [b"Transfer Complete. FILE: ".as_slice(), name.as_bytes()].concat();
                 Reply::new(226, text)
             }
-            _ => Reply::new(226, said.completion_text()),
+            _ => Reply::new(226, remarks.completion_text()),
         }
     }
 }
 
-/// Sizes told during a transfer with [`BufferSizing::Drs1`].
+/// Exchange of buffer sizes during a transfer with [`BufferSizing::Drs1`].
 #[derive(Debug)]
 struct BufferSizeExchange {
-    /// This server receives and tells; otherwise it sends and follows.
+    /// This server receives and announces its sizes; otherwise it sends and applies the client's.
     receives: bool,
-    /// The last size that was told to the client, bytes.
+    /// Size last announced to the client, bytes.
     last_reported: Option<u64>,
 }
 
 impl BufferSizeExchange {
-    /// `None` for a transfer in which no sizes travel on the control channel.
+    /// `None` for a transfer without drs1.
     fn new(request: &TransferRequest) -> Option<Self> {
         (request.buffers.sizing == BufferSizing::Drs1).then_some(Self {
             receives: matches!(request.kind, TransferKind::Store { .. }),
@@ -135,14 +137,15 @@ impl BufferSizeExchange {
         })
     }
 
-    /// The size to follow when the client, which receives, has told one. Also the same size again:
-    /// the first may have come before there was anything to size.
+    /// Size to apply after the client, which receives, has announced one. A repeated size is applied
+    /// again: the first announcement may have arrived before the data connections existed.
     fn size_to_apply(&self, bytes: u64) -> Option<u64> {
         clamp_announced_size(bytes).filter(|_| !self.receives)
     }
 
-    /// The 126 when this server's buffers have grown.
+    /// The 126 after this server's receive buffers have grown.
     fn report_size(&mut self, bytes: u64) -> Option<Reply> {
+        // Streams resize one by one, so the driver may report the same size several times.
         let size = clamp_announced_size(bytes)
             .filter(|size| self.receives && self.last_reported != Some(*size))?;
         self.last_reported = Some(size);
@@ -150,17 +153,18 @@ impl BufferSizeExchange {
     }
 }
 
-/// ABORs that wait for the end of what they stop: each is answered with 226 after the reply of the
-/// command that was stopped (RFC 959 §4.1.3).
+/// ABORs received during a transfer or checksum. Each is answered with 226 after the reply to the
+/// aborted command (RFC 959 §4.1.3).
 #[derive(Debug, Default)]
 pub(super) struct PendingAborts(u32);
 
 impl PendingAborts {
-    /// Takes one; the first stops the work.
+    /// Handles one ABOR. The first one aborts; too many close the connection.
     pub(super) fn on_abor(&mut self) -> Vec<SessionAction> {
         self.0 += 1;
         match self.0 {
             1 => vec![SessionAction::Abort],
+            // The first ABOR stops the transfer; each of them gets its 226 at the end.
             2..=MAX_ABORTS => Vec::new(),
             _ => {
                 let mut actions = replies::reply(421, "Too many ABORs; closing.");
@@ -170,7 +174,7 @@ impl PendingAborts {
         }
     }
 
-    /// Their replies, once the work has ended.
+    /// The replies to all ABORs, sent after the aborted command has ended.
     pub(super) fn replies(&self) -> Vec<SessionAction> {
         (0..self.0)
             .flat_map(|_| replies::reply(226, "Abort successful"))

@@ -1,11 +1,12 @@
 //! AUTH, ADAT, CCC and protected commands (RFC 2228): the security exchange before a login.
 //!
-//! A mechanism that the driver does not offer is refused. For one that it offers, the session says what
-//! comes next, and the driver computes it: [`SessionAction::Secure`] asks, [`super::DriverEvent::Security`] answers.
+//! A mechanism that the driver does not offer is refused. For an offered one, the session decides the
+//! next step and the driver computes it: [`SessionAction::Secure`] requests the step, and
+//! [`super::DriverEvent::Security`] returns its result.
 //!
-//! A command that travels in the clear is never taken for secured. The driver begins no exchange when it has
-//! read more than AUTH ([`SecurityFailure::ReadAhead`]): somebody on the way may have put it there
-//! (the flaw of CVE-2011-0411). In a session whose commands travel in tokens a clear one is refused.
+//! The session never treats a command received in the clear as secured. The driver refuses an exchange
+//! when it has read more than AUTH ([`SecurityFailure::ReadAhead`]), since an attacker on the path may have
+//! injected it (CVE-2011-0411). A session whose commands travel in tokens refuses clear commands.
 
 use super::replies;
 use super::session::{LineProtection, ServerSession};
@@ -21,36 +22,43 @@ use crate::security::{
 type SecurityResult = Result<SecurityResponse, SecurityFailure>;
 
 impl ServerSession {
-    /// Whether the driver was asked for something and has not answered.
-    pub(super) fn is_securing(&self) -> bool {
+    /// Whether the session waits for the driver's response to a [`SecurityRequest`].
+    pub(super) fn awaits_security_response(&self) -> bool {
         match &self.security {
             SecurityState::Exchanging(_, expected) => *expected != ExchangeWait::Adat,
             SecurityState::Clear | SecurityState::Secured(_) => self.unprotecting,
         }
     }
 
-    /// Refusal of a command that came in the clear, if the session may not take it so.
+    /// Refusal of a command received in the clear; `None` if the session accepts it.
     pub(super) fn refuse_clear_command(&self, command: &Command) -> Option<Vec<SessionAction>> {
         use Command as C;
         match (&self.security, command) {
+            // RFC 2228 §3: AUTH restarts the exchange; no login may begin before it is complete.
             (SecurityState::Exchanging(..), C::Auth(_) | C::Adat(_) | C::Quit) => None,
             (SecurityState::Exchanging(..), _) => {
                 Some(replies::reply(503, "The security exchange is not over."))
             }
-            (SecurityState::Secured(by), C::Mic(_) | C::Conf(_) | C::Enc(_))
-                if by.exchange == ExchangeKind::Tokens =>
+            (SecurityState::Secured(mechanism), C::Mic(_) | C::Conf(_) | C::Enc(_))
+                if mechanism.exchange == ExchangeKind::Tokens =>
             {
                 None
             }
-            (SecurityState::Secured(by), _) if by.exchange == ExchangeKind::Tokens => Some(
-                replies::reply(533, "Commands must be protected in this session."),
-            ),
+            (SecurityState::Secured(mechanism), _)
+                if mechanism.exchange == ExchangeKind::Tokens =>
+            {
+                Some(replies::reply(
+                    533,
+                    "Commands must be protected in this session.",
+                ))
+            }
             _ => None,
         }
     }
 
-    /// Refusal of a command that came in a protected one, if it makes no sense there.
+    /// Refusal of a protected command inside another one; `None` for all other commands.
     pub(super) fn refuse_nested_command(&self, command: &Command) -> Option<Vec<SessionAction>> {
+        // Nested protection has no use, and would allow any depth of decoding from one line.
         let protected = matches!(
             command,
             Command::Mic(_) | Command::Conf(_) | Command::Enc(_)
@@ -67,7 +75,7 @@ impl ServerSession {
         if self.is_logged_in() || matches!(self.security, SecurityState::Secured(_)) {
             return replies::reply(503, "Security is agreed upon once, and before the login.");
         }
-        // What was said of a login was said in the clear.
+        // A USER before AUTH was sent in the clear, so an attacker could have injected it (RFC 4217 §4).
         self.state = LoginState::Connected;
         self.security = SecurityState::Exchanging(mechanism.clone(), ExchangeWait::ExchangeReady);
         vec![SessionAction::Secure(SecurityRequest::Begin(mechanism))]
@@ -87,14 +95,14 @@ impl ServerSession {
     /// MIC, CONF and ENC
     pub(super) fn protected_command(
         &mut self,
-        how: CommandProtection,
+        protection: CommandProtection,
         token: SecurityToken,
     ) -> Vec<SessionAction> {
         match &self.security {
-            SecurityState::Secured(by) if by.exchange == ExchangeKind::Tokens => {
+            SecurityState::Secured(mechanism) if mechanism.exchange == ExchangeKind::Tokens => {
                 self.unprotecting = true;
                 vec![SessionAction::Secure(SecurityRequest::Unprotect(
-                    how, token,
+                    protection, token,
                 ))]
             }
             _ => replies::reply(503, "No security exchange was made."),
@@ -104,24 +112,27 @@ impl ServerSession {
     /// CCC
     pub(super) fn clear_commands(&self) -> Vec<SessionAction> {
         match &self.security {
+            // RFC 2228 §3: CCC may be refused by policy with 534. Clear commands after a secured login
+            // could be injected by an attacker.
             SecurityState::Secured(_) => replies::reply(534, "Commands stay protected here."),
             _ => replies::reply(503, "No security exchange was made."),
         }
     }
 
-    /// Takes the driver's answer to [`SessionAction::Secure`].
-    pub(super) fn on_security(&mut self, answer: SecurityResult) -> Vec<SessionAction> {
-        if !self.is_securing() {
+    /// Handles the driver's response to [`SessionAction::Secure`].
+    pub(super) fn on_security(&mut self, response: SecurityResult) -> Vec<SessionAction> {
+        // A late or repeated response of the driver must not change the state.
+        if !self.awaits_security_response() {
             return Vec::new();
         }
         match std::mem::take(&mut self.security) {
             SecurityState::Exchanging(mechanism, expected) => {
-                self.on_exchange(mechanism, expected, answer)
+                self.on_exchange(mechanism, expected, response)
             }
-            before => {
-                self.security = before;
+            previous => {
+                self.security = previous;
                 self.unprotecting = false;
-                match answer {
+                match response {
                     Ok(SecurityResponse::Command(line)) => self.on_unprotected(line),
                     _ => replies::reply(535, "The protection of the command is not right."),
                 }
@@ -129,16 +140,18 @@ impl ServerSession {
         }
     }
 
-    /// The state is [`SecurityState::Clear`] unless this says otherwise.
+    /// Handles a response during the exchange. The caller has reset the state to
+    /// [`SecurityState::Clear`], which remains unless the exchange continues or completes.
     fn on_exchange(
         &mut self,
         mechanism: SecurityMechanism,
         expected: ExchangeWait,
-        answer: SecurityResult,
+        response: SecurityResult,
     ) -> Vec<SessionAction> {
         use SecurityResponse as A;
-        match (expected, answer) {
+        match (expected, response) {
             (_, Err(SecurityFailure::ReadAhead)) => {
+                // The read-ahead lines may come from an attacker, so the session cannot continue.
                 let text = "Nothing may be sent behind AUTH before its answer; closing.";
                 vec![
                     SessionAction::Reply(Reply::new(421, text)),
@@ -146,6 +159,7 @@ impl ServerSession {
                 ]
             }
             (ExchangeWait::ExchangeReady, Ok(A::Ready)) => self.on_exchange_ready(mechanism),
+            // RFC 2228 §5: 431 means that the mechanism needs a resource that is unavailable now.
             (ExchangeWait::ExchangeReady, Err(failure)) => {
                 replies::reply(431, format!("{}: {failure}.", mechanism.name))
             }
@@ -162,7 +176,8 @@ impl ServerSession {
                 self.security = SecurityState::Secured(mechanism);
                 Vec::new()
             }
-            // Nothing can be said on a connection that is neither clear nor secured.
+            // After a failed handshake no reply can be sent: the client expects neither clear text
+            // nor a working secure channel.
             (ExchangeWait::Handshake, _) => vec![SessionAction::Close],
             (_, Err(failure)) => replies::reply(535, format!("{}: {failure}.", mechanism.name)),
             (_, Ok(_)) => replies::reply(535, "The security exchange has failed."),
@@ -175,8 +190,9 @@ impl ServerSession {
             ExchangeKind::Handshake => {
                 let reply = Reply::new(234, format!("Begin {name}."));
                 self.security = SecurityState::Exchanging(mechanism, ExchangeWait::Handshake);
-                let shake = SessionAction::Secure(SecurityRequest::Handshake);
-                vec![SessionAction::Reply(reply), shake]
+                // The 234 must leave before the handshake starts (RFC 4217 §4.2), so it is the first action.
+                let handshake = SessionAction::Secure(SecurityRequest::Handshake);
+                vec![SessionAction::Reply(reply), handshake]
             }
             ExchangeKind::Tokens => {
                 let text = format!("Using {name}; ADAT must follow.");
@@ -186,7 +202,7 @@ impl ServerSession {
         }
     }
 
-    /// A command whose protection was right.
+    /// Handles a command whose protection was valid.
     fn on_unprotected(&mut self, mut line: Secret) -> Vec<SessionAction> {
         let line = LineEvent::Line(std::mem::take(&mut line.0));
         self.process_line(&line, LineProtection::Protected)

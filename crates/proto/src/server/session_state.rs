@@ -1,4 +1,4 @@
-//! State of a session, by how long it is valid: a connection, a login, one transfer.
+//! State of a session, grouped by its lifetime: connection, login, one transfer.
 
 use std::net::IpAddr;
 
@@ -15,77 +15,79 @@ use crate::streams::ParallelismRange;
 use crate::stripes::StripeAddresses;
 use crate::timestamp::Timestamp;
 
-/// Where a control connection stands.
+/// Login state of a control connection.
 #[derive(Debug)]
 pub(super) enum LoginState {
-    /// Nobody is logged in; USER is expected.
+    /// No user is logged in; USER is expected.
     Connected,
     /// USER was given; PASS is expected.
     UserGiven(String),
     /// The driver checks the password.
     Authenticating,
-    /// Everything is open that the rights allow.
+    /// A user is logged in.
     LoggedIn(Box<LoggedInSession>),
-    /// [`super::SessionAction::Close`] was sent; nothing is answered any more.
+    /// [`super::SessionAction::Close`] was returned; all input is ignored.
     Closed,
 }
 
-/// The next thing that the session waits for in an exchange.
+/// Input that a security exchange waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ExchangeWait {
-    /// The driver is to say whether the exchange can begin.
+    /// The driver's response whether the exchange can start.
     ExchangeReady,
-    /// The client is to send ADAT.
+    /// ADAT from the client.
     Adat,
-    /// The driver is to say what its mechanism makes of a token.
+    /// The mechanism's result for a token, from the driver.
     MechanismResult,
-    /// The driver is to shake hands on the connection.
+    /// The end of the handshake, from the driver.
     Handshake,
 }
 
-/// A login and all that belongs to it.
+/// State of a session after login.
 #[derive(Debug)]
 pub(super) struct LoggedInSession {
     /// Name shown by SITE WHOAMI and STAT.
     pub(super) user: String,
     /// The directory that `~` stands for.
     pub(super) home: VPath,
-    /// Rights of the account.
+    /// Rights of the account that is logged in.
     pub(super) rights: AccountRights,
     /// The control connection's peer, IPv4-mapped addresses as IPv4.
     pub(super) peer: IpAddr,
-    /// The one other host that data connections may be with (SITE DATAPEER), likewise.
+    /// The one other host allowed for data connections (SITE DATAPEER), in the same form.
     pub(super) data_peer: Option<IpAddr>,
-    /// They may be with any host.
+    /// Data connections with any host are allowed.
     pub(super) any_host: bool,
     /// Current directory.
     pub(super) cwd: VPath,
-    /// Parameters that live as long as the login.
+    /// Parameters that last until REIN or the end of the session.
     pub(super) parameters: SessionParameters,
-    /// Parameters that the next transfer takes.
+    /// Parameters of the next transfer only.
     pub(super) next_transfer: NextTransferParameters,
-    /// How the next data connection is made.
+    /// Data channel of the next transfer.
     pub(super) data_channel: DataChannel,
-    /// The driver holds an address of the DRS channel (DPSV, DPRT).
+    /// The driver has an address for the DRS channel (DPSV, DPRT).
     pub(super) has_drs_address: bool,
-    /// RNFR was accepted for this path; lives until RNTO.
+    /// Path of an accepted RNFR; kept until RNTO.
     pub(super) rename_from: Option<VPath>,
-    /// SITE SYMLINKFROM was accepted for this path; lives until SITE SYMLINKTO.
+    /// Path of an accepted SITE SYMLINKFROM; kept until SITE SYMLINKTO.
     pub(super) link_from: Option<VPath>,
-    /// Work of the driver for this session.
+    /// Task of the driver that the session waits for.
     pub(super) pending: PendingTask,
 }
 
 impl LoggedInSession {
-    /// A fresh login with every parameter at its default.
+    /// State directly after login: every parameter has its default.
     pub(super) fn new(config: &SessionConfig, grant: LoginGrant) -> Self {
         Self {
             user: grant.user,
             cwd: grant.home.clone(),
             home: grant.home,
+            // Both the account and the administrator must allow foreign hosts.
             any_host: grant.rights.third_party && config.foreign_data_addresses,
             rights: grant.rights,
             data_peer: None,
+            // Addresses are compared in canonical form, so that `::ffff:a.b.c.d` equals `a.b.c.d`.
             peer: config.peer.to_canonical(),
             parameters: SessionParameters::new(config),
             next_transfer: NextTransferParameters::default(),
@@ -98,38 +100,38 @@ impl LoggedInSession {
     }
 }
 
-/// Parameters that live as long as the login.
+/// Parameters that last until REIN or the end of the session.
 #[derive(Debug)]
 pub(super) struct SessionParameters {
-    /// TYPE; RFC 959 starts with A.
+    /// TYPE. The default is A (RFC 959 §3.1.1.1).
     pub(super) type_: DataType,
-    /// MODE; RFC 959 starts with S.
+    /// MODE. The default is S (RFC 959 §3.4).
     pub(super) mode: TransferMode,
     /// Data connections when sending in MODE E (`OPTS RETR Parallelism`).
     pub(super) parallelism: ParallelismRange,
-    /// Congestion control for sending (`OPTS TUNE CongestionControl`); empty: as the server is set.
+    /// Congestion control for sending (`OPTS TUNE Congestion`); empty for the server's own.
     pub(super) congestion_control: String,
-    /// Socket buffers: pinned by SBUF, else sized as `OPTS DRS` said.
+    /// Socket buffers: pinned by SBUF, otherwise sized as set by `OPTS DRS`.
     pub(super) buffers: SocketBuffers,
-    /// The client is known to read what is added to a 226 ([`crate::remark`]).
+    /// The client reads remarks in a 226 ([`crate::remark`]).
     pub(super) reads_remarks: bool,
-    /// Seconds between 112 markers during stores, 0 none.
+    /// Seconds between performance markers (112) during stores; 0 for none.
     pub(super) store_perf_seconds: u32,
-    /// Seconds between 111 markers during stores, 0 none.
+    /// Seconds between restart markers (111) during stores; 0 for none.
     pub(super) store_range_seconds: u32,
-    /// Seconds between 112 markers during retrieves, 0 none.
+    /// Seconds between performance markers (112) during retrieves; 0 for none.
     pub(super) retrieve_perf_seconds: u32,
-    /// Seconds between 113 markers of CKSM, 0 none.
+    /// Seconds between status markers (113) of CKSM; 0 for none.
     pub(super) checksum_seconds: u32,
-    /// `OPTS PASV AllowDelayedPassive=1`
+    /// `OPTS PASV AllowDelayed=1`
     pub(super) allow_delayed: bool,
     /// EPSV ALL was given (RFC 2428 §4).
     pub(super) epsv_only: bool,
-    /// Facts of MLSx.
+    /// Facts that MLST, MLSD, MLSC and MLSR show.
     pub(super) facts: FactSet,
-    /// `OPTS STOR Checksum`: sum while storing.
+    /// `OPTS STOR Checksum`: checksum to compute while storing.
     pub(super) store_checksum: Option<ChecksumAlgorithm>,
-    /// SITE IDLE, seconds; `None` as the server has it.
+    /// Idle timeout from SITE IDLE, seconds; `None` for the server's own.
     pub(super) idle_seconds: Option<u32>,
 }
 
@@ -138,6 +140,7 @@ impl SessionParameters {
         Self {
             type_: DataType::Ascii,
             mode: TransferMode::Stream,
+            // GFD.20 §4.2: without OPTS RETR the server opens a single connection.
             parallelism: ParallelismRange::fixed(1),
             congestion_control: String::new(),
             buffers: SocketBuffers::sized_by(config.default_buffer_sizing()),
@@ -155,65 +158,67 @@ impl SessionParameters {
     }
 }
 
-/// Parameters that the next transfer takes.
+/// Parameters of the next transfer only.
 #[derive(Debug, Default)]
 pub(super) struct NextTransferParameters {
-    /// REST: any transfer takes it, also one that fails.
+    /// REST. Every transfer command consumes it, even one that fails.
     pub(super) restart: Option<RestartMarker>,
-    /// Settings that only a store takes; they survive other transfers.
+    /// Parameters that only a store consumes.
     pub(super) store: NextStoreParameters,
 }
 
-/// Parameters that the next store takes.
+/// Parameters of the next store only.
 #[derive(Debug, Default)]
 pub(super) struct NextStoreParameters {
-    /// ALLO, bytes.
+    /// Size from ALLO, bytes.
     pub(super) announced_size: Option<u64>,
-    /// SCKS or STORATTR checksum.
+    /// Checksum from SCKS or SITE STORATTR.
     pub(super) expected_checksum: Option<(ChecksumAlgorithm, String)>,
-    /// STORATTR modify.
+    /// Modification time from SITE STORATTR.
     pub(super) modified: Option<Timestamp>,
 }
 
-/// How the next data connection is made.
+/// Data channel: how the next data connection is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum DataChannel {
-    /// Not known: a transfer is refused with 425. Port 20 is never used.
+    /// No address: a transfer is refused with 425. The default port of RFC 959 (20) is never used.
     None,
-    /// The driver listens. `used`: MODE E connections of an earlier transfer are open.
+    /// The driver listens.
     Passive {
-        /// Connections are cached.
-        used: bool,
+        /// MODE E connections of an earlier transfer are cached.
+        cached: bool,
     },
-    /// The driver connects to these addresses, or has (`used`).
+    /// The driver connects to the client.
     Active {
+        /// Addresses from PORT, EPRT or SPOR.
         to: StripeAddresses,
-        /// Connections are cached.
-        used: bool,
+        /// MODE E connections of an earlier transfer are cached.
+        cached: bool,
     },
-    /// The driver listens when the transfer starts and the address goes out then.
+    /// Delayed passive mode: the driver starts to listen when the transfer starts, and the session sends
+    /// the address then.
     DelayedPassive(PassiveReplyForm),
 }
 
 impl DataChannel {
-    /// Whether connections of an earlier transfer are kept.
+    /// Whether connections of an earlier transfer are cached.
     pub(super) fn is_cached(&self) -> bool {
         matches!(
             self,
-            Self::Passive { used: true } | Self::Active { used: true, .. }
+            Self::Passive { cached: true } | Self::Active { cached: true, .. }
         )
     }
 }
 
-/// Work of the driver for a login.
+/// Task of the driver that a logged-in session waits for.
 #[derive(Debug, Default)]
 pub(super) enum PendingTask {
-    /// Nothing; the next line is awaited.
+    /// None; the session waits for the next line.
     #[default]
     Nothing,
-    /// Work on files.
+    /// A file operation without data channel.
     File(Box<FileTask>),
-    /// Opening a listener; the form of the reply that tells its address.
+    /// Opening a listener; holds the form of the reply with its address.
     Listen(PassiveReplyForm),
     /// Opening a listener for the DRS channel.
     ListenDrs,

@@ -44,6 +44,7 @@ impl LoggedInSession {
             }
             SiteCommand::DriverStack(stack, drivers) => Ok(driver_stack(stack, &drivers)),
             SiteCommand::ClientInfo(text) => {
+                // Never reset: clients may send CLIENTINFO several times with different fields.
                 self.parameters.reads_remarks |= remark::client_reads_remarks(&text);
                 Ok(note("client", text))
             }
@@ -72,10 +73,11 @@ impl LoggedInSession {
         Ok(self.start_file_change(verb, path.clone(), request(path), ok_reply()))
     }
 
-    /// SITE SYMLINK: a relative target is kept as it is, as `ln -s` keeps it.
+    /// SITE SYMLINK. A relative target is stored unchanged, as `ln -s` does.
     fn symlink(&mut self, target: &[u8], link: &[u8]) -> CommandResult {
         let link = self.resolve(link)?;
         let target = match target {
+            // These targets are virtual paths of the session; the kernel would resolve `/` on the host.
             [b'/' | b'~', ..] => relative_target(&self.resolve(target)?, &link),
             relative => relative.to_vec(),
         };
@@ -86,7 +88,7 @@ impl LoggedInSession {
         Ok(self.start_file_change("SITE SYMLINK", link, request, ok_reply()))
     }
 
-    /// SITE SYMLINKFROM: the target must exist.
+    /// SITE SYMLINKFROM. The target must exist.
     fn symlink_from(&mut self, target: &[u8]) -> CommandResult {
         self.link_from = None;
         let path = self.resolve(target)?;
@@ -124,8 +126,8 @@ impl LoggedInSession {
         replies::reply(250, "OK.")
     }
 
-    /// SITE IDLE: at most what the administrator allows; the reply says what it came to.
-    fn idle(&mut self, seconds: Option<u32>, most: u32) -> Vec<SessionAction> {
+    /// SITE IDLE. The timeout is limited to the administrator's maximum; the reply shows the result.
+    fn idle(&mut self, seconds: Option<u32>, max_seconds: u32) -> Vec<SessionAction> {
         let Some(seconds) = seconds else {
             return replies::reply(
                 200,
@@ -135,7 +137,8 @@ impl LoggedInSession {
                 },
             );
         };
-        let seconds = seconds.clamp(1, most.max(1));
+        // 0 would close the session at once.
+        let seconds = seconds.clamp(1, max_seconds.max(1));
         self.parameters.idle_seconds = Some(seconds);
         let mut actions = vec![SessionAction::IdleTimeout(seconds)];
         actions.extend(replies::reply(
@@ -146,19 +149,20 @@ impl LoggedInSession {
     }
 }
 
-/// The globus server takes its own default stacks from anybody (`globus-url-copy -fsstack file`
-/// sends one), and so does this one, which has no others. Its words for the rest.
+/// SITE SETDISKSTACK and SETNETSTACK. As the globus server does, this server accepts the default stacks
+/// (`globus-url-copy -fsstack file` sends one). It refuses all others with that server's texts.
 fn driver_stack(stack: DriverStack, drivers: &str) -> Vec<SessionAction> {
-    let (plain, what) = match stack {
+    let (default_driver, purpose) = match stack {
         DriverStack::Disk => ("file", "filesystem"),
         DriverStack::Net => ("tcp", "data channel"),
     };
-    if drivers == plain || drivers == "default" {
+    if drivers == default_driver || drivers == "default" {
         return replies::reply(250, "OK.");
     }
-    let unknown = drivers.split(',').find(|driver| *driver != plain);
+    // The globus server names the first unsupported driver.
+    let unknown = drivers.split(',').find(|driver| *driver != default_driver);
     let lines = vec![
-        format!("Setting {what} driver stack failed.").into_bytes(),
+        format!("Setting {purpose} driver stack failed.").into_bytes(),
         format!("{} driver not offered", unknown.unwrap_or(drivers)).into_bytes(),
     ];
     vec![SessionAction::Reply(Reply::multi_line(500, lines))]
@@ -170,19 +174,21 @@ fn note(key: &'static str, text: String) -> Vec<SessionAction> {
     actions
 }
 
-/// Text of a link at `link` that leads to `target`. An absolute text would name a path of the
-/// host, not one inside the session's root.
+/// Relative text for a symbolic link at `link` that points to `target`. An absolute text would point to
+/// a path of the host instead of one inside the session's root.
 fn relative_target(target: &VPath, link: &VPath) -> Vec<u8> {
     let target: Vec<&[u8]> = components(target.relative());
     let parent = link.parent();
     let from: Vec<&[u8]> = components(parent.relative());
     let common = target.iter().zip(&from).take_while(|(a, b)| a == b).count();
-    let up = std::iter::repeat_n(b"..".as_slice(), from.len() - common);
-    let steps: Vec<&[u8]> = up.chain(target[common..].iter().copied()).collect();
-    if steps.is_empty() {
+    let parent_steps = std::iter::repeat_n(b"..".as_slice(), from.len() - common);
+    let components_of_link: Vec<&[u8]> = parent_steps
+        .chain(target[common..].iter().copied())
+        .collect();
+    if components_of_link.is_empty() {
         return b".".to_vec();
     }
-    steps.join(&b'/')
+    components_of_link.join(&b'/')
 }
 
 fn components(relative: &[u8]) -> Vec<&[u8]> {
@@ -203,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn links_lead_to_their_target_wherever_they_lie() {
+    fn relative_link_targets_resolve_from_the_directory_of_the_link() {
         assert_eq!(target("/a", "/l"), "a");
         assert_eq!(target("/data/a", "/data/sub/l"), "../a");
         assert_eq!(target("/data/sub/a", "/l"), "data/sub/a");

@@ -1,4 +1,4 @@
-//! Stores and their effect on the file: STOR, APPE, STOU, ESTO with and without REST.
+//! STOR, APPE, STOU and ESTO, with and without REST.
 
 use super::replies::{self, CommandResult};
 use super::session_state::{LoggedInSession, NextStoreParameters};
@@ -8,80 +8,81 @@ use crate::command::{DataType, RestartMarker, TransferMode};
 use crate::path::VPath;
 use crate::ranges::RangeSet;
 
-/// Name that STOU without argument starts from.
+/// Base of the unique name for STOU without argument.
 const UNIQUE_BASE: &[u8] = b"stou";
 
 impl LoggedInSession {
-    /// STOR: the file is replaced, or with REST completed.
+    /// STOR: replaces the file, or completes it after REST.
     pub(super) fn stor(&mut self, argument: &[u8]) -> CommandResult {
-        let (restart, next) = self.take_next_store();
+        let (restart, parameters) = self.take_next_store();
         let path = self.resolve(argument)?;
         let disposition = match self.stored_ranges(restart)? {
             None => StoreDisposition::Truncate,
-            Some(have) => StoreDisposition::Resume {
-                already_stored: have,
-            },
+            Some(already_stored) => StoreDisposition::Resume { already_stored },
         };
-        Ok(self.start_store("STOR", path, disposition, next))
+        Ok(self.start_store("STOR", path, disposition, parameters))
     }
 
-    /// APPE; after REST it acts as STOR does (RFC 3659 §5.4).
+    /// APPE: appends to the file. After REST it acts as STOR (RFC 3659 §5.4).
     pub(super) fn appe(&mut self, argument: &[u8]) -> CommandResult {
-        let (restart, next) = self.take_next_store();
+        let (restart, parameters) = self.take_next_store();
         let path = self.resolve(argument)?;
         let disposition = match self.stored_ranges(restart)? {
             None => StoreDisposition::Append,
-            Some(have) => StoreDisposition::Resume {
-                already_stored: have,
-            },
+            Some(already_stored) => StoreDisposition::Resume { already_stored },
         };
-        Ok(self.start_store("APPE", path, disposition, next))
+        Ok(self.start_store("APPE", path, disposition, parameters))
     }
 
-    /// STOU; there is nothing to restart in a file that is new (RFC 3659 §5.4 leaves it open).
+    /// STOU: stores under a unique name. REST is refused, since a new file has nothing to resume
+    /// (RFC 3659 §5.4 leaves this open).
     pub(super) fn stou(&mut self, argument: Option<&[u8]>) -> CommandResult {
-        let (restart, next) = self.take_next_store();
+        let (restart, parameters) = self.take_next_store();
         let path = self.resolve(argument.unwrap_or(UNIQUE_BASE))?;
         if self.stored_ranges(restart)?.is_some() {
             return Ok(replies::reply(554, "REST cannot precede STOU."));
         }
-        Ok(self.start_store("STOU", path, StoreDisposition::Unique, next))
+        Ok(self.start_store("STOU", path, StoreDisposition::Unique, parameters))
     }
 
-    /// ESTO A: offset 0 of the wire is `offset` of the file, and REST counts on the wire.
+    /// ESTO A: wire offset 0 is stored at file offset `offset`. REST ranges are wire offsets.
     pub(super) fn esto(&mut self, offset: u64, argument: &[u8]) -> CommandResult {
-        let (restart, next) = self.take_next_store();
+        let (restart, parameters) = self.take_next_store();
         let path = self.resolve(argument)?;
-        let have = self.stored_ranges(restart)?;
-        let start = match (self.parameters.mode, have) {
-            // The first byte of the stream is the first that is missing; blocks tell their place.
-            (TransferMode::Stream, Some(have)) => offset.checked_add(have.prefix_len()),
+        let already_stored = self.stored_ranges(restart)?;
+        let start = match (self.parameters.mode, already_stored) {
+            // In MODE S the first byte on the wire is the first missing one. MODE E blocks carry
+            // their own offsets.
+            // A client chooses both numbers, so the sum may overflow.
+            (TransferMode::Stream, Some(already_stored)) => {
+                offset.checked_add(already_stored.prefix_len())
+            }
             _ => Some(offset),
         };
         match start.filter(|start| *start <= i64::MAX as u64) {
             Some(start) => {
-                Ok(self.start_store("ESTO", path, StoreDisposition::AtOffset(start), next))
+                Ok(self.start_store("ESTO", path, StoreDisposition::AtOffset(start), parameters))
             }
             None => Ok(replies::reply(554, "ESTO is beyond the end of any file.")),
         }
     }
 
-    /// Both are taken at once, so that a store that is refused consumes them too: they were meant
-    /// for that file and no other.
+    /// Consumes REST and the store parameters. Every store does so before any check, since they are
+    /// meant for its file only; a refused store must not leave them to the next one.
     fn take_next_store(&mut self) -> (Option<RestartMarker>, NextStoreParameters) {
-        let next = std::mem::take(&mut self.next_transfer);
-        (next.restart, next.store)
+        let parameters = std::mem::take(&mut self.next_transfer);
+        (parameters.restart, parameters.store)
     }
 
-    /// Ranges that REST says are there. A stream has no offsets, so in MODE S the missing part must be
-    /// one piece: the end.
+    /// Ranges that are stored already according to REST. MODE S carries no offsets, so there they must
+    /// be a single prefix of the file.
     fn stored_ranges(
         &self,
         restart: Option<RestartMarker>,
     ) -> Result<Option<RangeSet>, Vec<SessionAction>> {
         let ranges = self.restart_ranges(restart)?;
-        let in_pieces = ranges.as_ref().is_some_and(|r| r.prefix_len() != r.end());
-        if self.parameters.mode == TransferMode::Stream && in_pieces {
+        let has_gaps = ranges.as_ref().is_some_and(|r| r.prefix_len() != r.end());
+        if self.parameters.mode == TransferMode::Stream && has_gaps {
             let text = "REST with ranges other than 0-n needs MODE E for a store.";
             return Err(replies::reply(554, text));
         }
@@ -93,26 +94,27 @@ impl LoggedInSession {
         verb: &'static str,
         path: VPath,
         disposition: StoreDisposition,
-        next: NextStoreParameters,
+        parameters: NextStoreParameters,
     ) -> Vec<SessionAction> {
         let kind = TransferKind::Store {
             path: path.clone(),
             checksum_algorithm: self.checksum_while_storing(&disposition),
             disposition,
-            announced_size: next.announced_size,
-            expected_checksum: next.expected_checksum,
-            modified: next.modified,
+            announced_size: parameters.announced_size,
+            expected_checksum: parameters.expected_checksum,
+            modified: parameters.modified,
         };
         self.start_transfer(verb, path, kind)
     }
 
-    /// Only a file that comes whole and unchanged can be summed on its way in.
+    /// Checksum to compute while storing. It is possible only if the whole file arrives, without
+    /// translation of line endings.
     fn checksum_while_storing(&self, disposition: &StoreDisposition) -> Option<ChecksumAlgorithm> {
-        let whole = matches!(
+        let is_whole_file = matches!(
             disposition,
             StoreDisposition::Truncate | StoreDisposition::Unique
         );
-        (whole && self.parameters.type_ == DataType::Image)
+        (is_whole_file && self.parameters.type_ == DataType::Image)
             .then_some(self.parameters.store_checksum)
             .flatten()
     }

@@ -1,4 +1,4 @@
-//! Starting a transfer: is there a data channel, does it fit the mode, what moves (RETR, ERET).
+//! Start of a transfer: checks of the data channel, RETR and ERET.
 
 use super::replies::{self, CommandFailure, CommandResult, CommandTarget};
 use super::running_transfer::RunningTransfer;
@@ -9,28 +9,29 @@ use crate::path::VPath;
 use crate::ranges::RangeSet;
 
 impl LoggedInSession {
-    /// RETR and ERET. Offsets of REST are those of the wire: with ERET they count from the part.
+    /// RETR and ERET. REST holds wire offsets: with ERET they count from the start of the part.
     pub(super) fn retr(
         &mut self,
         verb: &'static str,
-        part: Option<ExtendedRetrieve>,
+        partial: Option<ExtendedRetrieve>,
         argument: &[u8],
     ) -> CommandResult {
+        // REST is consumed first, so that a refused RETR does not leave it to the next transfer.
         let restart = self.next_transfer.restart.take();
         let path = self.resolve(argument)?;
-        let have = self.restart_ranges(restart)?.unwrap_or_default();
-        let part = part.map(|ExtendedRetrieve::Partial { offset, length }| (offset, length));
+        let already_received = self.restart_ranges(restart)?.unwrap_or_default();
+        let partial = partial.map(|ExtendedRetrieve::Partial { offset, length }| (offset, length));
         let kind = TransferKind::Retrieve {
             path: path.clone(),
-            partial: part,
-            already_received: have,
+            partial,
+            already_received,
         };
         Ok(self.start_transfer(verb, path, kind))
     }
 
-    /// The ranges that REST says are there; `None` without REST or with `REST 0`, which both mean
-    /// the whole file. A marker counts bytes of the file and those of the wire alike, so TYPE A
-    /// has none but 0: RFC 3659 §5.4 lets the transfer command answer 554.
+    /// The ranges that the receiver has according to REST; `None` without REST or after `REST 0`, which
+    /// both mean the whole file. File offsets and wire offsets differ in TYPE A, so there any other
+    /// marker is refused with 554 by the transfer command, as RFC 3659 §5.4 allows.
     pub(super) fn restart_ranges(
         &self,
         restart: Option<RestartMarker>,
@@ -50,46 +51,50 @@ impl LoggedInSession {
         Ok(Some(ranges))
     }
 
-    /// Starts a transfer, or says why it cannot be.
+    /// Starts a transfer, or refuses it.
     pub(super) fn start_transfer(
         &mut self,
         verb: &'static str,
         path: VPath,
-        what: TransferKind,
+        kind: TransferKind,
     ) -> Vec<SessionAction> {
-        let stores = matches!(what, TransferKind::Store { .. });
-        let subject = CommandTarget { verb, path };
-        if stores && !self.rights.write {
+        let is_store = matches!(kind, TransferKind::Store { .. });
+        let target = CommandTarget { verb, path };
+        // The right is checked before the data channel, so that 550 does not depend on it.
+        if is_store && !self.rights.write {
             let error = TransferError::File(replies::read_only_error());
-            return replies::refuse(&CommandFailure::Transfer(&subject, &error));
+            return replies::refuse(&CommandFailure::Transfer(&target, &error));
         }
-        if let Some(why) = self.channel_refusal(stores) {
-            return replies::reply(425, why);
+        if let Some(reason) = self.channel_refusal(is_store) {
+            return replies::reply(425, reason);
         }
-        let request = self.transfer_request(what);
+        let request = self.transfer_request(kind);
         let delayed = match self.data_channel {
             DataChannel::DelayedPassive(form) => Some(form),
             _ => None,
         };
         self.pending =
-            PendingTask::Transfer(Box::new(RunningTransfer::new(subject, &request, delayed)));
+            PendingTask::Transfer(Box::new(RunningTransfer::new(target, &request, delayed)));
         vec![SessionAction::Transfer(Box::new(request))]
     }
 
-    /// In MODE E the sender of data connects (GFD.20 §3.4); in MODE S either may.
-    fn channel_refusal(&self, stores: bool) -> Option<&'static str> {
+    /// Reason why the data channel does not fit the transfer. In MODE E the data sender must connect
+    /// (GFD.20 §3.4); in MODE S either end may.
+    fn channel_refusal(&self, is_store: bool) -> Option<&'static str> {
         let extended = self.parameters.mode == TransferMode::Extended;
         match &self.data_channel {
             DataChannel::None => {
                 Some("Cannot open data connection: use PASV, EPSV, PORT or EPRT first.")
             }
-            DataChannel::Passive { .. } | DataChannel::DelayedPassive(_) if extended && !stores => {
+            DataChannel::Passive { .. } | DataChannel::DelayedPassive(_)
+                if extended && !is_store =>
+            {
                 Some(
                     "Cannot open data connection: in MODE E the sender connects; \
                  use PORT, EPRT or SPOR before this command.",
                 )
             }
-            DataChannel::Active { .. } if extended && stores => Some(
+            DataChannel::Active { .. } if extended && is_store => Some(
                 "Cannot open data connection: in MODE E the receiver listens; \
                  use PASV, EPSV or SPAS before this command.",
             ),
@@ -97,22 +102,23 @@ impl LoggedInSession {
         }
     }
 
-    fn transfer_request(&self, what: TransferKind) -> TransferRequest {
-        let settings = &self.parameters;
-        let buffers = self.transfer_buffers(&what);
-        let (perf, range) = match (settings.mode, &what) {
+    fn transfer_request(&self, kind: TransferKind) -> TransferRequest {
+        let parameters = &self.parameters;
+        let buffers = self.transfer_buffers(&kind);
+        let (perf, range) = match (parameters.mode, &kind) {
             (TransferMode::Stream, _) | (_, TransferKind::List(_)) => (0, 0),
-            (_, TransferKind::Retrieve { .. }) => (settings.retrieve_perf_seconds, 0),
-            (_, TransferKind::Store { .. }) => {
-                (settings.store_perf_seconds, settings.store_range_seconds)
-            }
+            (_, TransferKind::Retrieve { .. }) => (parameters.retrieve_perf_seconds, 0),
+            (_, TransferKind::Store { .. }) => (
+                parameters.store_perf_seconds,
+                parameters.store_range_seconds,
+            ),
         };
         TransferRequest {
-            kind: what,
-            mode: settings.mode,
-            type_: settings.type_,
-            streams: settings.parallelism,
-            congestion_control: settings.congestion_control.clone(),
+            kind,
+            mode: parameters.mode,
+            type_: parameters.type_,
+            streams: parameters.parallelism,
+            congestion_control: parameters.congestion_control.clone(),
             delayed_passive: matches!(self.data_channel, DataChannel::DelayedPassive(_))
                 .then(|| self.listen_request()),
             buffers,

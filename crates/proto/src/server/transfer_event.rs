@@ -1,4 +1,4 @@
-//! The driver's reports of a transfer: the replies that they become, and the data channel afterwards.
+//! Driver events of a transfer: the replies to them, and the state of the data channel afterwards.
 
 use super::replies::{self, CommandFailure};
 use super::running_transfer::RunningTransfer;
@@ -9,13 +9,13 @@ use crate::remark::CompletionRemarks;
 use crate::reply::Reply;
 
 impl LoggedInSession {
-    /// Takes what the driver reports of a transfer.
+    /// Handles a driver event during a transfer.
     pub(super) fn on_transfer_event(
         &mut self,
         mut running: Box<RunningTransfer>,
-        outcome: DriverEvent,
+        event: DriverEvent,
     ) -> Vec<SessionAction> {
-        let actions = match outcome {
+        let actions = match event {
             DriverEvent::Transferred(result) => return self.finish_transfer(*running, result),
             DriverEvent::Listening(Err(error)) => {
                 let error = TransferError::NoConnection(error.text);
@@ -29,7 +29,7 @@ impl LoggedInSession {
                 reused,
                 unique_name,
             } => vec![SessionAction::Reply(running.on_opened(reused, unique_name))],
-            // No marker may come before 150.
+            // Clients accept markers only after the 150.
             DriverEvent::Progress(progress) if running.has_started() => {
                 reply_actions(running.markers.on_progress(progress))
             }
@@ -54,6 +54,7 @@ impl LoggedInSession {
         result: Result<CompletedTransfer, TransferError>,
     ) -> Vec<SessionAction> {
         let mut actions = Vec::new();
+        // In MODE S closing the connection marks the end of the file, so it precedes the 226.
         if self.is_channel_spent(&running, &result) {
             self.data_channel = DataChannel::None;
             actions.push(SessionAction::DropChannel);
@@ -61,16 +62,17 @@ impl LoggedInSession {
             self.cache_connections();
         }
         match result {
-            Ok(done) => {
-                actions.extend(reply_actions(running.markers.on_complete(done.progress)));
-                // To people that know nothing of it, or to a program that compares texts, it would
-                // be a riddle.
-                let said = match self.parameters.reads_remarks {
-                    true => done.remarks,
+            Ok(completed) => {
+                actions.extend(reply_actions(
+                    running.markers.on_complete(completed.progress),
+                ));
+                // Other clients may compare the text of the 226, and their users cannot place the remark.
+                let remarks = match self.parameters.reads_remarks {
+                    true => completed.remarks,
                     false => CompletionRemarks::default(),
                 };
-                let complete = running.completion_reply(&said);
-                actions.push(SessionAction::Reply(complete));
+                let completion = running.completion_reply(&remarks);
+                actions.push(SessionAction::Reply(completion));
             }
             Err(error) => {
                 actions.extend(reply_actions(running.markers.on_failure()));
@@ -78,24 +80,25 @@ impl LoggedInSession {
                 actions.extend(replies::refuse(&failure));
             }
         }
+        // RFC 959 §4.1.3: the 226 for ABOR follows the reply to the aborted command.
         actions.extend(running.aborts.replies());
         actions
     }
 
-    /// Whether a new PASV or PORT is needed: in MODE S after every transfer that began, in MODE E
-    /// after one that broke off, since nobody knows what is left in the connections. A transfer
-    /// that was refused for its file leaves the channel as it was.
+    /// Whether the next transfer needs a new PASV or PORT. In MODE S that is so after every transfer
+    /// that started; in MODE E after one that failed, since unread data may remain in the connections. A
+    /// transfer that failed before it started, because of its file, leaves the channel usable.
     fn is_channel_spent(
         &self,
         running: &RunningTransfer,
         result: &Result<CompletedTransfer, TransferError>,
     ) -> bool {
-        let began = running.has_started();
+        let has_started = running.has_started();
         match result {
             Ok(_) => running.mode == TransferMode::Stream,
-            // The data had all come when the sum was found wrong.
+            // A checksum mismatch is found after all data has arrived, so the connections are clean.
             Err(TransferError::Checksum { .. }) => running.mode == TransferMode::Stream,
-            Err(TransferError::File(_)) => began,
+            Err(TransferError::File(_)) => has_started,
             Err(_) => true,
         }
     }
@@ -103,9 +106,10 @@ impl LoggedInSession {
     /// MODE E connections stay open for the next transfer (GFD.20 §3.4).
     fn cache_connections(&mut self) {
         match &mut self.data_channel {
-            DataChannel::Passive { used } | DataChannel::Active { used, .. } => *used = true,
+            DataChannel::Passive { cached } | DataChannel::Active { cached, .. } => *cached = true,
+            // The listener and connections exist now, so the next transfer reuses them as passive.
             DataChannel::DelayedPassive(_) => {
-                self.data_channel = DataChannel::Passive { used: true }
+                self.data_channel = DataChannel::Passive { cached: true }
             }
             DataChannel::None => {}
         }

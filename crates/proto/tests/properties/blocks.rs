@@ -48,7 +48,7 @@ fn wire(blocks: &[TestBlock]) -> Vec<u8> {
     wire
 }
 
-/// Words of a decoder, with the data it pointed at, one entry per byte so that splits do not show.
+/// Output of a decoder, with one item per byte of data, so that it does not depend on splits.
 #[derive(Debug, Clone, PartialEq)]
 enum DecodedItem {
     Byte(u64, u8),
@@ -57,33 +57,33 @@ enum DecodedItem {
     Eod(bool),
 }
 
-/// Meaning of the blocks, read off directly.
+/// Expected output for the blocks.
 fn model(blocks: &[TestBlock]) -> Vec<DecodedItem> {
-    let mut seen = Vec::new();
+    let mut items = Vec::new();
     for b in blocks {
         if b.flags & BlockFlags::EOF != 0 {
-            seen.push(DecodedItem::Eof(b.offset));
+            items.push(DecodedItem::Eof(b.offset));
         }
         for (offset, byte) in (b.offset..).zip(&b.data) {
-            seen.push(if b.flags & BlockFlags::RESTART != 0 {
+            items.push(if b.flags & BlockFlags::RESTART != 0 {
                 DecodedItem::Skipped(*byte)
             } else {
                 DecodedItem::Byte(offset, *byte)
             });
         }
         if b.flags & BlockFlags::EOD != 0 {
-            seen.push(DecodedItem::Eod(b.flags & BlockFlags::CLOSE != 0));
+            items.push(DecodedItem::Eod(b.flags & BlockFlags::CLOSE != 0));
             break;
         }
     }
-    seen
+    items
 }
 
-fn note(event: BlockEvent, bytes: &[u8], seen: &mut Vec<DecodedItem>) {
+fn record(event: BlockEvent, bytes: &[u8], items: &mut Vec<DecodedItem>) {
     match event {
         BlockEvent::Data { offset, len } => {
             assert_eq!(len, bytes.len());
-            seen.extend(
+            items.extend(
                 (offset..)
                     .zip(bytes)
                     .map(|(at, b)| DecodedItem::Byte(at, *b)),
@@ -91,17 +91,17 @@ fn note(event: BlockEvent, bytes: &[u8], seen: &mut Vec<DecodedItem>) {
         }
         BlockEvent::Skip { len } => {
             assert_eq!(len, bytes.len());
-            seen.extend(bytes.iter().map(|b| DecodedItem::Skipped(*b)));
+            items.extend(bytes.iter().map(|b| DecodedItem::Skipped(*b)));
         }
-        BlockEvent::Eof { streams } => seen.push(DecodedItem::Eof(streams)),
-        BlockEvent::Eod { close } => seen.push(DecodedItem::Eod(close)),
+        BlockEvent::Eof { streams } => items.push(DecodedItem::Eof(streams)),
+        BlockEvent::Eod { close } => items.push(DecodedItem::Eod(close)),
     }
 }
 
 /// Feeds the pieces; the payload of an event is the tail of what the call consumed.
 fn decode(pieces: &[&[u8]]) -> Result<Vec<DecodedItem>, BlockError> {
     let mut decoder = BlockDecoder::new();
-    let mut seen = Vec::new();
+    let mut items = Vec::new();
     for piece in pieces {
         let mut rest = *piece;
         loop {
@@ -114,26 +114,26 @@ fn decode(pieces: &[&[u8]]) -> Result<Vec<DecodedItem>, BlockError> {
                         BlockEvent::Data { len, .. } | BlockEvent::Skip { len } => len,
                         _ => 0,
                     };
-                    note(event, &consumed[used - len..], &mut seen);
+                    record(event, &consumed[used - len..], &mut items);
                 }
                 None => break,
             }
         }
     }
-    Ok(seen)
+    Ok(items)
 }
 
-/// Reads as an edge that splices does: headers through the decoder, payload past it.
+/// Decodes only the headers and moves the payload itself, as a caller with splice(2) does.
 fn splice(wire: &[u8]) -> Result<Vec<DecodedItem>, BlockError> {
     let mut decoder = BlockDecoder::new();
-    let mut seen = Vec::new();
+    let mut items = Vec::new();
     let mut at = 0;
     loop {
         while decoder.payload_left() > 0 {
             let Some(byte) = wire.get(at) else {
-                return Ok(seen);
+                return Ok(items);
             };
-            seen.push(if decoder.is_payload_data() {
+            items.push(if decoder.is_payload_data() {
                 DecodedItem::Byte(decoder.payload_offset(), *byte)
             } else {
                 DecodedItem::Skipped(*byte)
@@ -147,12 +147,12 @@ fn splice(wire: &[u8]) -> Result<Vec<DecodedItem>, BlockError> {
         let (used, event) = decoder.decode(header)?;
         assert_eq!(used, header.len(), "asked for more than it takes");
         match event {
-            Some(event) => note(event, &[], &mut seen),
-            None if header.is_empty() && decoder.payload_left() == 0 => return Ok(seen),
+            Some(event) => record(event, &[], &mut items),
+            None if header.is_empty() && decoder.payload_left() == 0 => return Ok(items),
             None => {}
         }
         if matches!(event, Some(BlockEvent::Eod { .. })) {
-            return Ok(seen);
+            return Ok(items);
         }
     }
 }
@@ -168,12 +168,12 @@ proptest! {
     }
 
     #[test]
-    fn splicing_gives_the_same_events(blocks in vec(block(), 0..12)) {
+    fn skipping_the_payload_gives_the_same_events(blocks in vec(block(), 0..12)) {
         prop_assert_eq!(splice(&wire(&blocks)), Ok(model(&blocks)));
     }
 
     #[test]
-    fn headers_come_back(flags: u8, count: u64, offset: u64) {
+    fn encoded_headers_are_decoded_back(flags: u8, count: u64, offset: u64) {
         let header = BlockHeader { flags: BlockFlags(flags), count, offset };
         prop_assert_eq!(BlockHeader::decode(&header.encode()), header);
     }

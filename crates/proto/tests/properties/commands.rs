@@ -8,8 +8,8 @@ use proto::address::AddressFamily;
 use proto::checksum::ChecksumAlgorithm;
 use proto::command::{
     BufferDirection, Command, DataChannelAuth, DataType, EpsvArgument, ExtendedRetrieve,
-    MAX_FILE_OFFSET, OptsCommand, ProtectionLevel, RestartMarker, RetrieveOption, Secret,
-    SiteCommand, TransferMode, TriggerEvent,
+    ExtendedStore, MAX_FILE_OFFSET, OptsCommand, ProtectionLevel, RestartMarker, RetrieveOption,
+    Secret, SiteCommand, TransferMode, TriggerEvent,
 };
 use proto::drs::{DrsAddress, Nonce};
 use proto::ranges::RangeSet;
@@ -19,7 +19,7 @@ use proto::streams::ParallelismRange;
 use proto::stripes::StripeAddresses;
 use proto::timestamp::Timestamp;
 
-/// A path as the wire can carry it: any bytes but line ends and NUL, no leading space or `-`.
+/// A path that can be sent on a line: any bytes but line endings and NUL, no leading space or `-`.
 fn path() -> impl Strategy<Value = Vec<u8>> {
     let byte = any::<u8>().prop_filter("carried on a line", |b| !matches!(b, 0 | b'\r' | b'\n'));
     vec(byte, 1..20).prop_filter("no option, no separator", |p| !matches!(p[0], b' ' | b'-'))
@@ -46,7 +46,7 @@ fn algorithm() -> impl Strategy<Value = ChecksumAlgorithm> {
     select(&ChecksumAlgorithm::CHEAPEST_FIRST)
 }
 
-fn sum() -> impl Strategy<Value = (ChecksumAlgorithm, String)> {
+fn checksum() -> impl Strategy<Value = (ChecksumAlgorithm, String)> {
     (algorithm(), vec(select(b"0123456789abcdef"), 128)).prop_map(|(algorithm, digits)| {
         let hex = digits
             .iter()
@@ -80,7 +80,7 @@ fn family() -> impl Strategy<Value = AddressFamily> {
     prop_oneof![Just(AddressFamily::V4), Just(AddressFamily::V6)]
 }
 
-fn argumentless() -> impl Strategy<Value = Command> {
+fn command_without_argument() -> impl Strategy<Value = Command> {
     use Command as C;
     select(vec![
         C::Rein,
@@ -108,7 +108,7 @@ fn argumentless() -> impl Strategy<Value = Command> {
     ])
 }
 
-fn with_path() -> impl Strategy<Value = Command> {
+fn command_with_path() -> impl Strategy<Value = Command> {
     use Command as C;
     let required = select(vec![
         C::Retr,
@@ -139,7 +139,8 @@ fn with_path() -> impl Strategy<Value = Command> {
         (number(), number(), path()).prop_map(|(offset, length, path)| {
             C::Eret(ExtendedRetrieve::Partial { offset, length }, path)
         }),
-        (number(), path()).prop_map(|(offset, path)| C::Esto(offset, path)),
+        (number(), path())
+            .prop_map(|(offset, path)| C::Esto(ExtendedStore::Adjusted { offset }, path)),
         (time(), path()).prop_map(|(time, path)| C::Mfmt(time, path)),
         (algorithm(), number(), option::of(number()), path()).prop_map(
             |(algorithm, offset, length, path)| C::Cksm {
@@ -152,12 +153,12 @@ fn with_path() -> impl Strategy<Value = Command> {
     ]
 }
 
-/// Of one byte at least: an argument of nothing is none.
+/// A token of at least one byte, since an empty argument is none.
 fn token() -> impl Strategy<Value = SecurityToken> {
     vec(any::<u8>(), 1..100).prop_filter_map("bounded", |bytes| SecurityToken::new(bytes).ok())
 }
 
-fn with_parameter() -> impl Strategy<Value = Command> {
+fn command_with_parameter() -> impl Strategy<Value = Command> {
     use Command as C;
     prop_oneof![
         text().prop_map(C::User),
@@ -188,7 +189,7 @@ fn with_parameter() -> impl Strategy<Value = Command> {
         }),
         number().prop_map(|n| C::Rest(RestartMarker::Offset(n))),
         ranges().prop_map(|r| C::Rest(RestartMarker::Ranges(r))),
-        sum().prop_map(|(algorithm, hex)| C::Scks(algorithm, hex)),
+        checksum().prop_map(|(algorithm, hex)| C::Scks(algorithm, hex)),
         any::<u32>().prop_map(|n| C::Trev(TriggerEvent::RestartMarker, n)),
         any::<u32>().prop_map(|n| C::Trev(TriggerEvent::PerformanceMarker, n)),
         vec(1..=255u8, 0..20)
@@ -249,7 +250,7 @@ fn site() -> impl Strategy<Value = SiteCommand> {
         (side, number()).prop_map(|(side, n)| SiteCommand::Buffer(side, n)),
         text().prop_map(SiteCommand::ClientInfo),
         text().prop_map(SiteCommand::TaskId),
-        (option::of(time()), option::of(sum()))
+        (option::of(time()), option::of(checksum()))
             .prop_filter("not empty", |(m, c)| m.is_some() || c.is_some())
             .prop_map(|(modify, checksum)| SiteCommand::StorAttr { modify, checksum }),
         option::of(0..=0o777u32).prop_map(SiteCommand::Umask),
@@ -260,16 +261,16 @@ fn site() -> impl Strategy<Value = SiteCommand> {
 
 fn command() -> impl Strategy<Value = Command> {
     prop_oneof![
-        argumentless(),
-        with_path(),
-        with_parameter(),
+        command_without_argument(),
+        command_with_path(),
+        command_with_parameter(),
         opts().prop_map(Command::Opts),
         site().prop_map(Command::Site),
     ]
 }
 
-/// A line that starts with a verb and goes on with anything.
-fn half_sensible_line() -> impl Strategy<Value = Vec<u8>> {
+/// A line that starts as a command and continues with noise.
+fn corrupted_command_line() -> impl Strategy<Value = Vec<u8>> {
     let noise = prop_oneof![
         vec(any::<u8>(), 0..30),
         "[ -~]{0,30}".prop_map(String::into_bytes),
@@ -287,25 +288,25 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn what_is_written_is_read_back(command in command()) {
+    fn encoded_commands_are_parsed_back(command in command()) {
         let line = command.encode();
         prop_assert!(!line.iter().any(|b| matches!(b, 0 | b'\r' | b'\n')));
         prop_assert_eq!(Command::parse(&line), Ok(command));
     }
 
     #[test]
-    fn the_verb_has_no_case(command in command()) {
+    fn verbs_are_case_insensitive(command in command()) {
         let mut line = command.encode();
         line[..command.verb().len()].make_ascii_lowercase();
         prop_assert_eq!(Command::parse(&line), Ok(command));
     }
 
     #[test]
-    fn arbitrary_lines_never_panic_and_settle(line in half_sensible_line()) {
+    fn commands_from_arbitrary_lines_are_encoded_and_parsed_back(line in corrupted_command_line()) {
         let Ok(command) = Command::parse(&line) else { return Ok(()) };
         let written = command.encode();
         prop_assert!(!written.iter().any(|b| matches!(b, 0 | b'\r' | b'\n')));
-        // A CR in the line (CR NUL on the wire) is the one thing that cannot be written again.
+        // CR and LF (CR NUL on the wire) become `?`, so a line with them is not encoded back.
         if !line.contains(&b'\r') && !line.contains(&b'\n') {
             prop_assert_eq!(Command::parse(&written), Ok(command));
         }

@@ -6,7 +6,7 @@ use crate::split::pieces;
 
 const LIMIT: usize = 24;
 
-/// Bytes among which those that mean something are frequent.
+/// Bytes with frequent line endings and Telnet commands.
 fn control_bytes() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![
         4 => any::<u8>(),
@@ -18,7 +18,7 @@ fn control_bytes() -> impl Strategy<Value = Vec<u8>> {
     vec(byte, 0..120)
 }
 
-/// The wire form of a line (RFC 854): IAC doubled, CR followed by NUL.
+/// The encoded form of a line (RFC 854): IAC doubled, CR followed by NUL.
 fn escaped(line: &[u8]) -> Vec<u8> {
     let mut wire = Vec::new();
     for byte in line {
@@ -49,7 +49,7 @@ proptest! {
     }
 
     #[test]
-    fn there_is_one_event_per_line_end_at_most_and_the_limit_holds(bytes in control_bytes()) {
+    fn each_line_ending_gives_at_most_one_event_within_the_limit(bytes in control_bytes()) {
         let events = read(&[&bytes]);
         prop_assert!(events.len() <= bytes.iter().filter(|b| **b == b'\n').count());
         for event in events {
@@ -60,8 +60,8 @@ proptest! {
     }
 
     #[test]
-    fn an_escaped_line_comes_back(lines in vec(vec(any::<u8>(), 0..LIMIT), 1..5)) {
-        // A verb starts with a letter: what else stands there is Telnet's.
+    fn an_escaped_line_is_read_back(lines in vec(vec(any::<u8>(), 0..LIMIT), 1..5)) {
+        // Each line starts with a letter, since leading bytes above 239 are treated as Telnet.
         let lines: Vec<Vec<u8>> = lines
             .into_iter()
             .map(|l| std::iter::once(b'V').chain(l.into_iter().filter(|b| *b != b'\n')).collect())

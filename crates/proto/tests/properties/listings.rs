@@ -70,7 +70,7 @@ fn every_fact() -> FactSet {
     FactSet::parse(&names.join(";"))
 }
 
-/// Lines built of the words that listings are made of.
+/// Lines of words that occur in listings.
 fn listing_like() -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![
         select(vec![
@@ -101,19 +101,19 @@ fn listing_like() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn facts_come_back(entry in entry(), count in option::of(any::<u64>())) {
+    fn written_facts_are_parsed_back(entry in entry(), count in option::of(any::<u64>())) {
         let line = format_mlsx(&entry, every_fact(), count);
         let back = parse_mlsx(&line);
         let back = back.as_ref();
         prop_assert_eq!(back.map(|b| &b.name), Some(&entry.name));
-        let told = back.and_then(|b| b.link_target.as_ref());
-        if entry.kind == EntryKind::Dir && entry.link_target.is_some() && told.is_none() {
-            // A target that no fact can hold: the entry is a link all the same.
+        let listed_target = back.and_then(|b| b.link_target.as_ref());
+        if entry.kind == EntryKind::Dir && entry.link_target.is_some() && listed_target.is_none() {
+            // No fact can hold this target, but the entry is still listed as a link.
             prop_assert_eq!(back.map(|b| b.kind), Some(EntryKind::SymLink));
         } else {
             prop_assert_eq!(back.map(|b| b.kind), Some(entry.kind));
         }
-        prop_assert!(told.is_none() || told == entry.link_target.as_ref());
+        prop_assert!(listed_target.is_none() || listed_target == entry.link_target.as_ref());
         prop_assert_eq!(back.and_then(|b| b.size), Some(entry.size));
         prop_assert_eq!(back.and_then(|b| b.modified), Some(entry.modified));
         prop_assert_eq!(back.and_then(|b| b.mode), Some(entry.mode));
@@ -122,7 +122,7 @@ proptest! {
     }
 
     #[test]
-    fn ls_lines_come_back(entry in entry(), now in 0..253_402_300_799i64) {
+    fn written_ls_lines_are_parsed_back(entry in entry(), now in 0..253_402_300_799i64) {
         let arrow = |n: &[u8]| n.windows(4).any(|w| w == b" -> ");
         let link = entry.link_target.as_ref();
         prop_assume!((entry.kind != EntryKind::SymLink && link.is_none()) || !arrow(&entry.name));
@@ -146,7 +146,7 @@ proptest! {
     }
 
     #[test]
-    fn no_entry_is_more_than_one_line(
+    fn an_entry_is_always_one_line(
         mut entry in entry(),
         name in vec(any::<u8>(), 0..20),
         target in vec(any::<u8>(), 0..20),
@@ -163,7 +163,7 @@ proptest! {
     }
 
     #[test]
-    fn fact_sets_come_back(bits in vec(any::<bool>(), Fact::ALL.len())) {
+    fn written_fact_sets_are_parsed_back(bits in vec(any::<bool>(), Fact::ALL.len())) {
         let names = Fact::ALL.iter().zip(&bits).filter(|(_, on)| **on);
         let text: String = names.map(|(f, _)| format!("{};", f.name().to_uppercase())).collect();
         let set = FactSet::parse(&text);

@@ -1,5 +1,5 @@
-//! Properties of the wire types: what is written is read back, however it is split; whatever is
-//! read, nothing panics; sets and counts agree with naive models.
+//! Properties of the wire types: encoded values are decoded back for any split of the input, arbitrary
+//! input never panics, and sets and counts agree with naive models.
 
 mod blocks;
 mod commands;

@@ -26,7 +26,7 @@ fn is_normal(path: &VPath) -> bool {
 
 proptest! {
     #[test]
-    fn perf_markers_come_back(
+    fn performance_markers_are_parsed_back(
         tenths in 0..20_000_000_000u64,
         stripe_index: u32,
         stripe_bytes: u64,
@@ -36,49 +36,50 @@ proptest! {
         let timestamp = tenths as f64 / 10.0;
         let marker = PerformanceMarker { timestamp, stripe_index, stripe_bytes, stripe_count };
         prop_assert_eq!(PerformanceMarker::from_reply(&marker.to_reply()), Some(marker));
-        prop_assert_eq!(parse_checksum_marker(&checksum_marker_reply(timestamp, stripe_bytes)), Some(stripe_bytes));
+        let status = checksum_marker_reply(timestamp, stripe_bytes);
+        prop_assert_eq!(parse_checksum_marker(&status), Some(stripe_bytes));
     }
 
     #[test]
-    fn range_markers_come_back(items in vec((any::<u32>(), 1..9u32), 0..3000)) {
+    fn restart_markers_are_parsed_back(items in vec((any::<u32>(), 1..9u32), 0..3000)) {
         let mut set = RangeSet::new();
         for (start, len) in items {
             set.insert(u64::from(start), u64::from(start) + u64::from(len));
         }
-        let mut back = RangeSet::new();
+        let mut parsed_back = RangeSet::new();
         for reply in range_marker_replies(&set) {
-            back.extend(&parse_range_marker(&reply).unwrap_or_default());
+            parsed_back.extend(&parse_range_marker(&reply).unwrap_or_default());
         }
-        prop_assert_eq!(back, set);
+        prop_assert_eq!(parsed_back, set);
     }
 
     #[test]
-    fn buffer_sizes_come_back_bounded(bytes in prop_oneof![0..=2 * MAX_BUFFER, any::<u64>()]) {
-        let told = parse_buffer_size_reply(&buffer_size_reply(bytes));
-        prop_assert_eq!(told, (bytes > 0).then(|| bytes.clamp(MIN_BUFFER, MAX_BUFFER)));
+    fn buffer_sizes_are_parsed_back_clamped(bytes in prop_oneof![0..=2 * MAX_BUFFER, any::<u64>()]) {
+        let parsed = parse_buffer_size_reply(&buffer_size_reply(bytes));
+        prop_assert_eq!(parsed, (bytes > 0).then(|| bytes.clamp(MIN_BUFFER, MAX_BUFFER)));
     }
 
     #[test]
-    fn what_a_226_says_comes_back_bounded(
+    fn remarks_in_a_226_are_parsed_back_bounded(
         limiter in "[a-z(][a-zA-Z ()/-]{0,20}",
         streams in 0..200u32,
         congestion in "[a-z0-9_-]{0,16}",
         text in "\\PC{0,500}|[ -~\r\n\t\u{0}\u{9b}]{0,500}|Limited by [a-z]{1,5}, [0-9] streams?.{0,9}",
     ) {
-        let verdict = LimiterReport::new(limiter.trim_end(), streams, &congestion);
+        let report = LimiterReport::new(limiter.trim_end(), streams, &congestion);
         let line = remark::printable_remark(&text);
         if let Some(line) = &line {
             prop_assert!(!line.chars().any(char::is_control) && !line.is_empty());
             prop_assert!(line.chars().count() <= 400);
         }
         let remark = line.as_deref().unwrap_or_default();
-        let said = match &verdict {
-            Some(verdict) => format!("Transfer Complete. {verdict} {remark}"),
+        let text_226 = match &report {
+            Some(report) => format!("Transfer Complete. {report} {remark}"),
             None => format!("Transfer Complete. {remark}"),
         };
-        let read = CompletionRemarks::from_reply(&Reply::new(226, said));
-        match verdict {
-            Some(_) => prop_assert_eq!(read, CompletionRemarks { limiter: verdict, remark: line }),
+        let read = CompletionRemarks::from_reply(&Reply::new(226, text_226));
+        match report {
+            Some(_) => prop_assert_eq!(read, CompletionRemarks { limiter: report, remark: line }),
             None if remark.starts_with("FILE:") => prop_assert_eq!(read, CompletionRemarks::default()),
             None if read.limiter.is_some() => prop_assert!(remark.starts_with("Limited by ")),
             None => prop_assert_eq!(read.remark, line),
@@ -86,18 +87,18 @@ proptest! {
     }
 
     #[test]
-    fn times_come_back(seconds in -62_167_219_200..=253_402_300_799i64) {
+    fn times_are_parsed_back(seconds in -62_167_219_200..=253_402_300_799i64) {
         let time = Timestamp(seconds);
         prop_assert_eq!(Timestamp::parse(&time.format()), Some(time));
     }
 
     #[test]
-    fn ls_dates_are_twelve_wide(seconds: i64, now: i64) {
+    fn ls_dates_have_twelve_characters(seconds: i64, now: i64) {
         prop_assert_eq!(Timestamp(seconds).format_ls(Timestamp(now)).len(), 12);
     }
 
     #[test]
-    fn resolved_paths_are_normal(
+    fn resolved_paths_are_normalised(
         cwd in "(/(\\.|\\.\\.|a|b c|é)){0,5}",
         arg in "/?((\\.|\\.\\.|a|b c|é|)/){0,6}[ -~]{0,3}",
     ) {

@@ -2,7 +2,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proto::ranges::RangeSet;
 
-/// Bytes of the naive model.
+/// Number of offsets in the naive model.
 const SPACE: usize = 64;
 
 #[derive(Debug, Clone, Copy)]
@@ -21,7 +21,7 @@ fn step() -> impl Strategy<Value = RangeOperation> {
 
 type Bitmap = [bool; SPACE];
 
-/// Applies the steps to both; returns them after checking what `insert` reports.
+/// Applies the operations to a set and a bitmap, and checks the return values of `insert`.
 fn run(steps: &[RangeOperation]) -> (RangeSet, Bitmap) {
     let mut set = RangeSet::new();
     let mut bits = [false; SPACE];
@@ -85,7 +85,7 @@ proptest! {
     }
 
     #[test]
-    fn a_list_comes_back_and_its_order_does_not_matter(steps in vec(step(), 1..40)) {
+    fn a_list_is_parsed_back_in_any_order(steps in vec(step(), 1..40)) {
         let (set, _) = run(&steps);
         prop_assume!(!set.is_empty());
         let text = set.to_string();
@@ -95,7 +95,7 @@ proptest! {
     }
 
     #[test]
-    fn ends_of_the_number_space_hold(a: u64, b: u64, c: u64, d: u64) {
+    fn offsets_up_to_the_largest_number_keep_sets_normal(a: u64, b: u64, c: u64, d: u64) {
         let mut set = RangeSet::new();
         set.insert(a, b);
         set.insert(c, d);

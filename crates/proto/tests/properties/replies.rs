@@ -37,7 +37,7 @@ fn read(pieces: &[&[u8]]) -> Vec<Reply> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_back(
+    fn encoded_replies_are_read_back(
         replies in vec(reply(), 0..6),
         cuts in vec(0..40usize, 0..40),
     ) {
@@ -62,7 +62,7 @@ proptest! {
     }
 
     #[test]
-    fn a_reply_built_by_hand_cannot_be_split(code in 100..700u16, lines in vec(text(), 1..5)) {
+    fn a_reply_with_arbitrary_lines_stays_one_reply(code in 100..700u16, lines in vec(text(), 1..5)) {
         let mut wire = Vec::new();
         let reply = Reply { code, lines };
         reply.encode(&mut wire);

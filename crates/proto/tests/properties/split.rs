@@ -1,6 +1,6 @@
-//! Byte strings cut into pieces.
+//! Splits byte strings into pieces.
 
-/// Cuts `bytes` after each of the lengths of `cuts` in turn; the rest is the last piece.
+/// Splits `bytes` into pieces of the lengths in `cuts`; the rest is the last piece.
 pub(crate) fn pieces<'a>(mut bytes: &'a [u8], cuts: &[usize]) -> Vec<&'a [u8]> {
     let mut pieces = Vec::new();
     for cut in cuts {

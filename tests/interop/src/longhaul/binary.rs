@@ -1,4 +1,4 @@
-//! Finds the `longhaul` binary, building it when needed.
+//! Finds the `longhaul` binary, and builds it if necessary.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,16 +9,16 @@ use anyhow::{Context, Result, anyhow, ensure};
 
 use crate::run;
 
-/// A first build on a small machine.
+/// Time limit of a build, enough for a first build on a small machine.
 const BUILD_LIMIT: Duration = Duration::from_secs(900);
 
-/// A command that runs longhaul, without arguments.
+/// A command that runs longhaul, still without arguments.
 pub fn longhaul() -> Result<Command> {
     Ok(Command::new(path()?))
 }
 
-/// `$LONGHAUL_BIN`, or `longhaul` beside the running test program, brought up to date by cargo
-/// once per test program.
+/// Path of the binary: `$LONGHAUL_BIN`, or the `longhaul` of the same profile as the running test
+/// program. Each test program builds that one once with cargo.
 pub fn path() -> Result<PathBuf> {
     static PATH: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     PATH.get_or_init(|| find().map_err(|error| format!("{error:#}")))
@@ -45,7 +45,7 @@ fn find() -> Result<PathBuf> {
         build.arg("--release");
     }
     build.current_dir(env!("CARGO_MANIFEST_DIR"));
-    // Cargo's own lock orders test programs that build at the same time.
+    // Test programs may build at the same time: cargo's lock serialises them.
     run::run_within(&mut build, BUILD_LIMIT)?.expect_success()?;
     let binary = profile.join("longhaul");
     ensure!(binary.is_file(), "cargo built no {}", binary.display());
@@ -61,9 +61,9 @@ pub fn target_folder() -> Result<PathBuf> {
         .to_owned())
 }
 
-/// TARGET/PROFILE, from the running TARGET/PROFILE/deps/test-program.
+/// TARGET/PROFILE, derived from the path of this test program, TARGET/PROFILE/deps/PROGRAM.
 fn profile_folder() -> Result<PathBuf> {
-    let program = std::env::current_exe().context("where is this test program?")?;
+    let program = std::env::current_exe().context("cannot find the path of this test program")?;
     Ok(program
         .ancestors()
         .nth(2)

@@ -1,4 +1,4 @@
-//! `longhaul cp`.
+//! Runs `longhaul cp`.
 
 use std::ffi::OsStr;
 use std::process::Command;
@@ -9,14 +9,14 @@ use serde_json::Value;
 use super::binary::longhaul;
 use crate::run::{self, FinishedProgram};
 
-/// A `longhaul cp --json` command line with these arguments.
+/// A `longhaul cp --json` command with these arguments.
 pub fn command<S: AsRef<OsStr>>(arguments: &[S]) -> Result<Command> {
     let mut command = longhaul()?;
     command.args(["cp", "--json"]).args(arguments);
     Ok(command)
 }
 
-/// Copies, and fails unless longhaul ended with 0 and a summary that says so.
+/// Runs a copy; fails unless the exit code is 0 and the summary reports no failed file.
 pub fn cp<S: AsRef<OsStr>>(arguments: &[S]) -> Result<CpSummary> {
     let finished = run(arguments)?.expect_success()?;
     let summary = summary(&finished)?;
@@ -28,7 +28,7 @@ pub fn cp<S: AsRef<OsStr>>(arguments: &[S]) -> Result<CpSummary> {
     Ok(summary)
 }
 
-/// Copies and tells how it ended, well or not.
+/// Runs a copy to its end, successful or not.
 pub fn run<S: AsRef<OsStr>>(arguments: &[S]) -> Result<FinishedProgram> {
     run::run(&mut command(arguments)?)
 }
@@ -38,11 +38,11 @@ pub fn run<S: AsRef<OsStr>>(arguments: &[S]) -> Result<FinishedProgram> {
 pub struct CpSummary {
     /// Bytes moved in this run.
     pub bytes: u64,
-    /// Files done.
+    /// Files copied.
     pub files: u64,
     /// Files failed.
     pub failed: u64,
-    /// Most data connections at once.
+    /// Maximum number of data connections at the same time.
     pub streams: u64,
     /// How the copy was verified.
     pub verified: String,
@@ -50,7 +50,7 @@ pub struct CpSummary {
     pub buffer: String,
 }
 
-/// The last line of `--json`, which is the summary whatever happened.
+/// Parses the last line of `--json`, which is always the summary.
 pub fn summary(finished: &FinishedProgram) -> Result<CpSummary> {
     let text = finished.stdout_text();
     let last = text
@@ -60,7 +60,7 @@ pub fn summary(finished: &FinishedProgram) -> Result<CpSummary> {
     let value: Value = serde_json::from_str(last).with_context(|| format!("not JSON: {last}"))?;
     ensure!(
         value["event"] == "summary",
-        "the last line is no summary: {last}"
+        "the last line is not a summary: {last}"
     );
     let number = |name: &str| {
         value[name]
@@ -77,7 +77,7 @@ pub fn summary(finished: &FinishedProgram) -> Result<CpSummary> {
     })
 }
 
-/// Warnings of a copy.
+/// The warnings of a copy.
 #[must_use]
 pub fn warnings(finished: &FinishedProgram) -> Vec<String> {
     let text = finished.stdout_text();
@@ -90,7 +90,7 @@ pub fn warnings(finished: &FinishedProgram) -> Vec<String> {
         .collect()
 }
 
-/// The reason of a failure that the summary gives.
+/// The error message in the summary of a failed copy.
 #[must_use]
 pub fn failure_message(finished: &FinishedProgram) -> Option<String> {
     let text = finished.stdout_text();

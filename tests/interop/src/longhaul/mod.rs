@@ -1,4 +1,4 @@
-//! The programs under test: `longhaul serve`, `longhaul cp` and the file verbs.
+//! Runs the programs under test: `longhaul serve` and `longhaul cp`.
 
 pub mod binary;
 pub mod copy;

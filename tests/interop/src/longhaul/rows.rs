@@ -1,4 +1,4 @@
-//! Rows that `longhaul cp` is put through against every server.
+//! Rows of the matrix that test `longhaul cp` against any server.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use crate::peer::PeerServer;
 use crate::test_files;
 use crate::tree::TestTree;
 
-/// A running server, whichever it is.
+/// A running server of any program.
 pub trait TestServer {
     /// URL of a served path.
     fn url(&self, served: &str) -> String;
 
-    /// All that the server has said so far, for messages.
+    /// The server's output so far, for error messages.
     fn log(&self) -> String;
 }
 
@@ -43,9 +43,9 @@ impl TestServer for LonghaulServer {
     }
 }
 
-/// A server as the rows see it.
+/// The server that a row tests, with its files.
 pub struct ServerUnderTest<'a> {
-    /// Its store.
+    /// The files that it serves.
     pub store: &'a TestStore,
     server: &'a dyn TestServer,
 }
@@ -67,7 +67,7 @@ impl<'a> ServerUnderTest<'a> {
     }
 }
 
-/// Get and put of every size with these options.
+/// Cells for get and put of every size with these options.
 pub fn get_and_put(
     cells: &mut MatrixRow,
     target: &ServerUnderTest<'_>,
@@ -88,7 +88,7 @@ pub fn get_and_put(
     });
 }
 
-/// Parts of the large sample with these options.
+/// Cells for gets of parts of the large test file with these options.
 pub fn parts(cells: &mut MatrixRow, target: &ServerUnderTest<'_>, options: &[&str]) {
     matrix::get_parts(cells, target.store, |from, offset, length, to| {
         let part = [offset.to_string(), length.to_string()];
@@ -104,7 +104,7 @@ pub fn parts(cells: &mut MatrixRow, target: &ServerUnderTest<'_>, options: &[&st
     });
 }
 
-/// The tree both ways with these options.
+/// Cells for get and put of a tree with these options.
 pub fn trees(
     cells: &mut MatrixRow,
     target: &ServerUnderTest<'_>,
@@ -130,8 +130,8 @@ pub fn trees(
     });
 }
 
-/// The right-sizing of the papers, which the server has no part in: every size arrives, and the
-/// user is told once.
+/// Cells for `--buffer drs` and `drs1` with a server that does not support them: files arrive, and the
+/// user gets one warning.
 pub fn drs_is_declined(cells: &mut MatrixRow, target: &ServerUnderTest<'_>) {
     for name in ["drs", "drs1"] {
         let options = ["--buffer", name];
@@ -150,21 +150,21 @@ pub fn drs_is_declined(cells: &mut MatrixRow, target: &ServerUnderTest<'_>) {
     }
 }
 
-/// A copy is killed when a part is safe and then resumed: the file is right, and the part is not
-/// moved again.
+/// Cells for copies that are killed and resumed: the file is correct, and data that was safe is not
+/// transferred again.
 pub fn resume_after_kill(cells: &mut MatrixRow, target: &ServerUnderTest<'_>, options: &[&str]) {
     let store = target.store;
     let row = options.join(" ");
     cells.check(format!("resumed get {row}"), || {
         let local = store.local();
         let url = target.url(&format!("src/{}", test_files::name(test_files::LARGE)));
-        target.explain(interrupted(options, &url, &path_argument(&local)))?;
+        target.explain(kill_and_resume(options, &url, &path_argument(&local)))?;
         matrix::check_and_remove(&test_files::shared(test_files::LARGE)?, &local)
     });
     cells.check(format!("resumed put {row}"), || {
         let served = store.upload();
         let source = test_files::shared(test_files::LARGE)?;
-        target.explain(interrupted(
+        target.explain(kill_and_resume(
             options,
             &path_argument(&source),
             &target.url(&served),
@@ -173,13 +173,13 @@ pub fn resume_after_kill(cells: &mut MatrixRow, target: &ServerUnderTest<'_>, op
     });
 }
 
-/// Bytes that have been safe for [`JOURNAL`] when a copy is killed.
+/// A copy is killed when this many bytes have been safe for [`JOURNAL`].
 const KILL_AT: u64 = 30_000_000;
-/// Age of safe bytes at a kill from which on they are not moved again: a state is journalled at most 200 ms after
-/// it was reached, and as much for a busy machine.
+/// Time after which safe bytes are in the journal: the client writes it every 200 ms; the rest is for a
+/// busy machine.
 const JOURNAL: Duration = Duration::from_millis(400);
 
-fn interrupted(options: &[&str], from: &str, to: &str) -> Result<()> {
+fn kill_and_resume(options: &[&str], from: &str, to: &str) -> Result<()> {
     // 30 MB/s
     let slow = [options, &["--limit-rate", "240M", from, to]].concat();
     let safe = running_copy::kill_when_safe(copy::command(&slow)?, KILL_AT, JOURNAL)?;
@@ -192,7 +192,7 @@ fn interrupted(options: &[&str], from: &str, to: &str) -> Result<()> {
     Ok(())
 }
 
-/// A path as an argument.
+/// A path as a command-line argument.
 #[must_use]
 pub fn path_argument(path: &Path) -> String {
     path.to_string_lossy().into_owned()

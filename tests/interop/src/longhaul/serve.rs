@@ -1,4 +1,4 @@
-//! `longhaul serve`.
+//! Runs `longhaul serve`.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -12,15 +12,15 @@ use crate::process::{ProcessGuard, ServerProcess};
 use crate::run;
 use crate::scratch::ScratchFolder;
 
-/// The user of tests that log in.
+/// User name of tests that log in.
 pub const USER: &str = "alice";
 
-/// That user's password.
+/// Password of [`USER`].
 pub const PASSWORD: &str = "correct-horse-battery";
 
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// A server about to be started.
+/// A `longhaul serve` command to be started.
 #[derive(Debug)]
 pub struct ServeCommand {
     root: PathBuf,
@@ -30,7 +30,7 @@ pub struct ServeCommand {
 }
 
 impl ServeCommand {
-    /// Serves `root` on a free port of 127.0.0.1, to nobody yet.
+    /// A server of `root` on a free port of 127.0.0.1, which nobody may use yet.
     #[must_use]
     pub fn new(root: &Path) -> Self {
         Self {
@@ -41,13 +41,13 @@ impl ServeCommand {
         }
     }
 
-    /// Serves `root` read-write to anonymous sessions.
+    /// A server that allows anonymous sessions to read and write `root`.
     #[must_use]
     pub fn anonymous(root: &Path) -> Self {
         Self::new(root).option("--anonymous", "rw")
     }
 
-    /// Another address to listen on.
+    /// Sets the address to listen on.
     #[must_use]
     pub fn listen(mut self, address: &str) -> Self {
         address.clone_into(&mut self.listen);
@@ -68,14 +68,14 @@ impl ServeCommand {
         self
     }
 
-    /// Runs the server by another program, which gets the server's command line as arguments.
+    /// Runs the server through another program, which gets the server's command line as arguments.
     #[must_use]
     pub fn wrapped_in(mut self, wrapper: &[&str]) -> Self {
         self.wrapper = Some(wrapper.iter().map(|&word| word.to_owned()).collect());
         self
     }
 
-    /// Starts it and waits for its ready line.
+    /// Starts the server and waits for its ready line.
     pub fn start(self) -> Result<LonghaulServer> {
         let scratch = ScratchFolder::new()?;
         let mut command = self.command()?;
@@ -115,7 +115,7 @@ pub struct LonghaulServer {
 }
 
 impl LonghaulServer {
-    /// Where it listens.
+    /// Address of the control port.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -127,24 +127,24 @@ impl LonghaulServer {
         format!("ftp://{}/{served}", self.address)
     }
 
-    /// URL of a served path with the login of [`add_user`].
+    /// URL of a served path with the login of the user that [`add_user`] adds.
     #[must_use]
     pub fn user_url(&self, served: &str) -> String {
         format!("ftp://{USER}:{PASSWORD}@{}/{served}", self.address)
     }
 
-    /// Its output so far, for messages.
+    /// The server's output so far, for error messages.
     #[must_use]
     pub fn log(&self) -> String {
         self.daemon.log()
     }
 
-    /// The process.
+    /// The server's process.
     pub fn guard(&mut self) -> &mut ProcessGuard {
         self.daemon.guard()
     }
 
-    /// The result with the server's own words added when it is an error.
+    /// Adds the server's output to an error.
     pub fn explain<T>(&self, result: Result<T>) -> Result<T> {
         result.with_context(|| format!("server log:\n{}\nclient", self.log()))
     }
@@ -157,7 +157,7 @@ fn ready_line(output: &str) -> Option<SocketAddr> {
     line.trim().parse().ok()
 }
 
-/// `longhaul user add`: the user [`USER`] with this root in the password file.
+/// Adds the user [`USER`] with this root to a password file (`longhaul user add`).
 pub fn add_user(users: &Path, root: &Path) -> Result<()> {
     let mut command = longhaul()?;
     command
@@ -165,6 +165,7 @@ pub fn add_user(users: &Path, root: &Path) -> Result<()> {
         .arg(users)
         .args([USER, "--root"])
         .arg(root)
+        // Tests have no terminal to type a password.
         .arg("--password-stdin");
     run::run_with_input(&mut command, format!("{PASSWORD}\n").as_bytes(), run::LIMIT)?
         .expect_success()?;

@@ -1,4 +1,4 @@
-//! Apache with WebDAV below the store, which tells MD5 sums.
+//! Apache with WebDAV and MD5 checksums (`ContentDigest`).
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,7 +9,7 @@ use super::{PeerServer, find_unpacked};
 use crate::matrix::TestStore;
 use crate::net;
 
-/// The program.
+/// Path of the program.
 pub fn find() -> Result<PathBuf, String> {
     find_unpacked("apache2-bin", "usr/sbin/apache2")
 }
@@ -19,7 +19,7 @@ pub fn start(store: &TestStore) -> Result<PeerServer> {
     start_with(store, &[], "")
 }
 
-/// The same with further modules (`headers`) and settings for the store's files.
+/// Serves the store with additional modules (`headers`) and settings for its directory.
 pub fn start_with(store: &TestStore, modules: &[&str], further: &str) -> Result<PeerServer> {
     let port = net::free_port()?;
     let own = store.path("apache.d");
@@ -42,7 +42,7 @@ pub fn start_with(store: &TestStore, modules: &[&str], further: &str) -> Result<
         "User www-data\nGroup www-data\n<Directory {}>\nDav On\nRequire all granted\n{further}</Directory>\n",
         store.root().display()
     ));
-    // It serves as an account of its own.
+    // Apache serves as the account www-data, which must be able to write here.
     for folder in [store.root(), own.as_path(), store.path("up").as_path()] {
         let all = std::os::unix::fs::PermissionsExt::from_mode(0o777);
         std::fs::set_permissions(folder, all)?;

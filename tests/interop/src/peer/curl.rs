@@ -8,19 +8,19 @@ use anyhow::Result;
 use super::{client_command, find_installed};
 use crate::run::{self, FinishedProgram};
 
-/// The client.
+/// curl as a client.
 #[derive(Debug, Clone)]
 pub struct Curl(PathBuf);
 
 impl Curl {
-    /// The installed program.
+    /// Finds the program.
     pub fn find() -> Result<Self, String> {
         find_installed("curl").map(Self)
     }
 
-    /// Runs curl; the dialogue is on standard error.
+    /// Runs curl; it prints the control connection on standard error.
     pub fn run<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<FinishedProgram> {
-        // -q comes first: no ~/.curlrc.
+        // -q must come first: it disables ~/.curlrc.
         run::run(
             client_command(&self.0)
                 .args(["-q", "-sS", "-v", "--globoff"])

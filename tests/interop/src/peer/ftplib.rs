@@ -9,7 +9,7 @@ use anyhow::Result;
 use super::python;
 use crate::run::{self, FinishedProgram};
 
-/// Connects `f`, logs it in anonymously, and shows the dialogue on standard output.
+/// Connects and logs in `f` anonymously, and prints the control connection on standard output.
 const PROLOGUE: &str = "
 import ftplib, io, sys
 f = ftplib.FTP(timeout=20, encoding='utf-8')
@@ -19,17 +19,17 @@ f.login()
 args = sys.argv[3:]
 ";
 
-/// The client.
+/// ftplib as a client.
 #[derive(Debug, Clone)]
 pub struct Ftplib(PathBuf);
 
 impl Ftplib {
-    /// Debian's Python.
+    /// Finds Debian's Python.
     pub fn find() -> Result<Self, String> {
         python::with_module("ftplib").map(Self)
     }
 
-    /// Runs a script on the anonymous session `f` with `args`; failed assertions are errors.
+    /// Runs a script with the anonymous session `f` and `args`. Failed assertions are errors.
     pub fn script(&self, at: SocketAddr, script: &str, args: &[&str]) -> Result<FinishedProgram> {
         let script = format!("{PROLOGUE}{script}\nf.quit()\n");
         let mut command = Command::new(&self.0);

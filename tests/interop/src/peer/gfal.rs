@@ -1,4 +1,4 @@
-//! The gfal2 commands with their GridFTP plug-in, without security.
+//! The gfal2 commands with their GridFTP plug-in, without GSI.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -8,14 +8,14 @@ use anyhow::Result;
 use super::{client_command, find_installed, python};
 use crate::run::{self, FinishedProgram};
 
-/// The commands.
+/// The gfal2 commands.
 #[derive(Debug, Clone)]
 pub struct Gfal {
     python: PathBuf,
 }
 
 impl Gfal {
-    /// The installed commands.
+    /// Finds the commands and the Python for them.
     pub fn find() -> Result<Self, String> {
         find_installed("gfal-copy")?;
         Ok(Self {

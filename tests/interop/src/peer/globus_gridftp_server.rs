@@ -12,14 +12,15 @@ use super::{ACCOUNT, NOBODY, PASSWORD_HASH, PeerServer, find_installed, is_root}
 use crate::matrix::TestStore;
 use crate::net;
 
-/// The program.
+/// Path of the program.
 pub fn find() -> Result<PathBuf, String> {
     find_installed("globus-gridftp-server")
 }
 
-/// Anonymous sessions on 127.0.0.1. The server does not confine sessions: served paths are paths
-/// of this machine.
+/// Serves the store to anonymous sessions on 127.0.0.1. The server does not confine sessions, so served
+/// paths are absolute paths of this machine.
 pub fn start(store: &TestStore) -> Result<PeerServer> {
+    // -aa: allow anonymous logins.
     let mut options = vec!["-aa".to_owned()];
     if is_root() {
         options.extend(["-anonymous-user".to_owned(), ACCOUNT.to_owned()]);
@@ -27,7 +28,7 @@ pub fn start(store: &TestStore) -> Result<PeerServer> {
     spawn(store, &options)
 }
 
-/// Sessions of the user `alice` with the password `secret`.
+/// Serves the store to the user `alice` with the password `secret`.
 pub fn start_with_password(store: &TestStore) -> Result<PeerServer> {
     let (user, group) = if is_root() {
         (NOBODY, NOBODY)
@@ -56,6 +57,7 @@ fn spawn(store: &TestStore, options: &[String]) -> Result<PeerServer> {
     command.args(["-p", &port.to_string()]).args(options);
     command.args(["-d", "ALL", "-log-module", "stdio:buffer=0", "-l"]);
     command.arg(store.path(&format!("globus.{port}.log")));
+    // Credentials of the user who runs the tests must not change the security of the sessions.
     for variable in ["X509_USER_PROXY", "X509_USER_CERT", "X509_USER_KEY"] {
         command.env_remove(variable);
     }

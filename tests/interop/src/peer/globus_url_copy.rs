@@ -9,17 +9,17 @@ use anyhow::Result;
 use super::{client_command, find_installed};
 use crate::run::{self, FinishedProgram};
 
-/// The client.
+/// globus-url-copy as a client.
 #[derive(Debug, Clone)]
 pub struct GlobusUrlCopy(PathBuf);
 
 impl GlobusUrlCopy {
-    /// The installed program.
+    /// Finds the program.
     pub fn find() -> Result<Self, String> {
         find_installed("globus-url-copy").map(Self)
     }
 
-    /// The program with the dialogue shown on standard error, without other arguments.
+    /// A command that prints the control connection on standard error, still without other arguments.
     #[must_use]
     pub fn command(&self) -> Command {
         let mut command = client_command(&self.0);
@@ -27,7 +27,7 @@ impl GlobusUrlCopy {
         command
     }
 
-    /// Copies with these options; an error shows the dialogue.
+    /// Copies with these options. An error contains the control connection.
     pub fn copy<S: AsRef<OsStr>>(
         &self,
         options: &[S],

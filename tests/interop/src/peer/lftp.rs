@@ -8,18 +8,19 @@ use anyhow::{Result, ensure};
 use super::{client_command, find_installed};
 use crate::run::{self, FinishedProgram};
 
-/// The client.
+/// lftp as a client.
 #[derive(Debug, Clone)]
 pub struct Lftp(PathBuf);
 
 impl Lftp {
-    /// The installed program.
+    /// Finds the program.
     pub fn find() -> Result<Self, String> {
         find_installed("lftp").map(Self)
     }
 
-    /// Runs lftp commands on an anonymous session; an error shows the dialogue.
+    /// Runs lftp commands in an anonymous session. An error contains the control connection.
     pub fn script(&self, server: SocketAddr, commands: &str) -> Result<FinishedProgram> {
+        // Without these settings lftp retries for hours and continues after a failed command.
         let script = format!(
             "set net:timeout 20; set net:max-retries 1; set cmd:fail-exit yes; \
              set xfer:clobber yes; {commands}; bye"
@@ -28,7 +29,7 @@ impl Lftp {
         let finished =
             run::run(client_command(&self.0).args(["--norc", "-d", "-e", &script, &url]))?
                 .expect_success()?;
-        // lftp ends with 0 after some failed transfers of a mirror.
+        // lftp exits with 0 after some failed transfers of a mirror.
         let errors = finished.stderr_text();
         ensure!(!errors.contains("Fatal error"), "{finished}");
         Ok(finished)

@@ -1,4 +1,4 @@
-//! The real programs, one file each: how to find it, how to start it, what its options are called.
+//! The programs of other projects, one file each: how to find, start and run them.
 
 pub mod apache;
 pub mod curl;
@@ -30,17 +30,17 @@ use crate::process::{ProcessGuard, ServerProcess};
 
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// The account that servers started by root serve as.
+/// The account that servers use if root starts them.
 const ACCOUNT: &str = "nobody";
 
-/// Number of that account and of its group on Debian.
+/// User and group ID of that account on Debian.
 const NOBODY: u32 = 65_534;
 
-/// The password of every test account.
+/// The password of all test accounts of these servers.
 pub const PASSWORD: &str = "secret";
 
-/// `crypt(PASSWORD, "ab")`: traditional DES, the one hash that globus-gridftp-server knows and that
-/// Pure-FTPd checks at once.
+/// `crypt(PASSWORD, "ab")`: traditional DES, the only hash that globus-gridftp-server supports, and one
+/// that Pure-FTPd checks without delay.
 const PASSWORD_HASH: &str = "abNANd1rDfiNc";
 
 /// Whether the tests run as root.
@@ -49,17 +49,18 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// An installed program, or why it is missing.
+/// Finds an installed program; the error says why it is missing.
 pub fn find_installed(program: &str) -> Result<PathBuf, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
+        // Servers are in /usr/sbin, which is often not on the path of ordinary users.
         .chain(["/usr/sbin".into(), "/usr/bin".into()])
         .map(|folder| folder.join(program))
         .find(|path| path.is_file())
         .ok_or_else(|| format!("{program} is not installed; run tests/install-peers"))
 }
 
-/// A program of a package that `tests/install-peers` unpacks without installing it.
+/// Finds a program of a package that `tests/install-peers` unpacks without installing it.
 pub fn find_unpacked(package: &str, program: &str) -> Result<PathBuf, String> {
     let folder = match std::env::var_os("LONGHAUL_PEERS") {
         Some(folder) => PathBuf::from(folder),
@@ -82,7 +83,7 @@ fn target_folder() -> Result<PathBuf, String> {
     binary::target_folder().map_err(|error| format!("{error:#}"))
 }
 
-/// A client command free of the user's own settings and proxies.
+/// A client command without the user's settings, certificates and proxies.
 #[must_use]
 pub fn client_command(program: &Path) -> Command {
     let mut command = Command::new(program);
@@ -95,29 +96,30 @@ pub fn client_command(program: &Path) -> Command {
             command.env_remove(name);
         }
     }
+    // A fixed locale: messages are compared, and file names are UTF-8.
     command.env("HOME", "/nonexistent").env("LC_ALL", "C.UTF-8");
     command
 }
 
-/// A running peer server, killed on drop.
+/// A running server of another program, killed on drop.
 #[derive(Debug)]
 pub struct PeerServer {
     daemon: ServerProcess,
     address: SocketAddr,
-    /// Text before the path in URLs: login with `@`, or nothing.
+    /// Login with `@` for URLs, or empty.
     login: String,
-    /// Served path of the store's root: empty for servers that confine sessions to it.
+    /// Served path of the store's root; empty for servers that confine sessions to it.
     prefix: String,
 }
 
 impl PeerServer {
-    /// Starts a server that was told a port and waits until it listens there.
+    /// Starts a server and waits until it listens on the given port.
     fn start(command: &mut Command, store: &TestStore, name: &str, port: u16) -> Result<Self> {
         let mut daemon = ServerProcess::spawn(command, store.root(), name)?;
         let address = SocketAddr::new(net::HOST.parse()?, port);
         daemon
             .wait_until("listener", START_LIMIT, |_| {
-                net::listens(address).then_some(())
+                net::is_listening(address).then_some(())
             })
             .with_context(|| format!("cannot start {name}"))?;
         Ok(Self {
@@ -138,7 +140,7 @@ impl PeerServer {
         self
     }
 
-    /// URL of a served path, with the login if the server wants one.
+    /// URL of a served path, with the login if the server needs one.
     #[must_use]
     pub fn url(&self, served: &str) -> String {
         format!(
@@ -147,19 +149,19 @@ impl PeerServer {
         )
     }
 
-    /// Where it listens.
+    /// Address of the server.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its output so far.
+    /// The server's output so far.
     #[must_use]
     pub fn log(&self) -> String {
         self.daemon.log()
     }
 
-    /// The process.
+    /// The server's process.
     pub fn guard(&mut self) -> &mut ProcessGuard {
         self.daemon.guard()
     }

@@ -9,7 +9,7 @@ use anyhow::Result;
 use super::{client_command, find_installed};
 use crate::run::{self, FinishedProgram};
 
-/// The three programs.
+/// The three programs as one client.
 #[derive(Debug, Clone)]
 pub struct Ncftp {
     get: PathBuf,
@@ -18,7 +18,7 @@ pub struct Ncftp {
 }
 
 impl Ncftp {
-    /// The installed programs.
+    /// Finds the programs.
     pub fn find() -> Result<Self, String> {
         Ok(Self {
             get: find_installed("ncftpget")?,
@@ -27,7 +27,7 @@ impl Ncftp {
         })
     }
 
-    /// Brings served files or, with `-R` among the options, trees into the folder `to`.
+    /// Downloads a file or, with the option `-R`, a tree into the local folder `to`.
     pub fn get(
         &self,
         at: SocketAddr,
@@ -44,7 +44,7 @@ impl Ncftp {
         run::run(&mut command)?.expect_success()
     }
 
-    /// Sends a file or, with `-R`, a tree into the served folder `to`.
+    /// Uploads a file or, with the option `-R`, a tree into the served folder `to`.
     pub fn put(
         &self,
         at: SocketAddr,
@@ -70,6 +70,8 @@ impl Ncftp {
 
 fn session(program: &Path, at: SocketAddr) -> Command {
     let mut command = client_command(program);
+    // One attempt (-r) with a timeout (-t), so that a failure ends the test; -d prints the
+    // control connection.
     command.args([
         "-P",
         &at.port().to_string(),

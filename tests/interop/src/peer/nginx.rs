@@ -1,4 +1,4 @@
-//! nginx with WebDAV below the store, clear and over TLS.
+//! nginx with WebDAV, with and without TLS.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,12 +9,12 @@ use super::{PeerServer, find_unpacked};
 use crate::matrix::TestStore;
 use crate::net;
 
-/// The program.
+/// Path of the program.
 pub fn find() -> Result<PathBuf, String> {
     find_unpacked("nginx", "usr/sbin/nginx")
 }
 
-/// The module that knows PROPFIND.
+/// Path of the module for PROPFIND.
 fn module() -> Result<PathBuf, String> {
     find_unpacked(
         "libnginx-mod-http-dav-ext",
@@ -22,7 +22,7 @@ fn module() -> Result<PathBuf, String> {
     )
 }
 
-/// Certificate and key of its TLS: PEM files.
+/// TLS certificate and key of a server, as PEM files.
 #[derive(Debug, Clone)]
 pub struct TlsServerIdentity {
     /// The server's certificate.
@@ -31,7 +31,7 @@ pub struct TlsServerIdentity {
     pub key: PathBuf,
 }
 
-/// Serves the store on 127.0.0.1, over TLS with an identity.
+/// Serves the store on 127.0.0.1; with an identity over TLS.
 pub fn start(store: &TestStore, identity: Option<&TlsServerIdentity>) -> Result<PeerServer> {
     let port = net::free_port()?;
     let own = store.path("nginx.d");
@@ -43,6 +43,7 @@ pub fn start(store: &TestStore, identity: Option<&TlsServerIdentity>) -> Result<
             identity.key.display()
         )
     });
+    // The default limit of a request body is 1 MB; 0 removes it.
     let settings = format!(
         "load_module {module};\nuser root;\ndaemon off;\npid {own}/pid;\nerror_log {own}/log;\nevents {{}}\n\
          http {{\n access_log off; client_max_body_size 0; dav_ext_lock_zone zone=locks:1m;\n\

@@ -1,4 +1,4 @@
-//! ProFTPD: anonymous read-write below the store.
+//! ProFTPD: anonymous sessions may read and write the store.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,7 +9,7 @@ use super::{ACCOUNT, PeerServer, find_unpacked};
 use crate::matrix::TestStore;
 use crate::net;
 
-/// The program.
+/// Path of the program.
 pub fn find() -> Result<PathBuf, String> {
     find_unpacked("proftpd-core", "usr/sbin/proftpd")
 }
@@ -17,6 +17,8 @@ pub fn find() -> Result<PathBuf, String> {
 /// Serves the store on 127.0.0.1.
 pub fn start(store: &TestStore) -> Result<PeerServer> {
     let port = net::free_port()?;
+    // Reverse DNS and mod_delay would add seconds to each login. REST needs AllowStoreRestart and
+    // AllowOverwrite, which are off by default.
     let settings = format!(
         "ServerName test\nServerType standalone\nPort {port}\nDefaultAddress {host}\n\
          SocketBindTight on\nUseIPv6 off\nUser {ACCOUNT}\nGroup nogroup\n\
@@ -31,6 +33,7 @@ pub fn start(store: &TestStore) -> Result<PeerServer> {
     );
     let file = store.scratch().file("proftpd.conf", settings.as_bytes())?;
     let mut command = Command::new(find().map_err(anyhow::Error::msg)?);
+    // -n: in the foreground, so that the process can be killed.
     command.args(["-n", "-c"]).arg(file);
     PeerServer::start(&mut command, store, "proftpd", port)
 }

@@ -1,4 +1,4 @@
-//! Pure-FTPd with one virtual user, which needs no system account of its own.
+//! Pure-FTPd with one virtual user, which needs no system account.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::matrix::TestStore;
 use crate::net;
 use crate::run;
 
-/// The program.
+/// Path of the program.
 pub fn find() -> Result<PathBuf, String> {
     find_unpacked("pure-ftpd", "usr/sbin/pure-ftpd")
 }
@@ -29,6 +29,7 @@ pub fn start(store: &TestStore) -> Result<PeerServer> {
     build.arg("mkdb").arg(&database).arg("-f").arg(&users);
     run::run(&mut build)?.expect_success()?;
     let mut command = Command::new(find().map_err(Error::msg)?);
+    // IPv4 only (-4), no DNS look-ups (-H), no anonymous sessions (-E), user IDs from 1 (-u 1).
     command.args([
         "-S",
         &format!("{},{port}", net::HOST),
@@ -38,6 +39,7 @@ pub fn start(store: &TestStore) -> Result<PeerServer> {
         "-u",
         "1",
     ]);
+    // By default Pure-FTPd may use any port, including one that another test checks.
     let (low, high) = (net::PASSIVE_PORTS.start(), net::PASSIVE_PORTS.end());
     command.args(["-p", &format!("{low}:{high}")]);
     command.args(["-l", &format!("puredb:{}", database.display())]);

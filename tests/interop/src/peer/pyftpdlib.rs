@@ -1,4 +1,4 @@
-//! pyftpdlib: anonymous read-write below the store.
+//! pyftpdlib: anonymous sessions may read and write the store.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -22,7 +22,7 @@ Handler.authorizer = authorizer
 FTPServer(('127.0.0.1', int(sys.argv[1])), Handler).serve_forever()
 ";
 
-/// The interpreter that can import it.
+/// Path of a Python interpreter that can import pyftpdlib.
 pub fn find() -> Result<PathBuf, String> {
     python::with_module("pyftpdlib.servers")
 }
@@ -32,6 +32,7 @@ pub fn start(store: &TestStore) -> Result<PeerServer> {
     let port = net::free_port()?;
     let mut command = Command::new(find().map_err(anyhow::Error::msg)?);
     command
+        // Newer Pythons print deprecation warnings for modules that pyftpdlib imports.
         .args(["-W", "ignore", "-c", SCRIPT, &port.to_string()])
         .arg(store.root());
     PeerServer::start(&mut command, store, "pyftpdlib", port)

@@ -1,11 +1,11 @@
-//! Debian's Python, which has Debian's modules whatever other Python comes first on the path.
+//! Debian's Python. It has Debian's modules, which another Python on the path may lack.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 const PYTHON: &str = "/usr/bin/python3";
 
-/// The interpreter, when it can import `module`.
+/// Path of the interpreter, if it can import `module`.
 pub fn with_module(module: &str) -> Result<PathBuf, String> {
     let status = Command::new(PYTHON)
         .args(["-c", &format!("import {module}")])

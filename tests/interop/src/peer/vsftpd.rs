@@ -1,4 +1,4 @@
-//! vsftpd: anonymous read-write below the store.
+//! vsftpd: anonymous sessions may read and write the store.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,11 +9,10 @@ use super::{PeerServer, find_unpacked};
 use crate::matrix::TestStore;
 use crate::net;
 
-/// vsftpd goes to the account's home before it confines the session; that of `nobody` does not
-/// exist.
+/// vsftpd changes to the account's home directory before it confines the session, and `nobody` has none.
 const ACCOUNT: &str = "daemon";
 
-/// The program.
+/// Path of the program.
 pub fn find() -> Result<PathBuf, String> {
     find_unpacked("vsftpd", "usr/sbin/vsftpd")
 }
@@ -23,6 +22,7 @@ pub fn start(store: &TestStore) -> Result<PeerServer> {
     let port = net::free_port()?;
     let empty = store.path("vsftpd.empty");
     std::fs::create_dir_all(&empty)?;
+    // vsftpd's seccomp filter kills the session on kernels newer than the filter.
     let settings = format!(
         "listen=YES\nlisten_address={host}\nlisten_port={port}\nbackground=NO\n\
          anonymous_enable=YES\nanon_root={root}\nftp_username={ACCOUNT}\n\

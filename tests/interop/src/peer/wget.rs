@@ -8,17 +8,17 @@ use anyhow::Result;
 use super::{client_command, find_installed};
 use crate::run::{self, FinishedProgram};
 
-/// The client.
+/// wget as a client.
 #[derive(Debug, Clone)]
 pub struct Wget(PathBuf);
 
 impl Wget {
-    /// The installed program.
+    /// Finds the program.
     pub fn find() -> Result<Self, String> {
         find_installed("wget").map(Self)
     }
 
-    /// Runs wget with the dialogue on standard error.
+    /// Runs wget; it prints the control connection on standard error.
     pub fn run<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<FinishedProgram> {
         let mut command = client_command(&self.0);
         command.args([

@@ -1,4 +1,4 @@
-//! A place whose power can be cut: a file system on a [`VolatileDisk`], and a boot id of its own.
+//! A machine whose power can be cut: a file system on a [`VolatileDisk`], and its own boot ID.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,17 +16,17 @@ use crate::seeded_random::SeededRandom;
 
 /// Size of the disk, bytes.
 const DISK: u64 = 192 << 20;
-/// Names this boot to every program.
+/// File with the boot ID, which differs after each boot.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// The programs that make and mount file systems.
 const PROGRAMS: [&str; 3] = ["mkfs.ext4", "mount", "umount"];
 
-/// How a file system orders what it writes.
+/// Order in which a file system writes data and metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteOrdering {
-    /// As ext4 is mounted by default.
+    /// The default of ext4 (data=ordered).
     Default,
-    /// Data and metadata in any order, and nothing done for programs that forget to sync.
+    /// Data and metadata in any order, and no automatic flush after a rename (noauto_da_alloc).
     Loose,
 }
 
@@ -39,7 +39,7 @@ impl WriteOrdering {
     }
 }
 
-/// Whether this machine lets the tests do that.
+/// Whether this machine allows such tests; the error says why not.
 pub fn is_supported() -> Result<(), String> {
     if !is_root() {
         return Err("only root can mount a disk whose power can be cut".into());
@@ -58,7 +58,7 @@ pub fn is_supported() -> Result<(), String> {
     Ok(())
 }
 
-/// A machine's disk and boots, seen by the calling thread and the programs that it starts.
+/// Disk and boot ID of a machine, visible to the calling thread and the programs that it starts.
 pub struct CrashableMachine {
     scratch: ScratchFolder,
     ordering: WriteOrdering,
@@ -67,8 +67,8 @@ pub struct CrashableMachine {
 }
 
 impl CrashableMachine {
-    /// A new disk. The calling thread gets a mount namespace of its own, which ends with it and what
-    /// it has started: nothing stays mounted, whatever happens.
+    /// Creates a disk. The calling thread gets its own mount namespace, which ends with the thread and the
+    /// programs that it started, so that nothing stays mounted.
     pub fn new(ordering: WriteOrdering) -> Result<Self> {
         unshare(CloneFlags::CLONE_NEWNS).context("no mount namespace")?;
         let none = None::<&str>;
@@ -98,14 +98,14 @@ impl CrashableMachine {
         })
     }
 
-    /// A folder on another disk, whose power stays.
+    /// A folder on another disk, which keeps its power.
     #[must_use]
     pub fn scratch(&self) -> &ScratchFolder {
         &self.scratch
     }
 
-    /// Boots with power that goes after so many further writes and flushes of the disk. Returns the
-    /// folder where the disk is mounted.
+    /// Boots the machine; its power is cut after this many disk writes and flushes. Returns the folder
+    /// where the disk is mounted.
     pub fn boot(&mut self, seed: SeededRandom, cut_after: u64) -> Result<PathBuf> {
         let fuse = self.scratch.join("fuse");
         let device = VolatileDisk::start(&self.scratch.join("image"), &fuse, seed)?;
@@ -120,12 +120,12 @@ impl CrashableMachine {
         self.device.as_ref().context("not booted")
     }
 
-    /// Cuts the power, and boots again from what survived. The programs that used the disk must have
-    /// been killed. It is mounted in the same folder, which is returned.
+    /// Cuts the power and boots again from the data that survived. The programs that used the disk must
+    /// have been killed before. Returns the folder where the disk is mounted, which stays the same.
     pub fn reboot(&mut self) -> Result<PathBuf> {
         let device = self.device.take().context("not booted")?;
         device.cut()?;
-        // The old file system has no disk any more and can save nothing.
+        // A lazy unmount: a normal one would try to write to the disk, which has no power.
         let mut umount = Command::new("umount");
         run::run(umount.arg("-l").arg(self.scratch.join("disk")))?.expect_success()?;
         drop(device);
@@ -151,7 +151,7 @@ impl CrashableMachine {
 
 impl Drop for CrashableMachine {
     fn drop(&mut self) {
-        // The disk goes off first, so that nothing waits for it.
+        // The power is cut first, so that the unmount does not wait for the disk.
         if let Some(device) = &self.device {
             let _ = device.cut();
         }

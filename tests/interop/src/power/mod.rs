@@ -1,4 +1,4 @@
-//! Power cuts: longhaul on a disk that loses, in part and in any order, what was not flushed.
+//! Power cuts and disk errors: longhaul on a disk that loses unflushed data, or that reports errors late.
 
 pub mod machine;
 pub mod power_cut;

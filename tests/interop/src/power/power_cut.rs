@@ -1,5 +1,5 @@
-//! A copy, a power cut at a seeded moment, and the same copy with `--resume`: the file must be there,
-//! identical, and what was reported as done before the cut must have survived it.
+//! A copy with a power cut at a seeded moment, then the same copy with `--resume`. The file must be
+//! identical at the end, and a file that was reported as done before the power cut must have survived.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,26 +17,25 @@ use crate::run;
 use crate::seeded_random::SeededRandom;
 use crate::test_files;
 
-/// Bytes of the file.
+/// Size of the file, bytes.
 const SIZE: u64 = 40 << 20;
-/// 12 MB/s, in bits per second: the whole file takes three and a half seconds, and a copy has passed
-/// several checkpoints.
+/// 12 MB/s, in bits per second: a copy takes 3.5 s and makes several checkpoints.
 const RATE: &str = "96M";
-/// Writes and flushes of the disk in a copy that is not cut, about.
+/// Approximate number of disk writes and flushes of an uninterrupted copy.
 const REQUESTS: u64 = 110;
-/// The longest that a copy is waited for.
+/// Time limit of a copy.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Whose power goes.
+/// The side that loses power.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PowerCutVictim {
-    /// The machine that gets a file.
+    /// The client, which downloads a file.
     Client,
-    /// The server that stores one.
+    /// The server, which stores an upload.
     Server,
 }
 
-/// One cut, decided by its seed.
+/// A test with one power cut; its parameters follow from the seed.
 #[derive(Debug)]
 pub struct PowerCut {
     victim: PowerCutVictim,
@@ -44,28 +43,28 @@ pub struct PowerCut {
     streams: &'static str,
     verify: &'static str,
     ordering: WriteOrdering,
-    /// The power goes after so many writes and flushes of the disk, if the copy has not ended by then;
-    /// else right after its end.
+    /// The power is cut after this many disk writes and flushes, or at the end of the copy if that comes
+    /// first.
     after: u64,
     policy: &'static str,
 }
 
-/// The outcome of a cut.
+/// Outcome of a power cut.
 #[derive(Debug, Clone, Copy)]
 pub struct PowerCutOutcome {
-    /// The copy had reported success before the cut.
+    /// Whether the copy had reported success before the power cut.
     pub reported: bool,
-    /// Bytes that the second run moved.
+    /// Bytes that the second run transferred.
     pub moved: u64,
 }
 
 impl PowerCut {
-    /// The cut of this seed.
+    /// The test with this seed.
     #[must_use]
     pub fn new(victim: PowerCutVictim, seed: u64) -> Self {
         let mut random = SeededRandom::new(seed);
         let streams = ["1", "4"][usize::from(random.below(2) == 1)];
-        // Without checksums at the end, only the journal stands between a lost byte and exit code 0.
+        // Without the final checksum, only a correct journal prevents exit code 0 with lost bytes.
         let without = random.below(2) == 1;
         Self {
             victim,
@@ -81,7 +80,7 @@ impl PowerCut {
         }
     }
 
-    /// The same copy with nothing forced to disk, cut right after its end.
+    /// The same copy without fsync, with the power cut at its end.
     #[must_use]
     pub fn without_syncs(self) -> Self {
         Self {
@@ -91,7 +90,7 @@ impl PowerCut {
         }
     }
 
-    /// Carries it out, in a thread of its own: the mounts of its machine end with it.
+    /// Runs the test in a thread of its own, whose mounts end with the thread.
     pub fn run(&self) -> Result<PowerCutOutcome> {
         std::thread::scope(|scope| scope.spawn(|| self.cut_and_resume()).join())
             .unwrap_or_else(|_| bail!("panic"))
@@ -106,20 +105,20 @@ impl PowerCut {
             PowerCutVictim::Client => self.get(&machine, &source, &disk),
             PowerCutVictim::Server => self.put(&machine, &source, &disk),
         };
-        let first = copied?;
+        let first_copy = copied?;
         let disk = machine.reboot()?;
         let target = disk.join("copy");
-        if first.reported {
+        if first_copy.reported {
             test_files::ensure_same(&source, &target).context("reported as done, and lost")?;
         }
         let moved = match self.victim {
-            PowerCutVictim::Client => first.server.explain(self.resume(
+            PowerCutVictim::Client => first_copy.server.explain(self.resume(
                 &machine,
-                &first.server.url("source"),
+                &first_copy.server.url("source"),
                 &path_argument(&target),
             ))?,
             PowerCutVictim::Server => {
-                let server = self.serve(&machine, &disk, &first.address)?;
+                let server = self.serve(&machine, &disk, &first_copy.address)?;
                 server.explain(self.resume(
                     &machine,
                     &path_argument(&source),
@@ -129,7 +128,7 @@ impl PowerCut {
         };
         test_files::ensure_same(&source, &target)?;
         Ok(PowerCutOutcome {
-            reported: first.reported,
+            reported: first_copy.reported,
             moved: moved.bytes,
         })
     }
@@ -141,6 +140,7 @@ impl PowerCut {
         listen: &str,
     ) -> Result<LonghaulServer> {
         let config = format!(
+            // Frequent markers, because the copy takes only a few seconds.
             "range-marker-seconds = 1\nsync-policy = \"{}\"\n",
             self.policy
         );
@@ -162,11 +162,12 @@ impl PowerCut {
         ];
         let policy = ["--sync-policy", self.policy];
         let mut command = copy::command(&[&common[..], &policy, more].concat())?;
+        // The journal of the copy belongs to this test, not to the user who runs it.
         command.env("XDG_STATE_HOME", machine.scratch().join("state"));
         Ok(command)
     }
 
-    /// A get to the disk from a server whose power stays.
+    /// A download to the disk, from a server that keeps its power.
     fn get(&self, machine: &CrashableMachine, _source: &Path, disk: &Path) -> Result<FirstCopy> {
         let server = self.serve(machine, machine.scratch().path(), "127.0.0.1:0")?;
         let (url, target) = (server.url("source"), path_argument(&disk.join("copy")));
@@ -178,13 +179,14 @@ impl PowerCut {
         })
     }
 
-    /// A put from a client whose power stays to a server on the disk.
+    /// An upload to a server on the disk, from a client that keeps its power.
     fn put(&self, machine: &CrashableMachine, source: &Path, disk: &Path) -> Result<FirstCopy> {
-        // A port that nothing takes while the server is away.
+        // A fixed port, so that the restarted server gets the same one.
         let listen = format!("{}:{}", net::HOST, net::free_port()?);
         let mut server = self.serve(machine, disk, &listen)?;
         let (from, url) = (path_argument(source), server.url("copy"));
         let reported = self.run_until_cut(machine, &["--limit-rate", RATE, &from, &url])?;
+        // The server must not touch the disk after the power cut.
         server.guard().kill();
         Ok(FirstCopy {
             reported,
@@ -193,7 +195,7 @@ impl PowerCut {
         })
     }
 
-    /// Runs a copy until the power goes or it ends, and kills it; whether it had reported success.
+    /// Runs a copy until it ends or the power is cut, and kills it. Returns whether it reported success.
     fn run_until_cut(&self, machine: &CrashableMachine, arguments: &[&str]) -> Result<bool> {
         let mut command = self.copy(machine, arguments)?;
         let (stdout, stderr) = (machine.scratch().join("out"), machine.scratch().join("err"));
@@ -202,11 +204,11 @@ impl PowerCut {
             .stderr(std::fs::File::create(&stderr)?);
         let mut copying = ProcessGuard::spawn(&mut command)?;
         let device = machine.device()?;
-        let begun = std::time::Instant::now();
+        let start = std::time::Instant::now();
         loop {
             if let Some(status) = copying.wait(Duration::ZERO)? {
                 let done = status.success();
-                // What ended by the cut is told by the disk.
+                // A copy may fail only because of the power cut.
                 ensure!(
                     done || device.is_off(),
                     "{status} without a power cut: {}",
@@ -218,7 +220,10 @@ impl PowerCut {
                 copying.kill();
                 return Ok(false);
             }
-            ensure!(begun.elapsed() < LIMIT, "neither an end nor a cut");
+            ensure!(
+                start.elapsed() < LIMIT,
+                "the copy neither ended nor lost power"
+            );
         }
     }
 

@@ -1,9 +1,9 @@
-//! A disk with a volatile write cache: what was written and not flushed is lost when the power goes,
-//! in part and in any order.
+//! A disk with a volatile write cache. A power cut loses any part of the data that was written and not
+//! flushed, in any order.
 //!
-//! A FUSE file system of one file, `disk`, that a loop device turns into a block device. The loop
-//! driver hands a flush of the block device to us as fsync: what was written before it is stable, what
-//! came after it may survive a cut or not, page by page.
+//! The disk is a FUSE file system with one file, `disk`, which a loop device turns into a block device.
+//! The loop driver passes a flush of the block device on as fsync. Data written before it is stable. Each
+//! page written after it may survive a power cut or not.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -23,11 +23,11 @@ use fuser::{
 
 use crate::seeded_random::SeededRandom;
 
-/// Unit that survives a cut as a whole or not at all, bytes.
+/// Unit that survives a power cut completely or not at all, bytes.
 const PAGE: u64 = 4096;
-/// Attributes may be cached for ever: nothing else changes them.
+/// Cache time of attributes. They never change.
 const TTL: Duration = Duration::from_secs(3600);
-/// The inode of the one file.
+/// Inode of the file `disk`.
 const DISK: INodeNo = INodeNo(2);
 
 type DiskPage = Box<[u8]>;
@@ -36,11 +36,11 @@ type DiskPage = Box<[u8]>;
 struct VolatileDiskState {
     stable: File,
     size: u64,
-    /// Writes since the last flush: every version of every page, oldest first.
+    /// Writes since the last flush: all versions of each page, oldest first.
     cached: BTreeMap<u64, Vec<DiskPage>>,
-    /// Writes and flushes so far.
+    /// Number of writes and flushes so far.
     requests: u64,
-    /// The power goes before this request.
+    /// The power is cut before this request.
     cut_before: Option<u64>,
     seed: SeededRandom,
     off: bool,
@@ -101,7 +101,7 @@ impl VolatileDiskState {
         Ok(())
     }
 
-    /// Counts a request; the power may go now.
+    /// Counts a request, and cuts the power if it is time.
     fn on_request(&mut self) -> Result<(), Errno> {
         if !self.off && self.cut_before == Some(self.requests) {
             self.cut().map_err(|_| Errno::EIO)?;
@@ -110,8 +110,8 @@ impl VolatileDiskState {
         if self.off { Err(Errno::EIO) } else { Ok(()) }
     }
 
-    /// The cache loses its content but for a seeded part: none of it, all, or any pages in any of
-    /// their versions.
+    /// Cuts the power. A seeded part of the cached pages survives (none, some or all), each in any of its
+    /// versions.
     fn cut(&mut self) -> io::Result<()> {
         self.off = true;
         let quarters = self.seed.below(5);
@@ -141,7 +141,7 @@ impl SharedDiskState {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs one request that changes something.
+    /// Runs a request that changes the disk.
     fn change(
         &self,
         run: impl FnOnce(&mut VolatileDiskState) -> io::Result<()>,
@@ -200,7 +200,7 @@ impl Filesystem for DiskFileSystem {
     }
 
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        // Every write of the block device comes here at once, and no page is cached in between.
+        // Direct I/O: otherwise the kernel would cache writes to this file, and `cut` would miss them.
         reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO);
     }
 
@@ -242,7 +242,7 @@ impl Filesystem for DiskFileSystem {
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        // close(2): a disk knows nothing of it.
+        // FUSE sends this for close(2), which does not flush a disk.
         reply.ok();
     }
 
@@ -254,7 +254,7 @@ impl Filesystem for DiskFileSystem {
     }
 }
 
-/// A disk with power.
+/// A mounted disk with a volatile write cache.
 pub struct VolatileDisk {
     shared: Arc<SharedDiskState>,
     file: PathBuf,
@@ -262,8 +262,8 @@ pub struct VolatileDisk {
 }
 
 impl VolatileDisk {
-    /// Serves the content of `stable` as the file `disk` in `folder`; after a cut `stable` holds what
-    /// survived. Needs root and /dev/fuse.
+    /// Mounts the content of `stable` as the file `disk` in `folder`. After a power cut `stable` contains
+    /// what survived. Needs root and /dev/fuse.
     pub fn start(stable: &Path, folder: &Path, seed: SeededRandom) -> Result<Self> {
         let stable = File::options().read(true).write(true).open(stable)?;
         let size = stable.metadata()?.len();
@@ -290,25 +290,25 @@ impl VolatileDisk {
         })
     }
 
-    /// The file to make a block device of.
+    /// The file for the loop device.
     #[must_use]
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// The power goes before the write or flush that comes after `more` further ones.
+    /// Cuts the power after `more` further writes and flushes.
     pub fn cut_after(&self, more: u64) {
         let mut state = self.shared.locked();
         state.cut_before = Some(state.requests.saturating_add(more));
     }
 
-    /// Whether the power is gone.
+    /// Whether the power is off.
     #[must_use]
     pub fn is_off(&self) -> bool {
         self.shared.locked().off
     }
 
-    /// Waits for the power to go, at most so long; whether it did.
+    /// Waits for the power cut, at most `limit`; returns whether the power is off.
     #[must_use]
     pub fn wait_off(&self, limit: Duration) -> bool {
         let state = self.shared.locked();
@@ -319,7 +319,7 @@ impl VolatileDisk {
         waited.unwrap_or_else(PoisonError::into_inner).0.off
     }
 
-    /// Cuts the power now, if it is still there.
+    /// Cuts the power now, if it is still on.
     pub fn cut(&self) -> Result<()> {
         let mut state = self.shared.locked();
         if !state.off {
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_flushed_survives_and_of_the_rest_any_part() {
+    fn flushed_data_survives_and_other_data_survives_in_any_version() {
         let mut fates = [0; 3];
         for seed in 0..50 {
             let mut state = state(seed);

@@ -1,4 +1,4 @@
-//! `longhaul cp -p mi`, `mi+` and `aimd`: a file in chunks, by ERET and ESTO, with real servers.
+//! `longhaul cp -p mi`, `mi+` and `aimd` with real servers: transfers in chunks by ERET and ESTO.
 
 use std::path::Path;
 
@@ -8,20 +8,20 @@ use interop::longhaul::copy;
 use interop::longhaul::rows::{self, ServerUnderTest, path_argument};
 use interop::longhaul::serve::ServeCommand;
 use interop::matrix::{self, TestStore};
-use interop::need;
 use interop::peer::globus_gridftp_server as globus;
+use interop::require;
 use interop::test_files;
 use serde_json::Value;
 
 const MODES: [&str; 3] = ["mi", "mi+", "aimd"];
-/// Chunks so short that the samples come in several, whatever the machine.
+/// Parameters with short chunks, so that test files take several chunks on any machine.
 const SHORT: &str = "n0=2,delta=100ms,most=8";
 
 fn options(mode: &str) -> [&str; 4] {
     ["-p", mode, "--autopar", SHORT]
 }
 
-/// Streams of each chunk, as the trace tells.
+/// Number of streams of each chunk, from the trace.
 fn chunks(trace: &Path) -> Result<Vec<u64>> {
     let lines = std::fs::read_to_string(trace)?;
     let mut streams = Vec::new();
@@ -39,10 +39,11 @@ fn chunks(trace: &Path) -> Result<Vec<u64>> {
     Ok(streams)
 }
 
-/// A large file both ways: whole, verified by checksum, in several chunks with few enough streams.
+/// A cell that copies a large file up and down: complete, verified by checksum, in several chunks, with at
+/// most 8 streams.
 fn large(cells: &mut MatrixRow, target: &ServerUnderTest<'_>, mode: &str) {
     let source = test_files::shared(test_files::LARGE);
-    cells.check(format!("-p {mode}: a large file both ways"), || {
+    cells.check(format!("-p {mode}: a large file up and down"), || {
         let source = source?;
         let trace = target.store.local();
         let up = target.store.upload();
@@ -100,8 +101,8 @@ fn all(name: &str, target: &ServerUnderTest<'_>) {
 }
 
 #[test]
-fn with_globus() {
-    need!(globus::find());
+fn chunked_modes_work_with_globus() {
+    require!(globus::find());
     let store = TestStore::new().unwrap();
     let server = globus::start(&store).unwrap();
     all(
@@ -111,16 +112,16 @@ fn with_globus() {
 }
 
 #[test]
-fn with_longhaul() {
+fn chunked_modes_work_with_longhaul() {
     let store = TestStore::new().unwrap();
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
     all("longhaul", &ServerUnderTest::new(&store, &server));
 }
 
-/// Chunks from one server to another: neither has the other's buffers, nor has this machine.
+/// Third-party transfers in chunks, where the client knows the socket buffers of neither server.
 #[test]
-fn between_servers() {
-    need!(globus::find());
+fn chunked_modes_work_between_two_servers() {
+    require!(globus::find());
     let (here, there) = (TestStore::new().unwrap(), TestStore::new().unwrap());
     let ours = ServeCommand::anonymous(here.root()).start().unwrap();
     let globus = globus::start(&there).unwrap();

@@ -6,9 +6,9 @@ use anyhow::{Result, ensure};
 use interop::cells::MatrixRow;
 use interop::longhaul::serve::{LonghaulServer, ServeCommand};
 use interop::matrix::{self, TestStore};
-use interop::need;
 use interop::net;
 use interop::peer::curl::Curl;
+use interop::require;
 use interop::run::FinishedProgram;
 use interop::test_files;
 
@@ -23,9 +23,9 @@ fn run(curl: &Curl, server: &LonghaulServer, arguments: &[&str]) -> Result<Finis
     )
 }
 
-/// Get and put of every size from this address with these options.
+/// Runs get and put of every size with these options; the server listens on `listen`.
 fn both_ways(name: &str, listen: &str, options: &[&str]) {
-    let curl = need!(Curl::find());
+    let curl = require!(Curl::find());
     let store = TestStore::new().unwrap();
     let server = ServeCommand::anonymous(store.root())
         .listen(listen)
@@ -46,17 +46,17 @@ fn both_ways(name: &str, listen: &str, options: &[&str]) {
 }
 
 #[test]
-fn passive() {
+fn curl_transfers_files_in_passive_mode() {
     both_ways("", "127.0.0.1:0", &[]);
 }
 
 #[test]
-fn passive_with_pasv() {
+fn curl_transfers_files_with_pasv() {
     both_ways("--disable-epsv", "127.0.0.1:0", &["--disable-epsv"]);
 }
 
 #[test]
-fn active() {
+fn curl_transfers_files_in_active_mode() {
     both_ways("-P", "127.0.0.1:0", &["-P", "127.0.0.1"]);
     both_ways(
         "-P --disable-eprt",
@@ -66,8 +66,8 @@ fn active() {
 }
 
 #[test]
-fn ipv6() {
-    need!(
+fn curl_transfers_files_over_ipv6() {
+    require!(
         net::has_ipv6()
             .then_some(())
             .ok_or_else(|| "no IPv6 loopback".to_owned())
@@ -77,8 +77,8 @@ fn ipv6() {
 }
 
 #[test]
-fn parts_of_a_file() {
-    let curl = need!(Curl::find());
+fn curl_gets_ranges_of_a_file() {
+    let curl = require!(Curl::find());
     let store = TestStore::new().unwrap();
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
     let mut cells = MatrixRow::new("curl -r");
@@ -92,7 +92,7 @@ fn parts_of_a_file() {
         .map(drop)
     });
     cells.check("two ranges in one session", || {
-        // curl ends a range with ABOR; the session must be fit for the next.
+        // curl ends a range with ABOR; the session must remain usable for the next one.
         let (a, b) = (store.local(), store.local());
         let (to_a, to_b, url) = (text(&a), text(&b), server.url("src/f65536"));
         let first = ["-r", "0-99", &url, "-o", &to_a];
@@ -111,8 +111,8 @@ fn parts_of_a_file() {
 }
 
 #[test]
-fn interrupted_transfers_go_on() {
-    let curl = need!(Curl::find());
+fn curl_resumes_interrupted_transfers() {
+    let curl = require!(Curl::find());
     let store = TestStore::new().unwrap();
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
     let source = test_files::shared(test_files::LARGE).unwrap();
@@ -138,8 +138,8 @@ fn interrupted_transfers_go_on() {
 }
 
 #[test]
-fn listings_and_facts() {
-    let curl = need!(Curl::find());
+fn curl_lists_folders_and_reports_errors() {
+    let curl = require!(Curl::find());
     let store = TestStore::new().unwrap();
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
     let mut cells = MatrixRow::new("curl");
@@ -176,13 +176,13 @@ fn listings_and_facts() {
         Ok(())
     });
     cells.check("missing file", || {
-        // 78: the resource does not exist
+        // Exit code 78 of curl: the resource does not exist.
         curl.run(&[&server.url("src/none")])?
             .expect_code(78)
             .map(drop)
     });
     cells.check("missing folder", || {
-        // 9: access denied to a folder
+        // Exit code 9 of curl: access to a folder was denied.
         curl.run(&[&server.url("none/f")])?.expect_code(9).map(drop)
     });
     cells.check("folders made on the way", || {

@@ -1,4 +1,4 @@
-//! The words of a hostile server reach a terminal only as text.
+//! Terminal control sequences in the text of a hostile server or client are escaped.
 
 #![allow(
     clippy::unwrap_used,
@@ -14,15 +14,16 @@ use std::process::Command;
 use interop::longhaul::binary::longhaul;
 use interop::longhaul::serve::ServeCommand;
 use interop::matrix::TestStore;
-use interop::need;
 use interop::peer;
+use interop::require;
 use interop::run::{self, FinishedProgram};
 
-/// Clears the screen, sets a title, colours by C1, turns the direction, separates lines, is no UTF-8.
+/// Clears the screen, sets a title, sets a colour by C1, reverses the text direction, separates lines, and
+/// contains invalid UTF-8.
 const HOSTILE: &[u8] =
     b"x\x1b[2J\x1b]0;owned\x07\xc2\x9b31m\xe2\x80\xae\xe2\x80\xa8\xef\xbb\xbf\x7f\xe9";
 
-/// Puts HOSTILE into the banner, every refusal, and the names of the directory `/d`.
+/// Starts a server that sends [`HOSTILE`] in its greeting, its replies and the listing of `/d`.
 fn start() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -37,51 +38,51 @@ fn start() -> SocketAddr {
 fn talk(mut control: TcpStream) {
     let lines = BufReader::new(control.try_clone().unwrap()).lines();
     let mut passive: Option<TcpListener> = None;
-    let mut tell = |code: &str, text: &[u8]| {
+    let mut reply = |code: &str, text: &[u8]| {
         let _ = control.write_all(&[code.as_bytes(), b" ", text, b"\r\n"].concat());
     };
-    tell("220", HOSTILE);
+    reply("220", HOSTILE);
     for line in lines.map_while(Result::ok) {
         let (verb, argument) = line.split_once(' ').unwrap_or((&line, ""));
         match (verb, argument) {
-            ("USER", _) => tell("331", HOSTILE),
-            ("PASS", _) => tell("230", HOSTILE),
-            ("TYPE" | "MODE" | "STRU", _) => tell("200", HOSTILE),
-            ("CWD", "/d") => tell("250", HOSTILE),
+            ("USER", _) => reply("331", HOSTILE),
+            ("PASS", _) => reply("230", HOSTILE),
+            ("TYPE" | "MODE" | "STRU", _) => reply("200", HOSTILE),
+            ("CWD", "/d") => reply("250", HOSTILE),
             ("PASV", _) => {
                 let listener = TcpListener::bind("127.0.0.1:0").unwrap();
                 let port = listener.local_addr().unwrap().port();
                 passive = Some(listener);
                 let numbers = format!("(127,0,0,1,{},{})", port >> 8, port & 255);
-                tell("227", numbers.as_bytes());
+                reply("227", numbers.as_bytes());
             }
             ("LIST", _) => {
-                tell("150", HOSTILE);
+                reply("150", HOSTILE);
                 let (mut data, _) = passive.take().unwrap().accept().unwrap();
                 let entry = [b"-rw-r--r-- 1 u g 5 Nov 20 08:21 ", HOSTILE, b"\r\n"].concat();
                 let _ = data.write_all(&entry);
                 drop(data);
-                tell("226", HOSTILE);
+                reply("226", HOSTILE);
             }
-            ("QUIT", _) => tell("221", HOSTILE),
-            ("FEAT" | "SITE" | "OPTS" | "EPSV" | "MLST" | "MLSD", _) => tell("502", HOSTILE),
-            _ => tell("550", HOSTILE),
+            ("QUIT", _) => reply("221", HOSTILE),
+            ("FEAT" | "SITE" | "OPTS" | "EPSV" | "MLST" | "MLSD", _) => reply("502", HOSTILE),
+            _ => reply("550", HOSTILE),
         }
     }
 }
 
-/// Whether something in the output could act on a terminal or hide what it is.
-fn acts(output: &[u8]) -> Option<String> {
+/// The first character in the output that could control a terminal or hide text.
+fn find_unescaped(output: &[u8]) -> Option<String> {
     for chunk in output.utf8_chunks() {
         if !chunk.invalid().is_empty() {
-            return Some("bytes that are no text".to_owned());
+            return Some("invalid UTF-8".to_owned());
         }
-        let unfit = |c: char| {
+        let needs_escape = |c: char| {
             (c.is_control() && !matches!(c, '\n' | '\r'))
                 || ('\u{2028}'..='\u{202e}').contains(&c)
                 || c == '\u{feff}'
         };
-        if let Some(c) = chunk.valid().chars().find(|c| unfit(*c)) {
+        if let Some(c) = chunk.valid().chars().find(|c| needs_escape(*c)) {
             return Some(format!("{c:?}"));
         }
     }
@@ -93,7 +94,7 @@ fn verb(arguments: &[&str]) -> FinishedProgram {
 }
 
 #[test]
-fn no_message_about_a_hostile_server_acts_on_a_terminal() {
+fn messages_about_a_hostile_server_are_escaped() {
     let server = start();
     let url = |path: &str| format!("ftp://{server}/{path}");
     let to = tempfile::tempdir().unwrap();
@@ -113,14 +114,15 @@ fn no_message_about_a_hostile_server_acts_on_a_terminal() {
     ] {
         let finished = verb(arguments);
         let errors = finished.stderr_text();
-        let found = acts(errors.as_bytes()).or_else(|| acts(finished.stdout_text().as_bytes()));
+        let found = find_unescaped(errors.as_bytes())
+            .or_else(|| find_unescaped(finished.stdout_text().as_bytes()));
         assert_eq!(found, None, "{arguments:?}: {errors:?}");
     }
 }
 
 #[test]
-fn ls_escapes_names_on_a_terminal_and_keeps_them_for_a_program() {
-    need!(peer::find_installed("script").map(drop));
+fn ls_escapes_names_for_a_terminal_only() {
+    require!(peer::find_installed("script").map(drop));
     let url = format!("ftp://{}/d/", start());
     let command = longhaul().unwrap();
     let output = Command::new(command.get_program())
@@ -134,14 +136,14 @@ fn ls_escapes_names_on_a_terminal_and_keeps_them_for_a_program() {
             .args(["-qec", &typed, "/dev/null"])
             .output()
             .unwrap();
-        assert_eq!(acts(&output.stdout), None, "{:?}", output.stdout);
+        assert_eq!(find_unescaped(&output.stdout), None, "{:?}", output.stdout);
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(text.contains("x\\x1b[2J\\x1b]0;owned\\x07"), "{text}");
     }
 }
 
 #[test]
-fn the_servers_log_is_lines_of_text_whatever_clients_say() {
+fn hostile_client_text_is_escaped_in_the_servers_log() {
     let store = TestStore::new().unwrap();
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
     let mut control = TcpStream::connect(server.address()).unwrap();
@@ -158,5 +160,10 @@ fn the_servers_log_is_lines_of_text_whatever_clients_say() {
         reply();
     }
     drop(control);
-    assert_eq!(acts(server.log().as_bytes()), None, "{:?}", server.log());
+    assert_eq!(
+        find_unescaped(server.log().as_bytes()),
+        None,
+        "{:?}",
+        server.log()
+    );
 }

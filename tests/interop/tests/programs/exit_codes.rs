@@ -1,4 +1,4 @@
-//! The exit codes that scripts rely on, and bad input.
+//! Exit codes of `longhaul cp`, and invalid input.
 
 use anyhow::{Result, ensure};
 use interop::cells::MatrixRow;
@@ -21,17 +21,18 @@ fn fixture() -> (TestStore, LonghaulServer) {
     (store, server)
 }
 
-/// Ends with this code and says why: in the summary, or on standard error when there is none.
-fn ends(code: i32, arguments: &[&str]) -> Result<FinishedProgram> {
+/// Runs a copy; fails unless it ends with this code and a message, in the summary or, if there is none, on
+/// standard error.
+fn expect_exit(code: i32, arguments: &[&str]) -> Result<FinishedProgram> {
     let finished = copy::run(arguments)?.expect_code(code)?;
-    let said = copy::failure_message(&finished).unwrap_or_else(|| finished.stderr_text());
-    ensure!(!said.trim().is_empty(), "nothing is said: {finished}");
+    let message = copy::failure_message(&finished).unwrap_or_else(|| finished.stderr_text());
+    ensure!(!message.trim().is_empty(), "no message: {finished}");
     ensure!(!finished.stderr_text().contains("panicked"), "{finished}");
     Ok(finished)
 }
 
 #[test]
-fn every_class_has_its_code() {
+fn each_class_of_errors_has_its_exit_code() {
     let (store, server) = fixture();
     let local = path_argument(&store.local());
     let sample = path_argument(&test_files::shared(65_536).unwrap());
@@ -70,7 +71,9 @@ fn every_class_has_its_code() {
     ];
     let mut cells = MatrixRow::new("longhaul cp");
     for (name, code, arguments) in cases {
-        cells.check(name, || server.explain(ends(code, arguments)).map(drop));
+        cells.check(name, || {
+            server.explain(expect_exit(code, arguments)).map(drop)
+        });
     }
     cells.finish();
     matrix::ensure_only(&store.path("up"), &[]).unwrap();
@@ -82,19 +85,19 @@ fn every_class_has_its_code() {
 }
 
 #[test]
-fn a_read_only_server_refuses_with_3() {
+fn an_upload_to_a_read_only_server_exits_with_3() {
     let store = TestStore::new().unwrap();
     let server = ServeCommand::new(store.root())
         .option("--anonymous", "ro")
         .start()
         .unwrap();
     let sample = path_argument(&test_files::shared(1).unwrap());
-    ends(3, &["--retries", "0", &sample, &server.url("up/x")]).unwrap();
+    expect_exit(3, &["--retries", "0", &sample, &server.url("up/x")]).unwrap();
     matrix::ensure_only(&store.path("up"), &[]).unwrap();
 }
 
 #[test]
-fn anonymous_is_refused_with_3_by_default() {
+fn an_anonymous_login_that_is_not_allowed_exits_with_3() {
     let store = TestStore::new().unwrap();
     let users = store.path("users");
     add_user(&users, store.root()).unwrap();
@@ -103,11 +106,11 @@ fn anonymous_is_refused_with_3_by_default() {
         .start()
         .unwrap();
     let to = path_argument(&store.local());
-    ends(3, &["--retries", "0", &server.url("src/f1"), &to]).unwrap();
+    expect_exit(3, &["--retries", "0", &server.url("src/f1"), &to]).unwrap();
 }
 
 #[test]
-fn some_of_several_is_1_and_the_others_arrive() {
+fn a_partial_failure_exits_with_1_and_copies_the_other_files() {
     let (store, server) = fixture();
     let folder = store.scratch().folder("local/some").unwrap();
     let (one, none, two) = (
@@ -115,7 +118,7 @@ fn some_of_several_is_1_and_the_others_arrive() {
         server.url("src/none"),
         server.url("src/f65535"),
     );
-    ends(1, &[&one, &none, &two, &path_argument(&folder)]).unwrap();
+    expect_exit(1, &[&one, &none, &two, &path_argument(&folder)]).unwrap();
     for size in [1, 65_535] {
         let name = test_files::name(size);
         test_files::ensure_same(&test_files::shared(size).unwrap(), &folder.join(name)).unwrap();
@@ -124,7 +127,7 @@ fn some_of_several_is_1_and_the_others_arrive() {
 }
 
 #[test]
-fn onto_itself_by_way_of_a_server_loses_nothing() {
+fn a_copy_of_a_remote_file_onto_itself_loses_nothing() {
     let (store, server) = fixture();
     let url = server.url("src/f65536");
     let copied = copy::run(&["--retries", "0", &url, &url]).unwrap();
@@ -142,10 +145,10 @@ fn onto_itself_by_way_of_a_server_loses_nothing() {
 }
 
 #[test]
-fn odd_names() {
+fn unusual_file_names_are_copied_or_refused() {
     let (store, server) = fixture();
     let sample = test_files::shared(65_535).unwrap();
-    let mut cells = MatrixRow::new("odd names");
+    let mut cells = MatrixRow::new("unusual names");
     cells.check("4 000 characters", || {
         let url = server.url(&format!("up/{}", "x".repeat(4_000)));
         let finished =
@@ -154,10 +157,10 @@ fn odd_names() {
         Ok(())
     });
     cells.check("NUL", || {
-        ends(2, &[&path_argument(&sample), &server.url("up/a%00b")]).map(drop)
+        expect_exit(2, &[&path_argument(&sample), &server.url("up/a%00b")]).map(drop)
     });
     cells.check("newline", || {
-        // FTP cannot name it: a clear refusal, or the file under exactly that name.
+        // FTP cannot encode this name. The copy must fail, or the file must have exactly this name.
         let finished = copy::run(&[
             "--retries",
             "0",
@@ -170,7 +173,7 @@ fn odd_names() {
         }
         Ok(())
     });
-    cells.check("bytes that are no UTF-8", || {
+    cells.check("invalid UTF-8", || {
         use std::os::unix::ffi::OsStrExt;
         let name = std::ffi::OsStr::from_bytes(b"latin-\xe9");
         copy::run(&[&path_argument(&sample), &server.url("up/latin-%E9")])?.expect_success()?;
@@ -185,7 +188,7 @@ fn odd_names() {
 }
 
 #[test]
-fn standard_input_and_output() {
+fn cp_reads_standard_input_and_writes_standard_output() {
     let (store, server) = fixture();
     let sample = test_files::shared(65_536).unwrap();
     let content = std::fs::read(&sample).unwrap();

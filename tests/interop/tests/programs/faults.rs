@@ -1,4 +1,4 @@
-//! Things that go wrong on the way: cut connections, full disks, shrinking sources, lost servers.
+//! Faults during a copy: cut connections, full disks, shrinking sources, lost servers.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use interop::longhaul::rows::path_argument;
 use interop::longhaul::running_copy::RunningCopy;
 use interop::longhaul::serve::ServeCommand;
 use interop::matrix::{self, TestStore};
-use interop::need;
 use interop::net::{HOST, free_port};
 use interop::proxy::CuttingProxy;
+use interop::require;
 use interop::run;
 use interop::test_files;
 use interop::tiny_disk;
@@ -19,7 +19,7 @@ use interop::tiny_disk;
 const LARGE: &str = "src/f100000000";
 
 #[test]
-fn cut_data_connections_are_made_again() {
+fn a_copy_survives_cut_data_connections() {
     let store = TestStore::new().unwrap();
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
     let source = test_files::shared(test_files::LARGE).unwrap();
@@ -65,7 +65,7 @@ fn cut_data_connections_are_made_again() {
 }
 
 #[test]
-fn a_cut_without_retries_is_code_5_and_leaves_no_file() {
+fn a_cut_connection_without_retries_exits_with_5_and_leaves_no_file() {
     let store = TestStore::new().unwrap();
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
     let mut cells = MatrixRow::new("a cut with --retries 0");
@@ -108,14 +108,14 @@ fn a_cut_without_retries_is_code_5_and_leaves_no_file() {
     cells.finish();
 }
 
-/// Words as `&str`, the form that commands take.
+/// Converts strings to `&str`.
 fn words(list: &[String]) -> Vec<&str> {
     list.iter().map(String::as_str).collect()
 }
 
 #[test]
-fn a_full_disk_here_is_code_7() {
-    need!(tiny_disk::is_supported());
+fn a_full_local_disk_exits_with_7() {
+    require!(tiny_disk::is_supported());
     let store = TestStore::new().unwrap();
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
     let mut cells = MatrixRow::new("full disk of the client");
@@ -129,7 +129,7 @@ fn a_full_disk_here_is_code_7() {
                 &server.url(LARGE),
                 &path_argument(&disk.join("f")),
             ])?;
-            // The file system goes with its process: what it held is listed before.
+            // The tmpfs ends with the process, so the script lists its files first.
             let script = "\"$@\"; code=$?; echo \"left: $(ls -A \"$0\")\" >&2; exit $code";
             let mut command = std::process::Command::new(&wrapper[0]);
             command
@@ -141,7 +141,7 @@ fn a_full_disk_here_is_code_7() {
             let errors = finished.stderr_text();
             ensure!(
                 copy::failure_message(&finished).is_some_and(|said| said.contains("No space left")),
-                "no clear line: {finished}"
+                "no clear message: {finished}"
             );
             let left = errors
                 .lines()
@@ -149,7 +149,7 @@ fn a_full_disk_here_is_code_7() {
                 .unwrap_or("");
             ensure!(
                 left.split_whitespace().all(|name| name != "f"),
-                "the file has its name: {left}"
+                "the file has its final name: {left}"
             );
             Ok(())
         });
@@ -158,8 +158,8 @@ fn a_full_disk_here_is_code_7() {
 }
 
 #[test]
-fn a_full_disk_there_is_an_error_that_says_so() {
-    need!(tiny_disk::is_supported());
+fn a_full_disk_of_the_server_is_reported() {
+    require!(tiny_disk::is_supported());
     let store = TestStore::new().unwrap();
     let disk = store.scratch().folder("disk").unwrap();
     let wrapper = tiny_disk::wrapper_command(&disk, 16);
@@ -176,16 +176,16 @@ fn a_full_disk_there_is_an_error_that_says_so() {
             ensure!(
                 copy::failure_message(&finished)
                     .is_some_and(|said| said.to_lowercase().contains("space")),
-                "not said: {finished}"
+                "not reported: {finished}"
             );
             Ok(())
         });
-        // The server's own view of its disk; its pid is that of the exec'ed wrapper.
+        // The disk as the server sees it. The wrapper calls exec, so the server has its PID.
         let pid = server.guard().pid().as_raw_nonzero();
         let inside = format!("/proc/{pid}/root{}", disk.display());
         assert!(
             !std::path::Path::new(&inside).join("f").exists(),
-            "the file has its name"
+            "the file has its final name"
         );
         cells.check(
             format!("a small file fits afterwards, -p {streams}"),
@@ -210,7 +210,7 @@ fn a_full_disk_there_is_an_error_that_says_so() {
 }
 
 #[test]
-fn a_source_that_shrinks_is_an_error() {
+fn a_source_that_shrinks_fails_or_is_copied_as_it_is() {
     let store = TestStore::new().unwrap();
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
     let mut cells = MatrixRow::new("shrinking source");
@@ -239,7 +239,7 @@ fn a_source_that_shrinks_is_an_error() {
                     .open(&source)?
                     .set_len(1_000)?;
                 let status = copy.wait_for_end()?;
-                // Either it says that the source changed, or it copies what there is now.
+                // The copy either fails, or consists of the current content of the source.
                 if status.success() {
                     test_files::ensure_same(&source, &destination)
                 } else {
@@ -253,7 +253,7 @@ fn a_source_that_shrinks_is_an_error() {
 }
 
 #[test]
-fn a_server_that_comes_back_is_gone_on_with() {
+fn a_copy_continues_after_the_server_was_restarted() {
     let store = TestStore::new().unwrap();
     let source = test_files::shared(test_files::LARGE).unwrap();
     let mut cells = MatrixRow::new("server killed and started again");
@@ -261,7 +261,7 @@ fn a_server_that_comes_back_is_gone_on_with() {
         for put in [false, true] {
             let way = if put { "put" } else { "get" };
             cells.check(format!("{way} -p {streams}"), || {
-                // A port that nothing else is given while no server has it.
+                // A fixed port, so that the restarted server gets the same one.
                 let address = format!("{HOST}:{}", free_port()?);
                 let mut server = ServeCommand::anonymous(store.root())
                     .listen(&address)
@@ -294,7 +294,7 @@ fn a_server_that_comes_back_is_gone_on_with() {
 }
 
 #[test]
-fn a_server_that_stops_answering_is_code_5() -> Result<()> {
+fn a_server_that_stops_replying_exits_with_5() -> Result<()> {
     let store = TestStore::new()?;
     let mut server = ServeCommand::anonymous(store.root()).start()?;
     let local = store.local();

@@ -1,18 +1,18 @@
-//! The gfal2 commands against `longhaul serve`, as far as they go without security.
+//! The gfal2 commands against `longhaul serve`, without GSI.
 
 use anyhow::{Result, ensure};
 use interop::cells::MatrixRow;
 use interop::longhaul::serve::ServeCommand;
 use interop::matrix::{self, TestStore};
-use interop::need;
 use interop::peer::gfal::Gfal;
 use interop::peer::globus_url_copy::file_url;
+use interop::require;
 use interop::run::FinishedProgram;
 use interop::test_files;
 
 #[test]
-fn copies() {
-    let gfal = need!(Gfal::find());
+fn gfal_copies_files() {
+    let gfal = require!(Gfal::find());
     let (store, other) = (TestStore::new().unwrap(), TestStore::new().unwrap());
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
     let second = ServeCommand::anonymous(other.root()).start().unwrap();
@@ -35,8 +35,8 @@ fn copies() {
 }
 
 #[test]
-fn checksummed_copies() {
-    let gfal = need!(Gfal::find());
+fn gfal_copies_and_verifies_checksums() {
+    let gfal = require!(Gfal::find());
     let (store, other) = (TestStore::new().unwrap(), TestStore::new().unwrap());
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
     let second = ServeCommand::anonymous(other.root()).start().unwrap();
@@ -51,8 +51,8 @@ fn checksummed_copies() {
 }
 
 #[test]
-fn file_verbs() {
-    let gfal = need!(Gfal::find());
+fn gfal_lists_renames_and_removes_files() {
+    let gfal = require!(Gfal::find());
     let store = TestStore::new().unwrap();
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
     let run = |verb: &str, arguments: &[&str]| -> Result<FinishedProgram> {
@@ -67,12 +67,12 @@ fn file_verbs() {
         Ok(())
     });
     cells.check("stat", || {
-        let facts = run("stat", &[&server.url("src/f65535")])?;
-        ensure!(facts.stdout_text().contains("65535"), "{facts}");
+        let finished = run("stat", &[&server.url("src/f65535")])?;
+        ensure!(finished.stdout_text().contains("65535"), "{finished}");
         Ok(())
     });
     cells.check("sum", || {
-        // Adler-32 of nothing is 1 (RFC 1950).
+        // Adler-32 of an empty file is 1 (RFC 1950).
         let sum = run("sum", &[&server.url("src/f0"), "ADLER32"])?;
         ensure!(sum.stdout_text().trim().ends_with("00000001"), "{sum}");
         let sum = run("sum", &[&server.url("src/f0"), "MD5"])?;
@@ -100,7 +100,7 @@ fn file_verbs() {
         let error = error.map(|error| error.to_string()).unwrap_or_default();
         ensure!(
             error.contains("No such file"),
-            "not said to be missing: {error}"
+            "not reported as missing: {error}"
         );
         Ok(())
     });

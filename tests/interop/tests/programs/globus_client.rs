@@ -1,4 +1,4 @@
-//! globus-url-copy against `longhaul serve`, option by option.
+//! globus-url-copy against `longhaul serve`, with its options.
 
 use std::path::Path;
 
@@ -6,15 +6,15 @@ use anyhow::{Result, ensure};
 use interop::cells::MatrixRow;
 use interop::longhaul::serve::{LonghaulServer, ServeCommand};
 use interop::matrix::{self, TestStore};
-use interop::need;
 use interop::net;
 use interop::peer::globus_url_copy::{GlobusUrlCopy, file_url};
+use interop::require;
 use interop::test_files;
 use interop::tree::{ASCII, TestTree, UNICODE};
 
-/// Get and put of every size with these options.
+/// Runs get and put of every size with these options.
 fn both_ways(name: &str, options: &[&str], sizes: &[u64]) {
-    let client = need!(GlobusUrlCopy::find());
+    let client = require!(GlobusUrlCopy::find());
     let store = TestStore::new().unwrap();
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
     let mut cells = MatrixRow::new(format!("globus-url-copy {name}"));
@@ -41,27 +41,27 @@ fn get_and_put(
 }
 
 #[test]
-fn one_stream() {
+fn globus_url_copy_transfers_files() {
     both_ways("without options", &[], &test_files::SIZES);
 }
 
 #[test]
-fn four_streams() {
+fn globus_url_copy_transfers_files_over_four_streams() {
     both_ways("-p 4", &["-p", "4"], &test_files::SIZES);
 }
 
 #[test]
-fn fast() {
+fn globus_url_copy_reuses_data_connections() {
     both_ways("-fast", &["-fast"], &test_files::SIZES);
 }
 
 #[test]
-fn fast_with_four_streams() {
+fn globus_url_copy_reuses_data_connections_over_four_streams() {
     both_ways("-fast -p 4", &["-fast", "-p", "4"], &test_files::SIZES);
 }
 
 #[test]
-fn socket_buffers() {
+fn globus_url_copy_sets_socket_buffers() {
     both_ways("-tcp-bs", &["-tcp-bs", "1048576"], &test_files::SIZES);
     both_ways(
         "-tcp-bs -p 4",
@@ -71,20 +71,20 @@ fn socket_buffers() {
 }
 
 #[test]
-fn default_driver_stacks() {
+fn globus_url_copy_may_name_the_default_driver_stacks() {
     both_ways("-fsstack", &["-fsstack", "file"], &[0, 65_536]);
     both_ways("-dcstack", &["-dcstack", "tcp"], &[0, 65_536]);
 }
 
 #[test]
-fn striped() {
+fn globus_url_copy_may_request_stripes() {
     both_ways("-stripe", &["-stripe", "-p", "2"], &test_files::SIZES);
 }
 
 #[test]
-fn ipv6() {
-    let client = need!(GlobusUrlCopy::find());
-    need!(
+fn globus_url_copy_transfers_files_over_ipv6() {
+    let client = require!(GlobusUrlCopy::find());
+    require!(
         net::has_ipv6()
             .then_some(())
             .ok_or_else(|| "no IPv6 loopback".to_owned())
@@ -109,8 +109,8 @@ fn ipv6() {
 }
 
 #[test]
-fn many_files_in_one_session() {
-    let client = need!(GlobusUrlCopy::find());
+fn globus_url_copy_transfers_trees() {
+    let client = require!(GlobusUrlCopy::find());
     let store = TestStore::new().unwrap();
     let tree = TestTree::thousand();
     store.add_tree("tree", &tree).unwrap();
@@ -136,8 +136,8 @@ fn many_files_in_one_session() {
 }
 
 #[test]
-fn a_tree_between_two_servers() {
-    let client = need!(GlobusUrlCopy::find());
+fn globus_url_copy_transfers_a_tree_between_two_servers() {
+    let client = require!(GlobusUrlCopy::find());
     let (from, to) = (TestStore::new().unwrap(), TestStore::new().unwrap());
     let tree = TestTree::thousand();
     from.add_tree("tree", &tree).unwrap();
@@ -159,8 +159,8 @@ fn a_tree_between_two_servers() {
 }
 
 #[test]
-fn parts() {
-    let client = need!(GlobusUrlCopy::find());
+fn globus_url_copy_transfers_parts_of_files() {
+    let client = require!(GlobusUrlCopy::find());
     let store = TestStore::new().unwrap();
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
     for streams in [&[][..], &["-p", "4"]] {
@@ -168,7 +168,7 @@ fn parts() {
         matrix::get_parts(&mut cells, &store, |from, offset, length, to| {
             let (offset, length) = (offset.to_string(), length.to_string());
             let options = [streams, &["-off", &offset, "-len", &length]].concat();
-            // The client writes a part where it was in the source: what comes before is a hole.
+            // The client writes a part at its offset in the source, after a hole.
             let whole = store.local();
             server.explain(client.copy(&options, &server.url(from), &file_url(&whole)))?;
             cut(&whole, to, length.parse()?)
@@ -189,8 +189,8 @@ fn parts() {
 
 /// The client sends ERET P to one server and ESTO A to the other.
 #[test]
-fn a_part_between_two_servers() {
-    let client = need!(GlobusUrlCopy::find());
+fn globus_url_copy_transfers_a_part_between_two_servers() {
+    let client = require!(GlobusUrlCopy::find());
     let (from, to) = (TestStore::new().unwrap(), TestStore::new().unwrap());
     let source = ServeCommand::anonymous(from.root()).start().unwrap();
     let destination = ServeCommand::anonymous(to.root()).start().unwrap();
@@ -228,8 +228,8 @@ fn cut(whole: &Path, part: &Path, length: usize) -> Result<()> {
 }
 
 #[test]
-fn restart_option() {
-    let client = need!(GlobusUrlCopy::find());
+fn globus_url_copy_transfers_files_with_restarts_enabled() {
+    let client = require!(GlobusUrlCopy::find());
     let (from, to) = (TestStore::new().unwrap(), TestStore::new().unwrap());
     let source = ServeCommand::anonymous(from.root()).start().unwrap();
     let destination = ServeCommand::anonymous(to.root()).start().unwrap();
@@ -253,8 +253,8 @@ fn restart_option() {
 }
 
 #[test]
-fn sync_copies_what_differs_and_nothing_else() {
-    let client = need!(GlobusUrlCopy::find());
+fn globus_url_copy_sync_transfers_only_files_that_differ() {
+    let client = require!(GlobusUrlCopy::find());
     let store = TestStore::new().unwrap();
     let tree = TestTree::generate(60, &[ASCII, UNICODE].concat());
     store.add_tree("tree", &tree).unwrap();
@@ -283,8 +283,8 @@ fn sync_copies_what_differs_and_nothing_else() {
 }
 
 #[test]
-fn checksums() {
-    let client = need!(GlobusUrlCopy::find());
+fn globus_url_copy_verifies_checksums() {
+    let client = require!(GlobusUrlCopy::find());
     let (from, to) = (TestStore::new().unwrap(), TestStore::new().unwrap());
     let source = ServeCommand::anonymous(from.root()).start().unwrap();
     let destination = ServeCommand::anonymous(to.root()).start().unwrap();
@@ -303,7 +303,7 @@ fn checksums() {
         });
         cells.finish();
     }
-    // With a local end the client knows MD5 alone.
+    // With a local file the client supports only MD5.
     both_ways(
         "-verify-checksum",
         &["-verify-checksum"],
@@ -312,8 +312,8 @@ fn checksums() {
 }
 
 #[test]
-fn what_is_not_there_is_an_error() {
-    let client = need!(GlobusUrlCopy::find());
+fn globus_url_copy_reports_a_missing_file() {
+    let client = require!(GlobusUrlCopy::find());
     let store = TestStore::new().unwrap();
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
     for streams in ["1", "4"] {

@@ -5,8 +5,8 @@ use interop::cells::MatrixRow;
 use interop::longhaul::copy;
 use interop::longhaul::rows::{self, ServerUnderTest};
 use interop::matrix::TestStore;
-use interop::need;
 use interop::peer::{PeerServer, globus_gridftp_server as globus};
+use interop::require;
 use interop::test_files;
 use interop::tree::TestTree;
 
@@ -15,7 +15,7 @@ fn with_server(
     start: impl FnOnce(&TestStore) -> Result<PeerServer>,
     fill: impl FnOnce(&mut MatrixRow, &ServerUnderTest<'_>),
 ) {
-    need!(globus::find());
+    require!(globus::find());
     let store = TestStore::new().unwrap();
     let server = start(&store).unwrap();
     let target = ServerUnderTest::new(&store, &server);
@@ -25,7 +25,7 @@ fn with_server(
 }
 
 #[test]
-fn files() {
+fn cp_transfers_files() {
     with_server("files", globus::start, |cells, target| {
         let rows: [&[&str]; 6] = [
             &[],
@@ -43,7 +43,7 @@ fn files() {
 }
 
 #[test]
-fn files_with_a_login() {
+fn cp_transfers_files_with_a_login() {
     with_server("login", globus::start_with_password, |cells, target| {
         for options in [&[][..], &["-p", "4"]] {
             rows::get_and_put(cells, target, options, &test_files::SIZES);
@@ -52,7 +52,7 @@ fn files_with_a_login() {
 }
 
 #[test]
-fn parts_and_resume() {
+fn cp_gets_parts_and_resumes() {
     with_server("parts and resume", globus::start, |cells, target| {
         for options in [&["-p", "1"][..], &["-p", "4"]] {
             rows::parts(cells, target, options);
@@ -62,7 +62,7 @@ fn parts_and_resume() {
 }
 
 #[test]
-fn trees() {
+fn cp_transfers_trees() {
     with_server("trees", globus::start, |cells, target| {
         for options in [&[][..], &["-p", "2"]] {
             rows::trees(cells, target, &TestTree::thousand_ascii(), options);
@@ -71,8 +71,8 @@ fn trees() {
 }
 
 #[test]
-fn a_wrong_password_is_refused_with_3() {
-    need!(globus::find());
+fn a_wrong_password_exits_with_3() {
+    require!(globus::find());
     let store = TestStore::new().unwrap();
     let server = globus::start_with_password(&store).unwrap();
     let url = server.url("src/f1").replace("secret", "wrong");

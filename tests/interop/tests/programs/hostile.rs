@@ -1,4 +1,4 @@
-//! Peers that misbehave while another client's transfer runs.
+//! Clients that misbehave during the transfer of another client.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -17,7 +17,7 @@ use rustix::process::Signal;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A control connection driven by hand.
+/// A control connection that sends arbitrary bytes.
 struct RawControlConnection {
     reader: BufReader<TcpStream>,
 }
@@ -27,20 +27,20 @@ impl RawControlConnection {
         let stream = TcpStream::connect(server)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        let mut raw = Self {
+        let mut control = Self {
             reader: BufReader::new(stream),
         };
-        raw.reply("220")?;
-        Ok(raw)
+        control.reply("220")?;
+        Ok(control)
     }
 
     fn login(server: SocketAddr) -> Result<Self> {
-        let mut raw = Self::connect(server)?;
-        raw.send(b"USER anonymous\r\n")?;
-        raw.reply("3")?;
-        raw.send(b"PASS x\r\n")?;
-        raw.reply("230")?;
-        Ok(raw)
+        let mut control = Self::connect(server)?;
+        control.send(b"USER anonymous\r\n")?;
+        control.reply("3")?;
+        control.send(b"PASS x\r\n")?;
+        control.reply("230")?;
+        Ok(control)
     }
 
     fn send(&mut self, bytes: &[u8]) -> Result<()> {
@@ -50,12 +50,12 @@ impl RawControlConnection {
             .context("the server ended the session")
     }
 
-    /// Sends a line of random bytes and reads the refusal; whether the session goes on.
-    fn junk(&mut self, random: &mut SeededRandom) -> Result<bool> {
+    /// Sends a line of random bytes and reads the error reply. Returns whether the session continues.
+    fn send_junk(&mut self, random: &mut SeededRandom) -> Result<bool> {
         let mut line = vec![0; usize::try_from(random.below(40))?];
         random.fill(&mut line);
         for byte in &mut line {
-            // Telnet commands are taken out of the stream, and ends of lines would make two.
+            // The server removes Telnet commands (RFC 854), and CR or LF would give two lines.
             if [0xff, b'\r', b'\n'].contains(byte) {
                 *byte = b'x';
             }
@@ -70,7 +70,7 @@ impl RawControlConnection {
         Ok(!reply.starts_with("421"))
     }
 
-    /// The last line of the next reply, which must have a code that starts like this.
+    /// The last line of the next reply; fails unless its code begins with `code`.
     fn reply(&mut self, code: &str) -> Result<String> {
         loop {
             let mut line = String::new();
@@ -84,7 +84,7 @@ impl RawControlConnection {
     }
 }
 
-/// Runs `mischief` while a client gets the large file at 40 MB/s; the file must be right.
+/// Runs `mischief` while a client downloads the large file at 40 MB/s, then compares the file.
 fn during_a_transfer(mischief: impl FnOnce(&LonghaulServer) -> Result<()>) -> Result<()> {
     let store = TestStore::new()?;
     let mut server = ServeCommand::anonymous(store.root()).start()?;
@@ -119,32 +119,32 @@ fn during_a_transfer(mischief: impl FnOnce(&LonghaulServer) -> Result<()>) -> Re
 }
 
 #[test]
-fn a_hundred_thousand_junk_lines() {
+fn a_transfer_survives_100_000_invalid_lines_of_another_client() {
     during_a_transfer(|server| {
         let mut random = SeededRandom::new(5);
         let mut left: u32 = 100_000;
         while left > 0 {
-            // The server may end a session that talks nonsense; the next one begins at once.
-            let mut raw = RawControlConnection::login(server.address())?;
-            while left > 0 && raw.junk(&mut random)? {
+            // The server may end a session with many errors; the test then opens the next one.
+            let mut control = RawControlConnection::login(server.address())?;
+            while left > 0 && control.send_junk(&mut random)? {
                 left -= 1;
             }
         }
-        let mut raw = RawControlConnection::login(server.address())?;
-        raw.send(b"NOOP\r\n")?;
-        raw.reply("200").map(drop)
+        let mut control = RawControlConnection::login(server.address())?;
+        control.send(b"NOOP\r\n")?;
+        control.reply("200").map(drop)
     })
     .unwrap();
 }
 
 #[test]
-fn a_line_without_end() {
+fn a_transfer_survives_an_endless_line_of_another_client() {
     during_a_transfer(|server| {
-        let mut raw = RawControlConnection::connect(server.address())?;
+        let mut control = RawControlConnection::connect(server.address())?;
         let block = vec![b'x'; 1 << 16];
-        // 16 MB: the server answers 500 or ends the session, and does not keep it all.
+        // 16 MB: the server replies 500 or ends the session, and must not store the whole line.
         for _ in 0..256 {
-            if raw.send(&block).is_err() {
+            if control.send(&block).is_err() {
                 break;
             }
         }
@@ -154,23 +154,24 @@ fn a_line_without_end() {
 }
 
 #[test]
-fn a_client_that_never_reads() {
+fn a_transfer_survives_a_client_that_never_reads() {
     during_a_transfer(|server| {
-        let mut raw = RawControlConnection::login(server.address())?;
+        let mut control = RawControlConnection::login(server.address())?;
         let commands = b"HELP\r\n".repeat(10_000);
-        raw.reader
+        control
+            .reader
             .get_mut()
             .set_write_timeout(Some(Duration::from_millis(500)))?;
-        // It stops taking commands when its replies are not read; the connection stays open.
+        // The server stops reading commands while its replies are not read. The connection stays open.
         let end = Instant::now() + Duration::from_secs(2);
-        while raw.send(&commands).is_ok() && Instant::now() < end {}
+        while control.send(&commands).is_ok() && Instant::now() < end {}
         Ok(())
     })
     .unwrap();
 }
 
 #[test]
-fn half_open_clients() {
+fn a_transfer_survives_clients_that_never_log_in() {
     during_a_transfer(|server| {
         let idle: Vec<TcpStream> = (0..50)
             .map(|_| TcpStream::connect(server.address()))
@@ -183,7 +184,7 @@ fn half_open_clients() {
 }
 
 #[test]
-fn a_port_scan_on_data_ports() {
+fn a_transfer_survives_a_scan_of_the_data_ports() {
     let store = TestStore::new().unwrap();
     let first = net::free_ports(50).unwrap();
     let range = format!("{first}-{}", first + 49);
@@ -217,28 +218,28 @@ fn a_port_scan_on_data_ports() {
 }
 
 #[test]
-fn a_data_connection_from_the_wrong_host_is_refused_and_the_transfer_goes_on() {
+fn a_data_connection_from_another_host_is_refused_and_the_transfer_continues() {
     let store = TestStore::new().unwrap();
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
-    let mut raw = RawControlConnection::login(server.address()).unwrap();
-    raw.send(b"TYPE I\r\nPASV\r\n").unwrap();
-    raw.reply("200").unwrap();
-    let passive = raw.reply("227").unwrap();
+    let mut control = RawControlConnection::login(server.address()).unwrap();
+    control.send(b"TYPE I\r\nPASV\r\n").unwrap();
+    control.reply("200").unwrap();
+    let passive = control.reply("227").unwrap();
     let port = passive_port(&passive).unwrap();
-    raw.send(b"RETR /src/f65536\r\n").unwrap();
+    control.send(b"RETR /src/f65536\r\n").unwrap();
     let stranger = from_other_address(port).unwrap();
-    let mut friend = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut allowed_client = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let mut content = Vec::new();
-    friend.read_to_end(&mut content).unwrap();
+    allowed_client.read_to_end(&mut content).unwrap();
     assert_eq!(
         content,
         std::fs::read(test_files::shared(65_536).unwrap()).unwrap()
     );
-    raw.reply("150").unwrap();
-    raw.reply("226").unwrap();
+    control.reply("150").unwrap();
+    control.reply("226").unwrap();
     let mut nothing = Vec::new();
     stranger.set_read_timeout(Some(PATIENCE)).unwrap();
-    // Closed or reset, but not one byte of the file.
+    // The connection may be closed or reset, but must not carry data.
     let _ = (&stranger).read_to_end(&mut nothing);
     assert!(
         nothing.is_empty(),
@@ -247,25 +248,25 @@ fn a_data_connection_from_the_wrong_host_is_refused_and_the_transfer_goes_on() {
     );
 }
 
-/// A client that sends STOR and is gone before the server comes to read it: its restart has stored the
-/// file anew meanwhile, and a stale command must not empty it.
+/// A client sends STOR and disconnects before the server reads it. The restarted client may have stored
+/// the file again meanwhile, so the stale command must not truncate it.
 #[test]
-fn a_store_of_a_client_that_is_gone_changes_nothing() {
+fn a_stor_of_a_disconnected_client_changes_nothing() {
     let store = TestStore::new().unwrap();
     let victim = store.root().join("victim");
     std::fs::write(&victim, "acknowledged").unwrap();
     let mut server = ServeCommand::anonymous(store.root()).start().unwrap();
     for command in ["STOR victim", "STOR new", "APPE victim", "ESTO A 0 victim"] {
-        let mut raw = RawControlConnection::login(server.address()).unwrap();
-        raw.send(b"TYPE I\r\nPASV\r\n").unwrap();
-        raw.reply("200").unwrap();
-        raw.reply("227").unwrap();
+        let mut control = RawControlConnection::login(server.address()).unwrap();
+        control.send(b"TYPE I\r\nPASV\r\n").unwrap();
+        control.reply("200").unwrap();
+        control.reply("227").unwrap();
         server.guard().signal(Signal::STOP).unwrap();
-        raw.send(format!("{command}\r\n").as_bytes()).unwrap();
-        drop(raw);
+        control.send(format!("{command}\r\n").as_bytes()).unwrap();
+        drop(control);
         server.guard().signal(Signal::CONT).unwrap();
     }
-    // The server is done with all of them when it has ended.
+    // After the server has ended, it has processed all commands.
     server.guard().signal(Signal::TERM).unwrap();
     let ended = server.guard().wait(PATIENCE).unwrap();
     assert!(ended.is_some_and(|status| status.success()), "{ended:?}");

@@ -1,14 +1,14 @@
-//! `kill -9` of either end at seeded moments of a 200 MB transfer, then `--resume`.
+//! SIGKILL of client or server at seeded moments of a 200 MB transfer, then `--resume`.
 //!
-//! The file is right every time, never appears under its name before it is whole, and no more is
-//! moved again than the unacknowledged tail. What counts as acknowledged:
+//! The file must be correct every time, must not have its final name before it is complete, and only
+//! unacknowledged data may be transferred again. Acknowledged data is:
 //!
-//! * a file that has its name: all of it;
-//! * a put over one stream (MODE S): everything that the server has stored. Bytes are stored in
-//!   order, so the length of the partial file is exact;
-//! * gets: what the client called safe at least [`JOURNAL`] before the kill;
-//! * puts over four streams (MODE E): the same, and [`MARKER`] earlier, because the client learns
-//!   what is safe from the server's range markers.
+//! * for a file with its final name: all of it;
+//! * for a put over one stream (MODE S): everything that the server has stored. It stores bytes in
+//!   order, so this is the length of the partial file;
+//! * for a get: the bytes that the client reported as safe at least [`JOURNAL`] before the kill;
+//! * for a put over four streams (MODE E): the same, but [`MARKER`] earlier, because the client learns
+//!   from the server's range markers which bytes are safe.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -24,18 +24,18 @@ use interop::net::{HOST, free_port};
 use interop::seeded_random::SeededRandom;
 use interop::test_files;
 
-/// Bytes of the file.
+/// Size of the file, bytes.
 const SIZE: u64 = 200_000_000;
-/// 100 MB/s, in bits per second: the whole file takes two seconds.
+/// 100 MB/s, in bits per second: a copy takes two seconds.
 const RATE: &str = "800M";
-/// Kills fall within this many milliseconds of the start of the client.
+/// Kills happen within this many milliseconds after the start of the client.
 const WINDOW: u64 = 2_000;
-/// Moments for each of the four kinds of transfer: 52 in all.
+/// Number of kills for each of the four kinds of transfer, 52 in total.
 const MOMENTS: u64 = 13;
-/// A state is journalled at most this long after it was reached: 200 ms, and as much for a busy
-/// machine.
+/// Time after which safe bytes are in the journal: the client writes it every 200 ms; the rest is for a
+/// busy machine.
 const JOURNAL: Duration = Duration::from_millis(400);
-/// Time between two range markers, as the server is configured here.
+/// Interval of range markers, as configured at the server.
 const MARKER: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -50,7 +50,7 @@ enum KillVictim {
     Server,
 }
 
-/// One transfer between a store and a local file.
+/// A transfer that is killed and resumed.
 struct KilledTransfer {
     direction: CopyDirection,
     streams: &'static str,
@@ -60,7 +60,7 @@ struct KilledTransfer {
 }
 
 impl KilledTransfer {
-    /// The arguments that both runs have in common.
+    /// The arguments of both runs.
     fn arguments(&self, server: &LonghaulServer) -> Vec<String> {
         let url = server.url(&self.served);
         let ends = match self.direction {
@@ -71,13 +71,13 @@ impl KilledTransfer {
         common.into_iter().chain(ends).collect()
     }
 
-    /// Bytes that no resumed run may move again.
+    /// Number of bytes that the resumed run must not transfer again.
     fn acknowledged(&self, copy: &RunningCopy, killed: Instant) -> u64 {
         if self.destination.exists() {
             return SIZE;
         }
         let lag = match (self.direction, self.streams) {
-            (CopyDirection::Put, "1") => return settled_length(&partial(&self.destination)),
+            (CopyDirection::Put, "1") => return settled_length(&partial_path(&self.destination)),
             (CopyDirection::Put, _) => JOURNAL + MARKER,
             (CopyDirection::Get, _) => JOURNAL,
         };
@@ -85,13 +85,13 @@ impl KilledTransfer {
     }
 }
 
-fn partial(destination: &Path) -> PathBuf {
+fn partial_path(destination: &Path) -> PathBuf {
     let mut name = destination.as_os_str().to_owned();
     name.push(".longhaul-partial");
     name.into()
 }
 
-/// Length of a file once nobody writes to it any more; 0 if there is none.
+/// Length of a file when it has stopped growing; 0 if it does not exist.
 fn settled_length(path: &Path) -> u64 {
     let length = || path.metadata().map_or(0, |metadata| metadata.len());
     let mut last = length();
@@ -115,14 +115,14 @@ fn serve(store: &TestStore, listen: &str) -> Result<LonghaulServer> {
         .start()
 }
 
-/// One kill and what follows.
+/// Kills one end of a transfer, resumes it and checks the result.
 fn kill_and_resume(
     store: &TestStore,
     transfer: &KilledTransfer,
     victim: KillVictim,
     after: Duration,
 ) -> Result<()> {
-    // A port that nothing else is given while no server has it.
+    // A fixed port, so that the restarted server gets the same one.
     let mut server = serve(store, &format!("{HOST}:{}", free_port()?))?;
     let slow = ["--limit-rate".to_owned(), RATE.to_owned()];
     let arguments = [&slow[..], &transfer.arguments(&server)].concat();
@@ -143,7 +143,7 @@ fn kill_and_resume(
         }
     }
     if transfer.destination.exists() {
-        // Killed after the end of the transfer: what has the name is whole.
+        // A file with its final name must be complete.
         test_files::ensure_same(&transfer.source, &transfer.destination)?;
     }
     let acknowledged = transfer.acknowledged(&client, killed);
@@ -154,14 +154,14 @@ fn kill_and_resume(
         "{} bytes moved again, {acknowledged} of {SIZE} were acknowledged{}",
         resumed.bytes,
         if acknowledged == SIZE {
-            " (the file was whole)"
+            " (the file was complete)"
         } else {
             ""
         }
     );
     test_files::ensure_same(&transfer.source, &transfer.destination)?;
     ensure!(
-        !partial(&transfer.destination).exists(),
+        !partial_path(&transfer.destination).exists(),
         "the partial file is still there"
     );
     std::fs::remove_file(&transfer.destination)?;
@@ -172,7 +172,7 @@ fn is_complete(transfer: &KilledTransfer) -> bool {
     test_files::ensure_same(&transfer.source, &transfer.destination).is_ok()
 }
 
-fn at_every_moment(direction: CopyDirection, streams: &'static str, seed: u64) {
+fn kill_at_random_moments(direction: CopyDirection, streams: &'static str, seed: u64) {
     let store = TestStore::new().unwrap();
     let source = store.path("src/big");
     test_files::write(&source, SIZE, seed).unwrap();
@@ -209,21 +209,21 @@ fn at_every_moment(direction: CopyDirection, streams: &'static str, seed: u64) {
 }
 
 #[test]
-fn get_over_one_stream() {
-    at_every_moment(CopyDirection::Get, "1", 101);
+fn a_get_over_one_stream_survives_kills_at_any_moment() {
+    kill_at_random_moments(CopyDirection::Get, "1", 101);
 }
 
 #[test]
-fn get_over_four_streams() {
-    at_every_moment(CopyDirection::Get, "4", 102);
+fn a_get_over_four_streams_survives_kills_at_any_moment() {
+    kill_at_random_moments(CopyDirection::Get, "4", 102);
 }
 
 #[test]
-fn put_over_one_stream() {
-    at_every_moment(CopyDirection::Put, "1", 103);
+fn a_put_over_one_stream_survives_kills_at_any_moment() {
+    kill_at_random_moments(CopyDirection::Put, "1", 103);
 }
 
 #[test]
-fn put_over_four_streams() {
-    at_every_moment(CopyDirection::Put, "4", 104);
+fn a_put_over_four_streams_survives_kills_at_any_moment() {
+    kill_at_random_moments(CopyDirection::Put, "4", 104);
 }

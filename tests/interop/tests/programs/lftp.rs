@@ -6,8 +6,8 @@ use anyhow::Result;
 use interop::cells::MatrixRow;
 use interop::longhaul::serve::{LonghaulServer, ServeCommand};
 use interop::matrix::{self, TestStore};
-use interop::need;
 use interop::peer::lftp::Lftp;
+use interop::require;
 use interop::test_files;
 use interop::tree::TestTree;
 
@@ -23,8 +23,8 @@ fn script(lftp: &Lftp, server: &LonghaulServer, commands: &str) -> Result<()> {
 }
 
 #[test]
-fn get_put_and_pget() {
-    let lftp = need!(Lftp::find());
+fn lftp_transfers_files_with_get_put_and_pget() {
+    let lftp = require!(Lftp::find());
     let store = TestStore::new().unwrap();
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
     let mut cells = MatrixRow::new("lftp");
@@ -53,8 +53,8 @@ fn get_put_and_pget() {
 }
 
 #[test]
-fn mirror_both_ways() {
-    let lftp = need!(Lftp::find());
+fn lftp_mirrors_trees_in_both_directions() {
+    let lftp = require!(Lftp::find());
     let store = TestStore::new().unwrap();
     let tree = TestTree::thousand();
     store.add_tree("tree", &tree).unwrap();
@@ -85,8 +85,8 @@ fn mirror_both_ways() {
 }
 
 #[test]
-fn an_interrupted_get_goes_on() {
-    let lftp = need!(Lftp::find());
+fn lftp_resumes_an_interrupted_get() {
+    let lftp = require!(Lftp::find());
     let store = TestStore::new().unwrap();
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
     let source = test_files::shared(test_files::LARGE).unwrap();
@@ -104,8 +104,8 @@ fn an_interrupted_get_goes_on() {
 }
 
 #[test]
-fn names_can_be_changed() {
-    let lftp = need!(Lftp::find());
+fn lftp_renames_and_removes_files_and_folders() {
+    let lftp = require!(Lftp::find());
     let store = TestStore::new().unwrap();
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
     std::fs::write(store.path("up/a"), "x").unwrap();

@@ -1,4 +1,5 @@
-//! Symbolic links on real servers, and real clients on ours: nothing outside of a tree is touched.
+//! Symbolic links in trees: `longhaul` with real servers, and a real client with `longhaul serve`. Files
+//! outside of the tree are never touched.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,17 +16,17 @@ use interop::cells::MatrixRow;
 use interop::longhaul::binary::longhaul;
 use interop::longhaul::serve::ServeCommand;
 use interop::matrix::TestStore;
-use interop::need;
 use interop::peer::{self, PeerServer};
+use interop::require;
 use interop::run::{self, FinishedProgram};
 
 fn verb(arguments: &[&str]) -> Result<FinishedProgram> {
     run::run(longhaul()?.args(arguments))
 }
 
-/// `up/keep/f`, and `up/NAME/` with files, a directory, and links to `keep`, to a file, to the tree
-/// itself, and to nothing (`dangling`: the server shows such links somewhere).
-fn plant(store: &TestStore, name: &str, dangling: bool) -> Result<PathBuf> {
+/// Creates `up/keep/f`, and `up/NAME/` with files, a directory, and links to `keep`, to a file and to the
+/// tree itself; with `dangling` also one to a missing file.
+fn create_tree(store: &TestStore, name: &str, dangling: bool) -> Result<PathBuf> {
     let (keep, top) = (store.path("up/keep"), store.path(&format!("up/{name}")));
     std::fs::create_dir_all(&keep)?;
     std::fs::write(keep.join("f"), "keep")?;
@@ -54,7 +55,7 @@ fn plant(store: &TestStore, name: &str, dangling: bool) -> Result<PathBuf> {
     Ok(top)
 }
 
-fn kept(store: &TestStore) -> Result<()> {
+fn check_keep(store: &TestStore) -> Result<()> {
     let keep = std::fs::read_to_string(store.path("up/keep/f"))?;
     ensure!(keep == "keep", "{keep}");
     Ok(())
@@ -64,11 +65,11 @@ fn exists(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok()
 }
 
-/// Checks how `longhaul` treats links on one server.
-fn ours_against(name: &str, store: &TestStore, url: &dyn Fn(&str) -> String, dangling: bool) {
+/// Checks how `longhaul` handles links on one server.
+fn check_links(name: &str, store: &TestStore, url: &dyn Fn(&str) -> String, dangling: bool) {
     let mut cells = MatrixRow::new(format!("links, {name}"));
     cells.check("cp -r leaves links out", || {
-        plant(store, "c", dangling)?;
+        create_tree(store, "c", dangling)?;
         let to = store.local();
         verb(&["cp", "-r", &url("up/c"), to.to_str().unwrap()])?.expect_success()?;
         ensure!(
@@ -93,18 +94,18 @@ fn ours_against(name: &str, store: &TestStore, url: &dyn Fn(&str) -> String, dan
         Ok(())
     });
     cells.check("rm -r removes links and nothing outside", || {
-        let top = plant(store, "r", dangling)?;
+        let top = create_tree(store, "r", dangling)?;
         let finished = verb(&["rm", "-r", &url("up/r")])?;
-        kept(store)?;
+        check_keep(store)?;
         finished.expect_success()?;
         ensure!(!exists(&top), "not removed");
-        kept(store)
+        check_keep(store)
     });
     cells.check("rm -r of a link", || {
         let link = store.path("up/link");
         symlink("keep", &link)?;
         let finished = verb(&["rm", "-r", &url("up/link")])?;
-        kept(store)?;
+        check_keep(store)?;
         finished.expect_success()?;
         ensure!(!exists(&link), "not removed");
         Ok(())
@@ -112,30 +113,30 @@ fn ours_against(name: &str, store: &TestStore, url: &dyn Fn(&str) -> String, dan
     cells.finish();
 }
 
-fn on_peer(
+fn check_links_on_peer(
     name: &str,
     found: Result<PathBuf, String>,
     start: impl FnOnce(&TestStore) -> Result<PeerServer>,
     dangling: bool,
 ) {
-    need!(found);
+    require!(found);
     let store = TestStore::new().unwrap();
     let server = start(&store).unwrap();
-    ours_against(name, &store, &|served| server.url(served), dangling);
+    check_links(name, &store, &|served| server.url(served), dangling);
 }
 
 #[test]
-fn longhaul_serve() {
+fn links_on_longhaul_serve_are_not_followed() {
     let store = TestStore::new().unwrap();
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
-    ours_against("longhaul", &store, &|served| server.url(served), true);
+    check_links("longhaul", &store, &|served| server.url(served), true);
 }
 
 #[test]
-fn globus_gridftp_server() {
+fn links_on_globus_gridftp_server_are_not_followed() {
     use peer::globus_gridftp_server as globus;
-    // It shows links that lead nowhere in no listing: such a tree cannot be removed through it.
-    on_peer(
+    // Its listings lack dangling links, so a tree with one cannot be removed.
+    check_links_on_peer(
         "globus-gridftp-server",
         globus::find(),
         globus::start,
@@ -144,35 +145,35 @@ fn globus_gridftp_server() {
 }
 
 #[test]
-fn vsftpd() {
+fn links_on_vsftpd_are_not_followed() {
     use peer::vsftpd;
-    on_peer("vsftpd", vsftpd::find(), vsftpd::start, true);
+    check_links_on_peer("vsftpd", vsftpd::find(), vsftpd::start, true);
 }
 
 #[test]
-fn proftpd() {
+fn links_on_proftpd_are_not_followed() {
     use peer::proftpd;
-    on_peer("proftpd", proftpd::find(), proftpd::start, true);
+    check_links_on_peer("proftpd", proftpd::find(), proftpd::start, true);
 }
 
 #[test]
-fn pure_ftpd() {
+fn links_on_pure_ftpd_are_not_followed() {
     use peer::pure_ftpd;
-    on_peer("pure-ftpd", pure_ftpd::find(), pure_ftpd::start, true);
+    check_links_on_peer("pure-ftpd", pure_ftpd::find(), pure_ftpd::start, true);
 }
 
 #[test]
-fn pyftpdlib() {
+fn links_on_pyftpdlib_are_not_followed() {
     use peer::pyftpdlib;
-    on_peer("pyftpdlib", pyftpdlib::find(), pyftpdlib::start, true);
+    check_links_on_peer("pyftpdlib", pyftpdlib::find(), pyftpdlib::start, true);
 }
 
 #[test]
-fn lftp_removes_and_mirrors_a_tree_with_links_without_leaving_it() {
-    let lftp = need!(peer::lftp::Lftp::find());
+fn lftp_mirrors_and_removes_a_tree_with_links_without_leaving_it() {
+    let lftp = require!(peer::lftp::Lftp::find());
     let store = TestStore::new().unwrap();
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
-    let top = plant(&store, "r", true).unwrap();
+    let top = create_tree(&store, "r", true).unwrap();
     let local = store.local();
     let mirror = format!("mirror up/r {}", local.display());
     lftp.script(server.address(), &mirror).unwrap();
@@ -183,7 +184,7 @@ fn lftp_removes_and_mirrors_a_tree_with_links_without_leaving_it() {
         "the loop was followed"
     );
     let finished = lftp.script(server.address(), "rm -r up/r").unwrap();
-    kept(&store).unwrap();
+    check_keep(&store).unwrap();
     finished.expect_success().unwrap();
     assert!(!exists(&top));
 }

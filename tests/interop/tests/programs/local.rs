@@ -1,4 +1,4 @@
-//! Copies within this machine: through memory, by the kernel, and by sharing blocks.
+//! Local copies: through memory, by copy_file_range(2), and by sharing blocks.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -7,12 +7,12 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 use interop::longhaul::copy;
 use interop::longhaul::rows::path_argument;
-use interop::need;
+use interop::require;
 use interop::scratch::ScratchFolder;
 use interop::test_files;
 use interop::volume::ReflinkVolume;
 
-/// Large enough for several threads.
+/// Size of the file, large enough for several threads, bytes.
 const SIZE: u64 = 72 << 20;
 
 fn same(a: &Path, b: &Path) -> Result<()> {
@@ -21,8 +21,8 @@ fn same(a: &Path, b: &Path) -> Result<()> {
 }
 
 #[test]
-fn where_blocks_can_be_shared_a_copy_takes_none() {
-    need!(ReflinkVolume::is_supported());
+fn a_local_copy_shares_blocks_if_the_file_system_can() {
+    require!(ReflinkVolume::is_supported());
     let volume = ReflinkVolume::new().unwrap();
     let (from, to) = (volume.folder().join("from"), volume.folder().join("to"));
     test_files::write(&from, SIZE, 3).unwrap();
@@ -43,7 +43,7 @@ fn where_blocks_can_be_shared_a_copy_takes_none() {
         taken < SIZE / 8,
         "{taken} bytes for a copy that shares its blocks"
     );
-    // Who asks for a checksum gets one.
+    // With a checksum algorithm the copy is verified by it.
     let named = [
         &path_argument(&from),
         &path_argument(&to),
@@ -51,7 +51,7 @@ fn where_blocks_can_be_shared_a_copy_takes_none() {
         "crc32c",
     ];
     assert_eq!(copy::cp(&named).unwrap().verified, "crc32c");
-    // To another file system nothing can be shared.
+    // Blocks cannot be shared with another file system.
     let other = volume.other_file_system().join("to");
     assert_eq!(
         copy::cp(&[path_argument(&from), path_argument(&other)])
@@ -63,7 +63,7 @@ fn where_blocks_can_be_shared_a_copy_takes_none() {
 }
 
 #[test]
-fn several_threads_and_the_kernel_bring_the_same_bytes() {
+fn local_copies_are_identical_with_several_threads_and_by_the_kernel() {
     let scratch = ScratchFolder::new().unwrap();
     let (from, to) = (scratch.join("from"), scratch.join("to"));
     test_files::write(&from, SIZE + 12_345, 4).unwrap();
@@ -88,7 +88,7 @@ fn several_threads_and_the_kernel_bring_the_same_bytes() {
 }
 
 #[test]
-fn a_part_of_a_file_is_a_copy_of_its_own() {
+fn a_local_copy_of_a_part_contains_only_that_part() {
     let scratch = ScratchFolder::new().unwrap();
     let (from, to) = (scratch.join("from"), scratch.join("to"));
     test_files::write(&from, SIZE, 5).unwrap();

@@ -1,5 +1,5 @@
-//! longhaul against the real programs, and against faults that only they or the system can make. One
-//! test program, so that tests which wait do so side by side.
+//! longhaul with programs of other projects, and with faults of peers and of the system. All tests are in
+//! one program, so that tests that wait run in parallel.
 
 mod chunked;
 mod curl;

@@ -1,4 +1,4 @@
-//! Promises to an administrator: logs, draining, configuration errors.
+//! Operation of the server: logs, shutdown, configuration errors.
 
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -10,9 +10,9 @@ use interop::longhaul::rows::path_argument;
 use interop::longhaul::running_copy::RunningCopy;
 use interop::longhaul::serve::{ServeCommand, add_user};
 use interop::matrix::{self, TestStore};
-use interop::need;
 use interop::peer;
 use interop::peer::globus_url_copy::{GlobusUrlCopy, file_url};
+use interop::require;
 use interop::run;
 use interop::test_files;
 use rustix::process::Signal;
@@ -20,19 +20,22 @@ use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Waits until the server takes no new connection.
-fn until_refused(address: SocketAddr) -> Result<()> {
-    let begun = Instant::now();
+/// Waits until the server refuses new connections.
+fn wait_until_refused(address: SocketAddr) -> Result<()> {
+    let start = Instant::now();
     while TcpStream::connect(address).is_ok() {
-        ensure!(begun.elapsed() < LIMIT, "{address} takes connections still");
+        ensure!(
+            start.elapsed() < LIMIT,
+            "{address} still accepts connections"
+        );
         std::thread::sleep(Duration::from_millis(10));
     }
     Ok(())
 }
 
 #[test]
-fn one_record_for_each_transfer() {
-    let client = need!(GlobusUrlCopy::find());
+fn both_transfer_logs_have_a_record_of_each_transfer() {
+    let client = require!(GlobusUrlCopy::find());
     let store = TestStore::new().unwrap();
     let (json, classic) = (store.path("transfers.json"), store.path("transfers.log"));
     let server = ServeCommand::anonymous(store.root())
@@ -102,7 +105,7 @@ fn one_record_for_each_transfer() {
 }
 
 #[test]
-fn sigterm_lets_a_transfer_end() -> Result<()> {
+fn after_sigterm_a_running_transfer_finishes() -> Result<()> {
     let store = TestStore::new()?;
     let mut server = ServeCommand::anonymous(store.root()).start()?;
     let local = store.local();
@@ -114,7 +117,7 @@ fn sigterm_lets_a_transfer_end() -> Result<()> {
     let mut copy = RunningCopy::start(copy::command(&slow)?)?;
     copy.wait_until_safe(10_000_000)?;
     server.guard().signal(Signal::TERM)?;
-    until_refused(server.address())?;
+    wait_until_refused(server.address())?;
     copy::run(&["--retries", "0", &url, &path_argument(&store.local())])?.expect_code(5)?;
     let status = copy.wait_for_end()?;
     ensure!(
@@ -131,7 +134,7 @@ fn sigterm_lets_a_transfer_end() -> Result<()> {
 }
 
 #[test]
-fn a_second_sigterm_ends_at_once() -> Result<()> {
+fn after_a_second_sigterm_the_server_exits_immediately() -> Result<()> {
     let store = TestStore::new()?;
     let mut server = ServeCommand::anonymous(store.root()).start()?;
     let (url, to) = (
@@ -142,14 +145,17 @@ fn a_second_sigterm_ends_at_once() -> Result<()> {
     let mut copy = RunningCopy::start(copy::command(&slow)?)?;
     copy.wait_until_safe(1_000_000)?;
     server.guard().signal(Signal::TERM)?;
-    until_refused(server.address())?;
+    wait_until_refused(server.address())?;
     ensure!(
         server.guard().wait(Duration::ZERO)?.is_none(),
-        "it did not drain"
+        "the server did not wait for the transfer"
     );
     server.guard().signal(Signal::TERM)?;
     let ended = server.guard().wait(LIMIT)?;
-    ensure!(ended.is_some(), "it goes on after the second SIGTERM");
+    ensure!(
+        ended.is_some(),
+        "the server still runs after the second SIGTERM"
+    );
     ensure!(
         copy.wait_for_end()?.code() == Some(5),
         "the client did not notice"
@@ -158,7 +164,7 @@ fn a_second_sigterm_ends_at_once() -> Result<()> {
 }
 
 #[test]
-fn sigint_ends_a_copy_with_130_and_leaves_a_journal() -> Result<()> {
+fn a_copy_interrupted_by_sigint_exits_with_130_and_can_be_resumed() -> Result<()> {
     let store = TestStore::new()?;
     let server = ServeCommand::anonymous(store.root()).start()?;
     let local = store.local();
@@ -181,7 +187,7 @@ fn sigint_ends_a_copy_with_130_and_leaves_a_journal() -> Result<()> {
 }
 
 #[test]
-fn a_port_that_is_taken_or_a_root_that_is_missing_is_told() -> Result<()> {
+fn an_occupied_port_or_a_missing_root_gives_an_error() -> Result<()> {
     let store = TestStore::new()?;
     let server = ServeCommand::anonymous(store.root()).start()?;
     let taken = server.address().to_string();
@@ -206,7 +212,7 @@ fn a_port_that_is_taken_or_a_root_that_is_missing_is_told() -> Result<()> {
 }
 
 #[test]
-fn run_as_gives_up_root_and_says_what_that_costs() -> Result<()> {
+fn run_as_drops_root_and_warns_if_the_users_file_becomes_unreadable() -> Result<()> {
     const ACCOUNT: &str = "nobody";
     let store = TestStore::new()?;
     let users = store.path("users");
@@ -217,7 +223,10 @@ fn run_as_gives_up_root_and_says_what_that_costs() -> Result<()> {
             .option("--run-as", ACCOUNT)
     };
     if !peer::is_root() {
-        ensure!(serve().start().is_err(), "it became another account");
+        ensure!(
+            serve().start().is_err(),
+            "the server switched the account without root"
+        );
         return Ok(());
     }
     let warning = "need a restart";

@@ -1,18 +1,18 @@
-//! The real programs with each other: the harness starts, drives and compares them rightly, so
-//! that a failing cell elsewhere is longhaul's.
+//! Programs of other projects with each other. These tests check the harness, so that a failing cell
+//! elsewhere is a defect of longhaul.
 
 use interop::cells::MatrixRow;
 use interop::matrix::{self, TestStore};
-use interop::need;
 use interop::peer::globus_url_copy::{GlobusUrlCopy, file_url};
 use interop::peer::{self, curl::Curl};
+use interop::require;
 use interop::test_files;
 use interop::tree::{ASCII, TestTree};
 
 #[test]
-fn globus_url_copy_with_globus_gridftp_server() {
-    let client = need!(GlobusUrlCopy::find());
-    need!(peer::globus_gridftp_server::find());
+fn globus_url_copy_works_with_globus_gridftp_server() {
+    let client = require!(GlobusUrlCopy::find());
+    require!(peer::globus_gridftp_server::find());
     let store = TestStore::new().unwrap();
     let server = peer::globus_gridftp_server::start(&store).unwrap();
     let mut cells = MatrixRow::new("globus-url-copy, globus-gridftp-server");
@@ -37,9 +37,9 @@ fn globus_url_copy_with_globus_gridftp_server() {
 }
 
 #[test]
-fn a_login_at_globus_gridftp_server() {
-    let client = need!(GlobusUrlCopy::find());
-    need!(peer::globus_gridftp_server::find());
+fn globus_url_copy_logs_in_to_globus_gridftp_server() {
+    let client = require!(GlobusUrlCopy::find());
+    require!(peer::globus_gridftp_server::find());
     let store = TestStore::new().unwrap();
     let server = peer::globus_gridftp_server::start_with_password(&store).unwrap();
     let mut cells = MatrixRow::new("globus-url-copy, globus-gridftp-server with login");
@@ -52,9 +52,9 @@ fn a_login_at_globus_gridftp_server() {
 }
 
 #[test]
-fn a_missing_file_fails_its_cell() {
-    let client = need!(GlobusUrlCopy::find());
-    need!(peer::globus_gridftp_server::find());
+fn a_missing_file_gives_an_error() {
+    let client = require!(GlobusUrlCopy::find());
+    require!(peer::globus_gridftp_server::find());
     let store = TestStore::new().unwrap();
     let server = peer::globus_gridftp_server::start(&store).unwrap();
     let to = file_url(&store.local());
@@ -68,8 +68,8 @@ fn a_missing_file_fails_its_cell() {
 type StartPeer = fn(&TestStore) -> anyhow::Result<peer::PeerServer>;
 
 #[test]
-fn curl_with_every_plain_server() {
-    let curl = need!(Curl::find());
+fn curl_works_with_every_plain_ftp_server() {
+    let curl = require!(Curl::find());
     let servers: [(&str, Result<_, String>, StartPeer); 4] = [
         ("vsftpd", peer::vsftpd::find(), peer::vsftpd::start),
         ("proftpd", peer::proftpd::find(), peer::proftpd::start),
@@ -77,7 +77,7 @@ fn curl_with_every_plain_server() {
         ("pyftpdlib", peer::pyftpdlib::find(), peer::pyftpdlib::start),
     ];
     for (name, found, start) in servers {
-        need!(found);
+        require!(found);
         let store = TestStore::new().unwrap();
         let server = start(&store).unwrap();
         let mut cells = MatrixRow::new(format!("curl, {name}"));
@@ -98,9 +98,9 @@ fn curl_with_every_plain_server() {
 }
 
 #[test]
-fn trees_arrive_whole_from_globus_gridftp_server() {
-    let client = need!(GlobusUrlCopy::find());
-    need!(peer::globus_gridftp_server::find());
+fn globus_url_copy_gets_a_complete_tree_from_globus_gridftp_server() {
+    let client = require!(GlobusUrlCopy::find());
+    require!(peer::globus_gridftp_server::find());
     let store = TestStore::new().unwrap();
     let server = peer::globus_gridftp_server::start(&store).unwrap();
     let tree = TestTree::generate(50, ASCII);

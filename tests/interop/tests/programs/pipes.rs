@@ -1,5 +1,5 @@
-//! Standard input and output as ends of a copy (`-`): the bytes come in order over one stream,
-//! whatever number was asked for.
+//! Standard input and output as source and destination (`-`). The bytes are transferred in order over one
+//! stream, whatever number of streams was requested.
 
 use std::process::Command;
 
@@ -9,11 +9,11 @@ use interop::longhaul::binary::longhaul;
 use interop::longhaul::copy;
 use interop::longhaul::serve::{LonghaulServer, ServeCommand};
 use interop::matrix::TestStore;
-use interop::need;
 use interop::peer::{globus_gridftp_server as globus, vsftpd};
+use interop::require;
 use interop::run::{self, LIMIT};
 
-/// One block and a bit of many; none; one byte; just one block of the client's default size.
+/// Sizes, bytes: empty, one byte, one and four blocks of 64 KiB, and many blocks with a part of one.
 const SIZES: [usize; 5] = [0, 1, 65_536, 262_144, 5_000_001];
 const ROWS: [&[&str]; 4] = [
     &["-p", "1"],
@@ -22,14 +22,14 @@ const ROWS: [&[&str]; 4] = [
     &["--mode", "e"],
 ];
 
-/// Bytes that tell their place.
+/// Test data that depends on the offset.
 fn content(size: usize) -> Vec<u8> {
     (0..size)
         .map(|at| (at ^ (at >> 8) ^ (at >> 16)).to_le_bytes()[0])
         .collect()
 }
 
-/// `cp` to standard output: the data is all that comes there.
+/// `cp` to standard output, which must contain only the data.
 fn to_stdout(options: &[&str], url: &str) -> Result<Command> {
     let mut command = longhaul()?;
     command.arg("cp").args(options).args([url, "-"]);
@@ -88,14 +88,14 @@ fn longhaul_server() -> (TestStore, LonghaulServer) {
 }
 
 #[test]
-fn with_longhaul() {
+fn pipes_work_with_longhaul() {
     let (store, server) = longhaul_server();
     all("longhaul", &store, &|served| server.url(served));
 }
 
 #[test]
-fn with_globus() {
-    need!(globus::find());
+fn pipes_work_with_globus() {
+    require!(globus::find());
     let store = TestStore::new().unwrap();
     let server = globus::start(&store).unwrap();
     all("globus-gridftp-server", &store, &|served| {
@@ -104,8 +104,8 @@ fn with_globus() {
 }
 
 #[test]
-fn with_vsftpd() {
-    need!(vsftpd::find());
+fn pipes_work_with_vsftpd() {
+    require!(vsftpd::find());
     let store = TestStore::new().unwrap();
     let server = vsftpd::start(&store).unwrap();
     let mut cells = MatrixRow::new("pipes, vsftpd");
@@ -116,7 +116,7 @@ fn with_vsftpd() {
 }
 
 #[test]
-fn failures_write_nothing_to_standard_output() {
+fn a_failed_copy_writes_nothing_to_standard_output() {
     let (_store, server) = longhaul_server();
     let mut command = to_stdout(&[], &server.url("src/missing")).unwrap();
     let finished = run::run(&mut command).unwrap().expect_code(4).unwrap();

@@ -6,14 +6,14 @@ use anyhow::{Context, Result, ensure};
 use interop::cells::MatrixRow;
 use interop::longhaul::serve::ServeCommand;
 use interop::matrix::{self, TestStore};
-use interop::need;
 use interop::peer::ftplib::Ftplib;
 use interop::peer::ncftp::Ncftp;
 use interop::peer::wget::Wget;
+use interop::require;
 use interop::test_files;
 use interop::tree::TestTree;
 
-/// Moves what a client stored under the source's own name in `folder` to `to`.
+/// Moves a copy that has the source's name in `folder` to `to`.
 fn rename_from(folder: &Path, served: &str, to: &Path) -> Result<()> {
     let name = Path::new(served)
         .file_name()
@@ -23,8 +23,8 @@ fn rename_from(folder: &Path, served: &str, to: &Path) -> Result<()> {
 }
 
 #[test]
-fn ncftp() {
-    let ncftp = need!(Ncftp::find());
+fn ncftp_transfers_and_lists_files() {
+    let ncftp = require!(Ncftp::find());
     let store = TestStore::new().unwrap();
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
     let at = server.address();
@@ -49,8 +49,8 @@ fn ncftp() {
 }
 
 #[test]
-fn ncftp_trees() {
-    let ncftp = need!(Ncftp::find());
+fn ncftp_transfers_trees() {
+    let ncftp = require!(Ncftp::find());
     let store = TestStore::new().unwrap();
     let tree = TestTree::thousand();
     store.add_tree("tree", &tree).unwrap();
@@ -70,8 +70,8 @@ fn ncftp_trees() {
 }
 
 #[test]
-fn wget() {
-    let wget = need!(Wget::find());
+fn wget_gets_and_resumes_files() {
+    let wget = require!(Wget::find());
     let store = TestStore::new().unwrap();
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
     let mut cells = MatrixRow::new("wget");
@@ -96,10 +96,10 @@ fn wget() {
 }
 
 #[test]
-fn wget_trees() {
-    let wget = need!(Wget::find());
+fn wget_gets_trees() {
+    let wget = require!(Wget::find());
     let store = TestStore::new().unwrap();
-    // wget decodes `%20` in names that it found in a listing.
+    // wget decodes `%20` in names from a listing.
     let tree = TestTree::thousand().without(|path| path.contains('%'));
     store.add_tree("tree", &tree).unwrap();
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
@@ -121,8 +121,8 @@ fn wget_trees() {
 }
 
 #[test]
-fn ftplib_files() {
-    let ftplib = need!(Ftplib::find());
+fn ftplib_transfers_files_in_passive_and_active_mode() {
+    let ftplib = require!(Ftplib::find());
     let store = TestStore::new().unwrap();
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
     let mut cells = MatrixRow::new("ftplib");
@@ -147,7 +147,7 @@ fn ftplib_files() {
     cells.finish();
 }
 
-/// Each is a script whose failed assertions fail the cell; `/src/f65536` is there and `/up` empty.
+/// Scripts; a failed assertion fails the cell. `/src/f65536` exists and `/up` is empty.
 const DIALOGUES: [(&str, &str); 7] = [
     (
         "nlst",
@@ -224,8 +224,8 @@ const DIALOGUES: [(&str, &str); 7] = [
 ];
 
 #[test]
-fn ftplib_dialogues() {
-    let ftplib = need!(Ftplib::find());
+fn ftplib_scripts_get_the_expected_replies() {
+    let ftplib = require!(Ftplib::find());
     let store = TestStore::new().unwrap();
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
     let mut cells = MatrixRow::new("ftplib");

@@ -1,4 +1,4 @@
-//! `longhaul cp` against the plain FTP servers, which have no MODE E and no checksums.
+//! `longhaul cp` against plain FTP servers, which have neither MODE E nor checksums.
 
 use std::path::PathBuf;
 
@@ -6,23 +6,23 @@ use anyhow::Result;
 use interop::cells::MatrixRow;
 use interop::longhaul::rows::{self, ServerUnderTest};
 use interop::matrix::TestStore;
-use interop::need;
 use interop::peer::{PeerServer, proftpd, pure_ftpd, pyftpdlib, vsftpd};
+use interop::require;
 use interop::test_files;
 use interop::tree::TestTree;
 
-fn everything(
+fn run_all_rows(
     name: &str,
     found: Result<PathBuf, String>,
     start: impl FnOnce(&TestStore) -> Result<PeerServer>,
 ) {
-    need!(found);
+    require!(found);
     let store = TestStore::new().unwrap();
     let server = start(&store).unwrap();
     let target = ServerUnderTest::new(&store, &server);
     let mut cells = MatrixRow::new(format!("longhaul cp, {name}"));
     rows::get_and_put(&mut cells, &target, &[], &test_files::SIZES);
-    // MODE E is not there: one stream and a warning.
+    // Without MODE E the copy uses one stream and prints a warning.
     rows::get_and_put(&mut cells, &target, &["-p", "4"], &test_files::SIZES);
     rows::drs_is_declined(&mut cells, &target);
     rows::parts(&mut cells, &target, &[]);
@@ -32,21 +32,21 @@ fn everything(
 }
 
 #[test]
-fn vsftpd() {
-    everything("vsftpd", vsftpd::find(), vsftpd::start);
+fn cp_works_with_vsftpd() {
+    run_all_rows("vsftpd", vsftpd::find(), vsftpd::start);
 }
 
 #[test]
-fn proftpd() {
-    everything("proftpd", proftpd::find(), proftpd::start);
+fn cp_works_with_proftpd() {
+    run_all_rows("proftpd", proftpd::find(), proftpd::start);
 }
 
 #[test]
-fn pure_ftpd() {
-    everything("pure-ftpd", pure_ftpd::find(), pure_ftpd::start);
+fn cp_works_with_pure_ftpd() {
+    run_all_rows("pure-ftpd", pure_ftpd::find(), pure_ftpd::start);
 }
 
 #[test]
-fn pyftpdlib() {
-    everything("pyftpdlib", pyftpdlib::find(), pyftpdlib::start);
+fn cp_works_with_pyftpdlib() {
+    run_all_rows("pyftpdlib", pyftpdlib::find(), pyftpdlib::start);
 }

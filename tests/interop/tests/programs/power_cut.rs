@@ -1,16 +1,16 @@
-//! Power cuts at seeded moments: nothing that was reported is lost, and `--resume` ends with the
-//! identical file. `cargo run -p interop --example power_cut` runs as many as you like.
+//! Power cuts at seeded moments: files reported as done are not lost, and `--resume` completes the others.
+//! `cargo run -p interop --example power_cut` runs any number of them.
 
 use interop::cells::MatrixRow;
-use interop::need;
 use interop::power::machine;
 use interop::power::power_cut::{PowerCut, PowerCutVictim};
+use interop::require;
 
-/// Cuts of each victim.
+/// Number of power cuts of each side.
 const CUTS: u64 = 4;
 
 fn cuts(victim: PowerCutVictim) {
-    need!(machine::is_supported());
+    require!(machine::is_supported());
     let mut cells = MatrixRow::new(format!("{victim:?}"));
     for seed in 0..CUTS {
         let cut = PowerCut::new(victim, seed);
@@ -29,10 +29,10 @@ fn a_put_survives_a_power_cut_of_the_server() {
     cuts(PowerCutVictim::Server);
 }
 
-/// Shows that the disk of these tests has teeth.
+/// Shows that the disk of these tests does lose data.
 #[test]
-fn without_syncs_a_power_cut_takes_back_what_was_reported() {
-    need!(machine::is_supported());
+fn without_fsync_a_power_cut_loses_files_that_were_reported_as_done() {
+    require!(machine::is_supported());
     let lost = (0..6).find(|&seed| {
         let cut = PowerCut::new(PowerCutVictim::Client, seed).without_syncs();
         cut.run()
@@ -40,6 +40,6 @@ fn without_syncs_a_power_cut_takes_back_what_was_reported() {
     });
     assert!(
         lost.is_some(),
-        "six cuts after copies that synced nothing lost nothing"
+        "six power cuts after copies without fsync lost nothing"
     );
 }

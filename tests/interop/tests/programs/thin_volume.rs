@@ -1,5 +1,5 @@
-//! A disk that takes every write and refuses at write-back: that is an error of the transfer, and no
-//! file appears under its final name.
+//! A disk that accepts every write and fails at write-back. The copy must fail, and the file must not get
+//! its final name.
 
 use std::path::Path;
 
@@ -7,12 +7,12 @@ use anyhow::{Context, Result, ensure};
 use interop::longhaul::copy;
 use interop::longhaul::rows::path_argument;
 use interop::longhaul::serve::ServeCommand;
-use interop::need;
 use interop::power::machine;
 use interop::power::thin_volume::ThinVolume;
+use interop::require;
 use interop::test_files;
 
-/// More than the volume has, less than its file system believes.
+/// Size of the file: more than the backing store, less than the file system, bytes.
 const SIZE: u64 = 64 << 20;
 
 fn source(thin: &ThinVolume) -> Result<std::path::PathBuf> {
@@ -28,17 +28,16 @@ fn refused(copied: &interop::run::FinishedProgram, destination: &Path) -> Result
         "exit code {:?} instead of 7: {copied}",
         copied.code
     );
-    // A file system whose journal was refused is read-only from then on.
+    // After an error of its journal ext4 becomes read-only.
     let disk = ["No space left", "Input/output error", "Read-only file"];
     ensure!(disk.iter().any(|reason| why.contains(reason)), "{why}");
-    ensure!(!destination.exists(), "it has its final name");
+    ensure!(!destination.exists(), "the file has its final name");
     Ok(())
 }
 
-/// Whether the volume tells write-back errors at all here.
 #[test]
-fn a_get_to_a_thin_volume_that_is_full_ends_with_7_and_no_file() {
-    need!(machine::is_supported());
+fn a_get_to_a_full_thin_volume_exits_with_7_and_leaves_no_file() {
+    require!(machine::is_supported());
     let thin = ThinVolume::new().unwrap();
     source(&thin).unwrap();
     let server = ServeCommand::anonymous(thin.scratch()).start().unwrap();
@@ -51,8 +50,8 @@ fn a_get_to_a_thin_volume_that_is_full_ends_with_7_and_no_file() {
 }
 
 #[test]
-fn a_local_copy_to_a_thin_volume_that_is_full_ends_with_7_and_no_file() {
-    need!(machine::is_supported());
+fn a_local_copy_to_a_full_thin_volume_exits_with_7_and_leaves_no_file() {
+    require!(machine::is_supported());
     let thin = ThinVolume::new().unwrap();
     let source = source(&thin).unwrap();
     let destination = thin.folder().join("copy");
@@ -61,8 +60,8 @@ fn a_local_copy_to_a_thin_volume_that_is_full_ends_with_7_and_no_file() {
 }
 
 #[test]
-fn a_put_to_a_thin_volume_that_is_full_is_refused_by_the_server_and_leaves_no_file() {
-    need!(machine::is_supported());
+fn a_put_to_a_full_thin_volume_fails_and_leaves_no_file() {
+    require!(machine::is_supported());
     let thin = ThinVolume::new().unwrap();
     let source = source(&thin).unwrap();
     let server = ServeCommand::anonymous(&thin.folder()).start().unwrap();

@@ -1,4 +1,4 @@
-//! Third-party transfers: two servers, one of them or both longhaul, driven by `longhaul cp` and
+//! Third-party transfers between two servers, of which at least one is longhaul, driven by `longhaul cp` and
 //! by globus-url-copy.
 
 use anyhow::Result;
@@ -7,13 +7,13 @@ use interop::longhaul::copy::{self, cp};
 use interop::longhaul::rows::path_argument;
 use interop::longhaul::serve::{ServeCommand, add_user};
 use interop::matrix::{self, TestStore};
-use interop::need;
 use interop::peer::globus_gridftp_server as globus;
 use interop::peer::globus_url_copy::GlobusUrlCopy;
+use interop::require;
 use interop::test_files;
 use interop::tree::TestTree;
 
-/// MODE S, and MODE E with four streams, in each driver's words.
+/// Options for MODE S, and for MODE E with four streams.
 const LONGHAUL_ROWS: [&[&str]; 4] = [
     &["--mode", "s"],
     &["-p", "4"],
@@ -22,7 +22,7 @@ const LONGHAUL_ROWS: [&[&str]; 4] = [
 ];
 const GLOBUS_ROWS: [&[&str]; 3] = [&[], &["-p", "4"], &["-fast", "-p", "4"]];
 
-/// Every size by both drivers. `to` is the destination's store.
+/// Transfers every size with both clients. `to` has the files of the destination.
 fn drive(name: &str, to: &TestStore, from: &dyn Fn(&str) -> String, into: &dyn Fn(&str) -> String) {
     drive_by_longhaul(name, to, from, into);
     drive_by_globus(name, to, from, into);
@@ -50,7 +50,7 @@ fn drive_by_globus(
     from: &dyn Fn(&str) -> String,
     into: &dyn Fn(&str) -> String,
 ) {
-    let client = need!(GlobusUrlCopy::find());
+    let client = require!(GlobusUrlCopy::find());
     let mut cells = MatrixRow::new(format!("{name} by globus-url-copy"));
     for options in GLOBUS_ROWS {
         matrix::third_party(&mut cells, to, &test_files::SIZES, |source, destination| {
@@ -63,7 +63,7 @@ fn drive_by_globus(
 }
 
 #[test]
-fn longhaul_to_longhaul() {
+fn third_party_transfers_work_from_longhaul_to_longhaul() {
     let (from, to) = (TestStore::new().unwrap(), TestStore::new().unwrap());
     let source = ServeCommand::anonymous(from.root()).start().unwrap();
     let destination = ServeCommand::anonymous(to.root()).start().unwrap();
@@ -76,7 +76,7 @@ fn longhaul_to_longhaul() {
 }
 
 #[test]
-fn one_longhaul_to_itself() {
+fn third_party_transfers_work_from_a_longhaul_server_to_itself() {
     let store = TestStore::new().unwrap();
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
     drive(
@@ -88,8 +88,8 @@ fn one_longhaul_to_itself() {
 }
 
 #[test]
-fn longhaul_to_globus() {
-    need!(globus::find());
+fn third_party_transfers_work_from_longhaul_to_globus() {
+    require!(globus::find());
     let (from, to) = (TestStore::new().unwrap(), TestStore::new().unwrap());
     let source = ServeCommand::anonymous(from.root()).start().unwrap();
     let destination = globus::start(&to).unwrap();
@@ -102,8 +102,8 @@ fn longhaul_to_globus() {
 }
 
 #[test]
-fn globus_to_longhaul() {
-    need!(globus::find());
+fn third_party_transfers_work_from_globus_to_longhaul() {
+    require!(globus::find());
     let (from, to) = (TestStore::new().unwrap(), TestStore::new().unwrap());
     let source = globus::start(&from).unwrap();
     let destination = ServeCommand::anonymous(to.root()).start().unwrap();
@@ -116,7 +116,7 @@ fn globus_to_longhaul() {
 }
 
 #[test]
-fn trees() {
+fn trees_are_copied_between_two_servers() {
     let (from, to) = (TestStore::new().unwrap(), TestStore::new().unwrap());
     let tree = TestTree::thousand();
     from.add_tree("tree", &tree).unwrap();
@@ -168,63 +168,63 @@ fn start_two_servers(third_party: &str, foreign: bool) -> Result<TwoServers> {
 
 #[test]
 fn longhaul_names_the_other_host_for_a_user() {
-    let apart = start_two_servers("users", false).unwrap();
+    let servers = start_two_servers("users", false).unwrap();
     drive_by_longhaul(
         "a user between two hosts",
-        &apart.to,
-        &|served| apart.source.user_url(served),
-        &|served| apart.destination.user_url(served),
+        &servers.to,
+        &|served| servers.source.user_url(served),
+        &|served| servers.destination.user_url(served),
     );
 }
 
 /// docs/server.md, "Third-party copies by other clients".
 #[test]
-fn other_clients_are_told_of_the_setting_that_their_third_party_copies_need() {
-    let apart = start_two_servers("users", false).unwrap();
-    let client = need!(GlobusUrlCopy::find());
-    let from = apart.source.user_url("src/f65536");
-    let to = apart.destination.user_url("up/a");
-    let told = client.copy::<&str>(&[], &from, &to).unwrap_err();
-    let told = format!("{told:?}");
-    assert!(told.contains("foreign-data-addresses"), "{told}");
+fn the_error_for_other_clients_names_the_setting_for_third_party_copies() {
+    let servers = start_two_servers("users", false).unwrap();
+    let client = require!(GlobusUrlCopy::find());
+    let from = servers.source.user_url("src/f65536");
+    let to = servers.destination.user_url("up/a");
+    let error = client.copy::<&str>(&[], &from, &to).unwrap_err();
+    let error = format!("{error:?}");
+    assert!(error.contains("foreign-data-addresses"), "{error}");
 }
 
 #[test]
-fn users_may_have_data_at_any_host_when_the_server_allows_it() {
-    let apart = start_two_servers("users", true).unwrap();
+fn users_may_use_any_data_host_with_foreign_data_addresses() {
+    let servers = start_two_servers("users", true).unwrap();
     drive_by_globus(
         "a user between two hosts",
-        &apart.to,
-        &|served| apart.source.user_url(served),
-        &|served| apart.destination.user_url(served),
+        &servers.to,
+        &|served| servers.source.user_url(served),
+        &|served| servers.destination.user_url(served),
     );
 }
 
 #[test]
-fn nobody_may_name_another_host_when_the_server_forbids_it() {
-    let apart = start_two_servers("none", true).unwrap();
-    let client = need!(GlobusUrlCopy::find());
-    let from = apart.source.user_url("src/f65536");
-    let to = apart.destination.user_url("up/a");
+fn third_party_none_refuses_other_data_hosts() {
+    let servers = start_two_servers("none", true).unwrap();
+    let client = require!(GlobusUrlCopy::find());
+    let from = servers.source.user_url("src/f65536");
+    let to = servers.destination.user_url("up/a");
     client.copy::<&str>(&[], &from, &to).unwrap_err();
-    matrix::ensure_only(&apart.to.path("up"), &["a"]).unwrap();
+    matrix::ensure_only(&servers.to.path("up"), &["a"]).unwrap();
 }
 
 #[test]
-fn anonymous_sessions_may_not_name_another_host() {
-    let apart = start_two_servers("users", true).unwrap();
+fn anonymous_sessions_may_not_use_other_data_hosts() {
+    let servers = start_two_servers("users", true).unwrap();
     let (from, to) = (
-        apart.source.url("src/f65536"),
-        apart.destination.url("up/a"),
+        servers.source.url("src/f65536"),
+        servers.destination.url("up/a"),
     );
     copy::run(&["--retries", "0", &from, &to])
         .unwrap()
         .expect_failure()
         .unwrap();
-    matrix::ensure_only(&apart.to.path("up"), &[]).unwrap();
+    matrix::ensure_only(&servers.to.path("up"), &[]).unwrap();
     test_files::ensure_same(
         &test_files::shared(65_536).unwrap(),
-        &apart.from.path("src/f65536"),
+        &servers.from.path("src/f65536"),
     )
     .unwrap();
 }

@@ -5,15 +5,15 @@ use interop::cells::MatrixRow;
 use interop::longhaul::binary::longhaul;
 use interop::longhaul::serve::ServeCommand;
 use interop::matrix::{self, TestStore};
-use interop::need;
 use interop::peer::{self, PeerServer};
+use interop::require;
 use interop::run::{self, FinishedProgram};
 
 fn verb(arguments: &[&str]) -> Result<FinishedProgram> {
     run::run(longhaul()?.args(arguments))
 }
 
-/// Every verb on one server; `checksums` tells whether it has CKSM.
+/// Runs all verbs with one server. `checksums`: the server has CKSM.
 fn all_verbs(name: &str, store: &TestStore, url: &dyn Fn(&str) -> String, checksums: bool) {
     let mut cells = MatrixRow::new(format!("verbs, {name}"));
     cells.check("ls", || {
@@ -25,8 +25,8 @@ fn all_verbs(name: &str, store: &TestStore, url: &dyn Fn(&str) -> String, checks
         Ok(())
     });
     cells.check("stat", || {
-        let facts = verb(&["stat", &url("src/f65535")])?.expect_success()?;
-        ensure!(facts.stdout_text().contains("65535"), "{facts}");
+        let finished = verb(&["stat", &url("src/f65535")])?.expect_success()?;
+        ensure!(finished.stdout_text().contains("65535"), "{finished}");
         verb(&["stat", &url("src/none")])?.expect_code(4).map(drop)
     });
     cells.check("mkdir, mv and rm", || {
@@ -39,7 +39,7 @@ fn all_verbs(name: &str, store: &TestStore, url: &dyn Fn(&str) -> String, checks
         verb(&["rm", "-r", &url("up/a b")])?.expect_success()?;
         matrix::ensure_only(&store.path("up"), &[])
     });
-    cells.check("rm of nothing", || {
+    cells.check("rm of a missing file", || {
         verb(&["rm", &url("up/none")])?.expect_code(4).map(drop)
     });
     if checksums {
@@ -62,32 +62,32 @@ fn on_peer(
     start: impl FnOnce(&TestStore) -> Result<PeerServer>,
     checksums: bool,
 ) {
-    need!(found);
+    require!(found);
     let store = TestStore::new().unwrap();
     let server = start(&store).unwrap();
     all_verbs(name, &store, &|served| server.url(served), checksums);
 }
 
 #[test]
-fn longhaul_serve() {
+fn file_verbs_work_with_longhaul_serve() {
     let store = TestStore::new().unwrap();
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
     all_verbs("longhaul", &store, &|served| server.url(served), true);
 }
 
 #[test]
-fn globus_gridftp_server() {
+fn file_verbs_work_with_globus_gridftp_server() {
     use peer::globus_gridftp_server as globus;
     on_peer("globus-gridftp-server", globus::find(), globus::start, true);
 }
 
 #[test]
-fn vsftpd() {
+fn file_verbs_work_with_vsftpd() {
     on_peer("vsftpd", peer::vsftpd::find(), peer::vsftpd::start, false);
 }
 
 #[test]
-fn proftpd() {
+fn file_verbs_work_with_proftpd() {
     on_peer(
         "proftpd",
         peer::proftpd::find(),
@@ -97,7 +97,7 @@ fn proftpd() {
 }
 
 #[test]
-fn pure_ftpd() {
+fn file_verbs_work_with_pure_ftpd() {
     on_peer(
         "pure-ftpd",
         peer::pure_ftpd::find(),
@@ -107,7 +107,7 @@ fn pure_ftpd() {
 }
 
 #[test]
-fn pyftpdlib() {
+fn file_verbs_work_with_pyftpdlib() {
     on_peer(
         "pyftpdlib",
         peer::pyftpdlib::find(),

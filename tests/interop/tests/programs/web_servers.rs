@@ -1,5 +1,5 @@
-//! longhaul against nginx and Apache: ranges, sums, kills, relays, refusals, TLS with an authority of one's
-//! own, WebDAV.
+//! longhaul with nginx and Apache: ranges, checksums, kills, relays, refusals, TLS with a private certificate
+//! authority, WebDAV.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,18 +13,19 @@ use interop::longhaul::rows::path_argument;
 use interop::longhaul::running_copy::kill_when_safe;
 use interop::longhaul::serve::ServeCommand;
 use interop::matrix::{self, TestStore};
-use interop::need;
 use interop::peer::nginx::TlsServerIdentity;
 use interop::peer::{PASSWORD, apache, nginx};
+use interop::require;
 use interop::run::FinishedProgram;
 use interop::test_files;
 
-/// Until what is safe is in the journal: 200 ms, and as much for a busy machine.
+/// Time after which safe bytes are in the journal: the client writes it every 200 ms; the rest is for a
+/// busy machine.
 const JOURNAL: Duration = Duration::from_millis(400);
-/// A password file with [`PASSWORD`], whose SHA-1 it is.
+/// A password file of Apache with the SHA-1 of [`PASSWORD`].
 const USERS: &[u8] = b"somebody:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\n";
 
-/// Copies with these options; how it was verified.
+/// Copies with these options; returns how the copy was verified.
 fn cp(options: &[&str], from: &str, to: &str) -> Result<String> {
     Ok(copy::cp(&[options, &[from, to]].concat())?.verified)
 }
@@ -43,8 +44,8 @@ fn both_ways(name: &str, store: &TestStore, url: &dyn Fn(&str) -> String) {
 }
 
 #[test]
-fn nginx_gives_and_takes() {
-    need!(nginx::find());
+fn nginx_serves_and_stores_files() {
+    require!(nginx::find());
     let store = TestStore::new().unwrap();
     let server = nginx::start(&store, None).unwrap();
     both_ways("nginx", &store, &|path| {
@@ -53,8 +54,8 @@ fn nginx_gives_and_takes() {
 }
 
 #[test]
-fn apache_gives_takes_and_tells_sums() {
-    need!(apache::find());
+fn apache_serves_and_stores_files_with_md5_checksums() {
+    require!(apache::find());
     let store = TestStore::new().unwrap();
     let server = apache::start(&store).unwrap();
     let url = |path: &str| format!("http://{}/{path}", server.address());
@@ -70,12 +71,12 @@ fn openssl(folder: &Path, arguments: &[&str]) -> Result<()> {
         .args(arguments)
         .current_dir(folder)
         .output()?;
-    let said = String::from_utf8_lossy(&done.stderr);
-    ensure!(done.status.success(), "openssl {arguments:?}: {said}");
+    let message = String::from_utf8_lossy(&done.stderr);
+    ensure!(done.status.success(), "openssl {arguments:?}: {message}");
     Ok(())
 }
 
-/// An authority (`ca.pem`) and what a server of it shows.
+/// Creates a certificate authority (`ca.pem`), and a certificate that it signed.
 fn identity(folder: &Path) -> Result<TlsServerIdentity> {
     let new = ["-newkey", "rsa:2048", "-nodes"];
     let authority = [
@@ -109,8 +110,8 @@ fn identity(folder: &Path) -> Result<TlsServerIdentity> {
 }
 
 #[test]
-fn an_authority_of_ones_own_is_named_in_the_environment() {
-    need!(nginx::find());
+fn ssl_cert_file_names_a_private_certificate_authority() {
+    require!(nginx::find());
     let store = TestStore::new().unwrap();
     let folder = store.local();
     std::fs::create_dir_all(&folder).unwrap();
@@ -128,7 +129,7 @@ fn an_authority_of_ones_own_is_named_in_the_environment() {
         .and_then(FinishedProgram::expect_success)
         .unwrap();
     matrix::check_and_remove(&store.path(&format!("src/{name}")), &to).unwrap();
-    // Another authority did not sign it.
+    // With another authority the certificate is not valid.
     let other = store.local();
     std::fs::create_dir_all(&other).unwrap();
     self::identity(&other).unwrap();
@@ -140,9 +141,9 @@ fn an_authority_of_ones_own_is_named_in_the_environment() {
 }
 
 #[test]
-fn a_killed_get_goes_on_where_it_was() {
-    need!(nginx::find());
-    need!(apache::find());
+fn a_killed_get_from_a_web_server_is_resumed() {
+    require!(nginx::find());
+    require!(apache::find());
     let store = TestStore::new().unwrap();
     let source = store.path("src/large");
     test_files::write(&source, test_files::LARGE, 105).unwrap();
@@ -160,7 +161,7 @@ fn a_killed_get_goes_on_where_it_was() {
             let slow = ["--limit-rate".to_owned(), "400M".to_owned()];
             let command = copy::command(&[&slow[..], &arguments].concat())?;
             let safe = kill_when_safe(command, test_files::LARGE / 4, JOURNAL)?;
-            ensure!(!to.exists(), "a part has the name");
+            ensure!(!to.exists(), "a partial file has the final name");
             let resumed = copy::cp(&arguments)?;
             ensure!(
                 resumed.bytes <= test_files::LARGE - safe,
@@ -173,7 +174,7 @@ fn a_killed_get_goes_on_where_it_was() {
     cells.finish();
 }
 
-/// The value of Repr-Digest (RFC 9530) of a file.
+/// The Repr-Digest field (RFC 9530) of a file.
 fn digest(file: &Path) -> Result<String> {
     let sums = "openssl dgst -sha256 -binary \"$0\" | openssl base64 -A";
     let done = Command::new("sh").arg("-c").arg(sums).arg(file).output()?;
@@ -182,13 +183,13 @@ fn digest(file: &Path) -> Result<String> {
 }
 
 #[test]
-fn a_digest_of_the_representation_is_compared() {
-    need!(apache::find());
+fn repr_digest_is_compared_with_the_copy() {
+    require!(apache::find());
     let store = TestStore::new().unwrap();
     let [right, wrong] = [3, 4].map(|index| test_files::name(test_files::SIZES[index]));
-    let told = digest(&store.path(&format!("src/{right}"))).unwrap();
+    let digest_field = digest(&store.path(&format!("src/{right}"))).unwrap();
     let settings = [&right, &wrong].map(|name| {
-        format!("<Files {name}>\nContentDigest Off\nHeader set Repr-Digest \"{told}\"\n</Files>\n")
+        format!("<Files {name}>\nContentDigest Off\nHeader set Repr-Digest \"{digest_field}\"\n</Files>\n")
     });
     let server = apache::start_with(&store, &["headers"], &settings.concat()).unwrap();
     let url = |name: &str| format!("http://{}/src/{name}", server.address());
@@ -205,8 +206,8 @@ fn a_digest_of_the_representation_is_compared() {
 }
 
 #[test]
-fn files_pass_here_between_web_and_ftp_servers() {
-    need!(apache::find());
+fn files_are_relayed_between_web_and_ftp_servers() {
+    require!(apache::find());
     let store = TestStore::new().unwrap();
     let web = apache::start(&store).unwrap();
     let ftp = ServeCommand::anonymous(store.root()).start().unwrap();
@@ -215,7 +216,7 @@ fn files_pass_here_between_web_and_ftp_servers() {
     for size in test_files::SIZES {
         for (streams, up) in [("1", false), ("4", false), ("1", true)] {
             cells.check(
-                format!("{size} bytes, -p {streams}, to the web: {up}"),
+                format!("{size} bytes, -p {streams}, to the web server: {up}"),
                 || {
                     let (from, to) = (format!("src/{}", test_files::name(size)), store.upload());
                     let verified = match up {
@@ -231,22 +232,22 @@ fn files_pass_here_between_web_and_ftp_servers() {
     cells.finish();
 }
 
-/// Ends with this code and one line on standard error, which says this.
+/// Runs a copy; fails unless it ends with this code and one line on standard error that contains `why`.
 fn refused(url: &str, to: &Path, code: i32, why: &str) -> Result<()> {
     let mut command = longhaul()?;
     command.args(["cp", url]).arg(to);
     let finished = interop::run::run(&mut command)?.expect_code(code)?;
-    let said = finished.stderr_text();
-    ensure!(said.lines().count() == 1, "not one line: {finished}");
-    ensure!(said.contains(why), "{why:?} is not said: {finished}");
-    ensure!(!to.exists(), "there is a file");
+    let message = finished.stderr_text();
+    ensure!(message.lines().count() == 1, "not one line: {finished}");
+    ensure!(message.contains(why), "{why:?} is missing: {finished}");
+    ensure!(!to.exists(), "the destination exists");
     Ok(())
 }
 
 #[test]
-fn refusals_take_one_line_and_have_their_code() {
-    need!(apache::find());
-    need!(nginx::find());
+fn refusals_of_web_servers_have_one_line_and_their_exit_code() {
+    require!(apache::find());
+    require!(nginx::find());
     let store = TestStore::new().unwrap();
     let users = store.scratch().file("web-users", USERS).unwrap();
     let [open, locked] = [1, 2].map(|index| test_files::name(test_files::SIZES[index]));

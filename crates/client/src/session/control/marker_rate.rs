@@ -1,17 +1,18 @@
-//! Preliminary replies to a command whose work may take hours and tells that it goes on: a checksum
-//! (113), the end of a transfer whose data is through (111, 112).
+//! Preliminary replies to a command that may run for hours and reports progress: a checksum (113),
+//! or the end of a transfer after its data (111, 112).
 
 use std::time::{Duration, Instant};
 
 use proto::message_rate::MessageRateLimiter;
 
-/// Most that come faster than one each [`MARKER_INTERVAL`]: one who sends them without end answers never.
+/// Burst of markers allowed above one per [`MARKER_INTERVAL`]. A server that sends more would keep
+/// the client waiting for ever.
 pub(super) const MAX_MARKER_BURST: u32 = 10_000;
-/// Servers send one every few seconds for each stripe, for as long as their work takes: their number
-/// proves nothing against them.
+/// Servers send one marker every few seconds per stripe for as long as their work takes, so the
+/// rate is bounded and not the number.
 const MARKER_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Limits how fast markers to one command may come.
+/// Limits the rate of markers in reply to one command.
 #[derive(Debug)]
 pub(crate) struct MarkerRateLimit {
     since: Instant,
@@ -26,7 +27,7 @@ impl MarkerRateLimit {
         }
     }
 
-    /// Counts one that comes now; whether it is one too many.
+    /// Counts a marker that arrives now; returns whether it exceeds the limit.
     pub(crate) fn is_exceeded(&mut self) -> bool {
         self.is_exceeded_at(self.since.elapsed())
     }
@@ -41,9 +42,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn markers_of_a_long_day_are_not_too_many() {
+    fn markers_at_a_normal_rate_are_accepted_for_a_day() {
         let mut markers = MarkerRateLimit::new();
-        // Those of sixteen stripes, every five seconds.
+        // Sixteen stripes send one marker each every five seconds.
         for at in (0..86_400).step_by(5).map(Duration::from_secs) {
             for stripe in 0..16 {
                 assert!(!markers.is_exceeded_at(at), "{stripe} at {at:?}");
@@ -52,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn markers_without_pause_are_too_many() {
+    fn markers_without_pause_exceed_the_limit() {
         let mut markers = MarkerRateLimit::new();
         let mut times = (0..=MAX_MARKER_BURST).map(|n| Duration::from_micros(u64::from(n)));
         let last = Duration::from_micros(u64::from(MAX_MARKER_BURST));

@@ -1,4 +1,5 @@
-//! The control connection: command lines out, replies in, each with its time-out.
+//! The client's side of a control connection: sends command lines and reads replies, each within a
+//! timeout.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -20,19 +21,20 @@ mod pipelining;
 use marker_rate::MAX_MARKER_BURST;
 pub(crate) use marker_rate::MarkerRateLimit;
 
-/// Bytes taken off the control connection at once.
+/// Bytes read from the control connection at once.
 const READ_SIZE: usize = 16 << 10;
-/// The byte that begins a Telnet sequence (RFC 854).
+/// Telnet IAC, the byte that begins a Telnet sequence (RFC 854).
 const IAC: u8 = 255;
-/// Most preliminary replies to one command: one who sends them without end answers never.
+/// Preliminary replies accepted to one short command. A server that sends more would keep the
+/// client waiting for ever.
 pub(crate) const MAX_PRELIMINARY_REPLIES: usize = 100;
-/// TCP keep-alive: first probe after this long without traffic, then every [`KEEPALIVE_EVERY`].
-/// Long transfers leave the control connection idle, and routers forget idle connections.
+/// TCP keepalive: idle time before the first probe (TCP_KEEPIDLE, tcp(7)). The control connection
+/// is idle during a long transfer, and NAT routers forget idle connections.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
-/// See [`KEEPALIVE_AFTER`].
+/// Interval between keepalive probes (TCP_KEEPINTVL, tcp(7)).
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(20);
 
-/// One control connection.
+/// The client's side of one control connection.
 #[derive(Debug)]
 pub(crate) struct ClientControlConnection {
     transport: ControlTransport,
@@ -43,49 +45,57 @@ pub(crate) struct ClientControlConnection {
     local: SocketAddr,
     reply_timeout: Duration,
     unusable: bool,
-    /// Farewell with which the server ended the session (421), for those whose answers it owes.
+    /// The server's 421 reply, repeated to callers whose replies it still owes.
     closing_reply: Option<String>,
-    /// The connection broke or was closed, rather than given up.
+    /// The connection broke or was closed by the peer, rather than abandoned here.
     connection_lost: bool,
-    /// Commands whose final replies are still to come: when a caller gave up on one, later replies
-    /// would be taken for answers to other commands.
+    /// Commands whose final replies are outstanding. If a caller stops waiting for one, later
+    /// replies would be taken for answers to other commands, so the connection is unusable until
+    /// this is zero.
     outstanding_replies: usize,
-    /// Lines sent ahead of their time, behind those: see [`ClientControlConnection::send_pipelined_with_prefetch`].
+    /// Lines sent ahead, whose replies follow those: see
+    /// [`ClientControlConnection::send_pipelined_with_prefetch`].
     prefetched_commands: VecDeque<Vec<u8>>,
-    /// The server's understanding of a byte 255 of a command.
+    /// How the server reads a byte 255 in a command.
     iac_handling: IacHandling,
-    /// Commands sent while another ran (SBUF) whose answers may come behind that one's, or not at
-    /// all.
+    /// SBUF commands sent during a transfer. Their replies may follow the transfer's final reply or
+    /// never come.
     unanswered_sbuf: usize,
 }
 
 impl ClientControlConnection {
-    /// Connects to the first address of the name that answers. Also gives the time of the TCP
+    /// Connects to the first address of the name that accepts. Also returns the duration of the TCP
     /// handshake.
     pub(crate) async fn connect(
         server: &Server,
-        patience: Duration,
+        reply_timeout: Duration,
     ) -> Result<(Self, Duration), CopyFailure> {
         let name = display_name(server);
         let mut reason = String::from("the name has no address");
-        // A refusal is an answer: most likely nothing serves there.
-        let mut refused = true;
-        for address in resolve(server, &name, patience).await? {
+        // A refusal (RST) is final: most likely nothing listens there.
+        let mut all_refused = true;
+        // A name with several addresses may have some that do not answer.
+        for address in resolve(server, &name, reply_timeout).await? {
             let start = Instant::now();
-            match timeout(patience, ControlTransport::connect(address)).await {
+            match timeout(reply_timeout, ControlTransport::connect(address)).await {
                 Ok(Ok(transport)) => {
                     let handshake = start.elapsed();
-                    return Ok((Self::from_transport(transport, name, patience)?, handshake));
+                    return Ok((
+                        Self::from_transport(transport, name, reply_timeout)?,
+                        handshake,
+                    ));
                 }
                 Ok(Err(error)) => {
-                    refused &= error.kind() == std::io::ErrorKind::ConnectionRefused;
+                    // Only if every address refused is it pointless to try again.
+                    all_refused &= error.kind() == std::io::ErrorKind::ConnectionRefused;
                     reason = format!("{error}");
                 }
                 Err(_) => {
-                    refused = false;
-                    reason = format!("no answer in {} s", patience.as_secs());
+                    all_refused = false;
+                    reason = format!("no answer in {} s", reply_timeout.as_secs());
                 }
             }
+            // The address is shown only where it differs from the name that the user typed.
             if !name.contains(&address.ip().to_string()) {
                 reason = format!("{} ({reason})", address.ip());
             }
@@ -95,14 +105,14 @@ impl ClientControlConnection {
             message: format!(
                 "cannot connect to {name}: {reason}; check host and port, and that the server runs"
             ),
-            transient: !refused,
+            transient: !all_refused,
         })
     }
 
     fn from_transport(
         transport: ControlTransport,
         name: String,
-        patience: Duration,
+        reply_timeout: Duration,
     ) -> Result<Self, CopyFailure> {
         let broken = |error: std::io::Error| {
             unreachable_failure(format!("lost {name} at once: {error}; try again"))
@@ -110,6 +120,8 @@ impl ClientControlConnection {
         let peer = transport.peer_addr().map_err(broken)?;
         let local = transport.local_addr().map_err(broken)?;
         let socket = SockRef::from(&transport);
+        // Commands are small and latency counts: Nagle's algorithm (RFC 896) would delay the second
+        // one until the first is acknowledged.
         socket.set_tcp_nodelay(true).map_err(broken)?;
         let keepalive = TcpKeepalive::new()
             .with_time(KEEPALIVE_AFTER)
@@ -122,11 +134,11 @@ impl ClientControlConnection {
             name,
             peer,
             local,
-            reply_timeout: patience,
+            reply_timeout,
             unusable: false,
             closing_reply: None,
             connection_lost: false,
-            // The greeting.
+            // The greeting is the first reply.
             outstanding_replies: 1,
             prefetched_commands: VecDeque::new(),
             iac_handling: IacHandling::default(),
@@ -134,52 +146,52 @@ impl ClientControlConnection {
         })
     }
 
-    /// `host:port` as the user named it.
+    /// `host:port` as the user wrote it.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The server's end.
+    /// The server's address.
     pub(crate) fn peer_addr(&self) -> SocketAddr {
         self.peer
     }
 
-    /// This end.
+    /// The local address.
     pub(crate) fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// Longest wait for a reply.
+    /// Longest wait for one reply.
     pub(crate) fn reply_timeout(&self) -> Duration {
         self.reply_timeout
     }
 
-    /// The transport that its bytes go through, for the kernel's view of it.
+    /// The transport of the connection, for reading TCP_INFO of its socket.
     pub(crate) fn transport(&self) -> &ControlTransport {
         &self.transport
     }
 
-    /// From here on a byte 255 goes out as the server takes it.
-    pub(crate) fn set_iac_handling(&mut self, telnet: IacHandling) {
-        self.iac_handling = telnet;
+    /// Sets how a byte 255 is sent from here on.
+    pub(crate) fn set_iac_handling(&mut self, handling: IacHandling) {
+        self.iac_handling = handling;
     }
 
-    /// Whether a name can be told to the server: see [`IacHandling::Dropped`].
+    /// Whether the server can receive this name unchanged: see [`proto::client::IacHandling`].
     pub(crate) fn can_send_name(&self, name: &[u8]) -> bool {
         self.iac_handling != IacHandling::Dropped || !name.contains(&IAC)
     }
 
-    /// Whether the next command can be sent: nothing was given up, no reply is outstanding.
+    /// Whether a command can be sent: the connection is intact and no reply is outstanding.
     pub(crate) fn is_usable(&self) -> bool {
         !self.unusable && self.outstanding_replies == 0 && self.unanswered_sbuf == 0
     }
 
-    /// Whether the other side, or the network, ended the connection without a word.
+    /// Whether the peer or the network closed the connection without a 421.
     pub(crate) fn connection_was_lost(&self) -> bool {
         self.connection_lost
     }
 
-    /// Gives the connection up: every later use fails at once.
+    /// Abandons the connection: every later use fails at once.
     pub(crate) fn abandon(&mut self) {
         self.unusable = true;
     }
@@ -190,7 +202,7 @@ impl ClientControlConnection {
         self.send_line(command.encode()).await
     }
 
-    /// Sends a line as it is; CR LF is added. One that was sent ahead is not sent again.
+    /// Sends a line as it is, with CR LF added. A line that was sent ahead is not sent again.
     pub(crate) async fn send_line(&mut self, line: Vec<u8>) -> Result<(), CopyFailure> {
         self.check_ready_to_send()?;
         if self.take_prefetched(&line).await? {
@@ -205,32 +217,34 @@ impl ClientControlConnection {
     fn check_ready_to_send(&mut self) -> Result<(), CopyFailure> {
         if self.unusable {
             return Err(
-                self.unusable_failure("the control connection was given up after a failure")
+                self.unusable_failure("the control connection was abandoned after a failure")
             );
         }
         if self.outstanding_replies > 0 {
-            return Err(self.unusable_failure("an earlier command was given up before its answer"));
+            return Err(self.unusable_failure("an earlier command was abandoned before its reply"));
         }
         Ok(())
     }
 
-    /// Says goodbye without waiting for the answer: the end of what this side says goes out behind
-    /// QUIT, so that a server which has not answered yet sees both, in order.
+    /// Sends QUIT without waiting for the reply, then shuts down the sending side. The FIN follows
+    /// QUIT, so a server that has not answered yet sees both in order.
     pub(crate) async fn quit_without_reply(&mut self) {
         if !self.unusable && self.write_line(Command::Quit.encode()).await.is_ok() {
-            // Nothing can be done about a connection that breaks now.
+            // A connection that breaks here needs no handling: it is being closed.
             let _ = self.transport.shutdown().await;
         }
         self.unusable = true;
     }
 
-    /// Sends SBUF while a transfer runs. A server that takes it then does not answer; one whose
-    /// transfer ended meanwhile says 200 (2003 paper §4.2). [`ClientControlConnection::drain_sbuf_replies`] is due
-    /// after the transfer's final reply.
+    /// Sends SBUF during a transfer. A server that applies it sends no reply; one whose transfer
+    /// has ended replies 200 (2003 paper §4.2). Call
+    /// [`ClientControlConnection::drain_sbuf_replies`] after the transfer's final reply.
     pub(crate) async fn send_buffer_size(&mut self, bytes: u64) -> Result<(), CopyFailure> {
+        // The caller's own command is outstanding here, so the usual check before sending does not
+        // apply.
         if self.unusable {
             return Err(
-                self.unusable_failure("the control connection was given up after a failure")
+                self.unusable_failure("the control connection was abandoned after a failure")
             );
         }
         let command = Command::Sbuf(bytes);
@@ -239,23 +253,25 @@ impl ClientControlConnection {
         self.write_line(command.encode()).await
     }
 
-    /// Finds the place behind all answers to [`ClientControlConnection::send_buffer_size`]: a PWD has an answer
-    /// of its own code. Without success the connection is given up.
+    /// Reads past all replies to [`ClientControlConnection::send_buffer_size`]: PWD follows them,
+    /// and its reply has a code of its own (257). Abandons the connection if that reply does not
+    /// come.
     pub(crate) async fn drain_sbuf_replies(&mut self) {
         if self.unanswered_sbuf == 0 {
             return;
         }
-        let most = self.unanswered_sbuf + 1;
+        // Every SBUF may have a reply, and PWD has one.
+        let max_replies = self.unanswered_sbuf + 1;
         if self.send(&Command::Pwd).await.is_err() {
             return;
         }
-        for _ in 0..most {
+        for _ in 0..max_replies {
             match self.final_reply().await {
                 Ok(reply) if reply.code == 257 => {
                     self.unanswered_sbuf = 0;
                     return;
                 }
-                // One that answers SBUF with something else; the next may be PWD's.
+                // A reply to SBUF other than 200; the next one may be PWD's.
                 Ok(_) => self.outstanding_replies = 1,
                 Err(_) => return,
             }
@@ -271,9 +287,10 @@ impl ClientControlConnection {
     async fn write(&mut self, text: &[u8]) -> Result<(), CopyFailure> {
         let escaped: Vec<u8>;
         let mut text = text;
+        // RFC 854: 255 as data is sent as IAC IAC.
         if self.iac_handling == IacHandling::Doubled && text.contains(&IAC) {
-            let twice = |byte: &u8| std::iter::repeat_n(*byte, 1 + usize::from(*byte == IAC));
-            escaped = text.iter().flat_map(twice).collect();
+            let doubled = |byte: &u8| std::iter::repeat_n(*byte, 1 + usize::from(*byte == IAC));
+            escaped = text.iter().flat_map(doubled).collect();
             text = &escaped;
         }
         match timeout(self.reply_timeout, self.transport.write_all(text)).await {
@@ -283,10 +300,11 @@ impl ClientControlConnection {
         }
     }
 
-    /// Replies that nobody asked for belong to no command; 421 announces the end.
+    /// Discards replies that belong to no command; 421 announces the end of the session.
     fn discard_unsolicited_replies(&mut self) -> Result<(), CopyFailure> {
+        // Such a reply may have been read together with the last expected one.
         while let Some(reply) = self.received_replies.pop_front() {
-            tracing::debug!(server = %self.name, code = reply.code, text = %reply.for_log(), "reply nobody asked for");
+            tracing::debug!(server = %self.name, code = reply.code, text = %reply.for_log(), "unsolicited reply");
             if reply.code == 421 {
                 return Err(self.unusable_failure(&super::replies::display_reply(&reply)));
             }
@@ -294,12 +312,13 @@ impl ClientControlConnection {
         Ok(())
     }
 
-    /// The next reply, preliminary or final, however long it takes. Cancelling loses nothing.
+    /// The next reply, preliminary or final, without a timeout. Cancel-safe.
     pub(crate) async fn next_reply(&mut self) -> Result<Reply, CopyFailure> {
         let mut buffer = vec![0; READ_SIZE];
         loop {
             if let Some(reply) = self.received_replies.pop_front() {
                 tracing::debug!(server = %self.name, code = reply.code, text = %reply.for_log(), "reply");
+                // A late 200 answers SBUF, not the current command.
                 if reply.code == 200 && self.unanswered_sbuf > 0 {
                     continue;
                 }
@@ -313,13 +332,16 @@ impl ClientControlConnection {
                 return Ok(reply);
             }
             if self.unusable {
-                let farewell = self.closing_reply.clone();
-                return Err(
-                    self.unusable_failure(farewell.as_deref().unwrap_or("it was given up before"))
-                );
+                let closing_reply = self.closing_reply.clone();
+                return Err(self.unusable_failure(
+                    closing_reply
+                        .as_deref()
+                        .unwrap_or("it was abandoned before"),
+                ));
             }
             match self.transport.read(&mut buffer).await {
                 Ok(0) => return Err(self.connection_lost_failure("the server closed it")),
+                // No await follows before the bytes are parsed, so cancelling loses none.
                 Ok(n) => self.parse_received(&buffer[..n])?,
                 Err(error) => return Err(self.connection_lost_failure(&error.to_string())),
             }
@@ -343,12 +365,12 @@ impl ClientControlConnection {
         })
     }
 
-    /// The next reply within the time-out.
+    /// The next reply within the session's timeout.
     pub(crate) async fn wait_for_reply(&mut self) -> Result<Reply, CopyFailure> {
         self.wait_for_reply_within(self.reply_timeout).await
     }
 
-    /// The next reply within a time-out of its own.
+    /// The next reply within the given timeout.
     pub(crate) async fn wait_for_reply_within(
         &mut self,
         limit: Duration,
@@ -359,7 +381,8 @@ impl ClientControlConnection {
         }
     }
 
-    /// The next final reply; each preliminary one starts the time-out anew, up to [`MAX_PRELIMINARY_REPLIES`].
+    /// The next final reply. Each preliminary reply restarts the timeout, up to
+    /// [`MAX_PRELIMINARY_REPLIES`].
     pub(crate) async fn final_reply(&mut self) -> Result<Reply, CopyFailure> {
         for _ in 0..=MAX_PRELIMINARY_REPLIES {
             let reply = self.wait_for_reply().await?;
@@ -370,7 +393,8 @@ impl ClientControlConnection {
         Err(self.too_many_replies_failure(MAX_PRELIMINARY_REPLIES))
     }
 
-    /// The same for a command whose work may take long, as long as [`MarkerRateLimit`] allows its markers.
+    /// The final reply of a command that may run long: preliminary replies are limited by
+    /// [`MarkerRateLimit`] and not by number.
     pub(crate) async fn final_reply_with_markers(&mut self) -> Result<Reply, CopyFailure> {
         let mut markers = MarkerRateLimit::new();
         loop {
@@ -384,18 +408,18 @@ impl ClientControlConnection {
         }
     }
 
-    /// Gives the connection up to a server whose markers are too many for [`MarkerRateLimit`].
+    /// Abandons the connection after more markers than [`MarkerRateLimit`] allows.
     pub(crate) fn too_many_markers_failure(&mut self) -> CopyFailure {
         self.too_many_replies_failure(MAX_MARKER_BURST as usize)
     }
 
-    /// Gives the connection up to a server that sends more than `most` preliminary replies.
-    fn too_many_replies_failure(&mut self, most: usize) -> CopyFailure {
+    /// Abandons the connection after more than `limit` preliminary replies.
+    fn too_many_replies_failure(&mut self, limit: usize) -> CopyFailure {
         self.unusable = true;
         CopyFailure::new(
             Exit::Protocol,
             format!(
-                "{} sent more than {most} preliminary replies and no final one; report this to its \
+                "{} sent more than {limit} preliminary replies and no final one; report this to its \
                  administrator",
                 self.name
             ),
@@ -434,14 +458,15 @@ impl ClientControlConnection {
 async fn resolve(
     server: &Server,
     name: &str,
-    patience: Duration,
+    reply_timeout: Duration,
 ) -> Result<Vec<SocketAddr>, CopyFailure> {
     let lookup = tokio::net::lookup_host((server.host.as_str(), server.port));
-    let reason = match timeout(patience, lookup).await {
+    let reason = match timeout(reply_timeout, lookup).await {
         Ok(Ok(addresses)) => return Ok(addresses.collect()),
         Ok(Err(error)) => error.to_string(),
-        Err(_) => format!("no answer in {} s", patience.as_secs()),
+        Err(_) => format!("no answer in {} s", reply_timeout.as_secs()),
     };
+    // A name that cannot be resolved is final: trying again rarely helps.
     Err(CopyFailure {
         exit: Exit::Unreachable,
         message: format!("cannot find the address of {name}: {reason}; check the host name"),
@@ -457,7 +482,7 @@ fn display_name(server: &Server) -> String {
     }
 }
 
-/// A lost or unreachable peer, worth another attempt.
+/// The failure for a lost or unreachable peer; it is worth another attempt.
 pub(crate) fn unreachable_failure(message: String) -> CopyFailure {
     CopyFailure {
         exit: Exit::Unreachable,

@@ -1,4 +1,4 @@
-//! The text of a listing, read line by line as it comes.
+//! Parses the text of a listing line by line as it arrives.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -8,29 +8,29 @@ use data::store::Sink;
 use proto::listing::{EntryKind, ListedEntry};
 use tokio::sync::mpsc;
 
-/// How a line is read; `None`: it names no entry.
+/// Parses one line; `None` if the line names no entry.
 pub(super) type ListingLineParser = fn(&[u8]) -> Option<ListedEntry>;
 
-/// Longest line, bytes: a name of 4 096 bytes and many facts.
+/// Longest line, bytes. A name of 4096 bytes (PATH_MAX) and many facts fit.
 const MAX_LINE: usize = 64 << 10;
-/// Entries handed on at a time.
+/// Entries passed on at a time.
 const BATCH_ENTRIES: usize = 512;
 
-/// Bounds on a listing. Who keeps the entries needs some 300 bytes for each.
+/// Limits of a listing. A caller that keeps the entries needs about 300 bytes for each.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ListingLimits {
-    /// Of text.
+    /// Bytes of text.
     pub(super) bytes: u64,
-    /// Lines of it.
+    /// Lines of text.
     pub(super) lines: usize,
 }
 
-/// Takes a listing's bytes in order and hands its entries on, `.` and `..` left out. A receiver that
-/// is slow holds the sender back; one that is gone ends the transfer.
+/// Sink for the text of a listing. It passes the entries on, without `.` and `..`. A slow receiver
+/// of entries slows the sender down; a closed receiver ends the transfer.
 #[derive(Debug)]
 pub(super) struct EntrySink {
     parse: ListingLineParser,
-    bounds: ListingLimits,
+    limits: ListingLimits,
     entries: mpsc::Sender<Vec<ListedEntry>>,
     state: Mutex<EntrySinkState>,
 }
@@ -38,40 +38,41 @@ pub(super) struct EntrySink {
 #[derive(Debug, Default)]
 struct EntrySinkState {
     offset: u64,
-    /// The line that has not ended yet.
+    /// The line that is not complete yet.
     line: Vec<u8>,
     batch: Vec<ListedEntry>,
     counts: ListingLineCounts,
     excess: Option<String>,
 }
 
-/// The lines of a listing, counted.
+/// Counts of the lines of a listing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct ListingLineCounts {
     /// Lines that are not empty.
     pub(super) lines: usize,
-    /// Of them, entries.
+    /// Lines that are entries.
     pub(super) entries: usize,
-    /// Of them, neither entries nor `total` lines.
+    /// Lines that are neither entries nor `total` lines.
     pub(super) unrecognized: usize,
 }
 
 impl EntrySink {
-    /// Hands entries on to `entries`.
+    /// Passes entries on to `entries`.
     pub(super) fn new(
         parse: ListingLineParser,
-        bounds: ListingLimits,
+        limits: ListingLimits,
         entries: mpsc::Sender<Vec<ListedEntry>>,
     ) -> Self {
         Self {
             parse,
-            bounds,
+            limits,
             entries,
             state: Mutex::default(),
         }
     }
 
-    /// After the end of the text: the entries that were not handed on yet, and what came in all.
+    /// Call after the end of the text. Returns the entries that were not passed on yet, and the
+    /// counts.
     pub(super) fn finish(&self) -> (Vec<ListedEntry>, ListingLineCounts) {
         let mut state = self.state();
         let last = std::mem::take(&mut state.line);
@@ -79,13 +80,14 @@ impl EntrySink {
         (std::mem::take(&mut state.batch), state.counts)
     }
 
-    /// Which bound was reached, in words.
+    /// The limit that was exceeded, in words.
     pub(super) fn exceeded_limit(&self) -> Option<String> {
         self.state().excess.clone()
     }
 
     fn parse_bytes(&self, state: &mut EntrySinkState, bytes: &[u8]) -> io::Result<()> {
         for piece in bytes.split_inclusive(|b| *b == b'\n') {
+            // A line without an end would otherwise fill the memory.
             if state.line.len() + piece.len() > MAX_LINE {
                 return Err(record_excess(
                     state,
@@ -103,12 +105,15 @@ impl EntrySink {
                 line.extend_from_slice(piece);
                 self.take_line(state, &line);
             }
-            if state.counts.lines > self.bounds.lines {
-                let lines = self.bounds.lines;
+            // Lines, not entries: a listing of unparsable lines is bounded, too.
+            if state.counts.lines > self.limits.lines {
+                let lines = self.limits.lines;
                 return Err(record_excess(state, format!("more than {lines} entries")));
             }
             if state.batch.len() >= BATCH_ENTRIES {
                 let batch = std::mem::take(&mut state.batch);
+                // Blocks the receiving thread, and TCP then slows the server down. The queue is
+                // bounded.
                 let sent = self.entries.blocking_send(batch);
                 sent.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
             }
@@ -123,6 +128,7 @@ impl EntrySink {
         }
         state.counts.lines += 1;
         match (self.parse)(line) {
+            // ls(1) prints a `total` line first.
             None => state.counts.unrecognized += usize::from(!line.starts_with(b"total ")),
             Some(entry) if is_dot_entry(&entry) => {}
             Some(entry) => {
@@ -144,12 +150,13 @@ impl Sink for EntrySink {
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
         let mut state = self.state();
+        // Listings are received in order over one MODE S connection.
         if offset != state.offset {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         state.offset += buf.len() as u64;
-        if state.offset > self.bounds.bytes {
-            let bytes = self.bounds.bytes;
+        if state.offset > self.limits.bytes {
+            let bytes = self.limits.bytes;
             return Err(record_excess(
                 &mut state,
                 format!("more than {bytes} bytes"),
@@ -167,12 +174,12 @@ impl Sink for EntrySink {
     }
 }
 
-fn record_excess(state: &mut EntrySinkState, what: String) -> io::Error {
-    state.excess = Some(what);
+fn record_excess(state: &mut EntrySinkState, limit: String) -> io::Error {
+    state.excess = Some(limit);
     io::ErrorKind::FileTooLarge.into()
 }
 
-/// Lines end with CR LF, LF, or CR CR LF (globus in TYPE A).
+/// Removes the line ending: CR LF, LF, or CR CR LF (globus in TYPE A).
 fn trim_line_ending(line: &[u8]) -> &[u8] {
     let end = line.iter().rposition(|b| !matches!(b, b'\r' | b'\n'));
     &line[..end.map_or(0, |at| at + 1)]
@@ -190,62 +197,71 @@ mod tests {
 
     use super::*;
 
-    const WIDE: ListingLimits = ListingLimits {
+    const NO_LIMITS: ListingLimits = ListingLimits {
         bytes: 1 << 30,
         lines: 1 << 20,
     };
 
-    fn sink(bounds: ListingLimits) -> (EntrySink, mpsc::Receiver<Vec<ListedEntry>>) {
+    fn sink(limits: ListingLimits) -> (EntrySink, mpsc::Receiver<Vec<ListedEntry>>) {
         let (sender, receiver) = mpsc::channel(1);
-        (EntrySink::new(parse_mlsx, bounds, sender), receiver)
+        (EntrySink::new(parse_mlsx, limits, sender), receiver)
     }
 
     #[test]
-    fn lines_are_read_whatever_their_ends_and_pieces() {
+    fn lines_are_parsed_across_chunk_and_line_ending_variants() {
         let text = b"type=cdir; .\r\ntype=file; a\r\ntotal 3\n\r\ntype=dir; b c\r\r\nnonsense\ntype=file; \xffd";
         for size in [1, 2, 7, text.len()] {
-            let (sink, _entries) = sink(WIDE);
+            let (sink, _entries) = sink(NO_LIMITS);
             let mut offset = 0;
             for piece in text.chunks(size) {
                 sink.write_at(offset, piece).unwrap();
                 offset += piece.len() as u64;
             }
-            let (entries, seen) = sink.finish();
+            let (entries, counts) = sink.finish();
             let names: Vec<&[u8]> = entries.iter().map(|e| e.name.as_slice()).collect();
             assert_eq!(names, [&b"a"[..], b"b c", b"\xffd"]);
-            assert_eq!((seen.lines, seen.entries, seen.unrecognized), (6, 3, 1));
+            assert_eq!(
+                (counts.lines, counts.entries, counts.unrecognized),
+                (6, 3, 1)
+            );
         }
     }
 
     #[test]
-    fn a_hostile_listing_is_bounded_by_lines_by_bytes_and_by_the_length_of_a_line() {
+    fn listings_are_limited_in_lines_bytes_and_line_length() {
         let cases: [(ListingLimits, Vec<u8>, &str); 3] = [
             (
-                ListingLimits { lines: 3, ..WIDE },
+                ListingLimits {
+                    lines: 3,
+                    ..NO_LIMITS
+                },
                 b"type=file; x\n".repeat(9),
                 "more than 3 entries",
             ),
             (
-                ListingLimits { bytes: 5, ..WIDE },
+                ListingLimits {
+                    bytes: 5,
+                    ..NO_LIMITS
+                },
                 b"\n".repeat(6),
                 "more than 5 bytes",
             ),
             (
-                WIDE,
+                NO_LIMITS,
                 vec![b'x'; MAX_LINE + 1],
                 "a line of more than 65536 bytes",
             ),
         ];
-        for (bounds, text, said) in cases {
-            let (sink, _entries) = sink(bounds);
+        for (limits, text, message) in cases {
+            let (sink, _entries) = sink(limits);
             sink.write_at(0, &text).unwrap_err();
-            assert_eq!(sink.exceeded_limit().as_deref(), Some(said));
+            assert_eq!(sink.exceeded_limit().as_deref(), Some(message));
         }
     }
 
     #[test]
-    fn a_listing_of_a_million_names_waits_for_who_reads_it() {
-        let (sink, mut entries) = sink(WIDE);
+    fn a_large_listing_waits_for_its_reader() {
+        let (sink, mut entries) = sink(NO_LIMITS);
         let writer = std::thread::spawn(move || {
             let lines = b"type=file; name\n".repeat(1000);
             for n in 0..1000 {
@@ -262,8 +278,8 @@ mod tests {
     }
 
     #[test]
-    fn who_has_enough_ends_the_transfer() {
-        let (sink, entries) = sink(WIDE);
+    fn a_closed_receiver_ends_the_transfer() {
+        let (sink, entries) = sink(NO_LIMITS);
         drop(entries);
         let error = sink
             .write_at(0, &b"type=file; x\n".repeat(BATCH_ENTRIES))

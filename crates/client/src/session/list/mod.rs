@@ -1,4 +1,4 @@
-//! Directory listings over the data channel.
+//! Directory listings over the data connection.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -27,36 +27,36 @@ mod entries;
 
 use entries::{EntrySink, ListingLimits, ListingLineCounts, ListingLineParser};
 
-/// Of a listing that is kept in memory.
+/// Limits of a listing that is kept in memory.
 const IN_MEMORY_LIMITS: ListingLimits = ListingLimits {
     bytes: 512 << 20,
     lines: 2_000_000,
 };
 
-/// Of a listing whose entries go on as they come: more are no directory.
+/// Limits of a listing whose entries are passed on as they arrive. No real directory exceeds them.
 const STREAMING_LIMITS: ListingLimits = ListingLimits {
     bytes: 64 << 30,
     lines: 100_000_000,
 };
 
-/// Batches of entries on their way from the data connection to who takes them.
+/// Batches of entries queued between the data connection and the visitor.
 const QUEUED_BATCHES: usize = 4;
 
 /// Result of a listing command.
 enum ListingResult {
-    /// It came whole; or whoever took the entries had enough.
+    /// The listing arrived completely, or the visitor stopped it.
     Complete(ListingLineCounts),
-    /// The server does not know the command.
+    /// The server does not support the command.
     Unsupported,
 }
 
 impl ClientSession {
-    /// Entries of a directory without `.` and `..`: MLSD, else LIST, else NLST. At most two million
-    /// and 512 MiB of text.
+    /// Entries of a directory without `.` and `..`, by MLSD, else LIST, else NLST. At most two
+    /// million entries and 512 MiB of text.
     ///
     /// # Errors
     /// The refusal by its class; `Usage` for a path that FTP cannot express; `Protocol` for a
-    /// listing beyond the bounds.
+    /// listing beyond the limits.
     pub async fn list(&mut self, path: &[u8]) -> Result<Vec<ListedEntry>, CopyFailure> {
         let mut found = Vec::new();
         let mut visit = |entry| {
@@ -67,7 +67,7 @@ impl ClientSession {
         Ok(found)
     }
 
-    /// [`ClientSession::list`], entry by entry as they come, in bounded memory.
+    /// Like [`ClientSession::list`], entry by entry as they arrive, in bounded memory.
     ///
     /// # Errors
     /// As [`ClientSession::list`]; entries may have been visited before.
@@ -82,26 +82,26 @@ impl ClientSession {
     async fn list_with(
         &mut self,
         path: &[u8],
-        bounds: ListingLimits,
+        limits: ListingLimits,
         visit: &mut EntryVisitor<'_>,
     ) -> Result<(), CopyFailure> {
         self.check_path(path)?;
         if self.features().mlst {
             let command = Command::Mlsd(Some(path.to_vec()));
-            let fetch = ListingRequest {
+            let request = ListingRequest {
                 path,
                 command,
                 parse: parse_mlsx,
-                bounds,
+                limits,
             };
-            if let ListingResult::Complete(_) = self.fetch_listing(fetch, visit).await? {
+            if let ListingResult::Complete(_) = self.fetch_listing(request, visit).await? {
                 return Ok(());
             }
         }
-        self.list_without_mlsd(path, bounds, visit).await
+        self.list_without_mlsd(path, limits, visit).await
     }
 
-    /// Entries as LIST tells them, else NLST, whatever the server has besides; bounds as for
+    /// Entries by LIST, else NLST, even if the server has MLSD. Limits as for
     /// [`ClientSession::list`].
     pub(super) async fn list_by_list_command(
         &mut self,
@@ -117,41 +117,43 @@ impl ClientSession {
         Ok(found)
     }
 
-    /// LIST and NLST without a path, inside the directory: servers read options, blanks and
-    /// wildcards in a path differently.
+    /// Sends LIST and NLST without a path, after CWD into the directory: servers differ in how they
+    /// read options, blanks and wildcards in a path.
     async fn list_without_mlsd(
         &mut self,
         path: &[u8],
-        bounds: ListingLimits,
+        limits: ListingLimits,
         visit: &mut EntryVisitor<'_>,
     ) -> Result<(), CopyFailure> {
         if let Some(reply) = self.change_directory(path).await? {
-            let doing = format!("list {}", display_path(path));
-            return Err(replies::refusal_failure(self.name(), &doing, &reply));
+            let operation = format!("list {}", display_path(path));
+            return Err(replies::refusal_failure(self.name(), &operation, &reply));
         }
-        // vsftpd hides names that start with a dot unless asked. A server that takes `-a` for a
-        // name lists nothing or refuses; then the plain form speaks.
+        // vsftpd hides names that begin with a dot unless `-a` is given. A server that takes `-a`
+        // for a name lists nothing or refuses; then LIST without an argument follows.
         for argument in [Some(b"-a".to_vec()), None] {
             let last = argument.is_none();
             let mut visited = false;
-            let mut noting = |entry| {
+            let mut tracking = |entry| {
                 visited = true;
                 visit(entry)
             };
-            let fetch = ListingRequest {
+            let request = ListingRequest {
                 path,
                 command: Command::List(argument),
                 parse: parse_ls,
-                bounds,
+                limits,
             };
-            match self.fetch_listing(fetch, &mut noting).await {
-                Ok(ListingResult::Complete(seen)) if last || seen.lines > 0 => {
-                    if seen.entries == 0 && seen.unrecognized > 0 {
+            match self.fetch_listing(request, &mut tracking).await {
+                Ok(ListingResult::Complete(counts)) if last || counts.lines > 0 => {
+                    // Lines came but none was understood: NLST has a format without columns.
+                    if counts.entries == 0 && counts.unrecognized > 0 {
                         break;
                     }
                     return Ok(());
                 }
                 Ok(ListingResult::Complete(_) | ListingResult::Unsupported) => {}
+                // After the first visited entry a second attempt would visit entries twice.
                 Err(failure) if last || visited || failure.exit == Exit::Unreachable => {
                     return Err(failure);
                 }
@@ -161,28 +163,29 @@ impl ClientSession {
         self.list_by_nlst(path, visit).await
     }
 
-    /// Names alone; each is looked at on its own.
+    /// Lists names by NLST and asks for the facts of each.
     async fn list_by_nlst(
         &mut self,
         path: &[u8],
         visit: &mut EntryVisitor<'_>,
     ) -> Result<(), CopyFailure> {
         let mut names = Vec::new();
-        let mut keep = |entry: ListedEntry| {
+        let mut collect_name = |entry: ListedEntry| {
             names.push(entry.name);
             ControlFlow::Continue(())
         };
-        let fetch = ListingRequest {
+        let request = ListingRequest {
             path,
             command: Command::Nlst(None),
             parse: parse_nlst_line,
-            bounds: IN_MEMORY_LIMITS,
+            limits: IN_MEMORY_LIMITS,
         };
-        let ListingResult::Complete(_) = self.fetch_listing(fetch, &mut keep).await? else {
+        let ListingResult::Complete(_) = self.fetch_listing(request, &mut collect_name).await?
+        else {
             return Err(CopyFailure {
                 exit: Exit::Protocol,
                 message: format!(
-                    "{} can list no directory in a form that is understood (MLSD, LIST, NLST); \
+                    "{} sends no directory listing in a supported form (MLSD, LIST, NLST); \
                      name the files one by one",
                     self.name()
                 ),
@@ -190,19 +193,19 @@ impl ClientSession {
             });
         };
         for name in names {
-            let mut full = path.to_vec();
-            if !full.ends_with(b"/") {
-                full.push(b'/');
+            let mut full_path = path.to_vec();
+            if !full_path.ends_with(b"/") {
+                full_path.push(b'/');
             }
-            full.extend_from_slice(&name);
-            // Boxed: stat may itself look into a listing.
-            match Box::pin(self.stat(&full)).await {
+            full_path.extend_from_slice(&name);
+            // Boxed, since stat may itself list the parent directory.
+            match Box::pin(self.stat(&full_path)).await {
                 Ok(entry) => {
                     if visit(entry).is_break() {
                         return Ok(());
                     }
                 }
-                // Deleted meanwhile, or a dangling link.
+                // The entry was deleted meanwhile, or is a dangling link.
                 Err(failure) if failure.exit == Exit::NotFound => {}
                 Err(failure) => return Err(failure),
             }
@@ -212,20 +215,26 @@ impl ClientSession {
 
     async fn fetch_listing(
         &mut self,
-        fetch: ListingRequest<'_>,
+        request: ListingRequest<'_>,
         visit: &mut EntryVisitor<'_>,
     ) -> Result<ListingResult, CopyFailure> {
-        let need = listing_requirements(fetch.command);
-        let doing = format!("list {}", display_path(fetch.path));
+        let requirements = listing_requirements(request.command);
+        let operation = format!("list {}", display_path(request.path));
         let mut warnings = Vec::new();
-        let prepared = self
-            .prepare_transfer(&need, &LocalDataEnd::default(), &doing, &mut warnings)
+        let preparation = self
+            .prepare_transfer(
+                &requirements,
+                &LocalDataEnd::default(),
+                &operation,
+                &mut warnings,
+            )
             .await?;
-        let PreparationResult::Ready { alternative } = prepared else {
+        let PreparationResult::Ready { alternative } = preparation else {
             return Ok(ListingResult::Unsupported);
         };
+        // A bounded queue: a slow visitor slows the transfer down.
         let (sender, batches) = mpsc::channel(QUEUED_BATCHES);
-        let sink = Arc::new(EntrySink::new(fetch.parse, fetch.bounds, sender));
+        let sink = Arc::new(EntrySink::new(request.parse, request.limits, sender));
         let exchange = TransferExchange {
             local_end: LocalTransfer::Receive {
                 sink: Arc::clone(&sink) as Arc<_>,
@@ -241,36 +250,38 @@ impl ClientSession {
             reply_sinks: ReplySinks::default(),
             alternative,
             wait_for_start: false,
-            doing: &doing,
+            operation: &operation,
         };
-        let (came, enough) = self.visit_entries(exchange, batches, &sink, visit).await;
-        match came {
-            Ok(seen) => Ok(ListingResult::Complete(seen)),
-            Err(_) if enough => Ok(ListingResult::Complete(ListingLineCounts::default())),
-            Err(ended) => match (sink.exceeded_limit(), ended.refusal) {
+        let (received, visitor_stopped) = self.visit_entries(exchange, batches, &sink, visit).await;
+        match received {
+            Ok(counts) => Ok(ListingResult::Complete(counts)),
+            // The visitor stopped: the closed data connection is not a failure.
+            Err(_) if visitor_stopped => Ok(ListingResult::Complete(ListingLineCounts::default())),
+            Err(failed) => match (sink.exceeded_limit(), failed.refusal) {
                 (Some(excess), _) => Err(CopyFailure::new(
                     Exit::Protocol,
                     format!(
                         "{}: its listing of {} has {excess}",
                         self.name(),
-                        display_path(fetch.path)
+                        display_path(request.path)
                     ),
                 )),
                 (_, Some(reply)) if replies::is_unsupported(&reply) => {
                     Ok(ListingResult::Unsupported)
                 }
-                // Some servers refuse to list an empty directory by names.
+                // Some servers refuse NLST of an empty directory.
                 (_, Some(reply))
-                    if reply.code == 550 && is_empty_directory_reply(&need.command, &reply) =>
+                    if reply.code == 550
+                        && is_empty_directory_reply(&requirements.command, &reply) =>
                 {
                     Ok(ListingResult::Complete(ListingLineCounts::default()))
                 }
-                _ => Err(ended.failure),
+                _ => Err(failed.failure),
             },
         }
     }
 
-    /// Visits entries while they come; whether the visitor had enough.
+    /// Visits entries while they arrive. The flag says whether the visitor stopped.
     async fn visit_entries(
         &mut self,
         exchange: TransferExchange<'_>,
@@ -278,45 +289,48 @@ impl ClientSession {
         sink: &EntrySink,
         visit: &mut EntryVisitor<'_>,
     ) -> (Result<ListingLineCounts, FailedTransfer>, bool) {
-        let mut enough = false;
-        let mut take = |batch: Vec<ListedEntry>| {
+        let mut visitor_stopped = false;
+        let mut visit_batch = |batch: Vec<ListedEntry>| {
             let mut entries = batch.into_iter();
-            enough = enough || entries.any(|entry| visit(entry).is_break());
-            enough
+            visitor_stopped = visitor_stopped || entries.any(|entry| visit(entry).is_break());
+            visitor_stopped
         };
+        // Boxed because an exchange is large and the select below polls it in place.
         let mut exchange = Box::pin(self.exchange(exchange));
-        let done = loop {
+        let result = loop {
             tokio::select! {
+                // Entries first, so that a finished exchange does not end the loop with entries in
+                // the queue.
                 biased;
                 Some(batch) = batches.recv() => {
-                    if take(batch) {
+                    if visit_batch(batch) {
                         batches.close();
                     }
                 }
-                done = &mut exchange => break done,
+                result = &mut exchange => break result,
             }
         };
-        let done = done.map(|_| {
+        let result = result.map(|_| {
             while let Ok(batch) = batches.try_recv() {
-                take(batch);
+                visit_batch(batch);
             }
-            let (rest, seen) = sink.finish();
-            take(rest);
-            seen
+            let (last_batch, counts) = sink.finish();
+            visit_batch(last_batch);
+            counts
         });
-        (done, enough)
+        (result, visitor_stopped)
     }
 }
 
-/// A listing command and how its answer is read.
+/// A listing command and the parser for its lines.
 struct ListingRequest<'a> {
     path: &'a [u8],
     command: Command,
     parse: ListingLineParser,
-    bounds: ListingLimits,
+    limits: ListingLimits,
 }
 
-/// MODE S whatever the session's transfers use: every server can.
+/// Listings use MODE S whatever the session's transfers use, since every server supports it.
 fn listing_requirements(command: Command) -> TransferRequirements {
     TransferRequirements {
         direction: TransferDirection::Send,
@@ -334,25 +348,26 @@ fn listing_requirements(command: Command) -> TransferRequirements {
     }
 }
 
-/// A line of NLST: a name, with or without the directory's path.
+/// Parses a line of NLST: a name, with or without the directory's path.
 fn parse_nlst_line(line: &[u8]) -> Option<ListedEntry> {
     let name = line.rsplit(|b| *b == b'/').next().unwrap_or(line);
     (!name.is_empty()).then(|| ListedEntry::new(name, EntryKind::File))
 }
 
-/// RFC 959 servers of old answer NLST of an empty directory with `550 No files found`.
+/// Whether the reply means an empty directory. Old RFC 959 servers answer NLST of one with `550 No
+/// files found`.
 fn is_empty_directory_reply(verb: &Command, reply: &proto::reply::Reply) -> bool {
     matches!(verb, Command::Nlst(_))
         && refusal_cause(reply) != RefusalCause::Denied
         && reply.text().to_lowercase().contains("no files")
 }
 
-fn listing_settings(patience: Duration) -> TransferSettings {
+fn listing_settings(reply_timeout: Duration) -> TransferSettings {
     TransferSettings {
         options: TransferOptions {
             io: IoMethod::Copy,
             block: 64 << 10,
-            stall: patience,
+            stall: reply_timeout,
             ..TransferOptions::default()
         },
         mode: TransferMode::Stream,
@@ -364,7 +379,7 @@ fn listing_settings(patience: Duration) -> TransferSettings {
         adapt: false,
         prior: Prior::default(),
         checksum: None,
-        connect_timeout: patience,
+        connect_timeout: reply_timeout,
         drs: None,
         close_after: false,
     }

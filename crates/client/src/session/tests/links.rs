@@ -5,8 +5,8 @@ use crate::remove::remove_tree;
 
 const HIDES: &str = "211-x\n MLST type*;size*;\n211 End";
 
-/// The top is a directory, and its MLSD shows this.
-fn top_with(facts: &str) -> Vec<ScriptedAction> {
+/// Login and a directory `/t` whose MLSD has this text.
+fn script_with_listing(facts: &str) -> Vec<ScriptedAction> {
     script([
         login_script_with_feat(HIDES),
         command_and_reply("MLST /t", "250-is\n type=dir; /t\n250 end"),
@@ -22,10 +22,10 @@ fn top_with(facts: &str) -> Vec<ScriptedAction> {
 }
 
 #[tokio::test]
-async fn a_link_that_facts_show_as_a_directory_is_removed_and_not_entered() {
+async fn a_link_shown_as_a_directory_is_removed_and_not_entered() {
     let long = b"lrwxrwxrwx 1 u g 7 Nov 20 08:21 out -> ../keep\r\n".to_vec();
-    let acts = script([
-        top_with("type=dir; out\r\n"),
+    let actions = script([
+        script_with_listing("type=dir; out\r\n"),
         vec![
             ExpectPassiveAndReply("PASV"),
             ExpectLine("LIST -a"),
@@ -35,15 +35,15 @@ async fn a_link_that_facts_show_as_a_directory_is_removed_and_not_entered() {
         command_and_reply("DELE /t/out", "250 gone"),
         command_and_reply("RMD /t", "250 gone"),
     ]);
-    let (mut session, fake) = opened(acts).await;
+    let (mut session, peer) = open_session(actions).await;
     remove_tree(&mut session, b"/t").await.unwrap();
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
-async fn what_may_be_a_link_elsewhere_is_not_entered_and_nothing_is_deleted() {
-    let acts = script([
-        top_with("type=file;size=1; f\r\ntype=dir; d\r\n"),
+async fn an_ambiguous_directory_is_not_entered_and_nothing_is_deleted() {
+    let actions = script([
+        script_with_listing("type=file;size=1; f\r\ntype=dir; d\r\n"),
         vec![
             ExpectPassiveAndReply("PASV"),
             ExpectLine("LIST -a"),
@@ -62,7 +62,7 @@ async fn what_may_be_a_link_elsewhere_is_not_entered_and_nothing_is_deleted() {
         command_and_reply("DELE /t/d", "550 Delete operation failed."),
         vec![ScriptedAction::ExpectEof],
     ]);
-    let (mut session, fake) = opened(acts).await;
+    let (mut session, peer) = open_session(actions).await;
     let failure = remove_tree(&mut session, b"/t").await.unwrap_err();
     assert_eq!(failure.exit, Exit::Refused);
     assert!(
@@ -70,12 +70,12 @@ async fn what_may_be_a_link_elsewhere_is_not_entered_and_nothing_is_deleted() {
         "{failure}"
     );
     drop(session);
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
-async fn a_link_that_is_named_is_looked_at_where_it_leads() {
-    let acts = script([
+async fn stat_of_a_link_shows_its_target() {
+    let actions = script([
         login_script_with_feat(HIDES),
         command_and_reply(
             "MLST /l",
@@ -90,7 +90,7 @@ async fn a_link_that_is_named_is_looked_at_where_it_leads() {
         command_and_reply("CWD /gone", "550 no directory"),
         command_and_reply("SIZE /gone", "550 No such file or directory"),
     ]);
-    let (mut session, fake) = opened(acts).await;
+    let (mut session, peer) = open_session(actions).await;
     let there = session.stat(b"/l").await.unwrap();
     assert_eq!((there.kind, there.size), (EntryKind::File, Some(5000)));
     assert!(there.is_symlink());
@@ -98,5 +98,5 @@ async fn a_link_that_is_named_is_looked_at_where_it_leads() {
         session.stat(b"/gone").await.unwrap().kind,
         EntryKind::SymLink
     );
-    fake.finish().await;
+    peer.finish().await;
 }

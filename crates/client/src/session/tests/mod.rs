@@ -1,4 +1,4 @@
-//! The session against scripted servers with odd manners.
+//! The session against scripted servers with unusual behaviour.
 
 use std::time::Duration;
 
@@ -13,31 +13,33 @@ use crate::location::{Scheme, Server};
 use crate::{CopyFailure, Credential, Exit};
 use ScriptedAction::{ExpectLine, ExpectPassiveAndReply, SendData, SendLine, Sleep};
 
+mod checksum;
 mod links;
+mod listing;
 mod pipelining;
 mod preliminary;
 mod telnet;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn script<const N: usize>(parts: [Vec<ScriptedAction>; N]) -> Vec<ScriptedAction> {
     parts.into_iter().flatten().collect()
 }
 
-async fn open_on(acts: Vec<ScriptedAction>) -> Result<ClientSession, CopyFailure> {
-    let fake = ScriptedFtpServer::start_session(acts).await;
-    ClientSession::open(&fake.server, PATIENCE).await
+async fn open_script(actions: Vec<ScriptedAction>) -> Result<ClientSession, CopyFailure> {
+    let peer = ScriptedFtpServer::start_session(actions).await;
+    ClientSession::open(&peer.server, TIMEOUT).await
 }
 
-async fn opened(acts: Vec<ScriptedAction>) -> (ClientSession, ScriptedFtpServer) {
-    let fake = ScriptedFtpServer::start_session(acts).await;
-    let session = ClientSession::open(&fake.server, PATIENCE).await.unwrap();
-    (session, fake)
+async fn open_session(actions: Vec<ScriptedAction>) -> (ClientSession, ScriptedFtpServer) {
+    let peer = ScriptedFtpServer::start_session(actions).await;
+    let session = ClientSession::open(&peer.server, TIMEOUT).await.unwrap();
+    (session, peer)
 }
 
 #[tokio::test]
-async fn logs_in_with_many_lines_and_stray_ones() {
-    let acts = script([
+async fn login_accepts_multi_line_and_stray_lines() {
+    let actions = script([
         vec![SendLine("220-Welcome\n220-second\nno code here\n220 ready")],
         command_and_reply("USER joe", "331-\n331 Password please"),
         vec![
@@ -47,23 +49,23 @@ async fn logs_in_with_many_lines_and_stray_ones() {
         command_and_reply("FEAT", "211-Features\n SIZE\n MLST type*;\n211 End"),
         command_and_reply("TYPE I", "200 ok"),
     ]);
-    let (session, fake) = opened(acts).await;
+    let (session, peer) = open_session(actions).await;
     assert!(session.features().feat_answered && session.features().mlst);
     assert!(session.rtt() > Duration::ZERO);
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
-async fn a_peer_that_does_not_speak_ftp_is_told_so_at_once() {
+async fn a_peer_that_does_not_speak_ftp_fails_at_once() {
     for (said, shown) in [
         ("SSH-2.0-OpenSSH_9.6", "it said `SSH-2.0-OpenSSH_9.6`"),
         ("999 hi", "it said `999 hi`"),
         ("\u{15}\u{3}\u{1}", "it said `\\x15\\x03\\x01`"),
     ] {
-        // It stays and waits: only what it said can end this, as the patience is an hour.
-        let fake =
+        // The server stays connected and the timeout is an hour, so only the text can end this.
+        let peer =
             ScriptedFtpServer::start_session(vec![SendLine(said), ScriptedAction::ExpectEof]).await;
-        let failure = ClientSession::open(&fake.server, Duration::from_secs(3600)).await;
+        let failure = ClientSession::open(&peer.server, Duration::from_secs(3600)).await;
         let failure = failure.unwrap_err();
         assert_eq!((failure.exit, failure.transient), (Exit::Protocol, false));
         assert!(failure.message.contains("does not speak FTP"), "{failure}");
@@ -72,21 +74,21 @@ async fn a_peer_that_does_not_speak_ftp_is_told_so_at_once() {
 }
 
 #[tokio::test]
-async fn facts_that_are_refused_without_a_reason_are_of_nothing() {
+async fn facts_refused_without_a_reason_mean_not_found() {
     for reply in ["550 MLST", "550 /x: No such file or directory"] {
-        let acts = script([
+        let actions = script([
             login_script_with_feat("211-x\n MLST type*;size*;\n211 End"),
             command_and_reply("MLST /x", reply),
         ]);
-        let (mut session, _fake) = opened(acts).await;
+        let (mut session, _peer) = open_session(actions).await;
         let failure = session.stat(b"/x").await.unwrap_err();
         assert_eq!(failure.exit, Exit::NotFound);
         assert!(failure.message.contains("has no /x"), "{failure}");
     }
 }
 
-/// The answers of a server without MLST that shows nothing at `path`.
-fn nothing_at(cwd: &'static str, size: &'static str) -> Vec<ScriptedAction> {
+/// Replies of a server without MLST for a missing path.
+fn not_found_replies(cwd: &'static str, size: &'static str) -> Vec<ScriptedAction> {
     [
         command_and_reply(cwd, "550 Failed to change directory."),
         command_and_reply(size, "550 Could not get file size."),
@@ -95,50 +97,50 @@ fn nothing_at(cwd: &'static str, size: &'static str) -> Vec<ScriptedAction> {
 }
 
 #[tokio::test]
-async fn a_refusal_to_make_a_directory_names_the_one_that_is_missing() {
-    let acts = script([
+async fn refused_mkd_names_the_missing_parent_directory() {
+    let actions = script([
         login_script(),
         command_and_reply("MKD /no/x", "550 Create directory operation failed."),
         command_and_reply("CWD /no/x", "550 Failed to change directory."),
-        nothing_at("CWD /no/x", "SIZE /no/x"),
+        not_found_replies("CWD /no/x", "SIZE /no/x"),
         command_and_reply("CWD /no\r", "550 Failed to change directory."),
     ]);
-    let (mut session, fake) = opened(acts).await;
+    let (mut session, peer) = open_session(actions).await;
     let failure = session.make_dir(b"/no/x").await.unwrap_err();
     assert_eq!(failure.exit, Exit::NotFound);
     assert!(failure.message.contains("no directory /no "), "{failure}");
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
-async fn a_refusal_without_a_reason_of_what_is_there_is_one_of_permission() {
-    let acts = script([
+async fn an_unexplained_refusal_of_an_existing_file_means_permission() {
+    let actions = script([
         login_script(),
         command_and_reply("DELE /a", "550 Delete operation failed."),
         command_and_reply("CWD /a", "550 Failed to change directory."),
         command_and_reply("SIZE /a", "213 5"),
         command_and_reply("MDTM /a", "500 what?"),
     ]);
-    let (mut session, fake) = opened(acts).await;
+    let (mut session, peer) = open_session(actions).await;
     let failure = session.delete(b"/a").await.unwrap_err();
     assert_eq!((failure.exit, failure.transient), (Exit::Refused, false));
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
-async fn a_login_without_password_sends_none() {
-    let acts = script([
+async fn a_login_without_password_sends_no_pass() {
+    let actions = script([
         vec![SendLine("220 hi")],
         command_and_reply("USER joe", "230 in already"),
         command_and_reply("FEAT", "500 what?"),
         command_and_reply("TYPE I", "200 ok"),
     ]);
-    let (_session, fake) = opened(acts).await;
-    fake.finish().await;
+    let (_session, peer) = open_session(actions).await;
+    peer.finish().await;
 }
 
 #[tokio::test]
-async fn refused_logins_say_why() {
+async fn refused_logins_give_the_reason() {
     let table: &[(&'static str, &str, Exit, bool)] = &[
         (
             "530 Login incorrect.",
@@ -162,36 +164,36 @@ async fn refused_logins_say_why() {
         ("421 too many", "try again later", Exit::Unreachable, true),
     ];
     for (reply, words, exit, transient) in table {
-        let acts = script([
+        let actions = script([
             vec![SendLine("220 hi")],
             command_and_reply("USER joe", reply),
         ]);
-        let failure = open_on(acts).await.unwrap_err();
+        let failure = open_script(actions).await.unwrap_err();
         assert!(failure.message.contains(words), "{failure}");
         assert_eq!((failure.exit, failure.transient), (*exit, *transient));
     }
 }
 
 #[tokio::test]
-async fn unusable_greetings() {
-    let busy = open_on(vec![SendLine("421 Service busy")])
+async fn unusable_greetings_fail_with_their_class() {
+    let busy = open_script(vec![SendLine("421 Service busy")])
         .await
         .unwrap_err();
     assert_eq!((busy.exit, busy.transient), (Exit::Unreachable, true));
     assert!(busy.message.contains("Service busy"), "{busy}");
 
     let http = "HTTP/1.1 400 Bad Request\n".repeat(40);
-    let garbage = open_on(vec![SendLine(http.leak())]).await.unwrap_err();
+    let garbage = open_script(vec![SendLine(http.leak())]).await.unwrap_err();
     assert_eq!((garbage.exit, garbage.transient), (Exit::Protocol, false));
 
-    let closed = open_on(vec![]).await.unwrap_err();
+    let closed = open_script(vec![]).await.unwrap_err();
     assert_eq!((closed.exit, closed.transient), (Exit::Unreachable, true));
 }
 
 #[tokio::test]
-async fn a_silent_server_runs_into_the_time_out() {
-    let fake = ScriptedFtpServer::start_session(vec![ScriptedAction::ExpectEof]).await;
-    let failure = ClientSession::open(&fake.server, Duration::from_millis(200))
+async fn a_silent_server_runs_into_the_timeout() {
+    let peer = ScriptedFtpServer::start_session(vec![ScriptedAction::ExpectEof]).await;
+    let failure = ClientSession::open(&peer.server, Duration::from_millis(200))
         .await
         .unwrap_err();
     assert_eq!((failure.exit, failure.transient), (Exit::Unreachable, true));
@@ -199,7 +201,7 @@ async fn a_silent_server_runs_into_the_time_out() {
 }
 
 #[tokio::test]
-async fn hosts_that_are_not_there() {
+async fn refused_connections_and_unknown_hosts_are_not_retried() {
     let server = |host: &str, port| Server {
         scheme: Scheme::Ftp,
         host: host.to_owned(),
@@ -207,12 +209,12 @@ async fn hosts_that_are_not_there() {
         credential: Credential::password("joe", "secret"),
         query: None,
     };
-    // Bound and not listening: nobody else can get the port and answer there.
+    // Bound but not listening: nobody else can take the port and answer there.
     let deaf = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     let any_port = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     deaf.bind(&any_port.into()).unwrap();
     let port = deaf.local_addr().unwrap().as_socket().unwrap().port();
-    let refused = ClientSession::open(&server("127.0.0.1", port), PATIENCE)
+    let refused = ClientSession::open(&server("127.0.0.1", port), TIMEOUT)
         .await
         .unwrap_err();
     assert_eq!(
@@ -221,7 +223,7 @@ async fn hosts_that_are_not_there() {
     );
     assert!(refused.message.contains("cannot connect"), "{refused}");
 
-    let unknown = ClientSession::open(&server("no-such-host.invalid", 21), PATIENCE)
+    let unknown = ClientSession::open(&server("no-such-host.invalid", 21), TIMEOUT)
         .await
         .unwrap_err();
     assert_eq!(
@@ -231,27 +233,27 @@ async fn hosts_that_are_not_there() {
 }
 
 #[tokio::test]
-async fn names_that_no_line_can_carry_are_refused_before_anything_is_sent() {
-    let (mut session, fake) = opened(login_script()).await;
+async fn names_with_line_breaks_are_refused_before_anything_is_sent() {
+    let (mut session, peer) = open_session(login_script()).await;
     for path in [&b"/a\nDELE /b"[..], b"/a\rb", b"/a\0b", b""] {
         let failure = session.delete(path).await.unwrap_err();
         assert_eq!(failure.exit, Exit::Usage);
     }
-    fake.finish().await;
+    peer.finish().await;
     let mut server = ScriptedFtpServer::start_session(login_script())
         .await
         .server;
-    let unspoken = Credential::Token("secret".into());
-    for credential in [Credential::password("joe\r\nDELE x", "secret"), unspoken] {
+    let unsupported = Credential::Token("secret".into());
+    for credential in [Credential::password("joe\r\nDELE x", "secret"), unsupported] {
         server.credential = credential;
-        let failure = ClientSession::open(&server, PATIENCE).await.unwrap_err();
+        let failure = ClientSession::open(&server, TIMEOUT).await.unwrap_err();
         assert_eq!(failure.exit, Exit::Usage);
     }
 }
 
 #[tokio::test]
-async fn stat_on_a_plain_server() {
-    let acts = script([
+async fn stat_works_without_mlst() {
+    let actions = script([
         login_script(),
         command_and_reply("CWD /d/f", "550 Failed to change directory."),
         command_and_reply("SIZE /d/f", "213 42"),
@@ -261,7 +263,7 @@ async fn stat_on_a_plain_server() {
         command_and_reply("CWD /none", "550 Failed to change directory."),
         command_and_reply("SIZE /none", "550 Could not get file size."),
     ]);
-    let (mut session, fake) = opened(acts).await;
+    let (mut session, peer) = open_session(actions).await;
     let file = session.stat(b"/d/f").await.unwrap();
     assert_eq!((file.name.as_slice(), file.size), (&b"f"[..], Some(42)));
     assert!(file.modified.is_some());
@@ -270,12 +272,12 @@ async fn stat_on_a_plain_server() {
         session.stat(b"/none").await.unwrap_err().exit,
         Exit::NotFound
     );
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
-async fn mkdir_of_a_directory_that_is_there() {
-    let acts = script([
+async fn mkdir_reports_an_existing_directory() {
+    let actions = script([
         login_script(),
         command_and_reply("MKD /d", "550 Create directory operation failed."),
         command_and_reply("CWD /d", "250 ok"),
@@ -283,204 +285,19 @@ async fn mkdir_of_a_directory_that_is_there() {
         command_and_reply("CWD /e", "550 Failed to change directory."),
         command_and_reply("MKD /f", "257 \"/f\" created"),
     ]);
-    let (mut session, fake) = opened(acts).await;
+    let (mut session, peer) = open_session(actions).await;
     assert!(!session.make_dir(b"/d").await.unwrap());
     assert_eq!(
         session.make_dir(b"/e").await.unwrap_err().exit,
         Exit::Refused
     );
     assert!(session.make_dir(b"/f").await.unwrap());
-    fake.finish().await;
-}
-
-const NO_SUCH_FILE: &str = "500-Command failed\n500 No such file or directory";
-
-#[tokio::test]
-async fn a_damaged_sum_is_asked_for_again_and_never_means_that_there_is_none() {
-    let feat = "211-x\n CKSM CRC32C:1;\n211 End.";
-    let question = "CKSM CRC32C 0 -1 /f";
-    let acts = script([
-        login_script_with_feat(feat),
-        command_and_reply("OPTS CKSM Markers=", "200 ok"),
-        command_and_reply(question, "213 8Nbe7658"),
-        command_and_reply(question, "213 8bbe7658"),
-        command_and_reply(question, "501 CKSM CR#32C: no such algorithm"),
-        command_and_reply(question, "213 8bbe7658"),
-        command_and_reply(question, "213 8Nbe7658"),
-        command_and_reply(question, "213 x"),
-    ]);
-    let (mut session, fake) = opened(acts).await;
-    for _ in 0..2 {
-        let sum = session
-            .checksum(ChecksumAlgorithm::Crc32c, 0, None, b"/f")
-            .await;
-        assert_eq!(sum.unwrap(), "8bbe7658");
-    }
-    let failure = session
-        .checksum(ChecksumAlgorithm::Crc32c, 0, None, b"/f")
-        .await
-        .unwrap_err();
-    assert_eq!((failure.exit, failure.transient), (Exit::Integrity, true));
-    fake.finish().await;
-}
-
-/// A sum that takes longer than the client is patient, with markers on the way.
-async fn long_sum() -> Result<(String, ClientSession, ScriptedFtpServer), CopyFailure> {
-    let feat = "211-x\n CKSM CRC32C:1;MD5:2;\n211 End.";
-    let marker = "113-Status Marker\n Timestamp: 1.0\n Bytes Processed: 5\n113 End.";
-    let acts = script([
-        login_script_with_feat(feat),
-        command_and_reply("OPTS CKSM Markers=", "200 ok"),
-        vec![ExpectLine("CKSM CRC32C 0 -1 /f")],
-        vec![
-            Sleep(250),
-            SendLine(marker),
-            Sleep(250),
-            SendLine(marker),
-            Sleep(250),
-        ],
-        vec![SendLine("213 ABCDEF")],
-        command_and_reply("CKSM MD5 0 5 /f", NO_SUCH_FILE),
-        command_and_reply("CKSM MD5 0 5 /f", NO_SUCH_FILE),
-    ]);
-    let fake = ScriptedFtpServer::start_session(acts).await;
-    let patience = Duration::from_millis(400);
-    let mut session = ClientSession::open(&fake.server, patience).await?;
-    let sum = session
-        .checksum(ChecksumAlgorithm::Crc32c, 0, None, b"/f")
-        .await?;
-    Ok((sum, session, fake))
+    peer.finish().await;
 }
 
 #[tokio::test]
-async fn checksum_markers_keep_a_long_sum_alive() {
-    let mut tries = 0;
-    let (sum, mut session, fake) = loop {
-        match long_sum().await {
-            Ok(long) => break long,
-            // A busy machine may delay a marker, but not every time.
-            Err(failure) => assert!(tries < 5, "{failure}"),
-        }
-        tries += 1;
-    };
-    assert_eq!(sum, "00abcdef");
-    let failure = session
-        .checksum(ChecksumAlgorithm::Md5, 0, Some(5), b"/f")
-        .await
-        .unwrap_err();
-    assert_eq!(failure.exit, Exit::NotFound);
-    let cannot = session
-        .checksum(ChecksumAlgorithm::Sha1, 0, None, b"/f")
-        .await
-        .unwrap_err();
-    assert_eq!(cannot.exit, Exit::Protocol);
-    fake.finish().await;
-}
-
-#[tokio::test]
-async fn listing_by_ls_with_hidden_names() {
-    let text = b"total 8\r\n\
-        drwxr-xr-x    2 0 0  4096 Nov 20 08:21 .\r\n\
-        drwxr-xr-x    2 0 0  4096 Nov 20 08:21 ..\r\n\
-        -rw-r--r--    1 0 0     7 Nov 20 08:21 .hidden\r\n\
-        -rw-r--r--    1 0 0    42 Nov 20 08:21 a b\r\n";
-    let acts = script([
-        login_script(),
-        command_and_reply("CWD /d", "250 ok"),
-        vec![
-            ExpectPassiveAndReply("PASV"),
-            ExpectLine("LIST -a"),
-            SendLine("150 go"),
-        ],
-        vec![SendData(text.to_vec()), SendLine("226 done")],
-    ]);
-    let (mut session, fake) = opened(acts).await;
-    let names: Vec<_> = session
-        .list(b"/d")
-        .await
-        .unwrap()
-        .into_iter()
-        .map(|e| (e.name, e.size))
-        .collect();
-    assert_eq!(
-        names,
-        [(b".hidden".to_vec(), Some(7)), (b"a b".to_vec(), Some(42))]
-    );
-    fake.finish().await;
-}
-
-#[tokio::test]
-async fn listing_by_names_when_nothing_else_is_known() {
-    let acts = script([
-        login_script(),
-        command_and_reply("CWD /d", "250 ok"),
-        vec![
-            ExpectPassiveAndReply("PASV"),
-            ExpectLine("LIST -a"),
-            SendLine("502 no"),
-        ],
-        vec![
-            ExpectPassiveAndReply("PASV"),
-            ExpectLine("LIST\r"),
-            SendLine("502 no"),
-        ],
-        vec![
-            ExpectPassiveAndReply("PASV"),
-            ExpectLine("NLST\r"),
-            SendLine("150 go"),
-        ],
-        vec![SendData(b"f\r\n/d/g\r\n".to_vec()), SendLine("226 done")],
-        command_and_reply("CWD /d/f", "550 no"),
-        command_and_reply("SIZE /d/f", "213 1"),
-        command_and_reply("MDTM /d/f", "502 no"),
-        command_and_reply("CWD /d/g", "250 ok"),
-        command_and_reply("MDTM /d/g", "502 no"),
-    ]);
-    let (mut session, fake) = opened(acts).await;
-    let entries = session.list(b"/d").await.unwrap();
-    let kinds: Vec<_> = entries
-        .iter()
-        .map(|e| (e.name.as_slice(), e.kind))
-        .collect();
-    assert_eq!(
-        kinds,
-        [(&b"f"[..], EntryKind::File), (b"g", EntryKind::Dir)]
-    );
-    fake.finish().await;
-}
-
-#[tokio::test]
-async fn epsv_when_pasv_is_refused() {
-    let acts = script([
-        login_script_with_feat("211-x\n MLST type*;size*;\n211 End"),
-        command_and_reply("PASV", "500 no PASV here"),
-        vec![
-            ExpectPassiveAndReply("EPSV"),
-            ExpectLine("MLSD /d"),
-            SendLine("150 go"),
-        ],
-        vec![SendData(
-            b"type=cdir; .\r\nType=file;Size=3; x;y z\r\n".to_vec(),
-        )],
-        vec![
-            SendLine("226 done"),
-            ExpectPassiveAndReply("EPSV"),
-            ExpectLine("MLSD /e"),
-        ],
-        vec![SendLine("550 /e: No such file or directory")],
-    ]);
-    let (mut session, fake) = opened(acts).await;
-    let entries = session.list(b"/d").await.unwrap();
-    assert_eq!(entries.len(), 1);
-    assert_eq!(entries[0].name, b"x;y z");
-    let failure = session.list(b"/e").await.unwrap_err();
-    assert_eq!(failure.exit, Exit::NotFound);
-    fake.finish().await;
-}
-
-#[tokio::test]
-async fn a_bare_550_is_settled_by_looking() {
-    let (mut session, fake) = opened(script([
+async fn an_unexplained_550_is_resolved_by_stat() {
+    let (mut session, peer) = open_session(script([
         login_script(),
         command_and_reply("DELE /gone", "550 Delete operation failed."),
         command_and_reply("CWD /gone", "550 Failed to change directory."),
@@ -495,21 +312,21 @@ async fn a_bare_550_is_settled_by_looking() {
         command_and_reply("SIZE /gone", "550 Could not get file size."),
     ]))
     .await;
-    let gone = session.delete(b"/gone").await.unwrap_err();
-    assert_eq!(gone.exit, Exit::NotFound, "{gone}");
-    assert!(gone.message.contains("Delete operation"), "{gone}");
+    let missing = session.delete(b"/gone").await.unwrap_err();
+    assert_eq!(missing.exit, Exit::NotFound, "{missing}");
+    assert!(missing.message.contains("Delete operation"), "{missing}");
     let kept = session.delete(b"/kept").await.unwrap_err();
     assert_eq!(kept.exit, Exit::Refused, "{kept}");
-    let told = session.delete(b"/told").await.unwrap_err();
-    assert_eq!(told.exit, Exit::Refused, "{told}");
-    let gone = session.rename(b"/gone", b"/new").await.unwrap_err();
-    assert_eq!(gone.exit, Exit::NotFound, "{gone}");
-    fake.finish().await;
+    let denied = session.delete(b"/told").await.unwrap_err();
+    assert_eq!(denied.exit, Exit::Refused, "{denied}");
+    let missing = session.rename(b"/gone", b"/new").await.unwrap_err();
+    assert_eq!(missing.exit, Exit::NotFound, "{missing}");
+    peer.finish().await;
 }
 
 #[tokio::test]
-async fn data_connections_go_to_the_server_itself_unless_others_are_allowed() {
-    let (mut session, _fake) = opened(login_script()).await;
+async fn data_connections_use_the_servers_host_unless_foreign_hosts_are_allowed() {
+    let (mut session, _peer) = open_session(login_script()).await;
     let other = "192.0.2.1:4000".parse().unwrap();
     let mut warnings = Vec::new();
     let own = session.checked_data_address(other, &mut warnings);
@@ -522,16 +339,16 @@ async fn data_connections_go_to_the_server_itself_unless_others_are_allowed() {
 }
 
 #[tokio::test]
-async fn a_server_that_wants_to_know_is_told_once_of_the_other_host_of_its_data() {
+async fn datapeer_is_announced_once_per_host() {
     let feat = "211-Features\n DATAPEER\n211 End";
-    let acts = script([
+    let actions = script([
         login_script_with_feat(feat),
         command_and_reply("SITE DATAPEER 192.0.2.1", "200 ok"),
         command_and_reply("SITE DATAPEER 192.0.2.2", "501 no"),
         command_and_reply("NOOP", "200 ok"),
     ]);
-    let (mut session, fake) = opened(acts).await;
-    // This machine may connect anyway.
+    let (mut session, peer) = open_session(actions).await;
+    // The last two are hosts of this machine, which needs no announcement.
     for host in [
         "192.0.2.1",
         "::ffff:192.0.2.1",
@@ -544,5 +361,5 @@ async fn a_server_that_wants_to_know_is_told_once_of_the_other_host_of_its_data(
     }
     let noop = proto::command::Command::Noop;
     assert!(session.control.call(&noop).await.unwrap().is_success());
-    fake.finish().await;
+    peer.finish().await;
 }

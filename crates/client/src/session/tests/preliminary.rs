@@ -1,18 +1,18 @@
-//! Servers that begin to answer and never end.
+//! Servers that send preliminary replies without end.
 
 use super::*;
 use crate::session::control::MAX_PRELIMINARY_REPLIES;
 
-/// Outcome of such an answer in a session whose patience is an hour: neither that nor the end of the
-/// connection ends it.
-async fn endless<T>(
+/// Runs a command that never gets a final reply, in a session with a reply timeout of an hour: only
+/// the limit on preliminary replies can end it.
+async fn assert_endless_replies_fail<T>(
     asked: Vec<ScriptedAction>,
     ask: impl AsyncFnOnce(&mut ClientSession) -> Result<T, CopyFailure>,
 ) {
-    let fake = ScriptedFtpServer::start_session(asked).await;
-    let opening = ClientSession::open(&fake.server, Duration::from_secs(3600));
+    let peer = ScriptedFtpServer::start_session(asked).await;
+    let opening = ClientSession::open(&peer.server, Duration::from_secs(3600));
     let mut session = opening.await.unwrap();
-    let answer = tokio::time::timeout(PATIENCE, ask(&mut session)).await;
+    let answer = tokio::time::timeout(TIMEOUT, ask(&mut session)).await;
     let failure = answer.expect("it waits for ever").err().unwrap();
     assert_eq!((failure.exit, failure.transient), (Exit::Protocol, false));
     assert!(failure.message.contains("preliminary replies"), "{failure}");
@@ -21,20 +21,20 @@ async fn endless<T>(
 }
 
 #[tokio::test]
-async fn preliminary_replies_without_end_are_no_answer() {
+async fn endless_preliminary_replies_fail_the_command() {
     let asked = vec![
         ExpectLine("DELE /a"),
         ScriptedAction::SendLineForever("150 x"),
     ];
-    endless(script([login_script(), asked]), async |session| {
+    assert_endless_replies_fail(script([login_script(), asked]), async |session| {
         session.delete(b"/a").await
     })
     .await;
 }
 
 #[tokio::test]
-async fn markers_without_end_are_no_checksum() {
-    let acts = script([
+async fn endless_markers_fail_the_checksum() {
+    let actions = script([
         login_script_with_feat("211-x\n CKSM CRC32:1;\n211 End"),
         command_and_reply("OPTS", "200 ok"),
         vec![
@@ -42,21 +42,21 @@ async fn markers_without_end_are_no_checksum() {
             ScriptedAction::SendLineForever("113 x"),
         ],
     ]);
-    endless(acts, async |session| {
-        let sum = session.checksum(ChecksumAlgorithm::Crc32, 0, None, b"/a");
-        sum.await
+    assert_endless_replies_fail(actions, async |session| {
+        let checksum = session.checksum(ChecksumAlgorithm::Crc32, 0, None, b"/a");
+        checksum.await
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_few_preliminary_replies_are_no_harm() {
+async fn preliminary_replies_up_to_the_limit_are_accepted() {
     let few = String::leak(["150 x"].repeat(MAX_PRELIMINARY_REPLIES).join("\n"));
-    let acts = script([
+    let actions = script([
         login_script(),
         vec![ExpectLine("DELE /a"), SendLine(few), SendLine("250 gone")],
     ]);
-    let (mut session, fake) = opened(acts).await;
+    let (mut session, peer) = open_session(actions).await;
     session.delete(b"/a").await.unwrap();
-    fake.finish().await;
+    peer.finish().await;
 }

@@ -5,21 +5,21 @@ use super::*;
 const GLOBUS: &str = "220 h GridFTP Server 13.20 (gcc64, 1560187294-0) [Globus Toolkit 6.0] ready.";
 
 #[tokio::test]
-async fn a_name_that_globus_would_change_is_refused_and_nothing_is_sent() {
-    let mut acts = login_script();
-    acts[0] = SendLine(GLOBUS);
-    acts.extend(command_and_reply("DELE /ok", "250 gone"));
-    let (mut session, fake) = opened(acts).await;
+async fn a_name_with_0xff_is_refused_for_globus_before_anything_is_sent() {
+    let mut actions = login_script();
+    actions[0] = SendLine(GLOBUS);
+    actions.extend(command_and_reply("DELE /ok", "250 gone"));
+    let (mut session, peer) = open_session(actions).await;
     let dir = session.make_dir(b"/a\xffb").await.map(drop);
-    let gone = session.delete(b"/a\xff").await;
+    let missing = session.delete(b"/a\xff").await;
     let facts = session.stat(b"/\xff\xff/b").await.map(drop);
     let named = session.rename(b"/a", b"/a\xff").await;
-    for refused in [dir, gone, facts, named] {
+    for refused in [dir, missing, facts, named] {
         let failure = refused.unwrap_err();
         assert_eq!((failure.exit, failure.transient), (Exit::Usage, false));
         assert!(failure.message.contains("the byte 0xFF"), "{failure}");
         assert_eq!(failure.message.lines().count(), 1);
     }
     session.delete(b"/ok").await.unwrap();
-    fake.finish().await;
+    peer.finish().await;
 }

@@ -1,4 +1,4 @@
-//! Lane that moves one chunk at a time: a session (between servers: one with each), its own or lent.
+//! Sessions that move one chunk at a time: one with a server, or one with each of two servers.
 
 use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
@@ -12,14 +12,14 @@ use crate::CopyFailure;
 use crate::session::ClientSession;
 use crate::transfer::{TransferAttempt, TransferSpec, get, put, third_party};
 
-/// Something that takes its time.
+/// Boxed future, for the methods of a trait object.
 pub(super) type BoxedFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-/// Something that is being opened.
+/// Future that opens a session.
 pub(super) type OpeningFuture<T> = BoxedFuture<'static, Result<T, CopyFailure>>;
 
 /// Moves one chunk at a time.
 pub(super) trait ChunkSession: Send {
-    /// Moves the part of the source that `spec` names to its place.
+    /// Moves the part of the source that `spec` names to its offset in the destination.
     fn transfer_chunk<'s>(
         &'s mut self,
         spec: &'s TransferSpec,
@@ -27,7 +27,7 @@ pub(super) trait ChunkSession: Send {
         progress: &'s (dyn Fn(u64) + Send + Sync),
     ) -> BoxedFuture<'s, Result<TransferAttempt, CopyFailure>>;
 
-    /// Another one, between the same ends, with sessions of its own.
+    /// Opens another chunk session between the same ends.
     fn open_another(&self) -> OpeningFuture<Box<dyn ChunkSession>>;
 
     /// Whether a server stores the chunks.
@@ -35,24 +35,24 @@ pub(super) trait ChunkSession: Send {
         true
     }
 
-    /// Where commands are sent whose answers tell the round trip: the sending server's session, where
-    /// there is one.
+    /// The session for RTT samples: that of the sending server, where there is one.
     fn session(&mut self) -> &mut ClientSession;
 
-    /// How long the chunk's command took that ended now and was begun at `begun`; `control` counted it.
-    fn response_time(&self, control: &TransferControl, begun: Instant) -> Duration {
-        control.started_at().unwrap_or(begun).elapsed()
+    /// Duration of the chunk's command, which ends now and was sent at `sent_at`. `control` counted
+    /// the chunk's bytes.
+    fn response_time(&self, control: &TransferControl, sent_at: Instant) -> Duration {
+        control.started_at().unwrap_or(sent_at).elapsed()
     }
 
-    /// Says goodbye on sessions of its own.
+    /// Closes the sessions that were opened for the transfer.
     fn close(self: Box<Self>) -> BoxedFuture<'static, ()>;
 }
 
-/// A session that is the transfer's own, or lent to it.
+/// A session that is borrowed, or owned by the transfer.
 pub(super) enum HeldSession<'a> {
-    /// By whoever asked for the transfer.
+    /// Borrowed from the caller of the transfer.
     Borrowed(&'a mut ClientSession),
-    /// Opened for it.
+    /// Opened for the transfer.
     Owned(Box<ClientSession>),
 }
 
@@ -86,28 +86,29 @@ impl HeldSession<'_> {
     }
 }
 
-/// Says goodbye on these sessions, on all at the same time.
+/// Closes these sessions concurrently.
 fn close_all<const N: usize>(sessions: [Option<ClientSession>; N]) -> BoxedFuture<'static, ()> {
-    let mut goodbyes = tokio::task::JoinSet::new();
+    // Each QUIT may wait for a reply, so they run concurrently.
+    let mut closing = tokio::task::JoinSet::new();
     for session in sessions.into_iter().flatten() {
-        goodbyes.spawn(session.close());
+        closing.spawn(session.close());
     }
-    Box::pin(async move { while goodbyes.join_next().await.is_some() {} })
+    Box::pin(async move { while closing.join_next().await.is_some() {} })
 }
 
-/// Between a server and this machine.
+/// A chunk session between a server and this machine.
 pub(super) struct DirectChunkSession<'a> {
     pub(super) session: HeldSession<'a>,
     pub(super) path: Arc<[u8]>,
     pub(super) local_store: LocalStore,
 }
 
-/// This machine's end.
+/// The store on this machine.
 #[derive(Clone)]
 pub(super) enum LocalStore {
-    /// The file comes here.
+    /// The file is received here.
     Sink(Arc<dyn Sink>),
-    /// It is here.
+    /// The file is sent from here.
     Source(Arc<dyn Source>),
 }
 
@@ -127,14 +128,14 @@ impl ChunkSession for DirectChunkSession<'_> {
 
     fn open_another(&self) -> OpeningFuture<Box<dyn ChunkSession>> {
         let (session, path) = (self.session.open_another(), Arc::clone(&self.path));
-        let here = self.local_store.clone();
+        let local_store = self.local_store.clone();
         Box::pin(async move {
-            let lane: Box<dyn ChunkSession> = Box::new(DirectChunkSession {
+            let opened: Box<dyn ChunkSession> = Box::new(DirectChunkSession {
                 session: HeldSession::Owned(Box::new(session.await?)),
                 path,
-                local_store: here,
+                local_store,
             });
-            Ok(lane)
+            Ok(opened)
         })
     }
 
@@ -146,15 +147,15 @@ impl ChunkSession for DirectChunkSession<'_> {
         matches!(self.local_store, LocalStore::Source(_))
     }
 
-    /// Of a get, the data side begins with the server's 150, a round trip after the command.
-    fn response_time(&self, control: &TransferControl, begun: Instant) -> Duration {
-        let answered = match self.local_store {
+    /// The data side of a get starts with the server's 150, one round trip after the command.
+    fn response_time(&self, control: &TransferControl, sent_at: Instant) -> Duration {
+        let command_rtt = match self.local_store {
             LocalStore::Sink(_) => self.session.rtt(),
             LocalStore::Source(_) => Duration::ZERO,
         };
         match control.started_at() {
-            Some(data) => data.elapsed() + answered,
-            None => begun.elapsed(),
+            Some(data_start) => data_start.elapsed() + command_rtt,
+            None => sent_at.elapsed(),
         }
     }
 
@@ -163,7 +164,7 @@ impl ChunkSession for DirectChunkSession<'_> {
     }
 }
 
-/// From one server to another.
+/// A chunk session between two servers.
 pub(super) struct ThirdPartyChunkSession<'a> {
     pub(super) from: HeldSession<'a>,
     pub(super) from_path: Arc<[u8]>,
@@ -180,8 +181,8 @@ impl ChunkSession for ThirdPartyChunkSession<'_> {
     ) -> BoxedFuture<'s, Result<TransferAttempt, CopyFailure>> {
         let (from, to) = (&mut self.from, &mut self.to);
         let (from_path, to_path) = (&self.from_path, &self.to_path);
-        let passing = third_party::third_party(from, from_path, to, to_path, spec, progress);
-        Box::pin(passing)
+        let transfer = third_party::third_party(from, from_path, to, to_path, spec, progress);
+        Box::pin(transfer)
     }
 
     fn open_another(&self) -> OpeningFuture<Box<dyn ChunkSession>> {
@@ -189,13 +190,13 @@ impl ChunkSession for ThirdPartyChunkSession<'_> {
         let (from_path, to_path) = (Arc::clone(&self.from_path), Arc::clone(&self.to_path));
         Box::pin(async move {
             let (from, to) = tokio::try_join!(from, to)?;
-            let lane: Box<dyn ChunkSession> = Box::new(ThirdPartyChunkSession {
+            let opened: Box<dyn ChunkSession> = Box::new(ThirdPartyChunkSession {
                 from: HeldSession::Owned(Box::new(from)),
                 from_path,
                 to: HeldSession::Owned(Box::new(to)),
                 to_path,
             });
-            Ok(lane)
+            Ok(opened)
         })
     }
 

@@ -1,9 +1,11 @@
-//! One file in chunks, each a transfer of its own with its own number of streams: the only way to
-//! change that number where the sender is somebody else's, or where the 2008 modes are asked for.
+//! Transfers one file in chunks, each with its own number of streams. Where another program sends,
+//! this is the only way to change that number; the tuning modes of Ito, Ohsaki and Imase (2008) are
+//! defined on chunks.
 //!
-//! A chunk is asked for by ERET P and stored by ESTO A (GFD.20 §3.5, §3.6), in extended block mode;
-//! connections are kept from one to the next while their number stays (§3.4.3). The whole is one
-//! transfer to the caller: its [`TransferControl`] counts all chunks, what an attempt made safe stays safe.
+//! A chunk is requested by ERET P and stored by ESTO A (GFD.20 §3.5, §3.6), in extended block mode.
+//! Connections are kept from one chunk to the next while their number stays the same (§3.4.3). For
+//! the caller it is one transfer: its [`TransferControl`] counts all chunks, and the ranges that a
+//! failed attempt stored stay valid.
 
 mod chunk_queue;
 mod chunk_session;
@@ -15,10 +17,10 @@ use std::sync::Arc;
 
 use data::job::TransferControl;
 use data::store::{Sink, Source};
-use proto::command::TransferMode as Wire;
+use proto::command::TransferMode;
 use proto::ranges::RangeSet;
 use tune::streams::chunked::{
-    self as policy, ChunkParameters, ChunkTuner, ChunkTuningMode, RttCommands as When,
+    ChunkParameters, ChunkTuner, ChunkTuningMode, RttCommands, mode_tuner, probe_tuner_with_min,
 };
 
 use self::chunk_queue::ChunkQueue;
@@ -27,9 +29,6 @@ use self::chunk_session::{
 };
 use self::rtt_sampling::{RttProbeSession, SharedRttAverage};
 use self::sessions::{ChunkSessions, RttSource};
-use super::get::get as get_whole;
-use super::put::put as put_whole;
-use super::third_party::third_party as pass_whole;
 use super::{TransferAttempt, TransferSpec, negotiation};
 use crate::CopyFailure;
 use crate::session::ClientSession;
@@ -37,19 +36,19 @@ use crate::session::ClientSession;
 /// How a transfer is cut into chunks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Chunking {
-    /// One after the other over one session, by a mode of 2008.
+    /// One chunk after the other over one session, by a tuning mode of the 2008 paper.
     Mode(ChunkTuningMode, ChunkParameters),
-    /// Two at a time over a session each, so that the path never drains between them; their number
-    /// of streams by the goodput that they reach.
+    /// Two chunks at a time over one session each, so that the path never drains between them. The
+    /// number of streams follows the goodput they reach.
     Probe,
 }
 
-/// Server to this machine. MODE S: the server listens; MODE E: this end listens, on
+/// Receives a file from a server. MODE S: the server listens. MODE E: this end listens, on
 /// `spec.data_ports`, and the server opens the connections.
 ///
 /// # Errors
 /// The server's refusal by its class; `Local` for the sink's errors; `Integrity` when the server
-/// confirmed a transfer that did not bring all of `spec.size`; `Unreachable` (transient) for lost
+/// confirmed the transfer and bytes of `spec.size` are missing; `Unreachable` (transient) for lost
 /// connections: what arrived is in `control`.
 pub async fn get(
     session: &mut ClientSession,
@@ -61,22 +60,23 @@ pub async fn get(
     let mut warnings = Vec::new();
     let extended = spec.chunks.is_some()
         && session.features().eret
+        // Chunks arrive out of order with two sessions, so the sink must be seekable.
         && sink.is_seekable()
-        && negotiation::get_mode(session, spec, &mut warnings) == Wire::Extended;
-    let Some((chunks, missing)) = chunk_plan(spec).filter(|_| extended) else {
-        let attempt = get_whole(session, path, sink, spec, control).await;
+        && negotiation::get_mode(session, spec, &mut warnings) == TransferMode::Extended;
+    let Some((chunking, missing)) = chunk_plan(spec).filter(|_| extended) else {
+        let attempt = super::get::get(session, path, sink, spec, control).await;
         return attempt.map(|attempt| with_warnings(attempt, warnings));
     };
-    let lane = Box::new(DirectChunkSession {
+    let chunk_session = Box::new(DirectChunkSession {
         session: HeldSession::Borrowed(session),
         path: path.into(),
         local_store: LocalStore::Sink(sink),
     });
-    transfer_in_chunks(lane, chunks, missing, spec, control, &|_| {}).await
+    transfer_in_chunks(chunk_session, chunking, missing, spec, control, &|_| {}).await
 }
 
-/// This machine to server; the server listens. `control.bytes()` counts what was handed to the
-/// kernel; what the server reported as stored is in `spec.marked`.
+/// Sends a file to a server, which listens. `control.bytes()` counts the bytes handed to the
+/// kernel; the ranges that the server reported as stored are in `spec.stored_ranges`.
 ///
 /// # Errors
 /// The server's refusal by its class; `Local` for the source's errors; `Integrity` when the server
@@ -91,26 +91,27 @@ pub async fn put(
     let mut warnings = Vec::new();
     let extended = spec.chunks.is_some()
         && session.features().esto
-        && negotiation::transfer_mode(session, spec, &mut warnings) == Wire::Extended;
-    let Some((chunks, missing)) = chunk_plan(spec).filter(|_| extended) else {
-        let attempt = put_whole(session, source, path, spec, control).await;
+        && negotiation::transfer_mode(session, spec, &mut warnings) == TransferMode::Extended;
+    let Some((chunking, missing)) = chunk_plan(spec).filter(|_| extended) else {
+        let attempt = super::put::put(session, source, path, spec, control).await;
         return attempt.map(|attempt| with_warnings(attempt, warnings));
     };
-    let lane = Box::new(DirectChunkSession {
+    let chunk_session = Box::new(DirectChunkSession {
         session: HeldSession::Borrowed(session),
         path: path.into(),
         local_store: LocalStore::Source(source),
     });
-    transfer_in_chunks(lane, chunks, missing, spec, control, &|_| {}).await
+    transfer_in_chunks(chunk_session, chunking, missing, spec, control, &|_| {}).await
 }
 
-/// Server to server. Progress arrives by 112 markers (MODE E) in `progress`, bytes so far;
-/// MODE S transfers are silent until they end, so that the caller has to look for a stall there.
+/// Transfers a file from one server to another. In MODE E the 112 markers report progress to
+/// `progress`, in bytes so far. MODE S transfers report nothing until they end, so the caller has
+/// to detect a stall.
 ///
 /// # Errors
 /// The refusal of the side that failed first, by its class; `Integrity` when both confirmed a
-/// transfer whose last marker tells another length; `Unreachable` (transient) for lost
-/// connections: what the destination reported as stored is in `spec.marked`.
+/// transfer and the last marker reports another length; `Unreachable` (transient) for lost
+/// connections: the ranges that the destination reported as stored are in `spec.stored_ranges`.
 pub async fn third_party(
     source: &mut ClientSession,
     source_path: &[u8],
@@ -120,14 +121,15 @@ pub async fn third_party(
     progress: &(dyn Fn(u64) + Send + Sync),
 ) -> Result<TransferAttempt, CopyFailure> {
     let mut warnings = Vec::new();
+    // Both sides must speak MODE E: ESTO needs offsets, which only MODE E blocks carry.
     let extended = spec.chunks.is_some()
         && source.features().eret
         && destination.features().esto
-        && [&mut *source, &mut *destination]
-            .into_iter()
-            .all(|end| negotiation::transfer_mode(end, spec, &mut warnings) == Wire::Extended);
-    let Some((chunks, missing)) = chunk_plan(spec).filter(|_| extended) else {
-        let attempt = pass_whole(
+        && [&mut *source, &mut *destination].into_iter().all(|end| {
+            negotiation::transfer_mode(end, spec, &mut warnings) == TransferMode::Extended
+        });
+    let Some((chunking, missing)) = chunk_plan(spec).filter(|_| extended) else {
+        let attempt = super::third_party::third_party(
             source,
             source_path,
             destination,
@@ -139,19 +141,21 @@ pub async fn third_party(
             .await
             .map(|attempt| with_warnings(attempt, warnings));
     };
-    let lane = Box::new(ThirdPartyChunkSession {
+    let chunk_session = Box::new(ThirdPartyChunkSession {
         from: HeldSession::Borrowed(source),
         from_path: source_path.into(),
         to: HeldSession::Borrowed(destination),
         to_path: destination_path.into(),
     });
-    // The chunks' controls count nothing: the bytes do not pass here.
+    // This control counts nothing, since the bytes do not pass this machine.
     let control = Arc::new(TransferControl::new());
-    transfer_in_chunks(lane, chunks, missing, spec, &control, progress).await
+    transfer_in_chunks(chunk_session, chunking, missing, spec, &control, progress).await
 }
 
-/// Plan for what is missing, if it is to come in chunks: its size must be known.
+/// The chunking and the missing ranges, if the transfer is to run in chunks. The size must be
+/// known.
 fn chunk_plan(spec: &TransferSpec) -> Option<(Chunking, RangeSet)> {
+    // An unknown size cannot be divided; an empty rest needs no chunks.
     let missing = spec.completed_ranges.gaps(0, spec.size?);
     Some((spec.chunks?, missing)).filter(|(_, missing)| !missing.is_empty())
 }
@@ -165,48 +169,49 @@ fn with_warnings(mut attempt: TransferAttempt, mut warnings: Vec<String>) -> Tra
 }
 
 async fn transfer_in_chunks<'a>(
-    mut lane: Box<dyn ChunkSession + 'a>,
-    chunks: Chunking,
+    mut chunk_session: Box<dyn ChunkSession + 'a>,
+    chunking: Chunking,
     missing: RangeSet,
     spec: &'a TransferSpec,
     control: &'a Arc<TransferControl>,
     progress: &'a (dyn Fn(u64) + Send + Sync),
 ) -> Result<TransferAttempt, CopyFailure> {
-    let (tuner, trips, sessions) = match chunks {
+    let (tuner, rtt_source, sessions) = match chunking {
         Chunking::Mode(mode, parameters) => {
-            let (tuner, trips) = chunk_tuner_of_2008(lane.session(), mode, parameters, spec).await;
-            (tuner, trips, 1)
+            let (tuner, rtt_source) =
+                chunk_tuner_of_2008(chunk_session.session(), mode, parameters, spec).await;
+            (tuner, rtt_source, 1)
         }
         Chunking::Probe => {
-            let rtt = lane.session().rtt();
-            let tuner = policy::probe_tuner_with_min(2, spec.streams, spec.max_streams, rtt);
+            let rtt = chunk_session.session().rtt();
+            let tuner = probe_tuner_with_min(2, spec.streams, spec.max_streams, rtt);
             (tuner, RttSource::Known(rtt), 2)
         }
     };
-    let work = ChunkQueue::new(missing, tuner, sessions);
-    let crew = ChunkSessions::new(spec, control, progress, (work, trips));
-    crew.transfer(lane, sessions > 1).await
+    let queue = ChunkQueue::new(missing, tuner, sessions);
+    let chunk_sessions = ChunkSessions::new(spec, control, progress, (queue, rtt_source));
+    chunk_sessions.transfer(chunk_session, sessions > 1).await
 }
 
-/// A tuner of the paper, and where its round trips come from. The first is asked for at once, for
-/// the size of the first chunk (eq. 14).
+/// A tuner of the 2008 paper, and the source of its round trips. The first round trip is sampled
+/// here, for the size of the first chunk (eq. 14).
 async fn chunk_tuner_of_2008(
     session: &mut ClientSession,
     mode: ChunkTuningMode,
     parameters: ChunkParameters,
     spec: &TransferSpec,
 ) -> (Box<dyn ChunkTuner>, RttSource) {
-    let trips = SharedRttAverage::new(parameters.rho);
-    // One that does not answer is told of by the chunk's own command.
-    trips.sample(session).await;
+    let average = SharedRttAverage::new(parameters.rho);
+    // A session that does not answer here fails again in the chunk's own command.
+    average.sample(session).await;
     let window = spec.options.buffers.pinned_bytes().unwrap_or(0);
-    let tuner = policy::mode_tuner(mode, parameters, window, trips.average());
-    let trips = match parameters.rtt_commands {
-        When::BetweenChunks => RttSource::BetweenChunks(trips),
-        When::DuringChunks => {
-            let pulse = RttProbeSession::start(Box::pin(session.open_another()), trips.clone());
-            RttSource::WhileDataFlows(trips, pulse)
+    let tuner = mode_tuner(mode, parameters, window, average.average());
+    let rtt_source = match parameters.rtt_commands {
+        RttCommands::BetweenChunks => RttSource::BetweenChunks(average),
+        RttCommands::DuringChunks => {
+            let probe = RttProbeSession::start(Box::pin(session.open_another()), average.clone());
+            RttSource::WhileDataFlows(average, probe)
         }
     };
-    (tuner, trips)
+    (tuner, rtt_source)
 }

@@ -1,4 +1,4 @@
-//! Outcome of the chunks of a file, as one attempt.
+//! Adds up the chunks of a file to one attempt.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,22 +11,22 @@ use tune::Evidence;
 
 use crate::transfer::TransferAttempt;
 
-/// The attempts at a file's chunks, added up.
+/// Sum over the attempts at a file's chunks.
 #[derive(Debug, Default)]
 pub(super) struct ChunkTotals {
     attempt: TransferAttempt,
-    /// Sums of chunks: where in the destination they begin, how long they are.
+    /// Checksums of chunks: offset in the destination, length, checksum.
     chunk_checksums: Vec<(u64, u64, String)>,
     /// Streams of each session's last chunk.
     streams_by_session: BTreeMap<u32, u64>,
-    /// A chunk came without a sum.
+    /// At least one chunk has no checksum.
     checksum_missing: bool,
-    /// One chunk at least was not in MODE E.
+    /// At least one chunk used MODE S.
     stream_mode_used: bool,
 }
 
 impl ChunkTotals {
-    /// Session number `session` has brought the chunk that belongs to these bytes of the destination.
+    /// Adds a chunk that session number `session` has stored in this range of the destination.
     pub(super) fn add_chunk(&mut self, session: u32, range: ByteRange, chunk: TransferAttempt) {
         let TransferAttempt {
             report,
@@ -36,42 +36,46 @@ impl ChunkTotals {
             remarks,
             warnings,
         } = chunk;
-        let all = &mut self.attempt;
+        let total = &mut self.attempt;
         self.stream_mode_used |= !extended;
         self.streams_by_session.insert(session, streams);
-        let open = self.streams_by_session.values().sum();
-        all.streams = all.streams.max(open);
-        all.buffers = buffers;
+        // Sessions run side by side: the streams of each one's last chunk are open together.
+        let open_streams = self.streams_by_session.values().sum();
+        total.streams = total.streams.max(open_streams);
+        total.buffers = buffers;
         for remark in remarks {
-            if !all.remarks.contains(&remark) {
-                all.remarks.push(remark);
+            if !total.remarks.contains(&remark) {
+                total.remarks.push(remark);
             }
         }
-        all.warnings.extend(warnings);
+        total.warnings.extend(warnings);
         match report.checksum {
-            Some(sum) => self.chunk_checksums.push((range.start, range.len(), sum)),
+            Some(checksum) => self
+                .chunk_checksums
+                .push((range.start, range.len(), checksum)),
             None => self.checksum_missing = true,
         }
-        let whole = &mut all.report.evidence;
-        whole.add_transfer(&report.evidence);
-        // Of all sessions, side by side.
-        whole.streams = all.streams.max(whole.streams);
-        whole.peak_streams = all.streams.max(whole.peak_streams);
-        whole.final_streams = open;
-        all.report.remark = report.remark.or(all.report.remark.take());
+        let evidence = &mut total.report.evidence;
+        evidence.add_transfer(&report.evidence);
+        evidence.streams = total.streams.max(evidence.streams);
+        evidence.peak_streams = total.streams.max(evidence.peak_streams);
+        evidence.final_streams = open_streams;
+        total.report.remark = report.remark.or(total.report.remark.take());
     }
 
-    /// The whole, `elapsed` after it began; `sum`: what its chunks were summed with.
+    /// The whole attempt, `elapsed` after it started. `algorithm` is that of the
+    /// chunks' checksums.
     pub(super) fn finish(
         mut self,
         stored: RangeSet,
         elapsed: Duration,
-        sum: Option<ChecksumAlgorithm>,
+        algorithm: Option<ChecksumAlgorithm>,
     ) -> TransferAttempt {
-        let digest = sum
+        let checksum = algorithm
             .filter(|_| !self.checksum_missing)
             .and_then(|algorithm| {
                 self.chunk_checksums.sort_unstable();
+                // Checksums can be combined only if the chunks cover the file from 0 without gaps.
                 let from_the_start = self
                     .chunk_checksums
                     .first()
@@ -79,20 +83,20 @@ impl ChunkTotals {
                 let gapless = self
                     .chunk_checksums
                     .windows(2)
-                    .all(|w| w[0].0 + w[0].1 == w[1].0);
-                let pieces = self
+                    .all(|pair| pair[0].0 + pair[0].1 == pair[1].0);
+                let checksums = self
                     .chunk_checksums
                     .iter()
-                    .map(|(_, length, sum)| (sum.as_str(), *length));
+                    .map(|(_, length, checksum)| (checksum.as_str(), *length));
                 (from_the_start && gapless)
-                    .then(|| combine_checksums(algorithm, pieces))
+                    .then(|| combine_checksums(algorithm, checksums))
                     .flatten()
             });
         TransferAttempt {
             extended_mode: !self.stream_mode_used,
             report: TransferReport {
                 stored,
-                checksum: digest,
+                checksum,
                 evidence: Evidence {
                     elapsed,
                     ..self.attempt.report.evidence
@@ -108,7 +112,7 @@ impl ChunkTotals {
 mod tests {
     use super::*;
 
-    fn chunk(bytes: u64, sum: Option<&str>) -> TransferAttempt {
+    fn chunk(bytes: u64, checksum: Option<&str>) -> TransferAttempt {
         TransferAttempt {
             report: TransferReport {
                 evidence: Evidence {
@@ -116,7 +120,7 @@ mod tests {
                     congestion_control: Some("cubic".to_owned()),
                     ..Evidence::default()
                 },
-                checksum: sum.map(str::to_owned),
+                checksum: checksum.map(str::to_owned),
                 ..TransferReport::default()
             },
             extended_mode: true,
@@ -130,37 +134,37 @@ mod tests {
     }
 
     fn finish(outcome: ChunkTotals) -> TransferAttempt {
-        let sum = Some(ChecksumAlgorithm::Adler32);
-        outcome.finish(RangeSet::new(), Duration::from_secs(1), sum)
+        let checksum = Some(ChecksumAlgorithm::Adler32);
+        outcome.finish(RangeSet::new(), Duration::from_secs(1), checksum)
     }
 
     /// Adler-32 of `Wiki` and of `pedia`.
     const SUMS: [&str; 2] = ["03da0195", "06280204"];
 
     #[test]
-    fn chunks_add_up_in_whatever_order_they_end() {
+    fn chunks_add_up_in_any_order() {
         let mut outcome = ChunkTotals::default();
         outcome.add_chunk(1, range(4, 9), chunk(5, Some(SUMS[1])));
         outcome.add_chunk(0, range(0, 4), chunk(4, Some(SUMS[0])));
-        let whole = finish(outcome);
+        let evidence = finish(outcome);
         // Two sessions side by side.
         assert_eq!(
             (
-                whole.report.evidence.bytes,
-                whole.streams,
-                whole.extended_mode
+                evidence.report.evidence.bytes,
+                evidence.streams,
+                evidence.extended_mode
             ),
             (9, 9, true)
         );
-        assert_eq!(whole.report.checksum.as_deref(), Some("11e60398"));
+        assert_eq!(evidence.report.checksum.as_deref(), Some("11e60398"));
         assert_eq!(
-            whole.report.evidence.congestion_control.as_deref(),
+            evidence.report.evidence.congestion_control.as_deref(),
             Some("cubic")
         );
     }
 
     #[test]
-    fn a_sum_needs_every_byte() {
+    fn a_whole_checksum_needs_every_byte() {
         let mut gap = ChunkTotals::default();
         gap.add_chunk(0, range(0, 4), chunk(4, Some(SUMS[0])));
         gap.add_chunk(0, range(5, 10), chunk(5, Some(SUMS[1])));
@@ -168,14 +172,14 @@ mod tests {
         let mut late = ChunkTotals::default();
         late.add_chunk(0, range(4, 9), chunk(5, Some(SUMS[1])));
         assert_eq!(finish(late).report.checksum, None);
-        let mut unsummed = ChunkTotals::default();
-        unsummed.add_chunk(0, range(0, 4), chunk(4, Some(SUMS[0])));
-        unsummed.add_chunk(0, range(4, 9), chunk(5, None));
-        assert_eq!(finish(unsummed).report.checksum, None);
+        let mut without_checksum = ChunkTotals::default();
+        without_checksum.add_chunk(0, range(0, 4), chunk(4, Some(SUMS[0])));
+        without_checksum.add_chunk(0, range(4, 9), chunk(5, None));
+        assert_eq!(finish(without_checksum).report.checksum, None);
     }
 
     #[test]
-    fn one_plain_chunk_makes_it_plain() {
+    fn one_chunk_in_stream_mode_clears_extended_mode() {
         let mut outcome = ChunkTotals::default();
         outcome.add_chunk(0, range(0, 4), chunk(4, None));
         let plain = TransferAttempt {

@@ -14,16 +14,16 @@ use tune::streams::chunked::RttAverage;
 use super::chunk_session::OpeningFuture;
 use crate::session::ClientSession;
 
-/// How often a command is sent while data flows: with ten a second and ρ = 0.1 ns-2 gives the paper's
-/// results.
+/// How often a command is sent while data flows: with ten samples a second and ρ = 0.1, ns-2
+/// reproduces the paper's results.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// R as it is now.
+/// Shared running average R.
 #[derive(Debug, Clone)]
 pub(super) struct SharedRttAverage(Arc<Mutex<RttAverage>>);
 
 impl SharedRttAverage {
-    /// None measured.
+    /// An average without samples.
     pub(super) fn new(rho: f64) -> Self {
         Self(Arc::new(Mutex::new(RttAverage::new(rho))))
     }
@@ -33,22 +33,24 @@ impl SharedRttAverage {
         self.lock().average().unwrap_or_default()
     }
 
-    /// Takes one from an idle session; `false`: it does not answer.
+    /// Samples one round trip on an idle session; `false` if it does not answer.
     pub(super) async fn sample(&self, session: &mut ClientSession) -> bool {
         let before = total_retransmits(session);
         let sent = Instant::now();
+        // NOOP does no work at the server, so its response time is the round trip.
         if session.control.call(&Command::Noop).await.is_err() {
             return false;
         }
         let sample = sent.elapsed();
-        // TCP's time-out is no round trip: with such samples MI does not end.
+        // A sample that includes a retransmission is no round trip (Karn's algorithm, RFC 6298 §3).
+        // With such samples the MI mode does not converge.
         if total_retransmits(session) == before {
             self.lock().on_sample(sample);
         }
         true
     }
 
-    /// The average is whole after every statement.
+    /// Locks even after a panic elsewhere: the average is consistent after every statement.
     fn lock(&self) -> MutexGuard<'_, RttAverage> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -58,7 +60,7 @@ fn total_retransmits(session: &ClientSession) -> u64 {
     tcp_info::tcp_info(session.control.transport().as_fd()).map_or(0, |info| info.retransmits)
 }
 
-/// A session of its own that sends commands while data flows elsewhere. It ends when dropped.
+/// A session that samples round trips while data flows on others. Dropping it stops it.
 #[derive(Debug)]
 pub(super) struct RttProbeSession {
     stop: Option<oneshot::Sender<()>>,
@@ -66,9 +68,9 @@ pub(super) struct RttProbeSession {
 }
 
 impl RttProbeSession {
-    /// Opens the session and begins, in the background; a server that refuses the session is not
-    /// asked again.
-    pub(super) fn start(session: OpeningFuture<ClientSession>, trips: SharedRttAverage) -> Self {
+    /// Opens the session and samples in the background. If the server refuses the session, it is
+    /// not tried again.
+    pub(super) fn start(session: OpeningFuture<ClientSession>, average: SharedRttAverage) -> Self {
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(async move {
             let Ok(mut session) = session.await else {
@@ -76,7 +78,7 @@ impl RttProbeSession {
             };
             tokio::select! {
                 _ = stopped => {}
-                () = sample_until_failure(&mut session, &trips) => {}
+                () = sample_until_failure(&mut session, &average) => {}
             }
             session.close().await;
         });
@@ -86,10 +88,10 @@ impl RttProbeSession {
         }
     }
 
-    /// Ends it in order.
+    /// Stops sampling and closes the session with QUIT.
     pub(super) fn stop(mut self) {
         if let Some(stop) = self.stop.take() {
-            // One that has ended by itself hears nothing, and need not.
+            // Sending fails only if the task has ended.
             let _ = stop.send(());
         }
     }
@@ -103,12 +105,13 @@ impl Drop for RttProbeSession {
     }
 }
 
-async fn sample_until_failure(session: &mut ClientSession, trips: &SharedRttAverage) {
+async fn sample_until_failure(session: &mut ClientSession, average: &SharedRttAverage) {
     let mut timer = tokio::time::interval(SAMPLE_INTERVAL);
+    // After a delay, missed ticks are not made up: a burst of commands would distort the samples.
     timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         timer.tick().await;
-        if !trips.sample(session).await {
+        if !average.sample(session).await {
             return;
         }
     }

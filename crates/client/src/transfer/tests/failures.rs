@@ -1,10 +1,10 @@
-//! Endings: refusals, final replies that lie or do not come, lost connections.
+//! Failures: refusals, false or missing final replies, lost connections.
 
 use super::*;
 
 #[tokio::test]
-async fn an_early_refusal_stops_the_data_side_and_leaves_the_session() {
-    let (mut session, fake) = opened(vec![
+async fn an_early_refusal_stops_the_data_side_and_keeps_the_session() {
+    let (mut session, peer) = open_session(vec![
         login_script(),
         vec![ExpectPassiveAndReply("PASV"), ExpectLine("RETR /f")],
         vec![Sleep(50), SendLine("550 /f: No such file or directory")],
@@ -15,12 +15,12 @@ async fn an_early_refusal_stops_the_data_side_and_leaves_the_session() {
     assert_eq!((failure.exit, failure.transient), (Exit::NotFound, false));
     assert!(failure.message.contains("No such file"), "{failure}");
     session.delete(b"/g").await.unwrap();
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
-async fn whole_only_when_the_server_says_so() {
-    let (mut session, fake) = opened(vec![
+async fn a_get_succeeds_only_with_226() {
+    let (mut session, peer) = open_session(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -45,31 +45,31 @@ async fn whole_only_when_the_server_says_so() {
     assert_eq!(memory.take(), b"hello");
     let failure = fetch(&mut session, &memory, &spec()).await.unwrap_err();
     assert_eq!((failure.exit, failure.transient), (Exit::Unreachable, true));
-    fake.finish().await;
+    peer.finish().await;
 }
 
-/// Whether what arrived of `/f` counts without a checksum.
-async fn disputed(bytes: &[u8], word: &'static str) -> bool {
-    let (mut session, fake) = opened(vec![
+/// Whether the received bytes of `/f` are disputed.
+async fn disputed(bytes: &[u8], final_reply: &'static str) -> bool {
+    let (mut session, peer) = open_session(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
             ExpectLine("RETR /f"),
             SendLine("150 go"),
         ],
-        vec![SendData(bytes.to_vec()), SendLine(word)],
+        vec![SendData(bytes.to_vec()), SendLine(final_reply)],
     ])
     .await;
     let spec = spec();
     fetch(&mut session, &sink(), &spec).await.unwrap_err();
-    fake.finish().await;
+    peer.finish().await;
     spec.confirmation.was_refused()
 }
 
 #[tokio::test]
 async fn a_refusal_after_the_data_disputes_it() {
-    for word in ["451 Local error", "426 cut", "550 Read error", "421 bye"] {
-        assert!(disputed(b"hello", word).await, "{word}");
+    for final_reply in ["451 Local error", "426 cut", "550 Read error", "421 bye"] {
+        assert!(disputed(b"hello", final_reply).await, "{final_reply}");
     }
 }
 
@@ -82,9 +82,9 @@ fn block(descriptor: u8, payload: &[u8], offset: u64) -> Vec<u8> {
     bytes
 }
 
-/// A MODE E get of five bytes that come in one connection, which then ends.
-async fn extended(blocks: Vec<u8>, word: &'static str) -> (CopyFailure, TransferSpec) {
-    let (mut session, _fake) = opened(vec![
+/// A MODE E get of five bytes over one connection, which then closes.
+async fn extended(blocks: Vec<u8>, final_reply: &'static str) -> (CopyFailure, TransferSpec) {
+    let (mut session, _peer) = open_session(vec![
         login_script_with_feat(GRIDFTP),
         command_and_reply("MODE E", "200 ok"),
         command_and_reply("OPTS RETR", "200 ok"),
@@ -94,7 +94,7 @@ async fn extended(blocks: Vec<u8>, word: &'static str) -> (CopyFailure, Transfer
             SendLine("150 go"),
             ScriptedAction::ConnectAndSendData(blocks),
         ],
-        vec![SendLine(word)],
+        vec![SendLine(final_reply)],
     ])
     .await;
     let mut spec = spec();
@@ -105,7 +105,7 @@ async fn extended(blocks: Vec<u8>, word: &'static str) -> (CopyFailure, Transfer
 }
 
 #[tokio::test]
-async fn a_226_beside_a_missing_eod_or_eof_disputes_the_data() {
+async fn a_226_without_eod_or_eof_disputes_the_data() {
     let end_without_eof = block(8, b"hello", 0);
     for blocks in [block(0, b"hello", 0), end_without_eof] {
         let (failure, spec) = extended(blocks, "226 done").await;
@@ -114,15 +114,15 @@ async fn a_226_beside_a_missing_eod_or_eof_disputes_the_data() {
 }
 
 #[tokio::test]
-async fn a_lost_data_connection_says_nothing_against_what_came() {
+async fn a_lost_data_connection_does_not_dispute_received_bytes() {
     let (failure, spec) = extended(block(0, b"hel", 0), "426 Connection closed").await;
     assert_eq!((failure.exit, failure.transient), (Exit::Unreachable, true));
     assert!(!spec.confirmation.was_refused());
 }
 
 #[tokio::test]
-async fn a_short_file_is_no_success() {
-    let (mut session, fake) = opened(vec![
+async fn a_short_file_fails() {
+    let (mut session, peer) = open_session(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -137,12 +137,12 @@ async fn a_short_file_is_no_success() {
     let failure = fetch(&mut session, &sink(), &spec).await.unwrap_err();
     assert_eq!(failure.exit, Exit::Integrity);
     assert!(failure.message.contains("3 of 5"), "{failure}");
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
-async fn a_file_that_grew_is_no_success() {
-    let (mut session, _fake) = opened(vec![
+async fn a_grown_file_fails() {
+    let (mut session, _peer) = open_session(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -160,7 +160,7 @@ async fn a_file_that_grew_is_no_success() {
 
 #[tokio::test]
 async fn a_lost_control_connection_ends_the_data_side() {
-    let (mut session, _fake) = opened(vec![
+    let (mut session, _peer) = open_session(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -176,8 +176,8 @@ async fn a_lost_control_connection_ends_the_data_side() {
 }
 
 #[tokio::test]
-async fn data_that_stalls_runs_into_the_time_out() {
-    let (mut session, _fake) = opened(vec![
+async fn stalled_data_runs_into_the_timeout() {
+    let (mut session, _peer) = open_session(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -196,8 +196,8 @@ async fn data_that_stalls_runs_into_the_time_out() {
 }
 
 #[tokio::test]
-async fn a_dropped_transfer_makes_the_session_useless_rather_than_wrong() {
-    let (mut session, _fake) = opened(vec![
+async fn a_dropped_transfer_makes_the_session_unusable() {
+    let (mut session, _peer) = open_session(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -218,8 +218,8 @@ async fn a_dropped_transfer_makes_the_session_useless_rather_than_wrong() {
 }
 
 #[tokio::test]
-async fn a_server_that_sends_preliminary_replies_without_end_does_not_hold_the_client() {
-    let fake = ScriptedFtpServer::start_session(
+async fn endless_preliminary_replies_fail_the_transfer() {
+    let peer = ScriptedFtpServer::start_session(
         [
             login_script(),
             vec![
@@ -237,12 +237,12 @@ async fn a_server_that_sends_preliminary_replies_without_end_does_not_hold_the_c
         .concat(),
     )
     .await;
-    let opening = ClientSession::open(&fake.server, Duration::from_secs(3600));
+    let opening = ClientSession::open(&peer.server, Duration::from_secs(3600));
     let mut session = opening.await.unwrap();
     let mut spec = spec();
     spec.options.stall = Duration::from_secs(3600);
     let storing = store(&mut session, b"hello", &spec);
-    let ended = tokio::time::timeout(PATIENCE, storing).await;
+    let ended = tokio::time::timeout(TIMEOUT, storing).await;
     let failure = ended.expect("it waits for ever").unwrap_err();
     assert_eq!((failure.exit, failure.transient), (Exit::Protocol, false));
     assert!(failure.message.contains("preliminary replies"), "{failure}");

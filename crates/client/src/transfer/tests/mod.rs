@@ -1,4 +1,4 @@
-//! Single attempts against scripted servers with odd manners.
+//! Single attempts against scripted servers with unusual behaviour.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -25,7 +25,7 @@ mod partial_transfers;
 mod pipelining;
 mod right_sizing;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const GRIDFTP: &str = "211-x\n PARALLEL\n SIZE\n ERET\n REST STREAM\n211 End.";
 
 pub(super) fn spec() -> TransferSpec {
@@ -46,7 +46,7 @@ pub(super) fn spec() -> TransferSpec {
             buffers: SocketBuffers::default(),
             io: IoMethod::Copy,
             block: 64 << 10,
-            stall: PATIENCE,
+            stall: TIMEOUT,
             ..TransferOptions::default()
         },
         started: Arc::default(),
@@ -56,10 +56,10 @@ pub(super) fn spec() -> TransferSpec {
     }
 }
 
-async fn opened(acts: Vec<Vec<ScriptedAction>>) -> (ClientSession, ScriptedFtpServer) {
-    let fake = ScriptedFtpServer::start_session(acts.concat()).await;
-    let session = ClientSession::open(&fake.server, PATIENCE).await.unwrap();
-    (session, fake)
+async fn open_session(actions: Vec<Vec<ScriptedAction>>) -> (ClientSession, ScriptedFtpServer) {
+    let peer = ScriptedFtpServer::start_session(actions.concat()).await;
+    let session = ClientSession::open(&peer.server, TIMEOUT).await.unwrap();
+    (session, peer)
 }
 
 fn sink() -> MemorySink {
@@ -87,7 +87,7 @@ async fn store(
 
 #[tokio::test]
 async fn a_put_into_a_missing_directory_names_the_directory() {
-    let (mut session, fake) = opened(vec![
+    let (mut session, peer) = open_session(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -102,10 +102,10 @@ async fn a_put_into_a_missing_directory_names_the_directory() {
     let failure = store(&mut session, b"hello", &spec()).await.unwrap_err();
     assert_eq!(failure.exit, Exit::NotFound);
     assert!(failure.message.contains("no directory / "), "{failure}");
-    fake.finish().await;
+    peer.finish().await;
 }
 
-/// A disk that takes its time to say that it is full.
+/// A full disk that reports its error slowly.
 #[derive(Debug)]
 struct FullDiskSink;
 
@@ -129,8 +129,8 @@ impl data::store::Sink for FullDiskSink {
 }
 
 #[tokio::test]
-async fn a_full_disk_here_counts_more_than_what_the_server_says_of_it() {
-    let (mut session, _fake) = opened(vec![
+async fn a_full_local_disk_is_reported_before_the_servers_reply() {
+    let (mut session, _peer) = open_session(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -158,8 +158,8 @@ async fn a_full_disk_here_counts_more_than_what_the_server_says_of_it() {
 }
 
 #[tokio::test]
-async fn puts_in_stream_mode() {
-    let (mut session, fake) = opened(vec![
+async fn puts_in_stream_mode_start_and_restart() {
+    let (mut session, peer) = open_session(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -190,12 +190,12 @@ async fn puts_in_stream_mode() {
     rest.completed_ranges.insert(0, 2);
     let attempt = store(&mut session, b"hello", &rest).await.unwrap();
     assert_eq!(attempt.report.evidence.bytes, 3);
-    assert_eq!(fake.finish().await, b"hellollo");
+    assert_eq!(peer.finish().await, b"hellollo");
 }
 
 #[tokio::test]
-async fn a_full_disk_at_the_server_is_named() {
-    let (mut session, _fake) = opened(vec![
+async fn a_full_disk_at_the_server_is_reported() {
+    let (mut session, _peer) = open_session(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -216,8 +216,8 @@ async fn a_full_disk_at_the_server_is_named() {
 }
 
 #[tokio::test]
-async fn extended_mode_sends_blocks_and_collects_markers() {
-    let (mut session, fake) = opened(vec![
+async fn a_mode_e_put_collects_range_markers() {
+    let (mut session, peer) = open_session(vec![
         login_script_with_feat(GRIDFTP),
         command_and_reply("MODE E", "200 ok"),
         vec![
@@ -240,39 +240,39 @@ async fn extended_mode_sends_blocks_and_collects_markers() {
     assert!(attempt.extended_mode);
     assert_eq!(attempt.report.evidence.bytes, 5);
     assert_eq!(spec.stored_ranges.lock().unwrap().to_string(), "0-5");
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
-async fn a_missing_extended_mode_is_said_once() {
-    let acts = |mode: &'static str| {
-        let mut acts = vec![login_script_with_feat(GRIDFTP)];
+async fn a_missing_mode_e_is_warned_of_once() {
+    let actions = |mode: &'static str| {
+        let mut actions = vec![login_script_with_feat(GRIDFTP)];
         if !mode.is_empty() {
-            acts.push(command_and_reply(mode, "501 unrecognized transfer mode"));
+            actions.push(command_and_reply(mode, "501 unrecognized transfer mode"));
         }
         for _ in 0..2 {
-            acts.push(vec![
+            actions.push(vec![
                 ExpectPassiveAndReply("PASV"),
                 ExpectLine("RETR /f"),
                 SendLine("150 go"),
             ]);
-            acts.push(vec![SendData(b"hello".to_vec()), SendLine("226 done")]);
+            actions.push(vec![SendData(b"hello".to_vec()), SendLine("226 done")]);
         }
-        acts
+        actions
     };
-    let (mut session, fake) = opened(acts("MODE E")).await;
+    let (mut session, peer) = open_session(actions("MODE E")).await;
     let mut spec = spec();
     spec.streams = 4;
     let first = fetch(&mut session, &sink(), &spec).await.unwrap();
     let second = fetch(&mut session, &sink(), &spec).await.unwrap();
     assert_eq!((first.warnings.len(), second.warnings.len()), (1, 0));
     assert!(!first.extended_mode);
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_connect_back_sends_in_stream_mode() {
-    let (mut session, fake) = opened(vec![
+async fn a_server_that_cannot_connect_sends_in_stream_mode() {
+    let (mut session, peer) = open_session(vec![
         login_script_with_feat(GRIDFTP),
         command_and_reply("MODE E", "200 ok"),
         command_and_reply("OPTS RETR", "200 ok"),
@@ -297,12 +297,12 @@ async fn a_server_that_cannot_connect_back_sends_in_stream_mode() {
     assert!(!attempt.extended_mode);
     assert_eq!(attempt.warnings.len(), 1);
     assert_eq!(memory.take(), b"hello");
-    fake.finish().await;
+    peer.finish().await;
 }
 
-/// Outcome of a transfer in MODE E whose server says nothing after RETR.
+/// Result of a MODE E transfer whose server is silent after RETR.
 async fn with_a_server_that_says_nothing() -> Result<CopyFailure, CopyFailure> {
-    let fake = ScriptedFtpServer::start_session(
+    let peer = ScriptedFtpServer::start_session(
         [
             login_script_with_feat(GRIDFTP),
             command_and_reply("MODE E", "200 ok"),
@@ -313,17 +313,17 @@ async fn with_a_server_that_says_nothing() -> Result<CopyFailure, CopyFailure> {
         .concat(),
     )
     .await;
-    let patience = Duration::from_millis(500);
-    let mut session = ClientSession::open(&fake.server, patience).await?;
+    let reply_timeout = Duration::from_millis(500);
+    let mut session = ClientSession::open(&peer.server, reply_timeout).await?;
     let mut spec = spec();
     spec.streams = 4;
     Ok(fetch(&mut session, &sink(), &spec).await.unwrap_err())
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_connect_back_and_says_nothing_is_understood() {
+async fn a_silent_server_after_retr_is_taken_for_unable_to_connect() {
     let mut failures = Vec::new();
-    // A busy machine may be out of patience before, but not every time.
+    // A busy machine may time out earlier, but not every time.
     for _ in 0..5 {
         let failure = match with_a_server_that_says_nothing().await {
             Ok(failure) | Err(failure) => failure,

@@ -1,10 +1,10 @@
-//! Parts of files: what is missing, or all that is wanted.
+//! Partial transfers: restarts, and parts of files.
 
 use super::*;
 
 #[tokio::test]
-async fn resume_goes_on_after_what_is_there() {
-    let (mut session, fake) = opened(vec![
+async fn resume_continues_after_the_stored_bytes() {
+    let (mut session, peer) = open_session(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -23,12 +23,12 @@ async fn resume_goes_on_after_what_is_there() {
     let attempt = fetch(&mut session, &memory, &spec).await.unwrap();
     assert_eq!(attempt.report.evidence.bytes, 2);
     assert_eq!(memory.take(), b"hello");
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
-async fn a_server_without_rest_starts_over() {
-    let (mut session, fake) = opened(vec![
+async fn a_server_without_rest_starts_from_zero() {
+    let (mut session, peer) = open_session(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -50,12 +50,12 @@ async fn a_server_without_rest_starts_over() {
     let attempt = fetch(&mut session, &memory, &spec).await.unwrap();
     assert_eq!(attempt.report.evidence.bytes, 5);
     assert_eq!(memory.take(), b"hello");
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
-async fn a_part_by_rest_stops_where_it_ends() {
-    let (mut session, fake) = opened(vec![
+async fn a_part_by_rest_is_cut_off_at_its_end() {
+    let (mut session, peer) = open_session(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -76,12 +76,12 @@ async fn a_part_by_rest_stops_where_it_ends() {
     assert_eq!(memory.take(), vec![7; 1000]);
     assert!(session.is_usable());
     session.delete(b"/g").await.unwrap();
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
-async fn a_part_is_whole_also_when_the_server_says_no_last_word() {
-    let (mut session, _fake) = opened(vec![
+async fn a_part_is_complete_without_a_final_reply() {
+    let (mut session, _peer) = open_session(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -102,13 +102,13 @@ async fn a_part_is_whole_also_when_the_server_says_no_last_word() {
     assert_eq!(attempt.unwrap().report.evidence.bytes, 99_999);
     assert_eq!(control.bytes(), 99_999);
     assert_eq!(memory.take(), vec![7; 99_999]);
-    // Whatever it says later would be taken for the answer to another command.
+    // A later reply would be taken for the answer to another command.
     assert!(!session.is_usable());
 }
 
 #[tokio::test]
-async fn an_empty_part_of_a_missing_file_is_a_refusal() {
-    let (mut session, _fake) = opened(vec![
+async fn an_empty_part_of_a_missing_file_is_refused() {
+    let (mut session, _peer) = open_session(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -125,8 +125,8 @@ async fn an_empty_part_of_a_missing_file_is_a_refusal() {
 }
 
 #[tokio::test]
-async fn part_of_a_source_becomes_the_whole_destination() {
-    let (mut session, fake) = opened(vec![
+async fn a_part_of_a_source_becomes_the_whole_destination() {
+    let (mut session, peer) = open_session(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -144,5 +144,5 @@ async fn part_of_a_source_becomes_the_whole_destination() {
     let mut spec = spec();
     spec.part = Some((2, 4));
     store(&mut session, b"0123456789", &spec).await.unwrap();
-    assert_eq!(fake.finish().await, b"2345");
+    assert_eq!(peer.finish().await, b"2345");
 }

@@ -1,5 +1,4 @@
-//! Servers that take commands ahead: settings, transfer command and what is asked afterwards in as few
-//! flights as can be, and refusals among them.
+//! Transfers with servers that support pipelining: few round trips, and refusals within a pipeline.
 
 use proto::checksum::ChecksumAlgorithm;
 use proto::command::Command;
@@ -11,14 +10,15 @@ use ScriptedAction::{ConnectAndSendData, ExpectPassive, ExpectSilence, SendPassi
 const FEAT: &str =
     "211-x\n PARALLEL\n MLST type*;size*;\n CKSM CRC32C:1;\n ERET\n REST STREAM\n211 End.";
 const FACTS: &str = "250-Facts\n type=file;size=5; /f\n250 End.";
-const FLIGHT: [ScriptedAction; 4] = [
+const GET_COMMANDS: [ScriptedAction; 4] = [
     ExpectLine("MODE E"),
     ExpectLine("OPTS RETR Parallelism=4,4,4;"),
     ExpectLine("PORT 127,0,0,1,"),
     ExpectLine("RETR /f"),
 ];
 
-/// `hello` over one connection, which is all there are: header, bytes, EOF with the count.
+/// `hello` over one connection as MODE E blocks: header, data, then EOF with the number of EODs
+/// (GFD.20 §3.4).
 fn hello() -> Vec<u8> {
     let header = |flags: u8, count: u64, offset: u64| {
         let mut bytes = vec![flags];
@@ -29,7 +29,7 @@ fn hello() -> Vec<u8> {
     [header(0, 5, 0), b"hello".to_vec(), header(0x48, 0, 1)].concat()
 }
 
-fn four() -> TransferSpec {
+fn four_stream_spec() -> TransferSpec {
     TransferSpec {
         streams: 4,
         size: Some(5),
@@ -37,25 +37,25 @@ fn four() -> TransferSpec {
     }
 }
 
-/// Questions of the batch after a get.
-fn questions(session: &ClientSession) -> Vec<Command> {
-    let mut questions = session.checksum_commands(ChecksumAlgorithm::Crc32c, 0, None, b"/f");
-    questions.extend(session.stat_commands(b"/f"));
-    questions
+/// The commands that the batch sends after a get.
+fn followups(session: &ClientSession) -> Vec<Command> {
+    let mut followups = session.checksum_commands(ChecksumAlgorithm::Crc32c, 0, None, b"/f");
+    followups.extend(session.stat_commands(b"/f"));
+    followups
 }
 
-const ASKED: [ScriptedAction; 3] = [
+const FOLLOWUP_COMMANDS: [ScriptedAction; 3] = [
     ExpectLine("OPTS CKSM Markers="),
     ExpectLine("CKSM CRC32C 0 -1 /f"),
     ExpectLine("MLST /f"),
 ];
 
 #[tokio::test]
-async fn a_get_is_one_flight_and_its_verification_comes_with_its_end() {
-    let (mut session, fake) = opened(vec![
+async fn a_get_is_one_pipeline_with_its_verification() {
+    let (mut session, peer) = open_session(vec![
         pipelined_login_script(FEAT, &[]),
-        FLIGHT.into(),
-        ASKED.into(),
+        GET_COMMANDS.into(),
+        FOLLOWUP_COMMANDS.into(),
         vec![
             SendLine("200 E\n200 ok\n200 ok\n150 go"),
             ConnectAndSendData(hello()),
@@ -68,43 +68,47 @@ async fn a_get_is_one_flight_and_its_verification_comes_with_its_end() {
     ])
     .await;
     let memory = sink();
-    session.followup_commands = questions(&session);
-    let attempt = fetch(&mut session, &memory, &four()).await.unwrap();
+    session.followup_commands = followups(&session);
+    let attempt = fetch(&mut session, &memory, &four_stream_spec())
+        .await
+        .unwrap();
     assert!(attempt.extended_mode);
     assert_eq!(memory.take(), b"hello");
-    let sum = session
+    let checksum = session
         .checksum(ChecksumAlgorithm::Crc32c, 0, None, b"/f")
         .await;
-    assert_eq!(sum.unwrap(), "9a71bb4c");
+    assert_eq!(checksum.unwrap(), "9a71bb4c");
     assert_eq!(session.stat(b"/f").await.unwrap().size, Some(5));
     assert!(session.is_usable());
-    fake.finish().await;
+    peer.finish().await;
 }
 
-/// In chunks another command follows the first; SBUF's answer could not be told from theirs.
+/// With chunks another transfer command follows; the reply to SBUF could not be told from the
+/// others.
 #[tokio::test]
-async fn not_every_transfer_is_asked_about_ahead() {
-    let (mut session, fake) = opened(vec![pipelined_login_script(FEAT, &[])]).await;
-    let (mut careful, other) = opened(vec![login_script_with_feat(FEAT)]).await;
-    let mut told = spec();
-    told.options.buffers.sizing = proto::sizing::BufferSizing::Drs1;
-    let asked = |session: &mut ClientSession, spec: &TransferSpec| {
-        session.pipeline_followups(spec, questions(session));
+async fn followups_are_not_pipelined_with_drs1_or_without_pipelining() {
+    let (mut session, peer) = open_session(vec![pipelined_login_script(FEAT, &[])]).await;
+    let (mut without_pipelining, plain_peer) =
+        open_session(vec![login_script_with_feat(FEAT)]).await;
+    let mut drs1_spec = spec();
+    drs1_spec.options.buffers.sizing = proto::sizing::BufferSizing::Drs1;
+    let pipelined_count = |session: &mut ClientSession, spec: &TransferSpec| {
+        session.pipeline_followups(spec, followups(session));
         session.followup_commands.len()
     };
-    assert_eq!(asked(&mut session, &spec()), 3);
-    assert_eq!(asked(&mut session, &told), 0);
-    assert_eq!(asked(&mut careful, &spec()), 0);
-    fake.finish().await;
-    other.finish().await;
+    assert_eq!(pipelined_count(&mut session, &spec()), 3);
+    assert_eq!(pipelined_count(&mut session, &drs1_spec), 0);
+    assert_eq!(pipelined_count(&mut without_pipelining, &spec()), 0);
+    peer.finish().await;
+    plain_peer.finish().await;
 }
 
 #[tokio::test]
-async fn a_refused_transfer_leaves_the_session_in_step() {
-    let (mut session, fake) = opened(vec![
+async fn a_refused_transfer_keeps_replies_and_commands_aligned() {
+    let (mut session, peer) = open_session(vec![
         pipelined_login_script(FEAT, &[]),
-        FLIGHT.into(),
-        ASKED.into(),
+        GET_COMMANDS.into(),
+        FOLLOWUP_COMMANDS.into(),
         vec![SendLine("200 E\n200 ok\n200 ok\n550 /f: No such file")],
         vec![SendLine(
             "200 markers\n550 /f: No such file\n550 /f: No such file",
@@ -112,33 +116,35 @@ async fn a_refused_transfer_leaves_the_session_in_step() {
         command_and_reply("DELE /g", "250 gone"),
     ])
     .await;
-    session.followup_commands = questions(&session);
-    let failure = fetch(&mut session, &sink(), &four()).await.unwrap_err();
+    session.followup_commands = followups(&session);
+    let failure = fetch(&mut session, &sink(), &four_stream_spec())
+        .await
+        .unwrap_err();
     assert_eq!(failure.exit, Exit::NotFound);
     session.delete(b"/g").await.unwrap();
-    fake.finish().await;
+    peer.finish().await;
 }
 
-/// A login that is done with care although the greeting is longhaul's.
-fn careful_login() -> Vec<ScriptedAction> {
-    let mut acts = login_script_with_feat(FEAT);
-    acts[0] = SendLine(LONGHAUL_GREETING);
-    acts
+/// A login without pipelining, although the greeting is longhaul's.
+fn login_without_pipelining() -> Vec<ScriptedAction> {
+    let mut actions = login_script_with_feat(FEAT);
+    actions[0] = SendLine(LONGHAUL_GREETING);
+    actions
 }
 
 #[tokio::test]
-async fn a_transfer_with_other_settings_than_asked_for_is_given_up_and_made_with_care() {
-    let fake = ScriptedFtpServer::start_sessions(vec![
+async fn a_transfer_with_a_refused_setting_is_repeated_without_pipelining() {
+    let peer = ScriptedFtpServer::start_sessions(vec![
         [
             pipelined_login_script(FEAT, &[]),
-            FLIGHT.into(),
-            // In stream mode: what must not be taken for the file's blocks.
+            GET_COMMANDS.into(),
+            // In stream mode: these bytes must not be taken for MODE E blocks.
             vec![ConnectAndSendData(b"hello".to_vec())],
             vec![SendLine("504 no such mode\n200 ok\n200 ok\n150 go")],
         ]
         .concat(),
         [
-            careful_login(),
+            login_without_pipelining(),
             command_and_reply("MODE E", "504 no such mode"),
             vec![
                 ExpectPassiveAndReply("PASV"),
@@ -151,26 +157,28 @@ async fn a_transfer_with_other_settings_than_asked_for_is_given_up_and_made_with
         .concat(),
     ])
     .await;
-    let mut session = ClientSession::open(&fake.server, PATIENCE).await.unwrap();
+    let mut session = ClientSession::open(&peer.server, TIMEOUT).await.unwrap();
     let memory = sink();
-    let attempt = fetch(&mut session, &memory, &four()).await.unwrap();
+    let attempt = fetch(&mut session, &memory, &four_stream_spec())
+        .await
+        .unwrap();
     assert!(!attempt.extended_mode && session.avoids_pipelining());
     assert_eq!(memory.take(), b"hello");
     session.delete(b"/g").await.unwrap();
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
-async fn a_refused_address_is_told_in_its_other_form() {
-    let fake = ScriptedFtpServer::start_sessions(vec![
+async fn eprt_follows_a_refused_port() {
+    let peer = ScriptedFtpServer::start_sessions(vec![
         [
             pipelined_login_script(FEAT, &[]),
-            FLIGHT.into(),
+            GET_COMMANDS.into(),
             vec![SendLine("200 E\n200 ok\n502 no PORT\n425 no address")],
         ]
         .concat(),
         [
-            careful_login(),
+            login_without_pipelining(),
             command_and_reply("MODE E", "200 E"),
             command_and_reply("OPTS RETR", "200 ok"),
             command_and_reply("PORT", "502 no PORT"),
@@ -180,44 +188,50 @@ async fn a_refused_address_is_told_in_its_other_form() {
         .concat(),
     ])
     .await;
-    let mut session = ClientSession::open(&fake.server, PATIENCE).await.unwrap();
-    let failure = fetch(&mut session, &sink(), &four()).await.unwrap_err();
+    let mut session = ClientSession::open(&peer.server, TIMEOUT).await.unwrap();
+    let failure = fetch(&mut session, &sink(), &four_stream_spec())
+        .await
+        .unwrap_err();
     assert_eq!(failure.exit, Exit::NotFound);
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
-async fn a_courtesy_that_is_refused_costs_a_warning_and_no_more() {
-    let (mut session, fake) = opened(vec![
+async fn a_refused_optional_setting_only_warns() {
+    let (mut session, peer) = open_session(vec![
         pipelined_login_script(FEAT, &[]),
-        FLIGHT.into(),
+        GET_COMMANDS.into(),
         vec![SendLine("200 E\n501 what streams?\n200 ok\n150 go")],
         vec![ConnectAndSendData(hello()), SendLine("226 done")],
     ])
     .await;
-    let attempt = fetch(&mut session, &sink(), &four()).await.unwrap();
+    let attempt = fetch(&mut session, &sink(), &four_stream_spec())
+        .await
+        .unwrap();
     assert!(attempt.extended_mode);
     assert_eq!(attempt.warnings.len(), 1, "{:?}", attempt.warnings);
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
-async fn the_end_of_a_session_in_a_flight_is_told_as_such() {
-    let (mut session, _fake) = opened(vec![
+async fn a_421_within_a_pipeline_is_reported() {
+    let (mut session, _peer) = open_session(vec![
         pipelined_login_script(FEAT, &[]),
-        FLIGHT.into(),
+        GET_COMMANDS.into(),
         vec![SendLine("200 E\n421 shutting down")],
     ])
     .await;
-    let failure = fetch(&mut session, &sink(), &four()).await.unwrap_err();
+    let failure = fetch(&mut session, &sink(), &four_stream_spec())
+        .await
+        .unwrap_err();
     assert_eq!((failure.exit, failure.transient), (Exit::Unreachable, true));
     assert!(failure.message.contains("shutting down"), "{failure}");
     assert!(!session.is_usable());
 }
 
 #[tokio::test]
-async fn a_store_is_two_flights_and_its_sum_comes_with_its_end() {
-    let (mut session, fake) = opened(vec![
+async fn a_put_is_two_pipelines_with_its_checksum() {
+    let (mut session, peer) = open_session(vec![
         pipelined_login_script(FEAT, &[]),
         vec![
             ExpectLine("MODE E"),
@@ -244,25 +258,25 @@ async fn a_store_is_two_flights_and_its_sum_comes_with_its_end() {
         ],
     ])
     .await;
-    let mut questions = questions(&session);
-    questions.truncate(2);
-    session.followup_commands = questions;
-    let mut spec = four();
+    let mut followups = followups(&session);
+    followups.truncate(2);
+    session.followup_commands = followups;
+    let mut spec = four_stream_spec();
     spec.streams = 1;
     spec.mode = ModeChoice::Extended;
     let attempt = store(&mut session, b"hello", &spec).await.unwrap();
     assert!(attempt.extended_mode);
-    let sum = session
+    let checksum = session
         .checksum(ChecksumAlgorithm::Crc32c, 0, None, b"/f")
         .await;
-    assert_eq!(sum.unwrap(), "9a71bb4c");
-    fake.finish().await;
+    assert_eq!(checksum.unwrap(), "9a71bb4c");
+    peer.finish().await;
 }
 
-/// STOR would cut the file; so nothing is stored before every setting is known to be in force.
+/// STOR would truncate the file, so nothing is stored before every setting is known to be in force.
 #[tokio::test]
-async fn a_store_whose_mode_is_refused_goes_on_in_the_other() {
-    let (mut session, fake) = opened(vec![
+async fn a_put_falls_back_to_stream_mode_in_the_same_session() {
+    let (mut session, peer) = open_session(vec![
         pipelined_login_script(FEAT, &[]),
         vec![
             ExpectLine("MODE E"),
@@ -286,14 +300,16 @@ async fn a_store_whose_mode_is_refused_goes_on_in_the_other() {
         vec![SendLine("226 done")],
     ])
     .await;
-    let attempt = store(&mut session, b"hello", &four()).await.unwrap();
+    let attempt = store(&mut session, b"hello", &four_stream_spec())
+        .await
+        .unwrap();
     assert!(!attempt.extended_mode && !session.avoids_pipelining());
-    assert_eq!(fake.finish().await, b"hello");
+    assert_eq!(peer.finish().await, b"hello");
 }
 
 #[tokio::test]
-async fn a_restart_that_is_refused_destroys_nothing() {
-    let (mut session, fake) = opened(vec![
+async fn a_refused_restart_sends_no_stor() {
+    let (mut session, peer) = open_session(vec![
         pipelined_login_script(FEAT, &[]),
         vec![
             ExpectLine("MODE E"),
@@ -309,15 +325,15 @@ async fn a_restart_that_is_refused_destroys_nothing() {
         ],
     ])
     .await;
-    let mut spec = four();
+    let mut spec = four_stream_spec();
     spec.completed_ranges.insert(0, 2);
     store(&mut session, b"hello", &spec).await.unwrap_err();
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
-async fn epsv_follows_when_pasv_is_refused_among_others() {
-    let (mut session, fake) = opened(vec![
+async fn epsv_follows_a_refused_pasv_in_a_pipeline() {
+    let (mut session, peer) = open_session(vec![
         pipelined_login_script(FEAT, &[]),
         vec![
             ExpectLine("PASV"),
@@ -334,68 +350,71 @@ async fn epsv_follows_when_pasv_is_refused_among_others() {
     ])
     .await;
     store(&mut session, b"hello", &spec()).await.unwrap();
-    assert_eq!(fake.finish().await, b"hello");
+    assert_eq!(peer.finish().await, b"hello");
 }
 
-fn receiving(rest: Vec<ScriptedAction>) -> Vec<ScriptedAction> {
-    let flight = [
+fn receiving_script(rest: Vec<ScriptedAction>) -> Vec<ScriptedAction> {
+    let pipeline = [
         ExpectLine("MODE E"),
         ExpectPassive("PASV"),
         ExpectLine("ALLO 5"),
         SendLine("200 E"),
     ];
-    let mut acts = [pipelined_login_script(FEAT, &[]), flight.into()].concat();
-    acts.extend([SendPassiveReply, SendLine("200 ok")]);
-    acts.extend(rest);
-    acts
+    let mut actions = [pipelined_login_script(FEAT, &[]), pipeline.into()].concat();
+    actions.extend([SendPassiveReply, SendLine("200 ok")]);
+    actions.extend(rest);
+    actions
 }
 
-fn sending(rest: Vec<ScriptedAction>) -> Vec<ScriptedAction> {
-    let flight = [
+fn sending_script(rest: Vec<ScriptedAction>) -> Vec<ScriptedAction> {
+    let pipeline = [
         ExpectLine("MODE E"),
         ExpectLine("OPTS RETR"),
         SendLine("200 E\n200 ok"),
     ];
-    let mut acts = [pipelined_login_script(FEAT, &[]), flight.into()].concat();
-    acts.extend([ExpectLine("PORT 127,0,0,1,"), ExpectLine("RETR /s")]);
-    acts.extend(rest);
-    acts
+    let mut actions = [pipelined_login_script(FEAT, &[]), pipeline.into()].concat();
+    actions.extend([ExpectLine("PORT 127,0,0,1,"), ExpectLine("RETR /s")]);
+    actions.extend(rest);
+    actions
 }
 
-/// The outcome, and the sessions, which are still open.
-async fn pass(
+/// The result, and the sessions, which are still open.
+async fn copy_between_servers(
     from: &ScriptedFtpServer,
     to: &ScriptedFtpServer,
 ) -> (Result<TransferAttempt, CopyFailure>, [ClientSession; 2]) {
-    let mut source = ClientSession::open(&from.server, PATIENCE).await.unwrap();
-    let mut destination = ClientSession::open(&to.server, PATIENCE).await.unwrap();
+    let mut source = ClientSession::open(&from.server, TIMEOUT).await.unwrap();
+    let mut destination = ClientSession::open(&to.server, TIMEOUT).await.unwrap();
     let (from, to) = (&mut source, &mut destination);
-    let passed = third_party(from, b"/s", to, b"/d", &four(), &|_| ()).await;
-    (passed, [source, destination])
+    let result = third_party(from, b"/s", to, b"/d", &four_stream_spec(), &|_| ()).await;
+    (result, [source, destination])
 }
 
 #[tokio::test]
-async fn between_two_such_servers_each_hears_two_flights() {
-    let from =
-        ScriptedFtpServer::start_session(sending(vec![SendLine("200 ok\n150 go\n226 sent")])).await;
-    let to = ScriptedFtpServer::start_session(receiving(vec![
+async fn a_third_party_transfer_takes_two_pipelines_per_server() {
+    let from = ScriptedFtpServer::start_session(sending_script(vec![SendLine(
+        "200 ok\n150 go\n226 sent",
+    )]))
+    .await;
+    let to = ScriptedFtpServer::start_session(receiving_script(vec![
         ExpectLine("STOR /d"),
         SendLine("150 go\n226 stored"),
     ]))
     .await;
-    let (done, _sessions) = pass(&from, &to).await;
+    let (done, _sessions) = copy_between_servers(&from, &to).await;
     assert!(done.unwrap().extended_mode);
     from.finish().await;
     to.finish().await;
 }
 
-/// As one may whose administrator lets nobody send to other hosts: nothing is stored there for nothing.
+/// For example where the administrator forbids transfers to other hosts: the destination must not
+/// store anything.
 #[tokio::test]
-async fn a_source_that_refuses_the_address_is_asked_again_with_care() {
+async fn a_source_that_refuses_port_is_retried_without_pipelining() {
     let from = ScriptedFtpServer::start_sessions(vec![
-        sending(vec![SendLine("500 not to others\n425 no address")]),
+        sending_script(vec![SendLine("500 not to others\n425 no address")]),
         [
-            careful_login(),
+            login_without_pipelining(),
             command_and_reply("MODE E", "200 E"),
             command_and_reply("OPTS RETR", "200 ok"),
             command_and_reply("PORT", "500 Permission denied: not to others"),
@@ -403,15 +422,15 @@ async fn a_source_that_refuses_the_address_is_asked_again_with_care() {
         .concat(),
     ])
     .await;
-    // A destination that takes commands ahead stays in the mode that it was told.
+    // The destination stays in the mode it was set to.
     let again = vec![
         ExpectPassiveAndReply("PASV"),
         ExpectLine("ALLO 5"),
         SendLine("200 ok"),
         ExpectSilence(100),
     ];
-    let to = ScriptedFtpServer::start_session(receiving(again)).await;
-    let (failed, _sessions) = pass(&from, &to).await;
+    let to = ScriptedFtpServer::start_session(receiving_script(again)).await;
+    let (failed, _sessions) = copy_between_servers(&from, &to).await;
     let failure = failed.unwrap_err();
     assert_eq!(failure.exit, Exit::Refused, "{failure}");
     from.finish().await;

@@ -1,4 +1,4 @@
-//! Dynamic right-sizing: what is asked of whom, and what a refusal costs.
+//! Dynamic right-sizing: which server is asked for what, and the effect of a refusal.
 
 use std::net::IpAddr;
 
@@ -14,13 +14,13 @@ const DRS: &str =
     "211-x\n PARALLEL\n SIZE\n ERET\n REST STREAM\n DRS auto;kernel;drs1;drs;\n211 End.";
 const NONCE: &str = "000102030405060708090a0b0c0d0eff";
 
-fn sized(sizing: BufferSizing) -> TransferSpec {
+fn spec_sized_by(sizing: BufferSizing) -> TransferSpec {
     let mut spec = spec();
     spec.options.buffers = SocketBuffers::sized_by(sizing);
     spec
 }
 
-fn got(bytes: &[u8]) -> Vec<ScriptedAction> {
+fn get_script(bytes: &[u8]) -> Vec<ScriptedAction> {
     vec![
         ExpectPassiveAndReply("PASV"),
         ExpectLine("RETR /f"),
@@ -31,15 +31,17 @@ fn got(bytes: &[u8]) -> Vec<ScriptedAction> {
 }
 
 #[tokio::test]
-async fn a_stock_server_hears_nothing_new_and_the_user_is_told_once() {
+async fn a_stock_server_gets_no_drs_commands_and_the_user_one_warning() {
     for sizing in [BufferSizing::Drs, BufferSizing::Drs1] {
-        let acts = vec![
+        let actions = vec![
             login_script_with_feat(GRIDFTP),
-            got(b"hello"),
-            got(b"hello"),
+            get_script(b"hello"),
+            get_script(b"hello"),
         ];
-        let (mut session, fake) = opened(acts).await;
-        let attempt = fetch(&mut session, &sink(), &sized(sizing)).await.unwrap();
+        let (mut session, peer) = open_session(actions).await;
+        let attempt = fetch(&mut session, &sink(), &spec_sized_by(sizing))
+            .await
+            .unwrap();
         assert_eq!(attempt.buffers, SocketBuffers::sized_by(BufferSizing::Auto));
         let [warning] = attempt.warnings.as_slice() else {
             panic!("{:?}", attempt.warnings);
@@ -48,22 +50,24 @@ async fn a_stock_server_hears_nothing_new_and_the_user_is_told_once() {
             warning.contains("does not offer") && warning.contains("auto"),
             "{warning}"
         );
-        let again = fetch(&mut session, &sink(), &sized(sizing)).await.unwrap();
+        let again = fetch(&mut session, &sink(), &spec_sized_by(sizing))
+            .await
+            .unwrap();
         assert_eq!(again.warnings, Vec::<String>::new());
-        fake.finish().await;
+        peer.finish().await;
     }
 }
 
 #[tokio::test]
-async fn one_that_offers_it_hears_nothing_when_it_is_not_wanted() {
-    let (mut session, fake) = opened(vec![
+async fn a_drs_server_gets_no_opts_drs_unless_the_policy_changes() {
+    let (mut session, peer) = open_session(vec![
         login_script_with_feat(DRS),
-        got(b"hello"),
+        get_script(b"hello"),
         command_and_reply("OPTS DRS kernel", "200 ok"),
-        got(b"hello"),
-        got(b"hello"),
+        get_script(b"hello"),
+        get_script(b"hello"),
         command_and_reply("OPTS DRS auto", "200 ok"),
-        got(b"hello"),
+        get_script(b"hello"),
     ])
     .await;
     for sizing in [
@@ -72,89 +76,92 @@ async fn one_that_offers_it_hears_nothing_when_it_is_not_wanted() {
         BufferSizing::Kernel,
         BufferSizing::Auto,
     ] {
-        let attempt = fetch(&mut session, &sink(), &sized(sizing)).await.unwrap();
+        let attempt = fetch(&mut session, &sink(), &spec_sized_by(sizing))
+            .await
+            .unwrap();
         assert_eq!(attempt.buffers, SocketBuffers::sized_by(sizing));
         assert_eq!(attempt.warnings, Vec::<String>::new());
     }
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
-async fn a_policy_that_is_refused_after_all_costs_a_warning() {
-    let (mut session, fake) = opened(vec![
+async fn a_refused_policy_falls_back_to_auto_with_one_warning() {
+    let (mut session, peer) = open_session(vec![
         login_script_with_feat(DRS),
         command_and_reply("OPTS DRS drs", "501 not today"),
         command_and_reply("DPSV", "503 not without it"),
-        got(b"hello"),
-        got(b"hello"),
+        get_script(b"hello"),
+        get_script(b"hello"),
     ])
     .await;
     for warnings in [1, 0] {
-        let attempt = fetch(&mut session, &sink(), &sized(BufferSizing::Drs))
+        let attempt = fetch(&mut session, &sink(), &spec_sized_by(BufferSizing::Drs))
             .await
             .unwrap();
         assert_eq!(attempt.buffers, SocketBuffers::sized_by(BufferSizing::Auto));
         assert_eq!(attempt.warnings.len(), warnings, "{:?}", attempt.warnings);
     }
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
-async fn a_channel_that_is_refused_or_told_in_no_known_form_is_done_without() {
+async fn a_refused_or_malformed_drs_channel_is_omitted() {
     for reply in [
         "500 what?",
         "502 not here",
         "229 Entering DRS Passive Mode (|||5|)",
     ] {
-        let (mut session, fake) = opened(vec![
+        let (mut session, peer) = open_session(vec![
             login_script_with_feat(DRS),
             command_and_reply("OPTS DRS drs", "200 ok"),
             command_and_reply("DPSV", reply),
-            got(b"hello"),
-            got(b"hello"),
+            get_script(b"hello"),
+            get_script(b"hello"),
         ])
         .await;
         for warnings in [1, 0] {
-            let attempt = fetch(&mut session, &sink(), &sized(BufferSizing::Drs))
+            let attempt = fetch(&mut session, &sink(), &spec_sized_by(BufferSizing::Drs))
                 .await
                 .unwrap();
             assert_eq!(attempt.buffers, SocketBuffers::sized_by(BufferSizing::Drs));
             assert_eq!(attempt.warnings.len(), warnings, "{:?}", attempt.warnings);
         }
-        fake.finish().await;
+        peer.finish().await;
     }
 }
 
 #[tokio::test]
-async fn a_channel_that_cannot_be_had_now_is_asked_for_again() {
-    let told = format!("229 Entering DRS Passive Mode (|1|127.0.0.1|9|{NONCE}|)").leak();
-    let (mut session, fake) = opened(vec![
+async fn a_transiently_refused_drs_channel_is_requested_again() {
+    let address_reply = format!("229 Entering DRS Passive Mode (|1|127.0.0.1|9|{NONCE}|)").leak();
+    let (mut session, peer) = open_session(vec![
         login_script_with_feat(DRS),
         command_and_reply("OPTS DRS drs", "200 ok"),
         command_and_reply("DPSV", "425 no port"),
-        got(b"hello"),
-        command_and_reply("DPSV", told),
-        got(b"hello"),
+        get_script(b"hello"),
+        command_and_reply("DPSV", address_reply),
+        get_script(b"hello"),
     ])
     .await;
     for warnings in [1, 0] {
-        let attempt = fetch(&mut session, &sink(), &sized(BufferSizing::Drs))
+        let attempt = fetch(&mut session, &sink(), &spec_sized_by(BufferSizing::Drs))
             .await
             .unwrap();
         assert_eq!(attempt.warnings.len(), warnings, "{:?}", attempt.warnings);
     }
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
-async fn the_channel_goes_where_the_data_goes_whatever_host_is_told() {
+async fn the_drs_channel_uses_the_host_of_the_data() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let told = format!("229 Entering DRS Passive Mode (|1|192.0.2.9|{port}|{NONCE}|)").leak();
-    let (mut session, fake) = opened(vec![
+    let address_reply =
+        format!("229 Entering DRS Passive Mode (|1|192.0.2.9|{port}|{NONCE}|)").leak();
+    let (mut session, peer) = open_session(vec![
         login_script_with_feat(DRS),
         command_and_reply("OPTS DRS drs", "200 ok"),
-        command_and_reply("DPSV", told),
+        command_and_reply("DPSV", address_reply),
         vec![
             ExpectPassiveAndReply("PASV"),
             ExpectLine("RETR /f"),
@@ -164,40 +171,40 @@ async fn the_channel_goes_where_the_data_goes_whatever_host_is_told() {
         vec![Sleep(500), SendLine("226 done")],
     ])
     .await;
-    let spec = sized(BufferSizing::Drs);
+    let spec = spec_sized_by(BufferSizing::Drs);
     let sink = sink();
     let fetching = fetch(&mut session, &sink, &spec);
-    let greeted = async {
+    let drs_greeting = async {
         let (mut stream, from) = listener.accept().await.unwrap();
         let mut line = [0; 38];
         stream.read_exact(&mut line).await.unwrap();
         (from.ip().to_string(), line)
     };
-    let (attempt, (from, line)) = tokio::join!(fetching, greeted);
+    let (attempt, (from, line)) = tokio::join!(fetching, drs_greeting);
     attempt.unwrap();
     assert_eq!(from, "127.0.0.1");
     assert_eq!(line[..], *format!("DRS {NONCE}\r\n").as_bytes());
-    fake.finish().await;
+    peer.finish().await;
     let endpoint = session.drs_endpoint().unwrap();
-    // From the control connection's address: servers compare the two.
+    // From the control connection's address, since servers compare the two.
     let bound = matches!(*endpoint, DrsEndpoint::Connecting { local: Some(ip), .. } if ip == from.parse::<IpAddr>().unwrap());
     assert!(bound, "{endpoint:?}");
 }
 
 #[tokio::test]
-async fn a_channel_that_leads_nowhere_does_not_hurt() {
-    // Nobody listens there; the address is asked for once a session.
+async fn an_unreachable_drs_channel_does_not_fail_the_transfer() {
+    // Nobody listens there. The address is requested once per session.
     let nowhere = format!("229 Entering DRS Passive Mode (|1|127.0.0.1|9|{NONCE}|)").leak();
-    let (mut session, fake) = opened(vec![
+    let (mut session, peer) = open_session(vec![
         login_script_with_feat(DRS),
-        // Both are sent before either is answered: a round trip less.
+        // Both are sent before either is answered, which saves a round trip.
         vec![
             ExpectLine("OPTS DRS drs"),
             ExpectLine("DPSV"),
             SendLine("200 ok"),
             SendLine(nowhere),
         ],
-        got(b"hello"),
+        get_script(b"hello"),
         vec![
             ExpectPassiveAndReply("PASV"),
             ExpectLine("ALLO 5"),
@@ -207,16 +214,16 @@ async fn a_channel_that_leads_nowhere_does_not_hurt() {
         vec![SendLine("150 go"), ReceiveData, SendLine("226 done")],
     ])
     .await;
-    let spec = sized(BufferSizing::Drs);
+    let spec = spec_sized_by(BufferSizing::Drs);
     let attempt = fetch(&mut session, &sink(), &spec).await.unwrap();
     assert_eq!(attempt.warnings, Vec::<String>::new());
     store(&mut session, b"bytes", &spec).await.unwrap();
-    assert_eq!(fake.finish().await, b"bytes");
+    assert_eq!(peer.finish().await, b"bytes");
 }
 
 #[tokio::test]
-async fn sizes_of_a_receiving_server_are_no_final_reply() {
-    let (mut session, fake) = opened(vec![
+async fn a_126_reply_is_not_a_final_reply() {
+    let (mut session, peer) = open_session(vec![
         login_script_with_feat(DRS),
         command_and_reply("OPTS DRS drs1", "200 ok"),
         vec![
@@ -233,15 +240,15 @@ async fn sizes_of_a_receiving_server_are_no_final_reply() {
         vec![SendLine("126 Buffer Size (lots)"), SendLine("226 done")],
     ])
     .await;
-    let attempt = store(&mut session, b"bytes", &sized(BufferSizing::Drs1))
+    let attempt = store(&mut session, b"bytes", &spec_sized_by(BufferSizing::Drs1))
         .await
         .unwrap();
     assert_eq!(attempt.buffers, SocketBuffers::sized_by(BufferSizing::Drs1));
-    assert_eq!(fake.finish().await, b"bytes");
+    assert_eq!(peer.finish().await, b"bytes");
 }
 
-/// Says two sizes into a transfer; the second comes too late for it.
-async fn tell_sizes(session: &mut ClientSession) {
+/// Sends two sizes during a transfer; the second one is too late.
+async fn send_two_sizes(session: &mut ClientSession) {
     let control = &mut session.control;
     control.send(&Command::Retr(b"/f".to_vec())).await.unwrap();
     assert_eq!(control.wait_for_reply().await.unwrap().code, 150);
@@ -253,8 +260,8 @@ async fn tell_sizes(session: &mut ClientSession) {
 }
 
 #[tokio::test]
-async fn answers_to_sizes_that_cross_the_end_are_left_out() {
-    let (mut session, fake) = opened(vec![
+async fn late_replies_to_sbuf_are_discarded() {
+    let (mut session, peer) = open_session(vec![
         login_script_with_feat(DRS),
         vec![
             ExpectLine("RETR /f"),
@@ -267,15 +274,15 @@ async fn answers_to_sizes_that_cross_the_end_are_left_out() {
         command_and_reply("DELE /g", "250 gone"),
     ])
     .await;
-    tell_sizes(&mut session).await;
+    send_two_sizes(&mut session).await;
     assert!(session.is_usable());
     session.delete(b"/g").await.unwrap();
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
-async fn a_session_whose_place_is_not_found_is_not_used_again() {
-    let (mut session, fake) = opened(vec![
+async fn a_session_without_257_to_pwd_is_abandoned() {
+    let (mut session, peer) = open_session(vec![
         login_script_with_feat(DRS),
         vec![
             ExpectLine("RETR /f"),
@@ -291,17 +298,17 @@ async fn a_session_whose_place_is_not_found_is_not_used_again() {
         ],
     ])
     .await;
-    tell_sizes(&mut session).await;
+    send_two_sizes(&mut session).await;
     assert!(!session.is_usable());
     assert!(session.delete(b"/g").await.unwrap_err().transient);
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
-async fn what_a_server_says_of_its_limits_counts_only_where_it_is_known_to() {
+async fn remarks_are_read_only_from_servers_that_announce_drs() {
     const REMARK: &str = "226 Transfer Complete. Raise net.ipv4.tcp_wmem.";
     for (features, remarks) in [(DRS, 1), (GRIDFTP, 0)] {
-        let (mut session, fake) = opened(vec![
+        let (mut session, peer) = open_session(vec![
             login_script_with_feat(features),
             vec![
                 ExpectPassiveAndReply("PASV"),
@@ -317,19 +324,19 @@ async fn what_a_server_says_of_its_limits_counts_only_where_it_is_known_to() {
             assert_eq!(remark.host.as_deref(), Some(session.name()));
             assert_eq!(remark.text.as_deref(), Some("Raise net.ipv4.tcp_wmem."));
         }
-        fake.finish().await;
+        peer.finish().await;
     }
 }
 
 /// One of two servers in a transfer from `/s` to `/d`.
-fn between(
+fn script_between(
     features: &'static str,
     before: Vec<Vec<ScriptedAction>>,
     receives: bool,
 ) -> Vec<Vec<ScriptedAction>> {
-    let mut acts = vec![login_script_with_feat(features)];
-    acts.extend(before);
-    acts.push(match receives {
+    let mut actions = vec![login_script_with_feat(features)];
+    actions.extend(before);
+    actions.push(match receives {
         true => vec![
             ExpectPassiveAndReply("PASV"),
             ExpectLine("ALLO 5"),
@@ -342,49 +349,63 @@ fn between(
         ]
         .concat(),
     });
-    acts.push(vec![SendLine("150 go"), SendLine("226 done")]);
-    acts
+    actions.push(vec![SendLine("150 go"), SendLine("226 done")]);
+    actions
 }
 
-async fn pass_on(
+async fn copy_between_servers(
     sizing: BufferSizing,
     source: Vec<Vec<ScriptedAction>>,
     destination: Vec<Vec<ScriptedAction>>,
 ) -> (SocketBuffers, Vec<String>) {
-    let (mut a, first) = opened(source).await;
-    let (mut b, second) = opened(destination).await;
+    let (mut source_session, source_peer) = open_session(source).await;
+    let (mut destination_session, destination_peer) = open_session(destination).await;
     let spec = TransferSpec {
         size: Some(5),
-        ..sized(sizing)
+        ..spec_sized_by(sizing)
     };
-    let attempt = third_party(&mut a, b"/s", &mut b, b"/d", &spec, &|_| ()).await;
+    let attempt = third_party(
+        &mut source_session,
+        b"/s",
+        &mut destination_session,
+        b"/d",
+        &spec,
+        &|_| (),
+    )
+    .await;
     let attempt = attempt.unwrap();
-    first.finish().await;
-    second.finish().await;
+    source_peer.finish().await;
+    destination_peer.finish().await;
     (attempt.buffers, attempt.warnings)
 }
 
 #[tokio::test]
-async fn between_servers_the_destination_listens_and_the_source_is_told() {
+async fn between_servers_the_destination_listens_and_the_source_connects() {
     // The host is that of the data, whatever the server says.
-    let told = format!("229 Entering DRS Passive Mode (|1|192.0.2.9|41000|{NONCE}|)").leak();
-    let passed_on = format!("DPRT |1|127.0.0.1|41000|{NONCE}|\r\n").leak();
+    let address_reply =
+        format!("229 Entering DRS Passive Mode (|1|192.0.2.9|41000|{NONCE}|)").leak();
+    let dprt_line = format!("DPRT |1|127.0.0.1|41000|{NONCE}|\r\n").leak();
     let drs = || command_and_reply("OPTS DRS drs", "200 ok");
-    let source = between(
+    let source = script_between(
         DRS,
-        vec![drs(), command_and_reply(passed_on, "200 ok")],
+        vec![drs(), command_and_reply(dprt_line, "200 ok")],
         false,
     );
-    let destination = between(DRS, vec![drs(), command_and_reply("DPSV", told)], true);
-    let (buffers, warnings) = pass_on(BufferSizing::Drs, source, destination).await;
+    let destination = script_between(
+        DRS,
+        vec![drs(), command_and_reply("DPSV", address_reply)],
+        true,
+    );
+    let (buffers, warnings) = copy_between_servers(BufferSizing::Drs, source, destination).await;
     assert_eq!(buffers, SocketBuffers::sized_by(BufferSizing::Drs));
     assert_eq!(warnings, Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn between_servers_each_does_its_own_when_there_is_no_channel() {
-    let told = format!("229 Entering DRS Passive Mode (|1|192.0.2.9|41000|{NONCE}|)").leak();
-    let passed_on = format!("DPRT |1|127.0.0.1|41000|{NONCE}|\r\n").leak();
+async fn between_servers_each_sizes_its_own_without_a_drs_channel() {
+    let address_reply =
+        format!("229 Entering DRS Passive Mode (|1|192.0.2.9|41000|{NONCE}|)").leak();
+    let dprt_line = format!("DPRT |1|127.0.0.1|41000|{NONCE}|\r\n").leak();
     let both = || {
         [
             command_and_reply("OPTS DRS drs", "200 ok"),
@@ -393,17 +414,19 @@ async fn between_servers_each_does_its_own_when_there_is_no_channel() {
     };
     for reply in ["425 no port", "500 what?"] {
         let [drs, auto] = both();
-        let destination = between(DRS, vec![drs, command_and_reply("DPSV", reply), auto], true);
-        let source = between(DRS, both().into(), false);
-        let (buffers, warnings) = pass_on(BufferSizing::Drs, source, destination).await;
+        let destination =
+            script_between(DRS, vec![drs, command_and_reply("DPSV", reply), auto], true);
+        let source = script_between(DRS, both().into(), false);
+        let (buffers, warnings) =
+            copy_between_servers(BufferSizing::Drs, source, destination).await;
         assert_eq!(buffers, SocketBuffers::sized_by(BufferSizing::Auto));
         assert_eq!(warnings.len(), 1, "{warnings:?}");
     }
     for reply in ["450 not now", "501 not there"] {
         let [drs, auto] = both();
-        let source = between(
+        let source = script_between(
             DRS,
-            vec![drs, command_and_reply(passed_on, reply), auto],
+            vec![drs, command_and_reply(dprt_line, reply), auto],
             false,
         );
         let [drs, auto] = both();
@@ -412,28 +435,30 @@ async fn between_servers_each_does_its_own_when_there_is_no_channel() {
             ExpectLine("ALLO 5"),
             SendLine("200 ok"),
         ];
-        let before = vec![drs, command_and_reply("DPSV", told), address, auto];
-        let destination = between(DRS, before, true);
-        let (buffers, warnings) = pass_on(BufferSizing::Drs, source, destination).await;
+        let before = vec![drs, command_and_reply("DPSV", address_reply), address, auto];
+        let destination = script_between(DRS, before, true);
+        let (buffers, warnings) =
+            copy_between_servers(BufferSizing::Drs, source, destination).await;
         assert_eq!(buffers, SocketBuffers::sized_by(BufferSizing::Auto));
         assert_eq!(warnings.len(), 1, "{warnings:?}");
     }
 }
 
 #[tokio::test]
-async fn between_servers_both_must_offer_it() {
+async fn between_servers_both_must_announce_drs() {
     for (from, to) in [(GRIDFTP, DRS), (DRS, GRIDFTP)] {
-        let source = between(from, Vec::new(), false);
-        let destination = between(to, Vec::new(), true);
-        let (buffers, warnings) = pass_on(BufferSizing::Drs, source, destination).await;
+        let source = script_between(from, Vec::new(), false);
+        let destination = script_between(to, Vec::new(), true);
+        let (buffers, warnings) =
+            copy_between_servers(BufferSizing::Drs, source, destination).await;
         assert_eq!(buffers, SocketBuffers::sized_by(BufferSizing::Auto));
         assert_eq!(warnings.len(), 1, "{warnings:?}");
     }
 }
 
 #[tokio::test]
-async fn between_servers_a_late_refusal_is_taken_back_at_the_other() {
-    let source = between(
+async fn between_servers_one_refusal_resets_the_other_to_auto() {
+    let source = script_between(
         DRS,
         vec![
             command_and_reply("OPTS DRS drs", "200 ok"),
@@ -445,18 +470,21 @@ async fn between_servers_a_late_refusal_is_taken_back_at_the_other() {
         command_and_reply("OPTS DRS drs", "501 no"),
         command_and_reply("DPSV", "503 not without it"),
     ];
-    let destination = between(DRS, destination, true);
-    let (buffers, warnings) = pass_on(BufferSizing::Drs, source, destination).await;
+    let destination = script_between(DRS, destination, true);
+    let (buffers, warnings) = copy_between_servers(BufferSizing::Drs, source, destination).await;
     assert_eq!(buffers, SocketBuffers::sized_by(BufferSizing::Auto));
     assert_eq!(warnings.len(), 1, "{warnings:?}");
 }
 
 #[tokio::test]
-async fn between_servers_the_first_drsftp_is_declined_here() {
-    let source = between(DRS, Vec::new(), false);
-    let destination = between(DRS, Vec::new(), true);
-    let (buffers, warnings) = pass_on(BufferSizing::Drs1, source, destination).await;
+async fn between_servers_drs1_is_replaced_by_auto() {
+    let source = script_between(DRS, Vec::new(), false);
+    let destination = script_between(DRS, Vec::new(), true);
+    let (buffers, warnings) = copy_between_servers(BufferSizing::Drs1, source, destination).await;
     assert_eq!(buffers, SocketBuffers::sized_by(BufferSizing::Auto));
     assert_eq!(warnings.len(), 1, "{warnings:?}");
-    assert!(warnings[0].contains("no third party"), "{warnings:?}");
+    assert!(
+        warnings[0].contains("no third-party transfers"),
+        "{warnings:?}"
+    );
 }

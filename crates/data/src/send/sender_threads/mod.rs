@@ -1,5 +1,5 @@
-//! The threads of a MODE E sender: one a lane, and the caller's, which opens further lanes when they
-//! are asked for.
+//! The threads of a MODE E sender: one per stream, and the caller's, which opens further streams on
+//! demand.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,21 +19,22 @@ use crate::stream::DataStream;
 use crate::stream_io::StreamIo;
 use crate::stream_set::{ActiveStream, PendingStream, StreamSet};
 
-/// Equipment of a transfer's lanes.
+/// Runs the streams of one transfer.
 pub(super) struct SenderThreads<'c> {
     channel: &'c SessionDataChannel,
     task: &'c SendTask<'c>,
-    /// Rung when everything was handed out: a connection that is not there yet is not needed.
-    over: WakeEvent,
+    /// Set when everything was handed out: a connection that is not established yet is no longer
+    /// needed.
+    all_handed_out: WakeEvent,
 }
 
-/// A lane that is ready to begin, by its connection.
+/// A stream that is ready to start, by the state of its connection.
 pub(super) enum StreamStart<'c> {
-    /// Is there.
+    /// Established.
     Connected(ActiveStream<'c>, Arc<DataStream>),
-    /// Is being opened.
+    /// Being established.
     Connecting(PendingStream<'c>, ConnectAttempt),
-    /// Is to be opened.
+    /// To be opened.
     ToOpen(PendingStream<'c>, SocketAddr, StreamPermit),
 }
 
@@ -42,141 +43,151 @@ impl<'c> SenderThreads<'c> {
         channel: &'c SessionDataChannel,
         task: &'c SendTask<'c>,
     ) -> Result<Self, DataError> {
-        let over = WakeEvent::new().map_err(|e| DataError::setup("an event descriptor", e))?;
+        let all_handed_out =
+            WakeEvent::new().map_err(|e| DataError::setup("an event descriptor", e))?;
         Ok(Self {
             channel,
             task,
-            over,
+            all_handed_out,
         })
     }
 
-    /// Runs `first` and whatever lanes are asked for later, until all have ended. One lane that stays
-    /// alone needs no thread of its own.
+    /// Runs `first` and the streams that are added later, until all have ended. A single stream
+    /// whose number cannot change runs in the caller's thread.
     pub(super) fn run(&self, mut first: Vec<StreamStart<'c>>) -> Result<(), DataError> {
-        let alone = first.len() <= 1 && self.lanes().wanted() <= 1 && !self.task.adapts();
+        // A tuned transfer may add streams at any time, so its caller's thread must be free.
+        let alone = first.len() <= 1 && self.stream_set().wanted() <= 1 && !self.task.adapts();
         if alone {
-            return first.pop().map_or(Ok(()), |lane| self.run_stream(lane));
+            return first.pop().map_or(Ok(()), |start| self.run_stream(start));
         }
         std::thread::scope(|scope| {
             let mut threads = RunningSenders {
-                crew: self,
+                sender: self,
                 scope,
                 running: Vec::new(),
                 started: 0,
             };
-            for lane in first {
-                if let Err(error) = threads.start(lane) {
+            for start in first {
+                if let Err(error) = threads.start(start) {
                     self.task.transfer.fail(error);
                 }
             }
             threads.open_on_demand();
-            threads.await_all();
+            // Threads are joined here to notice panics.
+            threads.join_all();
         });
         self.task.transfer.check()
     }
 
-    fn lanes(&self) -> &'c StreamSet {
+    fn stream_set(&self) -> &'c StreamSet {
         self.task.transfer.stream_set()
     }
 
-    /// One lane, from its connection to its end mark.
-    fn run_stream(&self, lane: StreamStart<'c>) -> Result<(), DataError> {
-        let (seat, stream) = match lane {
-            StreamStart::Connected(seat, stream) => (seat, stream),
-            StreamStart::Connecting(ticket, attempt) => {
-                match self.wait_for_connection(ticket, Ok(attempt))? {
-                    Some(seated) => seated,
+    /// Runs one stream from its connection to its end-of-data mark.
+    fn run_stream(&self, start: StreamStart<'c>) -> Result<(), DataError> {
+        let (active, stream) = match start {
+            StreamStart::Connected(active, stream) => (active, stream),
+            StreamStart::Connecting(pending, attempt) => {
+                match self.wait_for_connection(pending, Ok(attempt))? {
+                    Some(joined) => joined,
                     None => return Ok(()),
                 }
             }
-            StreamStart::ToOpen(ticket, to, permit) => {
+            StreamStart::ToOpen(pending, to, permit) => {
                 let settings = self.task.settings;
                 let until = Instant::now() + settings.connect_timeout;
                 let attempt = self.channel.dial(settings, to, until, permit);
-                match self.wait_for_connection(ticket, attempt)? {
-                    Some(seated) => seated,
+                match self.wait_for_connection(pending, attempt)? {
+                    Some(joined) => joined,
                     None => return Ok(()),
                 }
             }
         };
-        self.send(seat, StreamIo::new(self.task.transfer, stream))
+        self.send(active, StreamIo::new(self.task.transfer, stream))
     }
 
-    /// Waits for a connection; `None` if it is not needed any more, or refused. A lane that cannot
-    /// join is not the transfer's failure.
+    /// Waits for a connection; `None` if it is no longer needed, or failed. A stream that cannot
+    /// join does not fail the transfer.
     fn wait_for_connection(
         &self,
-        ticket: PendingStream<'c>,
+        pending: PendingStream<'c>,
         attempt: Result<ConnectAttempt, DataError>,
     ) -> Result<Option<(ActiveStream<'c>, Arc<DataStream>)>, DataError> {
         let task = self.task;
-        let settled =
-            attempt.and_then(|a| a.wait_connected(task.transfer, task.settings, &self.over));
-        match settled {
+        let result = attempt
+            .and_then(|a| a.wait_connected(task.transfer, task.settings, &self.all_handed_out));
+        match result {
             Ok(Some(stream)) => {
                 let stream = Arc::new(stream);
-                Ok(Some((ticket.connected(&stream), stream)))
+                Ok(Some((pending.connected(&stream), stream)))
             }
             Ok(None) => Ok(None),
+            // Another stream failed or the user cancelled; this stream did not fail.
             Err(DataError::Aborted) => Err(DataError::Aborted),
             Err(error) => {
-                tracing::warn!(%error, "data connection not made");
-                self.refuse(ticket);
+                tracing::warn!(%error, "data connection failed");
+                self.refuse(pending);
                 Ok(None)
             }
         }
     }
 
-    /// No connection for this ticket; whoever asked for it hears that.
-    fn refuse(&self, ticket: PendingStream<'c>) {
-        ticket.fail();
+    /// Records that no connection was made, and wakes the tuner.
+    fn refuse(&self, pending: PendingStream<'c>) {
+        pending.fail();
         self.task.transfer.control().notices().wake();
     }
 
-    /// Sends blocks for as long as there are some and the lane is wanted, and ends the lane.
-    fn send(&self, mut seat: ActiveStream<'c>, wire: StreamIo<'c>) -> Result<(), DataError> {
-        let mut outlet = StreamSender::new(wire, self.task)?;
-        while !outlet.send_supply(true, seat.leave_flag())? {
-            if seat.try_retire() {
-                outlet
-                    .wire()
+    /// Sends blocks while there are some and the stream is wanted, and ends the stream.
+    fn send(&self, mut active: ActiveStream<'c>, io: StreamIo<'c>) -> Result<(), DataError> {
+        // A surplus stream leaves between two blocks. If it has become the last at its target, it
+        // continues.
+        let mut sender = StreamSender::new(io, self.task)?;
+        while !sender.send_from_cursor(true, active.leave_flag())? {
+            if active.try_retire() {
+                sender
+                    .io()
                     .send_all(&BlockHeader::eod(true).encode(), &[], false)?;
-                return outlet.wire().finish_sending();
+                // The peer's kernel must have every byte before the stream counts as ended.
+                return sender.io().finish_sending();
             }
         }
-        if let Some(streams) = self.lanes().stop_opening() {
+        // The first stream that finds nothing to send ends the addition of streams.
+        if let Some(streams) = self.stream_set().stop_opening() {
             self.task.transfer.note_streams(streams);
         }
-        self.over.wake();
+        // Connections that other streams wait for are no longer needed.
+        self.all_handed_out.wake();
         let close = self.task.settings.close_after;
-        let end = match seat.finish() {
+        let end = match active.finish() {
             Some(eods) => BlockHeader::eof(eods, close),
             None => BlockHeader::eod(close),
         };
-        outlet.wire().send_all(&end.encode(), &[], false)?;
+        sender.io().send_all(&end.encode(), &[], false)?;
         if close {
-            outlet.wire().finish_sending()?;
+            sender.io().finish_sending()?;
         }
         Ok(())
     }
 }
 
-/// The threads of a crew.
+/// The running threads.
 struct RunningSenders<'scope, 'env, 'c> {
-    crew: &'scope SenderThreads<'c>,
+    sender: &'scope SenderThreads<'c>,
     scope: &'scope Scope<'scope, 'env>,
     running: Vec<ScopedJoinHandle<'scope, ()>>,
     started: usize,
 }
 
 impl<'scope, 'c: 'scope> RunningSenders<'scope, '_, 'c> {
-    fn start(&mut self, lane: StreamStart<'c>) -> Result<(), DataError> {
-        let crew = self.crew;
+    fn start(&mut self, start: StreamStart<'c>) -> Result<(), DataError> {
+        let sender = self.sender;
         let thread = std::thread::Builder::new()
             .name(format!("send-{}", self.started))
             .spawn_scoped(self.scope, move || {
-                let transfer = crew.task.transfer;
-                crew.run_stream(lane)
+                let transfer = sender.task.transfer;
+                sender
+                    .run_stream(start)
                     .unwrap_or_else(|error| transfer.fail(error));
             })
             .map_err(|e| DataError::setup("a stream thread", e))?;
@@ -185,52 +196,54 @@ impl<'scope, 'c: 'scope> RunningSenders<'scope, '_, 'c> {
         Ok(())
     }
 
-    /// Opens lanes as they are asked for, until the last has ended.
+    /// Opens streams on demand until the last has ended.
     fn open_on_demand(&mut self) {
-        let lanes = self.crew.lanes();
-        while let Some(tickets) = lanes.wait_for_openings() {
-            if self.crew.task.transfer.check().is_err() {
-                lanes.stop_opening();
+        let stream_set = self.sender.stream_set();
+        while let Some(pending_streams) = stream_set.wait_for_openings() {
+            // Pending streams must still be resolved, or the last stream would wait for them.
+            if self.sender.task.transfer.check().is_err() {
+                stream_set.stop_opening();
                 continue;
             }
-            self.reap();
-            for ticket in tickets {
-                self.open(ticket);
+            self.join_finished();
+            for pending in pending_streams {
+                self.open(pending);
             }
         }
     }
 
-    fn open(&mut self, ticket: PendingStream<'c>) {
-        let crew = self.crew;
-        let Some((permit, to)) = crew
+    fn open(&mut self, pending: PendingStream<'c>) {
+        let sender = self.sender;
+        let Some((permit, to)) = sender
             .channel
             .permit()
             .ok()
-            .zip(crew.lanes().target_address(ticket.target()))
+            .zip(sender.stream_set().target_address(pending.target()))
         else {
-            return crew.refuse(ticket);
+            // No permit, or the channel is passive.
+            return sender.refuse(pending);
         };
-        if let Err(error) = self.start(StreamStart::ToOpen(ticket, to, permit)) {
-            tracing::warn!(%error, "stream not added");
-            crew.lanes().accept_current_count();
-            crew.task.transfer.control().notices().wake();
+        if let Err(error) = self.start(StreamStart::ToOpen(pending, to, permit)) {
+            tracing::warn!(%error, "cannot start a stream thread");
+            sender.stream_set().accept_current_count();
+            sender.task.transfer.control().notices().wake();
         }
     }
 
-    /// Lets go of threads that have ended; their stacks would stay otherwise.
-    fn reap(&mut self) {
+    /// Joins threads that have ended. Their stacks would stay allocated otherwise.
+    fn join_finished(&mut self) {
         let running = std::mem::take(&mut self.running);
         let (ended, running) = running.into_iter().partition(ScopedJoinHandle::is_finished);
         self.running = ended;
-        self.await_all();
+        self.join_all();
         self.running = running;
     }
 
-    fn await_all(&mut self) {
+    fn join_all(&mut self) {
         for thread in self.running.drain(..) {
-            // One that panicked has said so; its transfer is not whole.
+            // The panic message is already printed; the transfer is not complete.
             if thread.join().is_err() {
-                self.crew.task.transfer.fail(DataError::Aborted);
+                self.sender.task.transfer.fail(DataError::Aborted);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Lanes that come and go, asked for by hand.
+//! Streams that join and leave on request of the test.
 
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
@@ -28,10 +28,10 @@ use proto::sizing::SocketBuffers;
 use units::splitmix;
 
 /// Bytes that take 0.3 s at [`RATE`].
-const SOME: usize = 3_000_000;
+const FILE_SIZE: usize = 3_000_000;
 const RATE: u64 = 7_000_000;
 
-fn pattern(len: usize) -> Vec<u8> {
+fn test_bytes(len: usize) -> Vec<u8> {
     splitmix::bytes(1, len)
 }
 
@@ -47,12 +47,12 @@ fn listen() -> (SessionDataChannel, SocketAddr) {
     (channel, address)
 }
 
-fn to(address: SocketAddr) -> SessionDataChannel {
+fn connect_to(address: SocketAddr) -> SessionDataChannel {
     SessionDataChannel::connect_to(vec![address], None)
 }
 
-/// A slow sender, whose lanes may come and go.
-fn slow(streams: usize) -> TransferSettings {
+/// Settings of a slow sender whose streams may join and leave.
+fn slow_settings(streams: usize) -> TransferSettings {
     TransferSettings {
         options: TransferOptions {
             block: 64 << 10,
@@ -70,12 +70,12 @@ fn slow(streams: usize) -> TransferSettings {
     }
 }
 
-/// Sends `bytes` while `meddle` has its way with the transfer.
+/// Sends `bytes` while `act` acts on the transfer.
 fn send(
     channel: &mut SessionDataChannel,
     bytes: &[u8],
     settings: &TransferSettings,
-    meddle: impl FnOnce(&ActiveTransfer) + Send,
+    act: impl FnOnce(&ActiveTransfer) + Send,
 ) -> Result<TransferReport, DataError> {
     let control = Arc::new(TransferControl::new());
     let transfer = ActiveTransfer::new(Role::Sender, settings, &control).unwrap();
@@ -87,8 +87,8 @@ fn send(
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                until(|| transfer.control().streams() > 0 || over.load(Ordering::SeqCst));
-                meddle(&transfer);
+                wait_until(|| transfer.control().streams() > 0 || over.load(Ordering::SeqCst));
+                act(&transfer);
             });
             let sent = modes::extended(channel, task);
             over.store(true, Ordering::SeqCst);
@@ -98,12 +98,12 @@ fn send(
     transfer.finish(result)
 }
 
-/// Receives whatever comes at a channel.
+/// Receives everything that arrives at a channel.
 fn receive(
     channel: &mut SessionDataChannel,
     sink: &MemorySink,
 ) -> Result<TransferReport, DataError> {
-    let mut settings = slow(1);
+    let mut settings = slow_settings(1);
     settings.options.rate = None;
     let plan = ReceivePlan {
         origin: 0,
@@ -118,17 +118,17 @@ fn sink() -> MemorySink {
     MemorySink::new(64 << 20, "sink")
 }
 
-/// Sends and receives; both must succeed, with the same bytes and sums.
+/// Sends and receives. Both ends must succeed with the same bytes and checksums.
 fn pass(
     [sender, receiver]: [&mut SessionDataChannel; 2],
     bytes: &[u8],
     settings: &TransferSettings,
-    meddle: impl FnOnce(&ActiveTransfer) + Send,
+    act: impl FnOnce(&ActiveTransfer) + Send,
 ) -> (TransferReport, TransferReport) {
     let stored = sink();
     let (sent, received) = std::thread::scope(|scope| {
         let receiving = scope.spawn(|| receive(receiver, &stored));
-        let sent = send(sender, bytes, settings, meddle);
+        let sent = send(sender, bytes, settings, act);
         (sent.unwrap(), receiving.join().unwrap().unwrap())
     });
     assert!(stored.bytes() == bytes, "bytes differ");
@@ -137,26 +137,28 @@ fn pass(
     (sent, received)
 }
 
-fn until(happens: impl Fn() -> bool) {
-    // Longer than anything here takes, on however busy a machine.
-    let patience = Instant::now() + Duration::from_secs(60);
-    while !happens() {
-        assert!(Instant::now() < patience, "it never happens");
+fn wait_until(condition: impl Fn() -> bool) {
+    // Longer than anything here takes on a busy machine.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !condition() {
+        assert!(Instant::now() < deadline, "it never happens");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// Asks for so many lanes and waits until there are.
-fn have(transfer: &ActiveTransfer, lanes: usize) {
-    transfer.stream_set().set_wanted(lanes);
-    until(|| transfer.control().streams() == lanes as u64);
+/// Sets the wanted number of streams and waits until they exist.
+fn set_and_await(transfer: &ActiveTransfer, streams: usize) {
+    transfer.stream_set().set_wanted(streams);
+    wait_until(|| transfer.control().streams() == streams as u64);
 }
 
 #[test]
-fn lanes_join_while_data_moves() {
+fn streams_join_while_data_moves() {
     let (mut receiver, address) = listen();
-    let channels = [&mut to(address), &mut receiver];
-    let (sent, received) = pass(channels, &pattern(SOME), &slow(1), |t| have(t, 4));
+    let channels = [&mut connect_to(address), &mut receiver];
+    let (sent, received) = pass(channels, &test_bytes(FILE_SIZE), &slow_settings(1), |t| {
+        set_and_await(t, 4);
+    });
     assert_eq!((sent.evidence.streams, received.evidence.streams), (4, 4));
     assert_eq!(
         (sent.evidence.peak_streams, sent.evidence.final_streams),
@@ -165,85 +167,95 @@ fn lanes_join_while_data_moves() {
 }
 
 #[test]
-fn lanes_leave_and_join_again() {
+fn streams_leave_and_join_again() {
     let (mut receiver, address) = listen();
-    let mut sender = to(address);
+    let mut sender = connect_to(address);
     let channels = [&mut sender, &mut receiver];
-    let (sent, received) = pass(channels, &pattern(2 * SOME), &slow(3), |t| {
-        for lanes in [3, 1, 4, 2] {
-            have(t, lanes);
-        }
-    });
-    // 3, and 3 more.
+    let (sent, received) = pass(
+        channels,
+        &test_bytes(2 * FILE_SIZE),
+        &slow_settings(3),
+        |t| {
+            for streams in [3, 1, 4, 2] {
+                set_and_await(t, streams);
+            }
+        },
+    );
+    // 3 at first, and 3 more later.
     assert_eq!((sent.evidence.streams, received.evidence.streams), (6, 6));
     assert_eq!(
         (sent.evidence.peak_streams, sent.evidence.final_streams),
         (4, 2)
     );
-    // Those that left are not used again.
+    // Streams that left are not reused.
     let channels = [&mut sender, &mut receiver];
-    let (sent, _) = pass(channels, &pattern(SOME), &slow(2), |_| {});
+    let (sent, _) = pass(channels, &test_bytes(FILE_SIZE), &slow_settings(2), |_| {});
     assert_eq!(sent.evidence.streams, 2);
 }
 
 #[test]
-fn a_transfer_of_fixed_streams_has_them_whatever_was_kept() {
+fn a_fixed_number_of_streams_holds_with_any_cached_streams() {
     let (mut receiver, address) = listen();
-    let mut sender = to(address);
+    let mut sender = connect_to(address);
     for streams in [3, 1, 4, 2] {
-        let mut settings = slow(streams);
+        let mut settings = slow_settings(streams);
         settings.adapt = false;
         settings.max_streams = streams;
         let channels = [&mut sender, &mut receiver];
-        let (sent, _) = pass(channels, &pattern(SOME), &settings, |_| {});
+        let (sent, _) = pass(channels, &test_bytes(FILE_SIZE), &settings, |_| {});
         assert_eq!(sent.evidence.final_streams, streams as u64);
     }
 }
 
 #[test]
-fn a_transfer_that_adapts_goes_on_with_what_was_kept() {
+fn an_adapting_transfer_continues_with_the_cached_streams() {
     let (mut receiver, address) = listen();
-    let mut sender = to(address);
+    let mut sender = connect_to(address);
     for streams in [3, 1] {
         let channels = [&mut sender, &mut receiver];
-        let (sent, _) = pass(channels, &pattern(500_000), &slow(streams), |_| {});
+        let (sent, _) = pass(
+            channels,
+            &test_bytes(500_000),
+            &slow_settings(streams),
+            |_| {},
+        );
         assert_eq!((sent.evidence.streams, sent.evidence.final_streams), (3, 3));
     }
 }
 
 #[test]
-fn towards_the_end_a_lane_takes_little_until_it_is_used_again() {
+fn the_unsent_limit_is_low_near_the_end_and_restored_on_reuse() {
     let (mut receiver, address) = listen();
-    let mut sender = to(address);
+    let mut sender = connect_to(address);
     for (streams, unsent) in [(2, 128 << 10), (1, 1 << 20)] {
-        let mut settings = slow(streams);
+        let mut settings = slow_settings(streams);
         settings.adapt = false;
         settings.options.block = 1 << 20;
         let channels = [&mut sender, &mut receiver];
-        pass(channels, &pattern(SOME), &settings, |t| {
-            // Every lane has had its turn by then.
-            until(|| t.moved() > SOME as u64 / 3);
-            let lane = t.stream_set().streams().remove(0);
-            until(|| lane.transport().socket().tcp_notsent_lowat().unwrap() == unsent);
+        pass(channels, &test_bytes(FILE_SIZE), &settings, |t| {
+            // Every stream has had its turn by then.
+            wait_until(|| t.moved() > FILE_SIZE as u64 / 3);
+            let stream = t.stream_set().streams().remove(0);
+            wait_until(|| stream.transport().socket().tcp_notsent_lowat().unwrap() == unsent);
         });
     }
 }
 
 #[test]
-fn new_lanes_are_spread_over_the_targets() {
+fn new_streams_are_spread_over_the_targets() {
     let (mut left, left_at) = listen();
     let (mut right, right_at) = listen();
     let mut sender = SessionDataChannel::connect_to(vec![left_at, right_at], None);
     let stored = sink();
-    let bytes = pattern(SOME);
+    let bytes = test_bytes(FILE_SIZE);
     let (left, right) = std::thread::scope(|scope| {
         let left = scope.spawn(|| receive(&mut left, &stored).unwrap());
         let right = scope.spawn(|| receive(&mut right, &stored).unwrap());
-        let sent = send(&mut sender, &bytes, &slow(1), |t| {
-            have(t, 6);
-            // One lane stays at each.
+        let sent = send(&mut sender, &bytes, &slow_settings(1), |t| {
+            set_and_await(t, 6);
+            // One stream stays at each target.
             t.stream_set().set_wanted(1);
-            until(|| t.control().streams() == 2);
+            wait_until(|| t.control().streams() == 2);
         });
         assert_eq!(sent.unwrap().evidence.streams, 6);
         (left.join().unwrap(), right.join().unwrap())
@@ -253,37 +265,37 @@ fn new_lanes_are_spread_over_the_targets() {
 }
 
 #[test]
-fn an_exhausted_budget_refuses_and_the_transfer_goes_on() {
+fn an_exhausted_budget_refuses_streams_and_the_transfer_continues() {
     let (mut receiver, address) = listen();
-    let mut sender = to(address);
+    let mut sender = connect_to(address);
     let budget = StreamBudget::new(2);
     sender.set_budget(budget.clone());
     let channels = [&mut sender, &mut receiver];
-    let (sent, _) = pass(channels, &pattern(SOME), &slow(1), |t| {
+    let (sent, _) = pass(channels, &test_bytes(FILE_SIZE), &slow_settings(1), |t| {
         t.stream_set().set_wanted(4);
-        until(|| t.stream_set().take_open_failure());
-        until(|| t.control().streams() == 2);
-        until(|| t.stream_set().wanted() == 2);
+        wait_until(|| t.stream_set().take_open_failure());
+        wait_until(|| t.control().streams() == 2);
+        wait_until(|| t.stream_set().wanted() == 2);
     });
-    // Both are kept.
+    // Both are cached.
     assert_eq!((sent.evidence.streams, budget.used()), (2, 2));
     drop(sender);
     assert_eq!(budget.used(), 0);
 }
 
 #[test]
-fn a_sender_that_is_connected_to_cannot_add() {
+fn a_passive_sender_cannot_add_streams() {
     let (mut sender, address) = listen();
-    let mut receiver = to(address);
+    let mut receiver = connect_to(address);
     let channels = [&mut sender, &mut receiver];
-    let (sent, _) = pass(channels, &pattern(SOME), &slow(1), |t| {
+    let (sent, _) = pass(channels, &test_bytes(FILE_SIZE), &slow_settings(1), |t| {
         t.stream_set().set_wanted(2);
-        until(|| t.stream_set().take_open_failure());
+        wait_until(|| t.stream_set().take_open_failure());
     });
     assert_eq!(sent.evidence.streams, 1);
 }
 
-/// Data that came over one connection.
+/// Blocks that arrived over one connection.
 #[derive(Debug, Default)]
 struct ReceivedBlocks {
     stored: RangeSet,
@@ -295,7 +307,7 @@ struct ReceivedBlocks {
 fn read(mut stream: TcpStream) -> ReceivedBlocks {
     let quiet = Duration::from_secs(1);
     stream.set_read_timeout(Some(quiet)).unwrap();
-    let mut came = ReceivedBlocks::default();
+    let mut received = ReceivedBlocks::default();
     let (mut decoder, mut buffer) = (BlockDecoder::new(), vec![0; 1 << 16]);
     while let Ok(n @ 1..) = stream.read(&mut buffer) {
         let mut input = &buffer[..n];
@@ -304,20 +316,20 @@ fn read(mut stream: TcpStream) -> ReceivedBlocks {
             input = &input[used..];
             match event {
                 Some(BlockEvent::Data { offset, len }) => {
-                    came.stored.insert(offset, offset + len as u64);
+                    received.stored.insert(offset, offset + len as u64);
                 }
-                Some(BlockEvent::Eod { .. }) => came.eods += 1,
-                Some(BlockEvent::Eof { streams }) => came.eof = Some(streams),
+                Some(BlockEvent::Eod { .. }) => received.eods += 1,
+                Some(BlockEvent::Eof { streams }) => received.eof = Some(streams),
                 Some(BlockEvent::Skip { .. }) => {}
                 None => break,
             }
         }
     }
-    came
+    received
 }
 
-/// A receiver that takes one connection, closes its listener, and says so.
-fn one_only<'scope>(
+/// A receiver that accepts one connection, closes its listener, and reports that.
+fn accept_one_only<'scope>(
     scope: &'scope Scope<'scope, '_>,
     listener: TcpListener,
     closed: &'scope AtomicBool,
@@ -331,35 +343,35 @@ fn one_only<'scope>(
 }
 
 #[test]
-fn a_refused_connection_counts_for_nothing() {
+fn a_refused_connection_is_not_counted() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut sender = to(listener.local_addr().unwrap());
-    let bytes = pattern(SOME);
+    let mut sender = connect_to(listener.local_addr().unwrap());
+    let bytes = test_bytes(FILE_SIZE);
     let closed = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let receiver = one_only(scope, listener, &closed);
-        let mut settings = slow(1);
+        let receiver = accept_one_only(scope, listener, &closed);
+        let mut settings = slow_settings(1);
         settings.close_after = true;
         let sent = send(&mut sender, &bytes, &settings, |t| {
-            until(|| t.moved() > 0 && closed.load(Ordering::SeqCst));
+            wait_until(|| t.moved() > 0 && closed.load(Ordering::SeqCst));
             t.stream_set().set_wanted(3);
-            until(|| t.stream_set().take_open_failure());
-            until(|| t.stream_set().wanted() == 1);
+            wait_until(|| t.stream_set().take_open_failure());
+            wait_until(|| t.stream_set().wanted() == 1);
         });
         assert_eq!(sent.unwrap().evidence.streams, 1);
-        let came = receiver.join().unwrap();
-        assert_eq!((came.eods, came.eof), (1, Some(1)));
-        assert_eq!(came.stored.byte_count(), SOME as u64);
+        let received = receiver.join().unwrap();
+        assert_eq!((received.eods, received.eof), (1, Some(1)));
+        assert_eq!(received.stored.byte_count(), FILE_SIZE as u64);
     });
 }
 
 #[test]
-fn the_start_does_not_wait_for_a_connection_that_takes_long() {
+fn the_start_does_not_wait_for_a_slow_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    // Only one fits; the SYN of the others is sent again after a second.
+    // Only one connection fits; the SYN of the others is retransmitted after a second.
     rustix::net::listen(&listener, 0).unwrap();
-    let mut sender = to(listener.local_addr().unwrap());
-    let mut settings = slow(3);
+    let mut sender = connect_to(listener.local_addr().unwrap());
+    let mut settings = slow_settings(3);
     settings.close_after = true;
     std::thread::scope(|scope| {
         let (accept, accepted) = std::sync::mpsc::channel::<()>();
@@ -369,61 +381,61 @@ fn the_start_does_not_wait_for_a_connection_that_takes_long() {
             read(at_receiver.accept().unwrap().0)
         });
         // Nobody accepts before the start is over, so a start that waits never ends.
-        let sent = send(&mut sender, &pattern(SOME), &settings, |t| {
+        let sent = send(&mut sender, &test_bytes(FILE_SIZE), &settings, |t| {
             assert_eq!(t.stream_set().opening_count(), 2);
             accept.send(()).unwrap();
         });
         assert_eq!(sent.unwrap().evidence.streams, 1);
-        let came = receiver.join().unwrap();
-        assert_eq!((came.eods, came.eof), (1, Some(1)));
+        let received = receiver.join().unwrap();
+        assert_eq!((received.eods, received.eof), (1, Some(1)));
     });
 }
 
 /// A listener whose backlog is full: connections to it stay half open.
-fn full(listener: &TcpListener) -> Vec<socket2::Socket> {
+fn fill_backlog(listener: &TcpListener) -> Vec<socket2::Socket> {
     rustix::net::listen(listener, 0).unwrap();
     let dial = |_| crate::connect::start_connect(listener.local_addr().unwrap(), None, |_| Ok(()));
     (0..4).map(|n| dial(n).unwrap()).collect()
 }
 
 #[test]
-fn the_end_does_not_wait_for_a_connection_that_is_not_there() {
+fn the_end_does_not_wait_for_a_pending_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut sender = to(listener.local_addr().unwrap());
-    let bytes = pattern(SOME);
+    let mut sender = connect_to(listener.local_addr().unwrap());
+    let bytes = test_bytes(FILE_SIZE);
     std::thread::scope(|scope| {
         let at_receiver = &listener;
-        let mut settings = slow(1);
+        let mut settings = slow_settings(1);
         settings.close_after = true;
         settings.connect_timeout = Duration::from_secs(3600);
         let receiver = scope.spawn(move || read(at_receiver.accept().unwrap().0));
         let sent = send(&mut sender, &bytes, &settings, |t| {
-            until(|| t.control().streams() == 1 && t.moved() > 0);
-            let _crowd = full(&listener);
+            wait_until(|| t.control().streams() == 1 && t.moved() > 0);
+            let _crowd = fill_backlog(&listener);
             t.stream_set().set_wanted(2);
-            until(|| t.stream_set().opening_count() == 1);
-            until(|| t.stream_set().opening_count() == 0);
+            wait_until(|| t.stream_set().opening_count() == 1);
+            wait_until(|| t.stream_set().opening_count() == 0);
         });
         assert_eq!(sent.unwrap().evidence.streams, 1);
-        let came = receiver.join().unwrap();
-        assert_eq!((came.eods, came.eof), (1, Some(1)));
+        let received = receiver.join().unwrap();
+        assert_eq!((received.eods, received.eof), (1, Some(1)));
     });
 }
 
 #[test]
-fn cancelling_does_not_wait_for_a_connection_that_is_not_there() {
+fn a_cancel_does_not_wait_for_a_pending_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut sender = to(listener.local_addr().unwrap());
+    let mut sender = connect_to(listener.local_addr().unwrap());
     std::thread::scope(|scope| {
         let at_receiver = &listener;
         scope.spawn(move || read(at_receiver.accept().unwrap().0));
-        let mut settings = slow(1);
+        let mut settings = slow_settings(1);
         settings.connect_timeout = Duration::from_secs(3600);
-        let sent = send(&mut sender, &pattern(3 * SOME), &settings, |t| {
-            until(|| t.control().streams() == 1 && t.moved() > 0);
-            let _crowd = full(&listener);
+        let sent = send(&mut sender, &test_bytes(3 * FILE_SIZE), &settings, |t| {
+            wait_until(|| t.control().streams() == 1 && t.moved() > 0);
+            let _crowd = fill_backlog(&listener);
             t.stream_set().set_wanted(2);
-            until(|| t.stream_set().opening_count() == 1);
+            wait_until(|| t.stream_set().opening_count() == 1);
             t.control().cancel();
         });
         assert!(matches!(sent, Err(DataError::Aborted)), "{sent:?}");
@@ -432,23 +444,28 @@ fn cancelling_does_not_wait_for_a_connection_that_is_not_there() {
 }
 
 #[test]
-fn a_lane_that_breaks_fails_the_transfer_and_nothing_is_added() {
+fn a_broken_stream_fails_the_transfer_and_adds_none() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut sender = to(listener.local_addr().unwrap());
+    let mut sender = connect_to(listener.local_addr().unwrap());
     std::thread::scope(|scope| {
         let at_receiver = &listener;
         scope.spawn(move || {
             let (first, _) = at_receiver.accept().unwrap();
             let (second, _) = at_receiver.accept().unwrap();
             let went_on = scope.spawn(move || read(first));
-            until(|| rustix::io::ioctl_fionread(&second).is_ok_and(|unread| unread > 0));
-            // Closed with bytes that nobody read: a reset.
+            wait_until(|| rustix::io::ioctl_fionread(&second).is_ok_and(|unread| unread > 0));
+            // Closed with unread bytes: a reset.
             drop(second);
             assert_eq!(went_on.join().unwrap().eof, None);
         });
-        let sent = send(&mut sender, &pattern(3 * SOME), &slow(1), |t| {
-            t.stream_set().set_wanted(2);
-        });
+        let sent = send(
+            &mut sender,
+            &test_bytes(3 * FILE_SIZE),
+            &slow_settings(1),
+            |t| {
+                t.stream_set().set_wanted(2);
+            },
+        );
         assert!(matches!(sent, Err(DataError::Wire { .. })), "{sent:?}");
     });
 }
@@ -456,22 +473,22 @@ fn a_lane_that_breaks_fails_the_transfer_and_nothing_is_added() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// However the number changes, in however quick succession, the receiver gets every byte once and
-    /// knows when it has all.
+    /// For any quick sequence of wanted numbers the receiver gets every byte once and detects the
+    /// end.
     #[test]
-    fn any_sequence_of_numbers_is_well(
+    fn any_sequence_of_stream_counts_delivers_every_byte_once(
         streams in 1_usize..4,
         aims in proptest::collection::vec((0_usize..9, 0_u64..4), 0..40),
         bytes in 70_000_usize..900_000,
     ) {
         let (mut receiver, address) = listen();
-        let channels = [&mut to(address), &mut receiver];
-        let mut settings = slow(streams);
+        let channels = [&mut connect_to(address), &mut receiver];
+        let mut settings = slow_settings(streams);
         settings.options.rate = None;
-        let bytes = pattern(bytes);
+        let bytes = test_bytes(bytes);
         let (sent, received) = pass(channels, &bytes, &settings, |t| {
-            for (lanes, pause) in aims {
-                t.stream_set().set_wanted(lanes);
+            for (streams, pause) in aims {
+                t.stream_set().set_wanted(streams);
                 std::thread::sleep(Duration::from_millis(pause));
             }
         });

@@ -1,11 +1,11 @@
-//! The listening end: who of those that connect is the peer.
+//! The listening end of a DRS channel: finds the peer among the incoming connections.
 //!
-//! Whoever comes from a host without a data connection is closed at once. The others have a short
-//! time to say the nonce, and few may take it at once: a newcomer takes the place of who has been
-//! waiting longest, so that no stranger on the peer's host can keep the peer out.
+//! Connections from hosts without a data connection are closed at once. The others have a short
+//! time to send the nonce, and few may wait at once: a new connection replaces the oldest, so that
+//! no stranger on the peer's host can block the peer.
 //!
-//! The newest connection that knew the nonce is the peer's. It makes one a transfer, so an older
-//! one is left over from a transfer before, and its end may be noticed late.
+//! The newest connection with the nonce is the peer's. The peer makes one per transfer, so an older
+//! one belongs to an earlier transfer, and its end may be noticed late.
 
 use std::io;
 use std::net::IpAddr;
@@ -20,44 +20,44 @@ use socket2::Socket;
 use super::connection::DrsConnection;
 use crate::connect::{SHORTAGE_PAUSE, is_shortage};
 
-/// How long a connection may take to say the nonce.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Time for a connection to send the nonce.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Connections that may be about to say it.
-const MAX_CALLERS: usize = 8;
+/// Most connections that wait to send it.
+const MAX_UNVERIFIED: usize = 8;
 
-/// After so many connections the door stays closed for a while: who waits there costs nothing. The
-/// peer makes one a transfer.
-const CROWD: u32 = 16;
+/// After so many connections, accepting pauses for a while: connections in the backlog cost
+/// nothing. The peer makes one per transfer.
+const MAX_ACCEPTS: u32 = 16;
 
-/// So long. A peer that waits among strangers is heard that much later.
-const REST: Duration = Duration::from_millis(100);
+/// Length of that pause. A peer among strangers is delayed by this much.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A connection that has not said the nonce yet.
+/// A connection that has not sent the nonce yet.
 #[derive(Debug)]
 struct UnverifiedPeer {
-    wire: DrsConnection,
+    connection: DrsConnection,
     since: Duration,
 }
 
-/// The connections that have come in a transfer.
+/// Accepts the connections of one transfer.
 #[derive(Debug)]
 pub(super) struct DrsAcceptor {
     end: DrsRole,
     nonce: Nonce,
-    /// As they came.
-    callers: Vec<UnverifiedPeer>,
-    /// Whether connections are taken: not before there is a data connection.
+    /// In order of arrival.
+    unverified: Vec<UnverifiedPeer>,
+    /// Whether connections are accepted: not before there is a data connection.
     open: bool,
-    /// Not before this, for want of descriptors or because of strangers.
+    /// Accepting pauses until this time, because of missing descriptors or of strangers.
     not_before: Duration,
-    /// Connections that came.
-    came: u32,
-    /// Of those, the ones that were closed because they were not the peer's.
-    strangers: u32,
+    /// Number of connections accepted.
+    accepted: u32,
+    /// Number of those that were closed because they were not the peer's.
+    rejected: u32,
 }
 
-/// A connection that has said the nonce, and what it said then.
+/// A connection that has sent the nonce, and the messages that followed it.
 pub(super) type VerifiedConnection = (DrsConnection, Vec<DrsEvent>);
 
 impl DrsAcceptor {
@@ -65,26 +65,30 @@ impl DrsAcceptor {
         Self {
             end,
             nonce,
-            callers: Vec::new(),
+            unverified: Vec::new(),
             open: false,
             not_before: Duration::ZERO,
-            came: 0,
-            strangers: 0,
+            accepted: 0,
+            rejected: 0,
         }
     }
 
-    /// Descriptors to wait for.
+    /// The descriptors to wait for.
     pub(super) fn poll_fds<'a>(
         &'a self,
         listener: &'a Socket,
     ) -> impl Iterator<Item = (BorrowedFd<'a>, PollFlags)> {
-        let door = self.open.then_some((listener.as_fd(), PollFlags::IN));
-        let callers = self.callers.iter().map(|caller| caller.wire.poll_fds());
-        door.into_iter().chain(callers)
+        // While accepting pauses, waiting connections must not wake the thread.
+        let listening = self.open.then_some((listener.as_fd(), PollFlags::IN));
+        let unverified = self
+            .unverified
+            .iter()
+            .map(|peer| peer.connection.poll_fds());
+        listening.into_iter().chain(unverified)
     }
 
-    /// Takes what waits and hears what was said; `peers`: hosts of the data connections. Returns
-    /// the newest connection that proved to be the peer's and lives.
+    /// Accepts and checks connections. `peers` are the hosts of the data connections. Returns the
+    /// newest live connection with the nonce.
     pub(super) fn advance(
         &mut self,
         now: Duration,
@@ -99,77 +103,85 @@ impl DrsAcceptor {
                     let from = from.as_socket().map(|from| from.ip());
                     let known = from.is_some_and(|ip| peers.iter().any(|p| is_same_host(*p, ip)));
                     if known {
-                        self.admit(now, socket);
+                        // Checked before the next accept, so that a burst cannot replace a peer
+                        // whose greeting has arrived.
+                        self.add_peer(now, socket);
                         newest = self.check_greetings(now).or(newest);
                     } else {
                         tracing::debug!(?from, "DRS connection from another host closed");
-                        self.strangers += 1;
+                        self.rejected += 1;
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => self.after_refusal(now, &error),
             }
-            self.came = self.came.saturating_add(1);
-            if self.came.is_multiple_of(CROWD) {
-                self.close_until(now + REST);
+            self.accepted = self.accepted.saturating_add(1);
+            if self.accepted.is_multiple_of(MAX_ACCEPTS) {
+                self.pause_until(now + ACCEPT_PAUSE);
             }
         }
         newest
     }
 
-    fn admit(&mut self, now: Duration, socket: Socket) {
+    fn add_peer(&mut self, now: Duration, socket: Socket) {
         let channel = DrsChannel::listening(self.end, self.nonce);
         match DrsConnection::new(socket, channel) {
-            Ok(wire) => self.callers.push(UnverifiedPeer { wire, since: now }),
+            Ok(connection) => self.unverified.push(UnverifiedPeer {
+                connection,
+                since: now,
+            }),
             Err(error) => tracing::debug!(%error, "DRS connection dropped"),
         }
-        if self.callers.len() > MAX_CALLERS {
-            self.callers.remove(0);
-            self.strangers += 1;
+        // The oldest goes: the peer sends its greeting at once, so it is rarely the peer.
+        if self.unverified.len() > MAX_UNVERIFIED {
+            self.unverified.remove(0);
+            self.rejected += 1;
         }
     }
 
-    /// Listens to all who have not said the nonce yet.
+    /// Checks all connections that have not sent the nonce yet.
     fn check_greetings(&mut self, now: Duration) -> Option<VerifiedConnection> {
         let mut newest = None;
-        for mut caller in std::mem::take(&mut self.callers) {
-            match caller.wire.exchange(now) {
-                // What a transfer before has left behind is closed by now.
-                Ok(_) if caller.wire.is_closed() => {}
-                Ok(events) if caller.wire.is_open() => newest = Some((caller.wire, events)),
-                Ok(_) if now.saturating_sub(caller.since) < PATIENCE => self.callers.push(caller),
+        for mut peer in std::mem::take(&mut self.unverified) {
+            match peer.connection.exchange(now) {
+                // A leftover connection of an earlier transfer is closed by now.
+                Ok(_) if peer.connection.is_closed() => {}
+                Ok(events) if peer.connection.is_open() => newest = Some((peer.connection, events)),
+                Ok(_) if now.saturating_sub(peer.since) < GREETING_TIMEOUT => {
+                    self.unverified.push(peer);
+                }
                 Ok(_) => {
                     tracing::debug!("DRS connection without a greeting closed");
-                    self.strangers += 1;
+                    self.rejected += 1;
                 }
                 Err(error) => {
                     tracing::debug!(%error, "DRS connection closed");
-                    self.strangers += 1;
+                    self.rejected += 1;
                 }
             }
         }
         newest
     }
 
-    /// accept(2) reports the new connection's own errors too; those pass.
+    /// accept(2) also reports errors of the new connection; those are ignored.
     fn after_refusal(&mut self, now: Duration, error: &io::Error) {
         if is_shortage(error) {
-            tracing::warn!(%error, "no room for a DRS connection, trying again");
-            self.close_until(now + SHORTAGE_PAUSE);
+            tracing::warn!(%error, "out of descriptors or memory for a DRS connection, retrying");
+            self.pause_until(now + SHORTAGE_PAUSE);
         }
     }
 
-    fn close_until(&mut self, then: Duration) {
+    fn pause_until(&mut self, then: Duration) {
         self.not_before = then;
         self.open = false;
     }
 }
 
 impl Drop for DrsAcceptor {
-    /// Strangers may be many: they are told of once a transfer.
+    /// Logs the number of strangers once per transfer: they may be many.
     fn drop(&mut self) {
-        if self.strangers > 0 {
-            let count = self.strangers;
+        if self.rejected > 0 {
+            let count = self.rejected;
             tracing::warn!(count, "DRS connections of others than the peer were closed");
         }
     }

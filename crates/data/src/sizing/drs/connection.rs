@@ -1,5 +1,5 @@
-//! One TCP connection of a DRS channel: what the protocol says, put through a transport that never
-//! blocks.
+//! One TCP connection of a DRS channel: passes the messages of the protocol through a transport
+//! that never blocks.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,40 +12,41 @@ use socket2::Socket;
 use crate::os::wake;
 use crate::transport::DataTransport;
 
-/// Most bytes read at one time, so that a peer that sends without end does not hold the sizing
-/// thread; what is left wakes it again.
-const GULP: usize = 8 << 10;
+/// Most bytes read in one call, so that a peer that sends without end does not occupy the sizing
+/// thread. The rest wakes it again.
+const READ_SIZE: usize = 8 << 10;
 
-/// Why a connection is of no use any more.
+/// Why a connection ended.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DrsCloseReason {
-    /// The other end closed it.
+    /// The peer closed it.
     #[error("closed by the other end")]
     Closed,
     /// The system's reason.
     #[error(transparent)]
     Broken(#[from] io::Error),
-    /// The other end broke the rules.
+    /// The peer violated the protocol.
     #[error(transparent)]
     Violation(#[from] DrsViolation),
 }
 
-/// A connected socket and the protocol on it.
+/// A connected socket and the state of the protocol on it.
 #[derive(Debug)]
 pub(super) struct DrsConnection {
     transport: DataTransport,
     channel: DrsChannel,
-    /// The handshake waits for this; `None`: it is over.
+    /// The event that the handshake waits for; `None`: it is complete.
     handshake: Option<PollFlags>,
-    /// A message came, and not only the greeting.
-    heard: bool,
+    /// A message arrived, not only the greeting.
+    has_message: bool,
 }
 
 impl DrsConnection {
     /// Takes a connected socket.
     pub(super) fn new(socket: Socket, channel: DrsChannel) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
-        // A message is a round trip's measure: it may not wait for the one before.
+        // A message measures the round trip, so it must not wait for an acknowledgement (Nagle's
+        // algorithm, RFC 1122 §4.2.3.4).
         socket.set_tcp_nodelay(true)?;
         let transport = DataTransport::clear(socket);
         let handshake = transport.handshake()?;
@@ -53,11 +54,11 @@ impl DrsConnection {
             transport,
             channel,
             handshake,
-            heard: false,
+            has_message: false,
         })
     }
 
-    /// Descriptor to wait for.
+    /// The descriptor to wait for.
     pub(super) fn poll_fds(&self) -> (BorrowedFd<'_>, PollFlags) {
         let mut events = self.handshake.unwrap_or(PollFlags::IN);
         if self.handshake.is_none() && !self.channel.unsent().is_empty() {
@@ -66,17 +67,17 @@ impl DrsConnection {
         (self.transport.socket().as_fd(), events)
     }
 
-    /// Whether the nonce was said, by this end or to it.
+    /// Whether the nonce was sent, by this end or the peer.
     pub(super) fn is_open(&self) -> bool {
         self.channel.is_open()
     }
 
-    /// Whether a message came, and not only the greeting.
+    /// Whether a message arrived, not only the greeting.
     pub(super) fn has_message(&self) -> bool {
-        self.heard
+        self.has_message
     }
 
-    /// Whether the other end has closed already, though something may be left to read.
+    /// Whether the peer has closed, although something may be left to read.
     pub(super) fn is_closed(&self) -> bool {
         let closed = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
         !matches!(
@@ -85,7 +86,7 @@ impl DrsConnection {
         )
     }
 
-    /// Reads what is there and sends what waits.
+    /// Receives available messages and sends queued ones.
     pub(super) fn exchange(&mut self, now: Duration) -> Result<Vec<DrsEvent>, DrsCloseReason> {
         let mut events = Vec::new();
         if self.handshake.is_some() {
@@ -94,44 +95,45 @@ impl DrsConnection {
         if self.handshake.is_some() {
             return Ok(events);
         }
-        let mut gulp = [0; GULP];
-        match self.transport.recv(&mut gulp) {
+        let mut buffer = [0; READ_SIZE];
+        match self.transport.recv(&mut buffer) {
             Ok(0) => return Err(DrsCloseReason::Closed),
             Ok(count) => {
-                let bytes = gulp.get(..count).unwrap_or_default();
+                let bytes = buffer.get(..count).unwrap_or_default();
                 self.channel.on_bytes(now, bytes, &mut events)?;
             }
             Err(error) if is_transient(&error) => {}
             Err(error) => return Err(error.into()),
         }
-        self.heard |= events.iter().any(|event| *event != DrsEvent::Authenticated);
+        self.has_message |= events.iter().any(|event| *event != DrsEvent::Authenticated);
         self.flush()?;
         Ok(events)
     }
 
-    /// Sends a size, bytes, if the protocol's pace allows; `false`: later.
+    /// Announces a size, bytes, if the message rate of the protocol allows it. Returns `false` if
+    /// not.
     pub(super) fn announce(&mut self, now: Duration, size: u64) -> bool {
         let announced = self.channel.announce(now, size);
-        self.flush_gently();
+        self.try_flush();
         announced
     }
 
     /// Sends the echoes of the sizes that are set now.
     pub(super) fn applied(&mut self) {
         self.channel.release_echoes();
-        self.flush_gently();
+        self.try_flush();
     }
 
-    /// A failure shows again, and is judged, when the socket is read.
-    fn flush_gently(&mut self) {
+    /// Sends queued messages. An error shows again, and is handled, at the next receive.
+    fn try_flush(&mut self) {
         if let Err(error) = self.flush() {
-            tracing::debug!(%error, "DRS channel does not send");
+            tracing::debug!(%error, "cannot send on the DRS channel");
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         while self.handshake.is_none() && !self.channel.unsent().is_empty() {
-            // A peer that is gone is an error here and no signal.
+            // MSG_NOSIGNAL: a closed peer is an error here and no SIGPIPE.
             let unsent = self.channel.unsent();
             match self.transport.send(&[IoSlice::new(unsent)], false) {
                 Ok(count) => self.channel.mark_sent(count),

@@ -1,4 +1,4 @@
-//! The connecting end: out to the address, once it is known to be the data peer's.
+//! The connecting end of a DRS channel: connects once a data connection to the same host exists.
 
 use std::io;
 use std::net::IpAddr;
@@ -12,25 +12,25 @@ use socket2::Socket;
 
 use super::connection::DrsConnection;
 use crate::connect::{is_connect_decided, start_connect};
-use crate::drs::BUFFER;
+use crate::drs::SOCKET_BUFFER;
 use crate::handshake::pin_buffers;
 
-/// Connections made before the end gives up. More than one, since the other end closes those that
-/// come before it has seen this host's data connection among others'.
+/// Most connection attempts. Several are needed because the peer closes connections that arrive
+/// before it has seen this host's data connection.
 const MAX_ATTEMPTS: u32 = 5;
 
-/// Pause before the second attempt; it doubles with each.
+/// Pause before the second attempt. It doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// How the connecting end gets its connection.
+/// Makes the connection of the connecting end.
 #[derive(Debug)]
 pub(super) struct DrsDialer {
     address: DrsAddress,
     local: Option<IpAddr>,
     end: DrsRole,
-    /// Attempts made.
+    /// Number of attempts made.
     attempts: u32,
-    /// No attempt before this.
+    /// No attempt before this time.
     not_before: Duration,
     under_way: Option<Socket>,
 }
@@ -47,17 +47,17 @@ impl DrsDialer {
         }
     }
 
-    /// Descriptor to wait for.
+    /// The descriptor to wait for.
     pub(super) fn poll_fds(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
         let socket = self.under_way.as_ref()?;
         Some((socket.as_fd(), PollFlags::OUT))
     }
 
-    /// Goes on as far as it gets without waiting; `peers`: hosts of the data connections. The
-    /// connection is new, and its greeting unsent.
+    /// Continues as far as possible without waiting. `peers` are the hosts of the data connections.
+    /// A returned connection is new, and its greeting unsent.
     ///
     /// # Errors
-    /// Why the last attempt failed.
+    /// The last attempt failed.
     pub(super) fn advance(
         &mut self,
         now: Duration,
@@ -67,10 +67,12 @@ impl DrsDialer {
             let known = peers
                 .iter()
                 .any(|ip| is_same_host(*ip, self.address.socket.ip()));
+            // The peer named the address; without a data connection it may be any host's.
             if !known || now < self.not_before {
                 return Ok(None);
             }
-            let pin = |socket: &Socket| pin_buffers(socket, Some(BUFFER), Some(BUFFER));
+            let pin =
+                |socket: &Socket| pin_buffers(socket, Some(SOCKET_BUFFER), Some(SOCKET_BUFFER));
             let socket =
                 start_connect(self.address.socket, self.local, pin).map_err(io::Error::other)?;
             self.under_way = Some(socket);
@@ -86,9 +88,10 @@ impl DrsDialer {
         DrsConnection::new(socket, channel).map(Some)
     }
 
-    /// The attempt came to nothing; `false`: it was the last.
+    /// Schedules another attempt after a failed one. Returns `false` if there is none left.
     pub(super) fn schedule_retry(&mut self, now: Duration) -> bool {
         self.under_way = None;
+        // The peer may see this host's data connection later than this end does.
         self.not_before = now + FIRST_PAUSE * (1 << self.attempts.min(MAX_ATTEMPTS));
         self.attempts += 1;
         self.attempts < MAX_ATTEMPTS

@@ -1,4 +1,4 @@
-//! `drs` at both ends, over the channel between them.
+//! Buffer policy `drs` at both ends, over the channel between them.
 
 mod acceptor;
 mod connection;
@@ -23,18 +23,18 @@ use super::policy::{BufferPolicy, SAMPLE_INTERVAL, SizingInput, SizingSample};
 use crate::drs::DrsEndpoint;
 use link::{DrsChannelEvent, DrsLink};
 
-/// How long a sender stays with its first buffer while nobody tells it another: a few round trips
-/// of a very long path, for the channel and the first message.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a sender keeps its initial buffer without a size from the peer: a few round trips of a
+/// very long path, for the channel and the first message.
+const SIZE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The re-architected drsFTP's receiving end (2004 paper, §3). Without a channel, or once it is
-/// lost, it reckons with the round trip that it knows.
+/// The receiving end of the re-architected drsFTP (2004 paper, §3). Without a channel, or after it
+/// was lost, it uses the round-trip time that it knows.
 pub(super) struct DrsReceiver {
     drs: DrsReceiverTuner,
     link: Option<DrsLink>,
-    /// The receive buffer is pinned: its size is told and not set.
+    /// The receive buffer is pinned: its size is announced but not set.
     pinned: bool,
-    /// An echo has come.
+    /// An echo has arrived.
     echoed: bool,
 }
 
@@ -55,41 +55,59 @@ impl DrsReceiver {
     fn reason(&self) -> String {
         match self.drs.round_trip() {
             Some(rtt) => format!(
-                "for what this stream brings in a round trip of {}{}",
+                "for the data of this stream in a round trip of {}{}",
                 show::time(rtt),
                 if self.echoed { ", by echo" } else { "" }
             ),
-            None => "for what this stream brings in a round trip that is not known yet".into(),
+            None => {
+                "for the data of this stream in a round trip whose time is still unknown".into()
+            }
         }
     }
 
-    fn resize(&self, scene: &SizingSample<'_>, id: StreamId, size: u64) {
-        let Some(seen) = scene.streams.iter().find(|seen| seen.sample.stream == id) else {
+    fn resize(&self, sample: &SizingSample<'_>, id: StreamId, size: u64) {
+        let Some(sampled) = sample
+            .streams
+            .iter()
+            .find(|sampled| sampled.sample.stream == id)
+        else {
             return;
         };
         let decision = BufferDecision {
             stream: id,
-            at: scene.at,
+            at: sample.at,
             setting: (!self.pinned).then_some(BufferSetting::ReceiveBuffer(size)),
             limiter: Limiter::Unknown,
             reason: self.reason(),
         };
-        apply_decision(scene.board, &seen.stream, decision, BufferLimit::Allowed);
+        apply_decision(
+            sample.notices,
+            &sampled.stream,
+            decision,
+            BufferLimit::Allowed,
+        );
     }
 }
 
 impl BufferPolicy for DrsReceiver {
-    fn on_sample(&mut self, scene: &SizingSample<'_>) {
-        let looks: Vec<_> = scene.streams.iter().map(|seen| seen.sample).collect();
-        let step = self.drs.on_samples(scene.at, &looks);
-        // This end first, and without waiting for the sender (2004 paper, §4).
+    fn on_sample(&mut self, sample: &SizingSample<'_>) {
+        let samples: Vec<_> = sample
+            .streams
+            .iter()
+            .map(|sampled| sampled.sample)
+            .collect();
+        let step = self.drs.on_samples(sample.at, &samples);
+        // This end is resized first, without waiting for the sender (2004 paper, §4).
         for (id, size) in step.resize {
-            self.resize(scene, id, size);
+            self.resize(sample, id, size);
         }
         if let (Some(link), Some(size)) = (&mut self.link, step.announce) {
-            let pinned = looks.iter().map(|look| look.receive_buffer / 2).max();
+            let pinned = samples
+                .iter()
+                .map(|tcp_sample| tcp_sample.receive_buffer / 2)
+                .max();
             let size = pinned.filter(|_| self.pinned).unwrap_or(size);
-            link.announce(scene.at, size);
+            link.announce(sample.at, size);
         }
     }
 
@@ -101,31 +119,31 @@ impl BufferPolicy for DrsReceiver {
         self.link.iter().flat_map(DrsLink::poll_fds).collect()
     }
 
-    fn on_input(&mut self, news: &SizingInput<'_>) {
+    fn on_input(&mut self, input: &SizingInput<'_>) {
         let Some(link) = &mut self.link else {
             return;
         };
-        for event in link.advance(news.at, &news.peers()) {
+        for event in link.advance(input.at, &input.peers()) {
             match event {
                 DrsChannelEvent::Echo(rtt) => {
                     self.echoed = true;
                     self.drs.on_echo(rtt);
                 }
                 DrsChannelEvent::Lost => {}
-                // A receiver is told no sizes.
+                // A receiver gets no sizes.
                 DrsChannelEvent::Size(_) => {}
             }
         }
     }
 }
 
-/// The sending end: sets what it is told, and only then echoes. While there is nobody to tell it
-/// anything, it sizes its buffers itself, as `auto`.
+/// The sending end: sets the size that it receives, and then echoes it. Without a peer that sends
+/// sizes, it sizes its buffers itself, as `auto`.
 pub(super) struct DrsSender {
     link: Option<DrsLink>,
-    followed: FollowedSize,
-    alone: Option<AutoBufferPolicy>,
-    /// The first look at a stream.
+    peer_size: FollowedSize,
+    own_policy: Option<AutoBufferPolicy>,
+    /// Time of the first sample of a stream.
     since: Option<Duration>,
 }
 
@@ -133,42 +151,43 @@ impl DrsSender {
     pub(super) fn new(endpoint: Option<&Arc<DrsEndpoint>>, pinned: bool) -> Self {
         let mut sender = Self {
             link: endpoint.map(|e| DrsLink::new(Arc::clone(e), Role::Sender)),
-            followed: FollowedSize::new(pinned),
-            alone: None,
+            peer_size: FollowedSize::new(pinned),
+            own_policy: None,
             since: None,
         };
         if sender.link.is_none() {
-            sender.go_alone();
+            sender.size_alone();
         }
         sender
     }
 
-    fn go_alone(&mut self) {
-        self.followed.forget();
-        if !self.followed.pinned() {
-            self.alone
+    fn size_alone(&mut self) {
+        // The size of a lost peer may not fit the path any more.
+        self.peer_size.forget();
+        if !self.peer_size.pinned() {
+            self.own_policy
                 .get_or_insert_with(AutoBufferPolicy::without_peer);
         }
     }
 }
 
 impl BufferPolicy for DrsSender {
-    fn on_sample(&mut self, scene: &SizingSample<'_>) {
-        let since = *self.since.get_or_insert(scene.at);
-        if !self.followed.has_size() && scene.at.saturating_sub(since) > PATIENCE {
-            self.go_alone();
+    fn on_sample(&mut self, sample: &SizingSample<'_>) {
+        let since = *self.since.get_or_insert(sample.at);
+        if !self.peer_size.has_size() && sample.at.saturating_sub(since) > SIZE_TIMEOUT {
+            self.size_alone();
         }
-        match &mut self.alone {
-            Some(auto) => auto.on_sample(scene),
+        match &mut self.own_policy {
+            Some(auto) => auto.on_sample(sample),
             None => {
-                let streams = scene.streams();
-                self.followed.apply(scene.at, scene.board, &streams);
+                let streams = sample.streams();
+                self.peer_size.apply(sample.at, sample.notices, &streams);
             }
         }
     }
 
     fn next_due(&self) -> Duration {
-        self.alone
+        self.own_policy
             .as_ref()
             .map_or(SAMPLE_INTERVAL, AutoBufferPolicy::next_due)
     }
@@ -177,32 +196,33 @@ impl BufferPolicy for DrsSender {
         self.link.iter().flat_map(DrsLink::poll_fds).collect()
     }
 
-    fn on_input(&mut self, news: &SizingInput<'_>) {
+    fn on_input(&mut self, input: &SizingInput<'_>) {
         let Some(link) = &mut self.link else {
             return;
         };
         let mut lost = false;
-        for event in link.advance(news.at, &news.peers()) {
+        for event in link.advance(input.at, &input.peers()) {
             match event {
                 DrsChannelEvent::Size(size) => {
-                    self.alone = None;
-                    self.followed.set(size);
-                    let streams = news.streams();
-                    self.followed.apply(news.at, news.board(), &streams);
+                    // From now on the peer decides; two policies would undo each other.
+                    self.own_policy = None;
+                    self.peer_size.set(size);
+                    let streams = input.streams();
+                    self.peer_size.apply(input.at, input.notices(), &streams);
                     link.applied();
                 }
                 DrsChannelEvent::Lost => lost = true,
-                // A sender asks for no echoes.
+                // A sender requests no echoes.
                 DrsChannelEvent::Echo(_) => {}
             }
         }
         if lost {
-            self.go_alone();
+            self.size_alone();
         }
     }
 
     fn finish(&mut self) -> Option<String> {
-        self.alone.as_mut()?.finish()
+        self.own_policy.as_mut()?.finish()
     }
 }
 
@@ -215,7 +235,7 @@ mod tests {
 
     use super::*;
     use crate::os::sockopt::{self, SocketBuffer};
-    use crate::sizing::fixtures::{connected, scene};
+    use crate::sizing::fixtures::{connected, sizing_sample};
     use crate::tuning_notices::TuningNotices;
 
     fn seconds(n: u64) -> Duration {
@@ -223,38 +243,53 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_waits_a_while_to_be_told_and_then_gives_its_buffers_back() {
+    fn a_sender_without_sizes_returns_its_buffers_to_autotuning() {
         let endpoint = Arc::new(DrsEndpoint::listen([127, 0, 0, 1].into(), None).unwrap());
         let (stream, _far) = connected(BufferSizing::Drs);
-        let board = TuningNotices::default();
+        let notices = TuningNotices::default();
         let is_locked = || sockopt::is_locked(stream.as_fd(), SocketBuffer::Send).unwrap();
         let mut sender = DrsSender::new(Some(&endpoint), false);
         for (at, locked) in [(0, true), (3, true), (4, false)] {
-            sender.on_sample(&scene(seconds(at), &stream, TcpSample::default(), &board));
+            sender.on_sample(&sizing_sample(
+                seconds(at),
+                &stream,
+                TcpSample::default(),
+                &notices,
+            ));
             assert_eq!(is_locked(), locked, "after {at} s");
         }
     }
 
-    /// Unlocked, it would shrink to what autotuning gives.
+    /// Unlocked, it would shrink to the size that autotuning gives.
     #[test]
-    fn a_send_buffer_that_is_larger_than_the_kernel_would_make_it_is_kept() {
+    fn a_send_buffer_larger_than_autotuning_gives_is_kept() {
         let (stream, _far) = connected(BufferSizing::Drs);
-        let board = TuningNotices::default();
-        let look = TcpSample {
+        let notices = TuningNotices::default();
+        let tcp_sample = TcpSample {
             send_buffer: 1 << 40,
             ..TcpSample::default()
         };
-        DrsSender::new(None, false).on_sample(&scene(seconds(9), &stream, look, &board));
+        DrsSender::new(None, false).on_sample(&sizing_sample(
+            seconds(9),
+            &stream,
+            tcp_sample,
+            &notices,
+        ));
         assert!(sockopt::is_locked(stream.as_fd(), SocketBuffer::Send).unwrap());
     }
 
     #[test]
     fn a_pinned_send_buffer_stays_pinned_without_a_channel() {
         let (stream, _far) = connected(BufferSizing::Drs);
-        let board = TuningNotices::default();
+        let notices = TuningNotices::default();
         let mut sender = DrsSender::new(None, true);
-        sender.on_sample(&scene(seconds(9), &stream, TcpSample::default(), &board));
+        sender.on_sample(&sizing_sample(
+            seconds(9),
+            &stream,
+            TcpSample::default(),
+            &notices,
+        ));
         assert!(sockopt::is_locked(stream.as_fd(), SocketBuffer::Send).unwrap());
-        assert!(board.take_decisions().is_empty());
+        assert!(notices.take_decisions().is_empty());
     }
 }

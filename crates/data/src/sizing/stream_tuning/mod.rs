@@ -1,4 +1,5 @@
-//! Drives `tune::streams::auto` for a sender: shows it all streams, and carries out what it answers.
+//! Drives `tune::streams::auto` for a sender: passes it samples of all streams, and applies its
+//! decisions.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -21,32 +22,32 @@ use crate::settings::TransferSettings;
 use crate::stream::DataStream;
 use crate::transfer::ActiveTransfer;
 
-/// One sending transfer's streams, congestion control and pace.
+/// Streams, congestion control and pacing of one sending transfer.
 pub(super) struct StreamTuning<'t> {
     transfer: &'t ActiveTransfer,
     settings: &'t TransferSettings,
-    /// All that is to be sent, bytes, if that is known.
+    /// Number of bytes to send, if it is known.
     bytes: Option<u64>,
-    /// From the first look on: it begins with the streams that there are.
+    /// Made at the first sample, from the streams that exist then.
     auto: Option<AutoTuner>,
-    /// Decided, for streams that join later.
+    /// The decided congestion control, also for streams that join later.
     congestion: Option<String>,
-    /// Decided, bytes per second over all streams.
+    /// The decided pacing rate over all streams, bytes per second.
     pace: Option<u64>,
-    given: HashMap<StreamId, AppliedStreamSettings>,
+    applied: HashMap<StreamId, AppliedStreamSettings>,
     moved: u64,
 }
 
-/// Settings that a stream was given.
+/// Settings applied to one stream.
 struct AppliedStreamSettings {
     stream: Weak<DataStream>,
     congestion: Option<String>,
-    /// Bytes per second.
+    /// Pacing rate, bytes per second.
     pace: Option<u64>,
 }
 
 impl<'t> StreamTuning<'t> {
-    /// For a sender whose settings ask for it.
+    /// `None` if the settings do not ask for any tuning.
     pub(super) fn for_transfer(
         transfer: &'t ActiveTransfer,
         settings: &'t TransferSettings,
@@ -60,53 +61,58 @@ impl<'t> StreamTuning<'t> {
             auto: None,
             congestion: None,
             pace: None,
-            given: HashMap::new(),
+            applied: HashMap::new(),
             moved: 0,
         })
     }
 
-    /// Looks at all streams. `before`: what those that had left before `scene` was seen had
-    /// acknowledged, bytes.
-    pub(super) fn on_look(&mut self, scene: &SizingSample<'_>, before: u64) {
-        let lanes = self.transfer.stream_set();
-        let leaving = lanes.leaving_ids();
-        let looks: Vec<TcpSample> = scene
+    /// Processes a sample of all streams. `acknowledged_before` is the number of bytes acknowledged
+    /// on streams that had ended before the sample.
+    pub(super) fn on_sample(&mut self, sample: &SizingSample<'_>, acknowledged_before: u64) {
+        let stream_set = self.transfer.stream_set();
+        let leaving = stream_set.leaving_ids();
+        let samples: Vec<TcpSample> = sample
             .streams
             .iter()
-            .map(|seen| seen.sample)
-            .filter(|look| !leaving.contains(&look.stream))
+            .map(|sampled| sampled.sample)
+            .filter(|tcp_sample| !leaving.contains(&tcp_sample.stream))
             .collect();
-        let in_force = self.current_congestion(&scene.streams);
-        self.moved = self.moved.max(before + acknowledged(&scene.streams));
-        let seen = auto::TransferSample {
-            at: scene.at,
+        let in_force = self.current_congestion(&sample.streams);
+        self.moved = self
+            .moved
+            .max(acknowledged_before + acknowledged(&sample.streams));
+        let sampled = auto::TransferSample {
+            at: sample.at,
             bytes_moved: self.moved,
             bytes_left: self
                 .bytes
                 .map(|all| all.saturating_sub(self.transfer.moved())),
-            streams: &looks,
-            streams_opening: count(lanes.opening_count()),
+            streams: &samples,
+            streams_opening: count(stream_set.opening_count()),
             congestion_control: in_force.as_deref().unwrap_or_default(),
             rate_limit: self.rate_limit(),
         };
-        let streams = count(lanes.wanted().max(1));
-        let limits = || limits(self.settings, streams);
+        let streams = count(stream_set.wanted().max(1));
+        let tuner_limits = || tuner_limits(self.settings, streams);
         let mut auto = self
             .auto
             .take()
-            .unwrap_or_else(|| AutoTuner::from_prior(limits(), self.initial_prior(streams)));
-        if lanes.take_open_failure() {
-            auto.on_stream_refused(count(lanes.active_count() + lanes.opening_count()));
+            .unwrap_or_else(|| AutoTuner::from_prior(tuner_limits(), self.initial_prior(streams)));
+        if stream_set.take_open_failure() {
+            // Not repeated: the tuner requests no more streams than could be opened.
+            auto.on_stream_refused(count(
+                stream_set.active_count() + stream_set.opening_count(),
+            ));
         }
-        for decision in auto.on_sample(&seen) {
-            self.carry_out(&mut auto, decision, scene);
+        for decision in auto.on_sample(&sampled) {
+            self.apply_decision(&mut auto, decision, sample);
         }
-        scene.board.set_limiter(auto.limiter());
+        sample.notices.set_limiter(auto.limiter());
         self.auto = Some(auto);
-        self.apply_to_streams(&scene.streams);
+        self.apply_to_streams(&sample.streams);
     }
 
-    /// The knowledge to begin with, with the streams that there are.
+    /// Prior knowledge of the path, with the present number of streams.
     fn initial_prior(&self, streams: u32) -> Prior {
         Prior {
             streams: Some(streams),
@@ -114,61 +120,69 @@ impl<'t> StreamTuning<'t> {
         }
     }
 
-    /// A budget that is spent holds every transfer back that draws on it, however fast that is; one that
-    /// is not holds none.
+    /// The rate limit as an input of the tuner. An exhausted budget limits every transfer that
+    /// shares it, however fast that transfer is; an unused one limits none.
     fn rate_limit(&self) -> Option<u64> {
         let limit = self.settings.options.rate.as_ref()?;
         limit.is_exhausted().then_some(0)
     }
 
-    /// The congestion control in force. The first look at connections that an earlier transfer changed
-    /// shows what they had before: `auto` takes what it sees first for the system's, to which it goes
-    /// back when others share the path. Streams that join run what those do.
-    fn current_congestion(&mut self, seen: &[SampledStream]) -> Option<String> {
-        let now = seen.last()?.stream.congestion();
+    /// The present congestion control. At the first sample of connections that an earlier transfer
+    /// changed, this is the one they had before: the tuner takes the first one it sees for the
+    /// system's, and returns to it when others share the path. Streams that join get the changed
+    /// one.
+    fn current_congestion(&mut self, sampled: &[SampledStream]) -> Option<String> {
+        let now = sampled.last()?.stream.congestion();
         if self.auto.is_some() || self.settings.options.congestion != CongestionChoice::Auto {
             return now;
         }
-        let changed = seen.iter().find_map(|SampledStream { stream, .. }| {
+        let changed = sampled.iter().find_map(|SampledStream { stream, .. }| {
             let (own, now) = (stream.first_congestion()?, stream.congestion()?);
             (own != now).then_some((own, now))
         });
-        let Some((own, given)) = changed else {
+        let Some((own, applied)) = changed else {
             return now;
         };
-        self.congestion = Some(given);
+        self.congestion = Some(applied);
         Some(own)
     }
 
-    /// When the next look is due, after the last.
+    /// Time from the last sample to the next.
     pub(super) fn due(&self) -> Duration {
         self.auto
             .as_ref()
             .map_or(Duration::ZERO, AutoTuner::next_sample_in)
     }
 
-    /// The transfer is over: takes the pace back from connections that outlive it.
+    /// Ends the tuning: removes the pacing rate from connections that outlive the transfer.
     pub(super) fn end(&mut self) {
-        for given in self.given.values().filter(|given| given.pace.is_some()) {
-            if let Some(stream) = given.stream.upgrade() {
+        for applied in self
+            .applied
+            .values()
+            .filter(|applied| applied.pace.is_some())
+        {
+            if let Some(stream) = applied.stream.upgrade() {
                 let lifted = sockopt::set_max_pacing_rate(stream.as_fd(), None);
-                tracing::debug!(stream = stream.id(), ?lifted, "pace taken back");
+                tracing::debug!(stream = stream.id(), ?lifted, "pacing rate removed");
             }
         }
         if let Some(auto) = &self.auto {
             let verdict = auto.verdict();
-            // Streams that were asked for when nothing was left to send are none.
-            let streams = self.transfer.streams_last().unwrap_or(verdict.streams);
+            // Streams that were requested when nothing was left to send do not count.
+            let streams = self
+                .transfer
+                .final_stream_count()
+                .unwrap_or(verdict.streams);
             self.transfer
                 .note_verdict(LimiterVerdict { streams, ..verdict });
         }
     }
 
-    fn carry_out(
+    fn apply_decision(
         &mut self,
         auto: &mut AutoTuner,
         mut decision: TransferDecision,
-        scene: &SizingSample<'_>,
+        sample: &SizingSample<'_>,
     ) {
         match &decision.setting {
             None => {}
@@ -179,7 +193,7 @@ impl<'t> StreamTuning<'t> {
             Some(TransferSetting::PacingRate(pace)) => self.pace = *pace,
             Some(TransferSetting::CongestionControl(name)) => {
                 let name = name.clone();
-                if let Err(error) = self.try_congestion(&name, &scene.streams) {
+                if let Err(error) = self.try_congestion(&name, &sample.streams) {
                     auto.on_congestion_control_refused(&name);
                     let _ = write!(decision.reason, "; refused: {error}");
                 } else {
@@ -188,48 +202,51 @@ impl<'t> StreamTuning<'t> {
             }
         }
         tracing::debug!(step = ?decision.setting, reason = %decision.reason, "streams");
-        scene.board.push_stream_decision(decision);
+        sample.notices.push_stream_decision(decision);
     }
 
-    /// Sets a congestion control on all streams; an error if the system refuses it.
-    fn try_congestion(&mut self, name: &str, seen: &[SampledStream]) -> std::io::Result<()> {
-        for SampledStream { stream, .. } in seen {
+    /// Sets a congestion control on all streams.
+    ///
+    /// # Errors
+    /// The system refuses it for every socket.
+    fn try_congestion(&mut self, name: &str, sampled: &[SampledStream]) -> std::io::Result<()> {
+        for SampledStream { stream, .. } in sampled {
             match stream.set_congestion(name) {
                 Err(error) if is_lasting(&error) => return Err(error),
-                // The connection may have ended meanwhile, and its transfer tells that.
+                // The connection may have ended meanwhile; its transfer reports that.
                 set => tracing::debug!(stream = stream.id(), name, ?set, "congestion control"),
             }
-            self.given(stream).congestion = Some(name.to_owned());
+            self.applied(stream).congestion = Some(name.to_owned());
         }
         Ok(())
     }
 
-    /// Gives streams that have joined what was decided before, and all of them their part of the
-    /// pace.
-    fn apply_to_streams(&mut self, seen: &[SampledStream]) {
-        self.given
-            .retain(|_, given| given.stream.strong_count() > 0);
+    /// Applies earlier decisions to streams that have joined, and to all streams their share of the
+    /// pacing rate.
+    fn apply_to_streams(&mut self, sampled: &[SampledStream]) {
+        self.applied
+            .retain(|_, applied| applied.stream.strong_count() > 0);
         let share = self
             .pace
-            .map(|pace| (pace / seen.len().max(1) as u64).max(1));
+            .map(|pace| (pace / sampled.len().max(1) as u64).max(1));
         let wanted = self.congestion.clone();
-        for SampledStream { stream, .. } in seen {
-            let given = self.given(stream);
-            if wanted.is_some() && given.congestion != wanted {
-                given.congestion.clone_from(&wanted);
+        for SampledStream { stream, .. } in sampled {
+            let applied = self.applied(stream);
+            if wanted.is_some() && applied.congestion != wanted {
+                applied.congestion.clone_from(&wanted);
                 let set = wanted.as_deref().map(|name| stream.set_congestion(name));
                 tracing::debug!(stream = stream.id(), ?wanted, ?set, "congestion control");
             }
-            if given.pace != share {
-                given.pace = share;
+            if applied.pace != share {
+                applied.pace = share;
                 let set = sockopt::set_max_pacing_rate(stream.as_fd(), share);
                 tracing::trace!(stream = stream.id(), ?share, ?set, "pace");
             }
         }
     }
 
-    fn given(&mut self, stream: &Arc<DataStream>) -> &mut AppliedStreamSettings {
-        self.given
+    fn applied(&mut self, stream: &Arc<DataStream>) -> &mut AppliedStreamSettings {
+        self.applied
             .entry(stream.id())
             .or_insert_with(|| AppliedStreamSettings {
                 stream: Arc::downgrade(stream),
@@ -239,17 +256,17 @@ impl<'t> StreamTuning<'t> {
     }
 }
 
-/// Bounds on changes to a transfer that begins with so many streams.
-fn limits(settings: &TransferSettings, streams: u32) -> AutoLimits {
-    let lanes = settings.adapt && settings.mode == TransferMode::Extended;
-    let most = count(settings.max_streams).max(streams);
+/// Limits of the tuner for a transfer that begins with `streams` streams.
+fn tuner_limits(settings: &TransferSettings, streams: u32) -> AutoLimits {
+    let may_change = settings.adapt && settings.mode == TransferMode::Extended;
+    let max = count(settings.max_streams).max(streams);
     AutoLimits {
-        min_streams: if lanes {
+        min_streams: if may_change {
             count(settings.min_streams).clamp(1, streams.max(1))
         } else {
             streams
         },
-        max_streams: if lanes { most } else { streams },
+        max_streams: if may_change { max } else { streams },
         congestion_controls: match settings.options.congestion {
             CongestionChoice::Auto => settable(),
             _ => Vec::new(),
@@ -259,13 +276,13 @@ fn limits(settings: &TransferSettings, streams: u32) -> AutoLimits {
 }
 
 /// Bytes of this transfer that the peers of these streams have acknowledged.
-fn acknowledged(seen: &[SampledStream]) -> u64 {
+fn acknowledged(sampled: &[SampledStream]) -> u64 {
     let of = |s: &SampledStream| {
         s.sample
             .bytes_acked
             .saturating_sub(s.stream.acknowledged_before())
     };
-    seen.iter().map(of).sum()
+    sampled.iter().map(of).sum()
 }
 
 fn count(n: usize) -> u32 {

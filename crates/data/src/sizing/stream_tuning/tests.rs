@@ -9,7 +9,7 @@ use crate::control::TransferControl;
 use crate::os::sockopt::max_pacing_rate;
 use crate::sizing::fixtures::connected;
 
-/// A transfer that is sent with these settings, and its streams.
+/// A sending transfer with these settings, and its streams.
 struct TestSender {
     settings: TransferSettings,
     transfer: ActiveTransfer,
@@ -31,12 +31,12 @@ impl TestSender {
         }
     }
 
-    fn steering(&self) -> StreamTuning<'_> {
+    fn tuning(&self) -> StreamTuning<'_> {
         StreamTuning::for_transfer(&self.transfer, &self.settings, None).unwrap()
     }
 
-    fn seen(&self, n: usize) -> Vec<SampledStream> {
-        let seen = |(stream, _): &(Arc<DataStream>, _)| SampledStream {
+    fn sampled(&self, n: usize) -> Vec<SampledStream> {
+        let sampled = |(stream, _): &(Arc<DataStream>, _)| SampledStream {
             stream: Arc::clone(stream),
             sample: TcpSample {
                 stream: stream.id(),
@@ -44,7 +44,7 @@ impl TestSender {
                 ..TcpSample::default()
             },
         };
-        self.streams[..n].iter().map(seen).collect()
+        self.streams[..n].iter().map(sampled).collect()
     }
 
     fn paces(&self) -> Vec<Option<u64>> {
@@ -71,13 +71,13 @@ fn adapting() -> TransferSettings {
 }
 
 #[test]
-fn who_asks_for_nothing_is_not_steered() {
-    let sending = TestSender::new(TransferSettings::default(), 0);
-    assert!(StreamTuning::for_transfer(&sending.transfer, &sending.settings, None).is_none());
+fn without_adaptation_there_is_no_tuning() {
+    let sender = TestSender::new(TransferSettings::default(), 0);
+    assert!(StreamTuning::for_transfer(&sender.transfer, &sender.settings, None).is_none());
 }
 
 #[test]
-fn what_is_known_of_the_path_is_set_at_the_first_look() {
+fn prior_knowledge_is_applied_at_the_first_sample() {
     let Some(other) = other_congestion() else {
         return;
     };
@@ -89,25 +89,25 @@ fn what_is_known_of_the_path_is_set_at_the_first_look() {
         },
         ..adapting()
     };
-    let sending = TestSender::new(known, 2);
-    sending.transfer.stream_set().set_wanted(2);
-    let mut steering = sending.steering();
+    let sender = TestSender::new(known, 2);
+    sender.transfer.stream_set().set_wanted(2);
+    let mut tuning = sender.tuning();
     let control = TransferControl::new();
-    let scene = SizingSample {
+    let sample = SizingSample {
         at: Duration::from_millis(1),
-        streams: sending.seen(2),
-        board: control.notices(),
+        streams: sender.sampled(2),
+        notices: control.notices(),
     };
-    steering.on_look(&scene, 0);
-    assert_eq!(sending.paces(), [Some(450_000); 2]);
-    for (stream, _) in &sending.streams {
+    tuning.on_sample(&sample, 0);
+    assert_eq!(sender.paces(), [Some(450_000); 2]);
+    for (stream, _) in &sender.streams {
         assert_eq!(stream.congestion().as_deref(), Some(&*other));
     }
-    // Once only: what is measured counts from now on.
+    // Only once: later decisions follow measurements.
     assert_eq!(control.take_stream_decisions().len(), 2);
 }
 
-/// One that is not the system's.
+/// A congestion control that is not the system's default.
 fn other_congestion() -> Option<String> {
     let (stream, _far) = connected(BufferSizing::Kernel);
     let system = stream.congestion();
@@ -117,80 +117,77 @@ fn other_congestion() -> Option<String> {
 }
 
 #[test]
-fn all_streams_share_the_pace_and_none_keeps_it() {
-    let sending = TestSender::new(adapting(), 3);
-    let mut steering = sending.steering();
-    steering.pace = Some(900_000);
-    steering.apply_to_streams(&sending.seen(2));
-    assert_eq!(sending.paces(), [Some(450_000), Some(450_000), None]);
-    steering.apply_to_streams(&sending.seen(3));
-    assert_eq!(sending.paces(), [Some(300_000); 3]);
-    steering.apply_to_streams(&sending.seen(1));
-    assert_eq!(sending.paces()[0], Some(900_000));
-    steering.end();
-    assert_eq!(sending.paces(), [None; 3]);
+fn streams_share_the_pacing_rate_until_the_transfer_ends() {
+    let sender = TestSender::new(adapting(), 3);
+    let mut tuning = sender.tuning();
+    tuning.pace = Some(900_000);
+    tuning.apply_to_streams(&sender.sampled(2));
+    assert_eq!(sender.paces(), [Some(450_000), Some(450_000), None]);
+    tuning.apply_to_streams(&sender.sampled(3));
+    assert_eq!(sender.paces(), [Some(300_000); 3]);
+    tuning.apply_to_streams(&sender.sampled(1));
+    assert_eq!(sender.paces()[0], Some(900_000));
+    tuning.end();
+    assert_eq!(sender.paces(), [None; 3]);
 }
 
 #[test]
-fn a_pace_that_was_lifted_is_lifted_everywhere() {
-    let sending = TestSender::new(adapting(), 2);
-    let mut steering = sending.steering();
-    steering.pace = Some(1);
-    steering.apply_to_streams(&sending.seen(2));
-    // Zero would stop a stream for good.
-    assert_eq!(sending.paces(), [Some(1); 2]);
-    steering.pace = None;
-    steering.apply_to_streams(&sending.seen(2));
-    assert_eq!(sending.paces(), [None; 2]);
+fn a_removed_pacing_rate_is_removed_from_every_stream() {
+    let sender = TestSender::new(adapting(), 2);
+    let mut tuning = sender.tuning();
+    tuning.pace = Some(1);
+    tuning.apply_to_streams(&sender.sampled(2));
+    // A rate of zero would stop the stream.
+    assert_eq!(sender.paces(), [Some(1); 2]);
+    tuning.pace = None;
+    tuning.apply_to_streams(&sender.sampled(2));
+    assert_eq!(sender.paces(), [None; 2]);
 }
 
 #[test]
-fn a_stream_that_joins_runs_the_congestion_control_that_was_decided() {
+fn a_joining_stream_gets_the_decided_congestion_control() {
     for name in settable() {
-        let sending = TestSender::new(adapting(), 2);
-        let mut steering = sending.steering();
-        steering.try_congestion(&name, &sending.seen(1)).unwrap();
-        steering.congestion = Some(name.clone());
-        steering.apply_to_streams(&sending.seen(2));
-        for (stream, _) in &sending.streams {
+        let sender = TestSender::new(adapting(), 2);
+        let mut tuning = sender.tuning();
+        tuning.try_congestion(&name, &sender.sampled(1)).unwrap();
+        tuning.congestion = Some(name.clone());
+        tuning.apply_to_streams(&sender.sampled(2));
+        for (stream, _) in &sender.streams {
             assert_eq!(stream.congestion().as_deref(), Some(&*name));
         }
     }
 }
 
 #[test]
-fn a_refused_congestion_control_is_told_and_changes_nothing() {
-    let sending = TestSender::new(adapting(), 1);
-    let mut steering = sending.steering();
-    let before = sending.streams[0].0.congestion();
-    let mut auto = AutoTuner::new(limits(&sending.settings, 1), 1);
+fn a_refused_congestion_control_is_reported_and_changes_nothing() {
+    let sender = TestSender::new(adapting(), 1);
+    let mut tuning = sender.tuning();
+    let before = sender.streams[0].0.congestion();
+    let mut auto = AutoTuner::new(tuner_limits(&sender.settings, 1), 1);
     let decision = TransferDecision {
         at: Duration::ZERO,
         setting: Some(TransferSetting::CongestionControl("warpdrive".to_owned())),
         limiter: tune::limiter::Limiter::Loss,
         reason: "losses".to_owned(),
     };
-    let scene = SizingSample {
+    let sample = SizingSample {
         at: Duration::ZERO,
-        streams: sending.seen(1),
-        board: sending.transfer.control().notices(),
+        streams: sender.sampled(1),
+        notices: sender.transfer.control().notices(),
     };
-    steering.carry_out(&mut auto, decision, &scene);
-    assert_eq!(steering.congestion, None);
-    assert_eq!(sending.streams[0].0.congestion(), before);
-    let told = sending.transfer.control().take_stream_decisions();
-    assert!(told[0].reason.starts_with("losses; refused: "), "{told:?}");
+    tuning.apply_decision(&mut auto, decision, &sample);
+    assert_eq!(tuning.congestion, None);
+    assert_eq!(sender.streams[0].0.congestion(), before);
+    let decisions = sender.transfer.control().take_stream_decisions();
     assert!(
-        sending
-            .transfer
-            .control()
-            .take_stream_decisions()
-            .is_empty()
+        decisions[0].reason.starts_with("losses; refused: "),
+        "{decisions:?}"
     );
+    assert!(sender.transfer.control().take_stream_decisions().is_empty());
 }
 
 #[test]
-fn a_kept_connection_goes_back_to_its_own_congestion_control() {
+fn a_cached_connection_returns_to_its_own_congestion_control() {
     let (stream, _far) = connected(BufferSizing::Kernel);
     let own = stream.congestion();
     for name in settable() {
@@ -199,7 +196,7 @@ fn a_kept_connection_goes_back_to_its_own_congestion_control() {
         assert_eq!(stream.congestion().as_deref(), Some(&*name));
         let refused = stream.prepare_reuse(&CongestionChoice::System);
         assert!(refused.is_ok());
-        // A process that may not set the system's own cannot go back to it.
+        // A process that may not set the system's default cannot return to it.
         if own.as_ref().is_some_and(|own| settable().contains(own)) {
             assert_eq!(stream.congestion(), own);
         }
@@ -216,9 +213,9 @@ fn a_kept_connection_goes_back_to_its_own_congestion_control() {
 }
 
 #[test]
-fn what_an_earlier_transfer_chose_is_not_taken_for_the_systems() {
-    let sending = TestSender::new(adapting(), 2);
-    let (kept, joining) = (&sending.streams[0].0, &sending.streams[1].0);
+fn an_earlier_choice_is_not_taken_for_the_system_default() {
+    let sender = TestSender::new(adapting(), 2);
+    let (kept, joining) = (&sender.streams[0].0, &sender.streams[1].0);
     let own = kept.congestion();
     let Some(other) = settable()
         .into_iter()
@@ -226,79 +223,79 @@ fn what_an_earlier_transfer_chose_is_not_taken_for_the_systems() {
     else {
         return;
     };
-    let mut steering = sending.steering();
+    let mut tuning = sender.tuning();
     assert_eq!(
         (
-            steering.current_congestion(&sending.seen(2)),
-            &steering.congestion
+            tuning.current_congestion(&sender.sampled(2)),
+            &tuning.congestion
         ),
         (own.clone(), &None)
     );
     kept.set_congestion(&other).unwrap();
-    assert_eq!(steering.current_congestion(&sending.seen(2)), own);
-    steering.apply_to_streams(&sending.seen(2));
+    assert_eq!(tuning.current_congestion(&sender.sampled(2)), own);
+    tuning.apply_to_streams(&sender.sampled(2));
     assert_eq!(joining.congestion().as_ref(), Some(&other));
-    steering.auto = Some(AutoTuner::new(limits(&sending.settings, 2), 2));
-    assert_eq!(steering.current_congestion(&sending.seen(2)), Some(other));
+    tuning.auto = Some(AutoTuner::new(tuner_limits(&sender.settings, 2), 2));
+    assert_eq!(tuning.current_congestion(&sender.sampled(2)), Some(other));
 }
 
 #[test]
-fn what_was_pinned_is_what_is_in_force() {
+fn a_pinned_congestion_control_is_in_force() {
     let pinned = running(CongestionChoice::Named("reno".into()), adapting());
-    let sending = TestSender::new(pinned, 1);
-    if sending.streams[0].0.set_congestion("reno").is_ok() {
-        let mut steering = sending.steering();
+    let sender = TestSender::new(pinned, 1);
+    if sender.streams[0].0.set_congestion("reno").is_ok() {
+        let mut tuning = sender.tuning();
         assert_eq!(
-            steering.current_congestion(&sending.seen(1)).as_deref(),
+            tuning.current_congestion(&sender.sampled(1)).as_deref(),
             Some("reno")
         );
-        assert_eq!(steering.congestion, None);
+        assert_eq!(tuning.congestion, None);
     }
 }
 
 #[test]
-fn what_may_change_is_what_was_asked_for() {
-    let may = limits(&adapting(), 2);
+fn the_tuner_may_change_only_what_the_settings_allow() {
+    let limits = tuner_limits(&adapting(), 2);
     assert_eq!(
-        (may.min_streams, may.max_streams, may.may_pace),
+        (limits.min_streams, limits.max_streams, limits.may_pace),
         (1, 8, true)
     );
-    assert_eq!(may.congestion_controls, settable());
-    let at_least = |least_streams| TransferSettings {
-        min_streams: least_streams,
+    assert_eq!(limits.congestion_controls, settable());
+    let at_least = |min_streams| TransferSettings {
+        min_streams,
         ..adapting()
     };
-    assert_eq!(limits(&at_least(2), 3).min_streams, 2);
-    assert_eq!(limits(&at_least(4), 3).min_streams, 3);
-    assert_eq!(limits(&at_least(0), 3).min_streams, 1);
-    // More streams were kept than there shall be.
-    assert_eq!(limits(&adapting(), 9).max_streams, 9);
+    assert_eq!(tuner_limits(&at_least(2), 3).min_streams, 2);
+    assert_eq!(tuner_limits(&at_least(4), 3).min_streams, 3);
+    assert_eq!(tuner_limits(&at_least(0), 3).min_streams, 1);
+    // More cached streams than the settings allow.
+    assert_eq!(tuner_limits(&adapting(), 9).max_streams, 9);
     let stream_mode = TransferSettings {
         mode: TransferMode::Stream,
         ..running(CongestionChoice::Named("reno".into()), adapting())
     };
-    let may = limits(&stream_mode, 1);
+    let limits = tuner_limits(&stream_mode, 1);
     assert_eq!(
-        (may.min_streams, may.max_streams, may.may_pace),
+        (limits.min_streams, limits.max_streams, limits.may_pace),
         (1, 1, true)
     );
-    assert!(may.congestion_controls.is_empty());
+    assert!(limits.congestion_controls.is_empty());
     let fixed = TransferSettings {
         adapt: false,
         ..adapting()
     };
-    let may = limits(&fixed, 4);
+    let limits = tuner_limits(&fixed, 4);
     assert_eq!(
-        (may.min_streams, may.max_streams, may.may_pace),
+        (limits.min_streams, limits.max_streams, limits.may_pace),
         (4, 4, false)
     );
-    assert_eq!(may.congestion_controls, settable());
+    assert_eq!(limits.congestion_controls, settable());
 }
 
 #[test]
-fn what_another_transfer_moved_over_a_connection_does_not_count() {
-    let mut sending = TestSender::new(adapting(), 1);
-    let (stream, far) = &mut sending.streams[0];
+fn bytes_of_an_earlier_transfer_do_not_count() {
+    let mut sender = TestSender::new(adapting(), 1);
+    let (stream, peer) = &mut sender.streams[0];
     let mut send = |bytes: &[u8]| {
         let before = stream.sample().unwrap().bytes_acked;
         let expected = before + bytes.len() as u64;
@@ -306,7 +303,7 @@ fn what_another_transfer_moved_over_a_connection_does_not_count() {
             stream.transport().socket().send(bytes).unwrap(),
             bytes.len()
         );
-        far.read_exact(&mut vec![0; bytes.len()]).unwrap();
+        peer.read_exact(&mut vec![0; bytes.len()]).unwrap();
         for _ in 0..1_000 {
             if stream.sample().unwrap().bytes_acked == expected {
                 return expected;
@@ -318,5 +315,5 @@ fn what_another_transfer_moved_over_a_connection_does_not_count() {
     let before = send(&[7; 1000]);
     stream.note_acknowledged_before(before);
     send(&[7; 300]);
-    assert_eq!(acknowledged(&sending.seen(1)), 300);
+    assert_eq!(acknowledged(&sender.sampled(1)), 300);
 }

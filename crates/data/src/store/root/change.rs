@@ -1,4 +1,4 @@
-//! Changing names and attributes, and forcing names to disk.
+//! Changes of names and attributes, and forcing names to disk.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -30,69 +30,71 @@ impl Root {
         })
     }
 
-    /// Removes a file or a symbolic link (not what it leads to). A directory is EISDIR.
+    /// Removes a file or a symbolic link (not its target). A directory is EISDIR.
     pub fn delete(&self, path: &VPath) -> Result<(), StoreError> {
         self.at_parent("delete", path, |parent, name| {
             rustix::fs::unlinkat(parent, name, AtFlags::empty())
         })
     }
 
-    /// Renames; a symbolic link is renamed itself, an existing file at `to` is replaced.
+    /// Renames a file. A symbolic link is renamed itself; an existing file at `to` is replaced.
     pub fn rename(&self, from: &VPath, to: &VPath) -> Result<(), StoreError> {
         let failed = |path, errno| StoreError::new("rename", path, errno);
         let source = self.parent_of(from).map_err(|errno| failed(from, errno))?;
         let target = self.parent_of(to).map_err(|errno| failed(to, errno))?;
+        // The last component is never followed, so a link is renamed itself.
         rustix::fs::renameat(source, from.name(), target, to.name())
             .map_err(|errno| failed(from, errno))
     }
 
-    /// Makes a symbolic link whose content is `target` as given. What it leads to is decided,
-    /// inside the root, when it is used.
+    /// Makes a symbolic link with the content `target` as given. It is resolved, inside the root,
+    /// when it is used.
     pub fn symlink(&self, target: &[u8], link: &VPath) -> Result<(), StoreError> {
         self.at_parent("create link", link, |parent, name| {
             rustix::fs::symlinkat(target, parent, name)
         })
     }
 
-    /// Sets permission bits. Set-user-ID, and set-group-ID on anything but a directory, are
-    /// refused (EPERM): a program stored by a stranger must not run as this process's user. So is any
-    /// change of the root itself, by whatever name: who may enter a root is not its sessions' business.
+    /// Sets the permission bits. Set-user-ID, and set-group-ID on anything but a directory, are
+    /// refused (EPERM): a program stored by a remote user must not run as this process's user. A
+    /// change of the root itself, by any name, is refused, too: sessions do not decide who may
+    /// enter their root.
     pub fn chmod(&self, path: &VPath, mode: u32) -> Result<(), StoreError> {
-        self.change("change mode of", path, |there| {
-            self.require_below(there)?;
-            let kind = FileType::from_raw_mode(rustix::fs::fstat(there)?.st_mode);
+        self.change("change mode of", path, |target| {
+            self.require_not_root(target)?;
+            let kind = FileType::from_raw_mode(rustix::fs::fstat(target)?.st_mode);
             if mode & 0o4000 != 0 || (mode & 0o2000 != 0 && kind != FileType::Directory) {
                 return Err(Errno::PERM);
             }
-            // A descriptor that only names a file cannot be given to fchmod; its entry in /proc
-            // can, and leads to the very file that was resolved.
-            let entry = format!("/proc/self/fd/{}", there.as_raw_fd());
+            // fchmod(2) refuses a descriptor opened with O_PATH; its entry in /proc leads to the
+            // same file.
+            let entry = format!("/proc/self/fd/{}", target.as_raw_fd());
             let mode = Mode::from_raw_mode(mode & 0o7777);
             match rustix::fs::chmodat(CWD, entry, mode, AtFlags::empty()) {
-                // The file is open; what is missing is /proc.
+                // The file is open, so /proc is missing.
                 Err(Errno::NOENT) => Err(Errno::NOSYS),
                 result => result,
             }
         })
     }
 
-    /// Sets the group, by name or number; an unknown name is EINVAL. The root itself: EPERM.
+    /// Sets the group by name or number. An unknown name is EINVAL, the root itself EPERM.
     pub fn chgrp(&self, path: &VPath, group: &str) -> Result<(), StoreError> {
-        self.change("change group of", path, |there| {
-            self.require_below(there)?;
+        self.change("change group of", path, |target| {
+            self.require_not_root(target)?;
             let group = id_names::groups().id(group).ok_or(Errno::INVAL)?;
             if group == u32::MAX {
-                // The number that means "leave as it is" to the kernel.
+                // The kernel takes this number for "no change" (chown(2)).
                 return Err(Errno::INVAL);
             }
             let group = Some(Gid::from_raw(group));
-            rustix::fs::chownat(there, c"", None, group, AtFlags::EMPTY_PATH)
+            rustix::fs::chownat(target, c"", None, group, AtFlags::EMPTY_PATH)
         })
     }
 
-    /// Sets the modification time; the access time is left.
+    /// Sets the modification time. The access time stays.
     pub fn set_modified(&self, path: &VPath, time: Timestamp) -> Result<(), StoreError> {
-        self.change("set time of", path, |there| {
+        self.change("set time of", path, |target| {
             let times = Timestamps {
                 last_access: Timespec {
                     tv_sec: 0,
@@ -103,20 +105,21 @@ impl Root {
                     tv_nsec: 0,
                 },
             };
-            rustix::fs::utimensat(there, c"", &times, AtFlags::EMPTY_PATH)
+            rustix::fs::utimensat(target, c"", &times, AtFlags::EMPTY_PATH)
         })
     }
 
-    /// EPERM for the root itself, to which links may lead as well.
-    fn require_below(&self, there: &OwnedFd) -> Result<(), Errno> {
-        let (root, there) = (rustix::fs::fstat(&self.dir)?, rustix::fs::fstat(there)?);
-        if (root.st_dev, root.st_ino) == (there.st_dev, there.st_ino) {
+    /// Refuses the root itself (EPERM), to which links may lead as well.
+    fn require_not_root(&self, target: &OwnedFd) -> Result<(), Errno> {
+        let (root, target) = (rustix::fs::fstat(&self.dir)?, rustix::fs::fstat(target)?);
+        // Device and inode identify the root under every name.
+        if (root.st_dev, root.st_ino) == (target.st_dev, target.st_ino) {
             return Err(Errno::PERM);
         }
         Ok(())
     }
 
-    /// Runs `change` on what `path` leads to, links followed.
+    /// Runs `change` on the file that `path` leads to, following links.
     fn change(
         &self,
         op: &'static str,
@@ -124,15 +127,15 @@ impl Root {
         change: impl FnOnce(&OwnedFd) -> Result<(), Errno>,
     ) -> Result<(), StoreError> {
         self.locate(path)
-            .and_then(|there| change(&there))
+            .and_then(|target| change(&target))
             .map_err(|errno| StoreError::new(op, path, errno))
     }
 
-    /// The directory that holds `path`'s last component, open to be synced. `None` where it may be
-    /// written but not read (mode `-wx`): nothing can be synced there.
+    /// Opens the directory that holds `path`'s last component, to sync it. `None` if it may be
+    /// written but not read (mode `-wx`): it cannot be synced.
     ///
     /// # Errors
-    /// The directory is gone, or the system refuses.
+    /// The directory no longer exists, or the system refuses.
     pub fn directory_of(&self, path: &VPath) -> Result<Option<File>, StoreError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         match self.resolve(&path.parent(), flags, Mode::empty()) {
@@ -142,10 +145,10 @@ impl Root {
         }
     }
 
-    /// Forces the names in the directory of `path` to disk: that it was made, renamed, or removed.
+    /// Forces the names in the directory of `path` to disk after a creation, renaming or removal.
     ///
     /// # Errors
-    /// As [`Root::directory_of`], and what the disk says.
+    /// As [`Root::directory_of`], and errors of the disk.
     pub fn sync_name(&self, path: &VPath) -> Result<(), StoreError> {
         let Some(directory) = self.directory_of(path)? else {
             return Ok(());

@@ -1,19 +1,19 @@
-//! The names in a directory, a bounded number at a time.
+//! The names in a directory, read a bounded number at a time.
 
 use std::os::fd::AsFd;
 
 use rustix::fs::Dir;
 use rustix::io::Errno;
 
-/// Memory of a batch per name, beside the bytes of the name.
+/// Memory per name in a batch, in addition to the bytes of the name.
 const NAME_OVERHEAD: usize = 32;
 
-/// The names in a directory, without `.` and `..`. They come sorted if they fit into one batch; of
-/// a larger directory each batch is sorted, and a name that is changed meanwhile may come twice or
-/// not at all, as with `readdir`.
+/// The names in a directory, without `.` and `..`. They are sorted if they fit into one batch. In a
+/// larger directory each batch is sorted, and a name that changes meanwhile may be returned twice
+/// or not at all, as with readdir(3).
 #[derive(Debug)]
 pub(super) struct DirectoryNames {
-    /// `None` when all was read.
+    /// `None` when everything was read.
     dir: Option<Dir>,
     /// Memory of a batch, bytes.
     size: usize,
@@ -21,7 +21,7 @@ pub(super) struct DirectoryNames {
 }
 
 impl DirectoryNames {
-    /// In batches of at most `size` bytes of memory.
+    /// Reads a directory in batches of at most `size` bytes of memory.
     pub(super) fn read(dir: impl AsFd, size: usize) -> Result<Self, Errno> {
         let mut names = Self {
             dir: Some(Dir::read_from(dir)?),
@@ -32,7 +32,7 @@ impl DirectoryNames {
         Ok(names)
     }
 
-    /// The next batch. The descriptor is closed with the last one.
+    /// Reads the next batch. Closes the descriptor with the last one.
     fn fill(&mut self) -> Result<(), Errno> {
         let Some(dir) = &mut self.dir else {
             return Ok(());
@@ -50,6 +50,7 @@ impl DirectoryNames {
                 batch.push(name.into());
             }
         }
+        // Sorting is possible only within a batch, because memory is bounded.
         batch.sort_unstable();
         self.batch = batch.into_iter();
         Ok(())
@@ -63,6 +64,7 @@ impl Iterator for DirectoryNames {
         if self.batch.as_slice().is_empty()
             && let Err(errno) = self.fill()
         {
+            // An error ends the iteration.
             self.dir = None;
             return Some(Err(errno));
         }
@@ -70,7 +72,7 @@ impl Iterator for DirectoryNames {
     }
 }
 
-/// How many there are.
+/// The number of names.
 pub(super) fn count(dir: impl AsFd) -> Result<u64, Errno> {
     let mut count = 0;
     for item in Dir::read_from(dir)? {
@@ -88,21 +90,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_comes_once_whatever_the_size_of_a_batch() {
-        let place = tempfile::tempdir().unwrap();
+    fn every_name_is_returned_once_for_any_batch_size() {
+        let parent = tempfile::tempdir().unwrap();
         for n in 0..500 {
-            File::create(place.path().join(format!("{n:03}"))).unwrap();
+            File::create(parent.path().join(format!("{n:03}"))).unwrap();
         }
-        let dir = File::open(place.path()).unwrap();
+        let dir = File::open(parent.path()).unwrap();
         let expected: Vec<Vec<u8>> = (0..500).map(|n| format!("{n:03}").into_bytes()).collect();
         for size in [1, 100, 5000, 1 << 20] {
             let names = DirectoryNames::read(&dir, size).unwrap();
-            let mut seen: Vec<Vec<u8>> = names.map(|name| name.unwrap().into_vec()).collect();
+            let mut names_read: Vec<Vec<u8>> = names.map(|name| name.unwrap().into_vec()).collect();
             if size == 1 << 20 {
-                assert_eq!(seen, expected, "one batch is sorted");
+                assert_eq!(names_read, expected, "one batch is sorted");
             }
-            seen.sort();
-            assert_eq!(seen, expected);
+            names_read.sort();
+            assert_eq!(names_read, expected);
         }
         assert_eq!(count(&dir), Ok(500));
     }

@@ -1,4 +1,4 @@
-//! Entry that a path leads to, as a listing tells it.
+//! The entry that a path leads to, as a listing shows it.
 
 use std::os::fd::AsFd;
 
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::{Root, StoreError, id_names};
 
-/// Whom the kernel checks this process's file accesses for.
+/// The user and groups for which the kernel checks this process's file accesses.
 #[derive(Debug)]
 pub(super) struct ProcessCredentials {
     uid: u32,
@@ -18,13 +18,14 @@ pub(super) struct ProcessCredentials {
 }
 
 impl ProcessCredentials {
-    /// This process now.
+    /// The present credentials of this process.
     pub(super) fn current() -> Self {
         let mut groups: Vec<u32> = rustix::process::getgroups()
             .unwrap_or_default()
             .into_iter()
             .map(rustix::process::Gid::as_raw)
             .collect();
+        // The effective group is checked in addition to the supplementary groups (getgroups(2)).
         groups.push(rustix::process::getegid().as_raw());
         Self {
             uid: rustix::process::geteuid().as_raw(),
@@ -32,9 +33,10 @@ impl ProcessCredentials {
         }
     }
 
-    /// Rights that the permission bits grant. Access control lists are not looked at: this is what a
-    /// listing shows, the kernel decides.
+    /// The rights that the permission bits grant. Access control lists are ignored: this is for
+    /// listings, the kernel decides.
     fn access(&self, stat: &Stat) -> EntryPermissions {
+        // Root ignores permission bits, but executing a file needs one execute bit (execve(2)).
         if self.uid == 0 {
             let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
             return EntryPermissions {
@@ -43,6 +45,7 @@ impl ProcessCredentials {
                 execute: is_dir || stat.st_mode & 0o111 != 0,
             };
         }
+        // The first matching class decides, as in path_resolution(7).
         let bits = if stat.st_uid == self.uid {
             stat.st_mode >> 6
         } else if self.groups.contains(&stat.st_gid) {
@@ -77,7 +80,7 @@ impl ProcessCredentials {
             device_and_inode: (stat.st_dev, stat.st_ino),
             link_target,
             permissions: match FileType::from_raw_mode(stat.st_mode) {
-                // Through a link that leads nowhere nothing can be read or written.
+                // A link without a target can neither be read nor written.
                 FileType::Symlink => EntryPermissions::default(),
                 _ => self.access(stat),
             },
@@ -86,9 +89,9 @@ impl ProcessCredentials {
 }
 
 impl Root {
-    /// Entry that `path` leads to. Symbolic links are followed inside the root and told in
-    /// `link_target`; one that leads nowhere (its target is missing, outside or unreachable) is
-    /// told itself, as [`EntryKind::SymLink`]. The entry's name is the last component.
+    /// The entry that `path` leads to. Symbolic links are followed inside the root and reported in
+    /// `link_target`. A link whose target is missing, outside or unreachable is reported itself, as
+    /// a symbolic link. The entry's name is the last component.
     pub fn stat(&self, path: &VPath) -> Result<DirectoryEntry, StoreError> {
         let viewer = ProcessCredentials::current();
         let result = if path.is_root() {
@@ -114,11 +117,11 @@ impl Root {
             return Ok(viewer.entry(name, &own, None));
         }
         let target = rustix::fs::readlinkat(dir, name, Vec::new())?.into_bytes();
-        // The link is resolved from the root again, not from `dir`: below `dir` an absolute
-        // target or `..` would mean something else.
-        let whole = path.join(name).map_err(|_| Errno::NAMETOOLONG)?;
-        let stat = match self.locate(&whole) {
-            Ok(there) => rustix::fs::fstat(there)?,
+        // The link is resolved from the root, not from `dir`: below `dir` an absolute target or
+        // `..` would have another meaning.
+        let link_path = path.join(name).map_err(|_| Errno::NAMETOOLONG)?;
+        let stat = match self.locate(&link_path) {
+            Ok(target) => rustix::fs::fstat(target)?,
             Err(errno) if leads_nowhere(errno) => own,
             Err(errno) => return Err(errno),
         };
@@ -126,8 +129,8 @@ impl Root {
     }
 }
 
-/// Whether a symbolic link that is there could not be followed for a reason that lies in its
-/// target. Anything else (descriptors or memory ran out) is no property of the link.
+/// Whether a symbolic link could not be followed because of its target. Other errors (no
+/// descriptors or memory) are not caused by the link.
 fn leads_nowhere(errno: Errno) -> bool {
     matches!(
         errno,
@@ -156,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn access_follows_owner_group_other() {
+    fn access_follows_owner_group_and_other_bits() {
         let rwx = |read, write, execute| EntryPermissions {
             read,
             write,

@@ -1,4 +1,4 @@
-//! Why an operation inside a root failed.
+//! Errors of operations inside a root.
 
 use proto::path::VPath;
 use proto::server::{FileError, FileErrorKind};
@@ -7,11 +7,11 @@ use rustix::io::Errno;
 /// A failed operation on one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreError {
-    /// The attempt, as a verb: `open`, `create directory`.
+    /// The operation, as a verb: `open`, `create directory`.
     pub op: &'static str,
-    /// On what.
+    /// Its path.
     pub path: VPath,
-    /// The system's reason.
+    /// The system's error number.
     pub errno: Errno,
 }
 
@@ -24,12 +24,12 @@ impl StoreError {
         }
     }
 
-    /// From an error of the standard library; one without a number becomes EIO.
+    /// Converts an error of the standard library. One without a number becomes EIO.
     pub fn from_io(op: &'static str, path: &VPath, error: &std::io::Error) -> Self {
         Self::new(op, path, Errno::from_io_error(error).unwrap_or(Errno::IO))
     }
 
-    /// Kind of the error, which the reply code depends on.
+    /// The kind of the error, which determines the reply code.
     pub fn kind(&self) -> FileErrorKind {
         kind(self.errno)
     }
@@ -68,7 +68,7 @@ fn kind(errno: Errno) -> FileErrorKind {
     }
 }
 
-/// The system's words without Rust's ` (os error 2)`: clients look for them in replies.
+/// The system's text without Rust's ` (os error 2)`: some clients search replies for it.
 fn text(errno: Errno) -> String {
     let mut text = std::io::Error::from(errno).to_string();
     if let Some(end) = text.rfind(" (os error ") {
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_become_kinds_and_words() {
+    fn error_numbers_become_kinds_and_texts() {
         let cases = [
             (
                 Errno::NOENT,
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_without_a_number_are_io_errors() {
+    fn an_error_without_a_number_is_an_io_error() {
         let error = std::io::Error::other("odd");
         assert_eq!(
             StoreError::from_io("read", &VPath::root(), &error).errno,

@@ -1,37 +1,37 @@
 //! Names of users and groups, from /etc/passwd and /etc/group.
 //!
-//! Read once per process. The name service switch is not asked: a directory server that hangs
-//! would hang every listing.
+//! They are read once per process. The name service switch is not used: a directory server that
+//! hangs would hang every listing.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::sync::OnceLock;
 
-/// Most that is read of either file, bytes.
+/// Most bytes read of either file.
 const MAX_FILE: u64 = 16 << 20;
 
-/// Numbers to names and back.
+/// Maps numbers to names and back.
 #[derive(Debug, Default)]
 pub(super) struct IdNames {
     by_id: HashMap<u32, String>,
     by_name: HashMap<String, u32>,
 }
 
-/// Owners.
+/// The users.
 pub(super) fn users() -> &'static IdNames {
     static USERS: OnceLock<IdNames> = OnceLock::new();
     USERS.get_or_init(|| IdNames::read("/etc/passwd"))
 }
 
-/// Groups.
+/// The groups.
 pub(super) fn groups() -> &'static IdNames {
     static GROUPS: OnceLock<IdNames> = OnceLock::new();
     GROUPS.get_or_init(|| IdNames::read("/etc/group"))
 }
 
 impl IdNames {
-    /// Numbers stand for names where the file is missing.
+    /// Reads a file. Without it, numbers stand for names.
     fn read(path: &str) -> Self {
         let text: io::Result<Vec<u8>> = File::open(path).and_then(|file| {
             let mut text = Vec::new();
@@ -41,7 +41,7 @@ impl IdNames {
         Self::parse(&String::from_utf8_lossy(&text.unwrap_or_default()))
     }
 
-    /// Lines `name:x:number:...`; the first of several entries for a number or name counts.
+    /// Parses lines `name:x:number:...`. The first of several entries for a number or name counts.
     fn parse(text: &str) -> Self {
         let mut names = Self::default();
         for line in text.lines() {
@@ -49,6 +49,7 @@ impl IdNames {
             let (Some(name), Some(id)) = (fields.next(), fields.nth(1)) else {
                 continue;
             };
+            // A broken line must not hide the others.
             let Ok(id) = id.parse() else { continue };
             names.by_id.entry(id).or_insert_with(|| name.to_owned());
             names.by_name.entry(name.to_owned()).or_insert(id);
@@ -78,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_passwd_lines() {
+    fn passwd_lines_are_parsed() {
         let names = IdNames::parse("root:x:0:0:root:/root:/bin/sh\nbroken\nbad:x:y:\ntoor:x:0:0\n");
         assert_eq!(names.name(0), "root");
         assert_eq!(names.name(7), "7");

@@ -1,4 +1,4 @@
-//! Telling whether a file is still the one that was looked at.
+//! Detects whether a file has changed.
 
 use std::fs::File;
 
@@ -9,13 +9,13 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::{Root, StoreError};
 
-/// One state of one file. Whatever changes its content changes this too, once
-/// [`FileIdentity::detects_changes_since`].
+/// One state of one file. Every change of content changes it, once
+/// [`FileIdentity::detects_changes_since`] returns true.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileIdentity {
     /// Device and inode.
     pub inode: (u64, u64),
-    /// Bytes.
+    /// Size, bytes.
     pub size: u64,
     /// Modification time: seconds since 1970, nanoseconds.
     pub modified: (i64, u64),
@@ -24,15 +24,14 @@ pub struct FileIdentity {
 }
 
 impl FileIdentity {
-    /// Of an open file.
+    /// The identity of an open file.
     pub fn of(file: &File) -> std::io::Result<Self> {
         Ok(Self::from_stat(&rustix::fs::fstat(file)?))
     }
 
-    /// Whether every change of content from a moment on gives the file another state, `clock` being
-    /// [`file_clock`] at that moment or before. A change within the tick of the last one may leave
-    /// the time of change as it is (Linux before 6.13, and file systems without multigrain
-    /// timestamps); one in a later tick cannot.
+    /// Whether every later change of content changes the identity, if `clock` is [`file_clock`] now
+    /// or earlier. A change within the clock tick of the last one may keep the change time (Linux
+    /// before 6.13, and file systems without multigrain timestamps); one in a later tick cannot.
     pub fn detects_changes_since(&self, clock: (i64, u64)) -> bool {
         clock > self.changed
     }
@@ -47,15 +46,16 @@ impl FileIdentity {
     }
 }
 
-/// The clock that the kernel stamps changed files by: seconds since 1970, nanoseconds. It ticks
-/// every 1 to 10 ms.
+/// The clock of the kernel's file timestamps: seconds since 1970, nanoseconds. It ticks every 1 to
+/// 10 ms.
 pub fn file_clock() -> (i64, u64) {
+    // The coarse clock is the one that the kernel uses for file timestamps.
     let now = clock_gettime(ClockId::RealtimeCoarse);
     (now.tv_sec, u64::try_from(now.tv_nsec).unwrap_or(0))
 }
 
 impl Root {
-    /// Of what `path` leads to, links followed.
+    /// The identity of the file that `path` leads to, following links.
     pub fn identity(&self, path: &VPath) -> Result<FileIdentity, StoreError> {
         self.locate(path)
             .and_then(rustix::fs::fstat)

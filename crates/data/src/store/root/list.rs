@@ -14,16 +14,16 @@ use super::entry::ProcessCredentials;
 use super::resolve::subdirectory;
 use super::{MAX_DEPTH, Root, StoreError};
 
-/// Memory for names of the listed directory, bytes: some 20 000 names come sorted.
-const BATCH: usize = 1 << 20;
+/// Memory for names of the listed directory, bytes: about 20 000 names are sorted.
+const BATCH_SIZE: usize = 1 << 20;
 
-/// The same for each directory below, of a walk, and for each that is removed.
-pub(super) const BATCH_BELOW: usize = BATCH / 4;
+/// The same for each directory below it in a walk, and for each directory that is removed.
+pub(super) const BATCH_SIZE_BELOW: usize = BATCH_SIZE / 4;
 
 impl Root {
-    /// May the directory be entered?
+    /// Checks that the directory may be entered.
     pub fn enter(&self, path: &VPath) -> Result<(), StoreError> {
-        // With the final `.` the kernel asks for search permission on the directory itself.
+        // For the final `.` the kernel checks search permission on the directory itself.
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         self.resolve(path, flags, Mode::empty())
             .and_then(|dir| rustix::fs::openat(&dir, c".", OFlags::PATH, Mode::empty()))
@@ -31,10 +31,10 @@ impl Root {
             .map_err(|errno| StoreError::new("enter", path, errno))
     }
 
-    /// Calls `visit` for every entry of a directory, sorted by name (a large one in sorted runs, so that
-    /// memory is bounded), without `.` and `..`; or once, if `path` is something else (with a pattern:
-    /// ENOTDIR). Symbolic links are followed; those that lead nowhere are told themselves. Stops early
-    /// when `visit` breaks.
+    /// Calls `visit` for every entry of a directory except `.` and `..`, sorted by name (a large
+    /// directory in sorted batches, which bounds memory). If `path` is not a directory, calls it
+    /// once (with a pattern: ENOTDIR). Symbolic links are followed; those without a target are
+    /// reported themselves. Stops early when `visit` breaks.
     pub fn list(
         &self,
         path: &VPath,
@@ -50,7 +50,7 @@ impl Root {
             return Ok(());
         };
         let viewer = ProcessCredentials::current();
-        for name in DirectoryNames::read(&dir, BATCH).map_err(failed)? {
+        for name in DirectoryNames::read(&dir, BATCH_SIZE).map_err(failed)? {
             let name = name.map_err(failed)?;
             if pattern.is_some_and(|pattern| !pattern.matches(&name)) {
                 continue;
@@ -61,14 +61,14 @@ impl Root {
                         break;
                     }
                 }
-                Err(errno) if is_left_out(errno) => {}
+                Err(errno) if is_skipped(errno) => {}
                 Err(errno) => return Err(failed(errno)),
             }
         }
         Ok(())
     }
 
-    /// How many entries a directory has, with `.` and `..` (the `X.count` fact).
+    /// Number of entries in a directory, including `.` and `..` (the `X.count` fact).
     pub fn count(&self, path: &VPath) -> Result<u64, StoreError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         self.resolve(path, flags, Mode::empty())
@@ -76,10 +76,10 @@ impl Root {
             .map_err(|errno| StoreError::new("list", path, errno))
     }
 
-    /// Calls `visit` for the directory itself (as `.`) and everything below it, a directory
-    /// before its content, names relative to `path` (MLSR). Symbolic links to directories are
-    /// told but not entered, so there are no loops. A directory that may not be read is told
-    /// without its content. More than [`MAX_DEPTH`] levels: ENAMETOOLONG.
+    /// Calls `visit` for the directory itself (as `.`) and everything below it, a directory before
+    /// its content, with names relative to `path` (MLSR). Symbolic links to directories are
+    /// reported but not entered, so there are no loops. A directory that may not be read is
+    /// reported without its content. More than [`MAX_DEPTH`] levels: ENAMETOOLONG.
     pub fn walk(
         &self,
         path: &VPath,
@@ -101,19 +101,22 @@ impl Root {
         let walk = DirectoryWalk {
             root: self,
             viewer: ProcessCredentials::current(),
-            levels: vec![WalkLevel::new(dir, path.clone(), Vec::new(), BATCH).map_err(failed)?],
+            levels: vec![
+                WalkLevel::new(dir, path.clone(), Vec::new(), BATCH_SIZE).map_err(failed)?,
+            ],
         };
         walk.run(visit).map_err(failed)
     }
 
-    /// The directory at `path`, open for reading; `None` if something else is there.
+    /// Opens the directory at `path` for reading; `None` if it is not a directory.
     fn directory(&self, path: &VPath) -> Result<Option<OwnedFd>, Errno> {
-        let there = match self.locate(path) {
-            Ok(there) => there,
-            // A link that leads nowhere is there itself; `stat` tells it from nothing at all.
+        let target = match self.locate(path) {
+            Ok(target) => target,
+            // A link without a target exists itself; `stat` distinguishes it from a missing entry.
             Err(_) => return Ok(None),
         };
-        let stat = rustix::fs::fstat(there)?;
+        // Checked before opening: opening a device or a pipe could block.
+        let stat = rustix::fs::fstat(target)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
             return Ok(None);
         }
@@ -122,7 +125,7 @@ impl Root {
     }
 }
 
-/// A walk in progress: the open directories from the top to here.
+/// A walk in progress: the open directories from the top to the present one.
 struct DirectoryWalk<'a> {
     root: &'a Root,
     viewer: ProcessCredentials,
@@ -132,7 +135,7 @@ struct DirectoryWalk<'a> {
 struct WalkLevel {
     dir: OwnedFd,
     path: VPath,
-    /// `""`, `deep/`, `deep/er/`
+    /// For example `""`, `deep/`, `deep/er/`.
     prefix: Vec<u8>,
     names: DirectoryNames,
 }
@@ -165,7 +168,8 @@ impl DirectoryWalk<'_> {
                 .entry_at(&level.dir, &level.path, &name, &self.viewer);
             let mut entry = match entry {
                 Ok(entry) => entry,
-                Err(errno) if is_left_out(errno) => continue,
+                // A vanished entry is no error of the listing.
+                Err(errno) if is_skipped(errno) => continue,
                 Err(errno) => return Err(errno),
             };
             let enter = entry.kind == EntryKind::Dir && entry.link_target.is_none();
@@ -181,6 +185,7 @@ impl DirectoryWalk<'_> {
     }
 
     fn enter(&mut self, name: &[u8]) -> Result<(), Errno> {
+        // Each level holds a descriptor, and a peer may have made the tree.
         if self.levels.len() >= MAX_DEPTH {
             return Err(Errno::NAMETOOLONG);
         }
@@ -190,10 +195,10 @@ impl DirectoryWalk<'_> {
         let path = level.path.join(name).map_err(|_| Errno::NAMETOOLONG)?;
         let prefix = [&level.prefix, name, b"/"].concat();
         let opened = subdirectory(&level.dir, name)
-            .and_then(|dir| WalkLevel::new(dir, path, prefix, BATCH_BELOW));
+            .and_then(|dir| WalkLevel::new(dir, path, prefix, BATCH_SIZE_BELOW));
         match opened {
             Ok(level) => self.levels.push(level),
-            // Not readable, or gone or replaced by a link since it was told.
+            // Not readable, or removed or replaced by a link since it was reported.
             Err(Errno::ACCESS | Errno::PERM | Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
             Err(errno) => return Err(errno),
         }
@@ -201,8 +206,8 @@ impl DirectoryWalk<'_> {
     }
 }
 
-/// An entry that vanished since its name was read, or whose path became too long to name.
-fn is_left_out(errno: Errno) -> bool {
+/// Whether an entry has vanished since its name was read, or its path is too long.
+fn is_skipped(errno: Errno) -> bool {
     // EINVAL: a link was replaced by something else before it was read.
     matches!(errno, Errno::NOENT | Errno::NAMETOOLONG | Errno::INVAL)
 }

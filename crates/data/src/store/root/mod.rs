@@ -1,9 +1,9 @@
-//! A directory tree that a session is confined to.
+//! A directory tree to which a session is confined.
 //!
-//! Every path is resolved by the kernel below the root's descriptor (openat2 with
-//! RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS): `..` and symbolic links cannot leave it, whatever
-//! changes meanwhile. What changes the name space works on the descriptor of the parent directory
-//! and a last component, which is never followed.
+//! The kernel resolves every path below the root's descriptor (openat2(2) with RESOLVE_IN_ROOT |
+//! RESOLVE_NO_MAGICLINKS): `..` and symbolic links cannot leave it, even if they change meanwhile.
+//! Operations on names use the descriptor of the parent directory and a last component, which is
+//! never followed.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -30,11 +30,10 @@ pub use error::StoreError;
 pub use identity::{FileIdentity, file_clock};
 pub use open::WritableFile;
 
-/// Directories below directories that a recursive operation enters. Each level costs a
-/// descriptor while it lasts.
+/// Levels of directories that a recursive operation enters. Each level holds a descriptor.
 pub const MAX_DEPTH: usize = 256;
 
-/// A directory tree. Cheap to share between all sessions that have this root.
+/// A directory tree. It is cheap to share between all sessions that have this root.
 #[derive(Debug)]
 pub struct Root {
     dir: OwnedFd,
@@ -49,21 +48,21 @@ pub enum RootError {
     Open {
         /// The directory.
         path: PathBuf,
-        /// System's reason.
+        /// The system's reason.
         source: io::Error,
     },
     /// A component of its path is a symbolic link, which anybody who may write above could have put
     /// there.
     #[error(
         "cannot use {} as a root: a component of it is a symbolic link; name the directory without \
-         links (realpath tells how)",
+         links (realpath(1) prints its path)",
         path.display()
     )]
     Link {
         /// The directory.
         path: PathBuf,
     },
-    /// No openat2 (Linux before 5.6, or a sandbox that hides it). There is no fallback: none is
+    /// openat2(2) is unavailable (Linux before 5.6, or a sandbox that hides it). No fallback is
     /// safe against links that change meanwhile.
     #[error(
         "cannot confine sessions to {}: this kernel lacks openat2 (Linux 5.6 or newer is needed)",
@@ -84,8 +83,9 @@ impl Root {
         };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(failed)?;
+        // A test call: openat2(2) is needed for every later operation.
         match rustix::fs::openat2(&dir, c".", flags, Mode::empty(), ResolveFlags::IN_ROOT) {
-            // A seccomp filter of an older container runtime answers EPERM.
+            // A seccomp filter of an older container runtime returns EPERM.
             Err(Errno::NOSYS | Errno::PERM) => Err(RootError::NoOpenat2 {
                 path: path.to_owned(),
             }),
@@ -97,8 +97,8 @@ impl Root {
         }
     }
 
-    /// Opens the directory `path` of the host, absolute, as a root, through no symbolic link anywhere in
-    /// it.
+    /// Opens the directory `path` of the host, absolute, as a root. No component of it may be a
+    /// symbolic link.
     pub fn open_without_links(path: &Path) -> Result<Self, RootError> {
         let below = path.strip_prefix("/").unwrap_or(path);
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -110,8 +110,8 @@ impl Root {
         Self::at(&top, below, path)
     }
 
-    /// Opens the directory `below` this root as a root of its own, through no symbolic link and not
-    /// through `..` above this root.
+    /// Opens the directory `below` this root as a separate root, without following symbolic links
+    /// and without `..` above this root.
     pub fn open_below(&self, below: &Path) -> Result<Self, RootError> {
         Self::at(&self.dir, below, &self.path.join(below))
     }
@@ -122,12 +122,15 @@ impl Root {
             false => below,
         };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let resolve_flags =
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         let path = path.to_owned();
-        match resolve::patiently(|| rustix::fs::openat2(top, below, flags, Mode::empty(), how)) {
+        match resolve::retry_lookup(|| {
+            rustix::fs::openat2(top, below, flags, Mode::empty(), resolve_flags)
+        }) {
             Ok(dir) => Ok(Self { dir, path }),
             Err(Errno::LOOP) => Err(RootError::Link { path }),
-            // A seccomp filter of an older container runtime answers EPERM.
+            // A seccomp filter of an older container runtime returns EPERM.
             Err(Errno::NOSYS | Errno::PERM) => Err(RootError::NoOpenat2 { path }),
             Err(errno) => Err(RootError::Open {
                 path,
@@ -136,12 +139,12 @@ impl Root {
         }
     }
 
-    /// Whether the directory still has a name somewhere.
+    /// Whether the directory still has a name.
     pub fn exists(&self) -> bool {
         rustix::fs::fstat(&self.dir).is_ok_and(|stat| stat.st_nlink > 0)
     }
 
-    /// The directory on the host, absolute, for logs: where it was when it was opened.
+    /// The absolute path of the directory on the host when it was opened, for logs.
     pub fn host_path(&self) -> &Path {
         &self.path
     }

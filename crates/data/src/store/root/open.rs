@@ -1,4 +1,4 @@
-//! Regular files, opened to be read and written.
+//! Opening regular files for reading and writing.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -9,35 +9,36 @@ use rustix::io::Errno;
 
 use super::{Root, StoreError};
 
-/// A regular file that is open to be written.
+/// A regular file that is open for writing.
 #[derive(Debug)]
 pub struct WritableFile {
-    /// Its content is as it was: opening cuts nothing.
+    /// Its content is unchanged: opening does not truncate.
     pub file: File,
-    /// This opening made the file. `false` for one that was made through a dangling link.
+    /// This call created the file. `false` for a file created through a dangling link.
     pub created: bool,
 }
 
-/// How often a file is looked for again that is made and removed meanwhile.
+/// Attempts to open a file that others create and remove meanwhile.
 const OPEN_ATTEMPTS: u32 = 64;
 
-/// Names tried for STOU before giving up with EEXIST.
+/// Names tried for STOU before EEXIST.
 const UNIQUE_ATTEMPTS: u32 = 10_000;
 
-/// Permission of new files; the process's umask takes its part.
+/// Mode of new files, reduced by the process's umask.
 const NEW_FILE: Mode = Mode::from_raw_mode(0o666);
 
-/// NONBLOCK, or opening a pipe would wait for its other end; NOCTTY, or a terminal could become
-/// this process's own.
-const SAFE: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY);
+/// NONBLOCK, because opening a pipe would wait for its other end; NOCTTY, because a terminal could
+/// become the controlling terminal of this process (open(2)).
+const SAFE_FLAGS: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY);
 
 impl Root {
     /// Opens a regular file for reading. A directory is EISDIR; pipes, sockets and devices are
     /// EINVAL and are not opened at all.
     pub fn open_read(&self, path: &VPath) -> Result<File, StoreError> {
         self.locate(path)
-            .and_then(|there| require_regular(&there))
-            .and_then(|()| self.resolve(path, OFlags::RDONLY | SAFE, Mode::empty()))
+            // Checked before opening: opening a FIFO or a device has side effects.
+            .and_then(|target| require_regular(&target))
+            .and_then(|()| self.resolve(path, OFlags::RDONLY | SAFE_FLAGS, Mode::empty()))
             .and_then(into_regular_file)
             .map_err(|errno| StoreError::new("open", path, errno))
     }
@@ -49,23 +50,26 @@ impl Root {
             .map_err(|errno| StoreError::new("open", path, errno))
     }
 
-    /// Opens a regular file that is there for writing at offsets.
+    /// Opens an existing regular file for writing at offsets.
     pub fn open_existing(&self, path: &VPath) -> Result<File, StoreError> {
         self.locate(path)
-            .and_then(|there| require_regular(&there))
-            .and_then(|()| self.resolve(path, OFlags::WRONLY | SAFE, Mode::empty()))
+            .and_then(|target| require_regular(&target))
+            .and_then(|()| self.resolve(path, OFlags::WRONLY | SAFE_FLAGS, Mode::empty()))
             .and_then(into_regular_file)
             .map_err(|errno| StoreError::new("open", path, errno))
     }
 
-    /// For reading too, where the file's mode lets it: bytes that come twice are compared.
+    /// Opens for reading, too, if the mode permits it: bytes that arrive twice are compared.
     fn open_or_create(&self, path: &VPath) -> Result<WritableFile, Errno> {
-        const CREATE: OFlags = OFlags::RDWR.union(OFlags::CREATE).union(SAFE);
+        const CREATE: OFlags = OFlags::RDWR.union(OFlags::CREATE).union(SAFE_FLAGS);
         for _ in 0..OPEN_ATTEMPTS {
             let (opened, created) = match self.locate(path) {
-                Ok(there) => {
-                    require_regular(&there)?;
-                    let open = |access: OFlags| self.resolve(path, access | SAFE, Mode::empty());
+                Ok(target) => {
+                    require_regular(&target)?;
+                    let open =
+                        |access: OFlags| self.resolve(path, access | SAFE_FLAGS, Mode::empty());
+                    // A write-only file can still be received, but repeated bytes cannot be
+                    // compared.
                     let opened = match open(OFlags::RDWR) {
                         Err(Errno::ACCESS) => open(OFlags::WRONLY),
                         opened => opened,
@@ -76,7 +80,7 @@ impl Root {
                     (opened, false)
                 }
                 Err(Errno::NOENT) => match self.resolve(path, CREATE | OFlags::EXCL, NEW_FILE) {
-                    // A link that leads to nothing, or somebody was faster.
+                    // A link without a target, or another process was faster.
                     Err(Errno::EXIST) => (self.resolve(path, CREATE, NEW_FILE), false),
                     opened => (opened, true),
                 },
@@ -88,10 +92,11 @@ impl Root {
         Err(Errno::AGAIN)
     }
 
-    /// Creates a file that was not there: `path`, or with `.1`, `.2`, ... added (STOU).
+    /// Creates a file that did not exist: `path`, or `path` with `.1`, `.2`, ... added (STOU).
     pub fn open_unique(&self, path: &VPath) -> Result<(File, VPath), StoreError> {
         let failed = |errno| StoreError::new("create", path, errno);
         let parent = self.parent_of(path).map_err(failed)?;
+        // O_EXCL does not follow a symbolic link in the last component (open(2)).
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         for attempt in 0..UNIQUE_ATTEMPTS {
             let name = numbered(path.name(), attempt);
@@ -110,7 +115,7 @@ impl Root {
         Err(failed(Errno::EXIST))
     }
 
-    /// Bytes that this process may still write to the file system that `path` is or would be on.
+    /// Bytes that this process may still write to the file system on which `path` is or would be.
     pub fn free_space(&self, path: &VPath) -> Result<u64, StoreError> {
         self.locate(path)
             .or_else(|_| self.locate(&path.parent()))
@@ -120,12 +125,13 @@ impl Root {
     }
 }
 
-/// `name`, `name.1`, `name.2`, ...; a long name gives way to its number.
+/// `name`, `name.1`, `name.2`, ...; a long name is shortened for its number.
 fn numbered(name: &[u8], attempt: u32) -> Vec<u8> {
     let suffix = match attempt {
         0 => String::new(),
         n => format!(".{n}"),
     };
+    // NAME_MAX bounds a component; the number must fit.
     let kept = name.len().min(MAX_NAME - suffix.len());
     [&name[..kept], suffix.as_bytes()].concat()
 }
@@ -138,8 +144,8 @@ fn require_regular(fd: &OwnedFd) -> Result<(), Errno> {
     }
 }
 
-/// Checks again what was really opened, and lets it block from now on: on a descriptor that must
-/// not block, sendfile would give up where it should wait.
+/// Checks the file that was really opened, and makes it blocking: on a non-blocking descriptor
+/// sendfile(2) would return EAGAIN instead of waiting.
 fn into_regular_file(fd: OwnedFd) -> Result<File, Errno> {
     require_regular(&fd)?;
     let flags = rustix::fs::fcntl_getfl(&fd)?;

@@ -1,5 +1,5 @@
-//! Removing a tree, by descriptors from the top down: a directory that is replaced by a symbolic
-//! link meanwhile is not followed.
+//! Removes a tree by descriptors from the top down: a directory that is replaced by a symbolic link
+//! meanwhile is not followed.
 
 use std::os::fd::OwnedFd;
 
@@ -8,26 +8,28 @@ use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
 use super::directory_names::DirectoryNames;
-use super::list::BATCH_BELOW;
+use super::list::BATCH_SIZE_BELOW;
 use super::resolve::subdirectory;
 use super::{MAX_DEPTH, Root, StoreError};
 
-/// How often the names of a directory are read. A file system may pass over some of them while others
-/// are removed, and somebody may add new ones.
-const PASSES: u32 = 16;
+/// Most passes over the names of a directory. A file system may skip some names while others are
+/// removed, and other processes may add new ones.
+const MAX_PASSES: u32 = 16;
 
-/// Names that one call removes at most: who keeps adding some must not hold it for ever.
-const MOST: u64 = 20_000_000;
+/// Most names that one call removes: a process that keeps adding names must not occupy it without
+/// end.
+const MAX_NAMES: u64 = 20_000_000;
 
 impl Root {
-    /// Removes a file, a symbolic link, or a directory with everything below it. Stops at the
-    /// first thing that cannot be removed; more than [`MAX_DEPTH`] levels: ENAMETOOLONG. Names are read
-    /// a bounded number at a time; after 20 million of them, which may come from others meanwhile: ENOTEMPTY,
-    /// and another call goes on.
+    /// Removes a file, a symbolic link, or a directory with everything below it. Stops at the first
+    /// entry that cannot be removed. More than [`MAX_DEPTH`] levels: ENAMETOOLONG. Names are read a
+    /// bounded number at a time; after 20 million names, which other processes may add meanwhile:
+    /// ENOTEMPTY, and another call continues.
     pub fn remove_tree(&self, path: &VPath) -> Result<(), StoreError> {
         self.at_parent("remove", path, |parent, name| {
+            // unlink(2) of a directory is EISDIR on Linux, so one call distinguishes both kinds.
             match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
-                Err(Errno::ISDIR) => remove_directory(parent, name, BATCH_BELOW, MOST),
+                Err(Errno::ISDIR) => remove_directory(parent, name, BATCH_SIZE_BELOW, MAX_NAMES),
                 result => result,
             }
         })
@@ -37,10 +39,10 @@ impl Root {
 /// A directory that is being emptied.
 struct RemovalLevel {
     dir: OwnedFd,
-    /// Its name in the directory above.
+    /// Its name in the parent directory.
     name: Box<[u8]>,
-    left: DirectoryNames,
-    /// Something was removed since the names were last read from the beginning.
+    names: DirectoryNames,
+    /// An entry was removed since the names were last read from the start.
     removed: bool,
     passes: u32,
 }
@@ -48,73 +50,77 @@ struct RemovalLevel {
 impl RemovalLevel {
     fn open(parent: &OwnedFd, name: &[u8], batch: usize) -> Result<Self, Errno> {
         let dir = subdirectory(parent, name)?;
-        let left = DirectoryNames::read(&dir, batch)?;
+        let names = DirectoryNames::read(&dir, batch)?;
         Ok(Self {
             dir,
             name: name.into(),
-            left,
+            names,
             removed: false,
             passes: 1,
         })
     }
 
-    /// Begins anew with the names that are there now, if that may help.
-    fn look_again(&mut self, batch: usize) -> Result<(), Errno> {
-        if !self.removed || self.passes >= PASSES {
+    /// Reads the names again from the start, if that can help.
+    fn restart(&mut self, batch: usize) -> Result<(), Errno> {
+        if !self.removed || self.passes >= MAX_PASSES {
             return Err(Errno::NOTEMPTY);
         }
-        self.left = DirectoryNames::read(&self.dir, batch)?;
+        self.names = DirectoryNames::read(&self.dir, batch)?;
         self.removed = false;
         self.passes += 1;
         Ok(())
     }
 }
 
-/// `batch`: memory for the names of one directory, bytes. `most`: names below it to remove.
+/// Removes the directory `name` of `parent`. `batch` is the memory for the names of one directory,
+/// bytes; `max_names` is the number of names below it to remove.
 fn remove_directory(
     parent: &OwnedFd,
     name: &[u8],
     batch: usize,
-    mut most: u64,
+    mut max_names: u64,
 ) -> Result<(), Errno> {
-    let mut above: Vec<RemovalLevel> = Vec::new();
+    let mut parents: Vec<RemovalLevel> = Vec::new();
     let mut level = RemovalLevel::open(parent, name, batch)?;
     loop {
-        let Some(name) = level.left.next().transpose()? else {
-            let holder = above.last().map_or(parent, |level| &level.dir);
+        let Some(name) = level.names.next().transpose()? else {
+            let holder = parents.last().map_or(parent, |level| &level.dir);
             match rustix::fs::unlinkat(holder, &*level.name, AtFlags::REMOVEDIR) {
+                // Entries were added or skipped; another pass may find them.
                 Err(Errno::NOTEMPTY | Errno::EXIST) => {
-                    level.look_again(batch)?;
+                    level.restart(batch)?;
                     continue;
                 }
-                result => gone(result)?,
+                result => ignore_missing(result)?,
             }
-            let Some(next) = above.pop() else {
+            let Some(next) = parents.pop() else {
                 return Ok(());
             };
             level = next;
             level.removed = true;
             continue;
         };
-        most = most.checked_sub(1).ok_or(Errno::NOTEMPTY)?;
+        // The limit is shared by all levels.
+        max_names = max_names.checked_sub(1).ok_or(Errno::NOTEMPTY)?;
         match rustix::fs::unlinkat(&level.dir, &*name, AtFlags::empty()) {
             Err(Errno::ISDIR) => {
-                let below = RemovalLevel::open(&level.dir, &name, batch)?;
-                if above.len() + 1 >= MAX_DEPTH {
+                let child = RemovalLevel::open(&level.dir, &name, batch)?;
+                // Each level holds a descriptor.
+                if parents.len() + 1 >= MAX_DEPTH {
                     return Err(Errno::NAMETOOLONG);
                 }
-                above.push(std::mem::replace(&mut level, below));
+                parents.push(std::mem::replace(&mut level, child));
             }
             result => {
-                gone(result)?;
+                ignore_missing(result)?;
                 level.removed = true;
             }
         }
     }
 }
 
-/// Success also where somebody else removed it first.
-fn gone(result: Result<(), Errno>) -> Result<(), Errno> {
+/// Treats an entry that another process removed first as a success.
+fn ignore_missing(result: Result<(), Errno>) -> Result<(), Errno> {
     match result {
         Err(Errno::NOENT) => Ok(()),
         other => other,
@@ -129,12 +135,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tree_is_removed_whatever_the_number_of_names_read_at_a_time() {
-        for batch in [1, 1000, BATCH_BELOW] {
-            let place = tempfile::tempdir().unwrap();
+    fn a_tree_is_removed_for_any_batch_size() {
+        for batch in [1, 1000, BATCH_SIZE_BELOW] {
+            let dir = tempfile::tempdir().unwrap();
             let outside = tempfile::tempdir().unwrap();
             File::create(outside.path().join("kept")).unwrap();
-            let tree = place.path().join("tree");
+            let tree = dir.path().join("tree");
             for directory in 0..30 {
                 let path = tree.join(format!("{directory}/deep/er"));
                 fs::create_dir_all(&path).unwrap();
@@ -144,8 +150,8 @@ mod tests {
                 }
                 symlink(outside.path(), path.join("link")).unwrap();
             }
-            let parent = File::open(place.path()).unwrap().into();
-            remove_directory(&parent, b"tree", batch, MOST).unwrap();
+            let parent = File::open(dir.path()).unwrap().into();
+            remove_directory(&parent, b"tree", batch, MAX_NAMES).unwrap();
             assert!(!tree.exists());
             assert!(
                 outside.path().join("kept").exists(),
@@ -155,38 +161,38 @@ mod tests {
     }
 
     #[test]
-    fn a_call_ends_after_so_many_names_and_another_goes_on() {
-        let place = tempfile::tempdir().unwrap();
+    fn a_call_stops_at_its_limit_and_another_continues() {
+        let dir = tempfile::tempdir().unwrap();
         for directory in 0..4 {
-            let path = place.path().join(format!("tree/{directory}"));
+            let path = dir.path().join(format!("tree/{directory}"));
             fs::create_dir_all(&path).unwrap();
             for n in 0..4 {
                 File::create(path.join(format!("{n}"))).unwrap();
             }
         }
-        let parent: OwnedFd = File::open(place.path()).unwrap().into();
-        let remove = |most| remove_directory(&parent, b"tree", BATCH_BELOW, most);
+        let parent: OwnedFd = File::open(dir.path()).unwrap().into();
+        let remove = |max_names| remove_directory(&parent, b"tree", BATCH_SIZE_BELOW, max_names);
         assert_eq!(remove(11), Err(Errno::NOTEMPTY));
         assert_eq!(remove(8), Err(Errno::NOTEMPTY));
         remove(20).unwrap();
-        assert!(!place.path().join("tree").exists());
+        assert!(!dir.path().join("tree").exists());
     }
 
     #[test]
-    fn names_that_were_passed_over_are_found_in_another_pass() {
-        let place = tempfile::tempdir().unwrap();
-        fs::create_dir(place.path().join("d")).unwrap();
-        let parent = File::open(place.path()).unwrap().into();
+    fn skipped_names_are_found_in_another_pass() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("d")).unwrap();
+        let parent = File::open(dir.path()).unwrap().into();
         let mut level = RemovalLevel::open(&parent, b"d", 100).unwrap();
-        File::create(place.path().join("d/late")).unwrap();
-        assert!(level.left.next().is_none());
-        // Nothing was removed: another look would find the same.
-        assert_eq!(level.look_again(100), Err(Errno::NOTEMPTY));
+        File::create(dir.path().join("d/late")).unwrap();
+        assert!(level.names.next().is_none());
+        // Nothing was removed, so another pass would find the same names.
+        assert_eq!(level.restart(100), Err(Errno::NOTEMPTY));
         level.removed = true;
-        level.look_again(100).unwrap();
-        assert_eq!(level.left.next().unwrap().unwrap().as_ref(), b"late");
+        level.restart(100).unwrap();
+        assert_eq!(level.names.next().unwrap().unwrap().as_ref(), b"late");
         level.removed = true;
-        level.passes = PASSES;
-        assert_eq!(level.look_again(100), Err(Errno::NOTEMPTY));
+        level.passes = MAX_PASSES;
+        assert_eq!(level.restart(100), Err(Errno::NOTEMPTY));
     }
 }

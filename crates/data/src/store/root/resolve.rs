@@ -1,4 +1,4 @@
-//! From paths to descriptors, by the kernel, inside the root.
+//! Resolves paths to descriptors, by the kernel, inside the root.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -8,11 +8,11 @@ use rustix::io::Errno;
 
 use super::{Root, StoreError};
 
-/// How often a look-up is repeated when directories are renamed under it (EAGAIN).
-const ATTEMPTS: u32 = 64;
+/// Attempts of a lookup while directories are renamed (EAGAIN, openat2(2)).
+const MAX_LOOKUPS: u32 = 64;
 
-/// Magic links (`/proc/PID/fd/N`, `/proc/PID/root`) jump to places that no path names.
-const CONFINED: ResolveFlags = ResolveFlags::IN_ROOT.union(ResolveFlags::NO_MAGICLINKS);
+/// Magic links (`/proc/PID/fd/N`, `/proc/PID/root`) lead to files outside every path.
+const RESOLVE_FLAGS: ResolveFlags = ResolveFlags::IN_ROOT.union(ResolveFlags::NO_MAGICLINKS);
 
 impl Root {
     /// Opens `path`, following symbolic links inside the root.
@@ -28,10 +28,11 @@ impl Root {
             path.relative()
         };
         let flags = flags | OFlags::CLOEXEC;
-        patiently(|| rustix::fs::openat2(&self.dir, relative, flags, mode, CONFINED))
+        // EAGAIN: a component was renamed during the lookup (openat2(2)).
+        retry_lookup(|| rustix::fs::openat2(&self.dir, relative, flags, mode, RESOLVE_FLAGS))
     }
 
-    /// A handle that names what `path` leads to, without opening it.
+    /// A descriptor that names the file without opening it (O_PATH).
     pub(super) fn locate(&self, path: &VPath) -> Result<OwnedFd, Errno> {
         self.resolve(path, OFlags::PATH, Mode::empty())
     }
@@ -58,13 +59,13 @@ impl Root {
     }
 }
 
-/// Repeats a look-up that a renaming elsewhere disturbed.
-pub(super) fn patiently(
-    mut look_up: impl FnMut() -> Result<OwnedFd, Errno>,
+/// Repeats a lookup that a concurrent renaming disturbed.
+pub(super) fn retry_lookup(
+    mut lookup: impl FnMut() -> Result<OwnedFd, Errno>,
 ) -> Result<OwnedFd, Errno> {
     let mut result = Err(Errno::AGAIN);
-    for _ in 0..ATTEMPTS {
-        result = look_up();
+    for _ in 0..MAX_LOOKUPS {
+        result = lookup();
         if !matches!(result, Err(Errno::AGAIN | Errno::INTR)) {
             break;
         }
@@ -72,8 +73,8 @@ pub(super) fn patiently(
     result
 }
 
-/// Opens the directory `name` in `parent` for reading; a symbolic link is not followed (ENOTDIR
-/// or ELOOP).
+/// Opens the directory `name` in `parent` for reading. A symbolic link is not followed (ENOTDIR or
+/// ELOOP).
 pub(super) fn subdirectory(parent: impl AsFd, name: &[u8]) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat(parent, name, flags, Mode::empty())

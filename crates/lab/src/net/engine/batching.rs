@@ -1,84 +1,90 @@
-//! Which segments of a super-packet are handed over together.
+//! Groups the segments of a super-packet that are delivered together.
 
 use std::ops::Range;
 use std::time::Duration;
 
-/// The shortest time within which segments are handed over together, and the longest. At 100 Mbit/s
-/// each goes by itself, at 1 Gbit/s about 8 to 20 go together.
-const QUANTUM: (Duration, Duration) = (Duration::from_micros(100), Duration::from_micros(250));
-/// In between it is this part of the path's delay, so that it changes a round trip by 1 % at most.
-const PART_OF_DELAY: u32 = 50;
+/// Shortest and longest batching interval. At 100 Mbit/s each segment is delivered separately, at
+/// 1 Gbit/s about 8 to 20 are delivered together.
+const INTERVAL_RANGE: (Duration, Duration) =
+    (Duration::from_micros(100), Duration::from_micros(250));
+/// Within that range the interval is the path's one-way delay divided by this: it changes the round-trip
+/// time by 1 % at most.
+const DELAY_DIVISOR: u32 = 50;
 
-/// Segments of one super-packet that arrive within this time of the first of them are handed over
-/// together, at the time of the last: each hand-over costs the emulator and the receiver a wake-up.
+/// The batching interval of a path. Segments of a super-packet that arrive within this time after the
+/// first one are delivered together, at the arrival time of the last one. Each delivery costs the
+/// emulator and the receiver a wake-up.
 pub(super) fn batching_interval(delay: Duration) -> Duration {
-    (delay / PART_OF_DELAY).clamp(QUANTUM.0, QUANTUM.1)
+    (delay / DELAY_DIVISOR).clamp(INTERVAL_RANGE.0, INTERVAL_RANGE.1)
 }
 
-/// Neighbouring segments that are handed over as one.
+/// Consecutive segments that are delivered together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SegmentBatch {
-    /// Which of the super-packet.
+    /// Indices in the super-packet.
     pub(super) segments: Range<usize>,
-    /// When the first arrives.
+    /// Arrival time of the first segment.
     pub(super) first: Duration,
-    /// When the last arrives: the run is never handed over before.
+    /// Arrival time of the last segment, which is the delivery time of the batch.
     pub(super) last: Duration,
-    /// Its only segment's payload is to be changed.
+    /// Corrupt the payload of the only segment; the number selects byte and value.
     pub(super) corrupt: Option<u64>,
-    /// It is the copy of a segment that arrives as well.
+    /// Whether this is the duplicate of a segment that arrives as well.
     pub(super) is_copy: bool,
 }
 
-/// One segment's arrival.
+/// Arrival of one segment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SegmentArrival {
-    /// Which segment.
+    /// Index in the super-packet.
     pub(super) index: usize,
-    /// When.
+    /// Arrival time.
     pub(super) at: Duration,
-    /// When its copy arrives.
+    /// Arrival time of its duplicate.
     pub(super) again: Option<Duration>,
-    /// Its payload is to be changed.
+    /// Corrupt the payload; the number selects byte and value.
     pub(super) corrupt: Option<u64>,
-    /// It was held back to be overtaken.
+    /// Whether the link delayed it to be overtaken.
     pub(super) is_held: bool,
 }
 
-/// Joins a super-packet's segments to runs.
+/// Groups the segments of a super-packet into batches.
 #[derive(Debug, Default)]
 pub(super) struct SegmentBatcher {
-    runs: Vec<SegmentBatch>,
-    quantum: Duration,
-    /// The last run may grow.
+    batches: Vec<SegmentBatch>,
+    interval: Duration,
+    /// Whether the last batch may grow.
     is_open: bool,
 }
 
 impl SegmentBatcher {
-    /// Begins with another super-packet, whose segments may wait this long for each other.
-    pub(super) fn begin(&mut self, quantum: Duration) {
-        self.runs.clear();
-        self.quantum = quantum;
+    /// Starts the next super-packet, whose segments may wait this long for each other.
+    pub(super) fn begin(&mut self, interval: Duration) {
+        self.batches.clear();
+        self.interval = interval;
         self.is_open = false;
     }
 
-    /// The next segment arrives. A missing one ends the run, and so do a changed, copied or held
-    /// one, which must not take its neighbours along.
+    /// Adds the next segment that arrives. A lost segment ends the batch. So does a corrupted,
+    /// duplicated or delayed one, because these must not affect other segments.
     pub(super) fn push(&mut self, arrival: SegmentArrival) {
         let SegmentArrival { index, at, .. } = arrival;
+        // A duplicated segment may still join the batch; only its duplicate is separate.
         let is_alone = arrival.corrupt.is_some() || arrival.is_held;
-        match self.runs.last_mut() {
-            Some(run)
+        match self.batches.last_mut() {
+            Some(batch)
                 if self.is_open
                     && !is_alone
-                    && run.segments.end == index
-                    && at >= run.last
-                    && at - run.first <= self.quantum =>
+                    && batch.segments.end == index
+                    // Jitter and reordering on the link can give a later segment an earlier
+                    // arrival.
+                    && at >= batch.last
+                    && at - batch.first <= self.interval =>
             {
-                run.segments.end = index + 1;
-                run.last = at;
+                batch.segments.end = index + 1;
+                batch.last = at;
             }
-            _ => self.runs.push(SegmentBatch {
+            _ => self.batches.push(SegmentBatch {
                 segments: index..index + 1,
                 first: at,
                 last: at,
@@ -88,7 +94,7 @@ impl SegmentBatcher {
         }
         self.is_open = !is_alone && arrival.again.is_none();
         if let Some(again) = arrival.again {
-            self.runs.push(SegmentBatch {
+            self.batches.push(SegmentBatch {
                 segments: index..index + 1,
                 first: again,
                 last: again,
@@ -98,9 +104,9 @@ impl SegmentBatcher {
         }
     }
 
-    /// The runs of this packet.
+    /// The batches of this super-packet.
     pub(super) fn batches(&self) -> &[SegmentBatch] {
-        &self.runs
+        &self.batches
     }
 }
 
@@ -120,23 +126,23 @@ mod tests {
 
     /// Segments and delivery times, microseconds.
     fn joined(arrivals: &[SegmentArrival]) -> Vec<(Range<usize>, u128)> {
-        let mut runs = SegmentBatcher::default();
-        runs.begin(batching_interval(Duration::from_millis(1)));
-        arrivals.iter().for_each(|arrival| runs.push(*arrival));
-        let all = runs.batches().iter();
-        all.map(|run| (run.segments.clone(), run.last.as_micros()))
+        let mut batches = SegmentBatcher::default();
+        batches.begin(batching_interval(Duration::from_millis(1)));
+        arrivals.iter().for_each(|arrival| batches.push(*arrival));
+        let all = batches.batches().iter();
+        all.map(|batch| (batch.segments.clone(), batch.last.as_micros()))
             .collect()
     }
 
     #[test]
-    fn the_quantum_grows_with_the_delay() {
-        let quantum = |micros| batching_interval(Duration::from_micros(micros)).as_micros();
+    fn the_batching_interval_grows_with_the_delay() {
+        let interval = |micros| batching_interval(Duration::from_micros(micros)).as_micros();
         let delays = [0, 1000, 10_000, 50_000];
-        assert_eq!(delays.map(quantum), [100, 100, 200, 250]);
+        assert_eq!(delays.map(interval), [100, 100, 200, 250]);
     }
 
     #[test]
-    fn slow_segments_go_by_themselves() {
+    fn segments_of_a_slow_path_are_delivered_separately() {
         let at_100_mbit = [arrival(0, 120), arrival(1, 240), arrival(2, 360)];
         assert_eq!(
             joined(&at_100_mbit),
@@ -145,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn fast_segments_go_together_at_the_time_of_the_last() {
+    fn segments_of_a_fast_path_are_delivered_together_when_the_last_arrives() {
         let at_1_gbit: Vec<_> = (0..20).map(|i| arrival(i, 12 * i as u64)).collect();
         assert_eq!(
             joined(&at_1_gbit),
@@ -154,13 +160,13 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_splits() {
+    fn a_lost_segment_ends_the_batch() {
         let lost_1 = [arrival(0, 1), arrival(2, 3), arrival(3, 4)];
         assert_eq!(joined(&lost_1), [(0..1, 1), (2..4, 4)]);
     }
 
     #[test]
-    fn a_held_segment_takes_none_along() {
+    fn a_delayed_segment_delays_no_other() {
         let mut held = arrival(1, 50);
         held.is_held = true;
         let all = [arrival(0, 1), held, arrival(2, 3), arrival(3, 4)];
@@ -168,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_segment_goes_alone() {
+    fn a_corrupted_segment_is_delivered_separately() {
         let mut changed = arrival(1, 2);
         changed.corrupt = Some(7);
         let all = [arrival(0, 1), changed, arrival(2, 3)];
@@ -176,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copied_segment_comes_before_its_copy() {
+    fn a_duplicated_segment_is_delivered_before_its_duplicate() {
         let mut copied = arrival(1, 2);
         copied.again = Some(Duration::from_micros(2));
         let all = [arrival(0, 1), copied, arrival(2, 3)];
@@ -184,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_bottleneck_all_go_together() {
+    fn without_a_bottleneck_all_segments_are_delivered_together() {
         let at_once: Vec<_> = (0..44).map(|i| arrival(i, 500)).collect();
         assert_eq!(joined(&at_once), [(0..44, 500)]);
     }

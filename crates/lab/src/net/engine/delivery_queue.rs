@@ -1,50 +1,51 @@
-//! Packets under way, in the order of their delivery.
+//! Packets in flight, in the order of their delivery.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-/// Most memory for packets under way: the bandwidth-delay product of 10 Gbit/s for 0.8 s.
+/// Maximum memory for packets in flight, bytes: the bandwidth-delay product of 10 Gbit/s and 0.86 s.
 pub(super) const MEMORY_LIMIT: usize = 1 << 30;
 
-/// A frame on its way to a host.
+/// A frame in flight.
 #[derive(Debug)]
 pub(super) struct PendingDelivery {
-    /// Which direction carries it.
+    /// Index of its direction.
     pub(super) direction: usize,
-    /// When the first of its packets arrives on the path.
+    /// Arrival time of its first packet on the path.
     pub(super) first: Duration,
-    /// When the last does, and it is handed over.
+    /// Arrival time of its last packet, when the frame is delivered.
     pub(super) due: Duration,
-    /// Packets it stands for.
+    /// Number of packets in the frame.
     pub(super) packets: u32,
-    /// Bytes of these.
+    /// Bytes of these packets.
     pub(super) bytes: u64,
-    /// It is a duplicate.
+    /// Whether this is a duplicate.
     pub(super) is_copy: bool,
-    /// Virtio-net header, if the devices have it, and packet.
+    /// Virtio-net header, if the devices use it, and packet.
     pub(super) frame: Vec<u8>,
 }
 
-/// A priority queue by delivery time; at the same time, what was put in first comes out first.
+/// A priority queue by delivery time; frames with equal times stay in the order of insertion.
 #[derive(Debug)]
 pub(super) struct DeliveryQueue {
+    // `BinaryHeap` is a max-heap; `Reverse` puts the earliest delivery on top.
     heap: BinaryHeap<Reverse<QueuedDelivery>>,
     next: u64,
     memory: usize,
     limit: usize,
 }
 
-/// A delivery and its place among those due at the same time. It stays there when put back.
+/// A delivery with its rank among those due at the same time. It keeps the rank when put back.
 #[derive(Debug)]
 pub(super) struct QueuedDelivery {
-    order: u64,
-    /// Packet to deliver.
+    rank: u64,
+    /// The frame to deliver.
     pub(super) delivery: PendingDelivery,
 }
 
 impl DeliveryQueue {
-    /// An empty one for so many bytes of memory.
+    /// An empty queue that may use this many bytes of memory.
     pub(super) fn new(limit: usize) -> Self {
         Self {
             heap: BinaryHeap::new(),
@@ -56,9 +57,10 @@ impl DeliveryQueue {
 
     /// Adds a delivery.
     pub(super) fn push(&mut self, delivery: PendingDelivery) {
-        let order = self.next;
+        let rank = self.next;
+        // A rank per entry, because a binary heap does not keep the order of equal elements.
         self.next += 1;
-        self.put_back(QueuedDelivery { order, delivery });
+        self.put_back(QueuedDelivery { rank, delivery });
     }
 
     /// Adds an entry that was taken out and could not be delivered.
@@ -67,12 +69,12 @@ impl DeliveryQueue {
         self.heap.push(Reverse(entry));
     }
 
-    /// When the next delivery is due.
+    /// Time of the next delivery.
     pub(super) fn next_due(&self) -> Option<Duration> {
         self.heap.peek().map(|Reverse(entry)| entry.delivery.due)
     }
 
-    /// Takes out the next delivery that is due.
+    /// Removes and returns the next delivery if it is due.
     pub(super) fn pop_due(&mut self, now: Duration) -> Option<QueuedDelivery> {
         if self.next_due()? > now {
             return None;
@@ -82,7 +84,7 @@ impl DeliveryQueue {
         Some(entry)
     }
 
-    /// Whether another packet may be taken on. One more than the limit does no harm.
+    /// Whether another packet may be added. The last one may exceed the limit.
     pub(super) fn has_room(&self) -> bool {
         self.memory < self.limit
     }
@@ -90,11 +92,12 @@ impl DeliveryQueue {
 
 impl QueuedDelivery {
     fn memory(&self) -> usize {
+        // The capacity counts, not the length: that is the memory in use.
         size_of::<Self>() + self.delivery.frame.capacity()
     }
 
     fn key(&self) -> (Duration, u64) {
-        (self.delivery.due, self.order)
+        (self.delivery.due, self.rank)
     }
 }
 
@@ -134,53 +137,53 @@ mod tests {
         }
     }
 
-    fn drain(schedule: &mut DeliveryQueue) -> Vec<u8> {
+    fn drain(queue: &mut DeliveryQueue) -> Vec<u8> {
         let now = Duration::MAX;
-        std::iter::from_fn(|| schedule.pop_due(now))
+        std::iter::from_fn(|| queue.pop_due(now))
             .map(|entry| entry.delivery.frame[0])
             .collect()
     }
 
     #[test]
-    fn earliest_first_and_ties_in_order() {
-        let mut schedule = DeliveryQueue::new(MEMORY_LIMIT);
+    fn deliveries_come_by_time_and_ties_in_insertion_order() {
+        let mut queue = DeliveryQueue::new(MEMORY_LIMIT);
         for (due, tag) in [(3, 0), (1, 1), (2, 2), (1, 3), (2, 4)] {
-            schedule.push(delivery(due, tag));
+            queue.push(delivery(due, tag));
         }
-        assert_eq!(schedule.next_due(), Some(Duration::from_micros(1)));
-        assert_eq!(drain(&mut schedule), [1, 3, 2, 4, 0]);
+        assert_eq!(queue.next_due(), Some(Duration::from_micros(1)));
+        assert_eq!(drain(&mut queue), [1, 3, 2, 4, 0]);
     }
 
     #[test]
-    fn nothing_is_early() {
-        let mut schedule = DeliveryQueue::new(MEMORY_LIMIT);
-        schedule.push(delivery(5, 0));
-        assert!(schedule.pop_due(Duration::from_micros(4)).is_none());
-        assert!(schedule.pop_due(Duration::from_micros(5)).is_some());
+    fn a_delivery_is_not_returned_before_it_is_due() {
+        let mut queue = DeliveryQueue::new(MEMORY_LIMIT);
+        queue.push(delivery(5, 0));
+        assert!(queue.pop_due(Duration::from_micros(4)).is_none());
+        assert!(queue.pop_due(Duration::from_micros(5)).is_some());
     }
 
     #[test]
-    fn what_is_put_back_keeps_its_turn() {
-        let mut schedule = DeliveryQueue::new(MEMORY_LIMIT);
-        schedule.push(delivery(1, 0));
-        schedule.push(delivery(1, 1));
-        let entry = schedule.pop_due(Duration::from_micros(1)).unwrap();
-        schedule.put_back(entry);
-        assert_eq!(drain(&mut schedule), [0, 1]);
+    fn a_delivery_that_is_put_back_keeps_its_rank() {
+        let mut queue = DeliveryQueue::new(MEMORY_LIMIT);
+        queue.push(delivery(1, 0));
+        queue.push(delivery(1, 1));
+        let entry = queue.pop_due(Duration::from_micros(1)).unwrap();
+        queue.put_back(entry);
+        assert_eq!(drain(&mut queue), [0, 1]);
     }
 
     #[test]
-    fn memory_is_counted_and_given_back() {
-        let mut schedule = DeliveryQueue::new(1000);
+    fn memory_is_counted_and_released() {
+        let mut queue = DeliveryQueue::new(1000);
         let mut frame = delivery(1, 0);
         frame.frame = vec![0; 600];
-        schedule.push(frame);
-        assert!(schedule.has_room());
+        queue.push(frame);
+        assert!(queue.has_room());
         let mut frame = delivery(2, 1);
         frame.frame = vec![0; 600];
-        schedule.push(frame);
-        assert!(!schedule.has_room());
-        drain(&mut schedule);
-        assert_eq!((schedule.memory, schedule.has_room()), (0, true));
+        queue.push(frame);
+        assert!(!queue.has_room());
+        drain(&mut queue);
+        assert_eq!((queue.memory, queue.has_room()), (0, true));
     }
 }

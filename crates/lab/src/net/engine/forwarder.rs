@@ -1,4 +1,4 @@
-//! The engine's thread.
+//! The engine's thread: reads packets from the TUN devices and writes them when they are due.
 
 use std::io;
 use std::sync::PoisonError;
@@ -17,26 +17,29 @@ use crate::LabError;
 use crate::net::packet::{LARGEST_FRAME, PacketError, RawPacket, TunFraming};
 use crate::net::validity::EmulatorLoad;
 
-/// Most frames read from one device before the others and the deliveries have their turn.
-const READS: usize = 32;
-/// Most deliveries before the devices are read again.
-const DELIVERIES: usize = 64;
-/// How soon a delivery that the kernel had no room for is tried again.
-const RETRY: Duration = Duration::from_micros(50);
-/// How long it is tried.
-const PATIENCE: Duration = Duration::from_millis(100);
-/// How often counters are copied for onlookers, and the load is looked at.
-const CHORES: Duration = Duration::from_millis(100);
+/// Maximum number of frames read from one device before other devices and deliveries get their turn.
+const MAX_READS_PER_TURN: usize = 32;
+/// Maximum number of deliveries before the devices are read again.
+const MAX_DELIVERIES_PER_TURN: usize = 64;
+/// Delay before the retry of a delivery that the kernel had no room for.
+const RETRY_DELAY: Duration = Duration::from_micros(50);
+/// Time after which such a delivery is given up.
+const RETRY_LIMIT: Duration = Duration::from_millis(100);
+/// Interval of the periodic work: copying counters for [`Engine::snapshot`](super::Engine::snapshot)
+/// and checking the load.
+const PERIOD: Duration = Duration::from_millis(100);
 
-/// Carries packets until told to stop.
+/// Forwards packets until the engine is stopped.
 pub(super) fn forward_packets(
     ports: &[TunPort],
     framing: TunFraming,
     directions: Vec<PathDirection>,
     shared: &EngineShared,
 ) -> Result<EngineReport, LabError> {
+    // This applies to the calling thread only, so it must run here and not in `Engine::start`.
     let has_precedence = raise_thread_priority();
-    let mut carrier = PacketForwarder::new(ports, framing, directions);
+    let mut forwarder = PacketForwarder::new(ports, framing, directions);
+    // The stop descriptor is first: `EngineSleeper` polls only the first one during a flood.
     let mut fds = vec![PollFd::new(&shared.stop, PollFlags::IN)];
     fds.extend(
         ports
@@ -45,67 +48,68 @@ pub(super) fn forward_packets(
     );
     let mut sleeper = EngineSleeper::default();
     loop {
-        carrier.deliver();
-        carrier.do_periodic_work(shared);
+        // Deliveries come before reads, because they have deadlines.
+        forwarder.deliver();
+        forwarder.do_periodic_work(shared);
         sleeper
-            .sleep(&mut fds, carrier.sleep_request(), carrier.clock)
+            .sleep(&mut fds, forwarder.sleep_request(), forwarder.clock)
             .map_err(|error| LabError::system("waiting for packets", error))?;
         if fds.first().is_some_and(is_ready) {
             break;
         }
         for (port, fd) in fds.iter().skip(1).enumerate() {
             if is_ready(fd) {
-                carrier.read(port).map_err(|error| {
+                forwarder.read(port).map_err(|error| {
                     LabError::system("reading from a host's TUN device (was it removed?)", error)
                 })?;
             } else {
-                carrier.note_backlog(port, false);
+                forwarder.note_backlog(port, false);
             }
         }
     }
-    let mut report = carrier.report();
+    let mut report = forwarder.report();
     report
         .notes
         .extend(stalls_note(sleeper.stalls(), has_precedence));
     Ok(report)
 }
 
-/// The kernel has something to say about it.
+/// Whether poll(2) reported an event.
 fn is_ready(fd: &PollFd<'_>) -> bool {
     !fd.revents().is_empty()
 }
 
-/// Everything the loop works on.
+/// State of the forwarding loop.
 struct PacketForwarder<'a> {
     ports: &'a [TunPort],
     framing: TunFraming,
     directions: Vec<PathDirection>,
-    /// Which direction leads from one host to another, row by row.
+    /// Index of the direction from one host to another: a matrix with one row per sending host.
     table: Vec<Option<usize>>,
-    schedule: DeliveryQueue,
+    queue: DeliveryQueue,
     clock: EngineClock,
-    /// No delivery before this: the kernel had no room.
+    /// No delivery before this time, because the kernel had no room.
     blocked_until: Duration,
-    chores_done: Duration,
-    /// Since when each device has had more packets than its turn allows to read.
+    last_periodic_work: Duration,
+    /// For each device: since when it has had more packets than one turn may read.
     behind_since: Vec<Option<Duration>>,
-    /// The longest that lasted since the last chores.
+    /// The longest such time since the last periodic work.
     backlog: Duration,
     load: EmulatorLoad,
-    /// Frames read and handed over.
-    work: u64,
-    tallies: DropCounters,
-    /// Scratch space.
+    /// Frames read and delivered so far.
+    frames_handled: u64,
+    counters: DropCounters,
+    /// Buffer for one frame, reused.
     buffer: Vec<u8>,
-    runs: SegmentBatcher,
+    batcher: SegmentBatcher,
 }
 
 impl<'a> PacketForwarder<'a> {
     fn new(ports: &'a [TunPort], framing: TunFraming, directions: Vec<PathDirection>) -> Self {
         let mut table = vec![None; ports.len() * ports.len()];
         for (index, direction) in directions.iter().enumerate() {
-            if let Some(place) = table.get_mut(direction.from * ports.len() + direction.to) {
-                *place = Some(index);
+            if let Some(cell) = table.get_mut(direction.from * ports.len() + direction.to) {
+                *cell = Some(index);
             }
         }
         Self {
@@ -113,40 +117,42 @@ impl<'a> PacketForwarder<'a> {
             framing,
             directions,
             table,
-            schedule: DeliveryQueue::new(MEMORY_LIMIT),
+            queue: DeliveryQueue::new(MEMORY_LIMIT),
             clock: EngineClock::start(),
             blocked_until: Duration::ZERO,
-            chores_done: Duration::ZERO,
+            last_periodic_work: Duration::ZERO,
             behind_since: vec![None; ports.len()],
             backlog: Duration::ZERO,
             load: EmulatorLoad::default(),
-            work: 0,
-            tallies: DropCounters::default(),
+            frames_handled: 0,
+            counters: DropCounters::default(),
             buffer: vec![0; LARGEST_FRAME],
-            runs: SegmentBatcher::default(),
+            batcher: SegmentBatcher::default(),
         }
     }
 
-    /// How long there is nothing to do without any input.
+    /// The time until which there is nothing to do without input.
     fn sleep_request(&self) -> SleepRequest {
-        let chores = self.chores_done + CHORES;
-        let due = self.schedule.next_due();
-        let until = due.map_or(chores, |due| due.max(self.blocked_until).min(chores));
+        let next_periodic = self.last_periodic_work + PERIOD;
+        let due = self.queue.next_due();
+        let until = due.map_or(next_periodic, |due| {
+            due.max(self.blocked_until).min(next_periodic)
+        });
         let is_unread = self.behind_since.iter().any(Option::is_some);
         SleepRequest {
             until,
-            frames_handled: self.work,
+            frames_handled: self.frames_handled,
             is_behind: is_unread || until <= self.clock.now(),
         }
     }
 
-    /// Reads a device until it has no more, or others should have their turn.
+    /// Reads a device until it is empty or its turn is over.
     fn read(&mut self, port: usize) -> io::Result<()> {
         let ports = self.ports;
         let Some(TunPort { device, .. }) = ports.get(port) else {
             return Ok(());
         };
-        for _ in 0..READS {
+        for _ in 0..MAX_READS_PER_TURN {
             match device.recv(&mut self.buffer) {
                 Ok(length) => self.handle_frame(port, length),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -162,7 +168,7 @@ impl<'a> PacketForwarder<'a> {
         Ok(())
     }
 
-    /// A device's turn has ended, or it had nothing to read.
+    /// Updates the backlog of a device after its turn, or when it was empty.
     fn note_backlog(&mut self, port: usize, may_have_more: bool) {
         let Some(since) = self.behind_since.get_mut(port) else {
             return;
@@ -175,48 +181,51 @@ impl<'a> PacketForwarder<'a> {
         }
     }
 
-    /// Takes the frame in the buffer, which came from `port` just now.
+    /// Sends the frame in the buffer, which was just read from `port`, into its direction's link.
     fn handle_frame(&mut self, port: usize, length: usize) {
         let now = self.clock.now();
-        self.work += 1;
+        self.frames_handled += 1;
         let frame = self.buffer.get(..length).unwrap_or_default();
         let packet = match RawPacket::parse(frame, self.framing) {
             Ok(packet) => packet,
             Err(PacketError::Ipv6) => {
-                self.tallies.stray += 1;
+                self.counters.stray += 1;
                 return;
             }
-            Err(unfit) => {
-                tracing::debug!(port, length, %unfit, "dropped a frame");
-                self.tallies.malformed += 1;
+            Err(error) => {
+                tracing::debug!(port, length, %error, "dropped a frame");
+                self.counters.malformed += 1;
                 return;
             }
         };
         let to = packet.destination();
+        // A linear search: a lab has at most 26 hosts.
         let to = self.ports.iter().position(|port| port.address == to);
         let direction = to.and_then(|to| *self.table.get(port * self.ports.len() + to)?);
         let Some(index) = direction else {
-            self.tallies.stray += 1;
+            self.counters.stray += 1;
             return;
         };
-        if !self.schedule.has_room() {
-            self.tallies.overflow += 1;
+        if !self.queue.has_room() {
+            self.counters.overflow += 1;
             return;
         }
         if let Some(direction) = self.directions.get_mut(index) {
-            let (runs, schedule) = (&mut self.runs, &mut self.schedule);
-            direction.send(now, &packet, self.framing, index, runs, schedule);
+            let (batcher, queue) = (&mut self.batcher, &mut self.queue);
+            direction.send(now, &packet, self.framing, index, batcher, queue);
         }
     }
 
-    /// Hands over what is due.
+    /// Writes frames that are due to their hosts.
     fn deliver(&mut self) {
-        for _ in 0..DELIVERIES {
+        for _ in 0..MAX_DELIVERIES_PER_TURN {
             let now = self.clock.now();
             if now < self.blocked_until {
                 return;
             }
-            let Some(entry) = self.schedule.pop_due(now) else {
+            // `now` is read for each delivery, so that those that became due meanwhile are
+            // included.
+            let Some(entry) = self.queue.pop_due(now) else {
                 return;
             };
             let delivery = &entry.delivery;
@@ -226,30 +235,32 @@ impl<'a> PacketForwarder<'a> {
             let Some(port) = self.ports.get(direction.to) else {
                 continue;
             };
-            self.work += 1;
+            self.frames_handled += 1;
             match port.device.send(&delivery.frame) {
                 Ok(_) => direction.record_delivery(delivery, now),
-                Err(error) if is_transient(&error) && now < delivery.due + PATIENCE => {
-                    self.tallies.retries += 1;
-                    self.blocked_until = now + RETRY;
-                    self.schedule.put_back(entry);
+                Err(error) if is_transient(&error) && now < delivery.due + RETRY_LIMIT => {
+                    self.counters.retries += 1;
+                    // All deliveries wait, so that the order within a direction is kept.
+                    self.blocked_until = now + RETRY_DELAY;
+                    self.queue.put_back(entry);
                     return;
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "a host did not take a packet");
+                    tracing::debug!(%error, "a host refused a packet");
                     direction.record_refusal(delivery);
                 }
             }
         }
     }
 
-    /// Chores that are due now and then.
+    /// Does the periodic work if it is due.
     fn do_periodic_work(&mut self, shared: &EngineShared) {
         let now = self.clock.now();
-        if now < self.chores_done + CHORES {
+        if now < self.last_periodic_work + PERIOD {
             return;
         }
-        self.chores_done = now;
+        self.last_periodic_work = now;
+        // The load needs the maximum since the last call, so the maximum restarts here.
         let backlog = std::mem::take(&mut self.backlog);
         self.load.record(now, processor_time(), backlog);
         let reports = self.reports();
@@ -266,7 +277,7 @@ impl<'a> PacketForwarder<'a> {
             .collect()
     }
 
-    /// Report at the end.
+    /// The final report.
     fn report(&self) -> EngineReport {
         let mut invalid: Vec<_> = self
             .directions
@@ -274,13 +285,13 @@ impl<'a> PacketForwarder<'a> {
             .flat_map(PathDirection::invalid_reasons)
             .collect();
         invalid.extend(self.load.invalid_reason());
-        invalid.extend(self.tallies.invalid_reason());
+        invalid.extend(self.counters.invalid_reason());
         let mut notes: Vec<_> = self
             .directions
             .iter()
-            .filter_map(PathDirection::untaken_note)
+            .filter_map(PathDirection::refusal_note)
             .collect();
-        notes.extend(self.tallies.notes());
+        notes.extend(self.counters.notes());
         EngineReport {
             seconds: self.clock.now().as_secs_f64(),
             cpu_seconds: processor_time().as_secs_f64(),
@@ -291,7 +302,7 @@ impl<'a> PacketForwarder<'a> {
     }
 }
 
-/// The kernel may take the packet when asked again.
+/// Whether the kernel may accept the packet on a retry.
 fn is_transient(error: &io::Error) -> bool {
     use rustix::io::Errno;
     matches!(
@@ -300,7 +311,7 @@ fn is_transient(error: &io::Error) -> bool {
     ) || Errno::from_io_error(error) == Some(Errno::NOBUFS)
 }
 
-/// Processor time of the calling thread.
+/// CPU time of the calling thread.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()

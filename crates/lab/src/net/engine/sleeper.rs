@@ -1,4 +1,4 @@
-//! The engine's clock, and how it sleeps until the next delivery.
+//! The engine's clock, and its sleep until the next delivery.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -11,110 +11,114 @@ use thread_priority::{
     set_thread_priority_and_policy, thread_native_id,
 };
 
-/// How long before a delivery the engine gets up: about what a machine takes to wake it.
-const EARLY: Duration = Duration::from_micros(60);
-/// Only from a sleep at least this long, so that being up early costs a small part of the time.
-const DEEP: Duration = Duration::from_micros(400);
-/// How long the engine leaves a flood alone between two looks at it.
-const PAUSE: Duration = Duration::from_micros(50);
-/// A flood is more than so many packets in [`SPAN`], on average.
-const FLOOD: u64 = 30;
-/// How often the packets are counted.
-const SPAN: Duration = Duration::from_millis(1);
-/// A longer sleep than asked for by this much is a stall of the machine.
-const STALL: Duration = Duration::from_millis(2);
+/// How long before a delivery the engine wakes: about the wake-up latency of a machine.
+const WAKE_EARLY_BY: Duration = Duration::from_micros(60);
+/// Shortest sleep after which it wakes early, so that busy waiting costs a small part of the time.
+const LONG_SLEEP: Duration = Duration::from_micros(400);
+/// Minimum time between two reads during a flood.
+const FLOOD_PAUSE: Duration = Duration::from_micros(50);
+/// More packets than this per [`FLOOD_INTERVAL`], on average, are a flood.
+const FLOOD_PACKETS: u64 = 30;
+/// Interval in which packets are counted.
+const FLOOD_INTERVAL: Duration = Duration::from_millis(1);
+/// A wake-up later than requested by more than this is a stall of the machine.
+const STALL_THRESHOLD: Duration = Duration::from_millis(2);
 
 /// Time since the start of the run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EngineClock(Instant);
 
 impl EngineClock {
-    /// Begins at 0 now.
+    /// A clock that starts at 0 now.
     pub(super) fn start() -> Self {
         Self(Instant::now())
     }
 
-    /// Since the start.
+    /// Time since the start.
     pub(super) fn now(self) -> Duration {
         self.0.elapsed()
     }
 }
 
-/// Asks the kernel to wake the calling thread promptly and before others; whether it will.
+/// Requests real-time priority and minimal timer slack for the calling thread; returns whether it has
+/// real-time priority.
 ///
-/// Real-time priority needs root (or `RLIMIT_RTPRIO`). Without it a busy machine keeps the emulator
-/// waiting for a scheduler's tick now and then, 4 ms with most kernels: a better nice value counts
-/// only within the session.
+/// Real-time priority needs root (or `RLIMIT_RTPRIO`). Without it the emulator occasionally waits for a
+/// scheduler tick on a busy machine, which is 4 ms with most kernels. A nice value helps only within
+/// the session, because of autogrouping (sched(7)).
 pub(super) fn raise_thread_priority() -> bool {
-    // Not needed to work, and the measured lateness shows what came of it.
+    // Errors are ignored: the engine works without these, and the lateness shows the effect.
+    // The default slack of 50 us is as long as a wake-up (PR_SET_TIMERSLACK, prctl(2)).
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     let _ = rustix::process::setpriority_process(None, -20);
+    // The lowest real-time priority is above all normal threads, and below the kernel's own.
     let policy = ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::RoundRobin);
     set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, policy).is_ok()
 }
 
-/// Sleeps until a time or until a descriptor is ready.
+/// Sleeps until a given time or until a descriptor is ready.
 ///
-/// A sleeping thread wakes some tens of microseconds late. Where packets are rare, it gets up a
-/// little early and watches the clock for the rest; in a busy stream, where that would cost a core,
-/// the lateness is left as it is. In a flood of small packets it does not even look for more before
-/// [`PAUSE`] has passed: else the emulator, and every program that receives, would be woken for each
-/// single one, which costs more than the packets do.
+/// A sleeping thread wakes some tens of microseconds late. If packets are rare, the thread wakes a
+/// little early and polls the clock for the rest. With many packets that would cost a whole core, so it
+/// accepts the lateness. In a flood of small packets it does not read again before [`FLOOD_PAUSE`] has
+/// passed; otherwise each packet would wake the emulator and the receiving program, which costs more
+/// than handling the packet.
 #[derive(Debug, Default)]
 pub(super) struct EngineSleeper {
-    /// When it last woke.
-    woke: Duration,
+    /// Time of the last wake-up.
+    woke_at: Duration,
     flood: FloodDetector,
     stalls: StallStats,
 }
 
-/// Whether there are too many packets to look after each by itself.
+/// Detects floods: too many packets to wake up for each one.
 #[derive(Debug, Default)]
 struct FloodDetector {
-    /// When the current measurement began, and the packets until then.
-    began: (Duration, u64),
+    /// Start of the current interval, and the number of packets until then.
+    start: (Duration, u64),
     is_on: bool,
 }
 
-/// Facts that the engine can tell before it sleeps.
+/// The engine's state before it sleeps.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SleepRequest {
-    /// When it must be awake again.
+    /// Time at which it must be awake again.
     pub(super) until: Duration,
-    /// Packets and super-packets read and handed over since the start.
+    /// Packets and super-packets read and delivered since the start.
     pub(super) frames_handled: u64,
-    /// There is more to do now.
+    /// Whether there is more work now.
     pub(super) is_behind: bool,
 }
 
-/// Times that the machine slept through.
+/// Stalls: late wake-ups caused by the machine.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct StallStats {
-    /// How many.
+    /// Number of stalls.
     pub(super) count: u64,
-    /// The longest.
+    /// The longest stall.
     pub(super) longest: Duration,
 }
 
 impl EngineSleeper {
-    /// Returns in time, or before when one of `fds` is ready; the first of them ends a pause too.
+    /// Sleeps until the requested time, or until one of `fds` is ready. The first of them, which stops
+    /// the engine, also ends the pause of a flood.
     ///
     /// # Errors
-    /// The descriptors cannot be waited for.
+    /// poll(2) failed.
     pub(super) fn sleep(
         &mut self,
         fds: &mut [PollFd<'_>],
-        rest: SleepRequest,
+        request: SleepRequest,
         clock: EngineClock,
     ) -> io::Result<()> {
         let now = clock.now();
-        let pause = (self.woke + PAUSE).saturating_sub(now);
-        if self.flood.is_on(now, rest.frames_handled) && !rest.is_behind && !pause.is_zero() {
+        let pause = (self.woke_at + FLOOD_PAUSE).saturating_sub(now);
+        if self.flood.is_on(now, request.frames_handled) && !request.is_behind && !pause.is_zero() {
             let first = fds.len().min(1);
-            ready(&mut fds[..first], pause)?;
+            poll_fds(&mut fds[..first], pause)?;
         }
-        self.wait(fds, rest.until, clock)?;
-        self.woke = clock.now();
+        self.wait(fds, request.until, clock)?;
+        self.woke_at = clock.now();
         Ok(())
     }
 
@@ -124,15 +128,19 @@ impl EngineSleeper {
         until: Duration,
         clock: EngineClock,
     ) -> io::Result<()> {
-        let rest = until.saturating_sub(clock.now());
-        let early = if rest < DEEP { Duration::ZERO } else { EARLY };
-        if ready(fds, rest - early)? {
+        let remaining = until.saturating_sub(clock.now());
+        let early = if remaining < LONG_SLEEP {
+            Duration::ZERO
+        } else {
+            WAKE_EARLY_BY
+        };
+        if poll_fds(fds, remaining - early)? {
             return Ok(());
         }
         let awake = clock.now();
-        if awake < until && until - awake <= EARLY {
-            watch(fds, until, clock)?;
-        } else if !rest.is_zero() {
+        if awake < until && until - awake <= WAKE_EARLY_BY {
+            poll_clock(fds, until, clock)?;
+        } else if !remaining.is_zero() {
             self.stalls.note(awake.saturating_sub(until));
         }
         Ok(())
@@ -144,21 +152,21 @@ impl EngineSleeper {
     }
 }
 
-/// Stays awake until then, or until a descriptor is ready.
-fn watch(fds: &mut [PollFd<'_>], until: Duration, clock: EngineClock) -> io::Result<()> {
-    while clock.now() < until && !ready(fds, Duration::ZERO)? {}
+/// Polls without sleeping until the given time, or until a descriptor is ready.
+fn poll_clock(fds: &mut [PollFd<'_>], until: Duration, clock: EngineClock) -> io::Result<()> {
+    while clock.now() < until && !poll_fds(fds, Duration::ZERO)? {}
     Ok(())
 }
 
 impl FloodDetector {
-    /// Whether there is one, judged by the packets `work` counts since the start.
+    /// Whether there is a flood. `work` is the number of packets since the start.
     fn is_on(&mut self, now: Duration, work: u64) -> bool {
-        let (began, before) = self.began;
-        let passed = now.saturating_sub(began);
-        if passed >= SPAN {
-            let spans = passed.as_nanos() / SPAN.as_nanos();
-            self.is_on = u128::from(work - before) > u128::from(FLOOD) * spans;
-            self.began = (now, work);
+        let (start, before) = self.start;
+        let passed = now.saturating_sub(start);
+        if passed >= FLOOD_INTERVAL {
+            let intervals = passed.as_nanos() / FLOOD_INTERVAL.as_nanos();
+            self.is_on = u128::from(work - before) > u128::from(FLOOD_PACKETS) * intervals;
+            self.start = (now, work);
         }
         self.is_on
     }
@@ -166,22 +174,23 @@ impl FloodDetector {
 
 impl StallStats {
     fn note(&mut self, late: Duration) {
-        if late > STALL {
+        if late > STALL_THRESHOLD {
             self.count += 1;
             self.longest = self.longest.max(late);
         }
     }
 }
 
-/// Waits at most `time`; whether a descriptor is ready.
-fn ready(fds: &mut [PollFd<'_>], time: Duration) -> io::Result<bool> {
-    // The engine never sleeps longer than its chores allow, far below what a Timespec holds.
+/// Waits at most `time`; returns whether a descriptor is ready.
+fn poll_fds(fds: &mut [PollFd<'_>], time: Duration) -> io::Result<bool> {
+    // Sleeps are at most 100 ms, the interval of the periodic work, so the conversion cannot fail.
     let time = Timespec::try_from(time).unwrap_or(Timespec {
         tv_sec: 1,
         tv_nsec: 0,
     });
     match poll(fds, Some(&time)) {
         Ok(count) => Ok(count > 0),
+        // The caller computes the remaining time again.
         Err(Errno::INTR) => Ok(false),
         Err(error) => Err(error.into()),
     }
@@ -191,7 +200,7 @@ fn ready(fds: &mut [PollFd<'_>], time: Duration) -> io::Result<bool> {
 mod tests {
     use super::*;
 
-    fn rest(until: Duration, work: u64) -> SleepRequest {
+    fn request(until: Duration, work: u64) -> SleepRequest {
         SleepRequest {
             until,
             frames_handled: work,
@@ -200,39 +209,39 @@ mod tests {
     }
 
     #[test]
-    fn never_early() {
+    fn the_sleeper_never_wakes_before_the_requested_time() {
         let clock = EngineClock::start();
         let mut sleeper = EngineSleeper::default();
         for i in 1..=100 {
-            // Short and deep sleeps, with and without a flood.
+            // Short and long sleeps, with and without a flood.
             let until = clock.now() + Duration::from_micros(10) * i;
             let work = if i < 50 { 0 } else { 10_000 * u64::from(i) };
-            sleeper.sleep(&mut [], rest(until, work), clock).unwrap();
+            sleeper.sleep(&mut [], request(until, work), clock).unwrap();
             assert!(clock.now() >= until);
         }
     }
 
     #[test]
-    fn a_ready_descriptor_ends_it() {
+    fn a_ready_descriptor_ends_the_sleep() {
         let flags = rustix::event::EventfdFlags::empty();
         let event = rustix::event::eventfd(1, flags).unwrap();
         let mut fds = [PollFd::new(&event, rustix::event::PollFlags::IN)];
         let clock = EngineClock::start();
-        let rest = rest(Duration::from_secs(30), 0);
+        let request = request(Duration::from_secs(30), 0);
         EngineSleeper::default()
-            .sleep(&mut fds, rest, clock)
+            .sleep(&mut fds, request, clock)
             .unwrap();
         assert!(clock.now() < Duration::from_secs(10));
         assert!(!fds[0].revents().is_empty());
     }
 
     #[test]
-    fn a_flood_is_many_packets_in_little_time() {
+    fn a_flood_is_detected_from_the_packets_per_millisecond() {
         let mut flood = FloodDetector::default();
         let ms = Duration::from_millis;
-        assert!(!flood.is_on(ms(1), FLOOD));
-        assert!(flood.is_on(ms(2), FLOOD + FLOOD + 1));
-        assert!(flood.is_on(ms(2), FLOOD + FLOOD + 1));
-        assert!(!flood.is_on(ms(12), 12 * FLOOD));
+        assert!(!flood.is_on(ms(1), FLOOD_PACKETS));
+        assert!(flood.is_on(ms(2), FLOOD_PACKETS + FLOOD_PACKETS + 1));
+        assert!(flood.is_on(ms(2), FLOOD_PACKETS + FLOOD_PACKETS + 1));
+        assert!(!flood.is_on(ms(12), 12 * FLOOD_PACKETS));
     }
 }

@@ -1,4 +1,4 @@
-//! Real sockets in real namespaces. They need root; the shipped lab does without.
+//! Real sockets in real network namespaces. These tests need root; the lab itself does not.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -12,16 +12,16 @@ use units::Rate;
 use super::*;
 use crate::topology::{LabHost, LabPath};
 
-/// A network under test: hosts with the same conditions between every two.
+/// A network under test, with the same conditions on all paths.
 struct EmulatedTestNet {
     engine: Engine,
     namespaces: Vec<File>,
 }
 
-/// Longer than anything in these tests takes, on however busy a machine.
+/// Limit for every wait in these tests, long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Nothing but a delay.
+/// Conditions with only a delay.
 fn delay_of(milliseconds: u64) -> Conditions {
     Conditions {
         delay: Duration::from_millis(milliseconds),
@@ -51,7 +51,7 @@ fn topology(hosts: usize, forward: &Conditions, back: &Conditions, offload: bool
     }
 }
 
-/// A namespace with its device.
+/// Creates a namespace with its device.
 fn build(index: usize, offload: bool) -> (TunPort, File) {
     let work = move || {
         unshare(CloneFlags::CLONE_NEWNET).unwrap();
@@ -71,7 +71,7 @@ fn build(index: usize, offload: bool) -> (TunPort, File) {
 }
 
 impl EmulatedTestNet {
-    /// Two hosts; `None`: not allowed here.
+    /// A network of two hosts; `None` if this machine does not allow it.
     fn pair(forward: &Conditions, back: &Conditions) -> Option<Self> {
         Self::of(&topology(2, forward, back, true))
     }
@@ -91,7 +91,7 @@ impl EmulatedTestNet {
         Some(Self { engine, namespaces })
     }
 
-    /// Makes something inside a host; a socket stays there.
+    /// Calls `make` in a host's namespace. A socket created there stays in that namespace.
     fn on<T: Send>(&self, host: usize, make: impl FnOnce() -> T + Send) -> T {
         let enter = || {
             setns(&self.namespaces[host], CloneFlags::CLONE_NEWNET).unwrap();
@@ -104,7 +104,7 @@ impl EmulatedTestNet {
         let address = (Topology::address(host), 7000);
         let socket = self.on(host, || UdpSocket::bind(address).unwrap());
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        // A reader that a busy machine wakes late loses nothing.
+        // A large buffer avoids losses if a busy machine wakes the reader late.
         rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, 16 << 20).unwrap();
         socket
     }
@@ -117,14 +117,14 @@ impl EmulatedTestNet {
         (sender, listener.accept().unwrap().0)
     }
 
-    /// Last report of the engine on the first direction, once this is so of it.
-    fn wait_for_report(&self, is_so: impl Fn(&DirectionReport) -> bool) -> DirectionReport {
+    /// Waits until the engine's report on the first direction meets a condition, and returns it.
+    fn wait_for_report(&self, condition: impl Fn(&DirectionReport) -> bool) -> DirectionReport {
         let start = Instant::now();
         loop {
-            if let Some(told) = self.engine.snapshot().into_iter().next()
-                && is_so(&told)
+            if let Some(report) = self.engine.snapshot().into_iter().next()
+                && condition(&report)
             {
-                return told;
+                return report;
             }
             assert!(start.elapsed() < PATIENCE, "{:?}", self.engine.snapshot());
             std::thread::sleep(Duration::from_millis(5));
@@ -136,58 +136,62 @@ impl EmulatedTestNet {
     }
 }
 
-/// Sends numbered datagrams from the first host to the second; which arrive, and when after the
-/// first was sent.
+/// Sends numbered datagrams from the first host to the second. Returns the numbers that arrive and their
+/// times since the first was sent.
 fn datagrams(net: &EmulatedTestNet, count: u32, size: usize) -> Vec<(u32, Duration)> {
     let (sender, receiver) = (net.udp(0), net.udp(1));
     let arrived = |path: &DirectionReport| path.delivered + path.duplicated;
-    let told = net.engine.snapshot();
-    let before = told
+    let reports = net.engine.snapshot();
+    let before = reports
         .first()
         .map_or((0, 0), |path| (path.packets, arrived(path)));
     let start = Instant::now();
-    // Silence counts when the engine has nothing more to deliver.
+    // The receiver may stop only when the engine has nothing more to deliver.
     let silence = Duration::from_millis(100);
     receiver.set_read_timeout(Some(silence)).unwrap();
-    let (tell, told) = std::sync::mpsc::channel::<u64>();
-    let hear = move || {
-        let mut seen = Vec::new();
+    let (expected_sender, expected) = std::sync::mpsc::channel::<u64>();
+    let receive_all = move || {
+        let mut received = Vec::new();
         let mut buffer = [0; 1500];
-        let mut sum = None;
+        let mut total = None;
         loop {
             let Ok(length) = receiver.recv(&mut buffer) else {
-                sum = sum.or_else(|| told.try_recv().ok());
-                if sum == Some(seen.len() as u64) {
-                    return seen;
+                total = total.or_else(|| expected.try_recv().ok());
+                if total == Some(received.len() as u64) {
+                    return received;
                 }
-                assert!(start.elapsed() < PATIENCE, "{} came", seen.len());
+                assert!(
+                    start.elapsed() < PATIENCE,
+                    "only {} arrived",
+                    received.len()
+                );
                 continue;
             };
             assert_eq!(length, size);
             let number = u32::from_be_bytes(buffer[..4].try_into().unwrap());
-            seen.push((number, start.elapsed()));
+            received.push((number, start.elapsed()));
         }
     };
-    let heard = std::thread::spawn(hear);
+    let receiving = std::thread::spawn(receive_all);
     for number in 0..count {
         let mut datagram = vec![0; size];
         datagram[..4].copy_from_slice(&number.to_be_bytes());
         let to = (Topology::address(1), 7000);
         sender.send_to(&datagram, to).unwrap();
-        // The receiver's buffer holds some hundred datagrams only.
+        // The receiver's buffer holds only some hundred datagrams.
         if number % 50 == 49 {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
     let done = net.wait_for_report(|path| {
-        let gone = path.delivered + path.losses + path.queue_drops;
-        path.packets >= before.0 + u64::from(count) && gone == path.packets
+        let processed = path.delivered + path.losses + path.queue_drops;
+        path.packets >= before.0 + u64::from(count) && processed == path.packets
     });
-    tell.send(arrived(&done) - before.1).unwrap();
-    heard.join().unwrap()
+    expected_sender.send(arrived(&done) - before.1).unwrap();
+    receiving.join().unwrap()
 }
 
-/// Requires one of some tries to take less than `limit`: other programs do not delay all of them.
+/// Requires one of ten tries to take less than `limit`. Other programs delay some tries, not all.
 fn within(limit: Duration, mut try_once: impl FnMut() -> Duration) {
     let mut times = Vec::new();
     for _ in 0..10 {
@@ -199,7 +203,7 @@ fn within(limit: Duration, mut try_once: impl FnMut() -> Duration) {
     panic!("never within {limit:?}: {times:?}");
 }
 
-/// A stream in which every place looks different.
+/// Test data in which every 4-byte word is different.
 fn pattern(bytes: usize) -> Vec<u8> {
     let words = (0..bytes.div_ceil(4)).map(|word| u32::try_from(word).unwrap());
     words
@@ -208,7 +212,7 @@ fn pattern(bytes: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Sends it through one connection; what came out.
+/// Sends data over one TCP connection; returns the data received.
 fn transfer(net: &EmulatedTestNet, data: &[u8]) -> Vec<u8> {
     let (mut sender, mut receiver) = net.tcp();
     std::thread::scope(|scope| {
@@ -241,7 +245,7 @@ fn a_round_trip_takes_twice_the_delay() {
     }
     times.sort();
     assert!(times[0] >= Duration::from_millis(40), "{times:?}");
-    // A busy machine wakes some of them late, not all.
+    // A busy machine delays some round trips, but not all.
     assert!(times[0] < Duration::from_millis(43), "{times:?}");
     echo.join().unwrap();
     let report = net.stop();
@@ -259,9 +263,9 @@ fn datagrams_are_serialised_at_the_rate_and_stay_in_order() {
     let Some(net) = EmulatedTestNet::pair(&slow, &delay_of(1)) else {
         return;
     };
-    // A busy machine delivers late, but not every time.
+    // A busy machine delays some tries, but not all.
     within(Duration::from_micros(230_000), || {
-        // 250 of 1000 bytes with UDP and IP headers.
+        // 250 datagrams of 1000 bytes, including UDP and IP headers.
         let seen = datagrams(&net, 250, 972);
         let numbers: Vec<_> = seen.iter().map(|(number, _)| *number).collect();
         assert_eq!(numbers, (0..250).collect::<Vec<_>>());
@@ -272,7 +276,7 @@ fn datagrams_are_serialised_at_the_rate_and_stay_in_order() {
 }
 
 #[test]
-fn what_the_queue_cannot_hold_is_dropped() {
+fn packets_beyond_the_queue_limit_are_dropped() {
     let mut narrow = delay_of(1);
     narrow.rate = Some(Rate::bits_per_second(1_000_000));
     narrow.queue = Queue::Packets(10);
@@ -286,7 +290,7 @@ fn what_the_queue_cannot_hold_is_dropped() {
     assert_eq!(path.peak_queue_packets, 10);
     assert_eq!(path.delivered, seen.len() as u64);
     assert_eq!(path.delivered + path.queue_drops, 50);
-    // One leaves in 8 ms; how many the burst meets depends on how long it takes.
+    // One packet leaves every 8 ms; how many leave during the burst depends on its duration.
     assert!(seen.len() >= 10 && path.queue_drops > 0, "{path:?}");
 }
 
@@ -302,12 +306,12 @@ fn losses_are_counted() {
     let path = &report.directions[0];
     assert_eq!(path.packets, 2000);
     assert_eq!(path.losses + seen.len() as u64, 2000);
-    // Binomial, 99.9 %.
+    // The 99.9 % interval of the binomial distribution.
     assert!((155..=245).contains(&path.losses), "{}", path.losses);
 }
 
 #[test]
-fn copies_and_overtaken_packets_arrive() {
+fn duplicates_and_reordered_packets_arrive() {
     let mut odd = delay_of(1);
     odd.duplicate = 1.0;
     odd.reorder = Some(Reorder {
@@ -339,11 +343,11 @@ fn super_packets_lose_single_segments() {
     };
     let data = pattern(8_000_000);
     assert!(transfer(&net, &data) == data, "the stream has changed");
-    // The connection's last packets are still under way.
+    // The last packets of the connection may still be in flight.
     net.wait_for_report(|path| path.packets > 5000 && path.packets == path.delivered + path.losses);
     let report = net.stop();
     let path = &report.directions[0];
-    // 1448 bytes of data a packet at most.
+    // At most 1448 bytes of data per packet.
     assert!(path.packets >= 8_000_000 / 1448, "{path:?}");
     assert!(path.bytes >= 8_000_000 + 52 * (8_000_000 / 1448));
     assert!(path.bytes / path.packets <= 1500);
@@ -356,7 +360,7 @@ fn super_packets_lose_single_segments() {
 }
 
 #[test]
-fn corruption_arrives_with_right_checksums() {
+fn corrupted_data_arrives_with_valid_checksums() {
     for offload in [true, false] {
         let mut faulty = delay_of(1);
         faulty.corrupt = 0.01;
@@ -369,7 +373,7 @@ fn corruption_arrives_with_right_checksums() {
         let path = &report.directions[0];
         assert_eq!(got.len(), data.len());
         let changed = got.iter().zip(&data).filter(|(a, b)| a != b).count() as u64;
-        // A changed packet that was sent twice may have been replaced by a good one.
+        // A corrupted packet that was retransmitted may have been replaced by a good one.
         assert!(changed <= path.corrupted && changed + 3 >= path.corrupted);
         assert!(
             (1..=30).contains(&changed),
@@ -380,7 +384,7 @@ fn corruption_arrives_with_right_checksums() {
 }
 
 #[test]
-fn three_hosts_have_paths_of_their_own() {
+fn each_pair_of_three_hosts_has_its_own_path() {
     let mut net = topology(3, &delay_of(1), &delay_of(1), true);
     net.paths[1].forward = delay_of(60); // a to c
     let Some(net) = EmulatedTestNet::of(&net) else {
@@ -399,9 +403,9 @@ fn three_hosts_have_paths_of_their_own() {
     for (from, to) in [(0, 1), (1, 0), (1, 2), (2, 1), (2, 0)] {
         within(Duration::from_millis(50), || time(from, to));
     }
-    // To nobody: dropped in silence.
-    let nobody = (Topology::address(20), 7000);
-    sockets[0].send_to(b"hello", nobody).unwrap();
+    // A packet to an unknown address is dropped without a note.
+    let unused_address = (Topology::address(20), 7000);
+    sockets[0].send_to(b"hello", unused_address).unwrap();
     std::thread::sleep(Duration::from_millis(250));
     assert_eq!(net.engine.snapshot().len(), 6);
     let report = net.stop();
@@ -410,7 +414,7 @@ fn three_hosts_have_paths_of_their_own() {
 }
 
 #[test]
-fn stopping_is_prompt_and_forgets_what_is_under_way() {
+fn stop_does_not_wait_for_packets_in_flight() {
     let Some(net) = EmulatedTestNet::pair(&delay_of(60_000), &delay_of(1)) else {
         return;
     };
@@ -418,7 +422,7 @@ fn stopping_is_prompt_and_forgets_what_is_under_way() {
     let to = (Topology::address(1), 7000);
     socket.send_to(b"late", to).unwrap();
     net.wait_for_report(|path| path.packets == 1);
-    // It does not wait for the minute that the datagram needs.
+    // The datagram would need a minute.
     let start = Instant::now();
     let report = net.stop();
     assert!(start.elapsed() < Duration::from_secs(30));
@@ -427,7 +431,7 @@ fn stopping_is_prompt_and_forgets_what_is_under_way() {
 }
 
 #[test]
-fn ports_must_fit_the_topology() {
+fn ports_must_match_the_topology() {
     let error = Engine::start(&topology(2, &delay_of(1), &delay_of(1), true), Vec::new());
     let error = error.unwrap_err().to_string();
     assert_eq!(error, "the emulator got 0 devices for 2 hosts");

@@ -1,7 +1,7 @@
 //! The Internet checksum (RFC 1071): the complement of the one's complement sum of 16-bit words.
 
-/// The one's complement sum of the words of `bytes`, folded, not complemented. An odd last byte
-/// counts as a word's first.
+/// The one's complement sum of the 16-bit words of `bytes`, folded but not complemented. An odd last
+/// byte is the first byte of a word.
 pub(super) fn ones_complement_sum(bytes: &[u8]) -> u16 {
     let (words, odd) = bytes.as_chunks::<2>();
     let last = odd.first().map_or(0, |byte| u64::from(*byte) << 8);
@@ -11,21 +11,22 @@ pub(super) fn ones_complement_sum(bytes: &[u8]) -> u16 {
     fold(total)
 }
 
-/// Brings a sum of words down to one word, carries added in.
+/// Folds a sum of words to one word by adding the carries.
 pub(super) fn fold(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
+    // The loop ends with a sum of 16 bits; the fallback is never used.
     u16::try_from(sum).unwrap_or(u16::MAX)
 }
 
-/// The sum of the pseudo-header that TCP (RFC 9293 section 3.1) and UDP (RFC 768) checksums begin
-/// with. `addresses`: source and destination, as they stand in the IPv4 header.
+/// The sum of the pseudo-header that TCP (RFC 9293 section 3.1) and UDP (RFC 768) checksums include.
+/// `addresses` are source and destination as in the IPv4 header.
 pub(super) fn pseudo_header_sum(addresses: &[u8], protocol: u8, length: u16) -> u16 {
     fold(u64::from(ones_complement_sum(addresses)) + u64::from(protocol) + u64::from(length))
 }
 
-/// The checksum after a word of the data became another (RFC 1624, equation 3).
+/// The checksum after a word of the data changed (RFC 1624, equation 3).
 pub(super) fn updated_checksum(checksum: u16, old: u16, new: u16) -> u16 {
     !fold(u64::from(!checksum) + u64::from(!old) + u64::from(new))
 }
@@ -36,19 +37,19 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn sums_the_example_of_rfc_1071() {
+    fn the_example_of_rfc_1071_has_the_expected_sum() {
         let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
         assert_eq!(ones_complement_sum(&bytes), 0xddf2);
     }
 
     #[test]
-    fn updates_the_example_of_rfc_1624() {
+    fn the_example_of_rfc_1624_has_the_expected_checksum() {
         assert_eq!(updated_checksum(0xdd2f, 0x5555, 0x3285), 0x0000);
     }
 
     proptest! {
         #[test]
-        fn an_update_equals_a_new_sum(
+        fn an_updated_checksum_equals_a_recomputed_one(
             mut bytes in prop::collection::vec(any::<u8>(), 4..64),
             at in any::<prop::sample::Index>(),
             new in any::<u16>(),

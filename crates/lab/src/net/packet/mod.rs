@@ -1,8 +1,8 @@
-//! Packets as TUN devices hand them over: IPv4 packets and super-packets of many TCP or UDP
-//! segments, each behind a virtio-net header that says which of the two it is.
+//! Packets as TUN devices deliver them: IPv4 packets and super-packets of many TCP or UDP segments,
+//! each after a virtio-net header that says which of the two it is.
 //!
-//! Pure functions on byte slices. What is odd is refused with a reason, never a panic: the bytes
-//! come from whatever runs on the hosts.
+//! Pure functions on byte slices. Malformed input gives an error and never a panic, because the bytes
+//! come from arbitrary programs on the hosts.
 
 mod checksum;
 mod corrupt;
@@ -17,61 +17,61 @@ use std::net::Ipv4Addr;
 pub(crate) use corrupt::corrupt_payload;
 pub(crate) use virtio_net_header::VirtioNetHeader;
 
-/// Largest frame a TUN device hands over: an IPv4 packet of 65 535 bytes and its virtio-net header.
+/// Largest frame of a TUN device: an IPv4 packet of 65 535 bytes and its virtio-net header.
 pub(crate) const LARGEST_FRAME: usize = 65_535 + VirtioNetHeader::SIZE;
 
 /// IP protocol number of TCP (RFC 9293).
 const TCP: u8 = 6;
 /// IP protocol number of UDP (RFC 768).
 const UDP: u8 = 17;
-/// An IPv4 header without options (RFC 791 section 3.1).
+/// Size of an IPv4 header without options, bytes (RFC 791 section 3.1).
 const SMALLEST_IP_HEADER: usize = 20;
-/// A TCP header without options (RFC 9293 section 3.1).
+/// Size of a TCP header without options, bytes (RFC 9293 section 3.1).
 const SMALLEST_TCP_HEADER: usize = 20;
-/// A UDP header (RFC 768).
+/// Size of a UDP header, bytes (RFC 768).
 const UDP_HEADER: usize = 8;
 
 /// Whether frames carry a virtio-net header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TunFraming {
-    /// IP packets behind virtio-net headers.
+    /// IP packets with virtio-net headers.
     Offloaded,
-    /// IP packets alone.
+    /// IP packets without other headers.
     Plain,
 }
 
-/// Why a frame is not carried.
+/// Reasons why a frame cannot be forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PacketError {
-    /// IPv6: the hosts of a lab have IPv4 addresses only, but their kernels ask for IPv6 routers.
-    #[error("it is an IPv6 packet")]
+    /// An IPv6 packet. Hosts have only IPv4 addresses, but some kernels send router solicitations.
+    #[error("IPv6 packet")]
     Ipv6,
-    /// It breaks the rules of its format.
+    /// A malformed frame.
     #[error("{0}")]
     Malformed(&'static str),
 }
 
-/// An IPv4 packet, or a super-packet that stands for several.
+/// An IPv4 packet, or a super-packet with several segments.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RawPacket<'a> {
     offload: Option<VirtioNetHeader>,
     bytes: &'a [u8],
-    cut: Option<SegmentLayout>,
+    layout: Option<SegmentLayout>,
 }
 
-/// Where a super-packet divides.
+/// How a super-packet divides into segments.
 #[derive(Debug, Clone, Copy)]
 struct SegmentLayout {
-    /// Bytes of the IP header.
+    /// Length of the IP header, bytes.
     ip_header: usize,
-    /// Bytes of IP and transport header together: each segment gets its own copy of them.
+    /// Length of IP and transport header together, bytes. Each segment gets a copy of both.
     headers: usize,
-    /// Payload bytes of each segment but the last.
+    /// Payload bytes of each segment except the last.
     segment: usize,
     transport: TransportProtocol,
 }
 
-/// Kind of a segment's second header.
+/// Transport protocol of a super-packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TransportProtocol {
     Tcp,
@@ -79,10 +79,10 @@ enum TransportProtocol {
 }
 
 impl<'a> RawPacket<'a> {
-    /// Reads a frame.
+    /// Parses a frame.
     ///
     /// # Errors
-    /// [`PacketError`]: why it cannot be carried.
+    /// [`PacketError`]: the frame cannot be forwarded.
     pub(crate) fn parse(frame: &'a [u8], framing: TunFraming) -> Result<Self, PacketError> {
         let (offload, bytes) = match framing {
             TunFraming::Plain => (None, frame),
@@ -93,7 +93,7 @@ impl<'a> RawPacket<'a> {
             }
         };
         let ip_header = ip_header_length(bytes)?;
-        let cut = match offload {
+        let layout = match offload {
             Some(offload) if offload.is_super_packet() => {
                 Some(segment_layout(&offload, bytes, ip_header)?)
             }
@@ -102,43 +102,44 @@ impl<'a> RawPacket<'a> {
         Ok(Self {
             offload,
             bytes,
-            cut,
+            layout,
         })
     }
 
-    /// Where it goes.
+    /// Destination address.
     pub(crate) fn destination(&self) -> Ipv4Addr {
         let octets = self.bytes.get(16..20).and_then(|b| b.try_into().ok());
         Ipv4Addr::from(octets.unwrap_or([0; 4]))
     }
 
-    /// How many packets it stands for, at least 1.
+    /// Number of segments, at least 1.
     pub(crate) fn segments(&self) -> usize {
-        match self.cut {
+        match self.layout {
             None => 1,
-            Some(cut) => (self.bytes.len() - cut.headers).div_ceil(cut.segment),
+            // `segment_layout` checked that there is payload and that the segment size is not 0.
+            Some(layout) => (self.bytes.len() - layout.headers).div_ceil(layout.segment),
         }
     }
 
-    /// Bytes of segment `index` as an IP packet of its own, headers included.
+    /// Length of segment `index` as a separate IP packet, with headers, bytes.
     pub(crate) fn segment_bytes(&self, index: usize) -> u32 {
-        let bytes = match self.cut {
+        let bytes = match self.layout {
             None => self.bytes.len(),
-            Some(cut) => cut.headers + self.payload(cut, index..index + 1).len(),
+            Some(layout) => layout.headers + self.payload(layout, index..index + 1).len(),
         };
         u32::try_from(bytes).unwrap_or(u32::MAX)
     }
 
     /// The payload of some segments.
-    fn payload(&self, cut: SegmentLayout, segments: std::ops::Range<usize>) -> &'a [u8] {
-        let payload = self.bytes.get(cut.headers..).unwrap_or_default();
-        let end = (segments.end * cut.segment).min(payload.len());
-        let start = (segments.start * cut.segment).min(end);
+    fn payload(&self, layout: SegmentLayout, segments: std::ops::Range<usize>) -> &'a [u8] {
+        let payload = self.bytes.get(layout.headers..).unwrap_or_default();
+        let end = (segments.end * layout.segment).min(payload.len());
+        let start = (segments.start * layout.segment).min(end);
         payload.get(start..end).unwrap_or_default()
     }
 }
 
-/// Checks the fixed part of an IPv4 header; its length in bytes, options included.
+/// Checks the fixed part of an IPv4 header; returns the header's length in bytes, with options.
 fn ip_header_length(packet: &[u8]) -> Result<usize, PacketError> {
     let first = *packet
         .first()
@@ -150,13 +151,14 @@ fn ip_header_length(packet: &[u8]) -> Result<usize, PacketError> {
     }
     let header = usize::from(first & 0x0f) * 4;
     let total = usize::from(read_u16(packet, 2).unwrap_or(0));
+    // A frame may be longer than the packet (padding), but not shorter.
     if header < SMALLEST_IP_HEADER || total < header || total > packet.len() {
-        return Err(PacketError::Malformed("IP lengths contradict each other"));
+        return Err(PacketError::Malformed("inconsistent IP lengths"));
     }
     Ok(header)
 }
 
-/// Checks a super-packet, and finds where it divides.
+/// Checks a super-packet, and computes how it divides into segments.
 fn segment_layout(
     offload: &VirtioNetHeader,
     bytes: &[u8],
@@ -169,23 +171,30 @@ fn segment_layout(
             (TransportProtocol::Tcp, usize::from(offset >> 4) * 4)
         }
         (VirtioNetHeader::UDP, Some(UDP)) => (TransportProtocol::Udp, UDP_HEADER),
-        _ => return Err(PacketError::Malformed("segmentation of another protocol")),
+        _ => {
+            return Err(PacketError::Malformed(
+                "segmentation type does not match the protocol",
+            ));
+        }
     };
     let headers = ip_header + header;
     if transport == TransportProtocol::Tcp && header < SMALLEST_TCP_HEADER || headers >= bytes.len()
     {
-        return Err(PacketError::Malformed("a super-packet without payload"));
+        return Err(PacketError::Malformed("super-packet without payload"));
     }
+    // Padding would become payload of the last segment.
     if read_u16(bytes, 2).map(usize::from) != Some(bytes.len()) {
-        return Err(PacketError::Malformed("a super-packet of another length"));
+        return Err(PacketError::Malformed("super-packet with a wrong length"));
     }
-    // Virtio 1.2 section 5.1.6.2.1: with segmentation the checksum is always the device's work.
-    let place = (usize::from(offload.checksum_start), offload.checksum_offset);
+    // Virtio 1.2 section 5.1.6.2.1: with segmentation the device always computes the checksum.
+    let field = (usize::from(offload.checksum_start), offload.checksum_offset);
     if offload.gso_size == 0
         || !offload.needs_checksum()
-        || place != (ip_header, transport.checksum_offset())
+        || field != (ip_header, transport.checksum_offset())
     {
-        return Err(PacketError::Malformed("a super-packet with a wrong header"));
+        return Err(PacketError::Malformed(
+            "super-packet with an invalid virtio-net header",
+        ));
     }
     Ok(SegmentLayout {
         ip_header,
@@ -196,7 +205,7 @@ fn segment_layout(
 }
 
 impl TransportProtocol {
-    /// Where the checksum is in the transport header.
+    /// Offset of the checksum in the transport header.
     const fn checksum_offset(self) -> u16 {
         match self {
             Self::Tcp => 16,
@@ -205,15 +214,15 @@ impl TransportProtocol {
     }
 }
 
-/// The big-endian word at `at`.
+/// The big-endian 16-bit number at offset `at`.
 fn read_u16(bytes: &[u8], at: usize) -> Option<u16> {
     let word = bytes.get(at..at + 2)?;
     Some(u16::from_be_bytes(word.try_into().ok()?))
 }
 
-/// Puts a big-endian word at `at`, if there is room.
+/// Writes a big-endian 16-bit number at offset `at`, if there is room.
 fn write_u16(bytes: &mut [u8], at: usize, value: u16) {
-    if let Some(place) = bytes.get_mut(at..at + 2) {
-        place.copy_from_slice(&value.to_be_bytes());
+    if let Some(field) = bytes.get_mut(at..at + 2) {
+        field.copy_from_slice(&value.to_be_bytes());
     }
 }

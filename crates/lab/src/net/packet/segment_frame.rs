@@ -1,41 +1,44 @@
-//! Some neighbouring segments of a super-packet as a packet of their own.
+//! Extracts consecutive segments of a super-packet as a separate frame.
 
 use std::ops::Range;
 
 use super::{RawPacket, SegmentLayout, TCP, TransportProtocol, UDP, checksum, read_u16, write_u16};
 
-/// TCP flags (RFC 9293 section 3.1, RFC 3168 section 6.1) that only one segment of many carries:
-/// they lie at this offset of the header.
+/// Offset of the flags in the TCP header. FIN, PSH and CWR are set in only one of many segments (RFC
+/// 9293 section 3.1, RFC 3168 section 6.1).
 const FLAGS: usize = 13;
 const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
 
 impl RawPacket<'_> {
-    /// The frame of these segments alone: a packet if it is one, else a smaller super-packet. The
-    /// buffer is as large as the frame. `segments` is within `0..self.segments()` and not empty.
+    /// A frame with only these segments: a packet if it is one segment, otherwise a smaller
+    /// super-packet. `segments` must not be empty and must be within `0..self.segments()`. The vector
+    /// has no excess capacity, because it counts against the engine's memory limit.
     pub(crate) fn frame_of_segments(&self, segments: Range<usize>) -> Vec<u8> {
-        match self.cut {
+        match self.layout {
+            // The whole super-packet needs no changes. A single segment does: it is not a
+            // super-packet.
             Some(_) if 1 < segments.len() && segments.len() == self.segments() => {
                 self.whole_frame()
             }
-            Some(cut) => self.copy_segments(cut, segments),
+            Some(layout) => self.copy_segments(layout, segments),
             None => self.whole_frame(),
         }
     }
 
-    /// The frame as it came.
+    /// The unchanged frame.
     fn whole_frame(&self) -> Vec<u8> {
         let header = self.offload.map(|offload| offload.encode());
         let header = header.as_ref().map_or(&[][..], |header| header);
         [header, self.bytes].concat()
     }
 
-    fn copy_segments(&self, cut: SegmentLayout, segments: Range<usize>) -> Vec<u8> {
-        let payload = self.payload(cut, segments.clone());
-        let headers = self.bytes.get(..cut.headers).unwrap_or_default();
+    fn copy_segments(&self, layout: SegmentLayout, segments: Range<usize>) -> Vec<u8> {
+        let payload = self.payload(layout, segments.clone());
+        let headers = self.bytes.get(..layout.headers).unwrap_or_default();
         let mut offload = self.offload.unwrap_or_default();
-        offload.header_length = u16::try_from(cut.headers).unwrap_or(u16::MAX);
+        offload.header_length = u16::try_from(layout.headers).unwrap_or(u16::MAX);
         if segments.len() == 1 {
             offload = offload.for_single_segment();
         } else if segments.start > 0 {
@@ -45,25 +48,25 @@ impl RawPacket<'_> {
         let packet = frame
             .get_mut(super::VirtioNetHeader::SIZE..)
             .unwrap_or_default();
-        advance_identification_and_sequence(packet, cut, segments.start);
-        if cut.transport == TransportProtocol::Tcp {
+        advance_identification_and_sequence(packet, layout, segments.start);
+        if layout.transport == TransportProtocol::Tcp {
             let is_last = segments.end == self.segments();
-            clear_unshared_flags(packet, cut, segments.start == 0, is_last);
+            clear_unshared_flags(packet, layout, segments.start == 0, is_last);
         }
-        write_lengths_and_checksums(packet, cut);
+        write_lengths_and_checksums(packet, layout);
         frame
     }
 }
 
-/// Counts the IP identification and the TCP sequence number on to the segment the piece begins
-/// with, as the kernel does when it divides a super-packet itself.
-fn advance_identification_and_sequence(packet: &mut [u8], cut: SegmentLayout, first: usize) {
+/// Advances the IP identification and the TCP sequence number to those of the first extracted segment,
+/// as the kernel does when it segments a super-packet (GSO).
+fn advance_identification_and_sequence(packet: &mut [u8], layout: SegmentLayout, first: usize) {
     let step = u16::try_from(first).unwrap_or(u16::MAX);
     let identification = read_u16(packet, 4).unwrap_or(0);
     write_u16(packet, 4, identification.wrapping_add(step));
-    if cut.transport == TransportProtocol::Tcp {
-        let skipped = u32::try_from(first * cut.segment).unwrap_or(u32::MAX);
-        let at = cut.ip_header + 4;
+    if layout.transport == TransportProtocol::Tcp {
+        let skipped = u32::try_from(first * layout.segment).unwrap_or(u32::MAX);
+        let at = layout.ip_header + 4;
         if let Some(sequence) = packet.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
             *sequence = u32::from_be_bytes(*sequence)
                 .wrapping_add(skipped)
@@ -72,10 +75,9 @@ fn advance_identification_and_sequence(packet: &mut [u8], cut: SegmentLayout, fi
     }
 }
 
-/// Only the first segment says that the window was reduced, only the last that data end or should
-/// be handed on.
-fn clear_unshared_flags(packet: &mut [u8], cut: SegmentLayout, is_first: bool, is_last: bool) {
-    if let Some(flags) = packet.get_mut(cut.ip_header + FLAGS) {
+/// Clears flags that only one segment may have: CWR belongs to the first, FIN and PSH to the last.
+fn clear_unshared_flags(packet: &mut [u8], layout: SegmentLayout, is_first: bool, is_last: bool) {
+    if let Some(flags) = packet.get_mut(layout.ip_header + FLAGS) {
         if !is_first {
             *flags &= !CWR;
         }
@@ -86,24 +88,26 @@ fn clear_unshared_flags(packet: &mut [u8], cut: SegmentLayout, is_first: bool, i
 }
 
 /// Writes the lengths, and the checksums that cover them.
-fn write_lengths_and_checksums(packet: &mut [u8], cut: SegmentLayout) {
+fn write_lengths_and_checksums(packet: &mut [u8], layout: SegmentLayout) {
     let total = u16::try_from(packet.len()).unwrap_or(u16::MAX);
     write_u16(packet, 2, total);
+    // The checksum field counts as 0 in its own computation (RFC 791 section 3.1).
     write_u16(packet, 10, 0);
-    let header = packet.get(..cut.ip_header).unwrap_or_default();
+    let header = packet.get(..layout.ip_header).unwrap_or_default();
     let sum = !checksum::ones_complement_sum(header);
     write_u16(packet, 10, sum);
 
-    let length = u16::try_from(packet.len() - cut.ip_header).unwrap_or(u16::MAX);
-    let protocol = match cut.transport {
+    let length = u16::try_from(packet.len() - layout.ip_header).unwrap_or(u16::MAX);
+    let protocol = match layout.transport {
         TransportProtocol::Tcp => TCP,
         TransportProtocol::Udp => {
-            write_u16(packet, cut.ip_header + 4, length);
+            write_u16(packet, layout.ip_header + 4, length);
             UDP
         }
     };
     let addresses = packet.get(12..20).unwrap_or_default();
     let sum = checksum::pseudo_header_sum(addresses, protocol, length);
-    let place = cut.ip_header + usize::from(cut.transport.checksum_offset());
-    write_u16(packet, place, sum);
+    let checksum_at = layout.ip_header + usize::from(layout.transport.checksum_offset());
+    // Only the sum of the pseudo-header: the receiving kernel adds the rest (NEEDS_CSUM).
+    write_u16(packet, checksum_at, sum);
 }

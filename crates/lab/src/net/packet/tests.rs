@@ -4,11 +4,11 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A TCP or UDP super-packet to be built.
+/// Parameters of a TCP or UDP super-packet.
 #[derive(Debug, Clone)]
 struct TestPacketSpec {
     is_tcp: bool,
-    /// 32-bit words of options.
+    /// Number of 32-bit words of options.
     ip_options: usize,
     tcp_options: usize,
     identification: u16,
@@ -45,7 +45,7 @@ impl TestPacketSpec {
         &self.payload[segments.start * size..end]
     }
 
-    /// The IP packet; its transport checksum holds the pseudo-header's sum.
+    /// The IP packet, with a partial checksum: the sum of the pseudo-header.
     fn packet(&self) -> Vec<u8> {
         let ip_header = self.ip_header();
         let length = ip_header + self.header() + self.payload.len();
@@ -86,7 +86,7 @@ impl TestPacketSpec {
         [&offload.encode()[..], &self.packet()].concat()
     }
 
-    /// A plain packet with a finished checksum.
+    /// A plain packet with a complete checksum.
     fn finished(&self) -> Vec<u8> {
         let mut packet = self.packet();
         complete_checksum(&mut packet, self.ip_header(), self.checksum_at());
@@ -94,7 +94,7 @@ impl TestPacketSpec {
     }
 }
 
-fn recipe() -> impl Strategy<Value = TestPacketSpec> {
+fn spec() -> impl Strategy<Value = TestPacketSpec> {
     let numbers = (any::<u16>(), any::<u32>(), any::<u8>(), 1_u16..1500);
     let payload = prop::collection::vec(any::<u8>(), 1..6_000);
     (any::<bool>(), 0_usize..3, 0_usize..10, numbers, payload).prop_map(
@@ -111,7 +111,7 @@ fn recipe() -> impl Strategy<Value = TestPacketSpec> {
     )
 }
 
-/// Does what the kernel does for a partial checksum: sums the segment into its checksum field.
+/// Completes a partial checksum as the kernel does: adds the sum of the segment.
 fn complete_checksum(packet: &mut [u8], transport: usize, at: usize) {
     let sum = match !checksum::ones_complement_sum(&packet[transport..]) {
         0 => u16::MAX,
@@ -120,7 +120,7 @@ fn complete_checksum(packet: &mut [u8], transport: usize, at: usize) {
     write_u16(packet, at, sum);
 }
 
-/// A receiver's check: the sum over pseudo-header and segment is all ones.
+/// Verifies the checksums like a receiver: the sum over pseudo-header and segment is all ones.
 fn has_valid_checksums(packet: &[u8]) -> bool {
     let header = usize::from(packet[0] & 15) * 4;
     let length = u16::try_from(packet.len() - header).unwrap();
@@ -129,33 +129,33 @@ fn has_valid_checksums(packet: &[u8]) -> bool {
     checksum::ones_complement_sum(&packet[..header]) == u16::MAX && checksum::fold(sum) == u16::MAX
 }
 
-/// Checks that a frame is a right packet of these segments; gives its payload.
-fn check(frame: &[u8], recipe: &TestPacketSpec, segments: Range<usize>) -> Vec<u8> {
+/// Checks that a frame is a valid packet with these segments; returns its payload.
+fn check(frame: &[u8], spec: &TestPacketSpec, segments: Range<usize>) -> Vec<u8> {
     let (offload, packet) = VirtioNetHeader::decode(frame).unwrap();
-    let headers = recipe.ip_header() + recipe.header();
+    let headers = spec.ip_header() + spec.header();
     assert_eq!(read_u16(packet, 2).map(usize::from), Some(packet.len()));
     assert!(offload.needs_checksum());
-    assert_eq!(usize::from(offload.checksum_start), recipe.ip_header());
+    assert_eq!(usize::from(offload.checksum_start), spec.ip_header());
     if segments.len() == 1 {
         assert_eq!((offload.segmentation_type(), offload.gso_size), (0, 0));
-    } else if segments.len() < recipe.segments() {
+    } else if segments.len() < spec.segments() {
         assert!(offload.is_super_packet());
-        assert_eq!(offload.gso_size, recipe.gso_size);
+        assert_eq!(offload.gso_size, spec.gso_size);
         assert_eq!(usize::from(offload.header_length), headers);
     }
     let step = u16::try_from(segments.start).unwrap();
-    let id = recipe.identification.wrapping_add(step);
+    let id = spec.identification.wrapping_add(step);
     assert_eq!(read_u16(packet, 4), Some(id));
-    let at = recipe.ip_header();
-    if recipe.is_tcp {
-        let skipped = u32::from(step) * u32::from(recipe.gso_size);
-        let sequence = recipe.sequence.wrapping_add(skipped);
+    let at = spec.ip_header();
+    if spec.is_tcp {
+        let skipped = u32::from(step) * u32::from(spec.gso_size);
+        let sequence = spec.sequence.wrapping_add(skipped);
         assert_eq!(packet[at + 4..at + 8], sequence.to_be_bytes());
-        let mut flags = recipe.flags;
+        let mut flags = spec.flags;
         if segments.start > 0 {
             flags &= !0x80;
         }
-        if segments.end < recipe.segments() {
+        if segments.end < spec.segments() {
             flags &= !0x09;
         }
         assert_eq!(packet[at + 13], flags);
@@ -166,12 +166,12 @@ fn check(frame: &[u8], recipe: &TestPacketSpec, segments: Range<usize>) -> Vec<u
         );
     }
     let mut sent = packet.to_vec();
-    complete_checksum(&mut sent, at, recipe.checksum_at());
+    complete_checksum(&mut sent, at, spec.checksum_at());
     assert!(has_valid_checksums(&sent));
     packet[headers..].to_vec()
 }
 
-/// Cuts `0..count` at random places.
+/// Divides `0..count` into ranges of these lengths.
 fn ranges(count: usize, lengths: &[usize]) -> Vec<Range<usize>> {
     let mut start = 0;
     let mut lengths = lengths.iter().cycle();
@@ -186,73 +186,73 @@ fn ranges(count: usize, lengths: &[usize]) -> Vec<Range<usize>> {
 
 proptest! {
     #[test]
-    fn pieces_are_right_and_give_the_same_stream(
-        recipe in recipe(),
+    fn extracted_segments_are_valid_and_give_the_same_payload(
+        spec in spec(),
         lengths in prop::collection::vec(1_usize..20, 1..8),
     ) {
-        let frame = recipe.frame();
+        let frame = spec.frame();
         let packet = RawPacket::parse(&frame, TunFraming::Offloaded).unwrap();
         prop_assert_eq!(packet.destination(), Ipv4Addr::new(10, 99, 0, 2));
-        prop_assert_eq!(packet.segments(), recipe.segments());
+        prop_assert_eq!(packet.segments(), spec.segments());
         let mut stream = Vec::new();
-        for range in ranges(recipe.segments(), &lengths) {
-            let piece = packet.frame_of_segments(range.clone());
-            prop_assert_eq!(piece.capacity(), piece.len());
-            let payload = check(&piece, &recipe, range.clone());
-            prop_assert_eq!(&payload, recipe.bytes_of(range));
+        for range in ranges(spec.segments(), &lengths) {
+            let frame_part = packet.frame_of_segments(range.clone());
+            prop_assert_eq!(frame_part.capacity(), frame_part.len());
+            let payload = check(&frame_part, &spec, range.clone());
+            prop_assert_eq!(&payload, spec.bytes_of(range));
             stream.extend(payload);
         }
-        prop_assert_eq!(stream, recipe.payload);
+        prop_assert_eq!(stream, spec.payload);
     }
 
     #[test]
-    fn a_piece_divides_as_the_whole_does(recipe in recipe(), a in 0_usize..40, b in 1_usize..40) {
-        let frame = recipe.frame();
+    fn an_extracted_frame_divides_like_the_super_packet(spec in spec(), a in 0_usize..40, b in 1_usize..40) {
+        let frame = spec.frame();
         let packet = RawPacket::parse(&frame, TunFraming::Offloaded).unwrap();
         let start = a.min(packet.segments() - 1);
         let range = start..(start + b).min(packet.segments());
-        let piece = packet.frame_of_segments(range.clone());
-        let piece = RawPacket::parse(&piece, TunFraming::Offloaded).unwrap();
-        prop_assert_eq!(piece.segments(), range.len());
+        let frame_part = packet.frame_of_segments(range.clone());
+        let frame_part = RawPacket::parse(&frame_part, TunFraming::Offloaded).unwrap();
+        prop_assert_eq!(frame_part.segments(), range.len());
         for (inner, outer) in range.enumerate() {
-            prop_assert_eq!(piece.segment_bytes(inner), packet.segment_bytes(outer));
-            let one = piece.frame_of_segments(inner..inner + 1);
+            prop_assert_eq!(frame_part.segment_bytes(inner), packet.segment_bytes(outer));
+            let one = frame_part.frame_of_segments(inner..inner + 1);
             prop_assert_eq!(one.len() - VirtioNetHeader::SIZE, packet.segment_bytes(outer) as usize);
-            check(&one, &recipe, outer..outer + 1);
+            check(&one, &spec, outer..outer + 1);
         }
     }
 
     #[test]
-    fn corruption_changes_one_payload_byte_under_a_right_checksum(
-        recipe in recipe(),
+    fn corruption_changes_one_payload_byte_and_keeps_checksums_valid(
+        spec in spec(),
         choice in any::<u64>(),
     ) {
-        let before = recipe.finished();
+        let before = spec.finished();
         let mut after = before.clone();
         prop_assert!(corrupt_payload(&mut after, TunFraming::Plain, choice));
         prop_assert!(has_valid_checksums(&before) && has_valid_checksums(&after));
-        let sum = recipe.checksum_at();
+        let sum = spec.checksum_at();
         let differs = |at: &usize| before[*at] != after[*at] && *at != sum && *at != sum + 1;
         let changed: Vec<_> = (0..before.len()).filter(differs).collect();
         prop_assert_eq!(changed.len(), 1);
-        prop_assert!(changed[0] >= recipe.ip_header() + recipe.header());
+        prop_assert!(changed[0] >= spec.ip_header() + spec.header());
     }
 
     #[test]
-    fn corruption_leaves_a_partial_sum_alone(recipe in recipe(), choice in any::<u64>()) {
-        let frame = recipe.frame();
+    fn corruption_does_not_change_a_partial_checksum(spec in spec(), choice in any::<u64>()) {
+        let frame = spec.frame();
         let packet = RawPacket::parse(&frame, TunFraming::Offloaded).unwrap();
         let before = packet.frame_of_segments(0..1);
         let mut after = before.clone();
         prop_assert!(corrupt_payload(&mut after, TunFraming::Offloaded, choice));
         let different = before.iter().zip(&after).filter(|(b, a)| b != a).count();
         prop_assert_eq!(different, 1);
-        let changed = check(&after, &recipe, 0..1);
-        prop_assert!(changed != recipe.bytes_of(0..1));
+        let changed = check(&after, &spec, 0..1);
+        prop_assert!(changed != spec.bytes_of(0..1));
     }
 
     #[test]
-    fn no_bytes_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..200), choice in any::<u64>()) {
+    fn arbitrary_bytes_do_not_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..200), choice in any::<u64>()) {
         for framing in [TunFraming::Plain, TunFraming::Offloaded] {
             if let Ok(packet) = RawPacket::parse(&bytes, framing) {
                 let last = packet.segments() - 1;
@@ -262,15 +262,15 @@ proptest! {
         }
     }
 
-    /// Bytes that are nearly right come further than random ones.
+    /// Nearly valid packets reach code that random bytes do not.
     #[test]
-    fn no_damaged_packet_panics(
-        recipe in recipe(),
+    fn damaged_packets_do_not_panic(
+        spec in spec(),
         damage in prop::collection::vec((0_usize..70, any::<u8>()), 1..6),
         cut in any::<prop::sample::Index>(),
         choice in any::<u64>(),
     ) {
-        let mut frame = recipe.frame();
+        let mut frame = spec.frame();
         for (at, byte) in damage {
             if let Some(place) = frame.get_mut(at) {
                 *place = byte;
@@ -281,9 +281,9 @@ proptest! {
             if let Ok(packet) = RawPacket::parse(frame, TunFraming::Offloaded) {
                 let count = packet.segments();
                 for range in ranges(count, &[count / 2 + 1]) {
-                    let piece = packet.frame_of_segments(range.clone());
-                    prop_assert!(piece.len() <= frame.len());
-                    RawPacket::parse(&piece, TunFraming::Offloaded).unwrap();
+                    let frame_part = packet.frame_of_segments(range.clone());
+                    prop_assert!(frame_part.len() <= frame.len());
+                    RawPacket::parse(&frame_part, TunFraming::Offloaded).unwrap();
                 }
             }
             corrupt_payload(frame, TunFraming::Offloaded, choice);
@@ -305,7 +305,7 @@ fn datagram(payload: &[u8]) -> TestPacketSpec {
 }
 
 #[test]
-fn a_plain_packet_passes_as_it_is() {
+fn a_plain_packet_is_not_changed() {
     let packet = datagram(b"hello").finished();
     let parsed = RawPacket::parse(&packet, TunFraming::Plain).unwrap();
     assert_eq!((parsed.segments(), parsed.segment_bytes(0)), (1, 33));
@@ -337,7 +337,7 @@ fn headers_are_never_corrupted() {
 }
 
 #[test]
-fn what_is_odd_is_refused() {
+fn malformed_super_packets_are_refused() {
     let refused = |frame: &[u8]| RawPacket::parse(frame, TunFraming::Offloaded).unwrap_err();
     let good = datagram(&[1; 3000]).frame();
     assert!(RawPacket::parse(&good, TunFraming::Offloaded).is_ok());
@@ -351,15 +351,15 @@ fn what_is_odd_is_refused() {
         refused(&good[..9]),
         refused(&good[..10]),
         refused(&good[..good.len() - 1]),
-        changed(0, 0),     // segmentation, but no checksum to be computed
+        changed(0, 0),     // segmentation without checksum offload
         changed(1, 4),     // IPv6 segmentation
         changed(1, 1),     // TCP segmentation of a UDP packet
-        changed(6, 24),    // checksum from elsewhere
-        changed(8, 16),    // checksum to elsewhere
+        changed(6, 24),    // wrong checksum start
+        changed(8, 16),    // wrong checksum offset
         changed(10, 0x44), // IP header of 16 bytes
         changed(10, 0x75), // IP version 7
     ];
-    for unfit in malformed {
-        assert!(matches!(unfit, PacketError::Malformed(_)), "{unfit:?}");
+    for error in malformed {
+        assert!(matches!(error, PacketError::Malformed(_)), "{error:?}");
     }
 }

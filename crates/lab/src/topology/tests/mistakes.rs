@@ -1,4 +1,4 @@
-//! Mistakes that are refused, and the words for them.
+//! Invalid topologies, and their error messages.
 
 use super::*;
 
@@ -26,27 +26,27 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[default]\nrtt = '61s'",
-        "rtt: 61 s is too long; the most is 60 s",
+        "rtt: 61 s is too long; the maximum is 60 s",
     ),
     ("[default]\ndelay = '31s'", "delay: 31 s is too long"),
-    ("[default]\nrtt = 5\ndelay = 2", "rtt: delay says the same"),
+    ("[default]\nrtt = 5\ndelay = 2", "rtt: delay is set as well"),
     (
         "[default]\nloss = 0.1\nburst_loss = {to_bad=0,to_good=0,in_good=0,in_bad=0}",
-        "leave out one",
+        "loss is set as well",
     ),
     (
         "[default]\nburst_loss = {to_bad=0,to_good=0,in_good=0,in_bad=2}",
         "in_bad: '2' is too much",
     ),
     ("[default]\nburst_loss = {to_bad=0}", "missing field"),
-    ("[default]\nqueue = 0", "a queue of nothing"),
+    ("[default]\nqueue = 0", "a queue of 0 would drop"),
     (
         "[default]\nqueue = '5 apples'",
-        "'5 apples' is no queue; write it like",
+        "'5 apples' is not a queue; write it like",
     ),
     (
         "[default]\nqueue = '1000B'",
-        "path a-b: queue: a queue of 1000 bytes would let no packet",
+        "path a-b: queue: a queue of 1000 bytes would pass no packet",
     ),
     (
         "[default]\nqueue = '1bdp'",
@@ -54,7 +54,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[default]\nforward = { rtt = 5 }",
-        "one direction has no round trip; write delay",
+        "a direction has no round trip; use delay",
     ),
     (
         "[default]\nforward = { back = {} }",
@@ -62,15 +62,15 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[default]\nbetween = ['a', 'b']",
-        "default is for all paths",
+        "default applies to all paths",
     ),
     (
         "[default]\nrate = 5000\ntrace = 'drsftp-path'",
-        "the trace gives the rate",
+        "the trace sets the rate",
     ),
     (
         "[default]\ntrace = 'drsftp-path'\n[[paths]]\nbetween=['a','b']\nrtt = 5",
-        "the trace gives the rtt",
+        "the trace sets the rtt",
     ),
     (
         "[default]\ntrace = \"seconds,loss\\n0,2\"",
@@ -78,11 +78,11 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[default]\ntrace = 'drsftp-wan'\ntrace_start = 'noon'",
-        "line 3: default: trace_start: 'noon' is no whole number of seconds",
+        "line 3: default: trace_start: 'noon' is not a whole number of seconds",
     ),
     (
         "[default]\ntrace_start = 5",
-        "trace_start: there is no trace here",
+        "trace_start: there is no trace in this table",
     ),
     (
         "[default]\ntrace = \"seconds,rtt\\n0,70s\"",
@@ -92,21 +92,21 @@ const MISTAKES: &[(&str, &str)] = &[
     ("[[paths]]\nbetween = ['a']", "a path has two ends"),
     (
         "[[paths]]\nbetween = ['a', 'c']",
-        "line 2: between: there is no host 'c', only a, b",
+        "line 2: between: there is no host 'c'; the hosts are a, b",
     ),
     (
         "[[paths]]\nbetween = ['a', 'a']",
-        "'a' needs no path to itself",
+        "'a' cannot have a path to itself",
     ),
     (
         "[[paths]]\nbetween=['a','b']\n[[paths]]\nbetween=['b','a']",
-        "line 3: between: the path a-b is there already",
+        "line 3: between: the path a-b has a table already",
     ),
-    ("[hosts.a]", "name at least two"),
-    ("[hosts.A]\n[hosts.b]", "host 'A': a name is lower-case"),
+    ("[hosts.a]", "define at least two"),
+    ("[hosts.A]\n[hosts.b]", "host 'A': a name is at most 32"),
     ("[hosts.1a]\n[hosts.b]", "a letter first"),
     ("[hosts.'a b']\n[hosts.b]", "host 'a b'"),
-    ("[hosts.hosts]\n[hosts.b]", "LAB_HOSTS means something else"),
+    ("[hosts.hosts]\n[hosts.b]", "LAB_HOSTS has another meaning"),
     (
         "[hosts.a]\nspeed = 1\n[hosts.b]",
         "line 2: unknown field `speed`",
@@ -120,11 +120,11 @@ const MISTAKES: &[(&str, &str)] = &[
     ("cc = '../../x'", "is not the name of a congestion control"),
     (
         "sysctl.kernel.panic = 1",
-        "sysctl: 'kernel.panic' is no network setting",
+        "sysctl: 'kernel.panic' is not a network setting",
     ),
-    ("sysctl.'net/../kernel' = 1", "is no network setting"),
-    ("sysctl.'net.../x' = 1", "is no network setting"),
-    ("sysctl.'net..x' = 1", "is no network setting"),
+    ("sysctl.'net/../kernel' = 1", "is not a network setting"),
+    ("sysctl.'net.../x' = 1", "is not a network setting"),
+    ("sysctl.'net..x' = 1", "is not a network setting"),
     (
         "sysctl.net.x = 1.5",
         "net.x: write the value as a number or as text",
@@ -134,7 +134,7 @@ const MISTAKES: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn what_is_impossible_is_refused_in_one_line() {
+fn invalid_topologies_are_refused_with_one_line() {
     for (text, expected) in MISTAKES {
         let message = refused(text);
         assert!(message.contains(expected), "{text:?}: {message}");
@@ -146,20 +146,20 @@ fn too_many_hosts_are_refused() {
     let hosts =
         |number: usize| -> String { (0..number).map(|i| format!("[hosts.h{i}]\n")).collect() };
     assert_eq!(parse(&hosts(26)).paths.len(), 26 * 25 / 2);
-    assert!(refused(&hosts(27)).contains("27 hosts are too many; the most is 26"));
+    assert!(refused(&hosts(27)).contains("27 hosts are too many; the maximum is 26"));
 }
 
 #[test]
-fn variables_are_upper_case() {
+fn address_variables_are_upper_case() {
     let topology = parse("[hosts.far-end2]\n[hosts.b]");
     assert_eq!(address_variable(&topology.hosts[0]), "LAB_FAR_END2");
     assert_eq!(address_variable(&topology.hosts[1]), "LAB_B");
 }
 
 #[test]
-fn mistakes_name_the_option_or_the_file() {
-    let message = |shorthand: NetworkOptions| {
-        let error = Topology::from_options(None, &shorthand).unwrap_err();
+fn errors_name_the_option_or_the_file() {
+    let message = |options: NetworkOptions| {
+        let error = Topology::from_options(None, &options).unwrap_err();
         error.to_string()
     };
     let blank = NetworkOptions::default;
@@ -183,7 +183,7 @@ fn mistakes_name_the_option_or_the_file() {
         trace: Some("drsftp-wan".into()),
         ..blank()
     });
-    assert!(both.starts_with("--rtt: the trace gives the rtt"), "{both}");
+    assert!(both.starts_with("--rtt: the trace sets the rtt"), "{both}");
 
     let directory = tempfile::tempdir().unwrap();
     let missing = directory.path().join("missing.toml");

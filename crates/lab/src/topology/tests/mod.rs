@@ -1,7 +1,7 @@
 mod mistakes;
 mod properties;
 
-use std::path::Path as FilePath;
+use std::path::Path;
 use std::time::Duration;
 
 use sim::link::{Loss, Queue, Reorder};
@@ -10,11 +10,11 @@ use units::Rate;
 use super::*;
 
 fn parse(text: &str) -> Topology {
-    Topology::parse(text, FilePath::new("")).unwrap()
+    Topology::parse(text, Path::new("")).unwrap()
 }
 
 fn refused(text: &str) -> String {
-    let error = Topology::parse(text, FilePath::new("")).unwrap_err();
+    let error = Topology::parse(text, Path::new("")).unwrap_err();
     let message = error.to_string();
     assert!(matches!(error, LabError::Usage(_)), "{error:?}");
     assert!(!message.contains('\n'), "{message:?}");
@@ -30,7 +30,7 @@ fn rate(bits: u64) -> Option<Rate> {
 }
 
 #[test]
-fn nothing_said_is_two_hosts_on_a_perfect_path() {
+fn an_empty_topology_has_two_hosts_on_a_perfect_path() {
     let topology = parse("");
     let names: Vec<_> = topology.hosts.iter().map(|h| h.name.as_str()).collect();
     assert_eq!(names, ["a", "b"]);
@@ -50,7 +50,7 @@ fn nothing_said_is_two_hosts_on_a_perfect_path() {
 }
 
 #[test]
-fn the_example_of_the_documentation_is_what_it_says() {
+fn the_example_in_the_documentation_has_the_documented_values() {
     let source = include_str!("../mod.rs");
     let example: Vec<_> = source
         .lines()
@@ -91,7 +91,7 @@ fn the_example_of_the_documentation_is_what_it_says() {
 }
 
 #[test]
-fn the_more_special_wins() {
+fn the_most_specific_value_applies() {
     let topology = parse(
         r#"
         [default]
@@ -130,7 +130,7 @@ fn the_more_special_wins() {
 }
 
 #[test]
-fn queues() {
+fn queue_lengths_are_packets_bytes_or_multiples_of_the_bdp() {
     let queue = |keys: &str| parse(&format!("[default]\n{keys}")).paths[0].forward.queue;
     assert_eq!(queue("queue = '100 packets'"), Queue::Packets(100));
     assert_eq!(queue("queue = 30"), Queue::Packets(30));
@@ -173,15 +173,14 @@ fn settings_may_be_written_with_and_without_quotes() {
     assert_eq!(topology.hosts[1].sysctls, [pair("net.ipv4.tcp_sack", "1")]);
 }
 
-/// Mistakes, and what the message says of them.
 #[test]
-fn options_win_over_a_file() {
+fn options_override_a_file() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("net.toml");
     let text = "seed = 3\n[default]\nrtt = '20ms'\n[hosts.a]\ncc = 'reno'\n[hosts.b]\n\
                 [[paths]]\nbetween = ['a', 'b']\nforward.rate = '1mbit'\nforward.delay = '7ms'";
     std::fs::write(&file, text).unwrap();
-    let shorthand = NetworkOptions {
+    let options = NetworkOptions {
         rtt: Some("100ms".into()),
         rate: Some("1gbit".into()),
         loss: Some("0.5%".into()),
@@ -192,7 +191,7 @@ fn options_win_over_a_file() {
         offload: Some(false),
         ..NetworkOptions::default()
     };
-    let topology = Topology::from_options(Some(&file), &shorthand).unwrap();
+    let topology = Topology::from_options(Some(&file), &options).unwrap();
     let path = &topology.paths[0];
     assert_eq!(path.forward, path.back);
     assert_eq!(path.forward.rate, rate(1_000_000_000));
@@ -211,7 +210,7 @@ fn options_win_over_a_file() {
 }
 
 #[test]
-fn traces_are_found_beside_the_file() {
+fn traces_are_relative_to_the_directory_of_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("net.toml");
     std::fs::write(&file, "[default]\ntrace = 'slow.csv'").unwrap();
@@ -229,12 +228,12 @@ fn traces_are_found_beside_the_file() {
     let topology = Topology::read(&file).unwrap();
     let trace = topology.paths[0].forward.trace.as_ref().unwrap();
     assert_eq!(trace.points().len(), 2);
-    // What was run can be run again without the trace's file.
+    // The written topology includes the trace.
     assert_eq!(parse(&topology.to_toml()), topology);
 }
 
 #[test]
-fn a_trace_may_begin_anywhere() {
+fn trace_start_rotates_the_trace() {
     let rates = |start: &str| -> Vec<(u128, u64)> {
         let text = format!(
             "[default]\ntrace = \"seconds,rate\\n0,10kbit\\n2,20kbit\\n4,30kbit\"\ntrace_start = {start}"
@@ -257,7 +256,7 @@ fn a_trace_may_begin_anywhere() {
 }
 
 #[test]
-fn a_shipped_trace_is_written_by_its_name() {
+fn a_built_in_trace_is_written_by_name() {
     let text = parse("[default]\ntrace = 'drsftp-wan'").to_toml();
     assert!(text.contains("trace = \"drsftp-wan\""), "{text}");
     assert!(text.len() < 500, "{text}");

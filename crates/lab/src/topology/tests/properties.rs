@@ -1,10 +1,10 @@
-//! Whatever a file says.
+//! Properties of arbitrary topologies.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// One of a table's possible lines, also some that do not go together.
+/// A line of a table. Some lines exclude each other.
 fn any_line() -> impl Strategy<Value = String> {
     prop_oneof![
         (0..60_000_000_000_u64).prop_map(|ns| format!("rtt = '{ns}ns'")),
@@ -30,7 +30,7 @@ fn any_line() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn what_is_written_reads_back(
+    fn a_written_topology_parses_to_the_same_topology(
         seed in any::<u64>(),
         mtu in 576..=9000_u16,
         lines in prop::collection::btree_set(any_line(), 0..4),
@@ -42,24 +42,24 @@ proptest! {
             Vec::from_iter(lines).join("\n"),
             Vec::from_iter(special).join("\n"),
         );
-        if let Ok(topology) = Topology::parse(&text, FilePath::new("")) {
+        if let Ok(topology) = Topology::parse(&text, Path::new("")) {
             prop_assert_eq!(parse(&topology.to_toml()), topology);
         }
     }
 
     #[test]
-    fn any_text_is_read_or_refused_in_one_line(
+    fn any_text_is_parsed_or_refused_with_one_line(
         text in "\\PC*|([a-z_.]{1,9} ?= ?[0-9a-z'\"{},.%-]{0,12}\n|\\[{1,2}(default|paths|hosts\\.[a-c]|x)\\]{1,2}\n){0,8}"
     ) {
-        if let Err(error) = Topology::parse(&text, FilePath::new("/nonexistent")) {
+        if let Err(error) = Topology::parse(&text, Path::new("/nonexistent")) {
             prop_assert!(!error.to_string().contains('\n'));
         }
     }
 
     #[test]
-    fn any_option_is_read_or_refused_in_one_line(value in any::<String>()) {
+    fn any_option_is_parsed_or_refused_with_one_line(value in any::<String>()) {
         let some = || Some(value.clone());
-        for shorthand in [
+        for options in [
             NetworkOptions { rtt: some(), ..NetworkOptions::default() },
             NetworkOptions { rate: some(), ..NetworkOptions::default() },
             NetworkOptions { loss: some(), ..NetworkOptions::default() },
@@ -68,7 +68,7 @@ proptest! {
             NetworkOptions { cc: some(), ..NetworkOptions::default() },
             NetworkOptions { sysctls: vec![value.clone()], ..NetworkOptions::default() },
         ] {
-            if let Err(error) = Topology::from_options(None, &shorthand) {
+            if let Err(error) = Topology::from_options(None, &options) {
                 prop_assert!(!error.to_string().contains('\n'));
             }
         }

@@ -1,4 +1,4 @@
-//! Settings that a server is known to have.
+//! The settings in force at a server, and the commands that bring them to what a transfer requires.
 
 use super::right_sizing::RightSizingState;
 use super::{PlanStep, RefusalEffect, TransferDirection, TransferRequirements};
@@ -10,28 +10,29 @@ use crate::command::{
 use crate::feature::ServerFeatures;
 use crate::streams::ParallelismRange;
 
-/// Message to the user when a server does not take a buffer size.
+/// Message to the user, after the server's name, when it refuses a buffer size.
 const BUFFER_SIZE_REFUSED: &str =
-    "cannot be told the size of its socket buffers; --buffer applies to this end only";
-/// Message to the user when a server does not take a number of streams.
-const PARALLELISM_REFUSED: &str = "does not take a number of parallel streams; it chooses itself";
+    "does not accept a socket buffer size; --buffer applies to this end only";
+/// Message to the user, after the server's name, when it refuses a number of streams.
+const PARALLELISM_REFUSED: &str = "does not accept a number of parallel streams; it uses its own";
 
-/// Message to the user when a server does not take a congestion control.
+/// Message to the user, after the server's name, when it refuses a congestion control.
 pub const CONGESTION_CONTROL_REFUSED: &str =
-    "does not run the congestion control that --cc names; it sends with its own";
+    "does not accept the congestion control of --cc; it sends with its own";
 
-/// Stores in MODE E of at least this many bytes ask for frequent markers: what a marker has told
-/// need not be sent again after a cut, and servers send them only every 5 s by themselves.
-const MARKERS_FROM: u64 = 16 << 20;
-/// Seconds between markers that are asked for.
+/// Stores in MODE E of at least so many bytes request frequent markers. Ranges that a restart marker
+/// lists need not be sent again after a broken connection, and the default period of servers is 5 s.
+const MIN_SIZE_FOR_MARKERS: u64 = 16 << 20;
+/// Requested period of markers, seconds.
 const MARKER_SECONDS: u32 = 1;
 
-/// The settings of one control connection.
+/// Planner of the commands of one control connection. It tracks the settings that are in force at the
+/// server, so that no setting is sent twice.
 #[derive(Debug, Clone)]
 pub struct CommandPlanner {
     pub(super) features: ServerFeatures,
     pub(super) right_sizing: RightSizingState,
-    /// Commands may be sent before the last one is answered.
+    /// The server accepts commands before it has answered the previous one.
     pub(super) pipelines: bool,
     type_: Option<DataType>,
     mode: TransferMode,
@@ -46,18 +47,18 @@ pub struct CommandPlanner {
     markers_requested: bool,
 }
 
-/// The data address that the server holds.
+/// Data address that the server has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ServerDataAddress {
-    /// None, or one that was used up.
+    /// No address, or one that cannot be used again.
     None,
-    /// Given for this direction, mode and number of streams.
+    /// An address for this direction, mode and parallelism.
     Given(TransferDirection, TransferMode, ParallelismRange),
 }
 
 impl CommandPlanner {
-    /// A fresh login: MODE S, nothing else known (RFC 959 has TYPE A as default, but servers
-    /// differ).
+    /// State directly after login: MODE S, all other settings unknown. The default of TYPE is A in
+    /// RFC 959, but servers differ.
     pub fn new(features: ServerFeatures) -> Self {
         Self {
             features,
@@ -82,8 +83,8 @@ impl CommandPlanner {
         &self.features
     }
 
-    /// Whether MODE E is worth asking for: announced (by `PARALLEL`) or not knowable, and not yet
-    /// refused.
+    /// Whether the client may try MODE E: the server announced `PARALLEL` or did not answer FEAT, and
+    /// has not refused MODE E.
     pub fn may_use_extended_mode(&self) -> bool {
         !self.extended_refused && (self.features.parallel || !self.features.feat_answered)
     }
@@ -93,80 +94,95 @@ impl CommandPlanner {
         self.extended_refused
     }
 
-    /// The steps that bring the server to `need` and start the transfer: TYPE, MODE, OPTS DRS, buffer,
-    /// OPTS, DRS channel, data address, ALLO, REST, verb. Settings that are in force already are left out, and the
-    /// data address when open connections can be used again (MODE E, same direction, same number
-    /// of streams; GFD.20 §3.4.3).
-    pub fn plan(&self, need: &TransferRequirements) -> Vec<PlanStep> {
-        let mut steps = self.setting_steps(need);
-        steps.extend(self.drs_step(need));
-        if !self.reuses_connections(need) {
-            steps.push(if need.server_listens {
+    /// The steps that set what the transfer requires, and start it: TYPE, MODE, OPTS DRS, buffer, OPTS,
+    /// DRS channel, data address, ALLO, REST, transfer command. Settings that are in force are left out,
+    /// and so is the data address when open connections can be reused (MODE E, same direction, same
+    /// parallelism; GFD.20 §3.4.3).
+    pub fn plan(&self, requirements: &TransferRequirements) -> Vec<PlanStep> {
+        let mut steps = self.setting_steps(requirements);
+        steps.extend(self.drs_step(requirements));
+        if !self.reuses_connections(requirements) {
+            steps.push(if requirements.server_listens {
                 PlanStep::Listen
             } else {
                 PlanStep::Connect
             });
         }
-        if let Some(size) = need.announced_size {
+        // ALLO and REST come last: REST must be followed immediately by the transfer command
+        // (RFC 959 §4.1.3).
+        if let Some(size) = requirements.announced_size {
             steps.push(PlanStep::Set(Command::Allo(size), RefusalEffect::Ignore));
         }
-        if let Some(restart) = &need.restart {
-            let refusal = match (need.mode, restart) {
+        if let Some(restart) = &requirements.restart {
+            let refusal = match (requirements.mode, restart) {
+                // Only a single offset can fall back to 0: the receiver then gets all bytes again, in order.
                 (TransferMode::Stream, RestartMarker::Offset(_)) => RefusalEffect::RestartFromZero,
                 _ => RefusalEffect::Fatal,
             };
             steps.push(PlanStep::Set(Command::Rest(restart.clone()), refusal));
         }
-        steps.push(PlanStep::Transfer(need.command.clone()));
+        steps.push(PlanStep::Transfer(requirements.command.clone()));
         steps
     }
 
-    /// Whether the transfer would go over the data connections of the last one: they must have been
-    /// opened for it, with the buffers and the congestion control that it is to have.
-    pub fn reuses_connections(&self, need: &TransferRequirements) -> bool {
-        need.connections_reusable
-            && need.mode == TransferMode::Extended
+    /// Whether the transfer reuses the data connections of the last one. They must have been opened
+    /// with the same direction, parallelism, buffers and congestion control.
+    pub fn reuses_connections(&self, requirements: &TransferRequirements) -> bool {
+        requirements.connections_reusable
+            && requirements.mode == TransferMode::Extended
             && self.mode == TransferMode::Extended
             && self.data_address
-                == ServerDataAddress::Given(need.direction, TransferMode::Extended, need.streams)
-            && self.sizing_step(need).is_none()
-            && self.buffer_step(need).is_none()
-            && self.congestion_step(need).is_none()
+                == ServerDataAddress::Given(
+                    requirements.direction,
+                    TransferMode::Extended,
+                    requirements.streams,
+                )
+            && self.sizing_step(requirements).is_none()
+            && self.buffer_step(requirements).is_none()
+            && self.congestion_step(requirements).is_none()
     }
 
-    /// The session-long settings alone, for transfers whose other steps are interleaved with
-    /// another server's.
-    pub fn setting_steps(&self, need: &TransferRequirements) -> Vec<PlanStep> {
+    /// Only the steps for settings that last for the session, for third-party transfers, whose other
+    /// steps are interleaved with those of another server.
+    pub fn setting_steps(&self, requirements: &TransferRequirements) -> Vec<PlanStep> {
         let mut steps = Vec::new();
+        // A refused TYPE I is fatal: in TYPE A the server would translate line endings and so change
+        // the file.
         if self.type_ != Some(DataType::Image) {
             steps.push(PlanStep::Set(
                 Command::Type(DataType::Image),
                 RefusalEffect::Fatal,
             ));
         }
-        if self.mode != need.mode {
-            let refusal = match need.mode {
+        if self.mode != requirements.mode {
+            let refusal = match requirements.mode {
+                // A server without MODE E answers 504; one stream in MODE S still works.
                 TransferMode::Extended => RefusalEffect::FallBackToStreamMode,
                 TransferMode::Stream => RefusalEffect::Fatal,
             };
-            steps.push(PlanStep::Set(Command::Mode(need.mode), refusal));
+            steps.push(PlanStep::Set(Command::Mode(requirements.mode), refusal));
         }
-        // Before the buffer: with drs1 in force SBUF pins nothing.
-        steps.extend(self.sizing_step(need));
-        steps.extend(self.buffer_step(need));
-        steps.extend(self.option_step(need));
-        steps.extend(self.congestion_step(need));
-        steps.extend(self.marker_steps(need));
+        // OPTS DRS comes before SBUF: while drs1 is in force, SBUF announces a size instead of
+        // pinning it.
+        steps.extend(self.sizing_step(requirements));
+        steps.extend(self.buffer_step(requirements));
+        steps.extend(self.option_step(requirements));
+        steps.extend(self.congestion_step(requirements));
+        steps.extend(self.marker_steps(requirements));
         steps
     }
 
-    /// TREV (GFD.20 §4.4) is not announced; a server that refuses it keeps its own pace.
-    fn marker_steps(&self, need: &TransferRequirements) -> Vec<PlanStep> {
-        let large = need.announced_size.is_none_or(|size| size >= MARKERS_FROM);
-        if need.direction != TransferDirection::Receive
-            || need.mode != TransferMode::Extended
+    /// TREV (GFD.20 §4.4) is not announced by FEAT. A server that refuses it keeps its own marker
+    /// periods.
+    fn marker_steps(&self, requirements: &TransferRequirements) -> Vec<PlanStep> {
+        // Markers matter only while the server stores, and only MODE E has them (GFD.20 §3.8).
+        let is_large = requirements
+            .announced_size
+            .is_none_or(|size| size >= MIN_SIZE_FOR_MARKERS);
+        if requirements.direction != TransferDirection::Receive
+            || requirements.mode != TransferMode::Extended
             || self.markers_requested
-            || !large
+            || !is_large
         {
             return Vec::new();
         }
@@ -175,21 +191,22 @@ impl CommandPlanner {
             .into()
     }
 
-    /// GFD.20 §4.1 has SBUF; the globus server announces neither it nor its SITE forms, but has
-    /// both.
-    fn buffer_step(&self, need: &TransferRequirements) -> Option<PlanStep> {
-        let size = need.buffer.filter(|_| !self.buffer_refused)?;
-        let (known, side) = match need.direction {
+    /// SBUF (GFD.20 §4.1), or its SITE form. The globus server announces neither but supports both;
+    /// `PARALLEL` identifies it.
+    fn buffer_step(&self, requirements: &TransferRequirements) -> Option<PlanStep> {
+        let size = requirements.buffer.filter(|_| !self.buffer_refused)?;
+        let (current, direction) = match requirements.direction {
             TransferDirection::Send => (self.send_buffer, BufferDirection::Send),
             TransferDirection::Receive => (self.receive_buffer, BufferDirection::Receive),
         };
-        if known == Some(size) {
+        if current == Some(size) {
             return None;
         }
+        // SBUF sets both directions, the SITE forms one.
         let command = if self.features.sbuf {
             Command::Sbuf(size)
         } else if self.features.parallel {
-            Command::Site(SiteCommand::Buffer(side, size))
+            Command::Site(SiteCommand::Buffer(direction, size))
         } else {
             return None;
         };
@@ -199,12 +216,12 @@ impl CommandPlanner {
         ))
     }
 
-    /// Only servers that announce OPTS TUNE are asked, about what they send.
-    fn congestion_step(&self, need: &TransferRequirements) -> Option<PlanStep> {
-        let name = need.congestion_control.as_ref()?;
-        let asked =
-            need.direction == TransferDirection::Send && self.features.takes_congestion_control;
-        if !asked || self.congestion.as_ref() == Some(name) {
+    /// OPTS TUNE, only for servers that announce it and only when the server sends.
+    fn congestion_step(&self, requirements: &TransferRequirements) -> Option<PlanStep> {
+        let name = requirements.congestion_control.as_ref()?;
+        let supported = requirements.direction == TransferDirection::Send
+            && self.features.takes_congestion_control;
+        if !supported || self.congestion.as_ref() == Some(name) {
             return None;
         }
         let command = Command::Opts(OptsCommand::CongestionControl(name.clone()));
@@ -214,13 +231,16 @@ impl CommandPlanner {
         ))
     }
 
-    fn option_step(&self, need: &TransferRequirements) -> Option<PlanStep> {
-        match need.direction {
+    fn option_step(&self, requirements: &TransferRequirements) -> Option<PlanStep> {
+        match requirements.direction {
+            // In MODE S there is always a single connection, so the number is not sent.
             TransferDirection::Send => {
-                if need.mode != TransferMode::Extended || self.parallelism == Some(need.streams) {
+                if requirements.mode != TransferMode::Extended
+                    || self.parallelism == Some(requirements.streams)
+                {
                     return None;
                 }
-                let option = RetrieveOption::Parallelism(need.streams);
+                let option = RetrieveOption::Parallelism(requirements.streams);
                 let command = Command::Opts(OptsCommand::Retr(vec![option]));
                 Some(PlanStep::Set(
                     command,
@@ -228,36 +248,41 @@ impl CommandPlanner {
                 ))
             }
             TransferDirection::Receive => {
-                if !self.features.store_checksum || self.store_checksum == need.store_checksum {
+                if !self.features.store_checksum
+                    || self.store_checksum == requirements.store_checksum
+                {
                     return None;
                 }
-                let command = Command::Opts(OptsCommand::StoreChecksum(need.store_checksum));
+                let command =
+                    Command::Opts(OptsCommand::StoreChecksum(requirements.store_checksum));
                 Some(PlanStep::Set(command, RefusalEffect::Ignore))
             }
         }
     }
 
-    /// Notes a setting that the server accepted.
+    /// Records a setting that the server has accepted.
     pub fn on_accepted(&mut self, command: &Command) {
         match command {
             Command::Type(type_) => self.type_ = Some(*type_),
             Command::Mode(mode) => {
-                // An address or connection of the other mode cannot be used any more.
+                // Addresses and connections cannot be used in another mode.
                 if self.mode != *mode {
                     self.data_address = ServerDataAddress::None;
                 }
                 self.mode = *mode;
             }
+            // The server applies buffer sizes when it opens a socket, so an address from before the
+            // change cannot be used.
             Command::Sbuf(size) => {
                 self.send_buffer = Some(*size);
                 self.receive_buffer = Some(*size);
                 self.data_address = ServerDataAddress::None;
             }
-            Command::Site(SiteCommand::Buffer(side, size)) => {
-                if *side != BufferDirection::Receive {
+            Command::Site(SiteCommand::Buffer(direction, size)) => {
+                if *direction != BufferDirection::Receive {
                     self.send_buffer = Some(*size);
                 }
-                if *side != BufferDirection::Send {
+                if *direction != BufferDirection::Send {
                     self.receive_buffer = Some(*size);
                 }
                 self.data_address = ServerDataAddress::None;
@@ -274,18 +299,22 @@ impl CommandPlanner {
                 self.congestion = Some(name.clone());
                 self.data_address = ServerDataAddress::None;
             }
-            Command::Opts(OptsCommand::StoreChecksum(sum)) => self.store_checksum = *sum,
+            Command::Opts(OptsCommand::StoreChecksum(algorithm)) => {
+                self.store_checksum = *algorithm;
+            }
             Command::Opts(OptsCommand::BufferSizing(sizing)) => self.on_sizing_accepted(*sizing),
             Command::Trev(..) => self.markers_requested = true,
             _ => {}
         }
     }
 
-    /// Notes a setting that the server refused, so that it is not asked again.
+    /// Records a setting that the server has refused, so that it is not sent again.
     pub fn on_refused(&mut self, command: &Command) {
         match command {
             Command::Mode(TransferMode::Extended) => self.extended_refused = true,
             Command::Sbuf(_) | Command::Site(SiteCommand::Buffer(..)) => self.buffer_refused = true,
+            // The refused value is recorded as if it were in force, so that it is not sent again and
+            // the user is warned only once.
             Command::Opts(OptsCommand::Retr(options)) => {
                 for option in options {
                     if let RetrieveOption::Parallelism(n) = option {
@@ -296,6 +325,7 @@ impl CommandPlanner {
             Command::Opts(OptsCommand::CongestionControl(name)) => {
                 self.congestion = Some(name.clone());
             }
+            // Without this option the server computes the checksum on CKSM, which is slower but correct.
             Command::Opts(OptsCommand::StoreChecksum(_)) => self.features.store_checksum = false,
             Command::Opts(OptsCommand::BufferSizing(sizing)) => self.on_sizing_refused(*sizing),
             Command::Dpsv => self.on_drs_listening_refused(),
@@ -305,12 +335,16 @@ impl CommandPlanner {
         }
     }
 
-    /// Notes that the server holds a data address for this transfer.
-    pub fn on_address_given(&mut self, need: &TransferRequirements) {
-        self.data_address = ServerDataAddress::Given(need.direction, need.mode, need.streams);
+    /// Records that the server has a data address for this transfer.
+    pub fn on_address_given(&mut self, requirements: &TransferRequirements) {
+        self.data_address = ServerDataAddress::Given(
+            requirements.direction,
+            requirements.mode,
+            requirements.streams,
+        );
     }
 
-    /// Notes that a transfer ended well: a MODE S address is used up.
+    /// Records the successful end of a transfer. A MODE S address cannot be used again.
     pub fn on_transferred(&mut self) {
         if matches!(
             self.data_address,
@@ -320,7 +354,7 @@ impl CommandPlanner {
         }
     }
 
-    /// Notes that the data connections are gone.
+    /// Records that the data connections are closed.
     pub fn on_channel_lost(&mut self) {
         self.data_address = ServerDataAddress::None;
     }

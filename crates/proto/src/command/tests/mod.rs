@@ -46,7 +46,7 @@ fn all_not_offered(lines: &[&str]) {
 }
 
 #[test]
-fn verbs_have_no_case_and_end_at_a_space() {
+fn verbs_are_case_insensitive_and_end_at_a_space() {
     assert_eq!(ok("noop"), Command::Noop);
     assert_eq!(ok("NoOp x y"), Command::Noop);
     for line in [
@@ -71,7 +71,7 @@ fn verbs_have_no_case_and_end_at_a_space() {
 }
 
 #[test]
-fn one_space_ends_the_verb_and_all_others_belong_to_the_name() {
+fn spaces_after_the_first_belong_to_the_file_name() {
     let name = || b"  a b ".to_vec();
     assert_eq!(ok("RETR   a b "), Command::Retr(name()));
     assert_eq!(ok("STOR   a b "), Command::Stor(name()));
@@ -81,7 +81,10 @@ fn one_space_ends_the_verb_and_all_others_belong_to_the_name() {
     assert_eq!(ok("MLSD   a b "), Command::Mlsd(Some(name())));
     assert_eq!(ok("MLST   a b "), Command::Mlst(Some(name())));
     assert_eq!(ok("LIST -la   a b "), Command::List(Some(name())));
-    assert_eq!(ok("ESTO A 5   a b "), Command::Esto(5, name()));
+    assert_eq!(
+        ok("ESTO A 5   a b "),
+        Command::Esto(ExtendedStore::Adjusted { offset: 5 }, name())
+    );
     assert_eq!(
         ok("SITE CHMOD 644   a b "),
         Command::Site(SiteCommand::Chmod(0o644, name()))
@@ -103,7 +106,7 @@ fn one_space_ends_the_verb_and_all_others_belong_to_the_name() {
 }
 
 #[test]
-fn spaces_too_many_are_taken_where_no_name_follows() {
+fn extra_spaces_are_accepted_before_arguments_that_are_no_path() {
     assert_eq!(ok("TYPE  I "), Command::Type(DataType::Image));
     assert_eq!(ok("MODE  E "), Command::Mode(TransferMode::Extended));
     assert_eq!(ok("USER  ann "), Command::User("ann".to_owned()));
@@ -117,7 +120,7 @@ fn spaces_too_many_are_taken_where_no_name_follows() {
 }
 
 #[test]
-fn names_with_spaces_come_back_from_their_lines() {
+fn names_with_spaces_are_encoded_and_parsed_back() {
     for command in [
         Command::Stor(b" ls.txt ".to_vec()),
         Command::Rnto(b"  x".to_vec()),
@@ -129,7 +132,7 @@ fn names_with_spaces_come_back_from_their_lines() {
 }
 
 #[test]
-fn the_old_verbs_mean_the_new_ones() {
+fn x_verbs_are_aliases() {
     assert_eq!(ok("XPWD"), Command::Pwd);
     assert_eq!(ok("XCUP"), Command::Cdup);
     assert_eq!(ok("XCWD a"), Command::Cwd(b"a".to_vec()));
@@ -138,7 +141,7 @@ fn the_old_verbs_mean_the_new_ones() {
 }
 
 #[test]
-fn verbs_that_are_known_but_not_offered_say_so() {
+fn unsupported_verbs_are_reported_as_not_implemented() {
     for verb in ["SMNT", "ABUF", "GET", "PUT", "HOST", "XCRC", "DCSC"] {
         assert_eq!(
             Command::parse(verb.to_lowercase().as_bytes()),
@@ -148,7 +151,7 @@ fn verbs_that_are_known_but_not_offered_say_so() {
 }
 
 #[test]
-fn security_commands_keep_their_tokens() {
+fn security_commands_hold_decoded_tokens() {
     let token = || SecurityToken::new(b"token".to_vec()).unwrap();
     assert_eq!(ok("AUTH GSSAPI"), Command::Auth("GSSAPI".to_owned()));
     assert_eq!(ok("adat dG9rZW4="), Command::Adat(token()));
@@ -169,7 +172,7 @@ fn security_commands_keep_their_tokens() {
 }
 
 #[test]
-fn a_token_is_not_shown() {
+fn debug_output_and_errors_hide_tokens() {
     for verb in ["ADAT", "MIC", "CONF", "ENC"] {
         let shown = format!("{:?}", ok(&format!("{verb} dG9rZW4=")));
         assert!(
@@ -196,7 +199,7 @@ fn every_verb_is_listed_once() {
 }
 
 #[test]
-fn a_nul_is_a_syntax_error_everywhere() {
+fn a_nul_is_a_syntax_error_in_every_command() {
     all_syntax(&["RETR a\0b", "NOOP \0", "PASS \0", "USER \0"]);
 }
 
@@ -254,7 +257,7 @@ fn missing_arguments_are_syntax_errors() {
 }
 
 #[test]
-fn one_argument_too_many_is_a_syntax_error() {
+fn surplus_arguments_are_syntax_errors() {
     all_syntax(&[
         "TYPE I N",
         "TYPE A N x",
@@ -286,7 +289,7 @@ fn one_argument_too_many_is_a_syntax_error() {
 }
 
 #[test]
-fn a_password_is_everything_after_one_space() {
+fn a_password_is_all_bytes_after_one_space() {
     let pass = |line: &[u8]| Command::parse(line).unwrap();
     assert_eq!(pass(b"PASS"), Command::Pass(Secret(vec![])));
     assert_eq!(pass(b"PASS "), Command::Pass(Secret(vec![])));
@@ -298,7 +301,7 @@ fn a_password_is_everything_after_one_space() {
 }
 
 #[test]
-fn a_user_name_is_text() {
+fn a_user_name_must_be_utf8() {
     assert_eq!(ok("USER  a b  "), Command::User("a b".to_owned()));
     assert!(matches!(
         Command::parse(b"USER \xff"),
@@ -307,7 +310,7 @@ fn a_user_name_is_text() {
 }
 
 #[test]
-fn options_of_listings_are_dropped() {
+fn options_of_list_and_nlst_are_ignored() {
     assert_eq!(ok("LIST"), Command::List(None));
     assert_eq!(ok("NLST -CF"), Command::Nlst(None));
     assert_eq!(
@@ -322,7 +325,7 @@ fn options_of_listings_are_dropped() {
 }
 
 #[test]
-fn times_and_checksums() {
+fn times_and_checksums_are_parsed() {
     assert_eq!(
         ok("MFMT 19700101000001 a b"),
         Command::Mfmt(Timestamp(1), b"a b".to_vec())
@@ -330,7 +333,7 @@ fn times_and_checksums() {
     assert_eq!(
         ok("MDTM 20260101000000 a"),
         Command::Mdtm(b"20260101000000 a".to_vec()),
-        "has no form that sets"
+        "MDTM cannot set a time"
     );
     let cksm = |length| Command::Cksm {
         algorithm: ChecksumAlgorithm::Adler32,
@@ -355,13 +358,13 @@ fn times_and_checksums() {
 }
 
 #[test]
-fn writing_cannot_make_two_commands_of_one() {
+fn encoding_cannot_split_a_command_in_two() {
     let command = Command::Retr(b"a\r\nDELE b\0".to_vec());
     assert_eq!(command.encode(), b"RETR a??DELE b?");
 }
 
 #[test]
-fn an_empty_range_list_is_written_as_one() {
+fn an_empty_range_set_is_encoded_as_an_empty_range() {
     let command = Command::Rest(RestartMarker::Ranges(RangeSet::new()));
     assert_eq!(command.encode(), b"REST 0-0");
 }

@@ -1,10 +1,10 @@
-//! OPTS.
+//! Parsing of OPTS.
 
 use super::*;
 use crate::streams::ParallelismRange;
 
 #[test]
-fn opts_retr() {
+fn opts_retr_is_parsed() {
     use RetrieveOption as R;
     let range = |start, least, most| {
         R::Parallelism(ParallelismRange {
@@ -50,7 +50,7 @@ fn opts_retr() {
 }
 
 #[test]
-fn opts_of_other_commands() {
+fn opts_of_other_commands_are_parsed() {
     for (line, expected) in [
         (
             "OPTS STOR Checksum=sha256;",

@@ -1,9 +1,9 @@
-//! SITE.
+//! Parsing of SITE.
 
 use super::*;
 
 #[test]
-fn site_commands_on_files() {
+fn site_commands_on_files_are_parsed() {
     let time = Timestamp(1_609_556_645);
     for (line, expected) in [
         (
@@ -51,7 +51,7 @@ fn site_commands_on_files() {
 }
 
 #[test]
-fn site_commands_of_the_session() {
+fn site_commands_of_the_session_are_parsed() {
     for (line, expected) in [
         ("SITE HELP", SiteCommand::Help),
         (

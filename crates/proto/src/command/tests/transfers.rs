@@ -1,11 +1,11 @@
-//! Parameters of transfers: types, addresses, buffers, markers, parts.
+//! Parsing of transfer parameters: types, addresses, buffers, markers, parts.
 
 use super::*;
 use crate::ranges::RangeSet;
 use crate::sizing::BufferSizing;
 
 #[test]
-fn transfer_parameters() {
+fn transfer_parameters_are_parsed() {
     for line in ["TYPE A", "type a n", "TYPE A  "] {
         assert_eq!(ok(line), Command::Type(DataType::Ascii), "{line}");
     }
@@ -56,7 +56,7 @@ fn transfer_parameters() {
 }
 
 #[test]
-fn addresses() {
+fn addresses_are_parsed() {
     let v4 = "127.0.0.1:256".parse().unwrap();
     let v6 = "[::1]:99".parse().unwrap();
     assert_eq!(ok("PORT 127,0,0,1,1,0"), Command::Port(v4));
@@ -84,7 +84,7 @@ fn addresses() {
 }
 
 #[test]
-fn right_sizing() {
+fn dpsv_dprt_and_opts_drs_are_parsed() {
     assert_eq!(ok("dpsv"), Command::Dpsv);
     let Command::Dprt(to) = ok(&format!("DPRT |1|127.0.0.1|256|{NONCE}|")) else {
         panic!("no DPRT");
@@ -115,7 +115,7 @@ fn right_sizing() {
 }
 
 #[test]
-fn a_nonce_is_not_shown() {
+fn debug_output_and_errors_hide_the_nonce() {
     let line = format!("DPRT |1|127.0.0.1|256|{NONCE}|");
     let shown = format!("{:?}", ok(&line));
     assert!(!shown.contains(&NONCE[..8]), "{shown}");
@@ -125,7 +125,7 @@ fn a_nonce_is_not_shown() {
 }
 
 #[test]
-fn restart_markers() {
+fn restart_markers_are_parsed() {
     assert_eq!(ok("REST 100"), Command::Rest(RestartMarker::Offset(100)));
     assert_eq!(
         ok("REST 0-100,200-300"),
@@ -150,7 +150,7 @@ fn restart_markers() {
 }
 
 #[test]
-fn parts_of_files() {
+fn eret_and_esto_are_parsed() {
     let part = ExtendedRetrieve::Partial {
         offset: 5,
         length: 10,
@@ -163,7 +163,10 @@ fn parts_of_files() {
         ok("ERET Partial 5 10 x"),
         Command::Eret(part, b"x".to_vec())
     );
-    assert_eq!(ok("ESTO a 5 x"), Command::Esto(5, b"x".to_vec()));
+    assert_eq!(
+        ok("ESTO a 5 x"),
+        Command::Esto(ExtendedStore::Adjusted { offset: 5 }, b"x".to_vec())
+    );
     all_not_offered(&["ERET X 1 2 a", "ESTO P 1 a", "ERET NAME=\"x\" a"]);
     all_syntax(&["ERET P -1 2 a", "ERET P 1 x a", "ESTO A x a"]);
 }

@@ -1,22 +1,22 @@
-//! `|1|host|port|nonce|`: the argument of DPRT and what a 229 reply to DPSV shows.
+//! `|1|host|port|nonce|`: the argument of DPRT, and the address in the 229 reply to DPSV.
 
 use std::net::SocketAddr;
 
 use super::nonce::Nonce;
 use crate::address::{AddressError, format_eprt, parse_eprt};
 
-/// Where a DRS channel is to be connected to, and what to say there.
+/// Address and nonce of a DRS channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DrsAddress {
-    /// Host and port; the host must be the data channel's. The port is never 0, and an
-    /// IPv4-mapped address is read as IPv4.
+    /// Host and port. The host must be that of the data channel, and the port is never 0. IPv4-mapped
+    /// addresses are converted to IPv4.
     pub socket: SocketAddr,
-    /// To be said first.
+    /// Secret that the connecting end sends first.
     pub nonce: Nonce,
 }
 
 impl DrsAddress {
-    /// Reads `|1|host|port|nonce|`: EPRT's argument (RFC 2428 §2, any delimiter) with the nonce as
+    /// Parses `|1|host|port|nonce|`: EPRT's argument (RFC 2428 §2, any delimiter) with the nonce as
     /// a fourth field.
     ///
     /// # Errors
@@ -25,6 +25,7 @@ impl DrsAddress {
     pub fn parse(text: &str) -> Result<Self, AddressError> {
         let text = text.trim_matches(' ');
         let delimiter = text.chars().next().ok_or(AddressError::Malformed)?;
+        // The nonce is the last field, so the rest is a complete EPRT argument.
         let (host_port, nonce) = text
             .strip_suffix(delimiter)
             .and_then(|text| text.rsplit_once(delimiter))
@@ -34,7 +35,7 @@ impl DrsAddress {
         Ok(Self { socket: at, nonce })
     }
 
-    /// Writes `|1|192.0.2.7|41000|5e0c...|`. Shows the nonce: for the control channel only.
+    /// Writes `|1|192.0.2.7|41000|5e0c...|`. The result holds the secret nonce, so it must not be logged.
     pub fn format(&self) -> String {
         format!("{}{}|", format_eprt(self.socket), self.nonce.to_hex())
     }

@@ -11,7 +11,7 @@ fn address(at: &str) -> DrsAddress {
 }
 
 #[test]
-fn is_eprts_argument_and_a_nonce() {
+fn an_address_is_the_argument_of_eprt_with_a_nonce() {
     let v4 = format!("|1|192.0.2.7|41000|{HEX}|");
     let v6 = format!("|2|2001:db8::7|41000|{HEX}|");
     assert_eq!(DrsAddress::parse(&v4), Ok(address("192.0.2.7:41000")));
@@ -23,7 +23,7 @@ fn is_eprts_argument_and_a_nonce() {
 }
 
 #[test]
-fn a_mapped_address_is_the_v4_address_it_means() {
+fn a_mapped_address_is_read_as_ipv4() {
     let mapped = format!("|2|::ffff:192.0.2.7|9|{HEX}|");
     assert_eq!(DrsAddress::parse(&mapped), Ok(address("192.0.2.7:9")));
     assert_eq!(
@@ -33,7 +33,7 @@ fn a_mapped_address_is_the_v4_address_it_means() {
 }
 
 #[test]
-fn what_is_not_of_the_form_is_refused() {
+fn malformed_addresses_are_refused() {
     let family = format!("|3|::1|9|{HEX}|");
     assert_eq!(
         DrsAddress::parse(&family),
@@ -63,7 +63,7 @@ fn what_is_not_of_the_form_is_refused() {
 }
 
 #[test]
-fn is_found_in_a_reply() {
+fn the_address_is_found_in_a_229_reply() {
     let text = format!("Entering DRS Passive Mode (|1|192.0.2.7|41000|{HEX}|).");
     assert_eq!(
         DrsAddress::find_in_229(&text),
@@ -77,14 +77,14 @@ fn is_found_in_a_reply() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(ip: std::net::IpAddr, port in 1u16.., nonce: [u8; 16]) {
+    fn formatted_addresses_are_parsed_back(ip: std::net::IpAddr, port in 1u16.., nonce: [u8; 16]) {
         let at = SocketAddr::new(ip.to_canonical(), port);
         let address = DrsAddress { socket: at, nonce: Nonce::new(nonce) };
         prop_assert_eq!(DrsAddress::parse(&address.format()), Ok(address));
     }
 
     #[test]
-    fn any_text_is_read_or_refused(text in "\\PC*", fields in "[|!()a-f0-9:. ]{0,80}") {
+    fn arbitrary_text_never_panics(text in "\\PC*", fields in "[|!()a-f0-9:. ]{0,80}") {
         let _ = DrsAddress::find_in_229(&text);
         if let Ok(address) = DrsAddress::parse(&fields) {
             prop_assert_eq!(DrsAddress::parse(&address.format()), Ok(address));

@@ -1,8 +1,8 @@
 //! One end of a DRS channel as a state machine: bytes and time in, events and bytes out.
 //!
-//! What a peer can make this end do is bounded: a line's length, messages a second, bytes that
-//! wait to be sent. Echoes are checked against what was announced as a whole; nothing is kept per
-//! message (2004 paper, §4), so any number may be under way.
+//! The resources that a peer can use are bounded: length of a line, messages per second, unsent bytes.
+//! Echoes are checked against the count and the latest time of all announcements. No state is kept per
+//! message (2004 paper, §4).
 
 use std::fmt;
 use std::time::Duration;
@@ -12,65 +12,65 @@ use super::message::DrsMessage;
 use super::nonce::Nonce;
 use crate::message_rate::MessageRateLimiter;
 
-/// Messages that a data receiver sends: at most one each so often, after a few at once.
-const ANNOUNCE_EVERY: Duration = Duration::from_millis(10);
+/// Rate limit of the messages that a data receiver sends: one per interval, after an initial burst.
+const ANNOUNCE_INTERVAL: Duration = Duration::from_millis(10);
 const ANNOUNCE_BURST: u32 = 32;
 
-/// Messages that may be under way. A path that holds as many does not answer; more would only queue.
+/// Most messages without an echo. A peer that leaves so many unanswered is stalled, and more messages
+/// would only queue.
 const MAX_OUTSTANDING: u32 = 512;
 
-/// Messages that a data sender takes before it calls them a flood: twice the pace of an honest
-/// receiver, and all that such a one can have under way arriving at once after an outage.
-const ACCEPT_EVERY: Duration = Duration::from_millis(5);
+/// Rate limit of the messages that a data sender accepts: twice the rate of an honest receiver, and a
+/// burst of twice all its outstanding messages, which may arrive at once after an outage.
+const ACCEPT_INTERVAL: Duration = Duration::from_millis(5);
 const ACCEPT_BURST: u32 = 2 * MAX_OUTSTANDING;
 
-/// Bytes of echoes that may wait for a peer that does not read; an honest one has far fewer under
-/// way.
+/// Most bytes of unsent echoes. They accumulate only if the peer does not read.
 const MAX_UNSENT: usize = 64 << 10;
 
-/// An echo that took longer tells nothing about the path any more.
-const STALE: Duration = Duration::from_secs(60);
+/// Echoes older than this are no round-trip sample.
+const MAX_ROUND_TRIP: Duration = Duration::from_secs(60);
 
-/// Which end of the data channel this end of the DRS channel is.
+/// Role of this end in the data transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DrsRole {
-    /// Receives data: announces sizes, takes echoes.
+    /// Receives data: announces its buffer sizes and receives echoes.
     Receiver,
-    /// Sends data: follows sizes, echoes.
+    /// Sends data: applies the announced sizes and echoes the messages.
     Sender,
 }
 
-/// News from the other end.
+/// Event on a DRS channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DrsEvent {
-    /// The greeting was right: this is the peer.
+    /// The peer has sent the right nonce.
     Authenticated,
-    /// The data receiver has set its buffers to this many bytes; set the send buffers, then call
+    /// The data receiver has set its buffers to so many bytes. Set the send buffers, then call
     /// [`DrsChannel::release_echoes`].
     BufferSize(u64),
-    /// The data sender has echoed a message of so long ago: a round trip.
+    /// The data sender has echoed a message. Holds the time since the message was sent.
     RoundTrip(Duration),
 }
 
-/// Why a channel must be closed.
+/// Protocol violation by the peer. The channel must be closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DrsViolation {
-    /// Not `DRS <nonce>`, or not the right nonce.
-    #[error("the greeting is not this channel's")]
+    /// The first line is not `DRS <nonce>`, or the nonce is wrong.
+    #[error("the first line does not have the right nonce")]
     WrongGreeting,
     /// A line longer than [`super::MAX_LINE`].
     #[error("a line is too long")]
     TooLong,
-    /// Not an SBUF message.
-    #[error("not an SBUF message")]
+    /// A line that is no SBUF message.
+    #[error("a line is no SBUF message")]
     Malformed,
-    /// More messages than any receiver needs to send.
+    /// The peer sends messages too fast.
     #[error("too many messages")]
     Flood,
-    /// An echo of what was not announced.
-    #[error("an echo of a message that was never sent")]
+    /// An echo of a message that was not sent.
+    #[error("echo of a message that was not sent")]
     UnexpectedEcho,
-    /// Echoes pile up because the peer does not read.
+    /// The peer does not read its echoes, so they accumulate.
     #[error("the peer does not read its echoes")]
     UnreadEchoes,
 }
@@ -81,40 +81,40 @@ impl From<DrsLineTooLong> for DrsViolation {
     }
 }
 
-/// One end of one connection. After a [`DrsViolation`] it is of no use.
+/// One end of a DRS connection. After a [`DrsViolation`] it must be closed.
 pub struct DrsChannel {
-    /// The nonce that the peer must say first.
+    /// Nonce that the peer must send first; `None` once it has.
     expected_nonce: Option<Nonce>,
     lines: DrsLineBuffer,
     role: DrsRoleState,
-    out: Vec<u8>,
+    unsent: Vec<u8>,
 }
 
 enum DrsRoleState {
     Receiver {
-        pace: MessageRateLimiter,
-        /// Announced and not echoed.
+        limiter: MessageRateLimiter,
+        /// Number of messages without an echo.
         outstanding: u32,
-        /// When the last message was announced.
+        /// Time of the latest message.
         latest: Duration,
     },
     Sender {
-        pace: MessageRateLimiter,
-        /// Lines to repeat once the sizes are set.
+        limiter: MessageRateLimiter,
+        /// Echoes to send once the sizes are applied.
         echoes: Vec<u8>,
     },
 }
 
 impl DrsRoleState {
-    fn of(end: DrsRole) -> Self {
-        match end {
+    fn of(role: DrsRole) -> Self {
+        match role {
             DrsRole::Receiver => Self::Receiver {
-                pace: MessageRateLimiter::new(ANNOUNCE_EVERY, ANNOUNCE_BURST),
+                limiter: MessageRateLimiter::new(ANNOUNCE_INTERVAL, ANNOUNCE_BURST),
                 outstanding: 0,
                 latest: Duration::ZERO,
             },
             DrsRole::Sender => Self::Sender {
-                pace: MessageRateLimiter::new(ACCEPT_EVERY, ACCEPT_BURST),
+                limiter: MessageRateLimiter::new(ACCEPT_INTERVAL, ACCEPT_BURST),
                 echoes: Vec::new(),
             },
         }
@@ -122,36 +122,36 @@ impl DrsRoleState {
 }
 
 impl DrsChannel {
-    /// A connection that this end has made: the greeting goes first.
-    pub fn connecting(end: DrsRole, nonce: Nonce) -> Self {
+    /// A connection made by this end. The nonce is sent first.
+    pub fn connecting(role: DrsRole, nonce: Nonce) -> Self {
         Self {
             expected_nonce: None,
             lines: DrsLineBuffer::default(),
-            role: DrsRoleState::of(end),
-            out: format!("DRS {}\r\n", nonce.to_hex()).into_bytes(),
+            role: DrsRoleState::of(role),
+            unsent: format!("DRS {}\r\n", nonce.to_hex()).into_bytes(),
         }
     }
 
-    /// A connection that this end has accepted: nothing is sent before the greeting came.
-    pub fn listening(end: DrsRole, nonce: Nonce) -> Self {
+    /// A connection accepted by this end. Nothing is sent before the peer's nonce is verified.
+    pub fn listening(role: DrsRole, nonce: Nonce) -> Self {
         Self {
             expected_nonce: Some(nonce),
             lines: DrsLineBuffer::default(),
-            role: DrsRoleState::of(end),
-            out: Vec::new(),
+            role: DrsRoleState::of(role),
+            unsent: Vec::new(),
         }
     }
 
-    /// Whether messages may be exchanged: the listening end has heard the greeting.
+    /// Whether messages may be exchanged: a listening end has verified the nonce.
     pub fn is_open(&self) -> bool {
         self.expected_nonce.is_none()
     }
 
-    /// Takes bytes that arrived at the time `now`, by the clock of [`DrsChannel::announce`], and
-    /// appends what they mean to `events`.
+    /// Handles bytes that arrived at the time `now`, on the clock of [`DrsChannel::announce`], and
+    /// appends the resulting events to `events`.
     ///
     /// # Errors
-    /// A [`DrsViolation`]; the channel is to be closed.
+    /// A [`DrsViolation`]; the channel must be closed.
     pub fn on_bytes(
         &mut self,
         now: Duration,
@@ -166,53 +166,55 @@ impl DrsChannel {
         Ok(())
     }
 
-    /// Tells the data sender of a size, bytes, with the time `now` since any fixed moment.
-    /// `false`: not now; the channel is not open, the last message was sent too short a time ago,
-    /// or too many are under way.
+    /// Announces a buffer size, bytes, to the data sender; `now` is the time since any fixed moment.
+    /// Returns `false` if it cannot now: the channel is not open, the rate limit is reached, or too many
+    /// messages are outstanding.
     pub fn announce(&mut self, now: Duration, size: u64) -> bool {
         let open = self.is_open();
         let DrsRoleState::Receiver {
-            pace,
+            limiter,
             outstanding,
             latest,
         } = &mut self.role
         else {
             return false;
         };
-        if !open || *outstanding >= MAX_OUTSTANDING || !pace.try_take(now) {
+        // The rate limiter comes last, since it consumes a token.
+        if !open || *outstanding >= MAX_OUTSTANDING || !limiter.try_take(now) {
             return false;
         }
         *outstanding += 1;
         *latest = now;
         let timestamp = now;
         let line = DrsMessage { timestamp, size }.format();
-        self.out.extend_from_slice(line.as_bytes());
-        self.out.extend_from_slice(b"\r\n");
+        self.unsent.extend_from_slice(line.as_bytes());
+        self.unsent.extend_from_slice(b"\r\n");
         true
     }
 
-    /// The sizes of all [`DrsEvent::BufferSize`] so far are set: their echoes may leave.
+    /// Queues the echoes of all [`DrsEvent::BufferSize`] so far, after their sizes were applied.
     pub fn release_echoes(&mut self) {
         if let DrsRoleState::Sender { echoes, .. } = &mut self.role {
-            self.out.append(echoes);
+            self.unsent.append(echoes);
         }
     }
 
-    /// Bytes to be sent.
+    /// Bytes to send.
     pub fn unsent(&self) -> &[u8] {
-        &self.out
+        &self.unsent
     }
 
-    /// The first `count` bytes of [`DrsChannel::unsent`] were sent.
+    /// Removes the first `count` bytes of [`DrsChannel::unsent`], which were sent.
     pub fn mark_sent(&mut self, count: usize) {
-        self.out.drain(..count.min(self.out.len()));
+        self.unsent.drain(..count.min(self.unsent.len()));
     }
 
     fn on_line(&mut self, now: Duration, line: &[u8]) -> Result<Option<DrsEvent>, DrsViolation> {
         let text = line_buffer::ascii_text(line);
         if let Some(nonce) = self.expected_nonce {
-            let said = text.and_then(|text| Nonce::parse(text.strip_prefix("DRS ")?));
-            if said != Some(nonce) {
+            // The comparison is case-sensitive: only the exact line authenticates the peer.
+            let received_nonce = text.and_then(|text| Nonce::parse(text.strip_prefix("DRS ")?));
+            if received_nonce != Some(nonce) {
                 return Err(DrsViolation::WrongGreeting);
             }
             self.expected_nonce = None;
@@ -227,21 +229,26 @@ impl DrsChannel {
                 latest,
                 ..
             } => {
-                // Forged, or repeated: the peer echoes what was announced, once.
+                // The echo is forged or repeated. An honest peer echoes each message once.
                 if *outstanding == 0 || message.timestamp > *latest {
                     return Err(DrsViolation::UnexpectedEcho);
                 }
                 *outstanding -= 1;
+                // The timestamp is this end's own, echoed unchanged; the size in the echo is not used.
                 let rtt = now.checked_sub(message.timestamp);
-                Ok(rtt.filter(|rtt| *rtt <= STALE).map(DrsEvent::RoundTrip))
+                Ok(rtt
+                    .filter(|rtt| *rtt <= MAX_ROUND_TRIP)
+                    .map(DrsEvent::RoundTrip))
             }
-            DrsRoleState::Sender { pace, echoes } => {
-                if !pace.try_take(now) {
+            DrsRoleState::Sender { limiter, echoes } => {
+                if !limiter.try_take(now) {
                     return Err(DrsViolation::Flood);
                 }
-                if self.out.len() + echoes.len() + line.len() > MAX_UNSENT {
+                // Each accepted message adds an echo, so the bound also covers echoes not yet released.
+                if self.unsent.len() + echoes.len() + line.len() > MAX_UNSENT {
                     return Err(DrsViolation::UnreadEchoes);
                 }
+                // The echo must repeat the exact bytes: the receiver may use a timestamp of any precision.
                 echoes.extend_from_slice(line);
                 Ok(Some(DrsEvent::BufferSize(message.size)))
             }
@@ -250,11 +257,11 @@ impl DrsChannel {
 }
 
 impl fmt::Debug for DrsChannel {
-    /// Without the bytes, which may be those of the nonce.
+    /// Omits the unsent bytes, which may hold the nonce.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Channel")
             .field("open", &self.is_open())
-            .field("unsent", &self.out.len())
+            .field("unsent", &self.unsent.len())
             .finish_non_exhaustive()
     }
 }

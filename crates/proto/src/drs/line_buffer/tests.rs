@@ -28,7 +28,7 @@ fn lines_keep_their_endings() {
 }
 
 #[test]
-fn the_longest_line_passes_and_one_more_does_not() {
+fn a_line_of_maximum_length_passes_and_a_longer_one_does_not() {
     let longest = [vec![b'x'; MAX_LINE - 1], vec![b'\n']].concat();
     assert_eq!(cut(&[&longest]), (vec![longest.clone()], true));
     assert!(!cut(&[b"x", &longest]).1);

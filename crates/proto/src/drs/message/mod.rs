@@ -4,20 +4,20 @@ use std::time::Duration;
 
 use crate::sizing::{MAX_BUFFER, MIN_BUFFER};
 
-/// The one message. The data receiver says what it has done, the data sender repeats the line once
-/// it has done the same.
+/// The only message of the protocol. The data receiver announces its buffer size; the data sender
+/// applies it and echoes the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DrsMessage {
-    /// When the receiver sent it, by the receiver's clock, which nobody else interprets.
+    /// Time at which the receiver sent it, on the receiver's clock. The sender does not interpret it.
     pub timestamp: Duration,
-    /// Size of a stream's socket buffer, bytes as given to setsockopt(2);
-    /// [`MIN_BUFFER`]..=[`MAX_BUFFER`] when read.
+    /// Socket buffer size of a stream, bytes as passed to setsockopt(2). Parsed sizes are clamped to
+    /// [`MIN_BUFFER`]..=[`MAX_BUFFER`].
     pub size: u64,
 }
 
 impl DrsMessage {
-    /// Reads a line without its ending. The timestamp is in seconds with an optional fraction, of
-    /// which nanoseconds count; the verb may be in any case.
+    /// Parses a line without its ending. The timestamp is in seconds with an optional fraction, cut to
+    /// nanoseconds. The case of the verb is ignored.
     pub fn parse(line: &str) -> Option<Self> {
         let mut words = line.split(' ');
         let verb = words.next()?;
@@ -39,12 +39,13 @@ fn seconds(text: &str) -> Option<Duration> {
     if !is_digits(whole) || !is_digits(fraction) {
         return None;
     }
+    // Pads or truncates the fraction to nine digits.
     let nanos = format!("{:0<9.9}", fraction).parse().ok()?;
     Some(Duration::new(whole.parse().ok()?, nanos))
 }
 
 fn size(text: &str) -> Option<u64> {
-    // All digits: what does not fit is too large.
+    // The text is all digits, so parsing fails only for numbers that are too large.
     let size = is_digits(text).then(|| text.parse().unwrap_or(u64::MAX))?;
     Some(size.clamp(MIN_BUFFER, MAX_BUFFER))
 }

@@ -6,7 +6,7 @@ fn message(timestamp: Duration, size: u64) -> DrsMessage {
 }
 
 #[test]
-fn is_the_papers() {
+fn messages_have_the_form_of_the_paper() {
     let m = message(Duration::new(12, 345_678_000), 262_144);
     assert_eq!(m.format(), "SBUF 12.345678 262144");
     assert_eq!(DrsMessage::parse("SBUF 12.345678 262144"), Some(m));
@@ -17,7 +17,7 @@ fn is_the_papers() {
 }
 
 #[test]
-fn any_precision_of_the_clock_is_read() {
+fn timestamps_of_any_precision_are_parsed() {
     for (text, nanos) in [
         ("1", 1_000_000_000),
         ("1.5", 1_500_000_000),
@@ -31,7 +31,7 @@ fn any_precision_of_the_clock_is_read() {
 }
 
 #[test]
-fn absurd_sizes_are_clamped() {
+fn sizes_are_clamped() {
     for (text, size) in [
         ("0", MIN_BUFFER),
         ("4097", 4097),
@@ -45,7 +45,7 @@ fn absurd_sizes_are_clamped() {
 }
 
 #[test]
-fn nonsense_is_refused() {
+fn malformed_messages_are_refused() {
     for line in [
         "",
         "SBUF",
@@ -77,7 +77,7 @@ fn nonsense_is_refused() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_and_fits_a_line(
+    fn formatted_messages_fit_a_line_and_are_parsed_back(
         seconds: u64,
         micros in 0u32..1_000_000,
         size in MIN_BUFFER..=MAX_BUFFER,
@@ -89,7 +89,7 @@ proptest! {
     }
 
     #[test]
-    fn any_line_is_read_or_refused(line in "\\PC*", near in "SBUF [0-9.+e]{0,30} [0-9.+e]{0,30}") {
+    fn arbitrary_lines_never_panic(line in "\\PC*", near in "SBUF [0-9.+e]{0,30} [0-9.+e]{0,30}") {
         let _ = DrsMessage::parse(&line);
         if let Some(read) = DrsMessage::parse(&near) {
             prop_assert!((MIN_BUFFER..=MAX_BUFFER).contains(&read.size));

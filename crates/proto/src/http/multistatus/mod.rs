@@ -1,4 +1,4 @@
-//! The answer to PROPFIND (RFC 4918 §9.1, §13): what a WebDAV server keeps in a collection.
+//! The 207 response to PROPFIND (RFC 4918 §9.1, §13): the entries of a WebDAV collection.
 
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
@@ -7,55 +7,55 @@ use super::content_range::parse_number;
 use super::{date, url};
 use crate::listing::{EntryKind, ListedEntry};
 
-/// The body of a PROPFIND that asks for what [`parse`] takes.
+/// Body of a PROPFIND request for the properties that [`parse`] reads.
 pub const PROPFIND_BODY: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?>\
 <propfind xmlns=\"DAV:\"><prop><resourcetype/><getcontentlength/><getlastmodified/><getetag/></prop></propfind>";
 
-/// Most resources of one answer.
-pub const MOST_RESOURCES: usize = 200_000;
-/// Largest answer, bytes.
+/// Most resources in one response.
+pub const MAX_RESOURCES: usize = 200_000;
+/// Largest response, bytes.
 pub const MAX_BODY: usize = 128 << 20;
-/// Deepest nesting of elements.
-const DEEPEST: usize = 64;
-/// Longest text of a property, bytes: a name of 4096 bytes, all of them percent-encoded.
-const LONGEST: usize = 16 << 10;
-/// Most namespace declarations in force at a time, and most attributes of an element.
-const MOST_NAMES: usize = 256;
+/// Deepest nesting of XML elements.
+const MAX_DEPTH: usize = 64;
+/// Longest text of a property, bytes. It has room for a path of 4096 bytes, all of them percent-encoded.
+const MAX_TEXT: usize = 16 << 10;
+/// Most namespace declarations in scope, and most attributes of an element.
+const MAX_NAMESPACES: usize = 256;
 
-/// Why an answer cannot be read.
+/// Error in a response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MultistatusError {
-    /// Not well-formed, or with a document type, of which WebDAV has none.
-    #[error("it is no XML that can be read")]
+    /// The XML is not well-formed, or has a document type declaration, which WebDAV does not use.
+    #[error("it is not valid XML")]
     Malformed,
-    /// XML of something else.
-    #[error("it is no multistatus of WebDAV")]
+    /// The document is no multistatus.
+    #[error("it is not a WebDAV multistatus document")]
     NotMultistatus,
-    /// Nested too deeply, or with too many names.
-    #[error("its elements are nested too deeply, or too large")]
+    /// Elements are nested too deeply, too large, or have too many namespaces.
+    #[error("its elements are too large or nested too deeply")]
     TooComplex,
-    /// More than [`MOST_RESOURCES`] or [`MAX_BODY`].
-    #[error("it lists more than {MOST_RESOURCES} resources")]
+    /// The response exceeds [`MAX_RESOURCES`] or [`MAX_BODY`].
+    #[error("it lists more than {MAX_RESOURCES} resources")]
     TooMany,
 }
 
-/// The server's word on one resource.
+/// Properties of one resource.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DavResource {
-    /// Parts of its path, decoded; the empty one after a last slash is left out.
+    /// Decoded segments of its path, without the empty one after a trailing slash.
     pub path: Vec<Vec<u8>>,
-    /// It is a directory.
+    /// The resource is a collection (directory).
     pub is_collection: bool,
-    /// Bytes.
+    /// Size, bytes.
     pub size: Option<u64>,
-    /// As told.
+    /// Text of `getlastmodified`.
     pub modified: Option<String>,
-    /// As told, quotes and all.
+    /// Text of `getetag`, including quotes.
     pub etag: Option<String>,
 }
 
 impl DavResource {
-    /// As an entry of a directory, under this name.
+    /// The resource as a directory entry with this name.
     pub fn to_entry(&self, name: &[u8]) -> ListedEntry {
         let kind = match self.is_collection {
             true => EntryKind::Dir,
@@ -71,7 +71,7 @@ impl DavResource {
     }
 }
 
-/// Whether an entity tag says that two representations with it are the same, byte for byte
+/// Whether an entity tag is strong: representations with the same strong tag are identical byte for byte
 /// (RFC 9110 §8.8.3).
 pub fn is_strong_etag(etag: &str) -> bool {
     let inner = etag.strip_prefix('"').and_then(|e| e.strip_suffix('"'));
@@ -82,8 +82,8 @@ pub fn is_strong_etag(etag: &str) -> bool {
     })
 }
 
-/// The entries of the directory whose path has the parts `path`, and the directory itself if it was told
-/// of. What lies elsewhere, deeper, or has a name that no file can have, is left out.
+/// The directory with the path segments `path`, if the response lists it, and its entries. Resources
+/// elsewhere or deeper, and names that no file can have, are left out.
 pub fn directory_entries(
     resources: &[DavResource],
     path: &[Vec<u8>],
@@ -106,7 +106,7 @@ fn is_name(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..") && !name.iter().any(|b| matches!(b, 0 | b'/'))
 }
 
-/// Reads the body of a 207.
+/// Parses the body of a 207 response.
 ///
 /// # Errors
 /// See [`MultistatusError`].
@@ -138,6 +138,7 @@ pub fn parse(body: &[u8]) -> Result<Vec<DavResource>, MultistatusError> {
                 };
                 document.text(text.encode_utf8(&mut [0; 4]))?;
             }
+            // Document types can define entities that expand without bound.
             Event::DocType(_) => return Err(MultistatusError::Malformed),
             Event::Decl(_) | Event::PI(_) | Event::Comment(_) => {}
             Event::Eof => return document.finish(),
@@ -145,7 +146,7 @@ pub fn parse(body: &[u8]) -> Result<Vec<DavResource>, MultistatusError> {
     }
 }
 
-/// The entities that every document has (XML 1.0 §4.6).
+/// The predefined entities (XML 1.0 §4.6).
 fn predefined(name: &str) -> Result<char, MultistatusError> {
     match name {
         "amp" => Ok('&'),
@@ -157,7 +158,7 @@ fn predefined(name: &str) -> Result<char, MultistatusError> {
     }
 }
 
-/// Elements of WebDAV; any other is [`DavElement::NotMultistatus`], and nothing in it counts.
+/// Elements of WebDAV. All others are [`DavElement::Other`], and their content is ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DavElement {
     Multistatus,
@@ -193,32 +194,33 @@ impl DavElement {
     }
 }
 
-/// State of a document that is being read.
+/// Parser of a multistatus document.
 #[derive(Default)]
 struct MultistatusParser {
-    /// Open elements, and how many namespaces were declared outside of each.
+    /// Open elements, each with the number of namespace declarations outside it.
     open: Vec<(DavElement, usize)>,
-    /// Prefixes in force, the last one first; whether each is that of `DAV:`.
+    /// Declared prefixes, innermost last, and whether each stands for `DAV:`.
     namespaces: Vec<(String, bool)>,
     text: String,
     has_root: bool,
     resources: Vec<DavResource>,
-    /// Of the response that is being read.
+    /// Properties of the current `response` element.
     response: DavResource,
     href: Option<String>,
-    /// Of the propstat that is being read.
+    /// Properties of the current `propstat` element.
     propstat: DavResource,
     refused: bool,
 }
 
 impl MultistatusParser {
     fn start(&mut self, start: &BytesStart<'_>) -> Result<(), MultistatusError> {
-        if self.open.len() >= DEEPEST {
+        if self.open.len() >= MAX_DEPTH {
             return Err(MultistatusError::TooComplex);
         }
         let outside = self.namespaces.len();
+        // The check for duplicate attributes takes quadratic time and is not needed here.
         for (n, attribute) in start.attributes().with_checks(false).enumerate() {
-            if n >= MOST_NAMES || self.namespaces.len() >= MOST_NAMES {
+            if n >= MAX_NAMESPACES || self.namespaces.len() >= MAX_NAMESPACES {
                 return Err(MultistatusError::TooComplex);
             }
             let attribute = attribute.map_err(|_| MultistatusError::Malformed)?;
@@ -237,6 +239,7 @@ impl MultistatusParser {
         let name = start.name();
         let name: &str = name.as_ref();
         let (prefix, local) = name.split_once(':').unwrap_or(("", name));
+        // The innermost declaration of a prefix is in force.
         let named = self
             .namespaces
             .iter()
@@ -257,7 +260,7 @@ impl MultistatusParser {
         Ok(())
     }
 
-    /// The elements that are open, from the outermost.
+    /// The open elements, outermost first.
     fn path(&self) -> Vec<DavElement> {
         self.open.iter().map(|(element, _)| *element).collect()
     }
@@ -289,10 +292,11 @@ impl MultistatusParser {
     }
 
     fn text(&mut self, text: &str) -> Result<(), MultistatusError> {
+        // Text outside a `response` has no meaning and is not stored.
         if self.open.len() < 3 {
             return Ok(());
         }
-        if self.text.len() + text.len() > LONGEST {
+        if self.text.len() + text.len() > MAX_TEXT {
             return Err(MultistatusError::TooComplex);
         }
         self.text.push_str(text);
@@ -307,6 +311,7 @@ impl MultistatusParser {
         let text = std::mem::take(&mut self.text);
         let text = text.trim();
         match path.as_slice() {
+            // `path` still includes the element that ends here.
             [Multistatus, Response] => self.finish_response()?,
             [Multistatus, Response, Href] => self.href = Some(text.to_owned()),
             [Multistatus, Response, Propstat] => self.finish_propstat(),
@@ -327,13 +332,14 @@ impl MultistatusParser {
         Ok(())
     }
 
-    /// Properties that the server has count, those that it has not do not.
+    /// Applies the properties of a `propstat`, if its status is 200.
     fn finish_propstat(&mut self) {
         let found = std::mem::take(&mut self.propstat);
         if self.refused {
             return;
         }
         let response = &mut self.response;
+        // A response may have several `propstat` elements with status 200; their properties are merged.
         response.is_collection |= found.is_collection;
         response.size = found.size.or(response.size);
         response.modified = found.modified.or_else(|| response.modified.take());
@@ -342,10 +348,11 @@ impl MultistatusParser {
 
     fn finish_response(&mut self) -> Result<(), MultistatusError> {
         let mut resource = std::mem::take(&mut self.response);
+        // A resource without a usable href is skipped, not an error: the others are still valid.
         let Some(path) = self.href.take().and_then(|href| href_segments(&href)) else {
             return Ok(());
         };
-        if self.resources.len() >= MOST_RESOURCES {
+        if self.resources.len() >= MAX_RESOURCES {
             return Err(MultistatusError::TooMany);
         }
         resource.path = path;
@@ -362,8 +369,9 @@ impl MultistatusParser {
     }
 }
 
-/// The parts of the path of an href, which is a path or a whole URL (RFC 4918 §8.3).
+/// The path segments of an href, which is a path or a complete URL (RFC 4918 §8.3).
 fn href_segments(href: &str) -> Option<Vec<Vec<u8>>> {
+    // Hrefs of resources have neither query nor fragment; servers that add them mean the path.
     let href = href.split(['?', '#']).next().unwrap_or_default();
     let path = match href.split_once("://") {
         Some((scheme, rest)) if !scheme.contains('/') => {

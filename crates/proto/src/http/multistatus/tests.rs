@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::timestamp::Timestamp;
 
-/// As Apache's mod_dav writes it.
+/// Response in the form of Apache's mod_dav.
 const APACHE: &str = r#"<?xml version="1.0" encoding="utf-8"?>
 <D:multistatus xmlns:D="DAV:" xmlns:ns0="DAV:">
 <D:response xmlns:lp1="DAV:" xmlns:lp2="http://apache.org/dav/props/">
@@ -39,7 +39,7 @@ fn listed(body: &str, path: &[&str]) -> Vec<(String, EntryKind, Option<u64>)> {
 }
 
 #[test]
-fn a_collection_of_apache_is_read() {
+fn a_collection_of_apache_is_parsed() {
     assert_eq!(
         listed(APACHE, &["dav", "dir one"]),
         [
@@ -59,7 +59,7 @@ fn a_collection_of_apache_is_read() {
     assert_eq!(entries[0].unique.as_deref(), Some("\"3039-62f\""));
 }
 
-/// One response, whose href and properties are these.
+/// A response with one resource.
 fn response(href: &str, properties: &str) -> String {
     format!(
         "<multistatus xmlns='DAV:'><response><href>{href}</href><propstat><prop>{properties}</prop>\
@@ -68,7 +68,7 @@ fn response(href: &str, properties: &str) -> String {
 }
 
 #[test]
-fn hrefs_are_paths_or_whole_urls() {
+fn hrefs_are_paths_or_complete_urls() {
     for href in [
         "/d/f",
         "http://inner:8080/d/f",
@@ -84,7 +84,7 @@ fn hrefs_are_paths_or_whole_urls() {
 }
 
 #[test]
-fn what_is_elsewhere_or_no_name_is_left_out() {
+fn resources_elsewhere_and_invalid_names_are_left_out() {
     for href in [
         "/other/f",
         "/d",
@@ -107,7 +107,7 @@ fn what_is_elsewhere_or_no_name_is_left_out() {
 }
 
 #[test]
-fn other_namespaces_and_refused_properties_do_not_count() {
+fn properties_of_other_namespaces_and_with_error_status_are_ignored() {
     let foreign = "<getcontentlength xmlns='urn:x'>5</getcontentlength>\
                    <x:getcontentlength xmlns:x='urn:y'>6</x:getcontentlength>\
                    <y:getcontentlength>7</y:getcontentlength>";
@@ -125,10 +125,10 @@ fn other_namespaces_and_refused_properties_do_not_count() {
 }
 
 #[test]
-fn what_is_no_multistatus_is_refused() {
+fn documents_that_are_no_multistatus_are_refused() {
     use MultistatusError::{Malformed, NotMultistatus, TooComplex};
     let deep = format!("<multistatus xmlns='DAV:'>{}", "<a>".repeat(100));
-    let long = response(&format!("/{}", "x".repeat(LONGEST)), "");
+    let long = response(&format!("/{}", "x".repeat(MAX_TEXT)), "");
     let bomb = "<!DOCTYPE d [<!ENTITY a 'aaaa'>]><multistatus xmlns='DAV:'/>";
     let names: String = (0..300).map(|n| format!(" xmlns:n{n}='urn:n'")).collect();
     for (body, error) in [
@@ -160,7 +160,7 @@ fn what_is_no_multistatus_is_refused() {
 }
 
 #[test]
-fn strong_tags_are_quoted_and_not_weak() {
+fn strong_entity_tags_are_quoted_and_not_weak() {
     for (etag, strong) in [
         ("\"x\"", true),
         ("\"\"", true),
@@ -177,7 +177,7 @@ fn strong_tags_are_quoted_and_not_weak() {
 
 proptest! {
     #[test]
-    fn any_name_that_a_file_can_have_is_read_back(name in "[^/\0]{1,40}") {
+    fn any_file_name_is_decoded_from_an_href(name in "[^/\0]{1,40}") {
         prop_assume!(name != "." && name != "..");
         let encoded: String = name.bytes().map(|b| format!("%{b:02x}")).collect();
         let found = listed(&response(&format!("/d/{encoded}"), ""), &["d"]);
@@ -186,7 +186,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_makes_it_panic(body in "(<[a-z:/!?]{0,12}( xmlns='DAV:')?>?|&[a-z#0-9]{0,6};?|.){0,60}") {
+    fn arbitrary_documents_never_panic(body in "(<[a-z:/!?]{0,12}( xmlns='DAV:')?>?|&[a-z#0-9]{0,6};?|.){0,60}") {
         let _ = parse(body.as_bytes());
     }
 }

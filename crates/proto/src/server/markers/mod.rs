@@ -1,7 +1,8 @@
-//! When 112 and 111 markers are due, and what they say (GFD.20 §3.8).
+//! Schedule and content of performance markers (112) and restart markers (111) (GFD.20 §3.8).
 //!
-//! 112 goes out at once with the first progress, then on its period and at the end; 111 on its
-//! period and at the end, each time with what is new only. The clock comes with the progress.
+//! A 112 is sent with the first progress report, then periodically, and at the end. A 111 is sent
+//! periodically and at the end, and lists only ranges that no earlier 111 has listed. The progress
+//! reports carry the time.
 
 use super::{TransferProgress, TransferRequest};
 use crate::marker::{PerformanceMarker, range_marker_replies};
@@ -13,21 +14,21 @@ use crate::reply::Reply;
 pub(super) struct MarkerSchedule {
     perf: Option<MarkerTimer>,
     range: Option<MarkerTimer>,
-    /// A 112 was sent.
+    /// At least one 112 was sent.
     sent_performance_marker: bool,
-    /// Ranges told already.
+    /// Ranges listed in earlier 111 markers.
     reported: RangeSet,
-    /// Bytes moved, as last reported.
+    /// Bytes transferred, from the last progress report.
     bytes: u64,
-    /// Ranges stored, as last reported; empty once told.
+    /// Ranges stored, from the last progress report; empty after a 111 has listed them.
     stored: RangeSet,
 }
 
-/// Something to do every so many seconds.
+/// Timer of periodic markers.
 #[derive(Debug)]
 struct MarkerTimer {
     seconds: f64,
-    /// Unknown until the clock was seen once.
+    /// Time of the next marker; `None` before the first progress report.
     due: Option<f64>,
 }
 
@@ -39,18 +40,23 @@ impl MarkerTimer {
         })
     }
 
-    /// Whether it is time; the first call only starts the clock. Missed periods are not made up
-    /// for, and a clock that was set back starts anew.
+    /// Whether a marker is due. The first call only starts the timer. Missed periods are skipped, and
+    /// the timer restarts when the clock was set back.
     fn is_due(&mut self, now: f64) -> bool {
         let next = now + self.seconds;
         match self.due {
+            // A due time beyond one period shows that the clock was set back. NaN fails both comparisons.
             Some(due) if now < due && due <= next => false,
             Some(due) => {
-                let on_time = now >= due;
-                // Keep the beat when the tick was only a little late.
-                let beat = due + self.seconds;
-                self.due = Some(if on_time && beat > now { beat } else { next });
-                on_time
+                let is_due = now >= due;
+                // A slightly late progress report must not shift all later markers.
+                let next_in_phase = due + self.seconds;
+                self.due = Some(if is_due && next_in_phase > now {
+                    next_in_phase
+                } else {
+                    next
+                });
+                is_due
             }
             None => {
                 self.due = Some(next);
@@ -61,7 +67,7 @@ impl MarkerTimer {
 }
 
 impl MarkerSchedule {
-    /// Markers as a transfer asks for them.
+    /// Markers of a transfer, with the periods of its request.
     pub(super) fn new(request: &TransferRequest) -> Self {
         Self {
             perf: MarkerTimer::new(request.perf_marker_seconds),
@@ -73,17 +79,18 @@ impl MarkerSchedule {
         }
     }
 
-    /// Bytes moved, as last reported.
+    /// Bytes transferred, from the last progress report.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Takes a tick; returns what is due.
+    /// Handles a progress report; returns the markers that are due.
     pub(super) fn on_progress(&mut self, progress: TransferProgress) -> Vec<Reply> {
         let now = progress.now;
         self.bytes = progress.bytes;
         self.stored = progress.stored;
         let mut replies = Vec::new();
+        // The first marker is sent at once, so that a client can measure the rate from the start.
         let first = !self.sent_performance_marker;
         if let Some(perf) = &mut self.perf {
             self.sent_performance_marker = true;
@@ -97,12 +104,13 @@ impl MarkerSchedule {
         replies
     }
 
-    /// The transfer is complete: a last 112 and what no 111 told yet.
+    /// The transfer is complete: returns a last 112, and a 111 with the ranges not listed yet.
     pub(super) fn on_complete(&mut self, last: TransferProgress) -> Vec<Reply> {
         self.bytes = last.bytes;
         self.stored = last.stored;
         let mut replies = Vec::new();
         if self.perf.is_some() {
+            // A transfer shorter than one progress period still gets a first marker with 0 bytes.
             if !self.sent_performance_marker {
                 replies.push(perf_reply(last.now, 0));
             }
@@ -112,8 +120,8 @@ impl MarkerSchedule {
         replies
     }
 
-    /// The transfer failed: what is safe and was not told yet, so that a restart need not send it
-    /// again.
+    /// The transfer has failed: returns a 111 with the safe ranges not listed yet, so that a restart
+    /// need not send them again.
     pub(super) fn on_failure(&mut self) -> Vec<Reply> {
         match self.range {
             Some(_) => self.report_ranges(),
@@ -126,6 +134,7 @@ impl MarkerSchedule {
         if new.is_empty() {
             return Vec::new();
         }
+        // `stored` holds all ranges of the transfer, so it replaces the earlier ones.
         self.reported = std::mem::take(&mut self.stored);
         range_marker_replies(&new)
     }
@@ -141,14 +150,14 @@ fn perf_reply(timestamp: f64, bytes: u64) -> Reply {
     .to_reply()
 }
 
-/// The bytes of `all` that are not in `known`, in one pass over both: a store in many pieces has
-/// tens of thousands of ranges.
-fn difference(all: &RangeSet, known: &RangeSet) -> RangeSet {
+/// The bytes of `all` that are not in `reported`. One pass over both, since a store over many streams can
+/// have tens of thousands of ranges.
+fn difference(all: &RangeSet, reported: &RangeSet) -> RangeSet {
     let mut new = RangeSet::new();
-    let mut known = known.iter().peekable();
+    let mut reported = reported.iter().peekable();
     for range in all.iter() {
         let mut start = range.start;
-        while let Some(k) = known.peek().copied() {
+        while let Some(k) = reported.peek().copied() {
             if k.start >= range.end {
                 break;
             }
@@ -159,7 +168,7 @@ fn difference(all: &RangeSet, known: &RangeSet) -> RangeSet {
             if k.end > range.end {
                 break;
             }
-            known.next();
+            reported.next();
         }
         new.insert(start, range.end);
     }

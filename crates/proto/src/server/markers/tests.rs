@@ -50,13 +50,16 @@ fn codes(replies: &[crate::reply::Reply]) -> Vec<u16> {
 }
 
 #[test]
-fn a_period_keeps_its_beat_and_does_not_make_up_for_missed_ones() {
+fn a_timer_keeps_its_phase_and_skips_missed_periods() {
     let mut period = MarkerTimer::new(5).unwrap();
-    assert!(!period.is_due(100.0), "the first call starts the clock");
+    assert!(!period.is_due(100.0), "the first call starts the timer");
     assert!(!period.is_due(104.9));
     assert!(period.is_due(105.3));
     assert!(!period.is_due(109.9));
-    assert!(period.is_due(110.0), "the beat is kept, not moved by 0.3 s");
+    assert!(
+        period.is_due(110.0),
+        "the phase is kept, not shifted by 0.3 s"
+    );
     assert!(period.is_due(131.0));
     assert!(!period.is_due(131.1), "four missed periods are one");
     assert!(!period.is_due(135.9));
@@ -64,7 +67,7 @@ fn a_period_keeps_its_beat_and_does_not_make_up_for_missed_ones() {
 }
 
 #[test]
-fn a_clock_that_is_set_back_or_is_no_number_starts_anew() {
+fn a_clock_that_is_set_back_or_nan_restarts_the_timer() {
     let mut period = MarkerTimer::new(5).unwrap();
     assert!(!period.is_due(1000.0));
     assert!(!period.is_due(10.0));
@@ -75,7 +78,7 @@ fn a_clock_that_is_set_back_or_is_no_number_starts_anew() {
 }
 
 #[test]
-fn a_transfer_without_markers_has_none() {
+fn periods_of_zero_send_no_markers() {
     let mut markers = markers(0, 0);
     assert!(markers.on_progress(at(0.0, &[])).is_empty());
     assert!(markers.on_progress(at(100.0, &[(0, 5)])).is_empty());
@@ -84,19 +87,19 @@ fn a_transfer_without_markers_has_none() {
 }
 
 #[test]
-fn a_transfer_too_short_for_a_tick_still_has_its_first_and_last_marker() {
+fn a_transfer_without_progress_reports_has_a_first_and_a_last_marker() {
     let replies = markers(5, 5).on_complete(at(7.0, &[(0, 12)]));
     assert_eq!(codes(&replies), [112, 112, 111]);
 }
 
 #[test]
-fn an_empty_file_has_no_range_marker() {
+fn an_empty_file_has_no_restart_marker() {
     let replies = markers(5, 5).on_complete(at(7.0, &[]));
     assert_eq!(codes(&replies), [112, 112]);
 }
 
 #[test]
-fn a_failure_tells_ranges_once() {
+fn a_failure_reports_ranges_once() {
     let mut markers = markers(0, 5);
     markers.on_progress(at(0.0, &[(0, 10)]));
     assert_eq!(codes(&markers.on_failure()), [111]);
@@ -104,14 +107,13 @@ fn a_failure_tells_ranges_once() {
 }
 
 proptest! {
-    /// Whatever the ticks, the union of all 111 is exactly what was stored, and no byte is told
-    /// twice.
+    /// The union of all 111 markers is exactly the stored ranges, and no byte is listed twice.
     #[test]
-    fn range_markers_tell_every_byte_once(
+    fn restart_markers_list_every_byte_once(
         ticks in prop::collection::vec((0.0..7.0f64, 0u64..2000, 1u64..300), 1..40),
     ) {
         let mut markers = markers(5, 5);
-        let (mut now, mut stored, mut told, mut told_bytes) = (0.0, RangeSet::new(), RangeSet::new(), 0);
+        let (mut now, mut stored, mut reported, mut reported_bytes) = (0.0, RangeSet::new(), RangeSet::new(), 0);
         let mut replies = Vec::new();
         for (wait, start, length) in ticks {
             now += wait;
@@ -119,18 +121,19 @@ proptest! {
             let progress = TransferProgress { now, bytes: stored.byte_count(), stored: stored.clone() };
             replies.extend(markers.on_progress(progress));
         }
-        replies.extend(markers.on_complete(TransferProgress { now, bytes: stored.byte_count(), stored: stored.clone() }));
+        let last = TransferProgress { now, bytes: stored.byte_count(), stored: stored.clone() };
+        replies.extend(markers.on_complete(last));
         for reply in replies.iter().filter(|r| r.code == 111) {
             let ranges = crate::marker::parse_range_marker(reply).unwrap();
-            told_bytes += ranges.byte_count();
-            told.extend(&ranges);
+            reported_bytes += ranges.byte_count();
+            reported.extend(&ranges);
         }
-        prop_assert_eq!(&told, &stored);
-        prop_assert_eq!(told_bytes, stored.byte_count());
+        prop_assert_eq!(&reported, &stored);
+        prop_assert_eq!(reported_bytes, stored.byte_count());
     }
 
     #[test]
-    fn the_difference_is_that_of_the_naive_way(
+    fn the_difference_equals_that_of_a_naive_implementation(
         all in prop::collection::vec((0u64..200, 1u64..30), 0..20),
         known in prop::collection::vec((0u64..200, 1u64..30), 0..20),
     ) {

@@ -1,4 +1,4 @@
-//! The session: which command is valid when, and what each one answers.
+//! The session of one control connection: which commands are valid in which state.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::reply::Reply;
 use crate::security::{CommandProtection, SecurityMechanism, SecurityState};
 use crate::sizing::BufferSizing;
 
-/// Digits of a size that fits 64 bits whatever they are.
+/// Most decimal digits for which every number fits 64 bits.
 const MAX_SIZE_DIGITS: usize = 19;
 
-/// Facts that a session needs to know of its server.
+/// Configuration of a session.
 #[derive(Debug, Clone)]
 pub struct SessionConfig {
     /// Text after 220 (one line).
@@ -29,66 +29,67 @@ pub struct SessionConfig {
     pub perf_marker_seconds: u32,
     /// Seconds between 111 markers during MODE E stores.
     pub range_marker_seconds: u32,
-    /// Most data connections a client may ask for with Parallelism.
+    /// Most data connections per transfer; a larger `OPTS RETR Parallelism` is reduced to it.
     pub max_streams: u32,
-    /// Congestion controls that a client may ask for with OPTS TUNE, lower case; may hold `auto` and
-    /// `system`. Empty: none, and nothing is announced. Sessions share it.
+    /// Congestion controls that a client may select with OPTS TUNE, lower case; may include `auto` and
+    /// `system`. If empty, none is announced. Shared by all sessions.
     pub congestion_controls: Arc<[String]>,
-    /// Failed logins after which the session ends with 421; 0: never.
+    /// Failed logins after which the session closes with 421; 0 for no limit.
     pub max_login_failures: u32,
-    /// Consecutive unrecognizable lines after which the session ends with 421; 0: never.
+    /// Consecutive unrecognized lines after which the session closes with 421; 0 for no limit.
     pub max_bad_lines: u32,
-    /// Who sizes buffers until OPTS DRS names another than `auto`: [`BufferSizing::Auto`] or
-    /// [`BufferSizing::Kernel`]; the others are the client's to ask for and count as `Auto`.
+    /// Buffer sizing until OPTS DRS selects another one than `auto`: [`BufferSizing::Auto`] or
+    /// [`BufferSizing::Kernel`]. The others need the client's request and count as `Auto` here.
     pub buffer_sizing: BufferSizing,
-    /// Users with the third-party right may have data connections with any host, without naming it
-    /// (SITE DATAPEER).
+    /// Accounts with the third-party right may use data connections with any host, without naming it
+    /// by SITE DATAPEER.
     pub foreign_data_addresses: bool,
-    /// Longest idle time-out that SITE IDLE gives, seconds.
+    /// Longest idle timeout that SITE IDLE can set, seconds.
     pub max_idle_seconds: u32,
-    /// Security mechanisms that the driver can carry ([`SessionAction::Secure`]). Empty: AUTH is refused.
-    /// Sessions share it.
+    /// Security mechanisms that the driver supports ([`SessionAction::Secure`]). If empty, AUTH is
+    /// refused. Shared by all sessions.
     pub mechanisms: Arc<[SecurityMechanism]>,
 }
 
 impl SessionConfig {
-    /// Who sizes the buffers of a client that has not asked for anything, and may know nothing of
-    /// right-sizing.
+    /// Buffer sizing for a client that has not sent OPTS DRS. Such a client may not support DRS, so
+    /// schemes that need the peer are replaced by `Auto`.
     pub(super) fn default_buffer_sizing(&self) -> BufferSizing {
         match self.buffer_sizing {
-            needs_peer if needs_peer.needs_peer_support() => BufferSizing::Auto,
-            own => own,
+            configured if configured.needs_peer_support() => BufferSizing::Auto,
+            configured => configured,
         }
     }
 }
 
-/// The outcome that the session waits for.
+/// Input that the session waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExpectedInput {
-    /// The next line.
+    /// The next line from the client.
     Line,
-    /// An outcome; lines wait.
+    /// A driver event; lines wait.
     DriverEvent,
-    /// The end of what ABOR stops, a transfer or a checksum; urgent lines are taken.
+    /// A driver event of a transfer or checksum, which ABOR can stop. Urgent lines are accepted, see
+    /// [`ServerSession::is_urgent`].
     DriverEventOrUrgentLine,
 }
 
-/// How a command came.
+/// Protection of a received command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineProtection {
-    /// As the line that it is.
+    /// The command was sent as a plain line.
     Clear,
-    /// In MIC, CONF or ENC, whose protection was right.
+    /// The command was inside MIC, CONF or ENC, and its protection was valid.
     Protected,
 }
 
-/// One control connection's state.
+/// State machine of one control connection.
 #[derive(Debug)]
 pub struct ServerSession {
     pub(super) config: SessionConfig,
     pub(super) state: LoginState,
     pub(super) security: SecurityState<ExchangeWait>,
-    /// The driver takes the protection off a command.
+    /// The driver is removing the protection of a command.
     pub(super) unprotecting: bool,
     pub(super) login_failures: u32,
     bad_lines: u32,
@@ -96,7 +97,7 @@ pub struct ServerSession {
 }
 
 impl ServerSession {
-    /// A session before its greeting.
+    /// A session that has not sent its greeting.
     pub fn new(config: SessionConfig) -> Self {
         Self {
             config,
@@ -114,34 +115,36 @@ impl ServerSession {
         Reply::new(220, &self.config.banner)
     }
 
-    /// The server is about to end: a transfer that begins from now on is refused with 421, which
-    /// closes. Everything else goes on, so that a client can finish what belongs to the last one
-    /// (a checksum, a rename, a time).
+    /// Announces server shutdown. From now on a command that starts a transfer is refused with 421 and
+    /// closes the session. Other commands still work, so that a client can complete its last transfer
+    /// (checksum, rename, modification time).
     pub fn drain(&mut self) {
         self.draining = true;
     }
 
-    /// Takes the next line.
+    /// Handles the next line from the client.
     pub fn on_line(&mut self, line: &LineEvent) -> Vec<SessionAction> {
         if matches!(self.state, LoginState::Closed) {
             return Vec::new();
         }
+        // Lines from the connection are unprotected. Commands inside MIC, CONF and ENC arrive through
+        // `on_security`.
         let actions = self.process_line(line, LineProtection::Clear);
         self.close_if_requested(actions)
     }
 
-    /// A line, bare or without the protection that it came in.
+    /// Handles a line; the protection of a protected command has been removed.
     pub(super) fn process_line(
         &mut self,
         line: &LineEvent,
-        travelled: LineProtection,
+        protection: LineProtection,
     ) -> Vec<SessionAction> {
         match line {
             LineEvent::TooLong => self.on_bad_line(Reply::new(500, "Line too long.")),
             LineEvent::Line(bytes) => match Command::parse(bytes) {
                 Ok(command) => {
                     self.bad_lines = 0;
-                    match travelled {
+                    match protection {
                         LineProtection::Clear => self.refuse_clear_command(&command),
                         LineProtection::Protected => self.refuse_nested_command(&command),
                     }
@@ -150,6 +153,7 @@ impl ServerSession {
                 Err(error @ CommandError::UnknownVerb(_)) => {
                     self.on_bad_line(replies::failure_reply(&CommandFailure::Command(&error)))
                 }
+                // A known verb with a bad argument shows that the peer speaks FTP.
                 Err(error) => {
                     self.bad_lines = 0;
                     replies::refuse(&CommandFailure::Command(&error))
@@ -158,21 +162,22 @@ impl ServerSession {
         }
     }
 
-    /// Takes what the driver reports.
-    pub fn on_driver_event(&mut self, outcome: DriverEvent) -> Vec<SessionAction> {
-        let actions = match (&mut self.state, outcome) {
-            (_, DriverEvent::Security(answer)) => self.on_security(answer),
+    /// Handles a driver event.
+    pub fn on_driver_event(&mut self, event: DriverEvent) -> Vec<SessionAction> {
+        let actions = match (&mut self.state, event) {
+            (_, DriverEvent::Security(result)) => self.on_security(result),
             (LoginState::Authenticating, DriverEvent::Login(result)) => self.on_login(result),
-            (LoginState::LoggedIn(login), outcome) => login.on_driver_event(outcome),
+            (LoginState::LoggedIn(login), event) => login.on_driver_event(event),
             _ => Vec::new(),
         };
         self.close_if_requested(actions)
     }
 
-    /// The outcome that is pending.
+    /// Input that the session waits for now.
     pub fn expected_input(&self) -> ExpectedInput {
         match &self.state {
-            _ if self.is_securing() => ExpectedInput::DriverEvent,
+            // The security exchange comes before the login state: no command may be read during it.
+            _ if self.awaits_security_response() => ExpectedInput::DriverEvent,
             LoginState::Connected | LoginState::UserGiven(_) | LoginState::Closed => {
                 ExpectedInput::Line
             }
@@ -190,19 +195,21 @@ impl ServerSession {
         }
     }
 
-    /// Whether somebody is logged in: from the granted PASS until REIN.
+    /// Whether a user is logged in: from an accepted PASS until REIN.
     pub fn is_logged_in(&self) -> bool {
         matches!(self.state, LoginState::LoggedIn(_))
     }
 
-    /// Whether a line that arrives during [`ExpectedInput::DriverEventOrUrgentLine`] is to be fed at once: ABOR, STAT
-    /// without path, and in a transfer under `OPTS DRS drs1` SBUF. QUIT is not: it must not overtake
-    /// transfers that were pipelined before it; neither is SBUF in any other session, nor one whose
-    /// argument is wrong: its 501 would be taken for the transfer's end.
+    /// Whether a line that arrives during [`ExpectedInput::DriverEventOrUrgentLine`] must be passed on
+    /// at once: ABOR, STAT without path, and SBUF during a transfer under `OPTS DRS drs1`. QUIT is not
+    /// urgent, since it must not overtake transfers that were pipelined before it. Neither is SBUF in
+    /// any other session, nor SBUF with a bad argument, whose 501 the client would take for the end of
+    /// the transfer.
     pub fn is_urgent(&self, line: &LineEvent) -> bool {
         let LineEvent::Line(bytes) = line else {
             return false;
         };
+        // This runs on raw bytes without parsing, since a client may queue any number of lines.
         let text = bytes.trim_ascii_end();
         let end = text.iter().position(|b| *b == b' ').unwrap_or(text.len());
         let verb = &text[..end];
@@ -216,8 +223,9 @@ impl ServerSession {
         matches!(&self.state, LoginState::LoggedIn(login) if login.accepts_buffer_size())
     }
 
-    /// Junk is answered so many times in a row (a port scan, a client that speaks HTTP).
-    fn on_bad_line(&mut self, answer: Reply) -> Vec<SessionAction> {
+    /// Answers an unrecognized line, and closes the session after too many in a row. A port scanner or
+    /// an HTTP client would otherwise hold the connection.
+    fn on_bad_line(&mut self, reply: Reply) -> Vec<SessionAction> {
         self.bad_lines = self.bad_lines.saturating_add(1);
         let limit = self.config.max_bad_lines;
         if limit > 0 && self.bad_lines >= limit {
@@ -225,10 +233,10 @@ impl ServerSession {
             actions.push(SessionAction::Close);
             return actions;
         }
-        vec![SessionAction::Reply(answer)]
+        vec![SessionAction::Reply(reply)]
     }
 
-    /// The facts that listings tell (OPTS MLST changes them).
+    /// The facts that listings show (OPTS MLST changes them).
     fn facts(&self) -> FactSet {
         match &self.state {
             LoginState::LoggedIn(login) => login.parameters.facts,
@@ -259,7 +267,8 @@ impl ServerSession {
                 actions.extend(replies::reply(200, "Noted."));
                 actions
             }
-            // Names are bytes here whatever is asked; lftp asks before it logs in.
+            // File names are byte strings, so UTF8 ON and OFF have no effect. lftp sends this
+            // before login.
             Command::Opts(OptsCommand::Utf8(_)) => options::success(),
             Command::Auth(mechanism) => self.auth(&mechanism),
             Command::Adat(token) => self.adat(token),
@@ -269,6 +278,7 @@ impl ServerSession {
             Command::Ccc => self.clear_commands(),
             Command::Rein if matches!(self.state, LoginState::LoggedIn(_)) => self.rein(),
             command => match &mut self.state {
+                // RFC 959 §5.4 allows 421 as reply to any command when the service shuts down.
                 LoginState::LoggedIn(_) if self.draining && needs_data_connection(&command) => {
                     let mut actions =
                         replies::reply(421, "Service not available: server is shutting down.");
@@ -276,21 +286,22 @@ impl ServerSession {
                     actions
                 }
                 LoginState::LoggedIn(login) => login.on_command(&self.config, command),
+                // RFC 959 §5.4 lists 530 for commands before login.
                 _ => replies::reply(530, "Please login with USER and PASS."),
             },
         }
     }
 
-    /// During what ABOR stops the driver hands over what is urgent only; anything else is its
-    /// mistake, answered all the same.
+    /// Handles a command while the session waits for the driver. The driver passes only urgent lines
+    /// then; any other line is a driver error, answered with 503.
     fn on_command_while_busy(&mut self, command: &Command) -> Vec<SessionAction> {
-        let out_of_turn = || replies::reply(503, "The previous command is not finished.");
-        let takes_sizes = self.accepts_buffer_size();
+        let unfinished = || replies::reply(503, "The previous command is not finished.");
+        let accepts_size = self.accepts_buffer_size();
         let LoginState::LoggedIn(login) = &mut self.state else {
-            return out_of_turn();
+            return unfinished();
         };
         match (&mut login.pending, command) {
-            (PendingTask::Transfer(running), Command::Sbuf(bytes)) if takes_sizes => {
+            (PendingTask::Transfer(running), Command::Sbuf(bytes)) if accepts_size => {
                 running.on_peer_buffer_size(*bytes)
             }
             (PendingTask::Transfer(running), Command::Abor) => running.aborts.on_abor(),
@@ -299,7 +310,7 @@ impl ServerSession {
                 task.aborts.on_abor()
             }
             (PendingTask::File(task), Command::Stat(None)) if task.is_abortable() => task.status(),
-            _ => out_of_turn(),
+            _ => unfinished(),
         }
     }
 
@@ -311,8 +322,8 @@ impl ServerSession {
     }
 }
 
-/// Whether SBUF's argument is certainly a size; a cheap test, since a client may send any number
-/// of lines.
+/// Whether the argument of SBUF is certainly a valid size. The test is cheap, since it runs on every
+/// queued line and a client may send any number of them.
 fn is_size_argument(argument: &[u8]) -> bool {
     let spaces = argument.iter().take_while(|b| **b == b' ').count();
     let (_, argument) = argument.split_at(spaces);

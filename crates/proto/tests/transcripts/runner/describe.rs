@@ -1,4 +1,4 @@
-//! Actions as lines of a transcript: `S:` for replies as they go over the wire, `A:` for others.
+//! Writes actions as lines of a transcript: `S:` for replies in wire form, `A:` for others.
 
 use proto::command::{DataType, TransferMode};
 use proto::server::{
@@ -8,7 +8,7 @@ use proto::server::{
 use proto::sizing::{BufferSizing, SocketBuffers};
 use proto::streams::ParallelismRange;
 
-use crate::script::escape;
+use super::script::escape;
 
 /// The lines of one action.
 pub(crate) fn describe(action: &SessionAction) -> Vec<String> {
@@ -72,7 +72,7 @@ fn listen(request: &ListenRequest) -> String {
     text + &buffers(request.buffers)
 }
 
-/// Buffers that are not left to `auto`.
+/// Buffers other than `auto` without pinned size.
 fn buffers(buffers: SocketBuffers) -> String {
     let mut text = String::new();
     if let Some(bytes) = buffers.send {
@@ -146,7 +146,7 @@ fn kind(kind: &TransferKind) -> String {
             path,
             disposition,
             announced_size: allocate,
-            checksum_algorithm: sum,
+            checksum_algorithm: algorithm,
             expected_checksum: expect,
             modified: modify,
         } => {
@@ -161,7 +161,7 @@ fn kind(kind: &TransferKind) -> String {
             if let Some(bytes) = allocate {
                 text.push_str(&format!(" allocate={bytes}"));
             }
-            if let Some(algorithm) = sum {
+            if let Some(algorithm) = algorithm {
                 text.push_str(&format!(" sum={}", algorithm.name()));
             }
             if let Some((algorithm, hex)) = expect {

@@ -1,4 +1,4 @@
-//! Plays a transcript and writes it again with what the session said.
+//! Runs a transcript and writes it again with the actual output of the session.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -11,21 +11,21 @@ use proto::server::{
 };
 use proto::sizing::BufferSizing;
 
-use crate::describe::describe;
-use crate::outcome;
-use crate::script::{ScriptLine, ScriptStep, parse};
-use crate::tree::FileTree;
+use super::describe::describe;
+use super::driver_event;
+use super::script::{ScriptLine, ScriptStep, parse};
+use super::tree::FileTree;
 
-/// A session at work.
+/// A session that runs a transcript.
 struct TranscriptPlayer {
     session: ServerSession,
     tree: FileTree,
-    /// Lines that wait for an outcome.
-    held: VecDeque<LineEvent>,
+    /// Lines queued until the driver has answered.
+    queued_lines: VecDeque<LineEvent>,
     out: String,
 }
 
-/// The transcript with the session's lines as they are now.
+/// Runs a transcript; returns it with the actual output of the session.
 pub(crate) fn play(text: &str) -> Result<String, String> {
     let lines = parse(text)?;
     let mut config = SessionConfig {
@@ -60,7 +60,7 @@ pub(crate) fn play(text: &str) -> Result<String, String> {
     let mut player = TranscriptPlayer {
         session: ServerSession::new(config),
         tree,
-        held: VecDeque::new(),
+        queued_lines: VecDeque::new(),
         out,
     };
     player.run(&lines[start..])?;
@@ -98,17 +98,17 @@ fn configure(setting: &str, config: &mut SessionConfig, tree: &mut FileTree) -> 
 
 impl TranscriptPlayer {
     fn run(&mut self, lines: &[ScriptLine]) -> Result<(), String> {
-        let greets = !lines
+        let shows_greeting = !lines
             .iter()
             .any(|l| matches!(&l.step, ScriptStep::Setting(_)));
-        if greets {
+        if shows_greeting {
             let greeting = SessionAction::Reply(self.session.greeting());
             self.write(&greeting);
         }
         for (at, line) in lines.iter().enumerate() {
             self.out.push_str(&line.source);
             self.out.push('\n');
-            let scripted = self.scripted_answer(&lines[at + 1..]);
+            let scripted = self.next_step_answers_file_request(&lines[at + 1..]);
             match &line.step {
                 ScriptStep::Text(_) => {}
                 ScriptStep::Setting(setting) => self.login(setting)?,
@@ -116,36 +116,36 @@ impl TranscriptPlayer {
                 ScriptStep::TooLong => self.line(LineEvent::TooLong, scripted),
                 ScriptStep::DriverEvent(text) if text == "drain" => self.session.drain(),
                 ScriptStep::DriverEvent(text) => {
-                    let actions = self.session.on_driver_event(outcome::parse(text)?);
+                    let actions = self.session.on_driver_event(driver_event::parse(text)?);
                     self.carry_out(actions, scripted);
-                    self.release(scripted);
+                    self.send_queued_lines(scripted);
                 }
             }
         }
-        match self.held.len() {
+        match self.queued_lines.len() {
             0 => Ok(()),
-            n => Err(format!("{n} lines still wait for an outcome")),
+            n => Err(format!("{n} lines are still queued")),
         }
     }
 
-    /// A driver's dealing with a line while something is pending.
+    /// Passes a line to the session or queues it, as a driver does.
     fn line(&mut self, line: LineEvent, scripted: bool) {
-        let take = match self.session.expected_input() {
+        let accepted = match self.session.expected_input() {
             ExpectedInput::Line => true,
             ExpectedInput::DriverEventOrUrgentLine => self.session.is_urgent(&line),
             ExpectedInput::DriverEvent => false,
         };
-        if take {
+        if accepted {
             let actions = self.session.on_line(&line);
             self.carry_out(actions, scripted);
         } else {
-            self.held.push_back(line);
+            self.queued_lines.push_back(line);
         }
     }
 
-    fn release(&mut self, scripted: bool) {
+    fn send_queued_lines(&mut self, scripted: bool) {
         while self.session.expected_input() == ExpectedInput::Line {
-            let Some(line) = self.held.pop_front() else {
+            let Some(line) = self.queued_lines.pop_front() else {
                 return;
             };
             let actions = self.session.on_line(&line);
@@ -153,13 +153,13 @@ impl TranscriptPlayer {
         }
     }
 
-    /// Work on files is done by the tree, unless the transcript answers it itself.
+    /// Shows the actions. File operations are answered by the tree, unless the transcript answers them.
     fn carry_out(&mut self, actions: Vec<SessionAction>, scripted: bool) {
         for action in actions {
             match action {
                 SessionAction::File(request) if !scripted => {
-                    let answer = self.tree.answer(&request);
-                    let next = self.session.on_driver_event(DriverEvent::File(answer));
+                    let response = self.tree.answer(&request);
+                    let next = self.session.on_driver_event(DriverEvent::File(response));
                     self.carry_out(next, scripted);
                 }
                 other => self.write(&other),
@@ -195,8 +195,8 @@ impl TranscriptPlayer {
         Ok(())
     }
 
-    /// Whether the next step answers work on files by hand; ABOR and STAT may come before it.
-    fn scripted_answer(&self, rest: &[ScriptLine]) -> bool {
+    /// Whether the next step of the transcript answers a file operation; ABOR and STAT may precede it.
+    fn next_step_answers_file_request(&self, rest: &[ScriptLine]) -> bool {
         let next = rest.iter().find(|l| match &l.step {
             ScriptStep::Text(_) => false,
             ScriptStep::Client(line) => !self.session.is_urgent(&LineEvent::Line(line.clone())),

@@ -1,30 +1,30 @@
-//! A transcript as steps: what is given to the session. What it says (`S:`, `A:`) is not read; it
-//! is compared as text.
+//! Parses the input of a transcript into steps. The output of the session (`S:`, `A:`) is not parsed but
+//! compared as text.
 
-/// One line of a transcript that is not the session's.
+/// One input line of a transcript.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ScriptStep {
-    /// Comment or blank line, kept as it is.
+    /// Comment or blank line, copied unchanged.
     Text(String),
-    /// A setting that comes before the greeting, or `login`.
+    /// Setting before the greeting, or `login`.
     Setting(String),
-    /// A line from the client, unescaped.
+    /// Line from the client, unescaped.
     Client(Vec<u8>),
-    /// A line that is longer than any.
+    /// Line from the client that exceeds the limit.
     TooLong,
-    /// Report of the driver.
+    /// Event from the driver.
     DriverEvent(String),
 }
 
 /// A step and its line.
 pub(crate) struct ScriptLine {
-    /// As written.
+    /// Text of the line.
     pub(crate) source: String,
     /// Meaning of the line.
     pub(crate) step: ScriptStep,
 }
 
-/// Reads a transcript.
+/// Parses the input lines of a transcript.
 pub(crate) fn parse(text: &str) -> Result<Vec<ScriptLine>, String> {
     let mut lines = Vec::new();
     for source in text.lines() {
@@ -52,7 +52,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<ScriptLine>, String> {
     Ok(lines)
 }
 
-/// `\xHH` is a byte, `\\` a backslash.
+/// Replaces `\xHH` by a byte and `\\` by a backslash.
 pub(crate) fn unescape(text: &str) -> Result<Vec<u8>, String> {
     let mut out = Vec::new();
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! A file tree in memory that answers work on files as a Unix file system would.
+//! A file tree in memory that answers file operations as a Unix file system does.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use proto::path::VPath;
 use proto::server::{FileError, FileErrorKind, FileRequest, FileResponse, ListFormat, ListRequest};
 use proto::timestamp::Timestamp;
 
-/// 2026-11-20 08:21:03 UTC, the time of everything that has no other.
-const THEN: Timestamp = Timestamp(1_795_162_863);
+/// 2026-11-20 08:21:03 UTC, the modification time of all new nodes.
+const DEFAULT_TIME: Timestamp = Timestamp(1_795_162_863);
 
 #[derive(Debug, Clone)]
 struct FileTreeNode {
-    /// `None`: a directory.
+    /// Content of a file; `None` for a directory.
     content: Option<Vec<u8>>,
     modified: Timestamp,
     mode: u32,
@@ -28,7 +28,7 @@ pub(crate) struct FileTree {
 type FileTreeResult = Result<FileResponse, FileError>;
 
 impl FileTree {
-    /// The root alone.
+    /// A tree with the root directory only.
     pub(crate) fn new() -> Self {
         let mut tree = Self {
             nodes: BTreeMap::new(),
@@ -51,14 +51,14 @@ impl FileTree {
         let mode = if content.is_some() { 0o644 } else { 0o755 };
         let node = FileTreeNode {
             content,
-            modified: THEN,
+            modified: DEFAULT_TIME,
             mode,
             link_target: None,
         };
         self.nodes.insert(path.to_vec(), node);
     }
 
-    /// Does what is asked.
+    /// Performs a file operation.
     pub(crate) fn answer(&mut self, request: &FileRequest) -> FileTreeResult {
         match request {
             FileRequest::Stat(path) => Ok(FileResponse::Entry(Box::new(self.entry(path)?))),
@@ -101,9 +101,9 @@ impl FileTree {
         self.nodes.get(path.as_bytes()).ok_or_else(not_found)
     }
 
-    fn change(&mut self, path: &VPath, with: impl FnOnce(&mut FileTreeNode)) -> FileTreeResult {
+    fn change(&mut self, path: &VPath, edit: impl FnOnce(&mut FileTreeNode)) -> FileTreeResult {
         let node = self.nodes.get_mut(path.as_bytes());
-        with(node.ok_or_else(not_found)?);
+        edit(node.ok_or_else(not_found)?);
         Ok(FileResponse::Done)
     }
 
@@ -125,7 +125,7 @@ impl FileTree {
 
     fn remove_dir(&mut self, path: &VPath) -> FileTreeResult {
         self.directory(path)?;
-        if self.below(path).next().is_some() {
+        if self.entries_below(path).next().is_some() {
             return Err(error(FileErrorKind::NotEmpty, 39, "Directory not empty"));
         }
         self.nodes.remove(path.as_bytes());
@@ -142,8 +142,8 @@ impl FileTree {
 
     fn remove_tree(&mut self, path: &VPath) -> FileTreeResult {
         self.node(path)?;
-        let below: Vec<Vec<u8>> = self.below(path).cloned().collect();
-        for path in below {
+        let entries_below: Vec<Vec<u8>> = self.entries_below(path).cloned().collect();
+        for path in entries_below {
             self.nodes.remove(&path);
         }
         self.nodes.remove(path.as_bytes());
@@ -157,7 +157,7 @@ impl FileTree {
         Ok(FileResponse::Done)
     }
 
-    fn below<'a>(&'a self, path: &VPath) -> impl Iterator<Item = &'a Vec<u8>> + use<'a> {
+    fn entries_below<'a>(&'a self, path: &VPath) -> impl Iterator<Item = &'a Vec<u8>> + use<'a> {
         let mut prefix = path.as_bytes().to_vec();
         if !path.is_root() {
             prefix.push(b'/');
@@ -197,28 +197,28 @@ impl FileTree {
     }
 
     fn list(&self, request: &ListRequest) -> FileTreeResult {
-        let own = self.entry(&request.path)?;
-        let entries: Vec<DirectoryEntry> = if own.kind == EntryKind::Dir {
-            self.below(&request.path)
+        let listed = self.entry(&request.path)?;
+        let entries: Vec<DirectoryEntry> = if listed.kind == EntryKind::Dir {
+            self.entries_below(&request.path)
                 .filter_map(|path| VPath::root().resolve(path).ok())
                 .filter(|path| path.parent() == request.path)
                 .map(|path| self.entry(&path))
                 .collect::<Result<_, _>>()?
         } else {
-            vec![own]
+            vec![listed]
         };
         let lines = entries
             .iter()
             .map(|entry| match request.format {
                 ListFormat::Facts(facts) => format_mlsx(entry, facts, None),
-                ListFormat::LsLong => format_ls(entry, THEN),
+                ListFormat::LsLong => format_ls(entry, DEFAULT_TIME),
                 ListFormat::Names => entry.name.clone(),
             })
             .collect();
         Ok(FileResponse::Lines(lines))
     }
 
-    /// Adler-32 only (RFC 1950 §8.2): transcripts give other digests themselves.
+    /// Computes Adler-32 (RFC 1950 §8.2). Transcripts must answer requests for other algorithms.
     fn checksum(
         &self,
         algorithm: ChecksumAlgorithm,
@@ -235,8 +235,8 @@ impl FileTree {
             return Err(error(FileErrorKind::IsADirectory, 21, "Is a directory"));
         };
         let start = usize::try_from(offset).unwrap().min(content.len());
-        let left = content.len() - start;
-        let length = length.map_or(left, |n| left.min(usize::try_from(n).unwrap()));
+        let remaining = content.len() - start;
+        let length = length.map_or(remaining, |n| remaining.min(usize::try_from(n).unwrap()));
         let (mut a, mut b) = (1_u32, 0_u32);
         for &byte in &content[start..start + length] {
             a = (a + u32::from(byte)) % 65_521;

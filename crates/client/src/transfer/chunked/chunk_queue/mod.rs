@@ -1,65 +1,65 @@
-//! Rest of a file, and the pieces in which it is handed out: the tuner's chunks, cut to what is
-//! missing and shared by the sessions that are at work.
+//! The missing ranges of a file, handed out to sessions in the sizes that the tuner chooses for its
+//! chunks.
 
 use std::time::Duration;
 
 use proto::ranges::{ByteRange, RangeSet};
 use tune::streams::chunked::{Chunk, ChunkResult, ChunkTuner};
 
-/// Smallest piece at the end of the file, bytes: less is not worth a command.
+/// Smallest range at the end of the file, bytes: less is not worth a command.
 const MIN_TAIL_BYTES: u64 = 1 << 20;
-/// The last pieces last at least this long, so that they do not wait for their commands.
+/// Shortest duration of the last ranges, so that the time of their commands does not dominate.
 const TAIL_DURATION: Duration = Duration::from_millis(200);
 
-/// A part of the file for one session.
+/// A range of the file for one session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RangeAssignment {
-    /// Which bytes of the destination.
+    /// Bytes of the destination.
     pub(super) range: ByteRange,
-    /// Over so many streams.
+    /// Number of streams.
     pub(super) streams: u32,
-    /// Of this chunk, counted from 0.
+    /// Number of its chunk, counted from 0.
     chunk_number: u64,
 }
 
-/// Moment at which a session asked for work or ended a piece.
+/// Progress of the transfer when a session asks for a range or ends one.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ChunkProgress {
-    /// Since the transfer began.
+    /// Time since the transfer started.
     pub(super) at: Duration,
-    /// Bytes moved in all, by all sessions.
+    /// Bytes moved by all sessions.
     pub(super) moved: u64,
-    /// W: the smaller of both ends' socket buffers, bytes; 0: not known.
+    /// W: the smaller of both ends' socket buffers, bytes; 0 if unknown.
     pub(super) window: u64,
-    /// R; zero: not known.
+    /// R; zero if unknown.
     pub(super) rtt: Duration,
 }
 
-/// A piece, and what the tuner decided for it, if it is the first of its chunk.
+/// A range, and the tuner's decision if it is the first of its chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct QueuedRange {
-    /// To be moved.
+    /// The range to move.
     pub(super) assignment: RangeAssignment,
-    /// Streams of the new chunk, over all sessions, and why.
+    /// Streams of the new chunk, over all sessions, and the reason.
     pub(super) decision: Option<(u32, String)>,
 }
 
-/// Work left to be done, by how many sessions, in which chunks.
+/// The ranges left to move, and the running chunk.
 pub(super) struct ChunkQueue {
-    /// Not handed out.
+    /// Ranges not handed out yet.
     missing: RangeSet,
     tuner: Box<dyn ChunkTuner>,
     /// Sessions at work at the same time.
     session_count: u32,
     /// The running chunk.
     chunk: Option<RunningChunk>,
-    /// The chunk that ended last, by the responses of its commands: mostly one, more where some of it
-    /// was there already.
+    /// The chunk that ended last, measured by the response times of its commands: usually one
+    /// command, more if parts of the chunk were there already.
     last_chunk: Option<(u64, ChunkResult)>,
     chunk_count: u64,
 }
 
-/// A chunk that is being handed out.
+/// A chunk whose ranges are being handed out.
 #[derive(Debug, Clone, Copy)]
 struct RunningChunk {
     streams: u32,
@@ -67,32 +67,33 @@ struct RunningChunk {
     bytes: u64,
     /// Bytes handed out.
     assigned: u64,
-    /// Sessions that have begun with it, a bit each.
+    /// Sessions that have started with it, one bit each.
     session_bits: u32,
-    /// When the last of them began.
+    /// Progress when the last of them started.
     measured_from: ChunkProgress,
 }
 
 impl RunningChunk {
-    /// Whether all sessions have begun with it.
+    /// Whether all sessions have started with it.
     fn has_all_sessions(&self, sessions: u32) -> bool {
         self.session_bits.count_ones() >= sessions
     }
 
-    /// Whether the next piece belongs to the next chunk. One session hands out the chunk's bytes and no
-    /// more; several go on until all of them have moved about as many together, so that what was
-    /// measured is this chunk's.
-    fn is_complete(&self, sessions: u32, seen: ChunkProgress) -> bool {
+    /// Whether the next range belongs to the next chunk. One session hands out exactly the chunk's
+    /// bytes. Several sessions continue until together they have moved about as many bytes, so that
+    /// the measurement belongs to this chunk.
+    fn is_complete(&self, sessions: u32, progress: ChunkProgress) -> bool {
         if sessions == 1 {
             return self.assigned >= self.bytes;
         }
-        let together = seen.moved.saturating_sub(self.measured_from.moved);
+        let together = progress.moved.saturating_sub(self.measured_from.moved);
+        // Three quarters: the sessions' ranges do not end at the same moment.
         self.has_all_sessions(sessions) && together >= self.bytes / 4 * 3
     }
 }
 
 impl ChunkQueue {
-    /// `missing` of the destination, by so many sessions at a time.
+    /// The `missing` ranges of the destination, for this many sessions at a time.
     pub(super) fn new(missing: RangeSet, tuner: Box<dyn ChunkTuner>, sessions: u32) -> Self {
         Self {
             missing,
@@ -104,42 +105,47 @@ impl ChunkQueue {
         }
     }
 
-    /// The next piece for session number `session`; `None`: nothing is left.
-    pub(super) fn next_range(&mut self, session: u32, seen: ChunkProgress) -> Option<QueuedRange> {
+    /// The next range for session number `session`; `None` when nothing is left.
+    pub(super) fn next_range(
+        &mut self,
+        session: u32,
+        progress: ChunkProgress,
+    ) -> Option<QueuedRange> {
         let gap = self.missing.iter().next()?;
         let sessions = self.session_count;
-        let mut decided = None;
+        let mut decision = None;
         if self
             .chunk
-            .is_none_or(|chunk| chunk.is_complete(sessions, seen))
+            .is_none_or(|chunk| chunk.is_complete(sessions, progress))
         {
-            decided = Some(self.begin_chunk(seen));
+            decision = Some(self.begin_chunk(progress));
         }
         let left = self.missing.byte_count();
         let number = self.chunk_count;
         let chunk = self.chunk.as_mut()?;
         if chunk.session_bits & (1 << session) == 0 {
             chunk.session_bits |= 1 << session;
-            chunk.measured_from = seen;
+            chunk.measured_from = progress;
         }
-        // Until the others come, pieces grow.
-        let alone = if chunk.has_all_sessions(sessions) {
+        // Ranges grow until the other sessions start, so that a lone session sends few commands.
+        let lone_minimum = if chunk.has_all_sessions(sessions) {
             0
         } else {
             chunk.assigned
         };
         let wanted = match sessions {
             1 => chunk.bytes.saturating_sub(chunk.assigned),
-            // The sessions are to end together, so that the last pieces are ever smaller.
+            // The last ranges get smaller and smaller, so that all sessions end at about the same
+            // time.
             n => {
                 let share = |bytes: u64| bytes / u64::from(n);
-                let piece = share(chunk.bytes).max(alone);
-                piece.min(share(left).max(min_tail_bytes(seen)))
+                let length = share(chunk.bytes).max(lone_minimum);
+                length.min(share(left).max(min_tail_bytes(progress)))
             }
         };
         let length = wanted.min(gap.len()).max(1);
         chunk.assigned = chunk.assigned.saturating_add(length);
-        let piece = RangeAssignment {
+        let assignment = RangeAssignment {
             range: ByteRange {
                 start: gap.start,
                 end: gap.start + length,
@@ -147,17 +153,19 @@ impl ChunkQueue {
             streams: stream_share(chunk.streams, sessions, session),
             chunk_number: number,
         };
-        self.missing.remove(piece.range.start, piece.range.end);
+        self.missing
+            .remove(assignment.range.start, assignment.range.end);
         Some(QueuedRange {
-            assignment: piece,
-            decision: decided,
+            assignment,
+            decision,
         })
     }
 
     /// Asks the tuner for the next chunk.
-    fn begin_chunk(&mut self, seen: ChunkProgress) -> (u32, String) {
-        let last = self.measure_chunk(seen);
+    fn begin_chunk(&mut self, progress: ChunkProgress) -> (u32, String) {
+        let last = self.measure_chunk(progress);
         let Chunk { streams, bytes } = self.tuner.next(last.as_ref());
+        // Each session needs at least one stream.
         let streams = streams.max(self.session_count);
         self.chunk_count += 1;
         self.chunk = Some(RunningChunk {
@@ -165,38 +173,40 @@ impl ChunkQueue {
             bytes,
             assigned: 0,
             session_bits: 0,
-            measured_from: seen,
+            measured_from: progress,
         });
         (streams, self.tuner.reason())
     }
 
-    /// Measurement of the running chunk. One session: its commands' responses. Several: all that moved
-    /// since the last of them began with it, as they never stop between chunks.
-    fn measure_chunk(&mut self, seen: ChunkProgress) -> Option<ChunkResult> {
+    /// Measurement of the running chunk. With one session: the response times of its commands. With
+    /// several: the bytes moved since the last of them started with it, as they do not pause
+    /// between chunks.
+    fn measure_chunk(&mut self, progress: ChunkProgress) -> Option<ChunkResult> {
         if self.session_count == 1 {
+            // Taken, so that a chunk without a completed range has no measurement.
             return self.last_chunk.take().map(|(_, chunk)| chunk);
         }
         let chunk = self.chunk?;
         Some(ChunkResult {
             streams: chunk.streams,
-            bytes: seen.moved.saturating_sub(chunk.measured_from.moved),
-            time: seen.at.saturating_sub(chunk.measured_from.at),
-            window: seen.window,
-            rtt: seen.rtt,
+            bytes: progress.moved.saturating_sub(chunk.measured_from.moved),
+            time: progress.at.saturating_sub(chunk.measured_from.at),
+            window: progress.window,
+            rtt: progress.rtt,
         })
     }
 
-    /// A piece has arrived, `streams` wide, its command answered after `time`.
+    /// Records that a range has arrived over `streams` streams, its command answered after `time`.
     pub(super) fn range_done(
         &mut self,
-        piece: &RangeAssignment,
+        assignment: &RangeAssignment,
         streams: u32,
         time: Duration,
-        seen: ChunkProgress,
+        progress: ChunkProgress,
     ) {
-        let bytes = piece.range.len();
+        let bytes = assignment.range.len();
         let (bytes, time) = match &self.last_chunk {
-            Some((chunk, before)) if *chunk == piece.chunk_number => {
+            Some((chunk, before)) if *chunk == assignment.chunk_number => {
                 (before.bytes + bytes, before.time + time)
             }
             _ => (bytes, time),
@@ -205,25 +215,25 @@ impl ChunkQueue {
             streams,
             bytes,
             time,
-            window: seen.window,
-            rtt: seen.rtt,
+            window: progress.window,
+            rtt: progress.rtt,
         };
-        self.last_chunk = Some((piece.chunk_number, chunk));
+        self.last_chunk = Some((assignment.chunk_number, chunk));
     }
 
-    /// A piece that a session could not begin with is for others, and so is all that follows: one
-    /// session fewer is at work.
-    pub(super) fn return_range(&mut self, piece: &RangeAssignment) {
-        self.missing.insert(piece.range.start, piece.range.end);
+    /// Takes back a range that a session could not start with, and counts one session fewer.
+    pub(super) fn return_range(&mut self, assignment: &RangeAssignment) {
+        self.missing
+            .insert(assignment.range.start, assignment.range.end);
         self.remove_session();
     }
 
-    /// A session did not come to work.
+    /// Counts one session fewer.
     pub(super) fn remove_session(&mut self) {
         self.session_count = self.session_count.saturating_sub(1).max(1);
     }
 
-    /// No streams can be had: what is left is one piece.
+    /// Without MODE E there is only one stream, so everything left is one range.
     pub(super) fn stop_chunking(&mut self) {
         self.session_count = 1;
         if let Some(chunk) = &mut self.chunk {
@@ -231,22 +241,23 @@ impl ChunkQueue {
         }
     }
 
-    /// Whether something is left to be handed out.
+    /// Whether ranges are left to hand out.
     pub(super) fn has_more(&self) -> bool {
         !self.missing.is_empty()
     }
 }
 
-/// The part of `streams` that session number `session` has.
+/// The number of `streams` for session number `session`.
 fn stream_share(streams: u32, sessions: u32, session: u32) -> u32 {
     let extra = u32::from(session < streams % sessions);
     (streams / sessions + extra).max(1)
 }
 
-/// The shortest piece that is worth a command at the rate so far.
-fn min_tail_bytes(seen: ChunkProgress) -> u64 {
-    let span = TAIL_DURATION.max(seen.rtt * 4).as_secs_f64();
-    let rate = seen.moved as f64 / seen.at.as_secs_f64();
+/// The smallest range that is worth a command at the rate so far, bytes.
+fn min_tail_bytes(progress: ChunkProgress) -> u64 {
+    // Four round trips or 200 ms, whichever is longer, hide the time of a command.
+    let span = TAIL_DURATION.max(progress.rtt * 4).as_secs_f64();
+    let rate = progress.moved as f64 / progress.at.as_secs_f64();
     let bytes = if rate.is_finite() { rate * span } else { 0.0 };
     #[allow(
         clippy::cast_possible_truncation,

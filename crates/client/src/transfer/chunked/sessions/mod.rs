@@ -1,4 +1,4 @@
-//! A file's chunks, moved by one session or two.
+//! Moves the chunks of a file over one session or two.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,63 +17,63 @@ use super::rtt_sampling::{RttProbeSession, SharedRttAverage};
 use crate::CopyFailure;
 use crate::transfer::{TransferAttempt, TransferSpec};
 
-/// How often what destination servers tell of a chunk is told of the whole.
+/// How often stored ranges reported for a chunk are added to those of the whole file.
 const MARKER_FORWARD_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Where commands are sent whose answers give R.
+/// Where R, the average round trip of the 2008 paper, comes from.
 pub(super) enum RttSource {
-    /// Nowhere: the path's own round trip does.
+    /// Not sampled: the round-trip time of the path is used.
     Known(Duration),
-    /// On the session that moves the chunks, before each of them.
+    /// From commands on the session that moves the chunks, before each chunk.
     BetweenChunks(SharedRttAverage),
-    /// On a session of their own, while data flows.
+    /// From commands on a separate session while data flows.
     WhileDataFlows(SharedRttAverage, RttProbeSession),
 }
 
-/// A file on its way in chunks.
+/// A transfer in chunks, and the state its sessions share.
 pub(super) struct ChunkSessions<'a> {
     /// The whole transfer.
     pub(super) spec: &'a TransferSpec,
-    /// Counts all chunks.
+    /// Counts the bytes of all chunks.
     pub(super) control: &'a Arc<TransferControl>,
-    /// Hears of bytes that do not pass here.
+    /// Gets the bytes of third-party transfers, which do not pass this machine.
     pub(super) progress: &'a (dyn Fn(u64) + Send + Sync),
     pub(super) rtt_source: RttSource,
     started: Instant,
-    /// A chunk has arrived.
+    /// Notified when a chunk has ended.
     chunk_done: Notify,
     state: Mutex<ChunkSessionsState>,
 }
 
-/// State that the sessions of a crew share.
+/// State that the sessions share.
 struct ChunkSessionsState {
     queue: ChunkQueue,
     total: ChunkTotals,
     /// W of the chunk that ended last, bytes.
     window: u64,
-    /// Bytes between servers, by session: of ended chunks and of the running one.
+    /// Third-party bytes by session: of ended chunks and of the running one.
     third_party_bytes: BTreeMap<u32, (u64, u64)>,
-    /// A chunk is in the destination, so that none begins the file anew.
+    /// A chunk has been stored, so that later ones do not truncate the file.
     file_started: bool,
 }
 
 impl<'a> ChunkSessions<'a> {
-    /// To do `work`.
+    /// A transfer of the ranges in the queue.
     pub(super) fn new(
         spec: &'a TransferSpec,
         control: &'a Arc<TransferControl>,
         progress: &'a (dyn Fn(u64) + Send + Sync),
-        (work, trips): (ChunkQueue, RttSource),
+        (queue, rtt_source): (ChunkQueue, RttSource),
     ) -> Self {
         Self {
             spec,
             control,
             progress,
-            rtt_source: trips,
+            rtt_source,
             started: Instant::now(),
             chunk_done: Notify::new(),
             state: Mutex::new(ChunkSessionsState {
-                queue: work,
+                queue,
                 total: ChunkTotals::default(),
                 window: spec.options.buffers.pinned_bytes().unwrap_or(0),
                 third_party_bytes: BTreeMap::new(),
@@ -82,88 +82,95 @@ impl<'a> ChunkSessions<'a> {
         }
     }
 
-    /// Moves everything by `first`, and by another session beside it if `two`. Dropping it stops both.
+    /// Transfers everything over `first`, and over a second session if `use_second_session`.
+    /// Dropping the future stops both.
     pub(super) async fn transfer(
         self,
         mut first: Box<dyn ChunkSession + 'a>,
-        two: bool,
+        use_second_session: bool,
     ) -> Result<TransferAttempt, CopyFailure> {
-        let another = two.then(|| first.open_another());
-        let done = Notify::new();
-        let alone = async {
+        let opening = use_second_session.then(|| first.open_another());
+        let first_finished = Notify::new();
+        let first_session = async {
             let ended = self.move_ranges(&mut *first, 0).await;
-            done.notify_one();
+            first_finished.notify_one();
             ended
         };
-        let beside = async {
-            let Some(another) = another else {
+        let second_session = async {
+            let Some(opening) = opening else {
                 return Ok(());
             };
             let opened = tokio::select! {
-                opened = another => opened,
-                // One that takes long to come is not waited for.
-                () = done.notified() => return Ok(()),
+                opened = opening => opened,
+                // The first session may finish before the second one is open.
+                () = first_finished.notified() => return Ok(()),
             };
             let Ok(mut second) = opened else {
-                // Most likely it is at its bound of sessions: one has to do.
+                // Most likely the server is at its session limit: one session has to do.
                 self.lock().queue.remove_session();
                 return Ok(());
             };
             if second.stores_at_server() && self.spec.completed_ranges.is_empty() {
-                // The first chunk begins the file anew, which must not happen to others.
+                // The first chunk truncates the file, which must not happen after others are
+                // stored.
                 self.chunk_done.notified().await;
             }
             let ended = self.move_ranges(&mut *second, 1).await;
             second.close().await;
             ended
         };
-        tokio::try_join!(alone, beside)?;
-        // What the second session gave back.
+        // The first failure drops the other future, which closes its session.
+        tokio::try_join!(first_session, second_session)?;
+        // Ranges that the second session returned are left.
         while self.lock().queue.has_more() {
             self.move_ranges(&mut *first, 0).await?;
         }
         let Self {
-            rtt_source: trips,
-            state,
-            ..
+            rtt_source, state, ..
         } = self;
-        if let RttSource::WhileDataFlows(_, pulse) = trips {
-            pulse.stop();
+        if let RttSource::WhileDataFlows(_, probe) = rtt_source {
+            probe.stop();
         }
         let state = state.into_inner().unwrap_or_else(PoisonError::into_inner);
         let (stored, elapsed) = (self.control.stored(), self.started.elapsed());
         Ok(state.total.finish(stored, elapsed, self.spec.checksum))
     }
 
-    /// Moves pieces by one session until none is left.
+    /// Moves ranges over one session until none is left.
     async fn move_ranges(
         &self,
-        lane: &mut (dyn ChunkSession + '_),
+        chunk_session: &mut (dyn ChunkSession + '_),
         session: u32,
     ) -> Result<(), CopyFailure> {
         loop {
-            if let RttSource::BetweenChunks(trips) = &self.rtt_source {
-                trips.sample(lane.session()).await;
+            if let RttSource::BetweenChunks(average) = &self.rtt_source {
+                average.sample(chunk_session.session()).await;
             }
-            let Some(piece) = self.next_range(session) else {
+            let Some(assignment) = self.next_range(session) else {
                 return Ok(());
             };
-            let control = Arc::new(TransferControl::part_of(self.control, piece.range.start));
-            let spec = self.chunk_spec(&piece);
-            let begun = Instant::now();
-            // What a server's markers tell may be anything.
-            let most = piece.range.len();
-            let progress = |bytes: u64| self.note_third_party_bytes(session, bytes.min(most));
-            let moving = lane.transfer_chunk(&spec, &control, &progress);
-            match self.forward_markers(&spec, piece.range.start, moving).await {
+            let control = Arc::new(TransferControl::part_of(
+                self.control,
+                assignment.range.start,
+            ));
+            let spec = self.chunk_spec(&assignment);
+            let sent_at = Instant::now();
+            // A server's markers may report any number of bytes.
+            let length = assignment.range.len();
+            let progress = |bytes: u64| self.note_third_party_bytes(session, bytes.min(length));
+            let moving = chunk_session.transfer_chunk(&spec, &control, &progress);
+            match self
+                .forward_markers(&spec, assignment.range.start, moving)
+                .await
+            {
                 Ok(attempt) => {
-                    let time = lane.response_time(&control, begun);
-                    self.range_done(session, &piece, attempt, time);
+                    let response_time = chunk_session.response_time(&control, sent_at);
+                    self.range_done(session, &assignment, attempt, response_time);
                 }
-                // The first session can do it: this one could not even begin, or it is between servers,
-                // where nobody here knows, and stores the same bytes again at worst.
+                // The first session can move the range instead: either nothing of it moved here, or
+                // it is a third-party transfer, which at worst stores the same bytes again.
                 Err(_) if session > 0 && control.bytes() == 0 && !self.control.is_cancelled() => {
-                    self.return_range(session, &piece);
+                    self.return_range(session, &assignment);
                     return Ok(());
                 }
                 Err(failure) => return Err(failure),
@@ -171,64 +178,65 @@ impl<'a> ChunkSessions<'a> {
         }
     }
 
-    /// The next piece for a session; a new chunk is told of.
+    /// The next range for a session. The decision for a new chunk is recorded.
     fn next_range(&self, session: u32) -> Option<RangeAssignment> {
-        let seen = self.progress_now();
+        let now = self.progress_now();
         let QueuedRange {
-            assignment: piece,
-            decision: decided,
-        } = self.lock().queue.next_range(session, seen)?;
-        if let Some((streams, reason)) = decided {
+            assignment,
+            decision,
+        } = self.lock().queue.next_range(session, now)?;
+        if let Some((streams, reason)) = decision {
             self.control.note_stream_decision(TransferDecision {
-                at: seen.at,
+                at: now.at,
                 setting: Some(TransferSetting::Streams(streams)),
                 limiter: Limiter::Unknown,
                 reason,
             });
         }
-        Some(piece)
+        Some(assignment)
     }
 
     fn progress_now(&self) -> ChunkProgress {
         let state = self.lock();
-        let elsewhere: u64 = state.third_party_bytes.values().map(|(a, b)| a + b).sum();
+        let third_party: u64 = state.third_party_bytes.values().map(|(a, b)| a + b).sum();
         ChunkProgress {
             at: self.started.elapsed(),
-            moved: self.control.bytes() + elsewhere,
+            moved: self.control.bytes() + third_party,
             window: state.window,
             rtt: match &self.rtt_source {
                 RttSource::Known(rtt) => *rtt,
-                RttSource::BetweenChunks(trips) | RttSource::WhileDataFlows(trips, _) => {
-                    trips.average()
+                RttSource::BetweenChunks(average) | RttSource::WhileDataFlows(average, _) => {
+                    average.average()
                 }
             },
         }
     }
 
-    /// How the attempt at a piece is to be made.
-    fn chunk_spec(&self, piece: &RangeAssignment) -> TransferSpec {
+    /// The specification of the transfer of one range.
+    fn chunk_spec(&self, assignment: &RangeAssignment) -> TransferSpec {
         let whole = self.spec;
-        let (start, length) = (piece.range.start, piece.range.len());
+        let (start, length) = (assignment.range.start, assignment.range.len());
         let origin = whole.part.map_or(0, |(offset, _)| offset);
         let mut state = self.lock();
-        // The file begins anew with its first chunk, unless something of it is to be kept.
-        let anew = start == 0 && !state.file_started;
+        // The first chunk truncates the file, unless a part of the file is kept.
+        let truncates = start == 0 && !state.file_started;
         state.file_started = true;
         TransferSpec {
             size: Some(length),
             part: Some((origin.saturating_add(start), length)),
-            destination_offset: (!anew).then_some(start),
+            destination_offset: (!truncates).then_some(start),
             chunks: None,
             completed_ranges: RangeSet::new(),
-            streams: piece.streams,
-            max_streams: piece.streams.max(2),
+            streams: assignment.streams,
+            max_streams: assignment.streams.max(2),
             server_checksum: None,
             stored_ranges: Arc::default(),
             ..whole.clone()
         }
     }
 
-    /// Waits for a chunk, and meanwhile tells of the whole what the destination server tells of it.
+    /// Waits for a chunk, and meanwhile adds the ranges that the destination reports to those of
+    /// the whole file.
     async fn forward_markers(
         &self,
         chunk: &TransferSpec,
@@ -236,19 +244,19 @@ impl<'a> ChunkSessions<'a> {
         moving: impl Future<Output = Result<TransferAttempt, CopyFailure>>,
     ) -> Result<TransferAttempt, CopyFailure> {
         let length = chunk.size.unwrap_or(0);
-        let tell = || {
-            let told = std::mem::take(&mut *lock_ignoring_poison(&chunk.stored_ranges));
-            let mut marked = lock_ignoring_poison(&self.spec.stored_ranges);
-            for range in told.iter() {
-                // Whatever a server says of other chunks, it was asked for this one.
+        let forward = || {
+            let reported = std::mem::take(&mut *lock_ignoring_poison(&chunk.stored_ranges));
+            let mut stored = lock_ignoring_poison(&self.spec.stored_ranges);
+            for range in reported.iter() {
+                // Markers may report other chunks' bytes; only this chunk's count.
                 let at = |offset: u64| start.saturating_add(offset.min(length));
-                marked.insert(at(range.start), at(range.end));
+                stored.insert(at(range.start), at(range.end));
             }
         };
         tokio::pin!(moving);
         loop {
             let ended = tokio::time::timeout(MARKER_FORWARD_INTERVAL, &mut moving).await;
-            tell();
+            forward();
             if let Ok(ended) = ended {
                 return ended;
             }
@@ -258,35 +266,44 @@ impl<'a> ChunkSessions<'a> {
     fn range_done(
         &self,
         session: u32,
-        piece: &RangeAssignment,
+        assignment: &RangeAssignment,
         attempt: TransferAttempt,
-        time: Duration,
+        response_time: Duration,
     ) {
         let mut state = self.lock();
-        // The kernel's account of a buffer is twice what a window can be.
-        let own = attempt.report.evidence.buffer_bytes / 2;
-        state.window = self.spec.options.buffers.pinned_bytes().unwrap_or(own);
+        // The kernel doubles SO_SNDBUF and SO_RCVBUF for its own bookkeeping (socket(7)), so half
+        // of the value can be window.
+        let own_window = attempt.report.evidence.buffer_bytes / 2;
+        state.window = self
+            .spec
+            .options
+            .buffers
+            .pinned_bytes()
+            .unwrap_or(own_window);
         let bytes = state.third_party_bytes.entry(session).or_default();
         *bytes = (bytes.0 + bytes.1, 0);
+        // Released here, since `progress_now` takes the lock, too.
         drop(state);
-        let seen = self.progress_now();
+        let now = self.progress_now();
         let mut state = self.lock();
         let streams = u32::try_from(attempt.streams).unwrap_or(u32::MAX);
-        state.queue.range_done(piece, streams, time, seen);
+        state
+            .queue
+            .range_done(assignment, streams, response_time, now);
         if !attempt.extended_mode {
             state.queue.stop_chunking();
         }
-        state.total.add_chunk(session, piece.range, attempt);
+        state.total.add_chunk(session, assignment.range, attempt);
         self.spec
             .confirmation
-            .confirm_range(piece.range.start, piece.range.end);
+            .confirm_range(assignment.range.start, assignment.range.end);
         self.chunk_done.notify_one();
     }
 
-    fn return_range(&self, session: u32, piece: &RangeAssignment) {
+    fn return_range(&self, session: u32, assignment: &RangeAssignment) {
         let mut state = self.lock();
-        state.queue.return_range(piece);
-        // What markers told of it will be told again.
+        state.queue.return_range(assignment);
+        // The bytes that its markers reported will be reported again.
         if let Some((_, running)) = state.third_party_bytes.get_mut(&session) {
             *running = 0;
         }
@@ -305,7 +322,7 @@ impl<'a> ChunkSessions<'a> {
     }
 }
 
-/// The data, whole after every statement.
+/// Locks the mutex even after a panic elsewhere: the data is consistent after every statement.
 fn lock_ignoring_poison<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! A crew of lanes that move nothing, for what becomes of the pieces.
+//! Chunk sessions that move no bytes, to test how ranges are assigned.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,14 +13,15 @@ use crate::transfer::tests::spec;
 
 const SIZE: u64 = 8 << 20;
 
-/// How the other lane of a crew is.
+/// Behaviour of the second session.
 #[derive(Clone, Copy)]
 enum SecondSessionFault {
     NeverOpens,
     LosesConnection,
 }
 
-/// The first lane tells that more was moved and stored than it was asked for; the other is as it says.
+/// A chunk session. The first one reports more bytes than it was asked to move; one with `None`
+/// loses its connection.
 struct FakeChunkSession(Option<SecondSessionFault>);
 
 impl ChunkSession for FakeChunkSession {
@@ -82,39 +83,39 @@ fn missing_at_first() -> RangeSet {
     missing
 }
 
-/// Bytes that were moved, those told of it at last, and the ranges marked as stored.
+/// Bytes moved, the last progress, and the ranges marked as stored.
 async fn moved(other: SecondSessionFault) -> (u64, u64, RangeSet) {
     let spec = spec();
-    let (control, told) = (Arc::new(TransferControl::new()), AtomicU64::new(0));
-    let progress = |bytes| told.store(bytes, Ordering::Relaxed);
+    let (control, reported) = (Arc::new(TransferControl::new()), AtomicU64::new(0));
+    let progress = |bytes| reported.store(bytes, Ordering::Relaxed);
     let missing = missing_at_first();
     let rtt = Duration::from_millis(1);
-    let work = ChunkQueue::new(missing, probe_tuner_with_min(2, 2, 8, rtt), 2);
-    let crew = ChunkSessions::new(&spec, &control, &progress, (work, RttSource::Known(rtt)));
+    let queue = ChunkQueue::new(missing, probe_tuner_with_min(2, 2, 8, rtt), 2);
+    let sessions = ChunkSessions::new(&spec, &control, &progress, (queue, RttSource::Known(rtt)));
     let first = Box::new(FakeChunkSession(Some(other)));
     let limit = Duration::from_secs(60);
-    let ended = tokio::time::timeout(limit, crew.transfer(first, true)).await;
+    let ended = tokio::time::timeout(limit, sessions.transfer(first, true)).await;
     let bytes = ended.unwrap().unwrap().report.evidence.bytes;
     let marked = lock_ignoring_poison(&spec.stored_ranges).clone();
-    // Every chunk ended well.
+    // Every chunk was confirmed.
     assert_eq!(spec.confirmation.confirmed(), missing_at_first());
-    (bytes, told.load(Ordering::Relaxed), marked)
+    (bytes, reported.load(Ordering::Relaxed), marked)
 }
 
 #[tokio::test]
-async fn a_session_that_never_opens_is_not_waited_for() {
-    let (bytes, told, _) = moved(SecondSessionFault::NeverOpens).await;
-    assert_eq!((bytes, told), (SIZE, SIZE));
+async fn a_second_session_that_never_opens_is_not_waited_for() {
+    let (bytes, reported, _) = moved(SecondSessionFault::NeverOpens).await;
+    assert_eq!((bytes, reported), (SIZE, SIZE));
 }
 
 #[tokio::test]
-async fn what_a_second_session_could_not_bring_is_counted_once() {
-    let (bytes, told, _) = moved(SecondSessionFault::LosesConnection).await;
-    assert_eq!((bytes, told), (SIZE, SIZE));
+async fn ranges_returned_by_the_second_session_are_counted_once() {
+    let (bytes, reported, _) = moved(SecondSessionFault::LosesConnection).await;
+    assert_eq!((bytes, reported), (SIZE, SIZE));
 }
 
 #[tokio::test]
-async fn nothing_is_marked_beyond_what_was_asked_for() {
+async fn markers_beyond_the_chunk_are_ignored() {
     let (_, _, marked) = moved(SecondSessionFault::NeverOpens).await;
     assert_eq!((marked.byte_count(), marked.end()), (SIZE, SIZE));
 }

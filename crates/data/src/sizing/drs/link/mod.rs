@@ -1,11 +1,11 @@
-//! One transfer's DRS channel, driven by the thread that sizes its buffers.
+//! The DRS channel of one transfer, driven by its sizing thread.
 
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use proto::drs::{DrsEvent as Heard, DrsRole};
+use proto::drs::{DrsEvent, DrsRole};
 use rustix::event::PollFlags;
 use tune::limiter::Role;
 
@@ -14,16 +14,16 @@ use super::connection::{DrsCloseReason, DrsConnection};
 use super::dialer::DrsDialer;
 use crate::drs::DrsEndpoint;
 
-/// News for the sizing thread.
+/// An event for the sizing thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DrsChannelEvent {
-    /// Data receiver: a message came back after so long.
+    /// Data receiver: an echo arrived after this time.
     Echo(Duration),
-    /// Data sender: set the send buffers to this, bytes, then call [`DrsLink::applied`]. The newest of
-    /// those that came.
+    /// Data sender: set the send buffers to this size, bytes, then call [`DrsLink::applied`]. Only
+    /// the newest of several sizes is reported.
     Size(u64),
-    /// The channel ended, or could not be made. Go on with the round trip that is known. A
-    /// connecting end will not come back; a listening one may, should its peer connect again.
+    /// The channel ended, or could not be made. Continue with the known round-trip time. A
+    /// connecting end does not return; a listening one may, if its peer connects again.
     Lost,
 }
 
@@ -34,29 +34,29 @@ enum DrsConnector {
     Out(DrsDialer),
 }
 
-/// One transfer's DRS channel. Never blocks and never fails; it is either there or not. Dropping it
-/// closes the connection, while the endpoint stays for the next transfer.
+/// The DRS channel of one transfer. It never blocks and never fails; it is either connected or not.
+/// Dropping it closes the connection; the endpoint stays for the next transfer.
 #[derive(Debug)]
 pub(super) struct DrsLink {
     endpoint: Arc<DrsEndpoint>,
-    way: DrsConnector,
-    wire: Option<DrsConnection>,
-    /// The newest size that was to be announced.
+    connector: DrsConnector,
+    connection: Option<DrsConnection>,
+    /// The newest size to announce.
     size: Option<u64>,
-    /// It went out on this connection.
-    told: bool,
+    /// The size was sent on this connection.
+    is_sent: bool,
     /// Nothing more will come.
-    over: bool,
+    is_over: bool,
 }
 
 impl DrsLink {
-    /// For a transfer that begins. `role`: what this end does with the data.
+    /// The link of a new transfer. `role` is this end's role for the data.
     pub(super) fn new(endpoint: Arc<DrsEndpoint>, role: Role) -> Self {
         let end = match role {
             Role::Sender => DrsRole::Sender,
             Role::Receiver => DrsRole::Receiver,
         };
-        let way = match &*endpoint {
+        let connector = match &*endpoint {
             DrsEndpoint::Listening { address, .. } => {
                 DrsConnector::In(DrsAcceptor::new(end, address.nonce))
             }
@@ -66,78 +66,79 @@ impl DrsLink {
         };
         Self {
             endpoint,
-            way,
-            wire: None,
+            connector,
+            connection: None,
             size: None,
-            told: false,
-            over: false,
+            is_sent: false,
+            is_over: false,
         }
     }
 
-    /// Descriptors to wait for. When one of these is ready, and at every other wake too (what may be
-    /// connected to, and what is late, changes with time alone), call [`DrsLink::advance`].
+    /// The descriptors to wait for. When one is ready, and at every other wake-up (allowed peers
+    /// and deadlines change with time alone), call [`DrsLink::advance`].
     pub(super) fn poll_fds(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
         let mut all = Vec::new();
-        match (&self.way, &*self.endpoint) {
-            _ if self.over => {}
-            (DrsConnector::In(reception), DrsEndpoint::Listening { listener, .. }) => {
-                all.extend(reception.poll_fds(listener));
+        match (&self.connector, &*self.endpoint) {
+            _ if self.is_over => {}
+            (DrsConnector::In(acceptor), DrsEndpoint::Listening { listener, .. }) => {
+                all.extend(acceptor.poll_fds(listener));
             }
-            (DrsConnector::Out(dial), _) => all.extend(dial.poll_fds()),
+            (DrsConnector::Out(dialer), _) => all.extend(dialer.poll_fds()),
             (DrsConnector::In(_), _) => {}
         }
-        all.extend(self.wire.as_ref().map(DrsConnection::poll_fds));
+        all.extend(self.connection.as_ref().map(DrsConnection::poll_fds));
         all.into_iter()
     }
 
-    /// Does what can be done now. `now`: since the transfer began; `peers`: hosts of the data
-    /// connections so far. Only with one of them is anything exchanged.
+    /// Does what is possible now. `now` is the time since the transfer began, `peers` the hosts of
+    /// the data connections so far. Messages are exchanged only with one of them.
     pub(super) fn advance(&mut self, now: Duration, peers: &[IpAddr]) -> Vec<DrsChannelEvent> {
         let mut events = Vec::new();
-        if !self.over {
-            let came = self.connect(now, peers, &mut events);
-            self.exchange(now, came, &mut events);
+        if !self.is_over {
+            let first_events = self.connect(now, peers, &mut events);
+            self.exchange(now, first_events, &mut events);
             self.send_size(now);
         }
         events
     }
 
-    /// Tells the data sender of a size, bytes: at once, or, when there is no channel yet or the
-    /// last message was sent just now, as soon as may be; of several the newest.
+    /// Announces a size to the data sender, bytes: at once, or as soon as there is a channel and
+    /// the protocol's message rate allows. Of several sizes only the newest is sent.
     pub(super) fn announce(&mut self, now: Duration, size: u64) {
         self.size = Some(size);
-        self.told = false;
+        self.is_sent = false;
         self.send_size(now);
     }
 
-    /// The size of the last [`Event::BufferSize`] is set: the echoes leave.
+    /// Reports that the size of the last [`DrsChannelEvent::Size`] is set: the echoes are sent.
     pub(super) fn applied(&mut self) {
-        if let Some(wire) = &mut self.wire {
-            wire.applied();
+        if let Some(connection) = &mut self.connection {
+            connection.applied();
         }
     }
 
-    /// Makes or takes a connection. Returns what a new one has said already.
+    /// Makes or accepts a connection. Returns the messages that came with a new one.
     fn connect(
         &mut self,
         now: Duration,
         peers: &[IpAddr],
         events: &mut Vec<DrsChannelEvent>,
-    ) -> Vec<Heard> {
-        match (&mut self.way, &*self.endpoint) {
-            (DrsConnector::In(reception), DrsEndpoint::Listening { listener, .. }) => {
-                let Some((wire, said)) = reception.advance(now, listener, peers) else {
+    ) -> Vec<DrsEvent> {
+        match (&mut self.connector, &*self.endpoint) {
+            (DrsConnector::In(acceptor), DrsEndpoint::Listening { listener, .. }) => {
+                let Some((connection, first_events)) = acceptor.advance(now, listener, peers)
+                else {
                     return Vec::new();
                 };
-                self.wire = Some(wire);
-                self.told = false;
-                said
+                self.connection = Some(connection);
+                self.is_sent = false;
+                first_events
             }
-            (DrsConnector::Out(dial), _) if self.wire.is_none() => {
-                match dial.advance(now, peers) {
-                    Ok(wire) => {
-                        self.wire = wire;
-                        self.told = false;
+            (DrsConnector::Out(dialer), _) if self.connection.is_none() => {
+                match dialer.advance(now, peers) {
+                    Ok(connection) => {
+                        self.connection = connection;
+                        self.is_sent = false;
                     }
                     Err(error) => {
                         self.on_connection_lost(now, &DrsCloseReason::Broken(error), events);
@@ -149,54 +150,68 @@ impl DrsLink {
         }
     }
 
-    /// Hears what the peer says, after what it said already.
-    fn exchange(&mut self, now: Duration, came: Vec<Heard>, events: &mut Vec<DrsChannelEvent>) {
-        let Some(wire) = &mut self.wire else { return };
-        match wire.exchange(now) {
-            Ok(more) => events.extend(newest(came.into_iter().chain(more))),
-            Err(gone) => self.on_connection_lost(now, &gone, events),
+    /// Processes the messages of the peer, after those that came with the connection.
+    fn exchange(
+        &mut self,
+        now: Duration,
+        first_events: Vec<DrsEvent>,
+        events: &mut Vec<DrsChannelEvent>,
+    ) {
+        let Some(connection) = &mut self.connection else {
+            return;
+        };
+        match connection.exchange(now) {
+            Ok(more) => events.extend(newest(first_events.into_iter().chain(more))),
+            Err(reason) => self.on_connection_lost(now, &reason, events),
         }
     }
 
     fn on_connection_lost(
         &mut self,
         now: Duration,
-        gone: &DrsCloseReason,
+        reason: &DrsCloseReason,
         events: &mut Vec<DrsChannelEvent>,
     ) {
-        let heard = self.wire.take().is_some_and(|wire| wire.has_message());
-        let offence = matches!(gone, DrsCloseReason::Violation(_));
-        let hope = match &mut self.way {
-            _ if offence => false,
+        let has_message = self
+            .connection
+            .take()
+            .is_some_and(|connection| connection.has_message());
+        let is_violation = matches!(reason, DrsCloseReason::Violation(_));
+        // A peer that violates the protocol is not tried again.
+        let may_reconnect = match &mut self.connector {
+            _ if is_violation => false,
             DrsConnector::In(_) => true,
-            DrsConnector::Out(dial) => !heard && dial.schedule_retry(now),
+            DrsConnector::Out(dialer) => !has_message && dialer.schedule_retry(now),
         };
-        self.over = !hope;
-        if offence {
-            tracing::warn!(%gone, "DRS channel dropped");
+        self.is_over = !may_reconnect;
+        if is_violation {
+            tracing::warn!(%reason, "closed the DRS channel after a protocol violation");
         } else {
-            tracing::debug!(%gone, hope, "DRS channel lost");
+            tracing::debug!(%reason, may_reconnect, "DRS channel lost");
         }
-        if heard || !hope {
+        // A connection without messages was perhaps only refused, so a retry is not reported.
+        if has_message || !may_reconnect {
             events.push(DrsChannelEvent::Lost);
         }
     }
 
     fn send_size(&mut self, now: Duration) {
-        if let (Some(wire), Some(size), false) = (&mut self.wire, self.size, self.told) {
-            self.told = wire.announce(now, size);
+        if let (Some(connection), Some(size), false) =
+            (&mut self.connection, self.size, self.is_sent)
+        {
+            self.is_sent = connection.announce(now, size);
         }
     }
 }
 
-/// Every echo counts, but of several sizes only the newest.
-fn newest(heard: impl Iterator<Item = Heard>) -> Vec<DrsChannelEvent> {
+/// Returns every echo, but only the newest of several sizes.
+fn newest(received: impl Iterator<Item = DrsEvent>) -> Vec<DrsChannelEvent> {
     let (mut events, mut size) = (Vec::new(), None);
-    for one in heard {
-        match one {
-            Heard::RoundTrip(rtt) => events.push(DrsChannelEvent::Echo(rtt)),
-            Heard::BufferSize(bytes) => size = Some(DrsChannelEvent::Size(bytes)),
-            Heard::Authenticated => {}
+    for event in received {
+        match event {
+            DrsEvent::RoundTrip(rtt) => events.push(DrsChannelEvent::Echo(rtt)),
+            DrsEvent::BufferSize(bytes) => size = Some(DrsChannelEvent::Size(bytes)),
+            DrsEvent::Authenticated => {}
         }
     }
     events.extend(size);

@@ -1,4 +1,4 @@
-//! No session reaches anything outside its root.
+//! No session reaches a file outside its root.
 
 use super::*;
 
@@ -54,7 +54,7 @@ fn changes_through_links_cannot_leave_the_root() {
 }
 
 #[test]
-fn storing_through_a_dangling_link_creates_inside() {
+fn storing_through_a_dangling_link_creates_the_file_inside_the_root() {
     let tree = JailTree::new();
     tree.link(tree.host("new"), "link");
     tree.link("/inside", "other");
@@ -66,7 +66,7 @@ fn storing_through_a_dangling_link_creates_inside() {
 }
 
 #[test]
-fn removing_and_renaming_links_spares_their_targets() {
+fn removing_and_renaming_links_keeps_their_targets() {
     let tree = JailTree::new();
     tree.link(tree.host("outside"), "dir");
     tree.link(tree.host("secret"), "file");
@@ -96,9 +96,9 @@ fn a_tree_with_links_is_removed_without_following_them() {
     assert_eq!(errno(tree.root.remove_tree(&v("/"))), Errno::BUSY);
 }
 
-/// A directory is swapped with a link to the outside over and over while files in it are used.
+/// A directory is swapped with a link to the outside repeatedly while files in it are used.
 #[test]
-fn a_swapped_directory_never_leads_out() {
+fn a_swapped_directory_never_leads_out_of_the_root() {
     let tree = JailTree::new();
     tree.mkdir("dir");
     tree.file("dir/file", "inside");
@@ -140,7 +140,7 @@ fn magic_links_are_refused() {
 }
 
 #[test]
-fn link_loops_are_told() {
+fn link_loops_are_reported() {
     let tree = JailTree::new();
     tree.link("b", "a");
     tree.link("a", "b");

@@ -5,7 +5,7 @@ use proto::pattern::GlobPattern;
 use super::*;
 
 #[test]
-fn any_name_works() {
+fn any_bytes_are_valid_in_a_name() {
     let tree = JailTree::new();
     let long = [b'x'; 255];
     let names: [&[u8]; 6] = [
@@ -29,7 +29,7 @@ fn any_name_works() {
 }
 
 #[test]
-fn listings_follow_links_and_tell_those_that_lead_nowhere() {
+fn listings_follow_links_and_report_dangling_ones() {
     let tree = JailTree::new();
     tree.file("file", "12345");
     tree.mkdir("sub");
@@ -38,7 +38,7 @@ fn listings_follow_links_and_tell_those_that_lead_nowhere() {
     tree.link("nowhere", "dangling");
     tree.link(tree.host("secret"), "outward");
     let entries = tree.entries("/");
-    let told: Vec<(&str, EntryKind, Option<&[u8]>)> = entries
+    let reported: Vec<(&str, EntryKind, Option<&[u8]>)> = entries
         .iter()
         .map(|entry| {
             let name = std::str::from_utf8(&entry.name).unwrap();
@@ -48,7 +48,7 @@ fn listings_follow_links_and_tell_those_that_lead_nowhere() {
     let secret = tree.host("secret");
     let secret = std::os::unix::ffi::OsStrExt::as_bytes(secret.as_os_str());
     assert_eq!(
-        told,
+        reported,
         [
             ("dangling", EntryKind::SymLink, Some(b"nowhere".as_slice())),
             ("file", EntryKind::File, None),
@@ -81,7 +81,7 @@ fn listings_follow_links_and_tell_those_that_lead_nowhere() {
 }
 
 #[test]
-fn patterns_choose_and_visitors_stop() {
+fn a_pattern_selects_entries_and_a_visitor_can_stop() {
     let tree = JailTree::new();
     for name in ["a.dat", "b.dat", "c.txt", ".hidden.dat"] {
         tree.file(name, "");
@@ -94,14 +94,14 @@ fn patterns_choose_and_visitors_stop() {
     };
     tree.root.list(&v("/"), Some(&pattern), &mut visit).unwrap();
     assert_eq!(names, [b"a.dat", b"b.dat"]);
-    let mut seen = 0;
+    let mut visited = 0;
     let mut stop = |_| {
-        seen += 1;
+        visited += 1;
         ControlFlow::Break(())
     };
     tree.root.list(&v("/"), None, &mut stop).unwrap();
     tree.root.walk(&v("/"), &mut stop).unwrap();
-    assert_eq!(seen, 2);
+    assert_eq!(visited, 2);
     let result = tree.root.list(&v("a.dat"), Some(&pattern), &mut |_| {
         ControlFlow::Continue(())
     });
@@ -123,7 +123,7 @@ fn walks_do_not_follow_links() {
 }
 
 #[test]
-fn depth_is_bounded() {
+fn the_depth_of_recursion_is_limited() {
     let tree = JailTree::new();
     let deep = |levels: usize| vec!["d"; levels].join("/");
     tree.mkdir(&deep(MAX_DEPTH));

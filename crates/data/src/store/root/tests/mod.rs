@@ -17,14 +17,14 @@ use super::*;
 mod confinement;
 mod listing;
 
-/// A root with a secret beside it.
+/// A root with a secret file beside it.
 struct JailTree {
     dir: TempDir,
     root: Root,
 }
 
 impl JailTree {
-    /// `jail/` is the root; `secret` and `outside/` are what no session may reach.
+    /// `jail/` is the root; `secret` and `outside/` are unreachable for sessions.
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("jail")).unwrap();
@@ -108,7 +108,7 @@ fn is_superuser() -> bool {
 }
 
 #[test]
-fn what_is_not_a_file_is_not_opened() {
+fn pipes_sockets_devices_and_directories_are_not_opened() {
     let tree = JailTree::new();
     tree.mkdir("dir");
     let fifo = tree.host("jail/fifo");
@@ -134,7 +134,7 @@ fn what_is_not_a_file_is_not_opened() {
 }
 
 #[test]
-fn opened_files_may_block() {
+fn opened_files_are_blocking() {
     let tree = JailTree::new();
     tree.file("f", "x");
     for file in [
@@ -147,7 +147,7 @@ fn opened_files_may_block() {
 }
 
 #[test]
-fn opening_to_write_cuts_nothing_and_tells_what_it_made() {
+fn opening_for_writing_keeps_the_content_and_reports_creation() {
     let tree = JailTree::new();
     tree.file("f", "12345");
     assert!(!tree.root.open_write(&v("f")).unwrap().created);
@@ -179,7 +179,7 @@ fn unique_names_never_overwrite() {
 }
 
 #[test]
-fn entries_tell_modes_times_and_owners() {
+fn entries_report_modes_times_and_owners() {
     let tree = JailTree::new();
     tree.file("f", "123");
     tree.root.chmod(&v("f"), 0o640).unwrap();
@@ -201,7 +201,7 @@ fn entries_tell_modes_times_and_owners() {
 }
 
 #[test]
-fn links_are_changed_at_their_target() {
+fn attribute_changes_follow_links() {
     let tree = JailTree::new();
     tree.file("f", "x");
     tree.link("f", "l");
@@ -210,7 +210,7 @@ fn links_are_changed_at_their_target() {
 }
 
 #[test]
-fn the_root_itself_is_never_changed_by_any_name() {
+fn the_root_itself_cannot_be_changed_by_any_name() {
     let tree = JailTree::new();
     tree.mkdir("d");
     tree.link("/", "up");
@@ -243,7 +243,7 @@ fn set_id_bits_are_refused() {
 }
 
 #[test]
-fn names_are_changed() {
+fn directories_and_names_are_created_renamed_and_removed() {
     let tree = JailTree::new();
     tree.root.make_dir(&v("a")).unwrap();
     tree.root.enter(&v("a")).unwrap();
@@ -284,7 +284,7 @@ fn names_are_changed() {
 }
 
 #[test]
-fn identity_tells_changes_of_content() {
+fn the_identity_detects_changes_of_content() {
     let tree = JailTree::new();
     tree.file("f", "123");
     let before = tree.root.identity(&v("f")).unwrap();
@@ -302,7 +302,7 @@ fn identity_tells_changes_of_content() {
 }
 
 #[test]
-fn permissions_are_the_kernels() {
+fn the_kernel_checks_permissions() {
     if is_superuser() {
         return; // nothing is denied to root
     }
@@ -332,7 +332,7 @@ fn permissions_are_the_kernels() {
 }
 
 #[test]
-fn free_space_is_that_of_the_file_system() {
+fn free_space_is_reported_for_the_file_system() {
     let tree = JailTree::new();
     assert!(tree.root.free_space(&v("not/there")).is_err());
     assert!(tree.root.free_space(&v("not-there")).unwrap() > 0);

@@ -1,4 +1,4 @@
-//! One direction of a path at work: its link, and what came of it.
+//! One direction of a path: its link and its counters.
 
 use std::time::Duration;
 
@@ -19,23 +19,23 @@ pub(super) struct PathDirection {
     pub(super) from: usize,
     /// Index of the receiving host.
     pub(super) to: usize,
-    /// `a to b`, by the hosts' names.
+    /// Names of the sending and the receiving host.
     names: (String, String),
     link: Link,
-    /// The shortest propagation delay there will be.
+    /// The shortest propagation delay during the run.
     delay: Duration,
-    /// How long segments may wait for each other.
-    quantum: Duration,
-    /// Made with the first hand-over: most pairs of many hosts never talk.
+    /// How long segments may wait for each other to be delivered together.
+    batching_interval: Duration,
+    /// Created at the first delivery: with many hosts most pairs never communicate.
     lateness: Option<LatenessStats>,
     delivered: u64,
     delivered_bytes: u64,
     corrupted: u64,
-    /// Packets that the receiving host's kernel did not take.
+    /// Packets that the receiving host's kernel refused.
     refused_by_receiver: u64,
 }
 
-/// Every direction of the topology, paths in order, each forward and back.
+/// All directions of the topology: paths in order, each with forward and back.
 pub(super) fn all_directions(topology: &Topology) -> Vec<PathDirection> {
     let ends = topology.paths.iter().flat_map(|path| {
         let (one, other) = path.between;
@@ -49,10 +49,10 @@ pub(super) fn all_directions(topology: &Topology) -> Vec<PathDirection> {
                 from,
                 to,
                 names: (name(from).unwrap_or_default(), name(to).unwrap_or_default()),
-                // A seed of its own, so that directions do not all lose the same packets.
+                // Each direction has its own seed; otherwise all would lose the same packets.
                 link: Link::new(conditions.clone(), splitmix::nth(topology.seed, index)),
                 delay,
-                quantum: batching_interval(delay),
+                batching_interval: batching_interval(delay),
                 lateness: None,
                 delivered: 0,
                 delivered_bytes: 0,
@@ -63,7 +63,7 @@ pub(super) fn all_directions(topology: &Topology) -> Vec<PathDirection> {
         .collect()
 }
 
-/// The shortest propagation delay there will be.
+/// The shortest propagation delay during the run.
 fn shortest_delay(conditions: &Conditions) -> Duration {
     let points = conditions.trace.iter().flat_map(|trace| trace.points());
     points
@@ -73,20 +73,21 @@ fn shortest_delay(conditions: &Conditions) -> Duration {
 }
 
 impl PathDirection {
-    /// Sends a packet's segments into the link, each by itself, and schedules what arrives of them.
-    /// `index`: this direction's; `runs`: scratch space.
+    /// Sends each segment of a packet into the link separately, and schedules those that arrive.
+    /// `index` is the index of this direction; `batcher` is reused to avoid allocations.
     pub(super) fn send(
         &mut self,
         now: Duration,
         packet: &RawPacket<'_>,
         framing: TunFraming,
         index: usize,
-        runs: &mut SegmentBatcher,
-        schedule: &mut DeliveryQueue,
+        batcher: &mut SegmentBatcher,
+        queue: &mut DeliveryQueue,
     ) {
-        runs.begin(self.quantum);
+        batcher.begin(self.batching_interval);
         for segment in 0..packet.segments() {
-            let held = self.link.counters().reordered;
+            // The fate does not tell whether the link held the segment back; its counter does.
+            let reordered_before = self.link.counters().reordered;
             let fate = self.link.offer(now, packet.segment_bytes(segment));
             if let PacketFate::Delivered {
                 arrives_at: at,
@@ -95,38 +96,39 @@ impl PathDirection {
                 ..
             } = fate
             {
-                runs.push(SegmentArrival {
+                batcher.push(SegmentArrival {
                     index: segment,
                     at,
                     again,
                     corrupt,
-                    is_held: self.link.counters().reordered != held,
+                    is_held: self.link.counters().reordered != reordered_before,
                 });
             }
         }
-        for run in runs.batches() {
-            let mut frame = packet.frame_of_segments(run.segments.clone());
-            if let Some(choice) = run.corrupt
+        for batch in batcher.batches() {
+            let mut frame = packet.frame_of_segments(batch.segments.clone());
+            if let Some(choice) = batch.corrupt
                 && corrupt_payload(&mut frame, framing, choice)
-                && !run.is_copy
+                && !batch.is_copy
             {
                 self.corrupted += 1;
             }
-            let bytes = run.segments.clone();
-            schedule.push(PendingDelivery {
+            let bytes = batch.segments.clone();
+            queue.push(PendingDelivery {
                 direction: index,
-                first: run.first,
-                due: run.last,
-                packets: u32::try_from(run.segments.len()).unwrap_or(u32::MAX),
+                first: batch.first,
+                due: batch.last,
+                packets: u32::try_from(batch.segments.len()).unwrap_or(u32::MAX),
                 bytes: bytes.map(|s| u64::from(packet.segment_bytes(s))).sum(),
-                is_copy: run.is_copy,
+                is_copy: batch.is_copy,
                 frame,
             });
         }
     }
 
-    /// A delivery was handed over.
+    /// Records a delivery to the receiving host.
     pub(super) fn record_delivery(&mut self, delivery: &PendingDelivery, at: Duration) {
+        // Duplicates are not counted as delivered, so that delivered never exceeds sent.
         if !delivery.is_copy {
             self.delivered += u64::from(delivery.packets);
             self.delivered_bytes += delivery.bytes;
@@ -145,15 +147,16 @@ impl PathDirection {
         }
     }
 
-    /// The receiving host did not take a delivery.
+    /// Records a delivery that the receiving host refused.
     pub(super) fn record_refusal(&mut self, delivery: &PendingDelivery) {
         self.refused_by_receiver += u64::from(delivery.packets);
     }
 
-    /// Report so far; `None`: nothing happened.
+    /// Report so far; `None` if no packet was sent.
     pub(super) fn report(&self) -> Option<DirectionReport> {
         let link = self.link.counters();
         let quantile = |part| self.lateness.as_ref().map_or(0.0, |l| l.quantile(part));
+        // Directions without traffic are left out: a lab of 26 hosts has 650 directions.
         (link.packets > 0).then(|| DirectionReport {
             from: self.names.0.clone(),
             to: self.names.1.clone(),
@@ -174,7 +177,7 @@ impl PathDirection {
         })
     }
 
-    /// Why its lateness spoils the run.
+    /// Reasons why the lateness makes the run invalid.
     pub(super) fn invalid_reasons(&self) -> Vec<String> {
         let (from, to) = &self.names;
         let lateness = self.lateness.iter();
@@ -183,12 +186,12 @@ impl PathDirection {
             .collect()
     }
 
-    /// Note worth reading.
-    pub(super) fn untaken_note(&self) -> Option<String> {
+    /// A note about refused packets.
+    pub(super) fn refusal_note(&self) -> Option<String> {
         let (from, to) = &self.names;
         (self.refused_by_receiver > 0).then(|| {
             format!(
-                "{from} to {to}: {} packets were not taken by {to}, whose interface was down or out of memory",
+                "{from} to {to}: {to} refused {} packets; its interface was down or out of memory",
                 self.refused_by_receiver
             )
         })

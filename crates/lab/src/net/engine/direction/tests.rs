@@ -5,13 +5,13 @@ use units::Rate;
 use super::*;
 use crate::topology::{LabHost, LabPath};
 
-/// Payload bytes of a segment; its sequence number divided by this is its name.
+/// Payload bytes of a segment. A segment's number is its TCP sequence number divided by this.
 const SEGMENT: u32 = 1000;
 
-/// A TCP super-packet whose segments are called `first`, `first + 1`, ...
+/// A TCP super-packet with the segments `first`, `first + 1`, ...
 fn super_packet(first: u32, segments: u32) -> Vec<u8> {
     let length = u16::try_from(40 + segments * SEGMENT).unwrap();
-    // Virtio-net: needs a checksum, TCP over IPv4; header, segment, checksum's start and offset.
+    // Virtio-net: needs a checksum, TCP over IPv4; header length, segment size, checksum start and offset.
     let mut frame = vec![1, 1];
     for number in [40, 1000, 20, 16_u16] {
         frame.extend(number.to_ne_bytes());
@@ -26,8 +26,8 @@ fn super_packet(first: u32, segments: u32) -> Vec<u8> {
     frame
 }
 
-/// The names of the segments in a frame.
-fn names(frame: &[u8]) -> std::ops::Range<u32> {
+/// The numbers of the segments in a frame.
+fn numbers(frame: &[u8]) -> std::ops::Range<u32> {
     let sequence = frame[34..38].try_into().unwrap();
     let first = u32::from_be_bytes(sequence) / SEGMENT;
     let packet = RawPacket::parse(frame, TunFraming::Offloaded).unwrap();
@@ -74,7 +74,7 @@ fn conditions() -> impl Strategy<Value = Conditions> {
     )
 }
 
-/// Word of the link on one segment that arrives.
+/// Arrival of one segment, as the link computed it.
 #[derive(Debug, Clone, Copy)]
 struct ExpectedArrival {
     at: Duration,
@@ -82,19 +82,19 @@ struct ExpectedArrival {
     is_held: bool,
 }
 
-/// Offers the same packets to a link of the same seed.
+/// Offers the same packets to a link with the same seed.
 fn expected_arrivals(
     conditions: &Conditions,
     sizes: &[(u64, u32)],
 ) -> Vec<Option<ExpectedArrival>> {
     let mut link = Link::new(conditions.clone(), splitmix::nth(5, 0));
     let mut now = Duration::ZERO;
-    let mut told = Vec::new();
+    let mut expected = Vec::new();
     for (gap, segments) in sizes {
         now += Duration::from_micros(*gap);
         for _ in 0..*segments {
             let held = link.counters().reordered;
-            told.push(match link.offer(now, 40 + SEGMENT) {
+            expected.push(match link.offer(now, 40 + SEGMENT) {
                 PacketFate::Delivered {
                     arrives_at: at,
                     duplicate_at: again,
@@ -108,53 +108,53 @@ fn expected_arrivals(
             });
         }
     }
-    told
+    expected
 }
 
 proptest! {
-    /// Joined to runs, every segment still meets the fate that the link has for it alone.
+    /// Delivery in batches does not change what the link does with each segment.
     #[test]
     fn each_segment_arrives_as_the_link_says(
         conditions in conditions(),
         sizes in prop::collection::vec((0_u64..2000, 1_u32..45), 1..12),
     ) {
         let mut direction = direction(&conditions);
-        let (mut runs, mut schedule) = (SegmentBatcher::default(), DeliveryQueue::new(usize::MAX));
+        let (mut batcher, mut queue) = (SegmentBatcher::default(), DeliveryQueue::new(usize::MAX));
         let (mut now, mut next) = (Duration::ZERO, 0);
         for (gap, segments) in &sizes {
             now += Duration::from_micros(*gap);
             let frame = super_packet(next, *segments);
             next += segments;
             let packet = RawPacket::parse(&frame, TunFraming::Offloaded).unwrap();
-            direction.send(now, &packet, TunFraming::Offloaded, 0, &mut runs, &mut schedule);
+            direction.send(now, &packet, TunFraming::Offloaded, 0, &mut batcher, &mut queue);
         }
-        let told = expected_arrivals(&conditions, &sizes);
-        let mut times = vec![0; told.len()];
+        let expected = expected_arrivals(&conditions, &sizes);
+        let mut times = vec![0; expected.len()];
         let mut in_turn = Vec::new();
         let mut before = Duration::ZERO;
-        while let Some(entry) = schedule.pop_due(Duration::MAX) {
+        while let Some(entry) = queue.pop_due(Duration::MAX) {
             let delivery = entry.delivery;
-            let segments = names(&delivery.frame);
+            let segments = numbers(&delivery.frame);
             prop_assert_eq!(delivery.packets as usize, segments.len());
             prop_assert_eq!(delivery.bytes, u64::from(delivery.packets * (40 + SEGMENT)));
             prop_assert!(delivery.due >= before);
             before = delivery.due;
-            for name in segments {
-                times[name as usize] += 1;
-                let promise = told[name as usize].expect("it was lost");
-                prop_assert!(delivery.due >= promise.at, "early");
-                prop_assert!(delivery.due - promise.at <= batching_interval(conditions.delay), "late");
-                if !promise.is_held && !delivery.is_copy {
-                    in_turn.push(name);
+            for number in segments {
+                times[number as usize] += 1;
+                let arrival = expected[number as usize].expect("it was lost");
+                prop_assert!(delivery.due >= arrival.at, "early");
+                prop_assert!(delivery.due - arrival.at <= batching_interval(conditions.delay), "late");
+                if !arrival.is_held && !delivery.is_copy {
+                    in_turn.push(number);
                 }
             }
             direction.record_delivery(&delivery, delivery.due);
         }
         prop_assert!(in_turn.is_sorted());
-        let expected = told.iter().map(|p| p.map_or(0, |p| 1 + i32::from(p.is_copied)));
-        prop_assert_eq!(times, expected.collect::<Vec<_>>());
+        let expected_times = expected.iter().map(|p| p.map_or(0, |p| 1 + i32::from(p.is_copied)));
+        prop_assert_eq!(times, expected_times.collect::<Vec<_>>());
         let report = direction.report().unwrap();
-        let arrived = told.iter().flatten().count() as u64;
+        let arrived = expected.iter().flatten().count() as u64;
         prop_assert_eq!(report.delivered, arrived);
         prop_assert_eq!(report.packets, arrived + report.losses + report.queue_drops);
         prop_assert_eq!(direction.invalid_reasons(), Vec::<String>::new());
@@ -162,7 +162,7 @@ proptest! {
 }
 
 #[test]
-fn directions_do_not_share_their_luck() {
+fn directions_have_different_seeds() {
     let seeds: std::collections::BTreeSet<_> =
         (0..650).map(|index| splitmix::nth(1, index)).collect();
     assert_eq!(seeds.len(), 650);
@@ -178,9 +178,9 @@ fn conditions_of_loss(loss: f64) -> Conditions {
 }
 
 #[test]
-fn what_the_receiver_refuses_is_not_delivered() {
+fn packets_that_the_receiver_refuses_do_not_count_as_delivered() {
     let mut direction = direction(&conditions_of_loss(0.0));
-    let (mut runs, mut schedule) = (SegmentBatcher::default(), DeliveryQueue::new(usize::MAX));
+    let (mut batcher, mut queue) = (SegmentBatcher::default(), DeliveryQueue::new(usize::MAX));
     let frame = super_packet(0, 3);
     let packet = RawPacket::parse(&frame, TunFraming::Offloaded).unwrap();
     let now = Duration::ZERO;
@@ -189,18 +189,18 @@ fn what_the_receiver_refuses_is_not_delivered() {
         &packet,
         TunFraming::Offloaded,
         0,
-        &mut runs,
-        &mut schedule,
+        &mut batcher,
+        &mut queue,
     );
-    assert_eq!(direction.untaken_note(), None);
-    let entry = schedule.pop_due(Duration::MAX).unwrap();
+    assert_eq!(direction.refusal_note(), None);
+    let entry = queue.pop_due(Duration::MAX).unwrap();
     direction.record_refusal(&entry.delivery);
     let report = direction.report().unwrap();
     assert_eq!((report.packets, report.delivered), (3, 0));
     assert!(
         direction
-            .untaken_note()
+            .refusal_note()
             .unwrap()
-            .starts_with("a to b: 3 packets")
+            .starts_with("a to b: b refused 3 packets")
     );
 }

@@ -1,4 +1,4 @@
-//! Command lists for the servers that exist, as their FEAT replies describe them.
+//! Command lists for existing servers, as their FEAT replies describe them.
 
 mod pipelines;
 mod right_sizing;
@@ -15,9 +15,9 @@ fn server(lines: &[&str]) -> CommandPlanner {
     let inner = lines.iter().map(|l| l.as_bytes().to_vec()).collect();
     let features =
         ServerFeatures::from_reply(&Reply::with_inner_lines(211, "Features", inner, "End."));
-    let mut dialogue = CommandPlanner::new(features);
-    dialogue.on_accepted(&Command::Type(DataType::Image));
-    dialogue
+    let mut planner = CommandPlanner::new(features);
+    planner.on_accepted(&Command::Type(DataType::Image));
+    planner
 }
 
 fn globus() -> CommandPlanner {
@@ -75,18 +75,18 @@ fn drs_address(port: u16) -> DrsAddress {
     }
 }
 
-/// No FEAT at all.
+/// A server that does not answer FEAT.
 fn ancient() -> CommandPlanner {
     CommandPlanner::new(ServerFeatures::default())
 }
 
 fn get(
-    dialogue: &CommandPlanner,
+    planner: &CommandPlanner,
     mode: TransferMode,
     part: Option<(u64, u64)>,
     have: &RangeSet,
 ) -> TransferRequirements {
-    let chosen = plan_retrieval(dialogue.features(), mode, b"/f", part, have).unwrap();
+    let chosen = plan_retrieval(planner.features(), mode, b"/f", part, have).unwrap();
     TransferRequirements {
         direction: TransferDirection::Send,
         mode,
@@ -99,7 +99,7 @@ fn get(
         restart: chosen.restart,
         server_listens: mode == TransferMode::Stream,
         connections_reusable: false,
-        command: chosen.verb,
+        command: chosen.command,
     }
 }
 
@@ -134,17 +134,17 @@ fn lines(steps: &[PlanStep]) -> Vec<String> {
         .collect()
 }
 
-/// Carries a plan out on a server that accepts everything.
-fn run(dialogue: &mut CommandPlanner, need: &TransferRequirements) -> Vec<String> {
-    let steps = dialogue.plan(need);
+/// Runs a plan on a server that accepts everything.
+fn run(planner: &mut CommandPlanner, requirements: &TransferRequirements) -> Vec<String> {
+    let steps = planner.plan(requirements);
     for step in &steps {
         match step {
-            PlanStep::Set(command, _) => dialogue.on_accepted(command),
+            PlanStep::Set(command, _) => planner.on_accepted(command),
             PlanStep::DrsListen => {
-                dialogue.set_drs_address(ServerDrsAddress::Listens(drs_address(1)));
+                planner.set_drs_address(ServerDrsAddress::Listens(drs_address(1)));
             }
-            PlanStep::Listen | PlanStep::Connect => dialogue.on_address_given(need),
-            PlanStep::Transfer(_) => dialogue.on_transferred(),
+            PlanStep::Listen | PlanStep::Connect => planner.on_address_given(requirements),
+            PlanStep::Transfer(_) => planner.on_transferred(),
         }
     }
     lines(&steps)
@@ -155,7 +155,7 @@ fn set(text: &str) -> RangeSet {
 }
 
 #[test]
-fn gets() {
+fn get_plans_fit_the_features_of_each_server() {
     use TransferMode::{Extended, Stream};
     let none = RangeSet::new();
     let some = set("0-100,200-300");
@@ -231,14 +231,14 @@ fn gets() {
             &["TYPE I", "<listen>", "REST 100", "RETR /f"],
         ),
     ];
-    for (mut dialogue, mode, part, have, expected) in table {
-        let need = get(&dialogue, mode, part, have);
-        assert_eq!(run(&mut dialogue, &need), expected);
+    for (mut planner, mode, part, have, expected) in table {
+        let requirements = get(&planner, mode, part, have);
+        assert_eq!(run(&mut planner, &requirements), expected);
     }
 }
 
 #[test]
-fn puts() {
+fn put_plans_fit_the_features_of_each_server() {
     let mut plain = vsftpd();
     assert_eq!(
         run(
@@ -268,7 +268,7 @@ fn puts() {
             "STOR /f"
         ]
     );
-    // Once set, it stays.
+    // The option stays in force, so it is not sent again.
     assert_eq!(
         run(&mut ours, &put(TransferMode::Stream, None)),
         ["<listen>", "ALLO 300", "STOR /f"]
@@ -276,107 +276,110 @@ fn puts() {
 }
 
 #[test]
-fn buffers_by_what_the_server_has() {
+fn buffer_sizes_use_sbuf_or_the_site_form_that_the_server_supports() {
     let cases: [(CommandPlanner, &str); 2] = [
         (globus(), "SITE RETRBUFSIZE 65536"),
         (longhaul(), "SBUF 65536"),
     ];
-    for (mut dialogue, expected) in cases {
-        let mut need = get(&dialogue, TransferMode::Stream, None, &RangeSet::new());
-        need.buffer = Some(65536);
-        assert_eq!(run(&mut dialogue, &need), [expected, "<listen>", "RETR /f"]);
-        assert_eq!(run(&mut dialogue, &need), ["<listen>", "RETR /f"]);
+    for (mut planner, expected) in cases {
+        let mut requirements = get(&planner, TransferMode::Stream, None, &RangeSet::new());
+        requirements.buffer = Some(65536);
+        assert_eq!(
+            run(&mut planner, &requirements),
+            [expected, "<listen>", "RETR /f"]
+        );
+        assert_eq!(run(&mut planner, &requirements), ["<listen>", "RETR /f"]);
     }
     let mut plain = vsftpd();
-    let mut need = get(&plain, TransferMode::Stream, None, &RangeSet::new());
-    need.buffer = Some(65536);
-    assert_eq!(run(&mut plain, &need), ["<listen>", "RETR /f"]);
+    let mut requirements = get(&plain, TransferMode::Stream, None, &RangeSet::new());
+    requirements.buffer = Some(65536);
+    assert_eq!(run(&mut plain, &requirements), ["<listen>", "RETR /f"]);
 }
 
 #[test]
-fn connections_run_the_congestion_control_that_they_were_opened_with() {
-    let mut dialogue = server(&["PARALLEL", "TUNE Streams;Congestion;"]);
-    let mut need = get(&dialogue, TransferMode::Extended, None, &RangeSet::new());
-    need.congestion_control = Some("cubic".to_owned());
-    run(&mut dialogue, &need);
-    need.connections_reusable = true;
-    assert_eq!(run(&mut dialogue, &need), ["RETR /f"]);
-    need.congestion_control = Some("bbr".to_owned());
+fn another_congestion_control_needs_new_connections() {
+    let mut planner = server(&["PARALLEL", "TUNE Streams;Congestion;"]);
+    let mut requirements = get(&planner, TransferMode::Extended, None, &RangeSet::new());
+    requirements.congestion_control = Some("cubic".to_owned());
+    run(&mut planner, &requirements);
+    requirements.connections_reusable = true;
+    assert_eq!(run(&mut planner, &requirements), ["RETR /f"]);
+    requirements.congestion_control = Some("bbr".to_owned());
     assert_eq!(
-        run(&mut dialogue, &need),
+        run(&mut planner, &requirements),
         ["OPTS TUNE Congestion=bbr;", "<connect>", "RETR /f"]
     );
 }
 
 #[test]
 fn connections_are_reused_in_the_same_direction_only() {
-    let mut dialogue = globus();
-    let mut need = get(&dialogue, TransferMode::Extended, None, &RangeSet::new());
-    run(&mut dialogue, &need);
-    need.connections_reusable = true;
-    assert_eq!(run(&mut dialogue, &need), ["RETR /f"]);
+    let mut planner = globus();
+    let mut requirements = get(&planner, TransferMode::Extended, None, &RangeSet::new());
+    run(&mut planner, &requirements);
+    requirements.connections_reusable = true;
+    assert_eq!(run(&mut planner, &requirements), ["RETR /f"]);
 
-    let mut fewer = need.clone();
+    let mut fewer = requirements.clone();
     fewer.streams = ParallelismRange::fixed(2);
     assert_eq!(
-        run(&mut dialogue, &fewer),
+        run(&mut planner, &fewer),
         ["OPTS RETR Parallelism=2,2,2;", "<connect>", "RETR /f"]
     );
 
     let mut store = put(TransferMode::Extended, None);
     store.connections_reusable = true;
     assert_eq!(
-        run(&mut dialogue, &store),
+        run(&mut planner, &store),
         ["<listen>", "ALLO 300", "STOR /f"]
     );
-    dialogue.on_channel_lost();
+    planner.on_channel_lost();
     assert_eq!(
-        run(&mut dialogue, &store),
+        run(&mut planner, &store),
         ["<listen>", "ALLO 300", "STOR /f"]
     );
 }
 
-/// Wire fact: after MODE S the globus server would go on with its cached MODE E connections unless
-/// it gets a new address.
+/// After a listing in MODE S, the globus server would continue with its cached MODE E connections
+/// unless it gets a new address.
 #[test]
-fn a_listing_in_between_changes_mode_and_address() {
-    let mut dialogue = globus();
-    let mut extended = get(&dialogue, TransferMode::Extended, None, &RangeSet::new());
-    run(&mut dialogue, &extended);
-    let mut listing = get(&dialogue, TransferMode::Stream, None, &RangeSet::new());
+fn a_listing_in_between_requires_a_new_mode_and_address() {
+    let mut planner = globus();
+    let mut extended = get(&planner, TransferMode::Extended, None, &RangeSet::new());
+    run(&mut planner, &extended);
+    let mut listing = get(&planner, TransferMode::Stream, None, &RangeSet::new());
     listing.command = Command::Mlsd(Some(b"/".to_vec()));
     listing.connections_reusable = true;
     assert_eq!(
-        run(&mut dialogue, &listing),
+        run(&mut planner, &listing),
         ["MODE S", "<listen>", "MLSD /"]
     );
     extended.connections_reusable = true;
     assert_eq!(
-        run(&mut dialogue, &extended),
+        run(&mut planner, &extended),
         ["MODE E", "<connect>", "RETR /f"]
     );
 }
 
 #[test]
-fn refusals_are_remembered() {
-    let mut dialogue = globus();
-    assert!(dialogue.may_use_extended_mode());
-    dialogue.on_refused(&Command::Mode(TransferMode::Extended));
-    assert!(!dialogue.may_use_extended_mode() && dialogue.is_extended_mode_refused());
+fn refused_settings_are_not_sent_again() {
+    let mut planner = globus();
+    assert!(planner.may_use_extended_mode());
+    planner.on_refused(&Command::Mode(TransferMode::Extended));
+    assert!(!planner.may_use_extended_mode() && planner.is_extended_mode_refused());
     assert!(!vsftpd().may_use_extended_mode());
     assert!(ancient().may_use_extended_mode());
 
-    let mut need = get(&dialogue, TransferMode::Stream, None, &RangeSet::new());
-    need.buffer = Some(1 << 20);
-    dialogue.on_refused(&Command::Site(SiteCommand::Buffer(
+    let mut requirements = get(&planner, TransferMode::Stream, None, &RangeSet::new());
+    requirements.buffer = Some(1 << 20);
+    planner.on_refused(&Command::Site(SiteCommand::Buffer(
         BufferDirection::Send,
         1 << 20,
     )));
-    assert_eq!(run(&mut dialogue, &need), ["<listen>", "RETR /f"]);
+    assert_eq!(run(&mut planner, &requirements), ["<listen>", "RETR /f"]);
 }
 
 #[test]
-fn a_server_that_can_do_no_parts_is_told_apart() {
+fn a_server_without_rest_and_eret_can_send_only_from_the_start() {
     let no_rest = server(&["SIZE"]);
     let features = no_rest.features();
     let have = RangeSet::new();
@@ -388,7 +391,7 @@ fn a_server_that_can_do_no_parts_is_told_apart() {
 }
 
 #[test]
-fn a_long_list_of_ranges_keeps_the_longest() {
+fn too_many_ranges_are_reduced_to_the_longest() {
     let mut have = RangeSet::new();
     for i in 0..1000_u64 {
         have.insert(i * 1000, i * 1000 + 10 + i % 7);
@@ -403,19 +406,19 @@ fn a_long_list_of_ranges_keeps_the_longest() {
 }
 
 #[test]
-fn large_stores_ask_for_frequent_markers_once() {
-    let mut dialogue = globus();
+fn large_stores_request_frequent_markers_once() {
+    let mut planner = globus();
     let mut large = put(TransferMode::Extended, None);
-    large.announced_size = Some(MARKERS_FROM);
-    let first = run(&mut dialogue, &large);
+    large.announced_size = Some(MIN_SIZE_FOR_MARKERS);
+    let first = run(&mut planner, &large);
     assert!(first.contains(&"TREV RESTART 1".to_owned()), "{first:?}");
     assert!(first.contains(&"TREV PERF 1".to_owned()), "{first:?}");
-    let again = run(&mut dialogue, &large);
+    let again = run(&mut planner, &large);
     assert!(!again.iter().any(|l| l.starts_with("TREV")), "{again:?}");
     let small = run(&mut globus(), &put(TransferMode::Extended, None));
     assert!(!small.iter().any(|l| l.starts_with("TREV")), "{small:?}");
     let mut stream = put(TransferMode::Stream, None);
-    stream.announced_size = Some(MARKERS_FROM);
+    stream.announced_size = Some(MIN_SIZE_FOR_MARKERS);
     assert!(
         !run(&mut globus(), &stream)
             .iter()

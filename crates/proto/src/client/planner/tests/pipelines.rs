@@ -1,4 +1,4 @@
-//! Commands that go out together, and those that wait for an answer.
+//! Pipelining: commands that are sent together, and commands that wait for a reply.
 
 use proptest::prelude::*;
 
@@ -7,8 +7,8 @@ use crate::client::{IacHandling, may_pipeline, supports_pipelining};
 use crate::command::OptsCommand;
 use crate::security::SecurityToken;
 
-/// The server's own words where `longhaul` announces more than the other tests need.
-fn ahead() -> CommandPlanner {
+/// The full feature list of a longhaul server, with pipelining.
+fn pipelining() -> CommandPlanner {
     server(&[
         "CKSM CRC32C:1;",
         "CKSM.STOR",
@@ -21,13 +21,13 @@ fn ahead() -> CommandPlanner {
     .with_pipelining()
 }
 
-fn flown(dialogue: &CommandPlanner, need: &TransferRequirements) -> Vec<Vec<String>> {
-    let flights = dialogue.pipelined_plan(need);
-    flights.iter().map(|flight| lines(flight)).collect()
+fn pipelined(planner: &CommandPlanner, requirements: &TransferRequirements) -> Vec<Vec<String>> {
+    let pipelines = planner.pipelined_plan(requirements);
+    pipelines.iter().map(|pipeline| lines(pipeline)).collect()
 }
 
 #[test]
-fn only_the_greeting_of_a_longhaul_server_tells_that_commands_may_come_ahead() {
+fn only_the_greeting_of_a_longhaul_server_enables_pipelining() {
     let greets = |code, text: &str| supports_pipelining(&Reply::new(code, text));
     assert!(greets(220, "longhaul 0.1.0 GridFTP server ready."));
     assert!(greets(220, "longhaul 2"));
@@ -49,10 +49,15 @@ fn only_the_greeting_of_a_longhaul_server_tells_that_commands_may_come_ahead() {
 }
 
 #[test]
-fn a_get_over_several_streams_is_one_flight() {
-    let need = get(&ahead(), TransferMode::Extended, None, &RangeSet::new());
+fn a_get_over_several_streams_is_one_pipeline() {
+    let requirements = get(
+        &pipelining(),
+        TransferMode::Extended,
+        None,
+        &RangeSet::new(),
+    );
     assert_eq!(
-        flown(&ahead(), &need),
+        pipelined(&pipelining(), &requirements),
         [[
             "MODE E",
             "OPTS RETR Parallelism=4,4,4;",
@@ -63,24 +68,24 @@ fn a_get_over_several_streams_is_one_flight() {
 }
 
 #[test]
-fn a_get_over_one_stream_waits_for_the_address() {
-    let need = get(&ahead(), TransferMode::Stream, None, &set("0-100"));
+fn a_get_over_one_stream_waits_for_the_passive_address() {
+    let requirements = get(&pipelining(), TransferMode::Stream, None, &set("0-100"));
     assert_eq!(
-        flown(&ahead(), &need),
+        pipelined(&pipelining(), &requirements),
         [vec!["<listen>", "REST 100"], vec!["RETR /f"]]
     );
 }
 
-/// A server that cuts its file before its settings are known to be right could destroy what a resumed
-/// put builds upon.
+/// A server that truncates its file before REST is known to be accepted would destroy the data that a
+/// resumed put builds on.
 #[test]
-fn a_store_waits_for_every_setting_that_matters() {
-    let need = put(
+fn a_store_waits_for_replies_to_all_required_settings() {
+    let requirements = put(
         TransferMode::Extended,
         Some(RestartMarker::Ranges(set("0-7"))),
     );
     assert_eq!(
-        flown(&ahead(), &need),
+        pipelined(&pipelining(), &requirements),
         [
             vec![
                 "MODE E",
@@ -95,41 +100,44 @@ fn a_store_waits_for_every_setting_that_matters() {
 }
 
 #[test]
-fn a_store_over_connections_that_are_open_waits_for_nothing() {
-    let mut dialogue = ahead();
-    let mut need = put(TransferMode::Extended, None);
-    run(&mut dialogue, &need);
-    need.connections_reusable = true;
-    assert_eq!(flown(&dialogue, &need), [["ALLO 300", "STOR /f"]]);
-    need.restart = Some(RestartMarker::Ranges(set("0-7")));
+fn a_store_over_reused_connections_is_one_pipeline_without_rest() {
+    let mut planner = pipelining();
+    let mut requirements = put(TransferMode::Extended, None);
+    run(&mut planner, &requirements);
+    requirements.connections_reusable = true;
     assert_eq!(
-        flown(&dialogue, &need),
+        pipelined(&planner, &requirements),
+        [["ALLO 300", "STOR /f"]]
+    );
+    requirements.restart = Some(RestartMarker::Ranges(set("0-7")));
+    assert_eq!(
+        pipelined(&planner, &requirements),
         [vec!["ALLO 300", "REST 0-7"], vec!["STOR /f"]]
     );
 }
 
 #[test]
-fn others_hear_one_command_at_a_time() {
-    let need = get(&globus(), TransferMode::Extended, None, &set("0-7"));
-    let flights = globus().pipelined_plan(&need);
-    assert!(flights.iter().all(|flight| flight.len() == 1));
-    assert_eq!(flights.concat(), globus().plan(&need));
-    let steps = globus().setting_steps(&need);
+fn other_servers_get_one_command_at_a_time() {
+    let requirements = get(&globus(), TransferMode::Extended, None, &set("0-7"));
+    let pipelines = globus().pipelined_plan(&requirements);
+    assert!(pipelines.iter().all(|pipeline| pipeline.len() == 1));
+    assert_eq!(pipelines.concat(), globus().plan(&requirements));
+    let steps = globus().setting_steps(&requirements);
     assert_eq!(globus().group_for_pipelining(steps.clone()).concat(), steps);
     assert_eq!(
-        ahead().group_for_pipelining(Vec::new()),
+        pipelining().group_for_pipelining(Vec::new()),
         Vec::<Vec<PlanStep>>::new()
     );
 }
 
-/// Both are known of every server that announces them.
+/// Every server that announces DRS supports both OPTS DRS and DPSV.
 #[test]
-fn the_drs_channel_is_agreed_upon_and_asked_for_together() {
+fn opts_drs_and_dpsv_are_sent_together() {
     let careful = server(&["PARALLEL", "SBUF", "DRS auto;kernel;drs1;drs;"]);
-    let mut need = get(&careful, TransferMode::Extended, None, &RangeSet::new());
-    need.buffer_sizing = Some(BufferSizing::Drs);
+    let mut requirements = get(&careful, TransferMode::Extended, None, &RangeSet::new());
+    requirements.buffer_sizing = Some(BufferSizing::Drs);
     assert_eq!(
-        flown(&careful, &need),
+        pipelined(&careful, &requirements),
         [
             vec!["MODE E"],
             vec!["OPTS DRS drs", "<drs>"],
@@ -139,7 +147,7 @@ fn the_drs_channel_is_agreed_upon_and_asked_for_together() {
         ]
     );
     assert_eq!(
-        flown(&ahead(), &need),
+        pipelined(&pipelining(), &requirements),
         [[
             "MODE E",
             "OPTS DRS drs",
@@ -152,7 +160,7 @@ fn the_drs_channel_is_agreed_upon_and_asked_for_together() {
 }
 
 #[test]
-fn what_a_transfer_must_not_go_on_without() {
+fn refusals_with_fatal_effects_make_a_step_mandatory() {
     let decides = |command, refusal| PlanStep::Set(command, refusal).must_succeed();
     let sizing = |sizing| Command::Opts(OptsCommand::BufferSizing(sizing));
     assert!(decides(
@@ -178,7 +186,7 @@ fn what_a_transfer_must_not_go_on_without() {
     assert!(!PlanStep::DrsListen.must_succeed());
 }
 
-fn wishes() -> impl Strategy<Value = TransferRequirements> {
+fn requirements_strategy() -> impl Strategy<Value = TransferRequirements> {
     let sizing = prop::sample::select(vec![
         BufferSizing::Auto,
         BufferSizing::Kernel,
@@ -196,50 +204,53 @@ fn wishes() -> impl Strategy<Value = TransferRequirements> {
                 false => TransferMode::Stream,
             };
             let have = if some { set("0-9") } else { RangeSet::new() };
-            let mut need = match stores {
+            let mut requirements = match stores {
                 true => put(mode, some.then_some(RestartMarker::Ranges(have))),
-                false => get(&ahead(), mode, None, &have),
+                false => get(&pipelining(), mode, None, &have),
             };
-            need.buffer = buffer;
-            need.buffer_sizing = Some(sizing);
-            need.connections_reusable = reusable;
-            need
+            requirements.buffer = buffer;
+            requirements.buffer_sizing = Some(sizing);
+            requirements.connections_reusable = reusable;
+            requirements
         })
 }
 
 proptest! {
-    /// Whatever was set before: nothing is lost or added, the transfer command is the last, and no store
-    /// is begun before what decides about it is answered.
+    /// For any earlier transfers, the pipelines hold exactly the steps of the plan, the transfer command
+    /// is the last, and no store starts before its mandatory steps are answered.
     #[test]
-    fn flights_are_the_plan(before in prop::collection::vec(wishes(), 0..3), need in wishes()) {
-        for mut dialogue in [ahead(), server(&["PARALLEL", "SBUF", "DRS auto;kernel;drs1;drs;"])] {
+    fn pipelines_hold_the_steps_of_the_plan(
+        before in prop::collection::vec(requirements_strategy(), 0..3),
+        requirements in requirements_strategy(),
+    ) {
+        for mut planner in [pipelining(), server(&["PARALLEL", "SBUF", "DRS auto;kernel;drs1;drs;"])] {
             for earlier in &before {
-                run(&mut dialogue, earlier);
+                run(&mut planner, earlier);
             }
-            let flights = dialogue.pipelined_plan(&need);
-            let mut flown = flights.concat();
-            let mut planned = dialogue.plan(&need);
-            let last = flown.last().cloned();
-            prop_assert_eq!(last, Some(PlanStep::Transfer(need.command.clone())));
+            let pipelines = planner.pipelined_plan(&requirements);
+            let mut pipelined = pipelines.concat();
+            let mut planned = planner.plan(&requirements);
+            let last = pipelined.last().cloned();
+            prop_assert_eq!(last, Some(PlanStep::Transfer(requirements.command.clone())));
             let order = |step: &PlanStep| format!("{step:?}");
-            flown.sort_by_key(order);
+            pipelined.sort_by_key(order);
             planned.sort_by_key(order);
-            prop_assert_eq!(flown, planned);
-            for flight in &flights {
-                prop_assert!(!flight.is_empty());
-                if need.direction == TransferDirection::Receive && flight.len() > 1 {
-                    let begins = flight.iter().any(|step| matches!(step, PlanStep::Transfer(_)));
-                    prop_assert!(!begins || !flight.iter().any(PlanStep::must_succeed), "{:?}", flight);
+            prop_assert_eq!(pipelined, planned);
+            for pipeline in &pipelines {
+                prop_assert!(!pipeline.is_empty());
+                if requirements.direction == TransferDirection::Receive && pipeline.len() > 1 {
+                    let begins = pipeline.iter().any(|step| matches!(step, PlanStep::Transfer(_)));
+                    prop_assert!(!begins || !pipeline.iter().any(PlanStep::must_succeed), "{:?}", pipeline);
                 }
-                let careful = dialogue.supports_pipelining() || flight.len() == 1;
-                prop_assert!(careful || flight[1..] == [PlanStep::DrsListen], "{:?}", flight);
+                let careful = planner.supports_pipelining() || pipeline.len() == 1;
+                prop_assert!(careful || pipeline[1..] == [PlanStep::DrsListen], "{:?}", pipeline);
             }
         }
     }
 }
 
 #[test]
-fn a_greeting_tells_what_becomes_of_a_byte_255() {
+fn the_greeting_shows_how_the_server_handles_iac() {
     for (text, telnet) in [
         ("longhaul 0.1.0 GridFTP server ready.", IacHandling::Doubled),
         (
@@ -260,10 +271,10 @@ fn a_greeting_tells_what_becomes_of_a_byte_255() {
     }
 }
 
-/// Somebody on the way could have put words of his own behind AUTH, and a password must not go out
-/// before the exchange is over.
+/// An attacker on the path could inject data behind AUTH, and a password must not be sent before the
+/// exchange is complete.
 #[test]
-fn a_flight_never_crosses_an_exchange() {
+fn a_pipeline_ends_at_each_command_of_a_security_exchange() {
     let set = |command| PlanStep::Set(command, RefusalEffect::Fatal);
     let token = || SecurityToken::new(b"x".to_vec()).unwrap();
     let steps = vec![
@@ -275,8 +286,8 @@ fn a_flight_never_crosses_an_exchange() {
         set(Command::Pwd),
         set(Command::Ccc),
     ];
-    let flights = ahead().group_for_pipelining(steps);
-    let shown: Vec<_> = flights.iter().map(|flight| lines(flight)).collect();
+    let pipelines = pipelining().group_for_pipelining(steps);
+    let shown: Vec<_> = pipelines.iter().map(|pipeline| lines(pipeline)).collect();
     assert_eq!(
         shown,
         [
@@ -286,7 +297,7 @@ fn a_flight_never_crosses_an_exchange() {
             vec!["PWD", "CCC"],
         ]
     );
-    assert!(ahead().group_for_pipelining(Vec::new()).is_empty());
+    assert!(pipelining().group_for_pipelining(Vec::new()).is_empty());
     let auth = || Command::Auth("TLS".to_owned());
     assert!(may_pipeline(&[]));
     assert!(may_pipeline(&[Command::Feat, auth()]));

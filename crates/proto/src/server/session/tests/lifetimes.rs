@@ -1,4 +1,4 @@
-//! How long each setting lives: a transfer, a store, a login.
+//! Lifetime of each parameter: one transfer, one store, or a login.
 
 use super::{code, grant, line, logged_in};
 use crate::command::{DataType, TransferMode};
@@ -11,8 +11,8 @@ use crate::server::{
 };
 use crate::streams::ParallelismRange;
 
-/// Feeds lines that need no outcome.
-fn say(session: &mut ServerSession, lines: &[&str]) {
+/// Sends lines that wait for no driver event.
+fn send(session: &mut ServerSession, lines: &[&str]) {
     for text in lines {
         let actions = session.on_line(&line(text));
         assert!(code(&actions) < 400, "{text}: {actions:?}");
@@ -21,7 +21,7 @@ fn say(session: &mut ServerSession, lines: &[&str]) {
 
 const PORT: &str = "PORT 127,0,0,1,156,64";
 
-/// Starts a transfer and gives what the driver is asked for.
+/// Starts a transfer and returns the request to the driver.
 fn start(session: &mut ServerSession, command: &str) -> TransferRequest {
     match session.on_line(&line(command)).pop() {
         Some(SessionAction::Transfer(request)) => *request,
@@ -66,9 +66,9 @@ fn have(request: &TransferRequest) -> String {
 }
 
 #[test]
-fn rest_lives_for_one_transfer_even_if_it_fails() {
+fn rest_applies_to_one_transfer_even_if_it_fails() {
     let mut session = logged_in();
-    say(&mut session, &["TYPE I", "REST 5", PORT]);
+    send(&mut session, &["TYPE I", "REST 5", PORT]);
     assert_eq!(have(&start(&mut session, "RETR /f")), "0-5");
     fail(&mut session);
     assert_eq!(have(&start(&mut session, "RETR /f")), "");
@@ -76,7 +76,7 @@ fn rest_lives_for_one_transfer_even_if_it_fails() {
 }
 
 #[test]
-fn rest_is_consumed_by_a_transfer_that_never_starts() {
+fn rest_is_consumed_by_a_transfer_that_is_refused() {
     let mut session = logged_in();
     for refused in [
         "RETR /f",
@@ -88,21 +88,21 @@ fn rest_is_consumed_by_a_transfer_that_never_starts() {
         "NLST",
         "MLSD",
     ] {
-        say(&mut session, &["TYPE I", "REST 5"]);
+        send(&mut session, &["TYPE I", "REST 5"]);
         assert_eq!(
             code(&session.on_line(&line(refused))) / 100,
             if refused == "STOU" { 5 } else { 4 }
         );
-        say(&mut session, &[PORT]);
+        send(&mut session, &[PORT]);
         assert_eq!(have(&start(&mut session, "RETR /f")), "", "{refused}");
         finish(&mut session);
     }
 }
 
 #[test]
-fn rest_survives_everything_that_is_no_transfer() {
+fn rest_survives_commands_that_transfer_nothing() {
     let mut session = logged_in();
-    say(
+    send(
         &mut session,
         &["REST 5", "NOOP", "TYPE I", "PWD", "ALLO 3", PORT, "MODE S"],
     );
@@ -112,16 +112,16 @@ fn rest_survives_everything_that_is_no_transfer() {
 }
 
 #[test]
-fn what_is_for_the_next_store_survives_retrieves_and_lives_for_one_store() {
+fn store_parameters_survive_retrieves_and_apply_to_one_store() {
     let mut session = logged_in();
-    say(
+    send(
         &mut session,
         &["TYPE I", "ALLO 7", "SCKS ADLER32 00000001", PORT],
     );
     start(&mut session, "RETR /f");
     finish(&mut session);
     for expected in [Some(7), None] {
-        say(&mut session, &[PORT]);
+        send(&mut session, &[PORT]);
         let TransferKind::Store {
             announced_size: allocate,
             expected_checksum: expect,
@@ -137,9 +137,9 @@ fn what_is_for_the_next_store_survives_retrieves_and_lives_for_one_store() {
 }
 
 #[test]
-fn type_mode_and_options_live_until_rein() {
+fn type_mode_and_options_last_until_rein() {
     let mut session = logged_in();
-    say(
+    send(
         &mut session,
         &[
             "TYPE I",
@@ -161,11 +161,11 @@ fn type_mode_and_options_live_until_rein() {
         );
         finish(&mut session);
     }
-    say(&mut session, &["REIN", "USER ann"]);
+    send(&mut session, &["REIN", "USER ann"]);
     session.on_line(&line("PASS x"));
     session.on_driver_event(DriverEvent::Login(Ok(grant())));
     assert_eq!(code(&session.on_line(&line("RETR /f"))), 425);
-    say(&mut session, &[PORT]);
+    send(&mut session, &[PORT]);
     let request = start(&mut session, "RETR /f");
     assert_eq!(
         (request.mode, request.type_),
@@ -178,13 +178,13 @@ fn type_mode_and_options_live_until_rein() {
 }
 
 #[test]
-fn an_address_lives_for_one_stream_transfer_and_for_many_in_extended_mode() {
+fn an_address_serves_one_transfer_in_mode_s_and_many_in_mode_e() {
     let mut session = logged_in();
-    say(&mut session, &[PORT]);
+    send(&mut session, &[PORT]);
     start(&mut session, "RETR /f");
     finish(&mut session);
     assert_eq!(code(&session.on_line(&line("RETR /f"))), 425);
-    say(&mut session, &["MODE E", PORT]);
+    send(&mut session, &["MODE E", PORT]);
     for _ in 0..3 {
         start(&mut session, "RETR /f");
         finish(&mut session);
@@ -192,25 +192,28 @@ fn an_address_lives_for_one_stream_transfer_and_for_many_in_extended_mode() {
 }
 
 #[test]
-fn rnfr_lives_until_rnto() {
+fn rnfr_is_kept_until_rnto() {
     let mut session = logged_in();
     session.on_line(&line("RNFR /a"));
     assert_eq!(
         code(&session.on_driver_event(DriverEvent::File(Ok(FileResponse::Done)))),
         350
     );
-    say(&mut session, &["NOOP", "TYPE I"]);
-    let asked = session.on_line(&line("RNTO /b"));
-    assert!(matches!(asked[..], [SessionAction::File(_)]), "{asked:?}");
+    send(&mut session, &["NOOP", "TYPE I"]);
+    let actions = session.on_line(&line("RNTO /b"));
+    assert!(
+        matches!(actions[..], [SessionAction::File(_)]),
+        "{actions:?}"
+    );
     session.on_driver_event(DriverEvent::File(Ok(FileResponse::Done)));
     assert_eq!(code(&session.on_line(&line("RNTO /c"))), 503);
 }
 
 #[test]
-fn only_a_store_of_a_whole_file_is_summed() {
+fn only_a_store_of_a_whole_image_file_computes_a_checksum() {
     let mut session = logged_in();
-    say(&mut session, &["TYPE I", "OPTS STOR Checksum=CRC32;"]);
-    for (lines, command, summed) in [
+    send(&mut session, &["TYPE I", "OPTS STOR Checksum=CRC32;"]);
+    for (lines, command, has_checksum) in [
         (&[PORT][..], "STOR /f", true),
         (&[PORT], "STOU", true),
         (&[PORT], "APPE /f", false),
@@ -218,17 +221,21 @@ fn only_a_store_of_a_whole_file_is_summed() {
         (&[PORT, "REST 5"], "STOR /f", false),
         (&[PORT, "TYPE A"], "STOR /f", false),
     ] {
-        say(&mut session, lines);
+        send(&mut session, lines);
         let TransferKind::Store {
-            checksum_algorithm: sum,
+            checksum_algorithm: checksum,
             disposition,
             ..
         } = start(&mut session, command).kind
         else {
             panic!("not a store");
         };
-        assert_eq!(sum.is_some(), summed, "{command} {disposition:?}");
-        assert!(!summed || !matches!(disposition, StoreDisposition::Append));
+        assert_eq!(
+            checksum.is_some(),
+            has_checksum,
+            "{command} {disposition:?}"
+        );
+        assert!(!has_checksum || !matches!(disposition, StoreDisposition::Append));
         finish(&mut session);
     }
 }

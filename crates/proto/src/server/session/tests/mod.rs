@@ -78,7 +78,7 @@ fn abor_and_plain_stat_are_urgent() {
 }
 
 #[test]
-fn a_size_is_urgent_in_transfers_of_drs1_sessions_only() {
+fn sbuf_is_urgent_only_during_transfers_of_drs1_sessions() {
     let after = |lines: &[&str]| {
         let mut session = logged_in();
         for text in lines {
@@ -106,7 +106,7 @@ fn a_size_is_urgent_in_transfers_of_drs1_sessions_only() {
 }
 
 #[test]
-fn an_outcome_that_nothing_waits_for_changes_nothing() {
+fn an_event_that_nothing_waits_for_changes_nothing() {
     let mut session = logged_in();
     assert!(
         session
@@ -129,7 +129,7 @@ fn an_outcome_that_nothing_waits_for_changes_nothing() {
 }
 
 #[test]
-fn a_line_that_the_driver_should_have_held_back_is_answered() {
+fn a_line_that_the_driver_should_have_queued_is_answered_503() {
     let mut session = logged_in();
     session.on_line(&line("SIZE /f"));
     assert_eq!(code(&session.on_line(&line("NOOP"))), 503);
@@ -137,7 +137,7 @@ fn a_line_that_the_driver_should_have_held_back_is_answered() {
 }
 
 #[test]
-fn nothing_is_answered_after_close() {
+fn input_after_close_is_ignored() {
     let mut session = logged_in();
     let actions = session.on_line(&line("QUIT"));
     assert_eq!(actions.last(), Some(&SessionAction::Close));
@@ -151,7 +151,7 @@ fn nothing_is_answered_after_close() {
 }
 
 #[test]
-fn a_flood_of_abors_ends_the_session() {
+fn a_flood_of_abors_closes_the_session() {
     let mut session = logged_in();
     session.on_line(&line("PORT 127,0,0,1,156,64"));
     session.on_line(&line("RETR /f"));
@@ -163,7 +163,7 @@ fn a_flood_of_abors_ends_the_session() {
 }
 
 #[test]
-fn login_failures_count_over_users_and_rein() {
+fn login_failures_are_counted_across_users() {
     let mut session = ServerSession::new(config());
     let mut fail = |user: &str| {
         session.on_line(&line(user));

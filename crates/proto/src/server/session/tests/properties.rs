@@ -1,5 +1,5 @@
-//! Whatever is said, every line has exactly one final reply and the driver exactly one thing to
-//! wait for.
+//! For any input, every line has exactly one final reply, and the session waits for at most one driver
+//! event.
 
 use std::net::SocketAddr;
 
@@ -20,7 +20,7 @@ use crate::server::{
 use crate::sizing::BufferSizing;
 use crate::stripes::StripeAddresses;
 
-/// A request to the driver that it has not reported on yet.
+/// A request that the driver has not answered yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PendingRequest {
     Nothing,
@@ -32,11 +32,11 @@ enum PendingRequest {
     Transfer,
 }
 
-/// One move of client or driver; which of them it is depends on what is pending.
+/// One input, from the client or the driver; the pending request decides which.
 #[derive(Debug, Clone)]
 struct InputStep {
     line: Vec<u8>,
-    /// Chooses among the outcomes that fit.
+    /// Selects among the events that fit the pending request.
     choice: u8,
     ok: bool,
 }
@@ -152,21 +152,21 @@ const LINES: &[&str] = &[
     "",
 ];
 
-fn moves() -> impl Strategy<Value = Vec<InputStep>> {
-    let known = (0..LINES.len()).prop_map(|n| LINES[n].as_bytes().to_vec());
-    let spoiled =
+fn input_steps() -> impl Strategy<Value = Vec<InputStep>> {
+    let known_line = (0..LINES.len()).prop_map(|n| LINES[n].as_bytes().to_vec());
+    let corrupted_line =
         (0..LINES.len(), prop::collection::vec(any::<u8>(), 0..12)).prop_map(|(n, tail)| {
             let verb = LINES[n].split(' ').next().unwrap_or_default();
             [verb.as_bytes(), b" ", &tail].concat()
         });
-    let junk = prop::collection::vec(any::<u8>(), 0..40);
-    let line = prop_oneof![8 => known, 2 => spoiled, 1 => junk];
-    let one = (line, any::<u8>(), any::<bool>()).prop_map(|(line, choice, ok)| InputStep {
+    let random_line = prop::collection::vec(any::<u8>(), 0..40);
+    let line = prop_oneof![8 => known_line, 2 => corrupted_line, 1 => random_line];
+    let step = (line, any::<u8>(), any::<bool>()).prop_map(|(line, choice, ok)| InputStep {
         line,
         choice,
         ok,
     });
-    prop::collection::vec(one, 0..120)
+    prop::collection::vec(step, 0..120)
 }
 
 fn file_error(choice: u8) -> FileError {
@@ -182,7 +182,7 @@ fn file_error(choice: u8) -> FileError {
     FileError {
         kind: kinds[usize::from(choice) % kinds.len()],
         errno: None,
-        text: "it failed".to_owned(),
+        text: "operation failed".to_owned(),
     }
 }
 
@@ -207,7 +207,7 @@ fn drs_address() -> DrsAddress {
     }
 }
 
-fn answer(choice: u8) -> FileResponse {
+fn file_response(choice: u8) -> FileResponse {
     match choice % 3 {
         0 => FileResponse::Done,
         1 => FileResponse::Lines(vec![b"226 not the end".to_vec()]),
@@ -215,7 +215,7 @@ fn answer(choice: u8) -> FileResponse {
     }
 }
 
-fn end(choice: u8, ok: bool) -> DriverEvent {
+fn transfer_end(choice: u8, ok: bool) -> DriverEvent {
     DriverEvent::Transferred(match choice % 5 {
         _ if ok => Ok(CompletedTransfer {
             remarks: CompletionRemarks {
@@ -225,33 +225,36 @@ fn end(choice: u8, ok: bool) -> DriverEvent {
             progress: progress(choice),
         }),
         0 => Err(TransferError::File(file_error(choice))),
-        1 => Err(TransferError::NoConnection("nobody came".to_owned())),
+        1 => Err(TransferError::NoConnection("no connection".to_owned())),
         2 => Err(TransferError::Broken("reset".to_owned())),
         3 => Err(TransferError::Superseded),
         _ => Err(TransferError::Aborted),
     })
 }
 
-/// A session with the driver's side of the contract checked at every step.
+/// A session whose contract with the driver is checked at every step.
 struct CheckedSession {
     session: ServerSession,
-    asked: PendingRequest,
-    /// Lines given and final replies seen.
+    pending: PendingRequest,
+    /// Number of lines sent and of final replies received.
     lines: usize,
-    finals: usize,
-    /// OPTS DRS drs1 was given.
+    final_replies: usize,
+    /// OPTS DRS drs1 was sent.
     right_sized: bool,
     closed: bool,
 }
 
 impl CheckedSession {
-    fn take(&mut self, actions: &[SessionAction]) {
+    fn check_actions(&mut self, actions: &[SessionAction]) {
         let last = actions.len().saturating_sub(1);
         for (at, action) in actions.iter().enumerate() {
-            let asked = match action {
+            let pending = match action {
                 SessionAction::Reply(reply) => {
-                    self.finals += usize::from(reply.code >= 200);
-                    assert!(reply.code != 126 || self.right_sized, "126 unasked");
+                    self.final_replies += usize::from(reply.code >= 200);
+                    assert!(
+                        reply.code != 126 || self.right_sized,
+                        "126 without OPTS DRS drs1"
+                    );
                     assert!(!self.closed, "a reply after Close: {actions:?}");
                     continue;
                 }
@@ -266,21 +269,21 @@ impl CheckedSession {
                 SessionAction::Listen(_) => PendingRequest::Listen,
                 SessionAction::ListenDrs(_) => PendingRequest::ListenDrs,
                 SessionAction::SetSendBuffer(_) => {
-                    assert!(self.right_sized, "a size was followed unasked");
+                    assert!(self.right_sized, "SetSendBuffer without OPTS DRS drs1");
                     continue;
                 }
                 SessionAction::Transfer(_) => PendingRequest::Transfer,
                 _ => continue,
             };
-            assert_eq!(at, last, "an outcome is asked for last: {actions:?}");
+            assert_eq!(at, last, "the request is not the last action: {actions:?}");
             assert_eq!(
-                self.asked,
+                self.pending,
                 PendingRequest::Nothing,
-                "two at once: {actions:?}"
+                "two requests at once: {actions:?}"
             );
-            self.asked = asked;
+            self.pending = pending;
         }
-        let awaiting = match self.asked {
+        let expected = match self.pending {
             _ if self.closed => ExpectedInput::Line,
             PendingRequest::Nothing => ExpectedInput::Line,
             PendingRequest::Transfer | PendingRequest::Checksum => {
@@ -291,37 +294,37 @@ impl CheckedSession {
             | PendingRequest::Listen
             | PendingRequest::ListenDrs => ExpectedInput::DriverEvent,
         };
-        assert_eq!(self.session.expected_input(), awaiting);
+        assert_eq!(self.session.expected_input(), expected);
     }
 
     fn line(&mut self, bytes: &[u8]) {
         let command = Command::parse(bytes);
         self.right_sized |=
             command == Ok(Command::Opts(OptsCommand::BufferSizing(BufferSizing::Drs1)));
-        // The one line that has no reply (2003 paper §4.2).
-        let tells_size =
-            self.asked == PendingRequest::Transfer && matches!(command, Ok(Command::Sbuf(_)));
+        // SBUF during a transfer is the one line without a reply (2003 paper §4.2).
+        let announces_size =
+            self.pending == PendingRequest::Transfer && matches!(command, Ok(Command::Sbuf(_)));
         let actions = self.session.on_line(&LineEvent::Line(bytes.to_vec()));
-        if tells_size {
+        if announces_size {
             assert!(self.right_sized && actions.len() <= 1, "{actions:?}");
         } else {
             self.lines += 1;
         }
-        self.take(&actions);
+        self.check_actions(&actions);
     }
 
-    fn outcome(&mut self, outcome: DriverEvent, is_last: bool) {
+    fn driver_event(&mut self, driver_event: DriverEvent, is_last: bool) {
         if is_last {
-            self.asked = PendingRequest::Nothing;
+            self.pending = PendingRequest::Nothing;
         }
-        let actions = self.session.on_driver_event(outcome);
-        self.take(&actions);
+        let actions = self.session.on_driver_event(driver_event);
+        self.check_actions(&actions);
     }
 
     fn step(&mut self, next: &InputStep) {
         let InputStep { line, choice, ok } = next;
         let (choice, ok) = (*choice, *ok);
-        match self.asked {
+        match self.pending {
             PendingRequest::Nothing => self.line(line),
             PendingRequest::Login => {
                 let result = if ok {
@@ -329,21 +332,21 @@ impl CheckedSession {
                 } else {
                     Err("wrong.".to_owned())
                 };
-                self.outcome(DriverEvent::Login(result), true);
+                self.driver_event(DriverEvent::Login(result), true);
             }
             PendingRequest::Checksum if choice % 8 == 5 => self.line(b"ABOR"),
             PendingRequest::Checksum if choice % 8 == 6 => self.line(b"STAT"),
             PendingRequest::File | PendingRequest::Checksum if choice < 32 => {
-                let ticking = DriverEvent::ChecksumProgress { now: 1.0, bytes: 5 };
-                self.outcome(ticking, false);
+                let progress_event = DriverEvent::ChecksumProgress { now: 1.0, bytes: 5 };
+                self.driver_event(progress_event, false);
             }
             PendingRequest::File | PendingRequest::Checksum => {
                 let result = if ok {
-                    Ok(answer(choice))
+                    Ok(file_response(choice))
                 } else {
                     Err(file_error(choice))
                 };
-                self.outcome(DriverEvent::File(result), true);
+                self.driver_event(DriverEvent::File(result), true);
             }
             PendingRequest::Listen => {
                 let result = if ok {
@@ -351,7 +354,7 @@ impl CheckedSession {
                 } else {
                     Err(file_error(choice))
                 };
-                self.outcome(DriverEvent::Listening(result), true);
+                self.driver_event(DriverEvent::Listening(result), true);
             }
             PendingRequest::ListenDrs => {
                 let result = if ok {
@@ -359,7 +362,7 @@ impl CheckedSession {
                 } else {
                     Err(file_error(choice))
                 };
-                self.outcome(DriverEvent::DrsListening(result), true);
+                self.driver_event(DriverEvent::DrsListening(result), true);
             }
             PendingRequest::Transfer => self.transfer_step(line, choice, ok),
         }
@@ -367,14 +370,14 @@ impl CheckedSession {
 
     fn transfer_step(&mut self, line: &[u8], choice: u8, ok: bool) {
         match choice % 8 {
-            0 => self.outcome(end(choice / 8, ok), true),
-            1 => self.outcome(
+            0 => self.driver_event(transfer_end(choice / 8, ok), true),
+            1 => self.driver_event(
                 DriverEvent::Listening(Ok(StripeAddresses::single(address()))),
                 false,
             ),
             2 => {
                 let unique_name = (!ok).then(VPath::root);
-                self.outcome(
+                self.driver_event(
                     DriverEvent::Opened {
                         reused: ok,
                         unique_name,
@@ -382,18 +385,18 @@ impl CheckedSession {
                     false,
                 );
             }
-            3 => self.outcome(DriverEvent::BufferResized(choice.into()), false),
-            4 => self.outcome(DriverEvent::Progress(progress(choice)), false),
+            3 => self.driver_event(DriverEvent::BufferResized(choice.into()), false),
+            4 => self.driver_event(DriverEvent::Progress(progress(choice)), false),
             5 => self.line(b"ABOR"),
             6 => self.line(b"STAT"),
             _ if self.session.is_urgent(&LineEvent::Line(line.to_vec())) => self.line(line),
-            _ => self.outcome(DriverEvent::Progress(progress(choice)), false),
+            _ => self.driver_event(DriverEvent::Progress(progress(choice)), false),
         }
     }
 
-    /// Ends what is pending.
-    fn settle(&mut self) {
-        while self.asked != PendingRequest::Nothing && !self.closed {
+    /// Answers all pending requests.
+    fn answer_all(&mut self) {
+        while self.pending != PendingRequest::Nothing && !self.closed {
             let choice = 200; // ends a transfer: 200 % 8 == 0
             self.step(&InputStep {
                 line: Vec::new(),
@@ -408,32 +411,32 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn every_line_has_one_final_reply(moves in moves(), logged_in in any::<bool>()) {
+    fn every_line_has_one_final_reply(input_steps in input_steps(), logged_in in any::<bool>()) {
         let mut checked = CheckedSession {
             session: ServerSession::new(config()),
-            asked: PendingRequest::Nothing,
+            pending: PendingRequest::Nothing,
             lines: 0,
-            finals: 0,
+            final_replies: 0,
             right_sized: false,
             closed: false,
         };
         if logged_in {
             checked.line(b"USER ann");
             checked.line(b"PASS x");
-            checked.outcome(DriverEvent::Login(Ok(grant())), true);
+            checked.driver_event(DriverEvent::Login(Ok(grant())), true);
         }
-        for next in &moves {
+        for next in &input_steps {
             if checked.closed {
                 break;
             }
             checked.step(next);
         }
-        checked.settle();
+        checked.answer_all();
         if checked.closed {
-            // Lines that waited when the session ended have none.
-            prop_assert!(checked.finals <= checked.lines);
+            // Lines queued when the session closed have no reply.
+            prop_assert!(checked.final_replies <= checked.lines);
         } else {
-            prop_assert_eq!(checked.finals, checked.lines);
+            prop_assert_eq!(checked.final_replies, checked.lines);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Security exchanges with mechanisms that secure nothing: only the order of things is looked at.
+//! Security exchanges with a fake mechanism: these tests check the order of messages only.
 
 use std::collections::VecDeque;
 
@@ -10,10 +10,10 @@ use crate::server::{
     DriverEvent, SecurityFailure, SecurityRequest, SecurityResponse, SessionAction,
 };
 
-fn offering(carriage: ExchangeKind) -> SessionConfig {
+fn offering(exchange: ExchangeKind) -> SessionConfig {
     let mechanism = SecurityMechanism {
         name: "FAKE".to_owned(),
-        exchange: carriage,
+        exchange,
     };
     SessionConfig {
         mechanisms: [mechanism].into(),
@@ -29,46 +29,46 @@ fn adat(text: &str) -> LineEvent {
     line(&format!("ADAT {}", token(text).encode()))
 }
 
-fn security(answer: SecurityResponse) -> DriverEvent {
-    DriverEvent::Security(Ok(answer))
+fn security(response: SecurityResponse) -> DriverEvent {
+    DriverEvent::Security(Ok(response))
 }
 
-/// A driver that keeps the contract, over a connection on which everything has come at once.
+/// A driver that keeps the contract. Each read returns all bytes that the client has sent.
 struct ScriptedDriver {
     session: ServerSession,
     reader: LineReader,
-    held: VecDeque<LineEvent>,
-    /// Bytes behind the last whole line.
-    amidst: bool,
-    /// Tokens that the fake mechanism wants to hear before it is content.
-    wants: usize,
+    queued_lines: VecDeque<LineEvent>,
+    /// The last read ended inside a line.
+    partial_line: bool,
+    /// Number of tokens that the fake mechanism requires.
+    required_tokens: usize,
     handshake: bool,
     replies: Vec<u16>,
-    others: Vec<SessionAction>,
+    other_actions: Vec<SessionAction>,
 }
 
 impl ScriptedDriver {
-    fn new(carriage: ExchangeKind, wants: usize) -> Self {
+    fn new(exchange: ExchangeKind, required_tokens: usize) -> Self {
         Self {
-            session: ServerSession::new(offering(carriage)),
+            session: ServerSession::new(offering(exchange)),
             reader: LineReader::new(1000),
-            held: VecDeque::new(),
-            amidst: false,
-            wants,
+            queued_lines: VecDeque::new(),
+            partial_line: false,
+            required_tokens,
             handshake: false,
             replies: Vec::new(),
-            others: Vec::new(),
+            other_actions: Vec::new(),
         }
     }
 
     /// One read of the socket.
-    fn receives(&mut self, bytes: &str) {
+    fn receive(&mut self, bytes: &str) {
         let mut lines = Vec::new();
         self.reader.feed(bytes.as_bytes(), &mut lines);
-        self.held.extend(lines);
-        self.amidst = !bytes.ends_with('\n');
+        self.queued_lines.extend(lines);
+        self.partial_line = !bytes.ends_with('\n');
         while self.session.expected_input() == ExpectedInput::Line {
-            let Some(line) = self.held.pop_front() else {
+            let Some(line) = self.queued_lines.pop_front() else {
                 return;
             };
             let actions = self.session.on_line(&line);
@@ -81,18 +81,20 @@ impl ScriptedDriver {
             match action {
                 SessionAction::Reply(reply) => self.replies.push(reply.code),
                 SessionAction::Secure(request) => {
-                    let answer = self.compute(request);
-                    let next = self.session.on_driver_event(DriverEvent::Security(answer));
+                    let response = self.respond(request);
+                    let next = self
+                        .session
+                        .on_driver_event(DriverEvent::Security(response));
                     self.carry_out(next);
                 }
-                other => self.others.push(other),
+                other => self.other_actions.push(other),
             }
         }
     }
 
-    fn compute(&mut self, request: SecurityRequest) -> Result<SecurityResponse, SecurityFailure> {
+    fn respond(&mut self, request: SecurityRequest) -> Result<SecurityResponse, SecurityFailure> {
         match request {
-            SecurityRequest::Begin(_) if !self.held.is_empty() || self.amidst => {
+            SecurityRequest::Begin(_) if !self.queued_lines.is_empty() || self.partial_line => {
                 Err(SecurityFailure::ReadAhead)
             }
             SecurityRequest::Begin(_) => Ok(SecurityResponse::Ready),
@@ -100,27 +102,27 @@ impl ScriptedDriver {
                 self.handshake = true;
                 Ok(SecurityResponse::Secured(None))
             }
-            SecurityRequest::ProcessToken(heard) if heard.as_bytes() == b"wrong" => {
+            SecurityRequest::ProcessToken(token) if token.as_bytes() == b"wrong" => {
                 Err(SecurityFailure::Failed("not you".to_owned()))
             }
-            SecurityRequest::ProcessToken(_) if self.wants > 1 => {
-                self.wants -= 1;
+            SecurityRequest::ProcessToken(_) if self.required_tokens > 1 => {
+                self.required_tokens -= 1;
                 Ok(SecurityResponse::Continue(token("more")))
             }
             SecurityRequest::ProcessToken(_) => Ok(SecurityResponse::Secured(Some(token("end")))),
-            SecurityRequest::Unprotect(_, heard) => {
-                Ok(SecurityResponse::Command(Secret(heard.as_bytes().to_vec())))
+            SecurityRequest::Unprotect(_, token) => {
+                Ok(SecurityResponse::Command(Secret(token.as_bytes().to_vec())))
             }
         }
     }
 
-    fn says(&mut self, text: &str) {
-        self.receives(&format!("{text}\r\n"));
+    fn send_line(&mut self, text: &str) {
+        self.receive(&format!("{text}\r\n"));
     }
 }
 
 #[test]
-fn a_mechanism_that_is_not_offered_is_refused_as_ever() {
+fn a_mechanism_that_is_not_offered_is_refused() {
     let mut session = ServerSession::new(config());
     for text in ["AUTH TLS", "AUTH GSSAPI", "AUTH"] {
         assert_eq!(code(&session.on_line(&line(text))), 504, "{text}");
@@ -138,16 +140,16 @@ fn a_mechanism_that_is_not_offered_is_refused_as_ever() {
 #[test]
 fn a_handshake_follows_the_234() {
     let mut session = ServerSession::new(offering(ExchangeKind::Handshake));
-    let asked = session.on_line(&line("auth fake"));
+    let actions = session.on_line(&line("auth fake"));
     assert!(matches!(
-        &asked[..],
+        &actions[..],
         [SessionAction::Secure(SecurityRequest::Begin(_))]
     ));
     assert_eq!(session.expected_input(), ExpectedInput::DriverEvent);
-    let begun = session.on_driver_event(security(SecurityResponse::Ready));
-    assert_eq!(code(&begun), 234);
+    let actions = session.on_driver_event(security(SecurityResponse::Ready));
+    assert_eq!(code(&actions), 234);
     assert_eq!(
-        begun.last(),
+        actions.last(),
         Some(&SessionAction::Secure(SecurityRequest::Handshake))
     );
     assert_eq!(
@@ -166,18 +168,18 @@ fn a_handshake_follows_the_234() {
 }
 
 #[test]
-fn tokens_go_to_and_fro_until_the_mechanism_is_content() {
+fn tokens_are_exchanged_until_the_mechanism_is_satisfied() {
     let mut driver = ScriptedDriver::new(ExchangeKind::Tokens, 3);
-    driver.says("AUTH FAKE");
+    driver.send_line("AUTH FAKE");
     for _ in 0..3 {
-        driver.says("ADAT Zm9v");
+        driver.send_line("ADAT Zm9v");
     }
     assert_eq!(driver.replies, [334, 335, 335, 235]);
     assert!(!driver.handshake);
-    driver.says("ADAT Zm9v");
+    driver.send_line("ADAT Zm9v");
     assert_eq!(driver.replies.pop(), Some(533));
     let user = token("USER ann").encode();
-    driver.says(&format!("ENC {user}"));
+    driver.send_line(&format!("ENC {user}"));
     assert_eq!(driver.replies.pop(), Some(331));
 }
 
@@ -186,32 +188,32 @@ fn a_reply_carries_the_mechanisms_token() {
     let mut session = ServerSession::new(offering(ExchangeKind::Tokens));
     session.on_line(&line("AUTH FAKE"));
     session.on_driver_event(security(SecurityResponse::Ready));
-    let asked = session.on_line(&adat("hello"));
+    let actions = session.on_line(&adat("hello"));
     let take = SessionAction::Secure(SecurityRequest::ProcessToken(token("hello")));
-    assert_eq!(asked, [take]);
-    let answer = session.on_driver_event(security(SecurityResponse::Continue(token("foo"))));
-    let [SessionAction::Reply(reply)] = &answer[..] else {
-        panic!("{answer:?}");
+    assert_eq!(actions, [take]);
+    let response = session.on_driver_event(security(SecurityResponse::Continue(token("foo"))));
+    let [SessionAction::Reply(reply)] = &response[..] else {
+        panic!("{response:?}");
     };
     assert_eq!((reply.code, &reply.lines[0][..]), (335, &b"ADAT=Zm9v"[..]));
     assert_eq!(SecurityToken::from_reply(reply), Ok(Some(token("foo"))));
 }
 
-/// CVE-2011-0411 and its like: who sits between the two puts a command behind AUTH, in the clear.
+/// An attacker on the path injects clear commands behind AUTH (CVE-2011-0411).
 #[test]
-fn what_was_sent_behind_auth_is_never_executed() {
-    for carriage in [ExchangeKind::Handshake, ExchangeKind::Tokens] {
+fn commands_injected_behind_auth_are_never_executed() {
+    for exchange in [ExchangeKind::Handshake, ExchangeKind::Tokens] {
         for behind in [
             "USER mallory\r\n",
             "US",
             "\r\n",
             "USER m\r\nPASS x\r\nQUIT\r\n",
         ] {
-            let mut driver = ScriptedDriver::new(carriage, 1);
-            driver.receives(&format!("AUTH FAKE\r\n{behind}"));
+            let mut driver = ScriptedDriver::new(exchange, 1);
+            driver.receive(&format!("AUTH FAKE\r\n{behind}"));
             assert_eq!(driver.replies, [421], "{behind:?}");
-            assert_eq!(driver.others, [SessionAction::Close]);
-            driver.says("NOOP");
+            assert_eq!(driver.other_actions, [SessionAction::Close]);
+            driver.send_line("NOOP");
             assert_eq!(driver.replies.len(), 1, "nothing is answered any more");
             assert!(!driver.handshake);
         }
@@ -219,19 +221,19 @@ fn what_was_sent_behind_auth_is_never_executed() {
 }
 
 #[test]
-fn what_was_sent_behind_the_last_token_is_not_taken_for_protected() {
+fn commands_sent_behind_the_last_token_are_refused_as_clear() {
     let mut driver = ScriptedDriver::new(ExchangeKind::Tokens, 1);
-    driver.says("AUTH FAKE");
-    driver.receives("ADAT Zm9v\r\nUSER mallory\r\nPASS x\r\nQUIT\r\n");
+    driver.send_line("AUTH FAKE");
+    driver.receive("ADAT Zm9v\r\nUSER mallory\r\nPASS x\r\nQUIT\r\n");
     assert_eq!(driver.replies, [334, 235, 533, 533, 533]);
-    assert_eq!(driver.others, []);
+    assert_eq!(driver.other_actions, []);
 }
 
 #[test]
-fn nothing_else_is_said_in_the_midst_of_an_exchange() {
+fn other_commands_are_refused_during_an_exchange() {
     let mut driver = ScriptedDriver::new(ExchangeKind::Tokens, 2);
-    driver.says("USER ann");
-    driver.says("AUTH FAKE");
+    driver.send_line("USER ann");
+    driver.send_line("AUTH FAKE");
     for text in [
         "USER ann",
         "PASS secret",
@@ -240,27 +242,27 @@ fn nothing_else_is_said_in_the_midst_of_an_exchange() {
         "ADAT Zm9v",
         "FEAT",
     ] {
-        driver.says(text);
+        driver.send_line(text);
     }
     assert_eq!(driver.replies, [331, 334, 503, 503, 503, 503, 335, 503]);
-    assert_eq!(driver.others, []);
-    // AUTH begins anew, QUIT ends.
-    driver.says("AUTH FAKE");
-    driver.says("QUIT");
+    assert_eq!(driver.other_actions, []);
+    // AUTH restarts the exchange, QUIT ends the session.
+    driver.send_line("AUTH FAKE");
+    driver.send_line("QUIT");
     assert_eq!(driver.replies[8..], [334, 221]);
 }
 
 #[test]
-fn a_login_that_was_begun_in_the_clear_is_forgotten() {
+fn auth_discards_a_user_sent_in_the_clear() {
     let mut driver = ScriptedDriver::new(ExchangeKind::Handshake, 0);
     for text in ["USER ann", "AUTH FAKE", "PASS x"] {
-        driver.says(text);
+        driver.send_line(text);
     }
     assert_eq!(driver.replies, [331, 234, 503]);
 }
 
 #[test]
-fn who_is_logged_in_has_no_exchange() {
+fn auth_after_login_is_refused() {
     let mut session = ServerSession::new(offering(ExchangeKind::Handshake));
     session.on_line(&line("USER ann"));
     session.on_line(&line("PASS x"));
@@ -270,23 +272,23 @@ fn who_is_logged_in_has_no_exchange() {
 }
 
 #[test]
-fn an_exchange_that_fails_leaves_the_session_clear() {
+fn a_failed_token_exchange_leaves_the_session_clear() {
     let mut driver = ScriptedDriver::new(ExchangeKind::Tokens, 1);
-    driver.says("AUTH FAKE");
-    driver.says(&format!("ADAT {}", token("wrong").encode()));
-    driver.says("ADAT Zm9v");
-    driver.says("USER ann");
+    driver.send_line("AUTH FAKE");
+    driver.send_line(&format!("ADAT {}", token("wrong").encode()));
+    driver.send_line("ADAT Zm9v");
+    driver.send_line("USER ann");
     assert_eq!(driver.replies, [334, 535, 503, 331]);
     let mut session = ServerSession::new(offering(ExchangeKind::Handshake));
     session.on_line(&line("AUTH FAKE"));
-    let away = SecurityFailure::Unavailable("no key".to_owned());
-    let refused = session.on_driver_event(DriverEvent::Security(Err(away)));
+    let unavailable = SecurityFailure::Unavailable("no key".to_owned());
+    let refused = session.on_driver_event(DriverEvent::Security(Err(unavailable)));
     assert_eq!(code(&refused), 431);
     assert_eq!(code(&session.on_line(&line("NOOP"))), 200);
 }
 
 #[test]
-fn a_handshake_that_fails_ends_the_session_without_a_word() {
+fn a_failed_handshake_closes_the_session_without_reply() {
     let mut session = ServerSession::new(offering(ExchangeKind::Handshake));
     session.on_line(&line("AUTH FAKE"));
     session.on_driver_event(security(SecurityResponse::Ready));
@@ -297,29 +299,29 @@ fn a_handshake_that_fails_ends_the_session_without_a_word() {
 }
 
 #[test]
-fn protection_that_is_wrong_executes_nothing() {
+fn a_command_with_invalid_protection_is_not_executed() {
     let mut session = ServerSession::new(offering(ExchangeKind::Tokens));
     session.on_line(&line("AUTH FAKE"));
     session.on_driver_event(security(SecurityResponse::Ready));
     session.on_line(&adat("x"));
     session.on_driver_event(security(SecurityResponse::Secured(None)));
-    let asked = session.on_line(&line("MIC Zm9v"));
+    let actions = session.on_line(&line("MIC Zm9v"));
     let unprotect = SecurityRequest::Unprotect(CommandProtection::Safe, token("foo"));
-    assert_eq!(asked, [SessionAction::Secure(unprotect)]);
+    assert_eq!(actions, [SessionAction::Secure(unprotect)]);
     assert_eq!(session.expected_input(), ExpectedInput::DriverEvent);
-    let forged = SecurityFailure::Failed("bad checksum".to_owned());
+    let invalid = SecurityFailure::Failed("bad checksum".to_owned());
     assert_eq!(
-        code(&session.on_driver_event(DriverEvent::Security(Err(forged)))),
+        code(&session.on_driver_event(DriverEvent::Security(Err(invalid)))),
         535
     );
-    // One inside the other has no meaning.
+    // A protected command inside another one is refused.
     session.on_line(&line("ENC Zm9v"));
     let inner = Secret(b"MIC Zm9v".to_vec());
-    let answer = session.on_driver_event(security(SecurityResponse::Command(inner)));
-    assert_eq!(code(&answer), 503);
+    let response = session.on_driver_event(security(SecurityResponse::Command(inner)));
+    assert_eq!(code(&response), 503);
     session.on_line(&line("ENC Zm9v"));
     let inner = Secret(b"QUIT".to_vec());
-    let answer = session.on_driver_event(security(SecurityResponse::Command(inner)));
-    assert_eq!(code(&answer), 221);
-    assert_eq!(answer.last(), Some(&SessionAction::Close));
+    let response = session.on_driver_event(security(SecurityResponse::Command(inner)));
+    assert_eq!(code(&response), 221);
+    assert_eq!(response.last(), Some(&SessionAction::Close));
 }

@@ -1,9 +1,9 @@
-//! Strangers, what is left over, and a peer that breaks the rules.
+//! Strangers, leftover connections, and a peer that violates the protocol.
 
 use super::*;
 
 #[test]
-fn strangers_are_closed_and_do_not_keep_the_peer_out() {
+fn strangers_are_closed_and_do_not_block_the_peer() {
     let endpoint = listening();
     let at = endpoint.address().socket;
     let hello = greeting(&endpoint);
@@ -15,12 +15,12 @@ fn strangers_are_closed_and_do_not_keep_the_peer_out() {
         caller(at, HERE, "SBUF 1.0 4096\r\n"),
     ];
     let _slow: Vec<_> = (0..30).map(|_| caller(at, HERE, "DRS ")).collect();
-    // More than fit into the backlog.
+    // More than the backlog holds.
     let _silent: Vec<_> = (0..300).map(|_| caller(at, HERE, "")).collect();
     let mut table = DrsLinkDriver::new(vec![DrsLink::new(Arc::clone(&endpoint), Role::Sender)]);
     table.turns(4);
     for stream in &mut closed {
-        // What was not read makes it a reset.
+        // Unread bytes make the close a reset.
         assert!(!matches!(stream.read(&mut [0; 64]), Ok(1..)));
     }
     let watched = table.links[0].poll_fds().count();
@@ -31,7 +31,7 @@ fn strangers_are_closed_and_do_not_keep_the_peer_out() {
 }
 
 #[test]
-fn a_crowd_finds_the_door_closed_for_a_while() {
+fn many_connections_pause_accepting_for_a_while() {
     let endpoint = listening();
     let at = endpoint.address().socket;
     let crowd: Vec<_> = (0..40).map(|_| caller(at, ELSEWHERE, "DRS ")).collect();
@@ -49,14 +49,14 @@ fn a_crowd_finds_the_door_closed_for_a_while() {
 }
 
 #[test]
-fn who_does_not_finish_the_greeting_is_closed_in_time() {
+fn a_connection_without_a_complete_greeting_is_closed() {
     let endpoint = listening();
     let mut slow = caller(endpoint.address().socket, HERE, "DRS ");
     let mut link = DrsLink::new(endpoint, Role::Sender);
     let begin = Instant::now();
     while link.poll_fds().count() < 2 {
         link.advance(Duration::ZERO, &[HERE]);
-        assert!(begin.elapsed() < PATIENCE);
+        assert!(begin.elapsed() < TEST_TIMEOUT);
     }
     link.advance(Duration::from_secs(2), &[HERE]);
     assert_eq!(link.poll_fds().count(), 2);
@@ -66,7 +66,7 @@ fn who_does_not_finish_the_greeting_is_closed_in_time() {
 }
 
 #[test]
-fn what_a_transfer_before_left_behind_is_not_taken() {
+fn leftovers_of_an_earlier_transfer_are_ignored() {
     let endpoint = listening();
     let at = endpoint.address().socket;
     let hello = greeting(&endpoint);
@@ -79,7 +79,7 @@ fn what_a_transfer_before_left_behind_is_not_taken() {
     }
     let mut table = DrsLinkDriver::new(vec![DrsLink::new(Arc::clone(&endpoint), Role::Sender)]);
     table.turns(3);
-    // One whose end has not been noticed, then the peer.
+    // An older connection whose end was not noticed yet, then the peer.
     let mut late = caller(at, HERE, &hello);
     table.check_sender_hears(&mut late, 1 << 19);
     let mut peer = caller(at, HERE, &hello);
@@ -100,7 +100,7 @@ fn what_a_transfer_before_left_behind_is_not_taken() {
 }
 
 #[test]
-fn of_several_that_know_the_nonce_the_newest_is_the_peer() {
+fn the_newest_connection_with_the_nonce_is_the_peer() {
     let endpoint = listening();
     let hello = greeting(&endpoint);
     let _callers: Vec<_> = (1..=3)
@@ -116,7 +116,7 @@ fn of_several_that_know_the_nonce_the_newest_is_the_peer() {
 }
 
 #[test]
-fn a_peer_that_floods_or_talks_nonsense_loses_the_channel_for_good() {
+fn a_peer_that_floods_or_sends_garbage_loses_the_channel() {
     for words in [
         "SBUF 1.0 65536\r\n".repeat(3000),
         "SBUF 1.0 65536 1\r\n".into(),
@@ -144,7 +144,7 @@ fn a_peer_that_does_not_read_loses_the_channel() {
     peer.set_nonblocking(true).unwrap();
     let line = "SBUF 1700000000.123456789012345678901234 0000000000065536\r\n".repeat(100);
     let begin = Instant::now();
-    // A receiver with all the time in the world, so that it is no flood.
+    // Simulated time passes fast enough that the messages are no flood.
     for second in 1.. {
         let _ = peer.write(line.as_bytes());
         let events = table.links[0].advance(Duration::from_secs(second * 10), &[HERE]);
@@ -152,12 +152,12 @@ fn a_peer_that_does_not_read_loses_the_channel() {
         if events.contains(&DrsChannelEvent::Lost) {
             return;
         }
-        assert!(begin.elapsed() < PATIENCE);
+        assert!(begin.elapsed() < TEST_TIMEOUT);
     }
 }
 
 #[test]
-fn a_forged_echo_loses_the_channel() {
+fn a_forged_echo_closes_the_channel() {
     let endpoint = listening();
     let at = endpoint.address().socket;
     let hello = greeting(&endpoint);
@@ -166,7 +166,7 @@ fn a_forged_echo_loses_the_channel() {
         let mut table =
             DrsLinkDriver::new(vec![DrsLink::new(Arc::clone(&endpoint), Role::Receiver)]);
         table.links[0].announce(Duration::ZERO, 65_536);
-        table.until(|table| table.links[0].wire.is_some());
+        table.until(|table| table.links[0].connection.is_some());
         peer.write_all(forged.repeat(2).as_bytes()).unwrap();
         table.until_event(0, |event| *event == DrsChannelEvent::Lost);
         assert_eq!(table.links[0].poll_fds().count(), 0);

@@ -11,25 +11,25 @@ use std::time::Instant;
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
-/// A listening end, as one of a session.
+/// A listening end, as a session has it.
 fn listening() -> Arc<DrsEndpoint> {
     Arc::new(DrsEndpoint::listen(HERE, None).unwrap())
 }
 
-/// The connecting end that belongs to it.
+/// The connecting end for a listening one.
 fn connecting(to: &DrsEndpoint) -> Arc<DrsEndpoint> {
     let address = to.address();
     Arc::new(DrsEndpoint::connect(address.socket, address.nonce))
 }
 
-/// Longer than anything in these tests takes, on however busy a machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than anything in these tests takes on a busy machine.
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn greeting(endpoint: &DrsEndpoint) -> String {
     format!("DRS {}\r\n", endpoint.address().nonce.to_hex())
 }
 
-/// A connection from anybody.
+/// Connects from any address and sends `words`.
 fn caller(to: SocketAddr, from: IpAddr, words: &str) -> TcpStream {
     let kind = (socket2::Domain::IPV4, socket2::Type::STREAM);
     let socket = socket2::Socket::new(kind.0, kind.1, None).unwrap();
@@ -37,7 +37,7 @@ fn caller(to: SocketAddr, from: IpAddr, words: &str) -> TcpStream {
     socket.connect(&to.into()).unwrap();
     let mut stream = TcpStream::from(socket);
     stream.write_all(words.as_bytes()).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     stream
 }
 
@@ -59,7 +59,7 @@ impl DrsLinkDriver {
         }
     }
 
-    /// One wake.
+    /// One wake-up.
     fn turn(&mut self) {
         let now = self.begin.elapsed();
         for (at, link) in self.links.iter_mut().enumerate() {
@@ -76,11 +76,11 @@ impl DrsLinkDriver {
         wake::wait_any(&mut fds, Duration::from_millis(5)).unwrap();
     }
 
-    /// Turns until something has happened.
+    /// Runs turns until a condition holds.
     fn until(&mut self, what: impl Fn(&Self) -> bool) {
         let begin = Instant::now();
         while !what(self) {
-            assert!(begin.elapsed() < PATIENCE, "{:?}", self.events);
+            assert!(begin.elapsed() < TEST_TIMEOUT, "{:?}", self.events);
             self.turn();
         }
     }
@@ -104,7 +104,7 @@ impl DrsLinkDriver {
         self.begin.elapsed()
     }
 
-    /// The peer of link 0 speaks and is heard: the channel is there.
+    /// Checks that link 0 receives what its peer sends: the channel works.
     fn check_sender_hears(&mut self, peer: &mut TcpStream, size: u64) {
         peer.write_all(format!("SBUF 1.0 {size}\r\n").as_bytes())
             .unwrap();
@@ -112,7 +112,7 @@ impl DrsLinkDriver {
     }
 }
 
-/// A data sender that listens, and its peer.
+/// A listening data sender, and its peer.
 fn greeted() -> (DrsLinkDriver, TcpStream) {
     let endpoint = listening();
     let mut peer = caller(endpoint.address().socket, HERE, &greeting(&endpoint));
@@ -128,7 +128,7 @@ fn is_echo(event: &DrsChannelEvent) -> bool {
 }
 
 #[test]
-fn sizes_go_one_way_and_echoes_the_other_whoever_listens() {
+fn sizes_and_echoes_pass_whichever_end_listens() {
     for receiver_listens in [true, false] {
         let endpoint = listening();
         let other = connecting(&endpoint);
@@ -155,7 +155,7 @@ fn sizes_go_one_way_and_echoes_the_other_whoever_listens() {
 }
 
 #[test]
-fn of_sizes_announced_before_there_is_a_channel_the_newest_is_told() {
+fn the_newest_size_announced_before_the_connection_is_sent() {
     let endpoint = listening();
     let sender = DrsLink::new(connecting(&endpoint), Role::Sender);
     let mut table = DrsLinkDriver::new(vec![DrsLink::new(endpoint, Role::Receiver), sender]);
@@ -167,7 +167,7 @@ fn of_sizes_announced_before_there_is_a_channel_the_newest_is_told() {
 }
 
 #[test]
-fn nobody_is_connected_to_without_a_data_connection_there() {
+fn no_connection_is_made_to_a_host_without_data_connections() {
     let listener = TcpListener::bind((HERE, 0)).unwrap();
     listener.set_nonblocking(true).unwrap();
     let at = listener.local_addr().unwrap();
@@ -183,7 +183,7 @@ fn nobody_is_connected_to_without_a_data_connection_there() {
 }
 
 #[test]
-fn who_comes_before_the_first_data_connection_waits() {
+fn a_connection_before_the_first_data_connection_waits() {
     let endpoint = listening();
     let mut peer = caller(endpoint.address().socket, HERE, &greeting(&endpoint));
     let mut table = DrsLinkDriver::new(vec![DrsLink::new(endpoint, Role::Sender)]);
@@ -195,7 +195,7 @@ fn who_comes_before_the_first_data_connection_waits() {
 }
 
 #[test]
-fn whoever_takes_the_peers_place_is_told_the_size_again() {
+fn a_reconnected_peer_gets_the_size_again() {
     let endpoint = listening();
     let at = endpoint.address().socket;
     let hello = greeting(&endpoint);
@@ -210,7 +210,7 @@ fn whoever_takes_the_peers_place_is_told_the_size_again() {
         while count == 0 {
             table.turn();
             count = peer.read(&mut words).unwrap_or(0);
-            assert!(begin.elapsed() < PATIENCE);
+            assert!(begin.elapsed() < TEST_TIMEOUT);
         }
         let said = std::str::from_utf8(&words[..count]).unwrap();
         assert!(said.ends_with(" 65536\r\n"), "{said}");
@@ -218,7 +218,7 @@ fn whoever_takes_the_peers_place_is_told_the_size_again() {
 }
 
 #[test]
-fn one_endpoint_serves_one_transfer_after_the_other() {
+fn one_endpoint_serves_successive_transfers() {
     let endpoint = listening();
     let other = connecting(&endpoint);
     for transfer in 1..=3 {
@@ -232,7 +232,7 @@ fn one_endpoint_serves_one_transfer_after_the_other() {
 }
 
 #[test]
-fn of_many_sizes_at_once_the_newest_counts_and_all_are_echoed() {
+fn the_newest_of_many_sizes_counts_and_all_are_echoed() {
     let (mut table, mut peer) = greeted();
     let mut first = [0; 64];
     let _ = peer.read(&mut first).unwrap();
@@ -249,7 +249,7 @@ fn of_many_sizes_at_once_the_newest_counts_and_all_are_echoed() {
 }
 
 #[test]
-fn a_cut_channel_is_told_and_a_listening_end_takes_the_peer_back() {
+fn a_lost_channel_is_reported_and_a_listening_end_accepts_the_peer_again() {
     let endpoint = listening();
     let at = endpoint.address().socket;
     let mut peer = caller(at, HERE, &greeting(&endpoint));
@@ -259,11 +259,11 @@ fn a_cut_channel_is_told_and_a_listening_end_takes_the_peer_back() {
     table.until_event(0, |event| *event == DrsChannelEvent::Lost);
     table.turns(3);
     assert_eq!(table.events.len(), 2);
-    let mut again = caller(at, HERE, &greeting(&endpoint));
-    table.check_sender_hears(&mut again, 1 << 20);
+    let mut second = caller(at, HERE, &greeting(&endpoint));
+    table.check_sender_hears(&mut second, 1 << 20);
 }
 
-/// A data receiver that connects to a listener of the test's.
+/// A data receiver that connects to a listener of the test.
 fn dialing() -> (TcpListener, DrsLinkDriver) {
     let listener = TcpListener::bind((HERE, 0)).unwrap();
     let at = listener.local_addr().unwrap();
@@ -275,7 +275,7 @@ fn dialing() -> (TcpListener, DrsLinkDriver) {
 }
 
 #[test]
-fn a_connecting_end_that_was_turned_away_tries_again() {
+fn a_refused_connecting_end_retries() {
     let (listener, mut table) = dialing();
     drop(listener.accept().unwrap());
     let accepting = std::thread::spawn(move || {
@@ -293,7 +293,7 @@ fn a_connecting_end_that_was_turned_away_tries_again() {
 }
 
 #[test]
-fn a_connecting_end_gives_up_in_the_end() {
+fn a_connecting_end_gives_up_after_the_last_attempt() {
     let (listener, mut table) = dialing();
     drop(listener);
     let begin = Instant::now();
@@ -304,13 +304,13 @@ fn a_connecting_end_gives_up_in_the_end() {
             break;
         }
         std::thread::sleep(Duration::from_millis(1));
-        assert!(begin.elapsed() < PATIENCE);
+        assert!(begin.elapsed() < TEST_TIMEOUT);
     }
     assert_eq!(table.links[0].poll_fds().count(), 0);
 }
 
 #[test]
-fn a_connecting_end_whose_channel_is_cut_does_not_come_back() {
+fn a_connecting_end_does_not_reconnect_a_lost_channel() {
     let (listener, mut table) = dialing();
     let (mut stream, _) = listener.accept().unwrap();
     let mut words = [0; 64];
@@ -332,7 +332,7 @@ fn a_connecting_end_whose_channel_is_cut_does_not_come_back() {
 }
 
 #[test]
-fn the_connecting_end_comes_from_where_its_data_comes_from() {
+fn the_connecting_end_uses_the_data_address() {
     let listener = TcpListener::bind((HERE, 0)).unwrap();
     let at = listener.local_addr().unwrap();
     for (local, from) in [
@@ -348,7 +348,7 @@ fn the_connecting_end_comes_from_where_its_data_comes_from() {
 }
 
 #[test]
-fn dropping_the_link_closes_the_channel_and_leaves_the_endpoint() {
+fn dropping_the_link_closes_the_channel_but_not_the_endpoint() {
     let endpoint = listening();
     let at = endpoint.address().socket;
     let mut peer = caller(at, HERE, &greeting(&endpoint));

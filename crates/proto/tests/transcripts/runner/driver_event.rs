@@ -1,4 +1,4 @@
-//! `>` lines: what the driver reports.
+//! Parses `>` lines: events that the driver reports.
 
 use proto::drs::DrsAddress;
 use proto::path::VPath;
@@ -10,9 +10,9 @@ use proto::server::{
 };
 use proto::stripes::StripeAddresses;
 
-use crate::script::unescape;
+use super::script::unescape;
 
-/// Reads the text after `> `.
+/// Parses the text after `> `.
 pub(crate) fn parse(text: &str) -> Result<DriverEvent, String> {
     let (name, rest) = text.split_once(' ').unwrap_or((text, ""));
     match name {
@@ -25,7 +25,7 @@ pub(crate) fn parse(text: &str) -> Result<DriverEvent, String> {
         "Opened" => opened(rest),
         "Progress" => progress(rest).map(DriverEvent::Progress),
         "Transferred" => transferred(rest).map(DriverEvent::Transferred),
-        _ => Err(format!("unknown outcome: {text}")),
+        _ => Err(format!("unknown event: {text}")),
     }
 }
 
@@ -59,13 +59,13 @@ fn path(text: &str) -> Result<VPath, String> {
 
 /// `done`, `digest HEX` or `failed ERROR`.
 fn file(text: &str) -> Result<DriverEvent, String> {
-    let answer = match text.split_once(' ').unwrap_or((text, "")) {
+    let result = match text.split_once(' ').unwrap_or((text, "")) {
         ("done", _) => Ok(FileResponse::Done),
         ("digest", hex) => Ok(FileResponse::Checksum(hex.to_owned())),
         ("failed", error) => Err(file_error(error)?),
         _ => return Err(format!("unknown answer: {text}")),
     };
-    Ok(DriverEvent::File(answer))
+    Ok(DriverEvent::File(result))
 }
 
 /// `KIND ERRNO TEXT`
@@ -111,26 +111,26 @@ fn checksum_progress(text: &str) -> Result<DriverEvent, String> {
 
 /// `HOST:PORT` or `failed ERROR`.
 fn listening(text: &str) -> Result<DriverEvent, String> {
-    let answer = match text.strip_prefix("failed ") {
+    let result = match text.strip_prefix("failed ") {
         Some(error) => Err(file_error(error)?),
         None => {
             let address = text.parse().map_err(|_| format!("no address: {text}"))?;
             Ok(StripeAddresses::single(address))
         }
     };
-    Ok(DriverEvent::Listening(answer))
+    Ok(DriverEvent::Listening(result))
 }
 
 /// `|FAMILY|HOST|PORT|NONCE|` or `failed ERROR`.
 fn drs_listening(text: &str) -> Result<DriverEvent, String> {
-    let answer = match text.strip_prefix("failed ") {
+    let result = match text.strip_prefix("failed ") {
         Some(error) => Err(file_error(error)?),
         None => Ok(DrsAddress::parse(text).map_err(|_| format!("no DRS address: {text}"))?),
     };
-    Ok(DriverEvent::DrsListening(answer))
+    Ok(DriverEvent::DrsListening(result))
 }
 
-/// Nothing, `reused` or `as PATH`.
+/// Empty, `reused` or `as PATH`.
 fn opened(text: &str) -> Result<DriverEvent, String> {
     let unique_name = text.strip_prefix("as ").map(path).transpose()?;
     Ok(DriverEvent::Opened {
@@ -152,30 +152,30 @@ fn progress(text: &str) -> Result<TransferProgress, String> {
 }
 
 /// `LIMITER, STREAMS, CONGESTION`
-fn verdict(text: &str) -> Result<LimiterReport, String> {
+fn limiter_report(text: &str) -> Result<LimiterReport, String> {
     let parts: Vec<&str> = text.split(", ").collect();
     let [limiter, streams, congestion] = parts[..] else {
-        return Err(format!("no verdict: {text}"));
+        return Err(format!("not a limiter report: {text}"));
     };
     LimiterReport::new(limiter, number(Some(streams))?, congestion)
-        .ok_or_else(|| format!("a verdict that cannot be told: {text}"))
+        .ok_or_else(|| format!("invalid limiter report: {text}"))
 }
 
 fn transferred(text: &str) -> Result<Result<CompletedTransfer, TransferError>, String> {
-    let (what, rest) = text.split_once(' ').unwrap_or((text, ""));
-    Ok(match what {
+    let (result, rest) = text.split_once(' ').unwrap_or((text, ""));
+    Ok(match result {
         "ok" => {
             let (rest, remark) = match rest.split_once(" | ") {
                 Some((rest, remark)) => (rest, Some(unescape(remark)?)),
                 None => (rest, None),
             };
-            let (moved, verdict) = match rest.split_once(" ~ ") {
-                Some((moved, told)) => (moved, Some(verdict(told)?)),
+            let (moved, limiter_report) = match rest.split_once(" ~ ") {
+                Some((moved, report_text)) => (moved, Some(limiter_report(report_text)?)),
                 None => (rest, None),
             };
             Ok(CompletedTransfer {
                 remarks: CompletionRemarks {
-                    limiter: verdict,
+                    limiter: limiter_report,
                     remark: remark.map(|text| String::from_utf8_lossy(&text).into_owned()),
                 },
                 progress: progress(moved)?,
@@ -193,6 +193,6 @@ fn transferred(text: &str) -> Result<Result<CompletedTransfer, TransferError>, S
                 expected: expected.to_owned(),
             })
         }
-        _ => return Err(format!("unknown end: {text}")),
+        _ => return Err(format!("unknown result: {text}")),
     })
 }

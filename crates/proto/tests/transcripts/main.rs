@@ -1,27 +1,18 @@
-//! Golden dialogues of the server's session: every file of `tests/transcripts` is played against
-//! [`proto::server::ServerSession`]. The format is explained in `tests/transcripts/README.md`.
+//! Golden dialogues of the server session: every `*.txt` file of this folder is run against
+//! [`proto::server::ServerSession`]. `README.md` explains the format.
 //!
-//! `BLESS=1 cargo test -p proto --test transcripts` rewrites what the session says; the change is
-//! then reviewed as text.
+//! `BLESS=1 cargo test -p proto --test transcripts` rewrites the output of the session in the files; the
+//! change is then reviewed as text.
 
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "a test reads its files, and may end at the first thing that is not as it should be"
+    reason = "a test reads files, and may stop at the first error"
 )]
 
-#[path = "transcripts/runner/describe.rs"]
-mod describe;
-#[path = "transcripts/runner/outcome.rs"]
-mod outcome;
-#[path = "transcripts/runner/play.rs"]
-mod play;
-#[path = "transcripts/runner/script.rs"]
-mod script;
-#[path = "transcripts/runner/tree.rs"]
-mod tree;
+mod runner;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,7 +29,7 @@ fn transcripts() -> Vec<PathBuf> {
 }
 
 #[test]
-fn every_transcript_is_what_the_session_says() {
+fn the_session_output_matches_every_transcript() {
     let files = transcripts();
     assert!(files.len() >= 25, "only {} transcripts", files.len());
     let bless = std::env::var_os("BLESS").is_some();
@@ -46,18 +37,18 @@ fn every_transcript_is_what_the_session_says() {
     for file in files {
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
         let text = fs::read_to_string(&file).expect("a transcript");
-        let played = play::play(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let actual = runner::play(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
         if bless {
-            fs::write(&file, played).expect("a transcript that can be written");
-        } else if let Some(difference) = first_difference(&text, &played) {
+            fs::write(&file, actual).expect("a transcript that can be written");
+        } else if let Some(difference) = first_difference(&text, &actual) {
             failures.push(format!("{name}:{difference}"));
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-fn first_difference(expected: &str, played: &str) -> Option<String> {
-    let (mut left, mut right) = (expected.lines(), played.lines());
+fn first_difference(expected: &str, actual: &str) -> Option<String> {
+    let (mut left, mut right) = (expected.lines(), actual.lines());
     for number in 1.. {
         match (left.next(), right.next()) {
             (None, None) => return None,
@@ -73,10 +64,10 @@ fn first_difference(expected: &str, played: &str) -> Option<String> {
 
 /// The runner must be able to fail.
 #[test]
-fn a_wrong_transcript_is_found() {
+fn a_wrong_transcript_is_reported_with_its_line() {
     let text = "login\n# wrong\nC: NOOP\nS: 500 no\n";
-    let played = play::play(text).unwrap();
-    let difference = first_difference(text, &played).expect("a difference");
+    let actual = runner::play(text).unwrap();
+    let difference = first_difference(text, &actual).expect("a difference");
     assert!(difference.starts_with('4'), "{difference}");
     assert!(difference.contains("200 NOOP"), "{difference}");
 }

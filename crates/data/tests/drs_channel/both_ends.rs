@@ -15,14 +15,14 @@ use data::store::memory::{MemorySink, MemorySource};
 use proto::command::TransferMode;
 use proto::drs::{DrsMessage, Nonce};
 
-use crate::ends::{
+use crate::end_under_test::{
     ANY, ELSEWHERE, LONG, connecting, greeting, listen, listening, pattern, plan, settings,
 };
 use crate::relay::{DrsRelay, RelayedDialogue};
 
-const LEN: usize = 1 << 20;
+const FILE_SIZE: usize = 1 << 20;
 
-/// A source that keeps its second half back until something has happened.
+/// A source that holds its second half back until a condition is true.
 struct HeldSource<F> {
     bytes: MemorySource,
     until: F,
@@ -40,7 +40,7 @@ impl<F: Fn() -> bool + Send + Sync> Source for HeldSource<F> {
     }
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
         let begin = Instant::now();
-        while offset >= LEN as u64 / 2 && !(self.until)() && begin.elapsed() < LONG {
+        while offset >= FILE_SIZE as u64 / 2 && !(self.until)() && begin.elapsed() < LONG {
             std::thread::sleep(Duration::from_millis(1));
         }
         self.bytes.read_at(offset, buf)
@@ -55,19 +55,19 @@ impl<F: Fn() -> bool + Send + Sync> Source for HeldSource<F> {
 
 type DrsEnd<'a> = Option<&'a Arc<DrsEndpoint>>;
 
-/// Moves bytes, the second half of them when `until` holds; they must arrive.
+/// Moves bytes, the second half of them once `until` is true. All must arrive.
 fn transfer(
     (mode, streams): (TransferMode, usize),
     sender: DrsEnd<'_>,
     receiver: DrsEnd<'_>,
     until: impl Fn() -> bool + Send + Sync + 'static,
 ) {
-    let bytes = pattern(LEN);
-    let held = HeldSource {
+    let bytes = pattern(FILE_SIZE);
+    let source_bytes = HeldSource {
         bytes: MemorySource::new(bytes.clone(), "source"),
         until,
     };
-    let source: Arc<dyn Source> = Arc::new(held);
+    let source: Arc<dyn Source> = Arc::new(source_bytes);
     let sink = MemorySink::new(64 << 20, "sink");
     let (mut to, address) = listen();
     let mut from = SessionDataChannel::connect_to(vec![address], None);
@@ -77,36 +77,40 @@ fn transfer(
     let control = || Arc::new(TransferControl::new());
     let begin = Instant::now();
     let (sent, received) = std::thread::scope(|scope| {
-        let sent =
-            scope.spawn(|| data::send::run(&mut from, &source, &plan(LEN), &sending, &control()));
+        let sent = scope
+            .spawn(|| data::send::run(&mut from, &source, &plan(FILE_SIZE), &sending, &control()));
         let target = Arc::new(sink.clone()) as _;
         let received = data::recv::run(&mut to, &target, &ANY, &receiving, &control());
         (sent.join().unwrap(), received)
     });
-    assert_eq!(sent.unwrap().evidence.bytes, LEN as u64);
-    assert_eq!(received.unwrap().evidence.bytes, LEN as u64);
+    assert_eq!(sent.unwrap().evidence.bytes, FILE_SIZE as u64);
+    assert_eq!(received.unwrap().evidence.bytes, FILE_SIZE as u64);
     assert!(sink.bytes() == bytes);
     assert!(begin.elapsed() < LONG);
 }
 
-const KINDS: [(TransferMode, usize); 3] = [
+const MODES: [(TransferMode, usize); 3] = [
     (TransferMode::Stream, 1),
     (TransferMode::Extended, 1),
     (TransferMode::Extended, 4),
 ];
 
-/// Whether both ends have said so many lines, on the newest connection of so many.
-fn said(tap: &DrsRelay, connections: usize, lines: usize) -> bool {
-    let dialogues = tap.dialogues();
-    let Some(RelayedDialogue { there, back }) = dialogues.get(connections - 1) else {
+/// Whether both ends have sent so many lines on the newest of so many connections.
+fn said(relay: &DrsRelay, connections: usize, lines: usize) -> bool {
+    let dialogues = relay.dialogues();
+    let Some(RelayedDialogue {
+        from_connecting,
+        from_listening,
+    }) = dialogues.get(connections - 1)
+    else {
         return false;
     };
-    [there, back]
+    [from_connecting, from_listening]
         .iter()
         .all(|text| text.matches('\n').count() >= lines)
 }
 
-/// Every echo is a message, in order.
+/// Checks that the echoes are the messages, in order.
 fn check_echoes(messages: &str, echoes: &str) {
     assert!(messages.starts_with(echoes), "{messages}\n{echoes}");
     assert!(echoes.lines().count() >= 2, "{echoes}");
@@ -116,79 +120,98 @@ fn check_echoes(messages: &str, echoes: &str) {
 }
 
 #[test]
-fn the_dialogue_is_the_papers_whoever_listens() {
-    for kind in KINDS {
+fn the_dialogue_follows_the_paper_whichever_end_listens() {
+    for kind in MODES {
         let drs = listening();
-        let tap = Arc::new(DrsRelay::new(&drs, None));
+        let relay = Arc::new(DrsRelay::new(&drs, None));
         let hello = greeting(&drs);
 
-        let watched = Arc::clone(&tap);
-        transfer(kind, Some(&tap.endpoint), Some(&drs), move || {
+        let watched = Arc::clone(&relay);
+        transfer(kind, Some(&relay.endpoint), Some(&drs), move || {
             said(&watched, 1, 3)
         });
-        let [RelayedDialogue { there, back }] = &tap.dialogues()[..] else {
-            panic!("{:?}", tap.dialogues());
+        let [
+            RelayedDialogue {
+                from_connecting,
+                from_listening,
+            },
+        ] = &relay.dialogues()[..]
+        else {
+            panic!("{:?}", relay.dialogues());
         };
-        check_echoes(back, there.strip_prefix(&hello).unwrap());
+        check_echoes(
+            from_listening,
+            from_connecting.strip_prefix(&hello).unwrap(),
+        );
 
-        // The same session's next transfer goes the other way.
-        let watched = Arc::clone(&tap);
-        transfer(kind, Some(&drs), Some(&tap.endpoint), move || {
+        // The next transfer of the session has the opposite direction.
+        let watched = Arc::clone(&relay);
+        transfer(kind, Some(&drs), Some(&relay.endpoint), move || {
             said(&watched, 2, 3)
         });
-        let [_, RelayedDialogue { there, back }] = &tap.dialogues()[..] else {
-            panic!("{:?}", tap.dialogues());
+        let [
+            _,
+            RelayedDialogue {
+                from_connecting,
+                from_listening,
+            },
+        ] = &relay.dialogues()[..]
+        else {
+            panic!("{:?}", relay.dialogues());
         };
-        check_echoes(there.strip_prefix(&hello).unwrap(), back);
+        check_echoes(
+            from_connecting.strip_prefix(&hello).unwrap(),
+            from_listening,
+        );
     }
 }
 
 #[test]
-fn a_channel_cut_in_mid_transfer_is_missed_by_nobody() {
-    for kind in KINDS {
+fn a_channel_lost_during_a_transfer_does_not_affect_either_end() {
+    for kind in MODES {
         for receiver_listens in [true, false] {
             let drs = listening();
-            let tap = Arc::new(DrsRelay::new(&drs, Some(2)));
+            let relay = Arc::new(DrsRelay::new(&drs, Some(2)));
             let (sender, receiver) = if receiver_listens {
-                (&tap.endpoint, &drs)
+                (&relay.endpoint, &drs)
             } else {
-                (&drs, &tap.endpoint)
+                (&drs, &relay.endpoint)
             };
-            let watched = Arc::clone(&tap);
+            let watched = Arc::clone(&relay);
             transfer(kind, Some(sender), Some(receiver), move || {
                 watched.was_cut()
             });
-            assert!(tap.was_cut());
+            assert!(relay.was_cut());
         }
     }
 }
 
-/// So long that an end has tried to reach the other.
-fn a_while() -> impl Fn() -> bool + Send + Sync {
+/// A condition that is true after an end has tried to reach the other.
+fn after_a_while() -> impl Fn() -> bool + Send + Sync {
     let begin = Instant::now();
     move || begin.elapsed() > Duration::from_millis(100)
 }
 
 #[test]
-fn an_end_whose_other_end_never_comes_goes_on_alone() {
-    let [stream, _, extended] = KINDS;
+fn an_end_without_a_peer_on_the_channel_continues_alone() {
+    let [stream, _, extended] = MODES;
     let drs = listening();
-    transfer(stream, None, Some(&drs), a_while());
-    transfer(extended, Some(&drs), None, a_while());
-    // Somebody who never takes the connection, then nobody.
+    transfer(stream, None, Some(&drs), after_a_while());
+    transfer(extended, Some(&drs), None, after_a_while());
+    // A listener that never accepts the connection, then none at all.
     let (endpoint, listener) = connecting();
-    transfer(stream, None, Some(&endpoint), a_while());
+    transfer(stream, None, Some(&endpoint), after_a_while());
     drop(listener);
-    transfer(extended, None, Some(&endpoint), a_while());
-    transfer(stream, Some(&endpoint), None, a_while());
+    transfer(extended, None, Some(&endpoint), after_a_while());
+    transfer(stream, Some(&endpoint), None, after_a_while());
 }
 
 #[test]
-fn a_host_without_data_connections_is_not_connected_to() {
+fn no_connection_is_made_to_a_host_without_data_connections() {
     let elsewhere = TcpListener::bind((ELSEWHERE, 0)).unwrap();
     elsewhere.set_nonblocking(true).unwrap();
     let at = elsewhere.local_addr().unwrap();
     let endpoint = Arc::new(DrsEndpoint::connect(at, Nonce::new([7; 16])));
-    transfer(KINDS[0], Some(&endpoint), None, a_while());
+    transfer(MODES[0], Some(&endpoint), None, after_a_while());
     assert!(elsewhere.accept().is_err());
 }

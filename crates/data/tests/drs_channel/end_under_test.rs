@@ -1,4 +1,4 @@
-//! One end of a transfer under test, with the test as the other end.
+//! One end of a transfer under test; the test is the other end.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -25,7 +25,7 @@ use units::splitmix;
 pub(crate) const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 pub(crate) const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
-/// Patience of the tests: whatever takes longer hangs.
+/// Longer than anything in these tests takes.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// More than the buffers between two ends hold: a transfer lasts until the test lets it end.
@@ -60,7 +60,7 @@ pub(crate) fn listen() -> (SessionDataChannel, SocketAddr) {
     (channel, address)
 }
 
-/// The DRS channel's listening end.
+/// The listening end of the DRS channel.
 pub(crate) fn listening() -> Arc<DrsEndpoint> {
     Arc::new(DrsEndpoint::listen(HERE, None).unwrap())
 }
@@ -94,7 +94,7 @@ pub(crate) const ANY: ReceivePlan = ReceivePlan {
     limit: None,
 };
 
-/// An end under test at work in MODE S, and the test's data connection to it.
+/// An end under test in MODE S, and the test's data connection to it.
 pub(crate) struct EndUnderTest {
     pub(crate) control: Arc<TransferControl>,
     pub(crate) data: TcpStream,
@@ -103,7 +103,7 @@ pub(crate) struct EndUnderTest {
 }
 
 impl EndUnderTest {
-    /// Sends `bytes`.
+    /// An end that sends `bytes`.
     pub(crate) fn sender(bytes: Vec<u8>, drs: &Arc<DrsEndpoint>) -> Self {
         let settings = settings(TransferMode::Stream, Some(drs));
         Self::new(move |channel, control| {
@@ -112,7 +112,7 @@ impl EndUnderTest {
         })
     }
 
-    /// Stores what comes.
+    /// An end that stores what it receives.
     pub(crate) fn receiver(sink: MemorySink, drs: &Arc<DrsEndpoint>) -> Self {
         let settings = settings(TransferMode::Stream, Some(drs));
         Self::new(move |channel, control| {
@@ -139,7 +139,7 @@ impl EndUnderTest {
         }
     }
 
-    /// Reads all that a sender sends, and its outcome.
+    /// Reads everything that a sender sends. The sender must succeed.
     pub(crate) fn drain(mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.data.read_to_end(&mut bytes).unwrap();
@@ -147,7 +147,7 @@ impl EndUnderTest {
         bytes
     }
 
-    /// Sends a receiver the rest, and takes its outcome.
+    /// Sends the rest to a receiver. The receiver must succeed.
     pub(crate) fn feed(mut self, bytes: &[u8]) {
         self.data.write_all(bytes).unwrap();
         self.end();
@@ -170,7 +170,7 @@ impl DrsTestPeer {
         Self(BufReader::new(stream))
     }
 
-    /// Connects from an address to where the endpoint listens, and says something.
+    /// Connects from an address to the endpoint's listener, and sends `words`.
     pub(crate) fn from(ip: IpAddr, to: &DrsEndpoint, words: &str) -> Self {
         let kind = (socket2::Domain::IPV4, socket2::Type::STREAM);
         let socket = socket2::Socket::new(kind.0, kind.1, None).unwrap();
@@ -181,17 +181,17 @@ impl DrsTestPeer {
         voice
     }
 
-    /// As the peer.
+    /// Connects and greets as the peer.
     pub(crate) fn peer(to: &DrsEndpoint) -> Self {
         Self::from(HERE, to, &greeting(to))
     }
 
-    /// Speaks to whoever may have hung up already.
+    /// Sends `words`. The other end may have closed already.
     pub(crate) fn say(&mut self, words: &str) {
         let _ = self.0.get_mut().write_all(words.as_bytes());
     }
 
-    /// The next line as it comes.
+    /// The next line.
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         self.0.read_line(&mut line).unwrap();
@@ -202,11 +202,11 @@ impl DrsTestPeer {
         self.0.get_ref().shutdown(Shutdown::Both).unwrap();
     }
 
-    /// Waits for the other end to hang up; what it says until then is ignored.
+    /// Waits until the other end closes; ignores what it sends until then.
     pub(crate) fn hears_end(&mut self) {
         let mut ignored = Vec::new();
         if let Err(error) = self.0.read_to_end(&mut ignored) {
-            // What the other end did not read makes its close a reset.
+            // Bytes that the other end did not read make its close a reset.
             assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
         }
     }

@@ -1,0 +1,213 @@
+//! The shared cursor: hands out the next part to send or to pull, so that a slow stream does not
+//! delay the others.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard};
+
+use proto::ranges::{ByteRange, RangeSet};
+
+use crate::locks::lock;
+
+/// The source of blocks.
+#[derive(Debug)]
+pub(crate) enum TransferCursor {
+    /// Ranges of a source that can be read at any offset.
+    Ranges {
+        /// Not yet handed out.
+        left: Mutex<RemainingRanges>,
+        /// End of the last range, bytes.
+        end: u64,
+    },
+    /// A source that must be read in order: the holder of the lock reads the next block.
+    Sequential(Mutex<SequentialPosition>),
+}
+
+/// Smallest part that is handed out so that every stream has something to send, bytes.
+pub(crate) const MIN_PART: u64 = 64 << 10;
+
+/// The part that a stream sends next.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CursorPart {
+    pub(crate) range: ByteRange,
+    /// So little is left that parts are smaller than a block. (The end of one range among many may
+    /// be small at any time.)
+    pub(crate) is_near_end: bool,
+}
+
+/// Ranges that were not handed out yet.
+#[derive(Debug, Default)]
+pub(crate) struct RemainingRanges {
+    ranges: VecDeque<ByteRange>,
+    /// Total length of `ranges`.
+    bytes: u64,
+}
+
+/// State of an in-order source.
+#[derive(Debug, Default)]
+pub(crate) struct SequentialPosition {
+    /// Offset of the next read.
+    pub(crate) offset: u64,
+    /// The source has ended.
+    pub(crate) ended: bool,
+}
+
+impl TransferCursor {
+    pub(crate) fn ranges(ranges: &RangeSet) -> Self {
+        Self::Ranges {
+            left: Mutex::new(RemainingRanges {
+                ranges: ranges.iter().collect(),
+                bytes: ranges.byte_count(),
+            }),
+            end: ranges.end(),
+        }
+    }
+
+    pub(crate) fn sequential() -> Self {
+        Self::Sequential(Mutex::default())
+    }
+
+    /// The next part to send, at most `block` bytes; `None` when everything was handed out. Near
+    /// the end several streams get smaller parts, so that none waits long for another's last part.
+    pub(crate) fn next(
+        left: &Mutex<RemainingRanges>,
+        block: u64,
+        streams: usize,
+    ) -> Option<CursorPart> {
+        Self::next_at_least(left, block, streams, MIN_PART)
+    }
+
+    /// As [`TransferCursor::next`], but parts do not become smaller than `min_len`, a multiple of
+    /// [`MIN_PART`].
+    pub(crate) fn next_at_least(
+        left: &Mutex<RemainingRanges>,
+        block: u64,
+        streams: usize,
+        min_len: u64,
+    ) -> Option<CursorPart> {
+        let mut left = lock(left);
+        // A block size of 0 would never finish.
+        let block = block.max(1);
+        let max_len = left.max_part(block, streams as u64, min_len);
+        let first = left.ranges.front_mut()?;
+        let end = first.end.min(first.start.saturating_add(max_len));
+        let range = ByteRange {
+            start: first.start,
+            end,
+        };
+        first.start = end;
+        // An empty range at the front would be handed out as an empty part.
+        if first.start == first.end {
+            left.ranges.pop_front();
+        }
+        left.bytes -= range.len();
+        let is_near_end = max_len < block;
+        Some(CursorPart { range, is_near_end })
+    }
+
+    /// Locks an in-order source for one read.
+    pub(crate) fn lock_sequential(
+        sequential: &Mutex<SequentialPosition>,
+    ) -> MutexGuard<'_, SequentialPosition> {
+        lock(sequential)
+    }
+}
+
+impl RemainingRanges {
+    /// Whether nothing is left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Returns a range that was handed out and not moved. It is the next part again.
+    pub(crate) fn return_range(&mut self, range: ByteRange) {
+        self.bytes += range.len();
+        self.ranges.push_front(range);
+    }
+
+    /// Largest next part, bytes: a quarter of each stream's share of what is left, so that a stream
+    /// four times slower than the others finishes when they do. Multiples of [`MIN_PART`] keep
+    /// reads aligned to pages.
+    fn max_part(&self, block: u64, streams: u64, min_len: u64) -> u64 {
+        // A single stream gains nothing from small parts.
+        if streams <= 1 {
+            return block;
+        }
+        // A quarter of the share: see above for the ratio of stream speeds that this covers.
+        let share = self.bytes / (4 * streams);
+        block.min(min_len.max(share - share % MIN_PART))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_byte_is_handed_out_once_and_in_order(
+            spans in proptest::collection::vec((0u64..5000, 1u64..900), 0..8),
+            block in 0u64..700,
+            streams in 0usize..40,
+        ) {
+            let mut ranges = RangeSet::new();
+            for (start, len) in spans {
+                ranges.insert(start, start + len);
+            }
+            let TransferCursor::Ranges { left, end } = TransferCursor::ranges(&ranges) else { unreachable!() };
+            prop_assert_eq!(end, ranges.end());
+            let mut handed_out = RangeSet::new();
+            let mut last = 0;
+            while let Some(CursorPart { range: part, .. }) = TransferCursor::next(&left, block, streams) {
+                prop_assert!(part.start >= last && part.len() <= block.max(1));
+                prop_assert_eq!(handed_out.insert(part.start, part.end), part.len());
+                last = part.end;
+            }
+            prop_assert_eq!(handed_out, ranges);
+        }
+    }
+
+    fn parts(bytes: u64, block: u64, streams: usize) -> Vec<u64> {
+        let mut ranges = RangeSet::new();
+        ranges.insert(0, bytes);
+        let TransferCursor::Ranges { left, .. } = TransferCursor::ranges(&ranges) else {
+            unreachable!()
+        };
+        let next = || TransferCursor::next(&left, block, streams).map(|part| part.range.len());
+        std::iter::from_fn(next).collect()
+    }
+
+    #[test]
+    fn a_single_stream_gets_whole_blocks() {
+        assert_eq!(parts(5 << 20, 2 << 20, 1), [2 << 20, 2 << 20, 1 << 20]);
+    }
+
+    #[test]
+    fn every_stream_gets_a_part_of_a_small_file() {
+        let parts = parts(1 << 20, 1 << 20, 4);
+        assert_eq!(parts, [64 << 10; 16]);
+    }
+
+    #[test]
+    fn parts_shrink_only_near_the_end() {
+        let parts = parts(100 << 20, 1 << 20, 4);
+        let first = parts.iter().take_while(|part| **part == 1 << 20).count();
+        assert!(first >= 84, "{first}");
+        assert!(parts.is_sorted_by(|a, b| a >= b), "{parts:?}");
+        assert_eq!(parts.last(), Some(&MIN_PART));
+    }
+
+    #[test]
+    fn a_small_range_does_not_count_as_the_end_of_the_file() {
+        let mut ranges = RangeSet::new();
+        ranges.insert(0, 1000);
+        ranges.insert(1 << 20, 64 << 20);
+        let TransferCursor::Ranges { left, .. } = TransferCursor::ranges(&ranges) else {
+            unreachable!()
+        };
+        let first = TransferCursor::next(&left, 1 << 20, 2).unwrap();
+        assert_eq!((first.range.len(), first.is_near_end), (1000, false));
+        let parts = std::iter::from_fn(|| TransferCursor::next(&left, 1 << 20, 2));
+        assert!(parts.last().unwrap().is_near_end);
+    }
+}
