@@ -53,7 +53,7 @@ pub(super) struct StreamTraceLine<'a> {
     /// Delivery rate as estimated by a sender's kernel. 0 otherwise.
     bandwidth: u64,
     rtt: u64,
-    /// [`UNKNOWN_RTT`] while the kernel has no measurement.
+    /// [`UNKNOWN_RTT`] while the kernel has no sample.
     min_rtt: u64,
     /// A receiver's own round-trip estimate, which includes queueing. 0: none.
     receive_rtt: u64,
@@ -105,7 +105,7 @@ pub(super) struct TransferDecisionTraceLine<'a> {
     reason: &'a str,
 }
 
-/// `min_rtt` of a stream without a measurement, as Linux reports it.
+/// `min_rtt` of a stream without a sample: the value of `tcpi_min_rtt` in that case.
 const UNKNOWN_RTT: u64 = u32::MAX as u64;
 
 /// A time in whole microseconds.
