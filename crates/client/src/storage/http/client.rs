@@ -12,14 +12,13 @@ use proto::http::url::HttpUrl;
 use ureq::http::{HeaderValue, Request, Response};
 use ureq::{Agent, Body, SendBody};
 
+use super::response::HttpResponse;
 use super::{agent, errors};
 use crate::credentials::Credential;
 use crate::{CopyFailure, Exit};
 
 /// Most redirects of one request.
 const MAX_REDIRECTS: usize = 10;
-/// Longest unwanted response body that is read so that the connection can be reused, bytes.
-const MAX_DISCARDED_BODY: u64 = 64 << 10;
 
 /// The server that is asked first, with the login for it.
 #[derive(Clone)]
@@ -99,46 +98,6 @@ pub(super) enum HttpRequestBody<'b> {
     Text(&'static str),
     /// As many bytes as the Content-Length header says, or chunked without one.
     Bytes(&'b mut dyn Read),
-}
-
-/// A response whose body has not been read yet.
-pub(super) struct HttpResponse {
-    response: Response<Body>,
-    /// URL that sent the response, after redirects.
-    pub(super) url: HttpUrl,
-}
-
-impl HttpResponse {
-    pub(super) fn status(&self) -> u16 {
-        self.response.status().as_u16()
-    }
-
-    /// A header by its lower-case name, the first of several. `None` also if it is not text.
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
-        let value = self.response.headers().get(name)?;
-        value.to_str().ok().map(str::trim)
-    }
-
-    /// All headers that are text, with lower-case names.
-    pub(super) fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
-        let fields = self.response.headers().iter();
-        fields.filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)))
-    }
-
-    /// The body as a stream.
-    pub(super) fn into_body(self) -> impl Read + Send + 'static {
-        self.response
-            .into_body()
-            .into_with_config()
-            .limit(u64::MAX)
-            .reader()
-    }
-
-    /// Reads and discards a short body, so that the connection can be reused.
-    pub(super) fn discard_body(self) {
-        let mut rest = self.into_body().take(MAX_DISCARDED_BODY);
-        let _ = std::io::copy(&mut rest, &mut std::io::sink());
-    }
 }
 
 /// Sends one request after the other.

@@ -3,7 +3,7 @@
 use data::error::DataError;
 use ureq::Error;
 
-use super::client::HttpResponse;
+use super::response::HttpResponse;
 use crate::{CopyFailure, Exit};
 
 /// The failure for a status. `action`: `read http://host/f`.

@@ -7,7 +7,7 @@ use proto::http::url::HttpUrl;
 use proto::http::{date, digest};
 use proto::listing::{EntryKind, ListedEntry};
 
-use super::client::HttpResponse;
+use super::response::HttpResponse;
 
 /// Facts of a file when they were last read.
 #[derive(Debug, Clone)]

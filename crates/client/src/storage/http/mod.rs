@@ -8,6 +8,7 @@ mod errors;
 mod facts;
 mod lookup;
 mod ranges;
+mod response;
 #[cfg(test)]
 mod scripted;
 #[cfg(test)]

@@ -12,9 +12,10 @@ use proto::http::url::HttpUrl;
 use proto::ranges::RangeSet;
 use tune::Evidence;
 
-use super::client::{HttpClient, HttpOrigin, HttpRequest, HttpRequestBody, HttpResponse};
+use super::client::{HttpClient, HttpOrigin, HttpRequest, HttpRequestBody};
 use super::errors;
 use super::facts::HttpFileFacts;
+use super::response::HttpResponse;
 use crate::transfer::TransferSpec;
 use crate::transfer::outcome::pull_failure;
 use crate::{CopyFailure, Exit};
