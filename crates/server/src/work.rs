@@ -1,4 +1,4 @@
-//! Work that a session's machine waits for: one piece at a time, off the reactor.
+//! Work that a session waits for: one piece at a time, outside of the async reactor.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -22,51 +22,52 @@ use crate::transfer::{
     AdmissionResult, QueuedTransfer, TransferHandle, TransferUpdate, file_error,
 };
 
-/// A piece of work under way. Boxed where it is large: most sessions are idle.
+/// The current work of a session. Large variants are boxed, because most sessions are idle.
 pub(crate) enum SessionWork {
-    /// The machine waits for a line.
+    /// None: the session waits for a command line.
     None,
-    /// An outcome known at once.
+    /// An outcome that is known already.
     Immediate(DriverEvent),
-    /// A login is checked.
+    /// A login is being checked.
     Login(PendingResult<Result<Login, LoginRefusal>>),
-    /// A listener is made.
+    /// A data listener is being opened.
     Listen(PendingResult<Result<SessionDataChannel, FileError>>),
-    /// A listener for the DRS channel is made.
+    /// A listener for the DRS channel is being opened.
     ListenDrs(PendingResult<Result<drs::DrsEndpoint, FileError>>),
-    /// Work on files.
+    /// A file request.
     File(Box<FileWork>),
-    /// A transfer that waits for its place.
+    /// A transfer that waits for its permit.
     Admission(Box<QueuedTransfer>),
-    /// A transfer.
+    /// A running transfer.
     Transfer(Box<TransferHandle>),
 }
 
-/// An answer to come.
+/// A result that is still to come.
 pub(crate) type PendingResult<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Results of a piece of work. Everything but progress ends it.
+/// Events of a session's work. Each but a progress report ends the work.
 pub(crate) enum WorkEvent {
     /// See [`SessionWork::Immediate`].
     Immediate(DriverEvent),
-    /// The login's answer.
+    /// The result of the login.
     Login(Result<Login, LoginRefusal>),
-    /// The listener.
+    /// The data listener.
     Listen(Result<SessionDataChannel, FileError>),
-    /// The DRS channel's listener.
+    /// The listener of the DRS channel.
     ListenDrs(Result<drs::DrsEndpoint, FileError>),
-    /// Bytes of a checksum summed so far.
+    /// Bytes of the file that a checksum has read so far.
     ChecksumProgress(u64),
-    /// The answer of the files, and the memory that it takes until it is sent.
+    /// The answer to a file request, and the memory reserved for it until it is sent.
     File(Result<FileResponse, FileError>, Option<ListingMemoryShare>),
-    /// The transfer has its place, or will not get one.
+    /// The transfer has its permit, or is refused one.
     Admitted(Box<AdmissionResult>),
-    /// Of the transfer: it ends the work when it says so.
+    /// An update of the transfer; the work ends with [`WorkerEvent::Ended`](crate::transfer::WorkerEvent).
     Transfer(TransferUpdate),
 }
 
 impl SessionWork {
-    /// Starts to make a listener for `client`. On a blocking thread: a range of taken ports is tried through.
+    /// Starts to open a data listener for `client`. It runs on a blocking thread, because it may try a
+    /// whole range of busy ports.
     pub(crate) fn listen(
         options: ListenOptions,
         client: IpAddr,
@@ -74,13 +75,13 @@ impl SessionWork {
     ) -> Self {
         let shared = Arc::clone(shared);
         Self::Listen(Box::pin(async move {
-            let place = shared
+            let permit = shared
                 .listener_queue
                 .acquire(client)
                 .await
                 .map_err(busy_error)?;
             let made =
-                run_blocking_with_permit(place, move || SessionDataChannel::listen(&options))
+                run_blocking_with_permit(permit, move || SessionDataChannel::listen(&options))
                     .await?;
             let mut channel = made.map_err(|error| file_error(&error))?;
             channel.set_budget(shared.client_stream_budget(client));
@@ -88,29 +89,29 @@ impl SessionWork {
         }))
     }
 
-    /// Starts to make a listener for the DRS channel on `ip` and the configured data ports;
-    /// likewise.
+    /// Starts to open a listener for the DRS channel on `ip` and the configured data ports, as
+    /// [`Self::listen`] does.
     pub(crate) fn listen_drs(ip: IpAddr, shared: &Arc<ServerState>, peer: IpAddr) -> Self {
         let shared = Arc::clone(shared);
         Self::ListenDrs(Box::pin(async move {
-            let place = shared
+            let permit = shared
                 .listener_queue
                 .acquire(peer)
                 .await
                 .map_err(busy_error)?;
             let ports = shared.config.data_ports.map(|(low, high)| low..=high);
-            let made = run_blocking_with_permit(place, move || drs::DrsEndpoint::listen(ip, ports))
+            let made = run_blocking_with_permit(permit, move || drs::DrsEndpoint::listen(ip, ports))
                 .await?;
             made.map_err(|error| file_error(&error))
         }))
     }
 
-    /// Whether the machine waits for a line.
+    /// Whether the session waits for a command line.
     pub(crate) fn is_none(&self) -> bool {
         matches!(self, Self::None)
     }
 
-    /// The next result; pends for ever when there is no work. Cancel-safe.
+    /// Waits for the next event; waits for ever if there is no work. Cancel-safe.
     pub(crate) async fn next_event(&mut self) -> WorkEvent {
         match self {
             Self::None => std::future::pending().await,
@@ -125,24 +126,24 @@ impl SessionWork {
     }
 }
 
-/// Work on files, with a look at its progress when a checksum is long.
+/// A file request in progress; a checksum reports its progress.
 pub(crate) struct FileWork {
     answer: PendingResult<(Result<FileResponse, FileError>, Option<ListingMemoryShare>)>,
     meter: Arc<ChecksumMeter>,
     tick: Option<Interval>,
 }
 
-/// Between a checksum's thread and its session.
+/// State shared by a checksum's thread and its session.
 #[derive(Debug, Default)]
 struct ChecksumMeter {
-    summed: AtomicU64,
+    bytes_read: AtomicU64,
     stopped: AtomicBool,
-    /// Rung when `stopped` is set, for a checksum that waits its turn.
+    /// Wakes a request that waits for its permit when `stopped` is set.
     stop: Notify,
 }
 
 impl FileWork {
-    /// Starts it, for a client at `peer`.
+    /// Starts a request of a client at `peer`.
     pub(crate) fn start(
         shared: Arc<ServerState>,
         peer: IpAddr,
@@ -154,20 +155,21 @@ impl FileWork {
             FileRequest::Checksum { marker_seconds, .. } => marker_interval(*marker_seconds),
             _ => None,
         };
-        let gauge = Arc::clone(&meter);
+        let meter_of_work = Arc::clone(&meter);
         let answer = Box::pin(async move {
-            let walks = matches!(request, FileRequest::List(_) | FileRequest::RemoveTree(_));
-            let patience = shared.config.queue_timeout;
+            let is_tree_walk = matches!(request, FileRequest::List(_) | FileRequest::RemoveTree(_));
+            // Requests that read whole directory trees need a permit; all others are quick.
+            let max_wait = shared.config.queue_timeout;
             match request {
                 FileRequest::Checksum { .. } => {
-                    let place = shared.checksum_queue.acquire_within(peer, patience);
-                    (compute_checksum(place, files, request, gauge).await, None)
+                    let permit = shared.checksum_queue.acquire_within(peer, max_wait);
+                    (compute_checksum(permit, files, request, meter_of_work).await, None)
                 }
-                _ if walks => match gauge
-                    .wait_for_permit(shared.listing_queue.acquire_within(peer, patience))
+                _ if is_tree_walk => match meter_of_work
+                    .wait_for_permit(shared.listing_queue.acquire_within(peer, max_wait))
                     .await
                 {
-                    Ok(place) => run_file_request(files, request, Some(place)).await,
+                    Ok(permit) => run_file_request(files, request, Some(permit)).await,
                     Err(error) => (Err(error), None),
                 },
                 _ => run_file_request(files, request, None).await,
@@ -180,7 +182,7 @@ impl FileWork {
         }
     }
 
-    /// Ends a checksum early, and what still waits for its turn; other work goes on.
+    /// Stops a checksum, and a request that still waits for its permit. Other requests go on.
     pub(crate) fn stop(&self) {
         self.meter.stopped.store(true, Ordering::Relaxed);
         self.meter.stop.notify_one();
@@ -192,9 +194,10 @@ impl FileWork {
             return WorkEvent::File(answer, share);
         };
         tokio::select! {
+            // A result comes before a tick: after the result no progress is reported.
             biased;
             (answer, share) = &mut self.answer => WorkEvent::File(answer, share),
-            _ = tick.tick() => WorkEvent::ChecksumProgress(self.meter.summed.load(Ordering::Relaxed)),
+            _ = tick.tick() => WorkEvent::ChecksumProgress(self.meter.bytes_read.load(Ordering::Relaxed)),
         }
     }
 }
@@ -206,36 +209,36 @@ impl Drop for FileWork {
 }
 
 impl ChecksumMeter {
-    /// `false`: the session wants it no more.
-    fn update(&self, summed: u64) -> bool {
-        self.summed.store(summed, Ordering::Relaxed);
+    /// Reports the bytes read; `false`: the session has stopped the checksum.
+    fn update(&self, bytes_read: u64) -> bool {
+        self.bytes_read.store(bytes_read, Ordering::Relaxed);
         !self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Waits for a place, unless the session wants it no more.
+    /// Waits for a permit, unless the session stops the request.
     async fn wait_for_permit<E: Display>(
         &self,
-        place: impl Future<Output = Result<QueuePermit, E>>,
+        permit: impl Future<Output = Result<QueuePermit, E>>,
     ) -> Result<QueuePermit, FileError> {
         tokio::select! {
             biased;
             () = self.stop.notified() => Err(aborted_error()),
-            place = place => place.map_err(busy_error),
+            permit = permit => permit.map_err(busy_error),
         }
     }
 }
 
-/// Longest time for which a checksum keeps its place while others may wait.
+/// Longest time for which a checksum keeps its permit before it lets others run.
 const SLICE: Duration = Duration::from_millis(250);
 
-/// Work on files on a blocking thread.
+/// Runs a file request on a blocking thread.
 async fn run_file_request(
     files: SessionFiles,
     request: FileRequest,
-    place: Option<QueuePermit>,
+    permit: Option<QueuePermit>,
 ) -> (Result<FileResponse, FileError>, Option<ListingMemoryShare>) {
     tokio::task::spawn_blocking(move || {
-        let _place = place;
+        let _place = permit;
         match &request {
             FileRequest::List(list) => match files.list(list) {
                 Ok((answer, share)) => (Ok(answer), Some(share)),
@@ -248,34 +251,34 @@ async fn run_file_request(
     .unwrap_or_else(|_| (Err(internal_error()), None))
 }
 
-/// A checksum, slice by slice. Between two of them it queues again and holds no thread, so that a
-/// file without end delays others by a slice at most.
+/// Computes a checksum in time slices. Between two slices it queues again and holds no thread, so
+/// even an endless file delays others by one slice at most.
 async fn compute_checksum(
-    place: impl Future<Output = Result<QueuePermit, NoPermit>>,
+    permit: impl Future<Output = Result<QueuePermit, NoPermit>>,
     files: SessionFiles,
     request: FileRequest,
-    gauge: Arc<ChecksumMeter>,
+    meter_of_work: Arc<ChecksumMeter>,
 ) -> Result<FileResponse, FileError> {
-    let place = gauge.wait_for_permit(place).await?;
-    let begun = run_blocking(move || (open_checksum(&files, &request), place)).await?;
-    let (mut summing, mut place) = (begun.0?, begun.1);
+    let permit = meter_of_work.wait_for_permit(permit).await?;
+    let begun = run_blocking(move || (open_checksum(&files, &request), permit)).await?;
+    let (mut summing, mut permit) = (begun.0?, begun.1);
     loop {
-        let meter = Arc::clone(&gauge);
+        let meter = Arc::clone(&meter_of_work);
         let slice = move || {
             let until = Instant::now() + SLICE;
-            let mut go_on = |summed| meter.update(summed) && Instant::now() < until;
+            let mut go_on = |bytes_read| meter.update(bytes_read) && Instant::now() < until;
             let result = summing.advance(&mut go_on);
-            (summing, result, place)
+            (summing, result, permit)
         };
         let (next, result, held) = run_blocking(slice).await?;
         if let Some(digest) = result? {
             return Ok(FileResponse::Checksum(digest));
         }
-        if gauge.stopped.load(Ordering::Relaxed) {
+        if meter_of_work.stopped.load(Ordering::Relaxed) {
             return Err(aborted_error());
         }
         summing = next;
-        place = gauge.wait_for_permit(held.requeue()).await?;
+        permit = meter_of_work.wait_for_permit(held.requeue()).await?;
     }
 }
 
@@ -305,19 +308,20 @@ async fn run_blocking<T: Send + 'static>(
         .map_err(|_| internal_error())
 }
 
-/// The place is held for as long as the work goes on, also when nobody waits for it any more.
+/// Runs `work` on a blocking thread and holds the permit until the work ends, even if nobody waits
+/// for its result any more: a blocking thread cannot be cancelled.
 async fn run_blocking_with_permit<T: Send + 'static>(
-    place: QueuePermit,
+    permit: QueuePermit,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, FileError> {
     run_blocking(move || {
-        let _place = place;
+        let _place = permit;
         work()
     })
     .await
 }
 
-/// A refusal for want of a place.
+/// The error of a request that got no permit.
 fn busy_error(error: impl Display) -> FileError {
     FileError {
         kind: FileErrorKind::Busy,
@@ -326,7 +330,7 @@ fn busy_error(error: impl Display) -> FileError {
     }
 }
 
-/// A marker's clock; the first one is due a whole period from now.
+/// The timer of progress markers; the first marker is due one period from now.
 fn marker_interval(seconds: u32) -> Option<Interval> {
     (seconds > 0).then(|| {
         let mut tick = interval(Duration::from_secs(seconds.into()));
@@ -336,7 +340,8 @@ fn marker_interval(seconds: u32) -> Option<Interval> {
     })
 }
 
-/// A blocking thread died (a defect; the panic hook logged it). The session goes on.
+/// The error after a panic on a blocking thread. The panic hook has logged the defect; the session
+/// goes on.
 fn internal_error() -> FileError {
     FileError {
         kind: FileErrorKind::Other,
@@ -369,7 +374,7 @@ mod tests {
         })
     }
 
-    /// A session of a server with these settings.
+    /// What a session needs to run file requests, with its own settings.
     struct WorkFixture {
         shared: Arc<ServerState>,
         files: SessionFiles,
@@ -402,10 +407,10 @@ mod tests {
 
     const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
 
-    /// All places, each taken by another client.
-    async fn all_places(queue: &Arc<FairQueue>, places: usize) -> Vec<QueuePermit> {
+    /// Takes all permits, each for another client.
+    async fn take_all_permits(queue: &Arc<FairQueue>, permits: usize) -> Vec<QueuePermit> {
         let mut all = Vec::new();
-        for host in 0..places {
+        for host in 0..permits {
             let other = IpAddr::from([198, 51, 100, u8::try_from(host).unwrap()]);
             all.push(queue.acquire(other).await.unwrap());
         }
@@ -413,14 +418,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn long_walks_leave_threads_to_quick_requests() {
+    async fn quick_requests_run_while_all_listing_permits_are_taken() {
         let session = WorkFixture::with(ServerConfig::default());
         let shared = &session.shared;
-        let all = all_places(&shared.listing_queue, shared.config.max_listings).await;
-        let mut walk = session.start(listing());
+        let all = take_all_permits(&shared.listing_queue, shared.config.max_listings).await;
+        let mut listing_request = session.start(listing());
         assert!(
-            timeout(MOMENT, walk.next_event()).await.is_err(),
-            "it waits"
+            timeout(MOMENT, listing_request.next_event()).await.is_err(),
+            "no permit is free"
         );
         let mut quick = session.start(FileRequest::Stat(VPath::root()));
         assert!(matches!(
@@ -434,27 +439,27 @@ mod tests {
             WorkEvent::File(Err(_), _)
         ));
         drop(all);
-        assert!(matches!(walk.next_event().await, WorkEvent::File(Ok(_), _)));
+        assert!(matches!(listing_request.next_event().await, WorkEvent::File(Ok(_), _)));
     }
 
     #[tokio::test]
-    async fn whatever_waits_for_a_place_is_refused_in_the_end() {
+    async fn requests_without_a_permit_are_refused_after_the_queue_timeout() {
         let session = WorkFixture::with(ServerConfig {
             queue_timeout: MOMENT,
             max_checksums: Some(2),
             ..ServerConfig::default()
         });
         let shared = &session.shared;
-        let _walks = all_places(&shared.listing_queue, shared.config.max_listings).await;
-        let _sums = all_places(&shared.checksum_queue, 2).await;
-        let sum = FileRequest::Checksum {
+        let _walks = take_all_permits(&shared.listing_queue, shared.config.max_listings).await;
+        let _sums = take_all_permits(&shared.checksum_queue, 2).await;
+        let checksum = FileRequest::Checksum {
             algorithm: proto::checksum::ChecksumAlgorithm::Md5,
             path: VPath::root(),
             offset: 0,
             length: None,
             marker_seconds: 0,
         };
-        for request in [listing(), FileRequest::RemoveTree(VPath::root()), sum] {
+        for request in [listing(), FileRequest::RemoveTree(VPath::root()), checksum] {
             let mut work = session.start(request);
             let step = timeout(Duration::from_secs(30), work.next_event()).await;
             let Ok(WorkEvent::File(Err(error), _)) = step else {
@@ -464,8 +469,8 @@ mod tests {
         }
     }
 
-    /// Begins to make a listener, and no more waits for it before it is made.
-    fn give_up_a_listener(start: impl FnOnce(&Arc<ServerState>) -> SessionWork) {
+    /// Starts to open a listener, and drops the work before the listener is open.
+    fn abandon_a_listener(start: impl FnOnce(&Arc<ServerState>) -> SessionWork) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .max_blocking_threads(1)
             .enable_all()
@@ -473,14 +478,14 @@ mod tests {
             .unwrap();
         let session = WorkFixture::with(ServerConfig::default());
         let listens = &session.shared.listener_queue;
-        // The one blocking thread is busy, so that the listener is not made yet.
+        // The only blocking thread is busy, so the listener is not open yet.
         let (free, busy) = std::sync::mpsc::channel::<()>();
         let blocked = runtime.spawn_blocking(move || busy.recv());
         runtime.block_on(async {
             let mut work = start(&session.shared);
             assert!(timeout(MOMENT, work.next_event()).await.is_err());
         });
-        assert_eq!(listens.permits_in_use(), 1, "until it is made");
+        assert_eq!(listens.permits_in_use(), 1, "until it is open");
         drop(free);
         runtime.block_on(blocked).unwrap().unwrap_err();
         let begun = Instant::now();
@@ -491,10 +496,10 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_that_nobody_waits_for_keeps_its_place_until_it_is_made() {
+    fn an_abandoned_listener_keeps_its_permit_until_it_is_open() {
         let ip = std::net::Ipv4Addr::LOCALHOST.into();
-        give_up_a_listener(|shared| SessionWork::listen_drs(ip, shared, PEER));
-        give_up_a_listener(|shared| {
+        abandon_a_listener(|shared| SessionWork::listen_drs(ip, shared, PEER));
+        abandon_a_listener(|shared| {
             let options = ListenOptions {
                 ip,
                 ports: None,

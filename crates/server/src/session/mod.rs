@@ -1,6 +1,6 @@
 //! The driver of one session: carries out what the state machine asks for and reports back.
 //!
-//! It has no knowledge of the protocol. Bytes become lines in [`ControlConnection`], lines become
+//! It has no knowledge of the protocol. Bytes become lines in [`ServerControlConnection`], lines become
 //! actions in [`ServerSession`], actions become [`SessionWork`], and its outcome goes back to the machine.
 
 use std::future::Future;
@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::Instrument;
 
-use crate::control::ControlConnection;
+use crate::control::ServerControlConnection;
 use crate::data_address::ControlAddresses;
 use crate::files::ListingMemoryShare;
 use crate::limits::SessionSlot;
@@ -131,7 +131,7 @@ enum SessionEvent {
 
 struct SessionDriver {
     shared: Arc<ServerState>,
-    control: ControlConnection,
+    control: ServerControlConnection,
     machine: ServerSession,
     addresses: ControlAddresses,
     login: LoginStatus,
@@ -170,7 +170,7 @@ impl SessionDriver {
         let mut phases = shared.subscribe_phase();
         let phase = *phases.borrow_and_update();
         Self {
-            control: ControlConnection::new(transport, config.transfer.stall),
+            control: ServerControlConnection::new(transport, config.transfer.stall),
             machine: ServerSession::new(session_config(&shared, &ends)),
             login: LoginStatus::not_logged_in(now + config.login_timeout),
             channel: None,
