@@ -27,7 +27,7 @@ struct CacheEntries {
 #[derive(Debug)]
 struct CachedFile {
     state: FileIdentity,
-    sums: Vec<(ChecksumAlgorithm, String)>,
+    checksums: Vec<(ChecksumAlgorithm, String)>,
 }
 
 impl ChecksumCache {
@@ -38,7 +38,7 @@ impl ChecksumCache {
         if entry.state != *state {
             return None;
         }
-        let found = entry.sums.iter().find(|(of, _)| *of == algorithm);
+        let found = entry.checksums.iter().find(|(of, _)| *of == algorithm);
         found.map(|(_, hex)| hex.clone())
     }
 
@@ -58,18 +58,18 @@ impl ChecksumCache {
         entries.evict_oldest(state.inode);
         let entry = entries.files.entry(state.inode).or_insert(CachedFile {
             state,
-            sums: Vec::new(),
+            checksums: Vec::new(),
         });
         if entry.state != state {
             entry.state = state;
-            entry.sums.clear();
+            entry.checksums.clear();
         }
-        entry.sums.retain(|(of, _)| *of != algorithm);
-        entry.sums.push((algorithm, hex));
+        entry.checksums.retain(|(of, _)| *of != algorithm);
+        entry.checksums.push((algorithm, hex));
     }
 
-    /// Remembers what was read and summed, unless the file changed meanwhile; `clock` as for
-    /// [`ChecksumCache::insert`], from before `before`.
+    /// Caches the checksum of a file that was read, unless the file changed meanwhile. `clock` as for
+    /// [`ChecksumCache::insert`], read before `before`.
     pub(super) fn insert_if_unchanged(
         &self,
         before: FileIdentity,
@@ -86,7 +86,7 @@ impl ChecksumCache {
     /// Removes a file's checksums, because the file is about to be written.
     pub(super) fn invalidate(&self, state: &FileIdentity) {
         if let Some(entry) = self.entries().files.get_mut(&state.inode) {
-            entry.sums.clear();
+            entry.checksums.clear();
         }
     }
 
@@ -145,28 +145,28 @@ mod tests {
 
     #[test]
     fn only_the_exact_state_has_a_checksum() {
-        let sums = ChecksumCache::default();
-        sums.insert(
+        let checksums = ChecksumCache::default();
+        checksums.insert(
             state(1, 100),
             at(200),
             ChecksumAlgorithm::Md5,
             "aa".to_owned(),
         );
         assert_eq!(
-            sums.get(&state(1, 100), ChecksumAlgorithm::Md5).as_deref(),
+            checksums.get(&state(1, 100), ChecksumAlgorithm::Md5).as_deref(),
             Some("aa")
         );
-        assert_eq!(sums.get(&state(1, 100), ChecksumAlgorithm::Sha1), None);
-        assert_eq!(sums.get(&state(1, 101), ChecksumAlgorithm::Md5), None);
-        assert_eq!(sums.get(&state(2, 100), ChecksumAlgorithm::Md5), None);
-        sums.insert(
+        assert_eq!(checksums.get(&state(1, 100), ChecksumAlgorithm::Sha1), None);
+        assert_eq!(checksums.get(&state(1, 101), ChecksumAlgorithm::Md5), None);
+        assert_eq!(checksums.get(&state(2, 100), ChecksumAlgorithm::Md5), None);
+        checksums.insert(
             state(1, 101),
             at(200),
             ChecksumAlgorithm::Sha1,
             "bb".to_owned(),
         );
         assert_eq!(
-            sums.get(&state(1, 101), ChecksumAlgorithm::Md5),
+            checksums.get(&state(1, 101), ChecksumAlgorithm::Md5),
             None,
             "of the old content"
         );
@@ -174,8 +174,8 @@ mod tests {
 
     #[test]
     fn checksums_are_carried_over_a_rename_and_invalidated() {
-        let sums = ChecksumCache::default();
-        sums.insert(
+        let checksums = ChecksumCache::default();
+        checksums.insert(
             state(1, 100),
             at(200),
             ChecksumAlgorithm::Md5,
@@ -185,69 +185,69 @@ mod tests {
             changed: (105, 0),
             ..state(1, 100)
         };
-        sums.carry_over(&state(1, 100), renamed, at(102));
+        checksums.carry_over(&state(1, 100), renamed, at(102));
         assert_eq!(
-            sums.get(&renamed, ChecksumAlgorithm::Md5).as_deref(),
+            checksums.get(&renamed, ChecksumAlgorithm::Md5).as_deref(),
             Some("aa")
         );
-        sums.carry_over(&state(1, 100), state(1, 106), at(102));
-        assert_eq!(sums.get(&state(1, 106), ChecksumAlgorithm::Md5), None);
-        sums.invalidate(&state(1, 99));
-        assert_eq!(sums.get(&renamed, ChecksumAlgorithm::Md5), None);
+        checksums.carry_over(&state(1, 100), state(1, 106), at(102));
+        assert_eq!(checksums.get(&state(1, 106), ChecksumAlgorithm::Md5), None);
+        checksums.invalidate(&state(1, 99));
+        assert_eq!(checksums.get(&renamed, ChecksumAlgorithm::Md5), None);
     }
 
     #[test]
     fn a_write_during_a_rename_invalidates_the_checksum() {
-        let sums = ChecksumCache::default();
+        let checksums = ChecksumCache::default();
         let old = state(1, 100);
-        sums.insert(old, at(101), ChecksumAlgorithm::Md5, "aa".to_owned());
-        sums.carry_over(&old, state(1, 102), at(102));
-        assert_eq!(sums.get(&state(1, 102), ChecksumAlgorithm::Md5), None);
+        checksums.insert(old, at(101), ChecksumAlgorithm::Md5, "aa".to_owned());
+        checksums.carry_over(&old, state(1, 102), at(102));
+        assert_eq!(checksums.get(&state(1, 102), ChecksumAlgorithm::Md5), None);
         // Within the clock tick of the last write another write would not change the mtime.
         let renamed = FileIdentity {
             changed: (102, 0),
             ..old
         };
-        sums.carry_over(&old, renamed, at(100));
-        assert_eq!(sums.get(&renamed, ChecksumAlgorithm::Md5), None);
+        checksums.carry_over(&old, renamed, at(100));
+        assert_eq!(checksums.get(&renamed, ChecksumAlgorithm::Md5), None);
     }
 
     #[test]
     fn files_changed_within_the_clock_tick_are_not_cached() {
-        let sums = ChecksumCache::default();
+        let checksums = ChecksumCache::default();
         let (old, new) = (state(1, 100), state(1, 101));
-        sums.insert(old, at(100), ChecksumAlgorithm::Md5, "aa".to_owned());
-        assert_eq!(sums.get(&old, ChecksumAlgorithm::Md5), None);
-        sums.insert_if_unchanged(old, &old, at(100), ChecksumAlgorithm::Md5, "aa");
-        assert_eq!(sums.get(&old, ChecksumAlgorithm::Md5), None);
-        sums.insert_if_unchanged(old, &new, at(200), ChecksumAlgorithm::Md5, "aa");
-        assert_eq!(sums.get(&old, ChecksumAlgorithm::Md5), None);
-        sums.insert_if_unchanged(old, &old, at(200), ChecksumAlgorithm::Md5, "aa");
+        checksums.insert(old, at(100), ChecksumAlgorithm::Md5, "aa".to_owned());
+        assert_eq!(checksums.get(&old, ChecksumAlgorithm::Md5), None);
+        checksums.insert_if_unchanged(old, &old, at(100), ChecksumAlgorithm::Md5, "aa");
+        assert_eq!(checksums.get(&old, ChecksumAlgorithm::Md5), None);
+        checksums.insert_if_unchanged(old, &new, at(200), ChecksumAlgorithm::Md5, "aa");
+        assert_eq!(checksums.get(&old, ChecksumAlgorithm::Md5), None);
+        checksums.insert_if_unchanged(old, &old, at(200), ChecksumAlgorithm::Md5, "aa");
         assert_eq!(
-            sums.get(&old, ChecksumAlgorithm::Md5).as_deref(),
+            checksums.get(&old, ChecksumAlgorithm::Md5).as_deref(),
             Some("aa")
         );
     }
 
     #[test]
     fn the_number_of_files_is_bounded() {
-        let sums = ChecksumCache::default();
+        let checksums = ChecksumCache::default();
         for inode in 0..MAX_FILES as u64 + 10 {
-            sums.insert(
+            checksums.insert(
                 state(inode, 1),
                 at(2),
                 ChecksumAlgorithm::Md5,
                 String::new(),
             );
-            sums.invalidate(&state(inode, 1));
-            sums.insert(
+            checksums.invalidate(&state(inode, 1));
+            checksums.insert(
                 state(inode, 1),
                 at(2),
                 ChecksumAlgorithm::Md5,
                 String::new(),
             );
         }
-        let entries = sums.entries();
+        let entries = checksums.entries();
         assert_eq!(
             (entries.files.len(), entries.order.len()),
             (MAX_FILES, MAX_FILES)

@@ -1,4 +1,4 @@
-//! From a transfer request to an order: what the session and the configuration add to it.
+//! Makes a transfer order from a request, the session and the configuration.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::limits::QueuePermit;
 use crate::transfer::{DataAddresses, LocalHandles, TransferOrder, TransferTerms};
 
 impl SessionDriver {
-    /// The order, and the handles to carry it out with. Takes the session's channel.
+    /// The order, and the local handles that carry it out. Takes the session's data channel.
     pub(super) fn transfer_order(
         &mut self,
         request: TransferRequest,
-        place: QueuePermit,
+        permit: QueuePermit,
     ) -> Result<(TransferOrder, LocalHandles), FileError> {
         let LoginStatus::LoggedIn(login) = &self.login else {
             return Err(not_logged_in_error());
@@ -53,13 +53,13 @@ impl SessionDriver {
             stream_budget: self.shared.client_stream_budget(self.addresses.peer.ip()),
             rate: config.transfer.rate.clone(),
             drs: self.drs.clone(),
-            permit: place,
+            permit: permit,
         };
         Ok((order, handles))
     }
 }
 
-/// As configured, and as the client asked for.
+/// The terms from the configuration and the client's request.
 fn transfer_terms(request: &TransferRequest, config: &ServerConfig) -> TransferTerms {
     let sends = matches!(request.kind, TransferKind::Retrieve { .. });
     let configured = &config.transfer;
@@ -78,7 +78,8 @@ fn transfer_terms(request: &TransferRequest, config: &ServerConfig) -> TransferT
     }
 }
 
-/// `auto` is what the server does by itself, which its administrator may have set to another one.
+/// The congestion control. A client's `auto` means the server's default, which the administrator may
+/// have set to another one.
 fn congestion(request: &TransferRequest, config: &ServerConfig) -> CongestionChoice {
     match request.congestion_control.as_str() {
         "" | "auto" => config.transfer.congestion.clone(),
@@ -86,7 +87,7 @@ fn congestion(request: &TransferRequest, config: &ServerConfig) -> CongestionCho
     }
 }
 
-/// A refusal for want of something that comes back.
+/// The error for a resource that is exhausted for the moment.
 pub(super) fn busy_error(text: String) -> FileError {
     FileError {
         kind: FileErrorKind::Busy,
@@ -95,7 +96,7 @@ pub(super) fn busy_error(text: String) -> FileError {
     }
 }
 
-/// A refusal of what only a user may do.
+/// The error of a request without a login.
 pub(super) fn not_logged_in_error() -> FileError {
     FileError {
         kind: FileErrorKind::Denied,

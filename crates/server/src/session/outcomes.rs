@@ -1,4 +1,4 @@
-//! Outcomes of work, told to the machine.
+//! Reports outcomes of work to the state machine.
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ impl SessionDriver {
         Ok(())
     }
 
-    /// The work is over: the clock of idleness begins again.
+    /// Ends the work and restarts the idle timeout.
     fn finish_work(&mut self, outcome: DriverEvent) -> DriverEvent {
         self.work = SessionWork::None;
         self.last_activity = Instant::now();
@@ -84,7 +84,7 @@ impl SessionDriver {
         Ok(StripeAddresses::single(told))
     }
 
-    /// The address to tell is the one that data connections are told.
+    /// Keeps the DRS endpoint; its address is advertised like those of data connections.
     fn keep_drs(&mut self, endpoint: drs::DrsEndpoint) -> DrsAddress {
         let address = endpoint.address();
         self.drs = Some(Arc::new(endpoint));
@@ -123,7 +123,7 @@ impl SessionDriver {
         Ok(())
     }
 
-    /// Tells the machine, and carries out what it answers.
+    /// Reports an outcome to the state machine and carries out the actions it returns.
     fn report_outcome(&mut self, outcome: DriverEvent) {
         let actions = self.machine.on_driver_event(outcome);
         self.run_actions(actions);
@@ -139,7 +139,7 @@ impl SessionDriver {
         self.channel = channel;
         self.has_transferred = true;
         if result.is_err() {
-            // The last 111 must tell everything that is safe.
+            // The last 111 marker must name all bytes that are safe: the client resumes from it.
             self.report_outcome(DriverEvent::Progress(last));
         }
         let error = result.as_ref().err().map(record::describe);
