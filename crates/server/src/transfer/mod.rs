@@ -164,8 +164,8 @@ impl TransferHandle {
         })
     }
 
-    /// Waits for the next event or tick. Cancel-safe. The first tick comes right after
-    /// [`WorkerEvent::OpenedTransfer`], before any data is awaited.
+    /// Waits for the next update. Cancel-safe. The first tick comes right after
+    /// [`WorkerEvent::Opened`], before any data arrives.
     pub(crate) async fn next_update(&mut self) -> TransferUpdate {
         tokio::select! {
             biased;
@@ -191,7 +191,7 @@ impl TransferHandle {
         }
     }
 
-    /// Stops the transfer; [`WorkerEvent::FinishedTransfer`] follows soon. The first cause counts.
+    /// Stops the transfer; [`WorkerEvent::Ended`] follows. The first cause counts.
     pub(crate) fn stop(&mut self, cause: StopCause) {
         self.stopped.get_or_insert(cause);
         self.control.cancel();

@@ -7,7 +7,7 @@ use units::UnitError;
 
 use super::{TraceError, TracePoint};
 
-/// Kind of a column.
+/// A column of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CsvColumn {
     Seconds,
@@ -29,7 +29,7 @@ impl CsvColumn {
     }
 }
 
-/// The points of a table, and the line of each, counted from 1.
+/// Reads the points of a table, and the line number of each, from 1.
 pub(super) fn read(text: &str) -> Result<(Vec<TracePoint>, Vec<usize>), TraceError> {
     let text = text.trim_start_matches('\u{feff}');
     let mut rows = (1..)
@@ -52,7 +52,7 @@ pub(super) fn read(text: &str) -> Result<(Vec<TracePoint>, Vec<usize>), TraceErr
     Ok((points, lines))
 }
 
-/// The table of some points.
+/// Formats points as a table.
 pub(super) fn write(points: &[TracePoint]) -> String {
     let has = |value: fn(&TracePoint) -> bool| points.iter().any(value);
     let (rate, rtt, loss) = (
@@ -149,7 +149,7 @@ fn fill(point: &mut TracePoint, column: CsvColumn, cell: &str) -> Result<(), Uni
     Ok(())
 }
 
-/// `time` exactly, in units of which `digits` decimal places make a nanosecond.
+/// Formats `time` exactly, in a unit of 10^`digits` nanoseconds.
 fn decimal(time: Duration, digits: u32) -> String {
     let unit = 10_u128.pow(digits);
     let (whole, rest) = (time.as_nanos() / unit, time.as_nanos() % unit);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_come_in_any_order_and_number() {
+    fn columns_may_come_in_any_order_and_number() {
         let trace = PathTrace::from_csv("LOSS,seconds\n1%,0\n100%,0.5").unwrap();
         assert_eq!(trace.points()[1].at, Duration::from_millis(500));
         assert_eq!(trace.points()[1].loss, Some(1.0));
@@ -250,7 +250,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(mut points in prop::collection::vec(any_point(), 1..50)) {
+        fn a_written_trace_reads_back_unchanged(mut points in prop::collection::vec(any_point(), 1..50)) {
             let mut at = Duration::ZERO;
             for point in &mut points {
                 let gap = point.at;

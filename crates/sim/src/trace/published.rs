@@ -1,12 +1,12 @@
-//! Traces made from published statistics of real paths, and shipped with the lab.
+//! Built-in traces, generated from published statistics of real paths.
 //!
-//! The papers give least, greatest and mean value, not the values. Each trace here has exactly
-//! these, in a distribution chosen to be plausible: *n* values at the quantiles of
-//! *least + (greatest - least)·u^g*, u uniform, where *g* makes the mean right. For rates that gives
-//! a broad distribution that leans to the upper end, for round trips many values near the least
-//! one and a long thin tail, as congestion makes them. Neighbours in time resemble each other: the
-//! order comes from a first-order autoregressive process, and a common part of it makes long round
-//! trips likelier when the rate is low.
+//! The papers publish minimum, maximum and mean, not the single values. Each trace here has exactly
+//! these statistics, with a plausible distribution: *n* values at the quantiles of
+//! *min + (max - min)·u^g* with u uniform, where *g* is chosen to give the mean. For rates this is a
+//! broad distribution with more high values; for RTTs it gives many values near the minimum and a
+//! long tail, as congestion does. Consecutive values are correlated: their order comes from a
+//! first-order autoregressive process. A common component of both processes makes long RTTs more
+//! likely when the rate is low.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use units::Rate;
 
 use super::{PathTrace, TracePoint};
 
-/// The names of the traces that ship with the lab, each with one line about it.
+/// Names of the built-in traces, each with a description of one line.
 pub const BUILT_IN_TRACES: [(&str, &str); 2] = [
     (
         "drsftp-path",
@@ -29,7 +29,7 @@ pub const BUILT_IN_TRACES: [(&str, &str); 2] = [
     ),
 ];
 
-/// The seed of the traces that ship: everybody has the same ones.
+/// Seed of the built-in traces, so that they are the same everywhere.
 const SEED: u64 = 2004;
 
 /// The trace of this name (see [`BUILT_IN_TRACES`]); always the same, made once.
@@ -56,16 +56,16 @@ pub fn drsftp_path(seed: u64) -> PathTrace {
         count: 820,
         interval: Duration::from_secs(20),
         rate: ValueStatistics {
-            least: 26_000.0,
-            greatest: 28_500_000.0,
+            min: 26_000.0,
+            max: 28_500_000.0,
             mean: 17_200_000.0,
         },
         rtt: ValueStatistics {
-            least: 119_000.0,
-            greatest: 475_000.0,
+            min: 119_000.0,
+            max: 475_000.0,
             mean: 157_000.0,
         },
-        memory: 0.8,
+        correlation: 0.8,
     };
     shape.trace(seed)
 }
@@ -81,36 +81,36 @@ pub fn drsftp_wan(seed: u64) -> PathTrace {
         count: 7200,
         interval: Duration::from_secs(1),
         rate: ValueStatistics {
-            least: 0.0,
-            greatest: 93_000_000.0,
+            min: 0.0,
+            max: 93_000_000.0,
             mean: 60_000_000.0,
         },
         rtt: ValueStatistics {
-            least: 72_000.0,
-            greatest: 257_000.0,
+            min: 72_000.0,
+            max: 257_000.0,
             mean: 76_700.0,
         },
-        memory: 0.9,
+        correlation: 0.9,
     };
     shape.trace(seed)
 }
 
-/// Figures known of a path.
+/// Published statistics of a path, and the shape of the generated trace.
 struct TraceStatistics {
     count: usize,
     interval: Duration,
-    /// Bits per second.
+    /// Rate, bit/s.
     rate: ValueStatistics,
-    /// Microseconds.
+    /// RTT, microseconds.
     rtt: ValueStatistics,
-    /// Correlation of neighbours in time.
-    memory: f64,
+    /// Correlation of consecutive values.
+    correlation: f64,
 }
 
-/// Published statistics of one quantity.
+/// Published statistics of one value.
 struct ValueStatistics {
-    least: f64,
-    greatest: f64,
+    min: f64,
+    max: f64,
     mean: f64,
 }
 
@@ -144,12 +144,12 @@ impl TraceStatistics {
         }
     }
 
-    /// A first-order autoregressive process. What drives it is uniform, not normal: only the order
-    /// of its values is used.
+    /// Values of a first-order autoregressive process. Its innovations are uniform instead of normal,
+    /// because only the order of the values is used.
     fn process(&self, numbers: &mut Pcg64Mcg) -> Vec<f64> {
         let mut value = 0.0;
         let step = || {
-            value = self.memory * value + numbers.random_range(-1.0..1.0);
+            value = self.correlation * value + numbers.random_range(-1.0..1.0);
             value
         };
         std::iter::repeat_with(step).take(self.count).collect()
@@ -157,14 +157,14 @@ impl TraceStatistics {
 }
 
 impl ValueStatistics {
-    /// Values with these statistics: the least where `order` is least, and so on.
+    /// Values with these statistics, sorted like `order`: the smallest value is where `order` is smallest.
     fn values_in_order_of(&self, order: &[f64]) -> Vec<u64> {
-        let mut places: Vec<usize> = (0..order.len()).collect();
-        places.sort_by(|a, b| order[*a].total_cmp(&order[*b]));
+        let mut indices: Vec<usize> = (0..order.len()).collect();
+        indices.sort_by(|a, b| order[*a].total_cmp(&order[*b]));
         let exponent = self.exponent(order.len());
         let mut values = vec![0; order.len()];
-        for (rank, place) in places.into_iter().enumerate() {
-            values[place] = self.quantile(rank, order.len(), exponent);
+        for (rank, index) in indices.into_iter().enumerate() {
+            values[index] = self.quantile(rank, order.len(), exponent);
         }
         values
     }
@@ -173,15 +173,15 @@ impl ValueStatistics {
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "ranks are small, and values lie between the published least and greatest"
+        reason = "ranks are small, and values lie between the published min and max"
     )]
     fn quantile(&self, rank: usize, count: usize, exponent: f64) -> u64 {
         let u = rank as f64 / (count - 1) as f64;
-        (self.least + (self.greatest - self.least) * u.powf(exponent)).round() as u64
+        (self.min + (self.max - self.min) * u.powf(exponent)).round() as u64
     }
 
-    /// The exponent that gives `count` values the mean: found by halving, as the mean falls while
-    /// the exponent grows.
+    /// The exponent that gives `count` values the mean. It is found by bisection, because the mean falls
+    /// as the exponent grows.
     fn exponent(&self, count: usize) -> f64 {
         let wanted = self.mean * count as f64;
         let (mut low, mut high) = (0.01_f64, 100.0_f64);
@@ -204,13 +204,13 @@ impl ValueStatistics {
 mod tests {
     use super::*;
 
-    /// Least, greatest and mean.
+    /// Minimum, maximum and mean.
     fn statistics(values: &[f64]) -> (f64, f64, f64) {
-        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-        let greatest = values.iter().copied().fold(0.0, f64::max);
+        let min = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let max = values.iter().copied().fold(0.0, f64::max);
         (
-            least,
-            greatest,
+            min,
+            max,
             values.iter().sum::<f64>() / values.len() as f64,
         )
     }
@@ -225,7 +225,7 @@ mod tests {
         trace.points().iter().map(rtt).collect()
     }
 
-    /// Correlation of two series.
+    /// Correlation coefficient of two series.
     fn correlation(a: &[f64], b: &[f64]) -> f64 {
         let mean = |values: &[f64]| statistics(values).2;
         let (mean_a, mean_b) = (mean(a), mean(b));
@@ -244,11 +244,11 @@ mod tests {
             let trace = drsftp_path(seed);
             assert_eq!(trace.points().len(), 820);
             assert_eq!(trace.points()[1].at, Duration::from_secs(20));
-            let (least, greatest, mean) = statistics(&rates(&trace));
-            assert_eq!((least, greatest), (26_000.0, 28_500_000.0));
+            let (min, max, mean) = statistics(&rates(&trace));
+            assert_eq!((min, max), (26_000.0, 28_500_000.0));
             assert!((mean - 17_200_000.0).abs() < 10.0, "{mean}");
-            let (least, greatest, mean) = statistics(&rtts(&trace));
-            assert_eq!((least, greatest), (119.0, 475.0));
+            let (min, max, mean) = statistics(&rtts(&trace));
+            assert_eq!((min, max), (119.0, 475.0));
             assert!((mean - 157.0).abs() < 0.001, "{mean}");
         }
     }
@@ -257,16 +257,16 @@ mod tests {
     fn the_wan_has_the_papers_statistics() {
         let trace = drsftp_wan(SEED);
         assert_eq!(trace.period(), Duration::from_secs(7200));
-        let (least, greatest, mean) = statistics(&rates(&trace));
-        assert_eq!((least, greatest), (0.0, 93_000_000.0));
+        let (min, max, mean) = statistics(&rates(&trace));
+        assert_eq!((min, max), (0.0, 93_000_000.0));
         assert!((mean - 60_000_000.0).abs() < 10.0, "{mean}");
-        let (least, greatest, mean) = statistics(&rtts(&trace));
-        assert_eq!((least, greatest), (72.0, 257.0));
+        let (min, max, mean) = statistics(&rtts(&trace));
+        assert_eq!((min, max), (72.0, 257.0));
         assert!((mean - 76.7).abs() < 0.001, "{mean}");
     }
 
     #[test]
-    fn neighbours_resemble_each_other_and_slow_is_far() {
+    fn consecutive_values_are_correlated_and_low_rates_have_long_rtts() {
         for (name, _) in BUILT_IN_TRACES {
             let trace = built_in_trace(name).unwrap();
             let (rates, rtts) = (rates(&trace), rtts(&trace));
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_gives_one_trace_that_survives_being_written() {
+    fn a_seed_determines_the_trace_and_it_reads_back_unchanged() {
         assert_eq!(drsftp_path(7), drsftp_path(7));
         assert_ne!(drsftp_path(7), drsftp_path(8));
         let trace = drsftp_wan(7);
@@ -295,7 +295,7 @@ mod tests {
             "{}",
             variance.sqrt()
         );
-        // The greatest deviation at this range and mean: all values at the two ends.
+        // The largest possible deviation for this range and mean has all values at the two ends.
         let most = ((mean - 26_000.0) * (28_500_000.0 - mean)).sqrt();
         assert!(most < 14e6);
     }

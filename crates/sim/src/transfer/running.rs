@@ -1,4 +1,4 @@
-//! A transfer while it runs.
+//! A running simulated transfer.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use super::{
 use crate::tcp::TcpConfig;
 use crate::world::{FlowId, FlowSpec, FlowStats, PoolId, Scenario, Simulation, TrafficSource};
 
-/// A data connection.
+/// A data stream.
 #[derive(Debug)]
 struct SimStream {
     flow: FlowId,
-    /// It takes no more blocks.
+    /// The stream takes no more blocks.
     closed: bool,
-    /// Of the latest sample.
+    /// Statistics at the latest sample.
     sampled: FlowStats,
 }
 
-/// A running transfer.
+/// A running simulated transfer.
 #[derive(Debug)]
 pub(super) struct RunningSimTransfer {
     transfer: SimTransfer,
@@ -39,7 +39,7 @@ pub(super) struct RunningSimTransfer {
 }
 
 impl RunningSimTransfer {
-    /// Opens the control connection, measures the path with it, and opens the streams.
+    /// Opens the control connection, measures the RTT with it, and opens the streams.
     pub(super) fn begin(transfer: &SimTransfer, scenario: &Scenario) -> Self {
         let mut simulation = Simulation::new(scenario);
         let mut control = SimControlConnection::open(&mut simulation, transfer.stream);
@@ -70,7 +70,8 @@ impl RunningSimTransfer {
         live
     }
 
-    /// Runs until the next tick, or until the file has arrived or time is up; whether it goes on.
+    /// Runs until the next tick, the arrival of the file, or the deadline; returns whether the transfer
+    /// goes on.
     pub(super) fn run_tick(&mut self) -> bool {
         self.control.send_command(&mut self.simulation);
         let tick = self.transfer.tick.max(Duration::from_nanos(1));
@@ -82,7 +83,7 @@ impl RunningSimTransfer {
         !arrived && self.simulation.now() < self.transfer.deadline
     }
 
-    /// Sample of the time since the sample before.
+    /// Samples the time since the previous sample.
     pub(super) fn sample(&mut self) -> SimTransferSample {
         let at = self.simulation.now();
         let delivered_bytes = self.simulation.pool_delivered(self.file);
@@ -104,7 +105,7 @@ impl RunningSimTransfer {
         sample
     }
 
-    /// Opens, closes and sets streams until all is as `settings` say.
+    /// Applies `settings`: opens or closes streams, and sets buffers and pacing.
     pub(super) fn apply(&mut self, settings: SimSettings) {
         self.settings = SimSettings {
             streams: settings.streams.max(1),
@@ -130,7 +131,7 @@ impl RunningSimTransfer {
         self.share_pace();
     }
 
-    /// Streams that end still send what they have.
+    /// Divides the pacing rate among the streams that still send, including those being closed.
     fn share_pace(&mut self) {
         let busy = |stream: &&SimStream| {
             !stream.closed || self.simulation.flow(stream.flow).finished.is_none()
@@ -168,7 +169,7 @@ impl RunningSimTransfer {
         });
     }
 
-    /// How it went until now.
+    /// The result until now.
     pub(super) fn outcome(&self) -> SimTransferOutcome {
         let arrived = self.simulation.pool_delivered_at(self.file);
         let end = arrived.unwrap_or(self.simulation.now());

@@ -94,7 +94,7 @@ impl StoreSink {
         if self.lease.check_wanted().is_err() {
             return Err(io::Error::new(
                 io::ErrorKind::ConnectionAborted,
-                "the client is gone",
+                "the client has disconnected",
             ));
         }
         if let Some(length) = self.truncate_to
