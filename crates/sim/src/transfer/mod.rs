@@ -1,9 +1,9 @@
 //! A GridFTP transfer on the simulated clock, controlled by the code that controls real transfers.
 //!
-//! A control connection measures the path, `tune::streams` says how many streams to open, they
-//! share the file block by block, and `tune::diagnosis` tells at the end what held them back. On
-//! every tick the streams are sampled as TCP_INFO would show them; what the policy makes of a sample
-//! is applied before time goes on.
+//! A control connection measures the RTT, `tune::streams` decides how many streams to open, they share
+//! the file block by block, and `tune::diagnosis` derives the limiter at the end. On every tick the
+//! streams are sampled as TCP_INFO would show them, and the policy's new settings are applied before
+//! the simulation goes on.
 
 mod control;
 mod running;

@@ -47,7 +47,7 @@ impl Simulation {
             PacketFate::Lost => flow.losses += 1,
             PacketFate::Delivered {
                 arrives_at: at,
-                duplicate_at: duplicate_at,
+                duplicate_at,
                 ..
             } => {
                 self.packets.get(id).stage = NextHop::Access;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use proto::eblock::{BlockFlags, BlockHeader};
 
-use crate::client::ControlClient;
-use crate::data_port;
-use crate::in_process_server::{InProcessServer, eventually};
+use super::client::ControlClient;
+use super::data_port;
+use super::in_process_server::{InProcessServer, eventually};
 
 #[test]
 fn a_hundred_thousand_junk_lines_do_not_disturb_a_transfer() {

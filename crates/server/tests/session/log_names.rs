@@ -1,8 +1,8 @@
 //! The transfer log names the whole file, not the partial name that longhaul's client stores it under.
 
-use crate::client::ControlClient;
-use crate::data_port;
-use crate::in_process_server::InProcessServer;
+use super::client::ControlClient;
+use super::data_port;
+use super::in_process_server::InProcessServer;
 
 /// The name that a client stores a file under whose own name leaves no room for the suffix.
 const HASHED: &str = "0123456789abcdef0123456789abcdef.longhaul-partial";

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::client::ControlClient;
-use crate::data_port;
-use crate::in_process_server::{InProcessServer, PASSWORD, USER, eventually};
+use super::client::ControlClient;
+use super::data_port;
+use super::in_process_server::{InProcessServer, PASSWORD, USER, eventually};
 
 fn turned_away(server: &InProcessServer) {
     let mut client = ControlClient::connect_silently(server.address);

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use server::config::{Anonymous, ServerConfig};
 use server::{ServeError, Shutdown};
 
-use crate::client::ControlClient;
-use crate::data_port;
-use crate::in_process_server::{InProcessServer, eventually, test_bytes};
+use super::client::ControlClient;
+use super::data_port;
+use super::in_process_server::{InProcessServer, eventually, test_bytes};
 
 #[test]
 fn a_drain_tells_idle_sessions_and_lets_transfers_finish() {

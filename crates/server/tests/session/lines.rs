@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
-use crate::data_port;
-use crate::in_process_server::InProcessServer;
+use super::data_port;
+use super::in_process_server::InProcessServer;
 
 #[test]
 fn commands_in_one_packet_are_answered_in_order() {

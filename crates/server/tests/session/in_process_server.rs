@@ -14,7 +14,7 @@ use server::{ServeError, ShutdownHandle};
 use tempfile::TempDir;
 use units::splitmix;
 
-use crate::client::ControlClient;
+use super::client::ControlClient;
 
 /// The user that [`InProcessServer::users`] makes.
 pub(crate) const USER: &str = "ann";

@@ -10,9 +10,9 @@ use data::options::CongestionChoice;
 use server::config::ServerConfig;
 use server::{ServeError, Shutdown};
 
-use crate::client::{ControlClient, port_argument};
-use crate::data_port;
-use crate::in_process_server::InProcessServer;
+use super::client::{ControlClient, port_argument};
+use super::data_port;
+use super::in_process_server::InProcessServer;
 
 const READER: &str = "SITE CLIENTINFO scheme=ftp;appname=\"longhaul\";appver=\"0.1.0\";";
 /// Larger than what sockets hold, so that the sender looks at its streams while they move.

@@ -4,9 +4,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use crate::client::ControlClient;
-use crate::data_port;
-use crate::in_process_server::{InProcessServer, eventually, test_bytes};
+use super::client::ControlClient;
+use super::data_port;
+use super::in_process_server::{InProcessServer, eventually, test_bytes};
 
 const NONCE: &str = "000102030405060708090a0b0c0d0eff";
 /// Larger than what sockets hold, so that the transfer is still running when it is spoken of.

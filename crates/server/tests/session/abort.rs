@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
-use crate::client::ControlClient;
-use crate::data_port;
-use crate::in_process_server::{InProcessServer, eventually, test_bytes};
+use super::client::ControlClient;
+use super::data_port;
+use super::in_process_server::{InProcessServer, eventually, test_bytes};
 
 /// More than all socket buffers between both ends hold.
 const LARGE: usize = 64 << 20;

@@ -2,9 +2,9 @@
 
 use proto::eblock::BlockHeader;
 
-use crate::client::{ControlClient, port_argument};
-use crate::data_port;
-use crate::in_process_server::{InProcessServer, test_bytes};
+use super::client::{ControlClient, port_argument};
+use super::data_port;
+use super::in_process_server::{InProcessServer, test_bytes};
 
 fn retrieve(client: &mut ControlClient, command: &str) -> Vec<u8> {
     let address = client.pasv();

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use proto::eblock::{BlockFlags, BlockHeader};
 
-use crate::client::{ControlClient, ReceivedReply, port_address, port_argument};
-use crate::data_port;
-use crate::in_process_server::{InProcessServer, test_bytes};
+use super::client::{ControlClient, ReceivedReply, port_address, port_argument};
+use super::data_port;
+use super::in_process_server::{InProcessServer, test_bytes};
 
 fn in_mode_e(server: &InProcessServer) -> ControlClient {
     let mut client = server.anonymous_client();

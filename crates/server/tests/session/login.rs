@@ -2,9 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use crate::client::port_argument;
-use crate::data_port;
-use crate::in_process_server::{InProcessServer, PASSWORD, USER};
+use super::client::port_argument;
+use super::data_port;
+use super::in_process_server::{InProcessServer, PASSWORD, USER};
 
 #[test]
 fn anonymous_reads_and_a_user_writes() {

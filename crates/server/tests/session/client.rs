@@ -29,7 +29,7 @@ impl ControlClient {
 
     /// Connects from another address of this host, logs in as anonymous, TYPE I.
     pub(crate) fn anonymous_from(local: IpAddr, address: SocketAddr) -> Self {
-        let mut client = Self::from_stream(crate::data_port::connect_from(local, address));
+        let mut client = Self::from_stream(super::data_port::connect_from(local, address));
         client.expect_code(220);
         client.log_in("anonymous", "test@");
         client.expect_reply("TYPE I", 200);

@@ -2,9 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::client::{ControlClient, eprt_argument, port_argument};
-use crate::data_port;
-use crate::in_process_server::{InProcessServer, test_bytes};
+use super::client::{ControlClient, eprt_argument, port_argument};
+use super::data_port;
+use super::in_process_server::{InProcessServer, test_bytes};
 
 #[derive(Clone, Copy, Debug)]
 enum AddressCommand {

@@ -2,8 +2,8 @@
 
 use std::fs::File;
 
-use crate::data_port;
-use crate::in_process_server::InProcessServer;
+use super::data_port;
+use super::in_process_server::InProcessServer;
 
 #[test]
 fn of_a_whole_file_and_of_a_part() {

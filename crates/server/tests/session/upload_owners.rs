@@ -8,9 +8,9 @@ use std::time::Duration;
 use proto::eblock::BlockHeader;
 use socket2::SockRef;
 
-use crate::client::{ControlClient, ReceivedReply};
-use crate::data_port;
-use crate::in_process_server::{InProcessServer, PASSWORD, USER, eventually, test_bytes};
+use super::client::{ControlClient, ReceivedReply};
+use super::data_port;
+use super::in_process_server::{InProcessServer, PASSWORD, USER, eventually, test_bytes};
 
 /// More than both ends' socket buffers hold is not needed: the owner shows that it lives.
 const PART: usize = 100_000;

@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use crate::client::ControlClient;
-use crate::data_port;
-use crate::in_process_server::InProcessServer;
+use super::client::ControlClient;
+use super::data_port;
+use super::in_process_server::InProcessServer;
 
 fn list(client: &mut ControlClient, command: &str) -> String {
     let address = client.pasv();
