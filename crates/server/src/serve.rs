@@ -24,7 +24,7 @@ const LAST_REPLIES: Duration = Duration::from_secs(2);
 
 /// Serves until `shutdown` requests a stop, then drains: no session is accepted any more, idle
 /// sessions get a 421, and running transfers, with the commands that follow them directly, go on for
-/// at most [`ServerConfig::drain`]. A second request expect_silent_close the server at once. `ready` is called with
+/// at most [`ServerConfig::drain`]. A second request ends the server at once. `ready` is called with
 /// the bound address before the first session is accepted.
 ///
 /// Must be called inside a tokio runtime with time and I/O enabled.
@@ -119,7 +119,12 @@ fn admit<H>(
     match shared.session_limits.admit(expect_silent_close.peer.ip()) {
         Ok(slot) => {
             let shared = Arc::clone(shared);
-            sessions.spawn(session::run(shared, handshake(transport), expect_silent_close, slot));
+            sessions.spawn(session::run(
+                shared,
+                handshake(transport),
+                expect_silent_close,
+                slot,
+            ));
         }
         Err(reason) => {
             tracing::info!(peer = %expect_silent_close.peer, %reason, "session turned away");
@@ -184,7 +189,7 @@ mod tests {
         assert_eq!(&said, code);
     }
 
-    /// A server whose first client has a handshake that expect_silent_close when `finish` is notified; the others have
+    /// A server whose first client has a handshake that ends when `finish` is notified; the others have
     /// none.
     struct SlowHandshakeServer {
         address: SocketAddr,
@@ -241,7 +246,7 @@ mod tests {
         server.serving.abort();
     }
 
-    /// Asserts that the connection expect_silent_close without a reply: before the handshake none can be sent.
+    /// Asserts that the connection ends without a reply: before the handshake none can be sent.
     async fn expect_silent_close(mut client: TcpStream) {
         let mut said = Vec::new();
         let end = timeout(PATIENCE, client.read_to_end(&mut said)).await;

@@ -100,8 +100,9 @@ impl SessionWork {
                 .await
                 .map_err(busy_error)?;
             let ports = shared.config.data_ports.map(|(low, high)| low..=high);
-            let made = run_blocking_with_permit(permit, move || drs::DrsEndpoint::listen(ip, ports))
-                .await?;
+            let made =
+                run_blocking_with_permit(permit, move || drs::DrsEndpoint::listen(ip, ports))
+                    .await?;
             made.map_err(|error| file_error(&error))
         }))
     }
@@ -163,7 +164,10 @@ impl FileWork {
             match request {
                 FileRequest::Checksum { .. } => {
                     let permit = shared.checksum_queue.acquire_within(peer, max_wait);
-                    (compute_checksum(permit, files, request, meter_of_work).await, None)
+                    (
+                        compute_checksum(permit, files, request, meter_of_work).await,
+                        None,
+                    )
                 }
                 _ if is_tree_walk => match meter_of_work
                     .wait_for_permit(shared.listing_queue.acquire_within(peer, max_wait))
@@ -439,7 +443,10 @@ mod tests {
             WorkEvent::File(Err(_), _)
         ));
         drop(all);
-        assert!(matches!(listing_request.next_event().await, WorkEvent::File(Ok(_), _)));
+        assert!(matches!(
+            listing_request.next_event().await,
+            WorkEvent::File(Ok(_), _)
+        ));
     }
 
     #[tokio::test]

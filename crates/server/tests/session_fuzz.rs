@@ -174,8 +174,12 @@ fn random_dialogues_leave_the_server_whole() {
     eventually("descriptors are given back", || {
         count("/proc/self/fd") <= descriptors + THREAD_TOLERANCE
     });
-    eventually("threads end", || count("/proc/self/task") <= THREAD_TOLERANCE);
-    eventually("memory is given back", || resident() <= memory + MEMORY_TOLERANCE);
+    eventually("threads end", || {
+        count("/proc/self/task") <= THREAD_TOLERANCE
+    });
+    eventually("memory is given back", || {
+        resident() <= memory + MEMORY_TOLERANCE
+    });
     let mut last = FuzzDialogue::new(seed, address.port());
     assert!(last.receives_greeting(), "the server serves on");
     drop(last);

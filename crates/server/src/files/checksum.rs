@@ -68,7 +68,7 @@ impl RunningChecksum {
 }
 
 /// The error of a checksum after failed write-back. Even if the disk was full, the reader's request
-/// does not lack space: trying second_handle later would not help, so the kind is not `NoSpace`.
+/// does not lack space: trying again later would not help, so the kind is not `NoSpace`.
 fn writeback_error(path: &VPath, error: &std::io::Error) -> FileError {
     FileError {
         kind: FileErrorKind::Other,
@@ -106,7 +106,7 @@ impl SessionFiles {
         let file = self.root.open_read(path)?;
         let before = FileIdentity::of(&file).map_err(failed)?;
         let whole = offset == 0 && length.is_none_or(|length| length >= before.size);
-        // While an upload writes the file, its checksum is not cacheable.
+        // While an upload writes the file, its checksum is not settled.
         let cacheable = whole && !self.uploads.is_being_written(before.inode);
         let cached = cacheable
             .then(|| self.checksums.get(&before, algorithm))

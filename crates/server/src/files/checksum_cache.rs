@@ -153,7 +153,9 @@ mod tests {
             "aa".to_owned(),
         );
         assert_eq!(
-            checksums.get(&state(1, 100), ChecksumAlgorithm::Md5).as_deref(),
+            checksums
+                .get(&state(1, 100), ChecksumAlgorithm::Md5)
+                .as_deref(),
             Some("aa")
         );
         assert_eq!(checksums.get(&state(1, 100), ChecksumAlgorithm::Sha1), None);

@@ -303,7 +303,7 @@ mod tests {
 
     fn queue(permits: usize, per_client: usize, waiting: usize) -> Arc<FairQueue> {
         FairQueue::new(QueueBounds {
-            permits: permits,
+            permits,
             per_client,
             waiting,
         })
@@ -338,16 +338,14 @@ mod tests {
             message(Duration::from_secs(30)),
             format!("{others} within 30 s")
         );
-        assert_eq!(
-            message(Duration::from_millis(300)),
-            format!("{others} now")
-        );
+        assert_eq!(message(Duration::from_millis(300)), format!("{others} now"));
     }
 
     #[test]
     fn a_client_never_holds_more_permits_than_its_share() {
         let queue = queue(4, 3, 10);
-        let mut pending_permits: Vec<PendingPermit> = (0..10).map(|_| join(&queue, 1).unwrap()).collect();
+        let mut pending_permits: Vec<PendingPermit> =
+            (0..10).map(|_| join(&queue, 1).unwrap()).collect();
         let permits: Vec<QueuePermit> = pending_permits.iter_mut().filter_map(granted).collect();
         assert_eq!(permits.len(), 3);
         let mut other = join(&queue, 2).unwrap();

@@ -153,7 +153,8 @@ impl Authenticator {
 
     /// Applies new settings and users to later logins. Blocks on the file system.
     pub(crate) fn reload(&self, config: &ServerConfig, users: Option<Arc<Users>>) {
-        self.password_checks.set_bounds(config.password_check_queue());
+        self.password_checks
+            .set_bounds(config.password_check_queue());
         let policy = Arc::new(LoginPolicy::of(config, users));
         *self.policy.write().unwrap_or_else(PoisonError::into_inner) = policy;
         self.open_account_roots();
@@ -206,7 +207,11 @@ impl Authenticator {
         peer: IpAddr,
     ) -> Result<UserAccount, LoginRefusal> {
         let queue_full = |_| LoginRefusal::Throttled;
-        let mut permit = self.password_checks.acquire(peer).await.map_err(queue_full)?;
+        let mut permit = self
+            .password_checks
+            .acquire(peer)
+            .await
+            .map_err(queue_full)?;
         let mut attempt = self
             .throttle
             .begin(peer, &user)
@@ -214,7 +219,11 @@ impl Authenticator {
         if !attempt.wait().is_zero() {
             drop(permit);
             tokio::time::sleep(attempt.wait()).await;
-            permit = self.password_checks.acquire(peer).await.map_err(queue_full)?;
+            permit = self
+                .password_checks
+                .acquire(peer)
+                .await
+                .map_err(queue_full)?;
         }
         // From here on the password is checked even if the client leaves: leaving early must not hide a
         // wrong guess.

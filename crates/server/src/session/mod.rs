@@ -38,15 +38,15 @@ use record::{ClientNotes, DeferredRecord};
 
 /// Number of failed logins after which a session ends.
 const MAX_LOGIN_FAILURES: u32 = 5;
-/// Number of lines in a row that are not command_count, after which a session ends.
+/// Number of lines in a row that are not commands, after which a session ends.
 const MAX_BAD_LINES: u32 = 100;
-/// Number of command_count without a login, after which a session ends. The longest security exchange
+/// Number of commands without a login, after which a session ends. The longest security exchange
 /// needs a dozen.
 const MAX_COMMANDS_BEFORE_LOGIN: u32 = 200;
 /// Bytes of queued replies above which they are sent before more lines are taken.
 const REPLY_BATCH: usize = 16 * 1024;
 
-/// While the server drains, a session goes on after its transfer deadline its client was silent for
+/// While the server drains, a session goes on after its transfer until its client was silent for
 /// this time. The client may still verify the checksum, rename the file and set its time.
 const FOLLOW_UP_SILENCE: Duration = Duration::from_secs(2);
 /// Reason in the 421 of sessions that end because the server stops.
@@ -93,15 +93,21 @@ async fn finish_handshake(
 /// Whether the client has logged in.
 enum LoginStatus {
     /// Not yet: the login must succeed by the deadline, and within
-    /// [`MAX_COMMANDS_BEFORE_LOGIN`] command_count.
-    NotLoggedIn { deadline: Instant, command_count: u32 },
+    /// [`MAX_COMMANDS_BEFORE_LOGIN`] commands.
+    NotLoggedIn {
+        deadline: Instant,
+        command_count: u32,
+    },
     /// As this user, or anonymously.
     LoggedIn(Box<Login>),
 }
 
 impl LoginStatus {
     fn not_logged_in(deadline: Instant) -> Self {
-        Self::NotLoggedIn { deadline, command_count: 0 }
+        Self::NotLoggedIn {
+            deadline,
+            command_count: 0,
+        }
     }
 
     /// Counts a command; returns whether there were too many before the login.
@@ -284,12 +290,12 @@ impl SessionDriver {
             let Some(line) = line else { break };
             self.last_activity = Instant::now();
             if self.login.has_sent_too_many_commands() {
-                return Err(self.close_with_reply("too many command_count before login"));
+                return Err(self.close_with_reply("too many commands before login"));
             }
             let actions = self.machine.on_line(&line);
             self.run_actions(actions);
             self.note_logout();
-            // A client that pipelines thousands of command_count must not make the replies grow without
+            // A client that pipelines thousands of commands must not make the replies grow without
             // bound.
             if self.control.queued() > REPLY_BATCH {
                 self.control
@@ -322,7 +328,7 @@ impl SessionDriver {
         }
     }
 
-    /// Whether, while the server drains, the client may still send command_count that belong to its last
+    /// Whether, while the server drains, the client may still send commands that belong to its last
     /// transfer.
     fn is_in_follow_up(&self) -> bool {
         self.phase == ServerPhase::Draining

@@ -53,7 +53,7 @@ impl SessionDriver {
             stream_budget: self.shared.client_stream_budget(self.addresses.peer.ip()),
             rate: config.transfer.rate.clone(),
             drs: self.drs.clone(),
-            permit: permit,
+            permit,
         };
         Ok((order, handles))
     }

@@ -208,7 +208,9 @@ impl TransferHandle {
                     ended.result = Err(TransferError::Broken("server is shutting down".to_owned()));
                 }
                 Some(StopCause::ClientGone) => {
-                    ended.result = Err(TransferError::Broken("the client has disconnected".to_owned()));
+                    ended.result = Err(TransferError::Broken(
+                        "the client has disconnected".to_owned(),
+                    ));
                 }
                 Some(StopCause::Abort) | None => {}
             }

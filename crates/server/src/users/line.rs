@@ -33,7 +33,7 @@ pub enum LineError {
     #[error("the password hash is not Argon2id")]
     Hash,
     /// The rights are not a combination of `w` and `t`.
-    #[error("rights are w (write) and t (third_party-party transfers)")]
+    #[error("rights are w (write) and t (third-party transfers)")]
     Rights,
     /// The home is not absolute, or has a colon or line end.
     #[error("a home is an absolute path inside the root, without colon or line end")]

@@ -113,7 +113,9 @@ impl Users {
     pub fn verify(&self, user: &str, password: &[u8]) -> Option<UserAccount> {
         let accounts = self.current();
         let record = accounts.get(user);
-        let hash = record.map_or(self.unknown_user_hash.as_str(), |record| record.hash.as_str());
+        let hash = record.map_or(self.unknown_user_hash.as_str(), |record| {
+            record.hash.as_str()
+        });
         let matches = PasswordHash::new(hash)
             .is_ok_and(|hash| Argon2::default().verify_password(password, &hash).is_ok());
         record
@@ -173,7 +175,7 @@ fn hash_password(password: &[u8]) -> Result<String, UsersError> {
     Ok(hash.map_err(UsersError::Hash)?.to_string())
 }
 
-/// A hash of a random password that unknown_user_hash knows. Checking it takes as long as any other hash.
+/// A hash of a random password that nobody knows. Checking it takes as long as any other hash.
 fn random_password_hash() -> Result<String, UsersError> {
     // The hash of the empty password contains a random salt, so it serves as a random password.
     let random = hash_password(b"")?;

@@ -57,7 +57,7 @@ fn transfer(bytes: u64) -> ChunkedSpec {
     }
 }
 
-/// A tuner that always returns the fixed_tuner number of streams and chunk size.
+/// A tuner that always returns the same number of streams and chunk size.
 struct FixedTuner(Chunk);
 
 impl ChunkTuner for FixedTuner {

@@ -206,7 +206,9 @@ impl Link {
             self.enqueue(departs, bytes);
         }
         // Drawn after the bottleneck, so that a lost packet has used its capacity.
-        let impairments = self.impairments.next(&self.conditions, conditions_then.loss);
+        let impairments = self
+            .impairments
+            .next(&self.conditions, conditions_then.loss);
         if impairments.lost {
             self.counters.losses += 1;
             return PacketFate::Lost;

@@ -21,7 +21,7 @@ pub(crate) struct Segment {
 /// `tcpi_rwnd_limited`, `tcpi_sndbuf_limited`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LimitedTimes {
-    /// Data was outstanding or blocker to be sent.
+    /// Data was outstanding or waiting to be sent.
     pub busy: Duration,
     /// Part of `busy` in which the receive window did not allow more data.
     pub rwnd_limited: Duration,

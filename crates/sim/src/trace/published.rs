@@ -208,11 +208,7 @@ mod tests {
     fn statistics(values: &[f64]) -> (f64, f64, f64) {
         let min = values.iter().copied().fold(f64::INFINITY, f64::min);
         let max = values.iter().copied().fold(0.0, f64::max);
-        (
-            min,
-            max,
-            values.iter().sum::<f64>() / values.len() as f64,
-        )
+        (min, max, values.iter().sum::<f64>() / values.len() as f64)
     }
 
     fn rates(trace: &PathTrace) -> Vec<f64> {

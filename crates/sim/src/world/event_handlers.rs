@@ -73,7 +73,8 @@ impl Simulation {
             ..
         } = fate
         {
-            self.queueing.note(self.last_departure.saturating_sub(self.now));
+            self.queueing
+                .note(self.last_departure.saturating_sub(self.now));
             self.last_departure = departs;
         }
         fate
@@ -184,7 +185,7 @@ impl Simulation {
     }
 
     /// Schedules the next send time of a paced sender. If that time moves to later, the event that is
-    /// already scheduled checks it duplicate_at.
+    /// already scheduled checks it again.
     fn arm_pacing_timer(&mut self, flow: FlowId) {
         let state = &mut self.flows[flow];
         let Some(turn) = state.sender.next_pacing_time() else {

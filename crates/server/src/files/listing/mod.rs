@@ -59,7 +59,9 @@ impl SessionFiles {
         let mut visit = |mut entry: DirectoryEntry| {
             entry.permissions.write &= self.rights.write;
             let is_listed_dir = entry.kind == EntryKind::CurrentDir;
-            let count = is_listed_dir.then(|| self.count(&path, request.format)).flatten();
+            let count = is_listed_dir
+                .then(|| self.count(&path, request.format))
+                .flatten();
             writer.entry(&entry, count)
         };
         if request.recursive {

@@ -1,4 +1,4 @@
-//! A listing for a data connection. Its text is produced while it is taken.
+//! A listing for a data connection. Its text is produced while it is sent.
 //!
 //! One thread reads the directory and stays a few buffers ahead of the sender. So a listing takes
 //! the same memory whatever the size of the directory and the speed of the client.

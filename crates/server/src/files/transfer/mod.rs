@@ -174,7 +174,7 @@ impl SessionFiles {
         let resumed = matches!(disposition, StoreDisposition::Resume { .. });
         let replaces_rest = resumed && request.mode == TransferMode::Stream;
         // In TYPE A the stored length differs from the received length (RFC 959 section 3.1.1.1), so
-        // the rest must be truncate_at before the first byte instead of afterwards.
+        // the rest must be cut before the first byte instead of afterwards.
         let truncate_at = match disposition {
             StoreDisposition::Truncate => Some(0),
             _ => (replaces_rest && ascii).then_some(plan.stream_start),

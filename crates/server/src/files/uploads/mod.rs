@@ -350,7 +350,8 @@ impl<'a> OwnerWait<'a> {
             .iter()
             .map(|owner| self.verdict(owner, now))
             .collect();
-        if verdicts.contains(&OwnerVerdict::KeepsFile) || now.duration_since(self.began) > MAX_WAIT {
+        if verdicts.contains(&OwnerVerdict::KeepsFile) || now.duration_since(self.began) > MAX_WAIT
+        {
             return Err(in_use_error());
         }
         for (owner, verdict) in owners.iter().zip(verdicts) {

@@ -43,7 +43,12 @@ fn verdicts(
 #[test]
 fn a_silent_owner_of_the_same_account_must_yield_after_the_silence_limit() {
     use OwnerVerdict::{MustYield, Undecided};
-    let times = [Duration::ZERO, SETTLING_TIME, SILENCE_LIMIT - CHECK_INTERVAL, SILENCE_LIMIT];
+    let times = [
+        Duration::ZERO,
+        SETTLING_TIME,
+        SILENCE_LIMIT - CHECK_INTERVAL,
+        SILENCE_LIMIT,
+    ];
     let ((owner, _a), (newcomer, _b)) = (user("ann"), user("ann"));
     assert_eq!(
         verdicts(&owner, &newcomer, &times),
@@ -123,7 +128,10 @@ fn the_wait_for_an_owner_is_bounded() {
     assert!(wait.judge(&owners, begin).is_ok());
     assert!(owner.control.is_cancelled() && lease.upload().was_taken_over());
     assert!(wait.judge(&owners, begin + MAX_WAIT).is_ok());
-    assert!(wait.judge(&owners, begin + MAX_WAIT + CHECK_INTERVAL).is_err());
+    assert!(
+        wait.judge(&owners, begin + MAX_WAIT + CHECK_INTERVAL)
+            .is_err()
+    );
 }
 
 #[test]

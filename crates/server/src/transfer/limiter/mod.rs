@@ -26,7 +26,10 @@ impl LimiterSummary {
         let sends = evidence.role == Some(Role::Sender);
         let from_evidence = unless_unknown(dominant_limiter(evidence).limiter);
         let (limiter, streams) = match &evidence.verdict {
-            Some(verdict) => (unless_unknown(verdict.limiter).or(from_evidence), verdict.streams),
+            Some(verdict) => (
+                unless_unknown(verdict.limiter).or(from_evidence),
+                verdict.streams,
+            ),
             None => (from_evidence, streams_at_the_end(evidence)),
         };
         let congestion = congestion(evidence).filter(|_| sends);
