@@ -74,7 +74,7 @@ impl QueuedTransfer {
             Some(StopCause::Shutdown) => {
                 TransferError::Broken("server is shutting down".to_owned())
             }
-            Some(StopCause::ClientGone) => TransferError::Broken("client is gone".to_owned()),
+            Some(StopCause::ClientGone) => TransferError::Broken("the client has disconnected".to_owned()),
             Some(StopCause::Abort) | None => TransferError::Aborted,
         }
     }
