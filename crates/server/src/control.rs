@@ -161,6 +161,8 @@ impl ServerControlConnection {
     /// Takes the first waiting line that is `urgent`, even during a transfer. Each line is examined once
     /// until the next line is taken in order, so `urgent` must not change its answers before that.
     pub(crate) fn next_urgent(&mut self, urgent: impl Fn(&LineEvent) -> bool) -> Option<LineEvent> {
+        // Without `examined` a client that pipelines a thousand lines would make each urgent check
+        // scan all of them.
         let found = self.held.iter().skip(self.examined).position(urgent);
         self.examined = found.map_or(self.held.len(), |at| self.examined + at);
         self.take(self.examined)
@@ -203,6 +205,7 @@ impl ServerControlConnection {
             }
         }
         self.replies.clear();
+        // A large reply must not leave its buffer with an idle session.
         self.replies.shrink_to(KEPT_CAPACITY);
         Ok(())
     }

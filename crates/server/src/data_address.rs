@@ -39,6 +39,7 @@ impl ControlAddresses {
         Ok(ListenOptions {
             ip,
             ports: config.data_ports.map(|(low, high)| low..=high),
+            // Without the third-party right only the client itself may connect (RFC 2577 section 8).
             accept: match (request.any_host, request.other_host) {
                 (true, _) => AllowedPeers::Any,
                 (false, Some(other)) => {

@@ -100,6 +100,7 @@ fn build_state(
     shared: &ServerState,
     mut settings: ServerConfig,
 ) -> Result<ServerState, ServeError> {
+    // Everything that can fail comes before `authenticator.reload`: a refused reload changes nothing.
     let fixed = keep_restart_only_settings(&shared.config, &mut settings);
     let users = reload_users(shared, &settings)?;
     let congestion = congestion::offered_controls(&settings, data::os::congestion::settable())?;

@@ -150,6 +150,7 @@ async fn drain(shared: &ServerState, sessions: &mut JoinSet<()>, shutdown: &mut 
             () = tokio::time::sleep(LAST_REPLIES) => {}
         }
     }
+    // Aborts the remaining tasks. Dropping a session cancels its transfer, whose thread then ends.
     sessions.shutdown().await;
 }
 

@@ -45,7 +45,7 @@ pub struct ServerConfig {
     pub root: PathBuf,
     /// Anonymous sessions; `None` refuses them.
     pub anonymous: Option<Anonymous>,
-    /// Password file.
+    /// The users file; `None`: no password users.
     pub users: Option<PathBuf>,
     /// Range of data ports (first, last); `None`: any free port.
     pub data_ports: Option<(u16, u16)>,

@@ -102,6 +102,7 @@ impl SessionFiles {
         length: Option<u64>,
     ) -> Result<RunningChecksum, FileError> {
         let failed = |error: std::io::Error| StoreError::from_io("read", path, &error);
+        // The clock is read before the state: only then a state older than the clock is surely complete.
         let clock = file_clock();
         let file = self.root.open_read(path)?;
         let before = FileIdentity::of(&file).map_err(failed)?;

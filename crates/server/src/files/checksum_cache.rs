@@ -11,7 +11,7 @@ const MAX_FILES: usize = 16_384;
 
 /// Cached checksums, shared by all sessions. An entry is valid only while the file's state (inode,
 /// size, mtime, ctime) is unchanged. A state is cached only if every later write must change it
-/// ([`FileIdentity::detects_changes_since`]): whoever writes the file makes its entry void.
+/// ([`FileIdentity::detects_changes_since`]), so a write by any program makes the entry invalid.
 #[derive(Debug, Default)]
 pub struct ChecksumCache {
     entries: Mutex<CacheEntries>,

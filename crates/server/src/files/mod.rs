@@ -205,6 +205,7 @@ impl SessionFiles {
             .exclude_uploads(inode)
             .ok_or_else(uploads::in_use_error)?;
         self.last_upload.forget(inode);
+        // The registry excludes uploads of this server; the lock excludes other processes.
         transfer::lock(&file, WriteLockKind::Exclusive, path)?;
         file.set_len(length).map_err(failed)?;
         drop(file); // releases the lock while uploads are still excluded

@@ -23,7 +23,7 @@ pub struct SessionLimits {
 pub struct SessionBounds {
     /// All sessions.
     pub sessions: usize,
-    /// Sessions of one client (see [`client_key`]).
+    /// Sessions of one client: of one IPv4 address or one /64 network of IPv6.
     pub per_address: usize,
     /// Too many sessions of one user.
     pub per_user: usize,
@@ -90,6 +90,7 @@ impl SessionLimits {
         let address = client_key(peer);
         let mut counts = self.counts();
         let bounds = counts.bounds;
+        // Both limits are checked before either counter changes, so a refusal leaves no trace.
         if counts.sessions >= bounds.sessions {
             return Err(LimitReached::Sessions(bounds.sessions));
         }

@@ -105,7 +105,7 @@ impl LoginPenalties {
     /// Counts an attempt and reserves a time for its password check.
     ///
     /// # Errors
-    /// The check would be more than [`MAX_QUEUE`] away.
+    /// The check would be more than 64 s away.
     pub fn begin(
         &mut self,
         peer: IpAddr,
@@ -369,7 +369,7 @@ mod tests {
         .unwrap();
         let flood = now;
         for n in 0..1000 {
-            // All at once: most are refused.
+            // All at the same time: most are refused.
             let _ = penalties.begin(host(n), "ann", flood);
         }
         assert_eq!(
@@ -384,7 +384,7 @@ mod tests {
             &mut now,
         );
         assert_eq!(owner, Some(0));
-        // The owner's own failures count for the address, as anybody's.
+        // The owner's own failures count for the address, like those of others.
         for _ in 0..4 {
             fail(&mut penalties, home, "ann", &mut now);
         }
@@ -413,7 +413,7 @@ mod tests {
     fn the_number_of_records_is_bounded() {
         let mut penalties = LoginPenalties::default();
         let now = Instant::now();
-        // Filled directly: the last one alone looks through all before it.
+        // Filled directly, because `begin` scans all records when the map is full.
         for n in 0..u32::try_from(MAX_RECORDS).unwrap() {
             let record = FailureRecord {
                 failures: 1,

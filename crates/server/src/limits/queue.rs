@@ -44,7 +44,7 @@ pub struct QueueBounds {
     pub permits: usize,
     /// Permits of one client, at least 1.
     pub per_client: usize,
-    /// Requests of one client that may wait.
+    /// Waiting requests of one client.
     pub waiting: usize,
 }
 
@@ -65,8 +65,8 @@ pub enum NoPermit {
 }
 
 /// The end of the message about a wait that timed out.
-fn timeout_text(patience: Duration) -> String {
-    match patience.as_secs() {
+fn timeout_text(max_wait: Duration) -> String {
+    match max_wait.as_secs() {
         0 => "now".to_owned(),
         seconds => format!("within {seconds} s"),
     }
@@ -114,27 +114,31 @@ impl FairQueue {
     /// # Errors
     /// The client has as many waiting requests as it may.
     pub async fn acquire(self: &Arc<Self>, peer: IpAddr) -> Result<QueuePermit, ClientQueueFull> {
-        let most = self.state().bounds.waiting;
-        self.join(client_key(peer), most)?
-            .wait_for_permit(most)
+        let max_waiting = self.state().bounds.waiting;
+        self.join(client_key(peer), max_waiting)?
+            .wait_for_permit(max_waiting)
             .await
     }
 
-    /// Waits for a permit for at most `patience`.
+    /// Waits for a permit for at most `max_wait`.
     ///
     /// # Errors
     /// See [`NoPermit`].
     pub async fn acquire_within(
         self: &Arc<Self>,
         peer: IpAddr,
-        patience: Duration,
+        max_wait: Duration,
     ) -> Result<QueuePermit, NoPermit> {
-        let waited = timeout(patience, self.acquire(peer)).await;
-        Ok(waited.map_err(|_| NoPermit::Timeout(patience))??)
+        let waited = timeout(max_wait, self.acquire(peer)).await;
+        Ok(waited.map_err(|_| NoPermit::Timeout(max_wait))??)
     }
 
-    /// Joins the queue, unless `most` requests of this client are waiting.
-    fn join(self: &Arc<Self>, key: IpAddr, most: usize) -> Result<PendingPermit, ClientQueueFull> {
+    /// Joins the queue, unless `max_waiting` requests of this client are waiting.
+    fn join(
+        self: &Arc<Self>,
+        key: IpAddr,
+        max_waiting: usize,
+    ) -> Result<PendingPermit, ClientQueueFull> {
         let (grant, granted) = oneshot::channel();
         let id = {
             let mut state = self.state();
@@ -142,7 +146,9 @@ impl FairQueue {
             state.next_id += 1;
             let known = state.clients.iter().position(|client| client.key == key);
             match known.map(|at| &mut state.clients[at].waiting) {
-                Some(waiting) if waiting.len() >= most => return Err(ClientQueueFull(most)),
+                Some(waiting) if waiting.len() >= max_waiting => {
+                    return Err(ClientQueueFull(max_waiting));
+                }
                 Some(waiting) => waiting.push_back(WaitingRequest { id, grant }),
                 None => state.clients.push_back(ClientQueue {
                     key,
@@ -219,8 +225,10 @@ impl QueuePermit {
 
 impl PendingPermit {
     /// The queue keeps the sender until it is used, so the wait always ends with a permit.
-    async fn wait_for_permit(mut self, most: usize) -> Result<QueuePermit, ClientQueueFull> {
-        (&mut self.granted).await.map_err(|_| ClientQueueFull(most))
+    async fn wait_for_permit(mut self, max_waiting: usize) -> Result<QueuePermit, ClientQueueFull> {
+        (&mut self.granted)
+            .await
+            .map_err(|_| ClientQueueFull(max_waiting))
     }
 }
 
@@ -310,8 +318,8 @@ mod tests {
     }
 
     fn join(queue: &Arc<FairQueue>, client: u8) -> Result<PendingPermit, ClientQueueFull> {
-        let most = queue.state().bounds.waiting;
-        queue.join(ip(client), most)
+        let max_waiting = queue.state().bounds.waiting;
+        queue.join(ip(client), max_waiting)
     }
 
     /// Returns the permit if it was granted already.
@@ -332,7 +340,7 @@ mod tests {
 
     #[test]
     fn the_timeout_message_says_how_long_the_request_waited() {
-        let message = |patience| NoPermit::Timeout(patience).to_string();
+        let message = |max_wait| NoPermit::Timeout(max_wait).to_string();
         let others = "too many such requests on this server: none could start";
         assert_eq!(
             message(Duration::from_secs(30)),

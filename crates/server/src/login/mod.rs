@@ -170,6 +170,7 @@ impl Authenticator {
         peer: IpAddr,
         limits: &Arc<SessionLimits>,
     ) -> Result<Login, LoginRefusal> {
+        // Taken before the check consumes `user`; a client can send names of thousands of characters.
         let name: String = user.chars().take(SHOWN_NAME).collect();
         let answer = self.check_login(user, password, peer, limits).await;
         if let Err(refusal) = &answer {
@@ -194,6 +195,8 @@ impl Authenticator {
             return Err(LoginRefusal::WrongCredentials(CredentialError::NoUsersFile));
         };
         let account = self.verify_password(users, user, password, peer).await?;
+        // Counted only after the password was checked: otherwise guesses with a wrong password could
+        // use up the user's sessions.
         let slot = limits.count_login(&account.name)?;
         self.user_login(&policy, account, slot).await
     }
@@ -217,6 +220,7 @@ impl Authenticator {
             .begin(peer, &user)
             .map_err(|_| LoginRefusal::Throttled)?;
         if !attempt.wait().is_zero() {
+            // Waiting with the permit would let one attacker block the password checks of everybody.
             drop(permit);
             tokio::time::sleep(attempt.wait()).await;
             permit = self

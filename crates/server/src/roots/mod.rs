@@ -62,6 +62,8 @@ impl AccountRoots {
 
     /// Returns the root at `path`, and opens it if needed. Blocks on the file system.
     pub(crate) fn get(&self, path: &Path) -> Result<Arc<Root>, RootError> {
+        // The lock is not held while the root is opened: a hanging network file system must not block
+        // the logins of all accounts.
         let known = self.open().get(path).cloned();
         if let Some(root) = known.filter(|root| root.exists()) {
             return Ok(root);

@@ -47,6 +47,8 @@ impl SessionDriver {
                 }
                 SessionAction::DropChannel => self.channel = None,
                 SessionAction::Transfer(request) => self.work = self.queue_transfer(*request),
+                // Only this work can be stopped by ABOR. A login or the opening of a listener ends soon
+                // by itself.
                 SessionAction::Abort => match &mut self.work {
                     SessionWork::Transfer(running) => running.stop(StopCause::Abort),
                     SessionWork::Admission(waiting) => waiting.stop(StopCause::Abort),
@@ -86,6 +88,8 @@ impl SessionDriver {
     }
 
     fn listen(&mut self, request: &ListenRequest) {
+        // A new PASV or EPSV replaces the data connections (RFC 959 section 3.2), so the old listener
+        // closes before the new one opens: with a small port range it may need that very port.
         self.channel = None;
         self.note_data_peers(request);
         self.work = match self.addresses.listen_options(request, &self.shared.config) {
@@ -177,6 +181,7 @@ impl SessionDriver {
         request: TransferRequest,
         permit: QueuePermit,
     ) -> SessionWork {
+        // Nobody would read the final reply, and an upload must not replace a file for nobody.
         if self.control.has_ended() {
             let gone = TransferError::Broken("the client has disconnected".to_owned());
             return SessionWork::Immediate(DriverEvent::Transferred(Err(gone)));

@@ -78,12 +78,13 @@ async fn finish_handshake(
     handshake: impl Future<Output = io::Result<ControlTransport>>,
 ) -> Option<ControlTransport> {
     let mut phases = shared.subscribe_phase();
-    let shaken = tokio::select! {
+    let finished = tokio::select! {
+        // A finished handshake comes first: its client is served and gets a proper 421.
         biased;
-        shaken = timeout(shared.config.login_timeout, handshake) => shaken,
+        finished = timeout(shared.config.login_timeout, handshake) => finished,
         _ = phases.wait_for(|phase| *phase > ServerPhase::Serving) => return None,
     };
-    shaken
+    finished
         .map_err(io::Error::from)
         .flatten()
         .inspect_err(|error| tracing::debug!(%error, "handshake failed"))
@@ -222,19 +223,21 @@ impl SessionDriver {
     /// Stops a running transfer, waits for its end, because each transfer has a log record, and closes
     /// the data channel.
     async fn shut_down(&mut self) {
+        // A transfer must not outlive its session: its data connections and the file's ownership would
+        // stay without anybody to answer for them.
         while let SessionWork::Transfer(running) = &mut self.work {
             running.stop(StopCause::ClientGone);
-            let seen = running.next_update().await;
-            if self.on_transfer_update(seen).is_err() {
+            let update = running.next_update().await;
+            if self.on_transfer_update(update).is_err() {
                 self.work = SessionWork::None;
             }
         }
         self.work = SessionWork::None;
         self.channel = None;
         self.write_deferred();
-        if let Some(recording) = self.record_task.take() {
+        if let Some(record_task) = self.record_task.take() {
             // Fails only if the log panicked; the panic hook has logged that.
-            let _ = recording.await;
+            let _ = record_task.await;
         }
     }
 
@@ -246,6 +249,7 @@ impl SessionDriver {
             .await
             .map_err(SessionEnd::ConnectionLost)?;
         self.reply_memory = None;
+        // Checked after the flush: the reply to QUIT must be sent before the connection closes.
         if self.closing {
             return Err(SessionEnd::Closing);
         }
@@ -310,6 +314,8 @@ impl SessionDriver {
     async fn next_event(&mut self) -> SessionEvent {
         let deadline = self.deadline();
         tokio::select! {
+            // A change of phase comes before work and input, or a busy session would not notice the
+            // shutdown.
             biased;
             Ok(()) = self.phases.changed() => SessionEvent::Phase(*self.phases.borrow_and_update()),
             step = self.work.next_event(), if !self.work.is_none() => SessionEvent::Work(step),
@@ -361,6 +367,7 @@ impl SessionDriver {
 
     fn on_phase(&mut self, phase: ServerPhase) {
         self.phase = phase;
+        // The state machine refuses new transfers from here on; the one that runs may finish.
         self.machine.drain();
         if phase < ServerPhase::Terminating {
             return;

@@ -65,6 +65,7 @@ fn transfer_terms(request: &TransferRequest, config: &ServerConfig) -> TransferT
     let configured = &config.transfer;
     TransferTerms {
         congestion: match sends {
+            // Only the sender's congestion control matters; a receiver keeps the system's.
             true => congestion(request, config),
             false => CongestionChoice::System,
         },

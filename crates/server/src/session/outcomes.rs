@@ -24,7 +24,7 @@ impl SessionDriver {
                 now: seconds_since_1970(),
                 bytes,
             },
-            WorkEvent::Transfer(seen) => return self.on_transfer_update(seen),
+            WorkEvent::Transfer(update) => return self.on_transfer_update(update),
             WorkEvent::Admitted(admitted) => match *admitted {
                 AdmissionResult::Granted(request, place) => {
                     self.work = self.start_transfer(*request, place);
@@ -40,13 +40,13 @@ impl SessionDriver {
                 self.on_file_answer(answer.is_ok());
                 self.finish_work(DriverEvent::File(answer))
             }
-            WorkEvent::Listen(made) => {
-                let made = made.and_then(|channel| self.keep_listener(channel));
-                self.finish_work(DriverEvent::Listening(made))
+            WorkEvent::Listen(opened) => {
+                let opened = opened.and_then(|channel| self.keep_listener(channel));
+                self.finish_work(DriverEvent::Listening(opened))
             }
-            WorkEvent::ListenDrs(made) => {
-                let told = made.map(|endpoint| self.keep_drs(endpoint));
-                self.finish_work(DriverEvent::DrsListening(told))
+            WorkEvent::ListenDrs(opened) => {
+                let advertised = opened.map(|endpoint| self.keep_drs(endpoint));
+                self.finish_work(DriverEvent::DrsListening(advertised))
             }
             WorkEvent::Login(Ok(login)) => {
                 let grant = login.grant.clone();
@@ -80,8 +80,8 @@ impl SessionDriver {
             text: "no listener".to_owned(),
         })?;
         self.channel = Some(channel);
-        let told = advertised_address(address, self.shared.config.public_address);
-        Ok(StripeAddresses::single(told))
+        let advertised = advertised_address(address, self.shared.config.public_address);
+        Ok(StripeAddresses::single(advertised))
     }
 
     /// Keeps the DRS endpoint; its address is advertised like those of data connections.
@@ -94,8 +94,8 @@ impl SessionDriver {
         }
     }
 
-    pub(super) fn on_transfer_update(&mut self, seen: TransferUpdate) -> Result<(), SessionEnd> {
-        match seen {
+    pub(super) fn on_transfer_update(&mut self, update: TransferUpdate) -> Result<(), SessionEnd> {
+        match update {
             TransferUpdate::Tick(progress) => self.report_outcome(DriverEvent::Progress(progress)),
             TransferUpdate::Resized(bytes) => {
                 self.report_outcome(DriverEvent::BufferResized(bytes));

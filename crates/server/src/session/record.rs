@@ -94,6 +94,7 @@ impl SessionDriver {
             task: self.client_notes.task.as_deref().map(str::to_owned),
             application: self.client_notes.client.as_deref().map(str::to_owned),
         };
+        // A transfer that ends shows that the client will not rename the upload before it any more.
         self.write_deferred();
         if !unnamed {
             return self.write(record);

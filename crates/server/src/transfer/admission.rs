@@ -58,6 +58,7 @@ impl QueuedTransfer {
     /// Waits for the permit. Cancel-safe.
     pub(crate) async fn wait(&mut self) -> AdmissionResult {
         let permit = tokio::select! {
+            // A stop comes before the permit: an aborted transfer must not begin.
             biased;
             () = self.stop.notified() => return AdmissionResult::Refused(self.cause()),
             permit = &mut self.permit => permit,
@@ -74,7 +75,9 @@ impl QueuedTransfer {
             Some(StopCause::Shutdown) => {
                 TransferError::Broken("server is shutting down".to_owned())
             }
-            Some(StopCause::ClientGone) => TransferError::Broken("the client has disconnected".to_owned()),
+            Some(StopCause::ClientGone) => {
+                TransferError::Broken("the client has disconnected".to_owned())
+            }
             Some(StopCause::Abort) | None => TransferError::Aborted,
         }
     }

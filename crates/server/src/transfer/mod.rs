@@ -146,6 +146,7 @@ impl TransferHandle {
             });
         }
         let shared = Arc::clone(&control);
+        // The thread enters the session's span, so that its messages name the client.
         let session = tracing::Span::current();
         std::thread::Builder::new()
             .name("transfer".to_owned())
@@ -168,6 +169,7 @@ impl TransferHandle {
     /// [`WorkerEvent::Opened`], before any data arrives.
     pub(crate) async fn next_update(&mut self) -> TransferUpdate {
         tokio::select! {
+            // Events come before ticks: after the end no progress may be reported.
             biased;
             event = self.events.recv() => match event {
                 Some(event) => {

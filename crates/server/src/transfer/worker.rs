@@ -38,6 +38,7 @@ pub(super) fn run(
         permit: _place,
     } = handles;
     let mut summary = TransferSummary::of(&order.request, order.settings(rate, drs));
+    // The elapsed time is monotonic; `start` is the time of day for the log only.
     let begun = Instant::now();
     let (channel, delayed) = match order.connections.listen(streams) {
         Ok(None) => (channel, None),
@@ -151,6 +152,7 @@ impl TransferWorker<'_> {
             recv::run(channel, &storing.sink, &storing.plan, settings, control)
         })?;
         self.summary.limiter = LimiterSummary::of(&report);
+        // Verification may read the whole file, so ABOR must be able to stop it.
         let go_on = &mut |_| !self.control.is_cancelled();
         // After a successful finish the file is on disk as far as the policy says, so all its ranges
         // can be reported as synced.

@@ -100,6 +100,7 @@ pub struct TransferLog {
 impl TransferLog {
     /// Opens the JSON Lines file and the `FTP_INFO` file, if given, for appending; creates missing files.
     pub fn open(json: Option<&Path>, ftp_info: Option<&Path>) -> io::Result<Self> {
+        // The FTP_INFO line names the host; without a readable name the field stays empty.
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         Ok(Self {
             json: json.map(LogFile::open).transpose()?,

@@ -15,6 +15,7 @@ pub fn add(path: &Path, account: &UserAccount, password: &[u8]) -> Result<bool, 
         hash: hash_password(password)?,
     }
     .format()?;
+    // Begun before the file is read, so that no other command can change it in between.
     let replacement = UsersFileReplacement::begin(path)?;
     let old = match read_users_file(path) {
         Err(UsersError::Read { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => {

@@ -116,6 +116,7 @@ pub(super) fn read_users_file(path: &Path) -> Result<(String, UsersFileVersion),
         });
     }
     let mut text = String::new();
+    // The file may have grown since its size was checked.
     file.take(MAX_FILE)
         .read_to_string(&mut text)
         .map_err(failed)?;

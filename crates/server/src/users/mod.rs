@@ -9,7 +9,7 @@
 //! - NAME: 1 to 64 of `A-Z a-z 0-9 . _ - @ +`, not starting with `-` or `.`.
 //! - HASH: Argon2id in PHC form.
 //! - RIGHTS: any of `w` (create, change, delete) and `t` (data connections with third hosts);
-//!   everybody reads.
+//!   every account may read.
 //! - HOME: where sessions start, inside the root; empty is `/`.
 //! - ROOT: the directory that the user is confined to; empty is the server's root. It extends to the
 //!   end of the line.
@@ -44,7 +44,7 @@ pub struct UserAccount {
     pub name: String,
     /// Root directory; `None`: the server's root.
     pub root: Option<PathBuf>,
-    /// Rights of the account.
+    /// Access rights.
     pub rights: AccountRights,
     /// Current directory after login, inside the root.
     pub home: VPath,
@@ -116,6 +116,7 @@ impl Users {
         let hash = record.map_or(self.unknown_user_hash.as_str(), |record| {
             record.hash.as_str()
         });
+        // The hash is computed for unknown users, too; see `unknown_user_hash`.
         let matches = PasswordHash::new(hash)
             .is_ok_and(|hash| Argon2::default().verify_password(password, &hash).is_ok());
         record

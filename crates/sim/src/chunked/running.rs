@@ -80,6 +80,7 @@ impl RunningChunked {
             self.ask_and_wait();
         }
         let asked = self.simulation.now();
+        // The chunk begins when the command has reached the server.
         self.run_until(asked + self.command, |_| false);
         let bytes = chunk.bytes.clamp(1, self.left);
         let streams = chunk.streams.max(1);

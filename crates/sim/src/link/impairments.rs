@@ -67,7 +67,7 @@ impl Impairments {
 #[derive(Debug)]
 struct LossProcess {
     numbers: Pcg64Mcg,
-    /// The Gilbert-Elliott model is in its bad state.
+    /// Whether the Gilbert-Elliott model is in its bad state.
     bad: bool,
 }
 

@@ -147,13 +147,13 @@ pub const NEVER: Duration = Duration::from_nanos(u64::MAX);
 /// The queue in front of the bottleneck, including the packet being serialized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LinkBacklog {
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
     /// Bytes of these packets.
     pub bytes: u64,
 }
 
-/// One direction of a path.
+/// One direction of a path, as a state machine on the clock of its caller.
 #[derive(Debug)]
 pub struct Link {
     conditions: Conditions,
@@ -202,6 +202,7 @@ impl Link {
             return PacketFate::Dropped;
         }
         let (departs, conditions_then) = self.bottleneck.depart(now, bytes);
+        // Without a bottleneck the packet leaves at once and never counts as queued.
         if departs > now {
             self.enqueue(departs, bytes);
         }
@@ -272,6 +273,7 @@ impl Link {
             let extra = self.conditions.reorder.map_or(Duration::ZERO, |r| r.extra);
             at = at.saturating_add(nanoseconds(extra));
         } else {
+            // A reordered packet does not move `latest`: the packets behind it must not wait.
             self.latest = at;
         }
         self.counters.duplicated += u64::from(impairments.duplicated);

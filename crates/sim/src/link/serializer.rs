@@ -33,6 +33,7 @@ impl Serializer {
     ///
     /// A time of `u64::MAX` means never.
     pub(super) fn depart(&mut self, now: u64, bytes: u32) -> (u64, ConditionInterval) {
+        // The link was idle: the remainder of the last packet's nanosecond is lost.
         if now > self.at {
             self.at = now;
             self.sent = 0;

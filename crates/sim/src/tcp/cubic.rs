@@ -73,6 +73,7 @@ impl Cubic {
 
     /// The window after a loss, from the flight size (sections 4.6 and 4.7).
     pub(super) fn after_loss(&mut self, flight: f64) -> f64 {
+        // Fast convergence: a flow that loses below its last maximum releases bandwidth to new flows.
         self.w_max = if flight < self.w_max {
             flight * (1.0 + BETA) / 2.0
         } else {

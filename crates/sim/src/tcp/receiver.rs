@@ -48,6 +48,7 @@ impl TcpReceiver {
             return Some(self.acknowledge());
         }
         self.delivered_bytes += u64::from(bytes);
+        // Read before the segment is added: a segment that fills a gap is acknowledged at once.
         let gaps = !self.out_of_order.is_empty();
         if segment > self.next {
             let end = segment + 1;

@@ -49,6 +49,7 @@ impl RtoEstimator {
 
     /// Doubles the timeout after the timer expired (RFC 6298 section 5.5).
     pub(super) fn back_off(&mut self) {
+        // Beyond 16 doublings the timeout is at its maximum anyway, and the shift must not overflow.
         self.backoff = (self.backoff + 1).min(16);
     }
 

@@ -38,6 +38,7 @@ pub(super) struct AckResult {
 
 impl AckResult {
     fn note(&mut self, state: &SegmentState) {
+        // A SACKed segment gave its RTT sample when it was SACKed.
         if state.sacked || state.ambiguous {
             return;
         }
@@ -174,6 +175,7 @@ impl Scoreboard {
             let state = self.state(segment);
             if !state.sacked && !state.lost {
                 state.lost = true;
+                // Only the original leaves the pipe; a retransmission may still be in flight.
                 let original = state.copies.min(1);
                 state.copies -= original;
                 self.pipe -= u64::from(original);

@@ -36,6 +36,7 @@ impl SegmentSet {
         if new.is_empty() {
             return;
         }
+        // `<` instead of `<=`: a range that touches the new one is merged with it.
         let first = self.spans.partition_point(|s| s.end < new.start);
         let mut merged = new;
         let mut covered = new.start;

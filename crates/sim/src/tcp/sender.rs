@@ -146,7 +146,7 @@ impl TcpSender {
         self.finished_writing = false;
     }
 
-    /// The application has nothing more for now: a last, short segment may go.
+    /// The application has no more data for now: a last short segment may be sent.
     pub(crate) fn push(&mut self) {
         self.finished_writing = true;
     }
@@ -183,6 +183,8 @@ impl TcpSender {
             self.duplicate_acks += 1;
         }
         let lost = self.board.is_first_lost() || self.duplicate_acks >= DUP_THRESH;
+        // One reduction per window of data: further losses before `until` belong to the same event
+        // (RFC 6675 section 5).
         if self.phase == RecoveryPhase::Open && lost && self.board.outstanding() > 0 {
             self.enter_recovery(now);
         }
@@ -210,6 +212,7 @@ impl TcpSender {
         self.stats.acked_bytes += delivered.acked_bytes;
         self.duplicate_acks = 0;
         self.rtt.on_progress();
+        // RFC 6298 sections 5.2 and 5.3: restart the timer if data is outstanding, else stop it.
         self.deadline = (self.board.outstanding() > 0).then(|| now + self.rtt.timeout());
         let first = self.board.first();
         match self.phase {
@@ -261,6 +264,7 @@ impl TcpSender {
         self.stats.timeouts += 1;
         let again = self.rtt.is_backed_off();
         self.window.on_timeout(self.board.outstanding(), again);
+        // RFC 6298 section 5.5; the window was reduced before, because it depends on the flight size.
         self.rtt.back_off();
         self.board.mark_all_lost();
         self.duplicate_acks = 0;
@@ -270,7 +274,7 @@ impl TcpSender {
         self.deadline = Some(now + self.rtt.timeout());
     }
 
-    /// The next segment to send now; `None`: wait, and tell [`Self::account_wait`].
+    /// Returns the next segment to send now. After `None` the caller must call [`Self::account_wait`].
     pub(crate) fn next_segment(&mut self, now: Duration) -> Option<Segment> {
         if !self.pace.allows(now) {
             return None;
@@ -284,6 +288,7 @@ impl TcpSender {
         if self.window.cwnd() - (self.board.pipe() as f64) < 1.0 {
             return None;
         }
+        // RFC 6675 section 5 (C): lost segments first, then new data, then speculative retransmissions.
         if self.phase != RecoveryPhase::Open
             && let Some(lost) = self.board.next_lost()
         {
@@ -317,6 +322,8 @@ impl TcpSender {
         if self.unsent >= u64::from(self.mss) {
             return Some(self.mss);
         }
+        // Nagle (RFC 1122 section 4.2.3.4) in its simplest form: a short segment only at the end of the
+        // data.
         let rest = u32::try_from(self.unsent).ok()?;
         (rest > 0 && self.finished_writing).then_some(rest)
     }
@@ -349,9 +356,10 @@ impl TcpSender {
         }
     }
 
-    /// Nothing more can be sent now; `more`: the application has bytes that the buffer has no room
-    /// for. Accounts for the time until the next call.
+    /// Records what prevents sending from now on, and accounts the time since the last call. `more`: the
+    /// application has data that does not fit into the send buffer.
     pub(crate) fn account_wait(&mut self, now: Duration, more: bool) {
+        // The time since the last call belongs to the blocker that was in force until now.
         self.stats.limited_times = self.limited_times_at(now);
         self.accounted_until = now;
         let window_full = self.window.cwnd() - (self.board.pipe() as f64) < 1.0;

@@ -1,4 +1,4 @@
-//! Traces as comma-separated values.
+//! Reading and writing traces as comma-separated values.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -31,6 +31,7 @@ impl CsvColumn {
 
 /// Reads the points of a table, and the line number of each, from 1.
 pub(super) fn read(text: &str) -> Result<(Vec<TracePoint>, Vec<usize>), TraceError> {
+    // Spreadsheet programs write a byte order mark.
     let text = text.trim_start_matches('\u{feff}');
     let mut rows = (1..)
         .zip(text.lines())

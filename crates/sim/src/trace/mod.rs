@@ -99,7 +99,7 @@ pub enum PointError {
 const LONGEST: Duration = Duration::from_secs(100 * 31_536_000);
 
 impl PathTrace {
-    /// A trace of these points.
+    /// Creates a trace of these points.
     ///
     /// # Errors
     /// [`TraceError`], whose line is the number of the point, from 1.
@@ -126,12 +126,12 @@ impl PathTrace {
         Self::with_lines(points, |index| lines.get(index).copied().unwrap_or(0))
     }
 
-    /// The table that [`PathTrace::from_csv`] reads as exactly this trace.
+    /// Formats the trace as a table, which [`PathTrace::from_csv`] reads back exactly.
     pub fn to_csv(&self) -> String {
         csv::write(&self.points)
     }
 
-    /// The points, in time order.
+    /// The points in order of time.
     pub fn points(&self) -> &[TracePoint] {
         &self.points
     }
@@ -191,6 +191,7 @@ impl PathTrace {
         if points.is_empty() {
             return Err(TraceError::Empty);
         }
+        // With rate 0 everywhere a link would search for the end of a packet for ever.
         let nothing = Some(Rate::bits_per_second(0));
         if points.iter().all(|point| point.rate == nothing) {
             return Err(TraceError::ZeroRate);

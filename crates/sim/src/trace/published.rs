@@ -32,7 +32,7 @@ pub const BUILT_IN_TRACES: [(&str, &str); 2] = [
 /// Seed of the built-in traces, so that they are the same everywhere.
 const SEED: u64 = 2004;
 
-/// The trace of this name (see [`BUILT_IN_TRACES`]); always the same, made once.
+/// The built-in trace of this name (see [`BUILT_IN_TRACES`]). It is generated once per process.
 pub fn built_in_trace(name: &str) -> Option<Arc<PathTrace>> {
     static PATH: LazyLock<Arc<PathTrace>> = LazyLock::new(|| Arc::new(drsftp_path(SEED)));
     static WAN: LazyLock<Arc<PathTrace>> = LazyLock::new(|| Arc::new(drsftp_wan(SEED)));
@@ -45,12 +45,12 @@ pub fn built_in_trace(name: &str) -> Option<Arc<PathTrace>> {
 
 /// The path between Los Alamos and New York in section 2 of Gardner, Feng and Fisk, "Dynamic
 /// Right-Sizing in FTP (drsFTP)", and of the 2003 paper on its kernel and user-space versions:
-/// bottleneck bandwidth from 0.026 to 28.5 Mbit/s with mean 17.2, round trip from 119 to 475 ms
-/// with mean 157, at 20-second intervals.
+/// bottleneck bandwidth from 0.026 to 28.5 Mbit/s with mean 17.2, RTT from 119 to 475 ms with mean 157,
+/// at intervals of 20 s.
 ///
-/// The published standard deviation of the bandwidth, 26.3 Mbit/s, cannot be that of values with
-/// this range and mean (at most 13.9 is possible); here it is 7.4. With its confidence interval of
-/// ±1.8 it tells the number of values: (1.96 · 26.3 / 1.8)² = 820, four and a half hours.
+/// The published standard deviation of the bandwidth, 26.3 Mbit/s, is impossible for values with this
+/// range and mean (13.9 is the maximum); here it is 7.4. Together with the confidence interval of
+/// ±1.8 it determines the number of values: (1.96 · 26.3 / 1.8)² = 820, which is four and a half hours.
 pub fn drsftp_path(seed: u64) -> PathTrace {
     let shape = TraceStatistics {
         count: 820,
@@ -71,10 +71,10 @@ pub fn drsftp_path(seed: u64) -> PathTrace {
 }
 
 /// The live WAN between Los Alamos and the Oregon Graduate Institute in section 5.1 of the drsFTP
-/// paper: every second for two hours, bandwidth from 0 to 93 Mbit/s and round trip from 72 to
-/// 257 ms with mean 76.7 (of ping, its section 5.4).
+/// paper: every second for two hours, bandwidth from 0 to 93 Mbit/s and RTT from 72 to 257 ms with mean
+/// 76.7 (measured with ping, section 5.4).
 ///
-/// The mean bandwidth is not published. 60 Mbit/s is assumed here: transfers on it got as much as
+/// The mean bandwidth is not published. 60 Mbit/s is assumed here, because transfers on the path reached
 /// 55 Mbit/s (section 5.4).
 pub fn drsftp_wan(seed: u64) -> PathTrace {
     let shape = TraceStatistics {

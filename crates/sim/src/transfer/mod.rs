@@ -18,7 +18,7 @@ use crate::world::{FlowSpec, FlowStats, Scenario};
 pub(crate) use control::SimControlConnection;
 use running::RunningSimTransfer;
 
-/// A file to send, and how.
+/// The transfer of one file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SimTransfer {
     /// Size of the file, bytes.
@@ -40,7 +40,7 @@ pub struct SimTransfer {
 /// Initial number of streams of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum InitialStreams {
-    /// The number that [`tune::streams::first`] gives for the control connection's round trip.
+    /// The number that [`tune::streams::prior_from_rtt`] gives for the control connection's RTT.
     Automatic,
     /// This number, at least 1.
     Fixed(u32),

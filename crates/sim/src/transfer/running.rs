@@ -121,6 +121,7 @@ impl RunningSimTransfer {
             self.open_stream();
             open += 1;
         }
+        // The newest streams close first: older ones have larger windows.
         let newest_first = self.streams.iter_mut().rev();
         let surplus = open.saturating_sub(wanted) as usize;
         for stream in newest_first.filter(|s| !s.closed).take(surplus) {

@@ -75,6 +75,7 @@ impl CrossTrafficSource {
     }
 
     fn exponential(&mut self, mean: Duration) -> Duration {
+        // Inversion of the distribution function; 1 - u is never 0, so the logarithm is finite.
         mean.mul_f64(-(1.0 - uniform(&mut self.random)).ln())
     }
 }

@@ -39,6 +39,7 @@ impl Simulation {
         let fate = if forward {
             self.offer_forward(packet.bytes)
         } else {
+            // Queueing delay is measured only in the direction of the data.
             self.reverse.offer(self.now, packet.bytes)
         };
         let flow = &mut self.flows[packet.flow as usize];
@@ -107,6 +108,7 @@ impl Simulation {
                 let before = state.receiver.delivered_bytes();
                 let (number, bytes) = (segment.number, segment.bytes);
                 let ack = state.receiver.on_segment(self.now, number, bytes);
+                // Duplicates must not count for the pool.
                 let new_bytes = state.receiver.delivered_bytes() - before;
                 if let TrafficSource::Pool(pool) = state.spec.source {
                     self.pools[pool.0].deliver(self.now, new_bytes);
@@ -254,6 +256,7 @@ impl Simulation {
 
     fn sender_timer(&mut self, flow: FlowId) {
         let state = &mut self.flows[flow];
+        // An outdated event: the timer was scheduled again at another time.
         if state.sender_timer_at != Some(self.now) {
             return;
         }

@@ -85,6 +85,7 @@ impl SimFlow {
     pub(super) fn write(&mut self, pools: &mut [BytePool]) -> bool {
         loop {
             if self.unwritten_bytes == 0 {
+                // A new block only when the previous one is written: so a slow flow takes fewer blocks.
                 self.unwritten_bytes = self.next_block(pools);
             }
             if self.unwritten_bytes == 0 {

@@ -104,6 +104,7 @@ impl AccessQueue {
         let Some(rate) = access.rate else {
             return now + access.delay;
         };
+        // A packet waits until the one before it has been sent.
         self.free_at = self.free_at.max(now) + serialization_time(rate, bytes);
         self.free_at + access.delay
     }

@@ -75,6 +75,7 @@ impl Simulation {
             self.now = at;
             self.handle(event);
         }
+        // Without events the clock still reaches `until`.
         self.now = self.now.max(until);
     }
 
@@ -144,6 +145,7 @@ impl Simulation {
         for flow in 0..self.flows.len() {
             let state = &mut self.flows[flow];
             if state.spec.source == TrafficSource::Pool(pool) {
+                // A refilled pool starts its flows again.
                 state.finished = None;
                 self.pump(flow);
             }

@@ -29,6 +29,7 @@ impl SessionFiles {
         let mut size = 0;
         let mut refusal = None;
         let mut writer = ListingWriter::new(request.format, |line: Vec<u8>| {
+            // Two bytes for the CR LF that the reply adds.
             size += line.len() + 2;
             refusal = if size > MAX_REPLY {
                 Some(too_large())

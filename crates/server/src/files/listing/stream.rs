@@ -70,6 +70,7 @@ impl ListingSource {
             offset: 0,
             ended: false,
         };
+        // Waiting for the first text shows errors of opening the directory before the 150 reply.
         state.receive_text()?;
         Ok(Self {
             name,
@@ -114,6 +115,7 @@ impl Source for ListingSource {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // The text is produced once and not kept, so it cannot be read out of order.
         if offset != state.offset {
             return Err(io::ErrorKind::InvalidInput.into());
         }

@@ -70,6 +70,7 @@ impl StoreCompletion {
         if let (Some(algorithm), Some(computed)) = (self.algorithm, &computed) {
             self.remember_checksum(algorithm, computed)?;
         }
+        // Last: if any step fails, a file that this store created and that is empty is removed.
         self.sink.mark_succeeded();
         Ok(computed)
     }
@@ -105,11 +106,11 @@ impl StoreCompletion {
         if !self.sink.lease.is_exclusive() {
             return Ok(());
         }
-        let began = Instant::now();
+        let wait_start = Instant::now();
         loop {
             // Read before the clock: a thread that was descheduled for longer than the wait then
             // still sees the later tick.
-            let within_wait = began.elapsed() < MAX_TICK_WAIT;
+            let within_wait = wait_start.elapsed() < MAX_TICK_WAIT;
             let clock = file_clock();
             let state =
                 FileIdentity::of(self.sink.file()).map_err(|error| self.store_error(&error))?;

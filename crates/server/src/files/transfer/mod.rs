@@ -78,7 +78,7 @@ struct OwnedFile {
     lease: UploadLease,
 }
 
-/// The fields of [`TransferKind::StoreTarget`] that decide how the file is opened.
+/// The fields of [`TransferKind::Store`] that decide how the file is opened.
 struct StoreTarget<'a> {
     path: &'a VPath,
     disposition: &'a StoreDisposition,
@@ -114,7 +114,7 @@ impl SessionFiles {
     fn open_listing(&self, request: &ListRequest) -> Result<OpenedSource, FileError> {
         Ok(OpenedSource {
             source: Arc::new(ListingSource::start(self, request)?),
-            // It is sent in order, to its end.
+            // A listing is sent in order to its end; its length is not known.
             plan: SendPlan {
                 ranges: RangeSet::new(),
                 origin: 0,
@@ -162,11 +162,14 @@ impl SessionFiles {
             disposition,
             allocate: *allocate,
         };
+        // Rights and space are checked before the file is opened, because opening may create it.
         self.require_space(&store)?;
         let owned = self.open_and_own(&store, by)?;
         let path = owned.path.clone();
         let inspected = self.inspect_before_store(&owned);
         let (before, directory) = inspected.inspect_err(|_| self.remove_created(&owned))?;
+        // From here on the content may change, so neither a checksum nor this session's own upload of
+        // the file remains valid.
         self.checksums.invalidate(&before);
         self.last_upload.forget(before.inode);
         let plan = recv_plan(disposition, request.mode, before.size);
@@ -336,7 +339,7 @@ impl OpenedStore {
         self.completion.run(&self.plan, report, progress)
     }
 
-    /// Goes on as if the disk had refused something.
+    /// Simulates a write error of the disk.
     #[cfg(test)]
     pub(in crate::files) fn fail_disk(&self) {
         let refusal = std::io::Error::from_raw_os_error(28); // ENOSPC

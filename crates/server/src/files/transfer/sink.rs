@@ -102,6 +102,8 @@ impl StoreSink {
         {
             self.file().set_len(length)?;
         }
+        // Release pairs with the Acquire in `begin`: other streams must not write before the
+        // truncation.
         self.has_begun.store(true, Ordering::Release);
         Ok(())
     }

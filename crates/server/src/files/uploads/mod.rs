@@ -37,7 +37,7 @@ const SILENCE_LIMIT: Duration = Duration::from_secs(5);
 /// Longest wait of a second upload for the file, even if its owner changes.
 const MAX_WAIT: Duration = Duration::from_secs(20);
 
-/// Device and inode.
+/// Device and inode number, which identify a file under all of its names.
 type Inode = (u64, u64);
 
 /// The account that an upload belongs to. Two uploads of one account may come from the same client,
@@ -268,6 +268,7 @@ impl Drop for UploadLease {
                 open.remove(&self.inode);
             }
         }
+        // Unlocked first, so that a woken upload does not block on the lock at once.
         drop(open);
         self.uploads.freed.notify_all();
     }
@@ -346,6 +347,8 @@ impl<'a> OwnerWait<'a> {
 
     /// Stops the owners that must yield, unless one of them keeps the file.
     fn judge(&mut self, owners: &[Arc<ActiveUpload>], now: Instant) -> Result<(), FileError> {
+        // All owners are judged before any is stopped: if one keeps the file, stopping others gains
+        // nothing.
         let verdicts: Vec<_> = owners
             .iter()
             .map(|owner| self.verdict(owner, now))

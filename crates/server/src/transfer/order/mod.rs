@@ -61,7 +61,7 @@ pub(crate) enum DataAddresses {
 pub(crate) struct TransferTerms {
     /// Congestion control of this server's sockets.
     pub(crate) congestion: CongestionChoice,
-    /// How often a receiving end computes the bandwidth ([`BufferSizing::Drs`]).
+    /// Interval at which a receiving end computes the bandwidth ([`BufferSizing::Drs`]).
     pub(crate) drs_interval: DrsInterval,
     /// Method of moving bytes between file and socket.
     pub(crate) io: IoMethod,
@@ -121,6 +121,7 @@ impl TransferOrder {
             max_streams: request.streams.max as usize,
             min_streams: request.streams.min as usize,
             max_connections: terms.most_connections,
+            // Only a sender can change the number of streams: in MODE E it opens them (GFD.20).
             adapt: sends && request.streams.is_adjustable(),
             prior: terms.prior.clone(),
             checksum: None,

@@ -87,6 +87,7 @@ impl CongestionWindow {
                 Some(cubic) => cubic.after_timeout(flight),
             };
         }
+        // RFC 5681 section 3.1: the loss window is one segment.
         self.cwnd = 1.0;
     }
 

@@ -5,22 +5,22 @@ use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use data::channel::{ListenOptions, SessionDataChannel};
 use data::drs;
-use proto::server::{DriverEvent, FileError, FileErrorKind, FileRequest, FileResponse};
-use tokio::sync::Notify;
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use proto::server::{DriverEvent, FileError, FileErrorKind, FileResponse};
 
-use crate::files::{ListingMemoryShare, RunningChecksum, SessionFiles, aborted_error};
-use crate::limits::{NoPermit, QueuePermit};
+use crate::files::ListingMemoryShare;
+use crate::limits::QueuePermit;
 use crate::login::{Login, LoginRefusal};
 use crate::shared::ServerState;
 use crate::transfer::{
     AdmissionResult, QueuedTransfer, TransferHandle, TransferUpdate, file_error,
 };
+
+mod file_work;
+
+pub(crate) use file_work::FileWork;
 
 /// The current work of a session. Large variants are boxed, because most sessions are idle.
 pub(crate) enum SessionWork {
@@ -47,7 +47,7 @@ pub(crate) type PendingResult<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Events of a session's work. Each but a progress report ends the work.
 pub(crate) enum WorkEvent {
-    /// See [`SessionWork::Immediate`].
+    /// The outcome of [`SessionWork::Immediate`].
     Immediate(DriverEvent),
     /// The result of the login.
     Login(Result<Login, LoginRefusal>),
@@ -80,10 +80,10 @@ impl SessionWork {
                 .acquire(client)
                 .await
                 .map_err(busy_error)?;
-            let made =
+            let opened =
                 run_blocking_with_permit(permit, move || SessionDataChannel::listen(&options))
                     .await?;
-            let mut channel = made.map_err(|error| file_error(&error))?;
+            let mut channel = opened.map_err(|error| file_error(&error))?;
             channel.set_budget(shared.client_stream_budget(client));
             Ok(channel)
         }))
@@ -100,10 +100,10 @@ impl SessionWork {
                 .await
                 .map_err(busy_error)?;
             let ports = shared.config.data_ports.map(|(low, high)| low..=high);
-            let made =
+            let opened =
                 run_blocking_with_permit(permit, move || drs::DrsEndpoint::listen(ip, ports))
                     .await?;
-            made.map_err(|error| file_error(&error))
+            opened.map_err(|error| file_error(&error))
         }))
     }
 
@@ -124,183 +124,6 @@ impl SessionWork {
             Self::Admission(waiting) => WorkEvent::Admitted(Box::new(waiting.wait().await)),
             Self::Transfer(running) => WorkEvent::Transfer(running.next_update().await),
         }
-    }
-}
-
-/// A file request in progress; a checksum reports its progress.
-pub(crate) struct FileWork {
-    answer: PendingResult<(Result<FileResponse, FileError>, Option<ListingMemoryShare>)>,
-    meter: Arc<ChecksumMeter>,
-    tick: Option<Interval>,
-}
-
-/// State shared by a checksum's thread and its session.
-#[derive(Debug, Default)]
-struct ChecksumMeter {
-    bytes_read: AtomicU64,
-    stopped: AtomicBool,
-    /// Wakes a request that waits for its permit when `stopped` is set.
-    stop: Notify,
-}
-
-impl FileWork {
-    /// Starts a request of a client at `peer`.
-    pub(crate) fn start(
-        shared: Arc<ServerState>,
-        peer: IpAddr,
-        files: SessionFiles,
-        request: FileRequest,
-    ) -> Self {
-        let meter = Arc::new(ChecksumMeter::default());
-        let tick = match &request {
-            FileRequest::Checksum { marker_seconds, .. } => marker_interval(*marker_seconds),
-            _ => None,
-        };
-        let meter_of_work = Arc::clone(&meter);
-        let answer = Box::pin(async move {
-            let is_tree_walk = matches!(request, FileRequest::List(_) | FileRequest::RemoveTree(_));
-            // Requests that read whole directory trees need a permit; all others are quick.
-            let max_wait = shared.config.queue_timeout;
-            match request {
-                FileRequest::Checksum { .. } => {
-                    let permit = shared.checksum_queue.acquire_within(peer, max_wait);
-                    (
-                        compute_checksum(permit, files, request, meter_of_work).await,
-                        None,
-                    )
-                }
-                _ if is_tree_walk => match meter_of_work
-                    .wait_for_permit(shared.listing_queue.acquire_within(peer, max_wait))
-                    .await
-                {
-                    Ok(permit) => run_file_request(files, request, Some(permit)).await,
-                    Err(error) => (Err(error), None),
-                },
-                _ => run_file_request(files, request, None).await,
-            }
-        });
-        Self {
-            answer,
-            meter,
-            tick,
-        }
-    }
-
-    /// Stops a checksum, and a request that still waits for its permit. Other requests go on.
-    pub(crate) fn stop(&self) {
-        self.meter.stopped.store(true, Ordering::Relaxed);
-        self.meter.stop.notify_one();
-    }
-
-    async fn next_event(&mut self) -> WorkEvent {
-        let Some(tick) = &mut self.tick else {
-            let (answer, share) = (&mut self.answer).await;
-            return WorkEvent::File(answer, share);
-        };
-        tokio::select! {
-            // A result comes before a tick: after the result no progress is reported.
-            biased;
-            (answer, share) = &mut self.answer => WorkEvent::File(answer, share),
-            _ = tick.tick() => WorkEvent::ChecksumProgress(self.meter.bytes_read.load(Ordering::Relaxed)),
-        }
-    }
-}
-
-impl Drop for FileWork {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
-impl ChecksumMeter {
-    /// Reports the bytes read; `false`: the session has stopped the checksum.
-    fn update(&self, bytes_read: u64) -> bool {
-        self.bytes_read.store(bytes_read, Ordering::Relaxed);
-        !self.stopped.load(Ordering::Relaxed)
-    }
-
-    /// Waits for a permit, unless the session stops the request.
-    async fn wait_for_permit<E: Display>(
-        &self,
-        permit: impl Future<Output = Result<QueuePermit, E>>,
-    ) -> Result<QueuePermit, FileError> {
-        tokio::select! {
-            biased;
-            () = self.stop.notified() => Err(aborted_error()),
-            permit = permit => permit.map_err(busy_error),
-        }
-    }
-}
-
-/// Longest time for which a checksum keeps its permit before it lets others run.
-const SLICE: Duration = Duration::from_millis(250);
-
-/// Runs a file request on a blocking thread.
-async fn run_file_request(
-    files: SessionFiles,
-    request: FileRequest,
-    permit: Option<QueuePermit>,
-) -> (Result<FileResponse, FileError>, Option<ListingMemoryShare>) {
-    tokio::task::spawn_blocking(move || {
-        let _place = permit;
-        match &request {
-            FileRequest::List(list) => match files.list(list) {
-                Ok((answer, share)) => (Ok(answer), Some(share)),
-                Err(error) => (Err(error), None),
-            },
-            _ => (files.run(&request, &mut |_| true), None),
-        }
-    })
-    .await
-    .unwrap_or_else(|_| (Err(internal_error()), None))
-}
-
-/// Computes a checksum in time slices. Between two slices it queues again and holds no thread, so
-/// even an endless file delays others by one slice at most.
-async fn compute_checksum(
-    permit: impl Future<Output = Result<QueuePermit, NoPermit>>,
-    files: SessionFiles,
-    request: FileRequest,
-    meter_of_work: Arc<ChecksumMeter>,
-) -> Result<FileResponse, FileError> {
-    let permit = meter_of_work.wait_for_permit(permit).await?;
-    let begun = run_blocking(move || (open_checksum(&files, &request), permit)).await?;
-    let (mut summing, mut permit) = (begun.0?, begun.1);
-    loop {
-        let meter = Arc::clone(&meter_of_work);
-        let slice = move || {
-            let until = Instant::now() + SLICE;
-            let mut go_on = |bytes_read| meter.update(bytes_read) && Instant::now() < until;
-            let result = summing.advance(&mut go_on);
-            (summing, result, permit)
-        };
-        let (next, result, held) = run_blocking(slice).await?;
-        if let Some(digest) = result? {
-            return Ok(FileResponse::Checksum(digest));
-        }
-        if meter_of_work.stopped.load(Ordering::Relaxed) {
-            return Err(aborted_error());
-        }
-        summing = next;
-        permit = meter_of_work.wait_for_permit(held.requeue()).await?;
-    }
-}
-
-fn open_checksum(
-    files: &SessionFiles,
-    request: &FileRequest,
-) -> Result<Box<RunningChecksum>, FileError> {
-    match request {
-        FileRequest::Checksum {
-            algorithm,
-            path,
-            offset,
-            length,
-            marker_seconds: _,
-        } => files
-            .begin_checksum(*algorithm, path, *offset, *length)
-            .map(Box::new),
-        _ => Err(internal_error()),
     }
 }
 
@@ -334,16 +157,6 @@ fn busy_error(error: impl Display) -> FileError {
     }
 }
 
-/// The timer of progress markers; the first marker is due one period from now.
-fn marker_interval(seconds: u32) -> Option<Interval> {
-    (seconds > 0).then(|| {
-        let mut tick = interval(Duration::from_secs(seconds.into()));
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        tick.reset();
-        tick
-    })
-}
-
 /// The error after a panic on a blocking thread. The panic hook has logged the defect; the session
 /// goes on.
 fn internal_error() -> FileError {
@@ -356,13 +169,16 @@ fn internal_error() -> FileError {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use data::store::root::Root;
     use proto::path::VPath;
-    use proto::server::{AccountRights, ListFormat, ListRequest};
+    use proto::server::{AccountRights, FileRequest, ListFormat, ListRequest};
     use tokio::time::timeout;
 
     use super::*;
     use crate::config::ServerConfig;
+    use crate::files::SessionFiles;
     use crate::limits::FairQueue;
     use crate::login::Authenticator;
     use crate::transfer_log::TransferLog;
@@ -495,9 +311,9 @@ mod tests {
         assert_eq!(listens.permits_in_use(), 1, "until it is open");
         drop(free);
         runtime.block_on(blocked).unwrap().unwrap_err();
-        let begun = Instant::now();
+        let start = Instant::now();
         while listens.permits_in_use() > 0 {
-            assert!(begun.elapsed() < Duration::from_secs(60), "for ever");
+            assert!(start.elapsed() < Duration::from_secs(60), "for ever");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
