@@ -54,7 +54,7 @@ impl AccountRoots {
             match self.open_root(&path) {
                 Ok(root) => drop(self.open().insert(path, Arc::new(root))),
                 Err(error) => {
-                    tracing::warn!(%error, "an account's root cannot be opened anew; the directory before stays");
+                    tracing::warn!(%error, "an account's root cannot be opened again; the directory that is open stays its root");
                 }
             }
         }

@@ -65,7 +65,7 @@ impl SessionDriver {
             Some(whole) => (whole.to_vec(), Some(summary.path.as_bytes().to_vec())),
             None => (summary.path.as_bytes().to_vec(), None),
         };
-        let unnamed = stored_as.is_some() && error.is_none() && is_hashed_name(&path);
+        let is_deferred = stored_as.is_some() && error.is_none() && is_hashed_name(&path);
         let record = TransferRecord {
             start: summary.start,
             elapsed: summary.elapsed,
@@ -96,7 +96,7 @@ impl SessionDriver {
         };
         // A transfer that ends shows that the client will not rename the upload before it any more.
         self.write_deferred();
-        if !unnamed {
+        if !is_deferred {
             return self.write(record);
         }
         self.deferred_record = Some(Box::new(DeferredRecord {
@@ -108,29 +108,29 @@ impl SessionDriver {
 
     /// Notes a rename request, which may show the final name of the last upload.
     pub(super) fn note_rename(&mut self, request: &FileRequest) {
-        if let (Some(unnamed), FileRequest::Rename { from, to }) =
+        if let (Some(deferred), FileRequest::Rename { from, to }) =
             (&mut self.deferred_record, request)
-            && unnamed.stored_as == *from
+            && deferred.stored_as == *from
         {
-            unnamed.to = Some(to.clone());
+            deferred.to = Some(to.clone());
         }
     }
 
     /// Takes the result of the last file request: after a successful rename the record is complete.
     pub(super) fn on_file_answer(&mut self, done: bool) {
-        let Some(unnamed) = &mut self.deferred_record else {
+        let Some(deferred) = &mut self.deferred_record else {
             return;
         };
-        if let Some(to) = unnamed.to.take().filter(|_| done) {
-            unnamed.record.path = to.as_bytes().to_vec();
+        if let Some(to) = deferred.to.take().filter(|_| done) {
+            deferred.record.path = to.as_bytes().to_vec();
             self.write_deferred();
         }
     }
 
     /// Writes the deferred record, whether or not the final name is known.
     pub(super) fn write_deferred(&mut self) {
-        if let Some(unnamed) = self.deferred_record.take() {
-            self.write(unnamed.record);
+        if let Some(deferred) = self.deferred_record.take() {
+            self.write(deferred.record);
         }
     }
 

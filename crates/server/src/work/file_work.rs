@@ -155,16 +155,16 @@ async fn compute_checksum(
 ) -> Result<FileResponse, FileError> {
     let permit = shared_meter.wait_for_permit(permit).await?;
     let opened = run_blocking(move || (open_checksum(&files, &request), permit)).await?;
-    let (mut summing, mut permit) = (opened.0?, opened.1);
+    let (mut computation, mut permit) = (opened.0?, opened.1);
     loop {
         let meter = Arc::clone(&shared_meter);
         let slice = move || {
-            let until = Instant::now() + SLICE;
-            let mut go_on = |bytes_read| meter.update(bytes_read) && Instant::now() < until;
-            let result = summing.advance(&mut go_on);
-            (summing, result, permit)
+            let slice_end = Instant::now() + SLICE;
+            let mut go_on = |bytes_read| meter.update(bytes_read) && Instant::now() < slice_end;
+            let result = computation.advance(&mut go_on);
+            (computation, result, permit)
         };
-        let (next, result, held) = run_blocking(slice).await?;
+        let (next, result, returned_permit) = run_blocking(slice).await?;
         if let Some(digest) = result? {
             return Ok(FileResponse::Checksum(digest));
         }
@@ -172,8 +172,10 @@ async fn compute_checksum(
         if shared_meter.stopped.load(Ordering::Relaxed) {
             return Err(aborted_error());
         }
-        summing = next;
-        permit = shared_meter.wait_for_permit(held.requeue()).await?;
+        computation = next;
+        permit = shared_meter
+            .wait_for_permit(returned_permit.requeue())
+            .await?;
     }
 }
 

@@ -26,7 +26,7 @@ fn a_drain_closes_idle_sessions_and_lets_transfers_finish() {
     server.request_stop();
     idle.expect_code(421);
     idle.expect_close();
-    eventually("nobody is let in any more", || {
+    eventually("no session is accepted any more", || {
         TcpStream::connect(server.address).is_err()
     });
     data.write_all(b"to the end").unwrap();

@@ -40,7 +40,7 @@ pub(super) fn read(text: &str) -> Result<(Vec<TracePoint>, Vec<usize>), TraceErr
     let Some((line, header)) = rows.next() else {
         return Err(TraceError::Header {
             line: 1,
-            problem: "there is none".into(),
+            problem: "it is missing".into(),
         });
     };
     let columns = columns(header).map_err(|problem| TraceError::Header { line, problem })?;
@@ -100,9 +100,9 @@ fn columns(header: &str) -> Result<Vec<CsvColumn>, String> {
         let column = CsvColumn::ALL
             .into_iter()
             .find(|column| name.eq_ignore_ascii_case(column.name()))
-            .ok_or_else(|| format!("'{}' is none of them", name.escape_debug()))?;
+            .ok_or_else(|| format!("'{}' is not one of them", name.escape_debug()))?;
         if columns.contains(&column) {
-            return Err(format!("{} is there twice", column.name()));
+            return Err(format!("{} appears twice", column.name()));
         }
         columns.push(column);
     }
@@ -206,15 +206,15 @@ mod tests {
         starts("", "line 1: the header must name the columns");
         starts("0,10mbit\n", "line 1: the header must name");
         starts("rate\n1\n", "seconds is missing");
-        starts("seconds,rate,rate\n", "rate is there twice");
+        starts("seconds,rate,rate\n", "rate appears twice");
         starts("seconds,rate\n", "no values; add at least one line");
         starts(
             "seconds,rate\n0,1\n5,2\n4,3\n",
-            "line 4: time does not go forward; sort",
+            "line 4: times must increase; sort",
         );
         starts(
             "seconds,rate\n#\n0,1\n\n0,2\n",
-            "line 5: time does not go forward",
+            "line 5: times must increase",
         );
         starts("seconds,rate\n3,1\n", "line 2: the first time must be 0");
         starts("seconds,rate\n0,-1\n", "line 2: rate: '-1' is negative");

@@ -85,13 +85,13 @@ pub enum PointError {
     #[error("the first time must be 0 seconds; subtract it from all of them")]
     StartNotZero,
     /// The point is not later than the one before it.
-    #[error("time does not go forward; sort the lines by seconds, each time once")]
+    #[error("times must increase; sort the lines by seconds and give each time once")]
     NotIncreasing,
     /// The loss is outside of 0..=1 or not a number.
     #[error("loss is a probability, 0 to 100%")]
     Loss,
     /// The time is too long to compute with.
-    #[error("the time is beyond {} years", LONGEST.as_secs() / 31_536_000)]
+    #[error("the time is longer than {} years", LONGEST.as_secs() / 31_536_000)]
     TooLong,
 }
 
