@@ -83,6 +83,7 @@ impl ServerState {
         self.listing_queue.set_bounds(config.listing_queue());
         self.listener_queue.set_bounds(config.listener_queue());
         Self {
+            // Shared with the sessions that run: limits count old and new sessions together.
             session_limits: Arc::clone(&self.session_limits),
             congestion,
             stream_budget: self.stream_budget.clone(),
@@ -104,6 +105,7 @@ impl ServerState {
 
     /// Enters a phase and notifies all sessions.
     pub(crate) fn set_phase(&self, phase: ServerPhase) {
+        // `send` would fail without receivers; the phase must be set even if there is no session.
         self.phase.send_replace(phase);
     }
 

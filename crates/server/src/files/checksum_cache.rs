@@ -51,6 +51,7 @@ impl ChecksumCache {
         algorithm: ChecksumAlgorithm,
         hex: String,
     ) {
+        // A write within the same clock tick would leave the state as it is.
         if !state.detects_changes_since(clock) {
             return;
         }
@@ -60,6 +61,7 @@ impl ChecksumCache {
             state,
             checksums: Vec::new(),
         });
+        // The file has changed: checksums of the old content must not survive.
         if entry.state != state {
             entry.state = state;
             entry.checksums.clear();
@@ -85,6 +87,7 @@ impl ChecksumCache {
 
     /// Removes a file's checksums, because the file is about to be written.
     pub(super) fn invalidate(&self, state: &FileIdentity) {
+        // The entry stays in place, because `order` must hold each key exactly once.
         if let Some(entry) = self.entries().files.get_mut(&state.inode) {
             entry.checksums.clear();
         }
@@ -113,6 +116,7 @@ impl ChecksumCache {
 
 impl CacheEntries {
     fn evict_oldest(&mut self, inode: (u64, u64)) {
+        // A known file takes no further space.
         if self.files.contains_key(&inode) {
             return;
         }

@@ -119,6 +119,7 @@ impl SessionFiles {
                 self.sync_directories(&[to, from])
             }
             FileRequest::SetModified(path, time) => {
+                // The session's own change of the time must not look like a change by another session.
                 let before = root.identity(path);
                 root.set_modified(path, *time)?;
                 if let (Ok(before), Ok(after)) = (before, root.identity(path)) {
@@ -146,6 +147,7 @@ impl SessionFiles {
         if self.sync != SyncPolicy::None {
             let mut directories = Vec::new();
             for name in names {
+                // A rename within one directory needs one sync.
                 if !directories.contains(&name.parent()) {
                     self.root.sync_name(name)?;
                     directories.push(name.parent());

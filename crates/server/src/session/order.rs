@@ -49,6 +49,7 @@ impl SessionDriver {
         let handles = LocalHandles {
             files,
             control_socket: Arc::new(line),
+            // The channel moves to the worker and comes back with the result, so no lock is needed.
             channel: self.channel.take(),
             stream_budget: self.shared.client_stream_budget(self.addresses.peer.ip()),
             rate: config.transfer.rate.clone(),
@@ -73,6 +74,7 @@ fn transfer_terms(request: &TransferRequest, config: &ServerConfig) -> TransferT
         io: configured.io,
         block: configured.block,
         stall: configured.stall,
+        // Waiting for the first connection is a stall like any other.
         connect: configured.stall,
         most_connections: config.max_streams_per_transfer as usize,
         prior: Prior::default(),

@@ -51,7 +51,9 @@ impl SessionDriver {
             WorkEvent::Login(Ok(login)) => {
                 let grant = login.grant.clone();
                 tracing::info!(user = %grant.user, "logged in");
+                // Boxed: a session without a login should not pay for the size of one.
                 self.login = LoginStatus::LoggedIn(Box::new(login));
+                // A user may pipeline more than a client without a login; see `AFTER_LOGIN`.
                 self.control.raise_input_limits();
                 self.finish_work(DriverEvent::Login(Ok(grant)))
             }
@@ -115,6 +117,7 @@ impl SessionDriver {
                     reused,
                     unique_name,
                 });
+                // The first 112 marker is due at the start of a transfer, before any data.
                 self.report_outcome(DriverEvent::Progress(zero_progress()));
             }
             TransferUpdate::Event(WorkerEvent::Ended(ended)) => self.on_transferred(*ended),
@@ -136,12 +139,14 @@ impl SessionDriver {
             channel,
             summary,
         } = ended;
+        // Kept before the outcome is reported: the next command may use its connections at once.
         self.channel = channel;
         self.has_transferred = true;
         if result.is_err() {
             // The last 111 marker must name all bytes that are safe: the client resumes from it.
             self.report_outcome(DriverEvent::Progress(last));
         }
+        // Taken here, because the result moves into the outcome.
         let error = result.as_ref().err().map(record::describe);
         let outcome = self.finish_work(DriverEvent::Transferred(result));
         let actions = self.machine.on_driver_event(outcome);

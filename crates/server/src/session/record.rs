@@ -26,6 +26,7 @@ pub(super) struct ClientNotes {
 impl ClientNotes {
     /// Sets a note; it replaces an earlier one with the same key.
     pub(super) fn set(&mut self, key: &'static str, mut value: String) {
+        // A cut inside of a character would panic.
         value.truncate(value.floor_char_boundary(MAX_NOTE));
         tracing::debug!(key, value, "note");
         match key {
@@ -58,6 +59,7 @@ impl SessionDriver {
             LoginStatus::NotLoggedIn { .. } => return, // no transfer begins without a login
         };
         let settings = summary.settings;
+        // Only uploads use partial names; a retrieve of such a file is logged as it is.
         let partial = (summary.direction == LoggedTransferKind::Store)
             .then(|| name_without_suffix(&summary.path))
             .flatten();

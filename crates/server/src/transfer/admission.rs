@@ -51,6 +51,7 @@ impl QueuedTransfer {
 
     /// Withdraws the request. The first cause counts.
     pub(crate) fn stop(&mut self, cause: StopCause) {
+        // An ABOR before the shutdown must still be answered as an ABOR.
         self.stopped.get_or_insert(cause);
         self.stop.notify_one();
     }

@@ -84,6 +84,7 @@ pub(super) fn line(record: &TransferRecord) -> serde_json::Result<Vec<u8>> {
             .stored_as
             .as_deref()
             .map(|path| String::from_utf8_lossy(path).into_owned()),
+        // The letters of the MODE command (RFC 959 section 3.4, GFD.20).
         mode: match record.mode {
             TransferMode::Stream => "S",
             TransferMode::Extended => "E",
@@ -115,6 +116,7 @@ pub(super) fn line(record: &TransferRecord) -> serde_json::Result<Vec<u8>> {
         task: record.task.as_deref(),
         application: record.application.as_deref(),
     };
+    // Escapes characters that terminals or line readers would act on, even inside of strings.
     let mut line = printable_json(&serde_json::to_string(&line)?).into_bytes();
     line.push(b'\n');
     Ok(line)

@@ -114,6 +114,7 @@ impl TransferLog {
         if let Some(file) = &self.json {
             match json::line(record) {
                 Ok(line) => file.append(&line),
+                // A log error is no reason to fail a transfer that has succeeded.
                 Err(error) => tracing::error!(%error, "transfer record cannot be written as JSON"),
             }
         }

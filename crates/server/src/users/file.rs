@@ -89,6 +89,7 @@ impl UsersFileVersion {
 
     fn from_metadata(meta: &std::fs::Metadata) -> Self {
         Self {
+            // The inode detects files that replace each other by rename with equal size and time.
             inode: (meta.dev(), meta.ino()),
             size: meta.size(),
             changed: (meta.ctime(), meta.ctime_nsec()),
@@ -104,6 +105,7 @@ pub(super) fn read_users_file(path: &Path) -> Result<(String, UsersFileVersion),
     };
     let file = File::open(path).map_err(failed)?;
     let meta = file.metadata().map_err(failed)?;
+    // Of the open file, not of the path, which could be exchanged in between.
     if meta.mode() & 0o077 != 0 {
         return Err(UsersError::Exposed {
             path: path.to_owned(),
@@ -151,6 +153,7 @@ impl UsersFileReplacement {
                 file,
                 committed: false,
             }),
+            // Another command is at work, or one was killed: the message names the file to remove.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 Err(UsersError::Busy { lock: new })
             }
@@ -188,6 +191,7 @@ impl UsersFileReplacement {
     fn write(&mut self, text: &[u8]) -> io::Result<()> {
         self.keep_owner()?;
         self.file.write_all(text)?;
+        // Synced before the rename, or a crash could leave an empty users file (fsync(2)).
         self.file.sync_all()?;
         std::fs::rename(&self.new, &self.path)?;
         self.committed = true;

@@ -73,6 +73,7 @@ impl UserRecord {
         let (name, hash, rights) = (field()?, field()?, field()?);
         let (home, root) = (field()?, field()?);
         let parsed = PasswordHash::new(hash).map_err(|_| LineError::Hash)?;
+        // Weaker hashes are refused instead of verified: nobody should believe they protect.
         if parsed.algorithm.as_str() != "argon2id" || parsed.hash.is_none() {
             return Err(LineError::Hash);
         }
@@ -85,6 +86,7 @@ impl UserRecord {
             },
             hash: hash.to_owned(),
         };
+        // The same checks as for writing, so that every file that is read can be written again.
         record.check()?;
         Ok(record)
     }

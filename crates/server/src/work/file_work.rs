@@ -83,6 +83,7 @@ impl FileWork {
     }
 
     pub(super) async fn next_event(&mut self) -> WorkEvent {
+        // Only checksums with markers report their progress.
         let Some(tick) = &mut self.tick else {
             let (answer, share) = (&mut self.answer).await;
             return WorkEvent::File(answer, share);

@@ -84,6 +84,8 @@ impl SessionWork {
                 run_blocking_with_permit(permit, move || SessionDataChannel::listen(&options))
                     .await?;
             let mut channel = opened.map_err(|error| file_error(&error))?;
+            // Connections are counted when they are accepted, against the budget of the control
+            // connection's client, whoever connects.
             channel.set_budget(shared.client_stream_budget(client));
             Ok(channel)
         }))
@@ -99,6 +101,7 @@ impl SessionWork {
                 .acquire(peer)
                 .await
                 .map_err(busy_error)?;
+            // The same ports as for data connections, because a firewall opens only these.
             let ports = shared.config.data_ports.map(|(low, high)| low..=high);
             let opened =
                 run_blocking_with_permit(permit, move || drs::DrsEndpoint::listen(ip, ports))
@@ -115,6 +118,7 @@ impl SessionWork {
     /// Waits for the next event; waits for ever if there is no work. Cancel-safe.
     pub(crate) async fn next_event(&mut self) -> WorkEvent {
         match self {
+            // Never ready: the session's `select!` then waits for its other events only.
             Self::None => std::future::pending().await,
             Self::Immediate(outcome) => WorkEvent::Immediate(outcome.clone()),
             Self::Login(answer) => WorkEvent::Login(answer.await),

@@ -44,6 +44,7 @@ impl RunningChunked {
         if let Some(sample) = control.sample(&simulation) {
             rtt.on_sample(sample);
         }
+        // A command passes both access links once and the reverse direction of the bottleneck.
         let access = transfer.stream.sender_access.delay + transfer.stream.receiver_access.delay;
         Self {
             transfer: *transfer,
@@ -82,6 +83,7 @@ impl RunningChunked {
         let asked = self.simulation.now();
         // The chunk begins when the command has reached the server.
         self.run_until(asked + self.command, |_| false);
+        // The last chunk is the rest of the file, and a tuner's chunk of 0 bytes would never end.
         let bytes = chunk.bytes.clamp(1, self.left);
         let streams = chunk.streams.max(1);
         self.set_streams(streams);
@@ -158,6 +160,7 @@ impl RunningChunked {
     /// Opens or closes connections until there are `streams`.
     fn set_streams(&mut self, streams: u32) {
         let wanted = streams as usize;
+        // The newest connections close first; they still send what they have taken.
         for surplus in self.open.drain(wanted.min(self.open.len())..) {
             self.simulation.stop_flow(surplus);
         }

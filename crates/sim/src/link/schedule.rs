@@ -46,6 +46,7 @@ impl ConditionSchedule {
                 .map(|(point, end)| ConditionInterval {
                     end: nanoseconds(end),
                     rate: point.rate.or(conditions.rate).map(Rate::as_bits_per_second),
+                    // Each direction of a path has its own link, so it gets half of the RTT.
                     delay: nanoseconds(point.rtt.map_or(conditions.delay, |rtt| rtt / 2)),
                     loss: point.loss,
                 })
@@ -78,6 +79,7 @@ impl ConditionSchedule {
             elapsed %= period;
             self.index = 0;
         }
+        // Linear search is enough: time moves forward, so each interval is passed once per period.
         while elapsed >= self.intervals[self.index].end {
             self.index += 1;
         }

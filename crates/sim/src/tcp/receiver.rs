@@ -105,6 +105,7 @@ impl TcpReceiver {
             next: self.next,
             right_edge: self.next + self.window,
             sacks: if self.out_of_order.is_empty() {
+                // Without gaps no block remains, and old ones must not be reported again.
                 self.recent = [None; RECENT];
                 [SegmentRange::default(); SACK_BLOCKS]
             } else {

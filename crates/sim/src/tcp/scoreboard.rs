@@ -113,6 +113,7 @@ impl Scoreboard {
     /// Records a retransmission of `segment`; returns its payload.
     pub(super) fn resend(&mut self, now: Duration, segment: u64) -> u32 {
         self.pipe += 1;
+        // The next new segment marks the time of the retransmission; see `mark_lost_again`.
         self.retransmissions.push_back((segment, self.next()));
         let state = self.state(segment);
         state.sent_at = now;
@@ -199,6 +200,7 @@ impl Scoreboard {
             if state.sacked {
                 continue;
             }
+            // All copies are gone: the SACKed segments were sent after the retransmission.
             let copies = std::mem::take(&mut state.copies);
             state.lost = true;
             state.resent = false;
@@ -219,6 +221,7 @@ impl Scoreboard {
             state.resent = false;
             state.copies = 0;
         }
+        // After a timeout nothing is assumed to be in flight (RFC 6675 section 5.1).
         self.pipe = 0;
         self.loss_edge = self.next();
         self.resend_cursor = self.first;

@@ -44,6 +44,7 @@ impl SegmentSet {
         while let Some(&old) = self.spans.get(last)
             && old.start <= new.end
         {
+            // The part before an existing range is new.
             if covered < old.start {
                 fresh(SegmentRange {
                     start: covered,

@@ -101,6 +101,7 @@ fn columns(header: &str) -> Result<Vec<CsvColumn>, String> {
             .into_iter()
             .find(|column| name.eq_ignore_ascii_case(column.name()))
             .ok_or_else(|| format!("'{}' is not one of them", name.escape_debug()))?;
+        // With a repeated column it would be unclear which value counts.
         if columns.contains(&column) {
             return Err(format!("{} appears twice", column.name()));
         }
@@ -128,6 +129,7 @@ fn point(line: usize, row: &str, columns: &[CsvColumn]) -> Result<TracePoint, Tr
         loss: None,
     };
     for (column, cell) in columns.iter().zip(cells) {
+        // An empty cell means the path's own value; the time is always required.
         if cell.is_empty() && *column != CsvColumn::Seconds {
             continue;
         }

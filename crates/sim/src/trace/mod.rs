@@ -166,6 +166,7 @@ impl PathTrace {
     /// Mean of a value, weighted by the lengths of the intervals.
     fn mean(&self, value: impl Fn(&TracePoint) -> Option<u128>) -> Option<u128> {
         let (mut sum, mut begin) = (0_u128, Duration::ZERO);
+        // A single point has an infinite period, which cannot be used as a weight.
         if let [only] = self.points.as_slice() {
             return value(only);
         }
@@ -211,6 +212,7 @@ fn check(point: &TracePoint, before: Option<Duration>) -> Result<(), PointError>
         return Err(PointError::TooLong);
     }
     match point.loss {
+        // NaN is not contained in the range, so it is refused, too.
         Some(loss) if !(0.0..=1.0).contains(&loss) => Err(PointError::Loss),
         _ => Ok(()),
     }

@@ -117,6 +117,7 @@ struct ValueStatistics {
 impl TraceStatistics {
     fn trace(&self, seed: u64) -> PathTrace {
         let mut numbers = Pcg64Mcg::seed_from_u64(seed);
+        // The common component of both series; its sign differs, so low rates meet long RTTs.
         let congestion = self.process(&mut numbers);
         let mut like_congestion = |sign: f64| -> Vec<f64> {
             let own = self.process(&mut numbers);
@@ -185,6 +186,7 @@ impl ValueStatistics {
     fn exponent(&self, count: usize) -> f64 {
         let wanted = self.mean * count as f64;
         let (mut low, mut high) = (0.01_f64, 100.0_f64);
+        // 40 halvings of the interval are far more precise than the rounding of the values.
         for _ in 0..40 {
             let middle = f64::midpoint(low, high);
             let sum: u64 = (0..count)

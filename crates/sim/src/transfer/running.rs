@@ -46,6 +46,7 @@ impl RunningSimTransfer {
         simulation.run_until_done(transfer.deadline, |s| control.answered_commands(s) > 0);
         let control_rtt = control.sample(&simulation);
         let file = simulation.add_pool(transfer.bytes, transfer.block);
+        // The clock of the transfer starts here, after the measurement of the RTT.
         let now = simulation.now();
         let tcp = &transfer.stream.tcp;
         let mut live = Self {
@@ -73,7 +74,9 @@ impl RunningSimTransfer {
     /// Runs until the next tick, the arrival of the file, or the deadline; returns whether the transfer
     /// goes on.
     pub(super) fn run_tick(&mut self) -> bool {
+        // One command per tick samples the RTT that includes the queue of the data.
         self.control.send_command(&mut self.simulation);
+        // A tick of zero would never let time pass.
         let tick = self.transfer.tick.max(Duration::from_nanos(1));
         let until = (self.simulation.now() + tick).min(self.transfer.deadline);
         let file = self.file;
@@ -177,6 +180,7 @@ impl RunningSimTransfer {
         let elapsed = end.saturating_sub(self.opened);
         let flow = |stream: &SimStream| self.simulation.flow(stream.flow);
         let flows: Vec<FlowStats> = self.streams.iter().map(flow).collect();
+        // The same evidence as of real transfers, so that the same code derives the limiter.
         let measured = evidence(
             &flows,
             self.simulation.pool_delivered(self.file),

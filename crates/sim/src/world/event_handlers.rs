@@ -63,6 +63,7 @@ impl Simulation {
                 return;
             }
         }
+        // Reached only by packets that were dropped or lost.
         self.packets.remove(id);
     }
 
@@ -137,6 +138,7 @@ impl Simulation {
     }
 
     fn request(&mut self, flow: FlowId, tries: u32) {
+        // Linux doubles the SYN timeout in the same way (tcp_syn_retries, tcp(7)).
         let retry = self.now + FIRST_RETRY * (1 << (tries - 1).min(6));
         let state = &mut self.flows[flow];
         state.connection = ConnectionState::Opening { tries, retry };
@@ -280,6 +282,7 @@ impl Simulation {
         let Some(deadline) = state.receiver.deadline() else {
             return;
         };
+        // One event is enough: it checks the deadline again when it fires.
         if state.receiver_timer_at.is_none() {
             state.receiver_timer_at = Some(deadline);
             self.events

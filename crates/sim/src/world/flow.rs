@@ -70,6 +70,7 @@ impl SimFlow {
             losses: 0,
             finished: None,
             unwritten_bytes: match spec.source {
+                // Never decremented; see `write`.
                 TrafficSource::Unlimited => u64::MAX,
                 TrafficSource::Bytes(bytes) => bytes,
                 TrafficSource::Paced(_) | TrafficSource::Pool(_) => 0,
@@ -97,6 +98,7 @@ impl SimFlow {
                 return true;
             }
             self.sender.write(bytes);
+            // An endless source stays at `u64::MAX`.
             if self.spec.source != TrafficSource::Unlimited {
                 self.unwritten_bytes -= bytes;
             }
@@ -126,6 +128,7 @@ impl SimFlow {
     /// Stops the application. A block that was taken from a pool is still written.
     pub(super) fn stop(&mut self) {
         self.stopped = true;
+        // A block that was taken from a pool must be delivered, because no other flow has it.
         if !matches!(self.spec.source, TrafficSource::Pool(_)) {
             self.unwritten_bytes = 0;
         }

@@ -59,6 +59,7 @@ pub(super) struct PacketPool {
 
 impl PacketPool {
     pub(super) fn add(&mut self, packet: SimPacket) -> PacketId {
+        // Reuse keeps the pool as small as the largest number of packets in flight.
         if let Some(id) = self.free.pop() {
             self.slots[id as usize] = packet;
             return id;

@@ -45,6 +45,7 @@ impl Simulation {
             flows: Vec::with_capacity(scenario.flows.len()),
             pools: Vec::new(),
             cross_traffic: Vec::with_capacity(scenario.cross_traffic.len()),
+            // The order of these draws is part of the results: changing it changes every run.
             forward: Link::new(scenario.forward.clone(), seeds.next_u64()),
             reverse: Link::new(scenario.reverse.clone(), seeds.next_u64()),
             queueing: QueueingDelay::default(),

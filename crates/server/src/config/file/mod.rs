@@ -100,6 +100,7 @@ impl TryFrom<u64> for Seconds {
     type Error = String;
 
     fn try_from(seconds: u64) -> Result<Self, String> {
+        // The bound keeps deadlines computed as now + timeout within the range of `Instant`.
         const YEAR: u64 = 366 * 24 * 3600;
         if seconds > YEAR {
             return Err(format!("{seconds} seconds are more than a year"));
@@ -238,6 +239,7 @@ impl FileConfig {
     /// Reads a file.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let mut text = String::new();
+        // `take` bounds the memory for a path such as /dev/zero.
         File::open(path)
             .and_then(|file| file.take(MAX_FILE).read_to_string(&mut text))
             .map_err(|cause| ConfigError::Read {
@@ -245,6 +247,7 @@ impl FileConfig {
                 cause,
             })?;
         toml::from_str(&text).map_err(|error: toml::de::Error| {
+            // The parser reports a byte offset; people look for a line.
             let before = error.span().and_then(|span| text.get(..span.start));
             ConfigError::Parse {
                 path: path.to_owned(),
@@ -303,6 +306,7 @@ impl FileConfig {
             self.congestion.map(|c| c.0),
         );
         set_if_given(&mut config.client_congestion, self.client_congestion);
+        // Optional settings: a file without the key keeps the value, so it cannot reset one to `None`.
         config.anonymous = self.anonymous.or(config.anonymous);
         config.users = self.users.or(config.users.take());
         config.data_ports = self.data_ports.map(|r| (r.0, r.1)).or(config.data_ports);

@@ -87,6 +87,7 @@ impl SessionFiles {
         }
         this.kind = EntryKind::CurrentDir;
         this.name = b".".to_vec();
+        // The result is ignored: if `emit` breaks here, it breaks again at the next entry.
         let _ = writer.entry(&this, self.count(path, ListFormat::Facts(facts)));
         if !path.is_root() {
             let mut parent = self.stat(&path.parent())?;
@@ -128,6 +129,7 @@ struct ListingWriter<F> {
 impl<F: FnMut(Vec<u8>) -> ControlFlow<()>> ListingWriter<F> {
     fn new(form: ListFormat, emit: F) -> Self {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        // `ls` shows the year instead of the time for old entries, so it needs the current time.
         let seconds = now.map_or(0, |since| since.as_secs());
         Self {
             form,

@@ -182,6 +182,7 @@ impl UploadRegistry {
         if owners.iter().any(|owner| owner.conflicts_with(claim)) {
             return None;
         }
+        // Relaxed is enough: all accesses to these flags hold the lock of the registry.
         upload.shared.store(!owners.is_empty(), Ordering::Relaxed);
         for owner in owners.iter() {
             owner.shared.store(true, Ordering::Relaxed);
@@ -340,6 +341,7 @@ impl<'a> OwnerWait<'a> {
                 return Ok(());
             }
             self.judge(&owners, Instant::now())?;
+            // Ends of uploads wake the wait; the timeout is for owners that must be watched.
             let wait = self.uploads.freed.wait_timeout(open, CHECK_INTERVAL);
             open = wait.unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -380,6 +382,7 @@ impl<'a> OwnerWait<'a> {
         if by.control_socket.peer_has_closed() {
             return OwnerVerdict::MustYield;
         }
+        // Another account must never be able to stop an upload, however silent it is.
         if by.uploader != self.by.uploader {
             return OwnerVerdict::KeepsFile;
         }

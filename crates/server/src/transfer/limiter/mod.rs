@@ -32,7 +32,9 @@ impl LimiterSummary {
             ),
             None => (from_evidence, streams_at_the_end(evidence)),
         };
+        // The congestion control of a receiver has no effect on the transfer.
         let congestion = congestion(evidence).filter(|_| sends);
+        // A receiver's limiter stays in the log: the client asked a sender, which knows better.
         let verdict = limiter.filter(|_| sends).and_then(|limiter| {
             let congestion = congestion.as_deref().unwrap_or_default();
             remark::LimiterReport::new(limiter.name(), streams, congestion)

@@ -126,6 +126,7 @@ impl TransferOrder {
             prior: terms.prior.clone(),
             checksum: None,
             connect_timeout: terms.connect,
+            // A client may have opened a DRS channel and then selected another sizing.
             drs: drs.filter(|_| request.buffers.sizing == BufferSizing::Drs),
             close_after: false,
         }
