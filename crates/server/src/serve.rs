@@ -115,19 +115,14 @@ fn admit<H>(
     let Ok(local) = transport.local_addr() else {
         return; // the client has left already
     };
-    let expect_silent_close = ControlAddresses::new(local, peer);
-    match shared.session_limits.admit(expect_silent_close.peer.ip()) {
+    let addresses = ControlAddresses::new(local, peer);
+    match shared.session_limits.admit(addresses.peer.ip()) {
         Ok(slot) => {
             let shared = Arc::clone(shared);
-            sessions.spawn(session::run(
-                shared,
-                handshake(transport),
-                expect_silent_close,
-                slot,
-            ));
+            sessions.spawn(session::run(shared, handshake(transport), addresses, slot));
         }
         Err(reason) => {
-            tracing::info!(peer = %expect_silent_close.peer, %reason, "session turned away");
+            tracing::info!(peer = %addresses.peer, %reason, "session turned away");
             listen::refuse_with_421(&transport, &reason.to_string());
         }
     }

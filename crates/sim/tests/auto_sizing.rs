@@ -93,7 +93,7 @@ impl SizedHost {
         }
     }
 
-    fn look(&mut self, stats: &FlowStats) -> TcpSample {
+    fn sample(&mut self, stats: &FlowStats) -> TcpSample {
         let sent = stats.sender.segments - stats.sender.retransmits;
         let in_flight = (sent * MSS).saturating_sub(stats.sender.acked_bytes);
         let unsent = max_in_flight(self.buffer)
@@ -157,8 +157,8 @@ fn send(
         let stats = simulation.flow(0);
         host.autotune(&stats, &caps);
         if simulation.now() >= due {
-            let look = host.look(&stats);
-            let decision = auto.on_sample(&look).filter(|_| with_auto);
+            let sample = host.sample(&stats);
+            let decision = auto.on_sample(&sample).filter(|_| with_auto);
             if let Some(BufferSetting::SendBuffer(size)) = decision.as_ref().and_then(|d| d.setting)
             {
                 (host.buffer, host.locked) = ((2 * size).min(caps.max_settable_send), true);
@@ -272,7 +272,7 @@ fn receive(cell: SizingPath, time: Duration, with_auto: bool) -> (u64, Vec<u64>)
     let (mut before, mut sizes) = (FlowStats::default(), Vec::new());
     while simulation.now() < time {
         let stats = simulation.flow(0);
-        let look = TcpSample {
+        let sample = TcpSample {
             at: stats.at,
             bytes: stats.delivered_bytes,
             smoothed_rtt: stats.since(&before).mean_rtt().unwrap_or_default(),
@@ -284,7 +284,7 @@ fn receive(cell: SizingPath, time: Duration, with_auto: bool) -> (u64, Vec<u64>)
         };
         before = stats;
         let change = auto
-            .on_sample(&look)
+            .on_sample(&sample)
             .and_then(|d| d.setting)
             .filter(|_| with_auto);
         if let Some(BufferSetting::ReceiveBuffer(size)) = change {

@@ -95,14 +95,14 @@ impl AutoTransfer {
     /// Takes a sample and applies the decisions of `auto`.
     pub(crate) fn tick(&mut self, simulation: &mut Simulation) {
         let at = simulation.now().saturating_sub(self.begun);
-        let mut looks = Vec::new();
+        let mut samples = Vec::new();
         let mut moved = self.finished_bytes;
         self.streams.retain_mut(|stream| {
             let stats = simulation.flow(stream.flow);
             if stats.finished.is_some() {
                 self.finished_bytes += stats.sender.acked_bytes;
             } else {
-                looks.push(stream.sample(at, &stats));
+                samples.push(stream.sample(at, &stats));
             }
             moved += stats.sender.acked_bytes;
             stats.finished.is_none()
@@ -112,7 +112,7 @@ impl AutoTransfer {
             at,
             bytes_moved: moved,
             bytes_left: Some(simulation.pool_left(self.pool)),
-            streams: &looks,
+            streams: &samples,
             streams_opening: 0,
             congestion_control: "cubic",
             rate_limit: None,

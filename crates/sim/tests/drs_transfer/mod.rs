@@ -61,11 +61,11 @@ impl DrsRun {
 
     /// Goodput between two times, Mbit/s, at the resolution of the samples.
     pub(crate) fn goodput_between(&self, from: Duration, to: Duration) -> f64 {
-        let look = |time| {
+        let sample = |time| {
             let past = self.samples.iter().take_while(|(at, _)| *at <= time);
             past.last().copied().unwrap_or_default()
         };
-        let ((from, before), (to, after)) = (look(from), look(to));
+        let ((from, before), (to, after)) = (sample(from), sample(to));
         megabits(after - before, to - from)
     }
 
@@ -91,7 +91,7 @@ pub(crate) fn run(scenario: &Scenario, setup: DrsSetup) -> DrsRun {
 pub(crate) struct DrsTransfer {
     window: (u64, u64),
     begun: Duration,
-    next_look: Duration,
+    next_sample: Duration,
     file: PoolId,
     streams: Vec<SizedStream>,
     sizing: SizingLoop,
@@ -143,7 +143,7 @@ impl DrsTransfer {
         Self {
             window: setup.window,
             begun: simulation.now(),
-            next_look: simulation.now(),
+            next_sample: simulation.now(),
             file,
             sizing: match setup.policy {
                 DrsPolicy::Static(_) => SizingLoop::Static,
@@ -172,17 +172,17 @@ impl DrsTransfer {
     pub(crate) fn run_until(&mut self, simulation: &mut Simulation, end: Duration) {
         while self.run_until_next_action(simulation, end) {
             self.apply_received_sizes(simulation);
-            if simulation.now() >= self.next_look {
-                self.look(simulation);
-                self.next_look = simulation.now() + self.due();
+            if simulation.now() >= self.next_sample {
+                self.sample(simulation);
+                self.next_sample = simulation.now() + self.due();
             }
         }
     }
 
     /// Runs the simulation until the next action is due; returns whether there is one.
     fn run_until_next_action(&mut self, simulation: &mut Simulation, end: Duration) -> bool {
-        let sizes_in_flight = self.sizes_in_flight.front().map_or(end, |(at, _, _)| *at);
-        let until = sizes_in_flight.min(self.next_look).min(end);
+        let next_size = self.sizes_in_flight.front().map_or(end, |(at, _, _)| *at);
+        let until = next_size.min(self.next_sample).min(end);
         let (from, file) = (simulation.now(), self.file);
         let arrived = simulation.run_until_done(until, |s| s.pool_delivered_at(file).is_some());
         let buffers: u64 = self.streams.iter().map(|stream| stream.receive).sum();
@@ -217,44 +217,49 @@ impl DrsTransfer {
     }
 
     /// Samples all streams and applies the decisions of the loop.
-    fn look(&mut self, simulation: &mut Simulation) {
-        let looks = self.looks(simulation);
+    fn sample(&mut self, simulation: &mut Simulation) {
+        let samples = self.samples(simulation);
         let at = simulation.now() - self.begun;
-        let arrived = looks.iter().map(|look| look.bytes).sum();
+        let arrived = samples.iter().map(|sample| sample.bytes).sum();
         self.samples.push((at, arrived));
-        let (resize, tell) = match &mut self.sizing {
+        let (resize, announced) = match &mut self.sizing {
             SizingLoop::Static => return,
             SizingLoop::Drs1(streams) => {
-                let streams = streams.iter_mut().zip(&looks);
-                let sizes = streams.filter_map(|(s, look)| Some((look.stream, s.on_sample(look)?)));
+                let streams = streams.iter_mut().zip(&samples);
+                let sizes =
+                    streams.filter_map(|(s, sample)| Some((sample.stream, s.on_sample(sample)?)));
                 let sizes: Vec<_> = sizes.collect();
-                let tell = sizes.iter().map(|(id, size)| (Some(*id), *size)).collect();
-                (sizes, tell)
+                let announced = sizes.iter().map(|(id, size)| (Some(*id), *size)).collect();
+                (sizes, announced)
             }
             SizingLoop::Drs(drs) => {
                 if let Some(rtt) = self.channel.echo(simulation) {
                     drs.on_echo(rtt);
                 }
-                let step = drs.on_samples(at, &looks);
+                let step = drs.on_samples(at, &samples);
                 if step.announce.is_some() {
                     self.channel.send(simulation);
                 }
-                let tell: Vec<_> = step.announce.map(|size| (None, size)).into_iter().collect();
-                (step.resize, tell)
+                let announced: Vec<_> =
+                    step.announce.map(|size| (None, size)).into_iter().collect();
+                (step.resize, announced)
             }
         };
         for (id, size) in resize {
             self.streams[id as usize].receive = size;
             self.set(simulation, id);
         }
-        let way = looks.first().map_or(Duration::ZERO, |look| look.min_rtt) / 2;
-        let there = simulation.now() + way;
-        let messages = tell.into_iter().map(|(id, size)| (there, id, size));
+        let one_way_delay = samples
+            .first()
+            .map_or(Duration::ZERO, |sample| sample.min_rtt)
+            / 2;
+        let arrival = simulation.now() + one_way_delay;
+        let messages = announced.into_iter().map(|(id, size)| (arrival, id, size));
         self.sizes_in_flight.extend(messages);
     }
 
-    fn looks(&self, simulation: &Simulation) -> Vec<TcpSample> {
-        let look = |(id, stream): (StreamId, &SizedStream)| {
+    fn samples(&self, simulation: &Simulation) -> Vec<TcpSample> {
+        let sample = |(id, stream): (StreamId, &SizedStream)| {
             let flow = simulation.flow(stream.flow);
             TcpSample {
                 stream: id,
@@ -266,19 +271,18 @@ impl DrsTransfer {
                 ..TcpSample::default()
             }
         };
-        (0..).zip(&self.streams).map(look).collect()
+        (0..).zip(&self.streams).map(sample).collect()
     }
 
     /// Applies the sizes that have arrived at the sender.
     fn apply_received_sizes(&mut self, simulation: &mut Simulation) {
         let now = simulation.now();
-        while let Some((_, sizes_in_flight, size)) =
-            self.sizes_in_flight.pop_front_if(|(at, _, _)| *at <= now)
+        while let Some(&(at, target, size)) = self.sizes_in_flight.front()
+            && at <= now
         {
+            self.sizes_in_flight.pop_front();
             let all = 0..self.streams.len() as StreamId;
-            for id in all
-                .filter(|id| sizes_in_flight.is_none_or(|sizes_in_flight| sizes_in_flight == *id))
-            {
+            for id in all.filter(|id| target.is_none_or(|target| target == *id)) {
                 self.streams[id as usize].send = size;
                 self.set(simulation, id);
             }

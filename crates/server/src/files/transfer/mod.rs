@@ -64,7 +64,7 @@ pub struct OpenedStore {
     /// The server chose the name (STOU).
     pub has_unique_name: bool,
     /// Algorithm of the checksum of received bytes
-    /// ([`data::job::TransferSettings::checksum_algorithm`]).
+    /// ([`data::job::TransferSettings::checksum`]).
     pub checksum_algorithm: Option<ChecksumAlgorithm>,
     completion: StoreCompletion,
 }
@@ -273,7 +273,7 @@ impl SessionFiles {
             locked.inspect_err(|_| self.remove_created(&owned))?;
             // Before the lock was taken another process may have replaced the file at this path.
             match self.root.identity(&owned.path) {
-                Ok(received) if received.inode == inode => return Ok(owned),
+                Ok(at_path) if at_path.inode == inode => return Ok(owned),
                 Ok(_) => {}
                 Err(error) if error.kind() == FileErrorKind::NotFound => {}
                 Err(error) => {
