@@ -1,4 +1,5 @@
-//! Which congestion controls this server sends with: its own, and those that clients may ask for.
+//! The congestion controls that this server sends with: the configured one and those that clients may
+//! ask for.
 
 use std::sync::Arc;
 
@@ -6,23 +7,23 @@ use data::options::CongestionChoice;
 
 use crate::config::ServerConfig;
 
-/// The configured congestion control is not one that the system permits this program.
+/// The system does not permit this process the configured congestion control.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "cannot send with the congestion control {name}: this system permits {}; load its module, add \
      it to net.ipv4.tcp_allowed_congestion_control, or choose another (--cc, or congestion in the settings)", .permitted.join(", ")
 )]
 pub struct CongestionError {
-    /// The control that the settings name.
+    /// The configured congestion control.
     pub name: String,
-    /// The controls that the system permits.
+    /// The congestion controls that the system permits.
     pub permitted: Vec<String>,
 }
 
-/// The offer of OPTS TUNE, of the controls that the system permits.
+/// The congestion controls that OPTS TUNE offers, out of those that the system permits.
 ///
 /// # Errors
-/// The settings name one that it does not.
+/// The system does not permit the configured congestion control.
 pub(crate) fn offered_controls(
     config: &ServerConfig,
     permitted: Vec<String>,
@@ -60,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_may_ask_for_what_the_system_permits_unless_the_administrator_keeps_it() {
+    fn opts_tune_offers_what_the_system_permits_unless_it_is_switched_off() {
         let all = ["auto", "system", "cubic", "bbr"]
             .map(str::to_owned)
             .to_vec();
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_control_that_cannot_be_set_is_an_error_that_names_what_can() {
+    fn an_unavailable_congestion_control_is_an_error_that_lists_the_available_ones() {
         let error = of(CongestionChoice::Named("warp".to_owned()), true).unwrap_err();
         assert!(
             error.contains("warp: this system permits cubic, bbr;"),

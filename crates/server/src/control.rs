@@ -1,10 +1,10 @@
-//! The control connection: bytes in to lines, replies out, both bounded.
+//! The control connection: received bytes become command lines, replies are sent; both are bounded.
 //!
-//! A client may send commands ahead (globus-url-copy pipelines the STORs of a whole tree). Lines
-//! wait here, in order, up to [`HELD_LINES`] lines or [`HELD_BYTES`] bytes (less before the login); beyond that the socket
-//! is not read and TCP holds the client back. An urgent line (ABOR, STAT) is found anywhere among
-//! the waiting lines. One that a client sends behind more than that many commands is seen
-//! as soon as enough of those before it are done; it is never dropped.
+//! A client may pipeline commands (globus-url-copy sends the STORs of a whole tree at once). Lines
+//! wait here, in order, up to [`HELD_LINES`] lines or [`HELD_BYTES`] bytes (less before the login). Beyond that the
+//! socket is not read, and TCP flow control stops the client. An urgent line (ABOR, STAT) is found
+//! anywhere among the waiting lines. An urgent line behind more commands than that is read as soon
+//! as enough of the commands before it are done; it is never dropped.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,112 +18,113 @@ use tokio::time::timeout;
 
 use crate::files::ControlSocket;
 
-/// Bound on lines that wait here before the login: a stranger's session must cost little.
-const STRANGER: InputLimits = InputLimits {
+/// Limits before the login: a session without a login must cost little.
+const BEFORE_LOGIN: InputLimits = InputLimits {
     line: 16 * 1024,
     lines: 64,
     bytes: 16 * 1024,
 };
 
-/// And after it.
-const USER: InputLimits = InputLimits {
+/// Limits after the login.
+const AFTER_LOGIN: InputLimits = InputLimits {
     line: MAX_LINE,
     lines: HELD_LINES,
     bytes: HELD_BYTES,
 };
 
-/// Bounds on what a client sends ahead.
+/// Limits of the input that a client may send ahead.
 #[derive(Debug, Clone, Copy)]
 struct InputLimits {
     /// Longest line, bytes.
     line: usize,
-    /// Lines that wait before the socket is no longer read.
+    /// Number of waiting lines at which the socket is no longer read.
     lines: usize,
-    /// Bytes of them, likewise.
+    /// Bytes of waiting lines at which the socket is no longer read.
     bytes: usize,
 }
 
-/// Longest command line, bytes: room for paths of 4 096 bytes and for REST with some thousand
-/// ranges.
+/// Longest command line, bytes: enough for paths of 4 096 bytes (`PATH_MAX`) and for a REST with some
+/// thousand ranges.
 const MAX_LINE: usize = 64 * 1024;
-/// Most lines that wait before the socket is no longer read.
+/// Number of waiting lines at which the socket is no longer read.
 const HELD_LINES: usize = 1024;
-/// Most bytes of lines that wait, likewise.
+/// Bytes of waiting lines at which the socket is no longer read.
 const HELD_BYTES: usize = 64 * 1024;
-/// Bytes read at a time. The buffer lives on the stack for the duration of one read: an idle
-/// session owns none.
+/// Bytes per read. The buffer is on the stack during one read, so an idle session owns none.
 const READ: usize = 4096;
-/// Capacity that an idle session may keep for waiting lines and for replies.
+/// Largest capacity, bytes, that an idle session keeps for waiting lines and for replies.
 const KEPT_CAPACITY: usize = 512;
-/// How long a closing connection waits for the client to close first, so that unread input does
-/// not turn the last reply into a reset.
+/// Longest wait of a closing connection for the client to close first. Closing a socket with unread
+/// input sends a reset (RFC 2525 section 2.17), which can destroy the last reply on its way.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// One client's control connection.
 #[derive(Debug)]
-pub(crate) struct ControlConnection {
+pub(crate) struct ServerControlConnection {
     transport: ControlTransport,
     input: InputLimits,
     reader: LineReader,
     held: VecDeque<LineEvent>,
     held_bytes: usize,
-    /// Lines in front that were looked at since the last one was taken in order: none is urgent.
-    searched: usize,
+    /// The first so many waiting lines were examined and are not urgent.
+    examined: usize,
     replies: Vec<u8>,
     stall: Duration,
     ended: bool,
 }
 
-impl ControlConnection {
-    /// `stall`: how long a reply may wait for a client that does not read.
+impl ServerControlConnection {
+    /// A new connection. `stall`: longest wait of a reply for a client that does not read.
     pub(crate) fn new(transport: ControlTransport, stall: Duration) -> Self {
         Self {
             transport,
-            input: STRANGER,
-            reader: LineReader::new(STRANGER.line),
+            input: BEFORE_LOGIN,
+            reader: LineReader::new(BEFORE_LOGIN.line),
             held: VecDeque::new(),
             held_bytes: 0,
-            searched: 0,
+            examined: 0,
             replies: Vec::new(),
             stall,
             ended: false,
         }
     }
 
-    /// Whether [`ControlConnection::read`] is to be called: the client may say more, and there is room.
+    /// Whether to call [`ServerControlConnection::read`]: the client may send more, and the limits allow
+    /// it.
     pub(crate) fn has_input_room(&self) -> bool {
         !self.ended && self.held.len() < self.input.lines && self.held_bytes < self.input.bytes
     }
 
-    /// The client has logged in: it may send more ahead.
+    /// Allows the client to send more ahead, because it has logged in.
     pub(crate) fn raise_input_limits(&mut self) {
-        self.input = USER;
-        self.reader.set_limit(USER.line);
+        self.input = AFTER_LOGIN;
+        self.reader.set_limit(AFTER_LOGIN.line);
     }
 
-    /// The client closed its side.
+    /// Whether the client has closed its side.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// Whether more was read than the lines that were taken: before a security exchange, anybody on the
-    /// way may have sent it.
+    /// Whether input was read beyond the line that was taken last. Before a security exchange such
+    /// input may come from an attacker on the path (command injection, CVE-2011-0411).
     pub(crate) fn has_buffered_input(&self) -> bool {
         !self.held.is_empty() || self.reader.has_partial_line()
     }
 
-    /// To see from elsewhere whether the client is still there.
+    /// A second handle on the socket, with which a transfer's thread checks whether the client is still
+    /// connected.
     ///
     /// # Errors
-    /// No more descriptors.
+    /// No file descriptor is free.
     pub(crate) fn control_socket(&self) -> io::Result<ControlSocket> {
         ControlSocket::of(self.transport.as_fd())
     }
 
-    /// Waits for input and takes what is there. Cancel-safe.
+    /// Waits for input and reads what is there. Cancel-safe.
     ///
     /// # Errors
-    /// The connection broke.
+    /// The connection failed.
     pub(crate) async fn read(&mut self) -> io::Result<()> {
         loop {
             self.transport.readable().await?;
@@ -133,15 +134,16 @@ impl ControlConnection {
         }
     }
 
-    /// One read; `false` when nothing was there after all.
+    /// Reads once; `false` if there was nothing to read after all.
     fn take_input(&mut self) -> io::Result<bool> {
+        // See `READ`: a buffer per session would multiply by all idle sessions.
         let mut buffer = [0; READ];
         match self.transport.try_read(&mut buffer) {
             Ok(0) => self.ended = true,
             Ok(n) => {
                 let mut lines = Vec::new();
                 self.reader.feed(&buffer[..n], &mut lines);
-                self.held_bytes += lines.iter().map(weight).sum::<usize>();
+                self.held_bytes += lines.iter().map(held_size).sum::<usize>();
                 self.held.extend(lines);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
@@ -150,44 +152,46 @@ impl ControlConnection {
         Ok(true)
     }
 
-    /// The next line in order.
+    /// Takes the next line in order.
     pub(crate) fn next_line(&mut self) -> Option<LineEvent> {
-        self.searched = 0;
+        self.examined = 0;
         self.take(0)
     }
 
-    /// The first waiting line that is `urgent`: taken even during a transfer. Each line is asked about
-    /// once, until the next one is taken in order; what is urgent must not change before.
+    /// Takes the first waiting line that is `urgent`, even during a transfer. Each line is examined once
+    /// until the next line is taken in order, so `urgent` must not change its answers before that.
     pub(crate) fn next_urgent(&mut self, urgent: impl Fn(&LineEvent) -> bool) -> Option<LineEvent> {
-        let found = self.held.iter().skip(self.searched).position(urgent);
-        self.searched = found.map_or(self.held.len(), |at| self.searched + at);
-        self.take(self.searched)
+        // Without `examined` a client that pipelines a thousand lines would make each urgent check
+        // scan all of them.
+        let found = self.held.iter().skip(self.examined).position(urgent);
+        self.examined = found.map_or(self.held.len(), |at| self.examined + at);
+        self.take(self.examined)
     }
 
     fn take(&mut self, at: usize) -> Option<LineEvent> {
         let line = self.held.remove(at)?;
-        self.held_bytes -= weight(&line);
+        self.held_bytes -= held_size(&line);
         if self.held.is_empty() && self.held.capacity() > KEPT_CAPACITY / size_of::<LineEvent>() {
             self.held = VecDeque::new();
         }
         Some(line)
     }
 
-    /// Adds a reply to what [`ControlConnection::flush`] sends.
+    /// Queues a reply for [`ServerControlConnection::flush`].
     pub(crate) fn queue(&mut self, reply: &Reply) {
         tracing::trace!(code = reply.code, text = %reply.for_log(), "reply");
         reply.encode(&mut self.replies);
     }
 
-    /// Bytes of replies not yet sent.
+    /// Bytes of queued replies.
     pub(crate) fn queued(&self) -> usize {
         self.replies.len()
     }
 
-    /// Sends queued replies.
+    /// Sends the queued replies.
     ///
     /// # Errors
-    /// The connection broke, or the client read nothing for the stall time.
+    /// The connection failed, or the client read nothing for the stall time.
     pub(crate) async fn flush(&mut self) -> io::Result<()> {
         let mut sent = 0;
         while sent < self.replies.len() {
@@ -201,16 +205,17 @@ impl ControlConnection {
             }
         }
         self.replies.clear();
+        // A large reply must not leave its buffer with an idle session.
         self.replies.shrink_to(KEPT_CAPACITY);
         Ok(())
     }
 
-    /// Sends what is queued and closes.
+    /// Sends the queued replies and closes.
     pub(crate) async fn close(&mut self) {
         if self.flush().await.is_err() || self.transport.shutdown().await.is_err() {
             return;
         }
-        // Whatever still comes is read and dropped, for a moment.
+        // Reading until the client closes avoids the reset; see `LINGER`.
         let _ = timeout(LINGER, async {
             while self.transport.readable().await.is_ok() {
                 match self.transport.try_read(&mut [0; READ]) {
@@ -224,8 +229,8 @@ impl ControlConnection {
     }
 }
 
-/// Weight of a line against [`HELD_BYTES`].
-fn weight(line: &LineEvent) -> usize {
+/// Bytes of a line that count against [`HELD_BYTES`].
+fn held_size(line: &LineEvent) -> usize {
     match line {
         LineEvent::Line(bytes) => bytes.len(),
         LineEvent::TooLong => 0,
@@ -241,19 +246,19 @@ mod tests {
 
     use super::*;
 
-    /// A client, and the server's end of its control connection.
-    async fn connected() -> (TcpStream, ControlConnection) {
+    /// A client and the server's end of its control connection.
+    async fn connected() -> (TcpStream, ServerControlConnection) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap())
             .await
             .unwrap();
         let (stream, _) = listener.accept().await.unwrap();
         let transport = ControlTransport::accepted(stream);
-        (client, ControlConnection::new(transport, LINGER))
+        (client, ServerControlConnection::new(transport, LINGER))
     }
 
     #[tokio::test]
-    async fn each_waiting_line_is_asked_about_once() {
+    async fn each_waiting_line_is_examined_once() {
         let (mut client, mut control) = connected().await;
         control.raise_input_limits();
         let asked = Cell::new(0);
@@ -271,7 +276,7 @@ mod tests {
             }
         }
         assert!(asked.get() <= 200, "{}", asked.get());
-        // In order, and from the first again.
+        // The rest comes in order, from the first line on.
         for expected in [&b"NOOP"[..]; 100].into_iter().chain([&b"QUIT"[..]; 50]) {
             assert_eq!(control.next_line(), Some(LineEvent::Line(expected.into())));
         }
@@ -282,7 +287,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_read_behind_a_line_is_noticed() {
+    async fn input_behind_a_line_is_noticed() {
         for (bytes, ahead) in [
             (&b"AUTH TLS\r\n"[..], false),
             (b"AUTH TLS\r\nUSER mallory\r\n", true),
@@ -300,13 +305,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn little_of_a_stranger_waits_here() {
+    async fn little_input_is_held_before_the_login() {
         let (mut client, mut control) = connected().await;
         client.write_all(&b"NOOP\r\n".repeat(5000)).await.unwrap();
         while control.has_input_room() {
             control.read().await.unwrap();
         }
-        assert!(control.held.len() <= STRANGER.lines + READ / 6);
+        assert!(control.held.len() <= BEFORE_LOGIN.lines + READ / 6);
         control.raise_input_limits();
         assert!(control.has_input_room());
     }

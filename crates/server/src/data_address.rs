@@ -1,4 +1,4 @@
-//! Which addresses data connections use: decided from the control connection's own two ends.
+//! The addresses of data connections, derived from the two addresses of the control connection.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -9,18 +9,18 @@ use proto::server::{FileError, FileErrorKind, ListenRequest};
 
 use crate::config::ServerConfig;
 
-/// Both ends of a control connection, IPv4 written as IPv4 (not v4-mapped).
+/// Both addresses of a control connection; IPv4 addresses are never v4-mapped.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ControlAddresses {
-    /// This server's end.
+    /// The server's address.
     pub(crate) local: SocketAddr,
-    /// The client's end.
+    /// The client's address.
     pub(crate) peer: SocketAddr,
 }
 
 impl ControlAddresses {
-    /// Of a socket's addresses. A socket of an IPv6 listener shows IPv4 clients as v4-mapped;
-    /// PASV must answer them in IPv4.
+    /// Takes a socket's two addresses. A socket of an IPv6 listener reports IPv4 clients as v4-mapped
+    /// addresses (ipv6(7)), but PASV must answer them with an IPv4 address.
     pub(crate) fn new(local: SocketAddr, peer: SocketAddr) -> Self {
         Self {
             local: without_v4_mapping(local),
@@ -28,8 +28,8 @@ impl ControlAddresses {
         }
     }
 
-    /// How to listen for data connections: on the address that the client reached, so that
-    /// interface and route are ones it can use.
+    /// How to listen for data connections: on the address that the client's control connection reached,
+    /// because the client has a route to it.
     pub(crate) fn listen_options(
         &self,
         request: &ListenRequest,
@@ -39,6 +39,7 @@ impl ControlAddresses {
         Ok(ListenOptions {
             ip,
             ports: config.data_ports.map(|(low, high)| low..=high),
+            // Without the third-party right only the client itself may connect (RFC 2577 section 8).
             accept: match (request.any_host, request.other_host) {
                 (true, _) => AllowedPeers::Any,
                 (false, Some(other)) => {
@@ -50,15 +51,16 @@ impl ControlAddresses {
         })
     }
 
-    /// The local address to listen on for a client or server that uses `family`.
+    /// The local address to listen on for a peer that uses `family`.
     pub(crate) fn listen_address(&self, family: AddressFamily) -> Result<IpAddr, FileError> {
         address_in_family(self.local.ip(), family).ok_or_else(wrong_family_error)
     }
 
-    /// Local address for outgoing data connections: the one the client knows, when they all go to
-    /// the client itself, or to a host that it named, whose server was told that address in turn.
-    /// Where any host may be used (`foreign`), the route decides, and so it does towards others from
-    /// a loopback address.
+    /// Local address of outgoing data connections.
+    ///
+    /// It is the server's control address if all targets are the client itself, or hosts that the client
+    /// named: their server was told this address and accepts no other. `None` leaves the choice to the
+    /// routing table: if any host may be a target (`foreign`), and from a loopback address to other hosts.
     pub(crate) fn bind_address(&self, targets: &[SocketAddr], foreign: bool) -> Option<IpAddr> {
         let local = self.local.ip();
         let to_client = |target: &SocketAddr| is_same_host(target.ip(), self.peer.ip());
@@ -77,7 +79,7 @@ impl ControlAddresses {
     }
 }
 
-/// The address to tell the client: `public` (behind NAT) in place of a local one of its family.
+/// The address to tell the client: `public` (behind NAT) replaces a local address of its family.
 pub(crate) fn advertised_address(listening: SocketAddr, public: Option<IpAddr>) -> SocketAddr {
     match public {
         Some(ip) if ip.is_ipv4() == listening.is_ipv4() => SocketAddr::new(ip, listening.port()),
@@ -85,11 +87,12 @@ pub(crate) fn advertised_address(listening: SocketAddr, public: Option<IpAddr>) 
     }
 }
 
-/// The given host's address in a family: known when it is of that family, and for loopback.
+/// The host's address in `family`, if it is known: if `ip` is of that family, or loopback.
 fn address_in_family(ip: IpAddr, family: AddressFamily) -> Option<IpAddr> {
     match (family, ip) {
         (AddressFamily::V4, IpAddr::V4(_)) => Some(ip),
-        // A link-local address is no address without its interface; the client's route knows it.
+        // A link-local address means nothing without its interface (RFC 4007), so listen on all;
+        // EPSV replies name only the port.
         (AddressFamily::V6, IpAddr::V6(v6)) if v6.is_unicast_link_local() => {
             Some(Ipv6Addr::UNSPECIFIED.into())
         }
@@ -143,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_v4_mapped_control_connection_listens_in_ipv4() {
+    fn a_v4_mapped_control_connection_listens_on_ipv4() {
         let ends = ControlAddresses::new(at("[::ffff:10.0.0.1]:21"), at("[::ffff:10.0.0.9]:5000"));
         let peer = AllowedPeers::Only(at("10.0.0.9:0").ip());
         let expected = Some((at("10.0.0.1:0").ip(), peer));
@@ -156,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_host_may_connect_besides_the_client() {
+    fn the_named_host_and_the_client_may_connect() {
         let ends = ControlAddresses::new(at("10.0.0.1:21"), at("10.0.0.9:5000"));
         let other = at("10.0.0.7:0").ip();
         let request = ListenRequest {
@@ -169,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_is_known_in_both_families() {
+    fn loopback_has_an_address_in_both_families() {
         let ends = ControlAddresses::new(at("[::1]:21"), at("[::1]:5000"));
         let v4 = at("127.0.0.1:0").ip();
         assert_eq!(
@@ -179,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_public_address_is_told_in_its_own_family_only() {
+    fn the_public_address_replaces_only_addresses_of_its_family() {
         let public = Some(at("192.0.2.7:0").ip());
         assert_eq!(
             advertised_address(at("10.0.0.1:9"), public),
@@ -190,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_to_the_client_and_to_hosts_that_it_named_are_bound() {
+    fn connections_to_the_client_and_to_named_hosts_bind_to_the_control_address() {
         let ends = ControlAddresses::new(at("127.0.0.1:21"), at("127.0.0.1:5000"));
         let client = at("127.0.0.1:6000");
         let third = at("192.0.2.7:6000");
@@ -198,7 +201,7 @@ mod tests {
         assert_eq!(ends.bind_address(&[client, third], true), None);
         let v6 = ControlAddresses::new(at("[::1]:21"), at("[::1]:5000"));
         assert_eq!(v6.bind_address(&[client], true), Some(v6.local.ip()));
-        // No way leads from this host's loopback to another host.
+        // No route leads from a loopback address to another host.
         assert_eq!(ends.bind_address(&[third], false), None);
         let ends = ControlAddresses::new(at("192.0.2.1:21"), at("192.0.2.9:5000"));
         assert_eq!(ends.bind_address(&[third], false), Some(ends.local.ip()));

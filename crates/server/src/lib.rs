@@ -1,8 +1,8 @@
 //! The GridFTP and FTP server.
 //!
-//! [`serve()`] takes a [`config::ServerConfig`] and runs until a [`Shutdown`] ends it. Control
-//! connections are tokio tasks, one each, that drive [`proto::server::Session`]; work on files and
-//! logins runs on blocking threads, each transfer on threads of its own.
+//! [`serve()`] takes a [`config::ServerConfig`] and runs until a [`Shutdown`] request ends it. Each
+//! control connection is one tokio task that drives a [`proto::server::ServerSession`]. File requests
+//! and password checks run on blocking threads; each transfer has threads of its own.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The control port: binding it, accepting from it, turning away what is over the limits.
+//! The control port: binding it, accepting connections, and refusing those above the limits.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,21 +9,24 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::TcpListener;
 
-/// Connections that may wait to be accepted.
+/// Length of the accept queue (listen(2)).
 const BACKLOG: i32 = 1024;
 
-/// Wait after accept failed for want of descriptors or memory: both come back when sessions end.
+/// Pause after accept failed because of missing descriptors or memory. Both become free again when
+/// sessions end; without a pause the loop would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A silent control connection is probed after this long, then every [`KEEPALIVE_INTERVAL`], and
-/// given up after [`KEEPALIVE_PROBES`] probes: a half-open client is gone after two minutes.
+/// Idle time before the first keepalive probe (`TCP_KEEPIDLE`, tcp(7)). Further probes follow every
+/// [`KEEPALIVE_INTERVAL`]; after [`KEEPALIVE_PROBES`] of them without an answer the connection is
+/// closed. A client that vanished is noticed after two minutes.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 /// See [`KEEPALIVE_AFTER`].
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 /// See [`KEEPALIVE_AFTER`].
 const KEEPALIVE_PROBES: u32 = 4;
 
-/// Binds the control port. An IPv6 wildcard takes IPv4 too, whatever the system's default.
+/// Binds the control port. The IPv6 wildcard address accepts IPv4 connections, too, whatever
+/// `net.ipv6.bindv6only` says.
 pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(
         Domain::for_address(address),
@@ -33,6 +36,7 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     if address.is_ipv6() && address.ip().is_unspecified() {
         socket.set_only_v6(false)?;
     }
+    // A restarted server can bind while connections of the old one are in TIME_WAIT.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
@@ -40,9 +44,10 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
-/// The next control connection, before its handshake: that is for the session's own task, so that nobody
-/// who is slow about it keeps others out. Errors of accept are survived: those of one connection (reset
-/// before it was taken) at once, those of the process (EMFILE, ENFILE, ENOMEM) after a pause.
+/// Waits for the next control connection, before its security handshake: the session's own task
+/// does that, so that a slow client does not keep others waiting. Errors of accept(2) do not end the
+/// loop: after errors of one connection (reset before it was accepted) it goes on at once, after errors of the
+/// process (EMFILE, ENFILE, ENOMEM) after a pause.
 pub(crate) async fn accept(listener: &TcpListener) -> (ControlTransport, SocketAddr) {
     loop {
         match listener.accept().await {
@@ -72,11 +77,13 @@ fn is_connection_error(error: &io::Error) -> bool {
     )
 }
 
-/// Options of every control socket. Urgent data stays in line: a client's Telnet Synch (IAC DM,
-/// RFC 854) then arrives as bytes that the line reader strips, and the ABOR after it is not lost.
+/// Sets the options of a control socket.
 fn set_socket_options(transport: &ControlTransport) -> io::Result<()> {
     let socket = SockRef::from(transport);
+    // Replies are small and each completes a request, so Nagle's algorithm would only delay them.
     socket.set_tcp_nodelay(true)?;
+    // With SO_OOBINLINE (socket(7)) a client's Telnet Synch (IAC DM as urgent data, RFC 854) arrives
+    // as bytes in order, which the line reader strips. The ABOR after it is not lost.
     socket.set_out_of_band_inline(true)?;
     socket.set_tcp_keepalive(
         &TcpKeepalive::new()
@@ -86,15 +93,16 @@ fn set_socket_options(transport: &ControlTransport) -> io::Result<()> {
     )
 }
 
-/// Turns a connection away with a 421 in place of the greeting. One send into an empty socket
-/// buffer: it cannot block, and a peer that is gone already needs no answer. In the clear: nobody waits
-/// for a handshake with who is not to be served.
+/// Refuses a connection with a 421 instead of the greeting. One send into an empty socket buffer
+/// cannot block, and a peer that has left needs no answer. The reply is sent in the clear, because a
+/// handshake with a client that is not served would cost time.
 pub(crate) fn refuse_with_421(transport: &ControlTransport, reason: &str) {
     let line = format!("421 Service not available: {reason}. Closing control connection.\r\n");
     let _ = SockRef::from(transport).send(line.as_bytes());
 }
 
-/// Raises the limit of open files to the hard limit: each session and each stream needs one.
+/// Raises the soft limit of open files to the hard limit (getrlimit(2)): each session and each
+/// stream needs a descriptor.
 pub(crate) fn raise_file_limit() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(soft, hard)| {
         if soft < hard {

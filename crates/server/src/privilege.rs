@@ -1,14 +1,14 @@
-//! Becoming an unprivileged account after the listener is bound.
+//! Change to an unprivileged account after the control port is bound.
 
 use std::ffi::CString;
 
 use nix::errno::Errno;
 use nix::unistd::{Uid, User, getuid, initgroups, setgid, setgroups, setuid};
 
-/// Why the server could not become the account of `run_as`.
+/// The reason why the server could not become the account of `run_as`.
 #[derive(Debug, thiserror::Error)]
 pub enum PrivilegeError {
-    /// No such account.
+    /// The account does not exist.
     #[error("there is no account {0}; create it or name another in run-as")]
     Unknown(String),
     /// The account database could not be read.
@@ -16,10 +16,10 @@ pub enum PrivilegeError {
     Lookup {
         /// The account.
         name: String,
-        /// System's reason.
+        /// The system's reason.
         source: Errno,
     },
-    /// Not started as root.
+    /// The server was not started as root.
     #[error("run-as needs the server to be started as root")]
     NotRoot,
     /// A system call failed.
@@ -27,15 +27,16 @@ pub enum PrivilegeError {
     Refused {
         /// The account.
         name: String,
-        /// Which call.
+        /// The name of the call.
         call: &'static str,
-        /// System's reason.
+        /// The system's reason.
         source: Errno,
     },
 }
 
-/// Becomes `name` for good: its groups, group and user. Changes all threads of the process, since
-/// these are the C library's calls. Does nothing when the process already is that account.
+/// Changes supplementary groups, group and user of the process to those of the account `name`,
+/// irrevocably. The C library's calls change all threads (nptl(7)). Does nothing if the process runs
+/// as that account already.
 pub(crate) fn become_account(name: &str) -> Result<(), PrivilegeError> {
     let account = User::from_name(name)
         .map_err(|source| PrivilegeError::Lookup {
@@ -56,7 +57,7 @@ pub(crate) fn become_account(name: &str) -> Result<(), PrivilegeError> {
             source,
         }
     };
-    // Groups first: once the user is changed, groups no longer can be.
+    // Groups first: after setuid the process may no longer change them.
     match CString::new(account.name.as_str()) {
         Ok(c_name) => initgroups(&c_name, account.gid).map_err(refused("initgroups"))?,
         Err(_) => setgroups(&[account.gid]).map_err(refused("setgroups"))?,
@@ -65,7 +66,7 @@ pub(crate) fn become_account(name: &str) -> Result<(), PrivilegeError> {
     setuid(account.uid).map_err(refused("setuid"))
 }
 
-/// Whether files are reached with the rights of root.
+/// Whether the process accesses files with the rights of root.
 pub(crate) fn is_root() -> bool {
     Uid::effective().is_root()
 }
@@ -75,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_account_is_named() {
+    fn the_error_names_an_unknown_account() {
         let error = become_account("no-such-account-here").unwrap_err();
         assert!(matches!(&error, PrivilegeError::Unknown(_)), "{error}");
         assert!(error.to_string().contains("no-such-account-here"));

@@ -1,5 +1,5 @@
-//! A running server takes other settings and users: sessions to come have them, running ones and
-//! their transfers go on as they began.
+//! Reloading of settings and users: new sessions use them, running sessions and their transfers go on
+//! unchanged.
 
 use std::io;
 use std::sync::Arc;
@@ -13,29 +13,29 @@ use crate::shared::ServerState;
 use crate::startup::ServeError;
 use crate::users::Users;
 
-/// Settings to take, as [`crate::serve()`] gets them while it serves.
+/// New settings that arrive while [`crate::serve_with_reloads`] serves.
 #[derive(Debug)]
 pub struct ReloadRequests {
     settings: mpsc::Receiver<ServerConfig>,
 }
 
-/// Reloads that may wait to be carried out.
+/// Capacity of the channel: reloads that may wait to be applied.
 const PENDING: usize = 4;
 
 impl ReloadRequests {
-    /// None ever.
+    /// No reloads.
     pub fn never() -> Self {
         Self::manual().1
     }
 
-    /// Made by hand: embedding and tests.
+    /// Reloads made by the program: for embedding and tests.
     pub fn manual() -> (mpsc::Sender<ServerConfig>, Self) {
         let (sender, settings) = mpsc::channel(PENDING);
         (sender, Self { settings })
     }
 
-    /// On each SIGHUP what `load` gives. An error of it is logged, and the settings before hold.
-    /// Must be called inside a tokio runtime.
+    /// Calls `load` on each SIGHUP. If it fails, the error is logged and the current settings stay. Must
+    /// be called inside a tokio runtime.
     ///
     /// # Errors
     /// The signal handler could not be installed.
@@ -46,8 +46,8 @@ impl ReloadRequests {
         let (sender, reloads) = Self::manual();
         let load = Arc::new(load);
         tokio::spawn(async move {
-            // The signal stays caught to the end of the process: also a server that drains must not
-            // be ended by it.
+            // The handler stays installed until the process ends, because the default action of SIGHUP
+            // would kill a server that drains.
             while hangup.recv().await.is_some() {
                 let load = Arc::clone(&load);
                 match tokio::task::spawn_blocking(move || load()).await {
@@ -62,7 +62,7 @@ impl ReloadRequests {
         Ok(reloads)
     }
 
-    /// The next settings. Pends for ever once there can be none.
+    /// Waits for the next settings; waits for ever once the sender is dropped.
     pub(crate) async fn next_settings(&mut self) -> ServerConfig {
         match self.settings.recv().await {
             Some(settings) => settings,
@@ -71,7 +71,8 @@ impl ReloadRequests {
     }
 }
 
-/// The state that sessions to come share; the same as before if the settings cannot be used.
+/// Applies new settings. Returns the state for new sessions, or the current state if the settings
+/// cannot be used.
 pub(crate) async fn apply(shared: &Arc<ServerState>, settings: ServerConfig) -> Arc<ServerState> {
     let before = Arc::clone(shared);
     let applied = tokio::task::spawn_blocking(move || build_state(&before, settings)).await;
@@ -92,13 +93,14 @@ pub(crate) async fn apply(shared: &Arc<ServerState>, settings: ServerConfig) -> 
 }
 
 fn log_refused_reload(error: &str) {
-    tracing::error!(error, "reload refused; the settings before hold");
+    tracing::error!(error, "reload refused; the current settings stay");
 }
 
 fn build_state(
     shared: &ServerState,
     mut settings: ServerConfig,
 ) -> Result<ServerState, ServeError> {
+    // Everything that can fail comes before `authenticator.reload`: a refused reload changes nothing.
     let fixed = keep_restart_only_settings(&shared.config, &mut settings);
     let users = reload_users(shared, &settings)?;
     let congestion = congestion::offered_controls(&settings, data::os::congestion::settable())?;
@@ -112,8 +114,8 @@ fn build_state(
     Ok(shared.with_settings(settings, congestion))
 }
 
-/// A file that was in use already is only looked at again: where it cannot be read any more
-/// (privileges were given up) its accounts hold.
+/// Loads the users file. The file that is in use is only refreshed: if the server can no longer read
+/// it, because it gave up root, the accounts read before stay.
 fn reload_users(
     shared: &ServerState,
     settings: &ServerConfig,
@@ -130,7 +132,8 @@ fn reload_users(
     }
 }
 
-/// Puts back what holds for the life of the process, and names what would have changed.
+/// Restores the settings that cannot change while the server runs, and returns the names of those
+/// that differ.
 fn keep_restart_only_settings(old: &ServerConfig, new: &mut ServerConfig) -> Vec<&'static str> {
     let mut changed = Vec::new();
     let mut keep = |name, differs: bool| {
@@ -165,7 +168,7 @@ mod tests {
     use crate::transfer_log::TransferLog;
 
     #[tokio::test]
-    async fn every_bound_follows_a_reload() {
+    async fn every_limit_follows_a_reload() {
         let dir = tempfile::tempdir().unwrap();
         let config = |bound: usize| ServerConfig {
             root: dir.path().to_owned(),
@@ -187,7 +190,7 @@ mod tests {
             &before.checksum_queue,
             &before.listing_queue,
         ];
-        // One client has one place; with the bounds after the reload it has two, and a session too.
+        // Before the reload one client may have one permit of each kind, after it two, and two sessions.
         let mut held = Vec::new();
         for queue in queues {
             held.push(queue.acquire(peer).await.unwrap());
@@ -201,7 +204,7 @@ mod tests {
             held.push(queue.acquire_within(peer, Duration::ZERO).await.unwrap());
         }
         before.session_limits.admit(peer).unwrap();
-        // The same ones, also for sessions to come, and smaller bounds hold as well.
+        // The queues are the same ones, and smaller bounds apply, too.
         let after = apply(&after, config(1)).await;
         for queue in [
             &after.transfer_queue,
@@ -215,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_change_is_named_and_kept() {
+    fn settings_that_need_a_restart_are_named_and_kept() {
         let old = ServerConfig::default();
         let mut new = ServerConfig {
             listen: ([127, 0, 0, 1], 1).into(),

@@ -1,4 +1,4 @@
-//! A server's life: start, accept, drain.
+//! The life of a server: start, accept sessions, drain.
 
 use std::future::Future;
 use std::io;
@@ -19,18 +19,18 @@ use crate::shared::{ServerPhase, ServerState};
 use crate::shutdown::Shutdown;
 use crate::startup::{self, ServeError};
 
-/// How long sessions may take to say goodbye once running transfers are cut.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// Longest time for sessions to send their last replies after running transfers were cut.
+const LAST_REPLIES: Duration = Duration::from_secs(2);
 
-/// Serves until `shutdown` asks to stop, then drains: no session is taken any more, idle ones are
-/// told 421, running transfers and what their clients do right after them go on for at most
-/// [`ServerConfig::drain`]. A second request ends
-/// at once. `ready` is called with the bound address before the first session is taken.
+/// Serves until `shutdown` requests a stop, then drains: no session is accepted any more, idle
+/// sessions get a 421, and running transfers, with the commands that follow them directly, go on for
+/// at most [`ServerConfig::drain`]. A second request ends the server at once. `ready` is called with
+/// the bound address before the first session is accepted.
 ///
 /// Must be called inside a tokio runtime with time and I/O enabled.
 ///
 /// # Errors
-/// The server could not start; see [`ServeError`]. Once it serves it returns `Ok` at its end.
+/// The server could not start; see [`ServeError`]. A server that has started returns `Ok` at its end.
 pub async fn serve(
     config: ServerConfig,
     ready: impl FnOnce(SocketAddr),
@@ -39,12 +39,12 @@ pub async fn serve(
     serve_with_reloads(config, ready, shutdown, ReloadRequests::never()).await
 }
 
-/// [`serve`], and takes other settings and users while it runs. Sessions that began before keep the
-/// settings that they began with; logins and bounds follow at once. Address, root, account and
-/// logs hold for the life of the server: the log says so when they would change.
+/// Like [`serve`], and applies new settings and users while it runs. Sessions keep the settings that
+/// they began with; logins and limits follow at once. The control address, the root, the account and
+/// the log files cannot change while the server runs: a message says so if new settings differ.
 ///
 /// # Errors
-/// As [`serve`].
+/// See [`serve`].
 pub async fn serve_with_reloads(
     config: ServerConfig,
     ready: impl FnOnce(SocketAddr),
@@ -73,13 +73,14 @@ pub async fn serve_with_reloads(
         };
         shared = reload::apply(&shared, settings).await;
     }
+    // Closing the listener first makes new connections fail at once instead of waiting unserved.
     drop(listener);
     drain(&shared, &mut sessions, &mut shutdown).await;
     Ok(())
 }
 
-/// Takes connections and starts their sessions, each with a `handshake` of its own that nobody else waits
-/// for.
+/// Accepts connections and starts their sessions until a stop is requested. Each session runs its
+/// own `handshake`, for which no other session waits.
 async fn accept_until<H>(
     listener: &TcpListener,
     shared: &Arc<ServerState>,
@@ -94,14 +95,14 @@ async fn accept_until<H>(
             (transport, peer) = listen::accept(listener) => {
                 admit(shared, sessions, transport, peer, &handshake);
             }
-            // Ended sessions are taken out as they end, or the set would only grow.
+            // Ended sessions must be removed, or the set grows without bound.
             Some(_) = sessions.join_next() => {}
             () = shutdown.next_request() => return,
         }
     }
 }
 
-/// Starts a session unless a limit forbids it.
+/// Starts a session, unless a limit forbids it.
 fn admit<H>(
     shared: &Arc<ServerState>,
     sessions: &mut JoinSet<()>,
@@ -112,16 +113,16 @@ fn admit<H>(
     H: Future<Output = io::Result<ControlTransport>> + Send + 'static,
 {
     let Ok(local) = transport.local_addr() else {
-        return; // gone already
+        return; // the client has left already
     };
-    let ends = ControlAddresses::new(local, peer);
-    match shared.session_limits.admit(ends.peer.ip()) {
+    let addresses = ControlAddresses::new(local, peer);
+    match shared.session_limits.admit(addresses.peer.ip()) {
         Ok(slot) => {
             let shared = Arc::clone(shared);
-            sessions.spawn(session::run(shared, handshake(transport), ends, slot));
+            sessions.spawn(session::run(shared, handshake(transport), addresses, slot));
         }
         Err(reason) => {
-            tracing::info!(peer = %ends.peer, %reason, "session turned away");
+            tracing::info!(peer = %addresses.peer, %reason, "session turned away");
             listen::refuse_with_421(&transport, &reason.to_string());
         }
     }
@@ -141,9 +142,10 @@ async fn drain(shared: &ServerState, sessions: &mut JoinSet<()>, shutdown: &mut 
         tokio::select! {
             () = all_ended(sessions) => {}
             () = shutdown.next_request() => {}
-            () = tokio::time::sleep(FAREWELL) => {}
+            () = tokio::time::sleep(LAST_REPLIES) => {}
         }
     }
+    // Aborts the remaining tasks. Dropping a session cancels its transfer, whose thread then ends.
     sessions.shutdown().await;
 }
 
@@ -174,7 +176,7 @@ mod tests {
         Arc::new(ServerState::new(config, Arc::default(), logins, log))
     }
 
-    async fn begins_with(client: &mut TcpStream, code: &[u8; 3]) {
+    async fn expect_greeting_code(client: &mut TcpStream, code: &[u8; 3]) {
         let mut said = [0; 3];
         timeout(PATIENCE, client.read_exact(&mut said))
             .await
@@ -183,7 +185,8 @@ mod tests {
         assert_eq!(&said, code);
     }
 
-    /// A server whose first client's handshake ends when `finish` is notified; the others have none.
+    /// A server whose first client has a handshake that ends when `finish` is notified; the others have
+    /// none.
     struct SlowHandshakeServer {
         address: SocketAddr,
         finish: Arc<Notify>,
@@ -225,45 +228,45 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn others_are_served_while_a_handshake_goes_on() {
+    async fn a_slow_handshake_does_not_delay_other_sessions() {
         let server = slow_handshake_server(ServerConfig::default()).await;
         let mut first = TcpStream::connect(server.address).await.unwrap();
         for _ in 0..3 {
             let mut other = TcpStream::connect(server.address).await.unwrap();
-            begins_with(&mut other, b"220").await;
+            expect_greeting_code(&mut other, b"220").await;
         }
         let nothing = first.try_read(&mut [0; 3]);
         assert_eq!(nothing.unwrap_err().kind(), io::ErrorKind::WouldBlock);
         server.finish.notify_one();
-        begins_with(&mut first, b"220").await;
+        expect_greeting_code(&mut first, b"220").await;
         server.serving.abort();
     }
 
-    /// It ends without a word, as there is no way to say one.
-    async fn ends(mut client: TcpStream) {
+    /// Asserts that the connection ends without a reply: before the handshake none can be sent.
+    async fn expect_silent_close(mut client: TcpStream) {
         let mut said = Vec::new();
         let end = timeout(PATIENCE, client.read_to_end(&mut said)).await;
         assert!(matches!(end, Ok(Ok(0))), "{end:?}");
     }
 
     #[tokio::test]
-    async fn a_handshake_has_as_long_as_a_login_may_take() {
+    async fn a_handshake_ends_with_the_login_timeout() {
         let server = slow_handshake_server(ServerConfig {
             login_timeout: Duration::from_millis(20),
             ..ServerConfig::default()
         })
         .await;
-        ends(TcpStream::connect(server.address).await.unwrap()).await;
+        expect_silent_close(TcpStream::connect(server.address).await.unwrap()).await;
     }
 
     #[tokio::test]
-    async fn a_server_that_drains_waits_for_no_handshake() {
+    async fn draining_ends_handshakes_at_once() {
         let server = slow_handshake_server(ServerConfig::default()).await;
         let first = TcpStream::connect(server.address).await.unwrap();
-        // Connections are taken in order, so that the first one's handshake has begun.
+        // Connections are accepted in order, so the first one's handshake has begun.
         let mut other = TcpStream::connect(server.address).await.unwrap();
-        begins_with(&mut other, b"220").await;
+        expect_greeting_code(&mut other, b"220").await;
         server.shared.set_phase(ServerPhase::Draining);
-        ends(first).await;
+        expect_silent_close(first).await;
     }
 }

@@ -1,4 +1,4 @@
-//! State that all sessions of a server share.
+//! The state that all sessions of a server share.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,48 +11,48 @@ use crate::limits::{FairQueue, SessionLimits, client_key};
 use crate::login::Authenticator;
 use crate::transfer_log::TransferLog;
 
-/// How far the server's end has come. Only ever advances.
+/// The phase of a server's life. It only advances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ServerPhase {
-    /// Serving.
+    /// Sessions are accepted and served.
     Serving,
-    /// No new transfers: sessions end when theirs is done, and what belongs to it.
+    /// No new transfers: a session ends after its transfer and the commands that belong to it.
     Draining,
-    /// Time is up: running transfers are cut.
+    /// The drain time is over: running transfers are cut.
     Terminating,
 }
 
-/// Settings and bounds that hold over all sessions. Sessions that begin after a reload get one with
-/// other settings and the same counts; those that run keep the settings they began with.
+/// Settings, limits and shared services. A reload makes a new value with new settings and the same
+/// counters for the sessions to come; running sessions keep the value that they began with.
 #[derive(Debug)]
 pub(crate) struct ServerState {
     /// The settings.
     pub(crate) config: ServerConfig,
-    /// Who may log in.
+    /// Checks logins.
     pub(crate) authenticator: Arc<Authenticator>,
-    /// Counts sessions.
+    /// Counters of sessions.
     pub(crate) session_limits: Arc<SessionLimits>,
-    /// One record per transfer.
+    /// The log with one record per transfer.
     pub(crate) transfer_log: Arc<TransferLog>,
-    /// The offer of OPTS TUNE.
+    /// The congestion controls that OPTS TUNE offers.
     pub(crate) congestion: Arc<[String]>,
-    /// Bound on data streams, at work or kept.
+    /// Budget of data streams, whether in use or kept for the next transfer.
     pub(crate) stream_budget: StreamBudget,
-    /// One place per transfer.
+    /// One permit per transfer.
     pub(crate) transfer_queue: Arc<FairQueue>,
-    /// One place per checksum being computed: more than there are processors only slow each
-    /// other down, and would take the blocking threads that quick requests need.
+    /// One permit per checksum being computed. More of them than processors would only slow each other
+    /// down, and would take the blocking threads that quick requests need.
     pub(crate) checksum_queue: Arc<FairQueue>,
-    /// One place per listing for a reply or removal of a tree: these may take long, and must not
-    /// take all the blocking threads that quick requests need.
+    /// One permit per listing in a reply or removal of a tree. These may take long and must not take all
+    /// the blocking threads that quick requests need.
     pub(crate) listing_queue: Arc<FairQueue>,
-    /// One place per listener being made.
+    /// One permit per listener being opened.
     pub(crate) listener_queue: Arc<FairQueue>,
     phase: Arc<watch::Sender<ServerPhase>>,
 }
 
 impl ServerState {
-    /// At the start of serving; `congestion` is what OPTS TUNE offers.
+    /// The state at the start of a server; `congestion` is the offer of OPTS TUNE.
     pub(crate) fn new(
         config: ServerConfig,
         congestion: Arc<[String]>,
@@ -74,7 +74,7 @@ impl ServerState {
         }
     }
 
-    /// The same server with other settings. Bounds hold at once, for all sessions.
+    /// The same server with other settings. New limits apply at once, to all sessions.
     pub(crate) fn with_settings(&self, config: ServerConfig, congestion: Arc<[String]>) -> Self {
         self.session_limits.set_bounds(config.session_bounds());
         self.stream_budget.set_limit(config.max_streams);
@@ -83,6 +83,7 @@ impl ServerState {
         self.listing_queue.set_bounds(config.listing_queue());
         self.listener_queue.set_bounds(config.listener_queue());
         Self {
+            // Shared with the sessions that run: limits count old and new sessions together.
             session_limits: Arc::clone(&self.session_limits),
             congestion,
             stream_budget: self.stream_budget.clone(),
@@ -97,17 +98,18 @@ impl ServerState {
         }
     }
 
-    /// The bound on data streams, for those of one client.
+    /// The stream budget of one client.
     pub(crate) fn client_stream_budget(&self, client: IpAddr) -> StreamBudget {
         self.stream_budget.for_client(client_key(client))
     }
 
-    /// Tells all sessions.
+    /// Enters a phase and notifies all sessions.
     pub(crate) fn set_phase(&self, phase: ServerPhase) {
+        // `send` would fail without receivers; the phase must be set even if there is no session.
         self.phase.send_replace(phase);
     }
 
-    /// To be told of phases to come.
+    /// A receiver of later phases.
     pub(crate) fn subscribe_phase(&self) -> watch::Receiver<ServerPhase> {
         self.phase.subscribe()
     }

@@ -1,33 +1,34 @@
-//! How a running server is told to stop: once to drain, twice to end at once.
+//! Requests to stop a running server: the first drains it, the second ends it at once.
 
 use std::io;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-/// Requests to stop, as [`crate::serve()`] takes them: the first drains, the second ends at once.
+/// The receiving end of stop requests, for [`crate::serve()`]: the first request drains the server,
+/// the second ends it at once.
 #[derive(Debug)]
 pub struct Shutdown {
     requests: mpsc::Receiver<()>,
 }
 
-/// The asking end of a [`Shutdown`].
+/// The sending end of a [`Shutdown`].
 #[derive(Debug, Clone)]
 pub struct ShutdownHandle {
     requests: mpsc::Sender<()>,
 }
 
-/// Requests that may wait to be seen; more would add nothing, the second ends everything.
+/// Capacity of the channel. More requests have no effect, because the second ends everything.
 const PENDING: usize = 2;
 
 impl Shutdown {
-    /// Requests made by hand: embedding and tests.
+    /// Requests made by the program: for embedding and tests.
     pub fn manual() -> (ShutdownHandle, Self) {
         let (sender, requests) = mpsc::channel(PENDING);
         (ShutdownHandle { requests: sender }, Self { requests })
     }
 
-    /// Requests made by SIGTERM and SIGINT. Must be called inside a tokio runtime.
+    /// Requests made by the signals SIGTERM and SIGINT. Must be called inside a tokio runtime.
     ///
     /// # Errors
     /// The signal handlers could not be installed.
@@ -48,7 +49,7 @@ impl Shutdown {
         Ok(shutdown)
     }
 
-    /// The next request. Pends for ever once every handle is gone.
+    /// Waits for the next request; waits for ever once every handle is dropped.
     pub(crate) async fn next_request(&mut self) {
         if self.requests.recv().await.is_none() {
             std::future::pending::<()>().await;
@@ -57,9 +58,9 @@ impl Shutdown {
 }
 
 impl ShutdownHandle {
-    /// Asks the server to drain, or to end at once if it drains already.
+    /// Asks the server to drain, or to end at once if it is draining already.
     pub fn request(&self) {
-        // A full queue already holds the request that ends everything.
+        // If the channel is full, it already holds the request that ends everything.
         let _ = self.requests.try_send(());
     }
 }

@@ -1,4 +1,4 @@
-//! Everything that can go wrong before the first session: one typed error, in plain words.
+//! The start of a server, and the errors that can prevent it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,24 +17,24 @@ use crate::shared::ServerState;
 use crate::transfer_log::TransferLog;
 use crate::users::{Users, UsersError};
 
-/// Why a server could not start.
+/// The reason why a server could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The port is taken, privileged, or the address is not this host's.
+    /// The port is in use or privileged, or the address is not this host's.
     #[error("cannot listen on {address}: {source}{}", listen_advice(.source))]
     Listen {
-        /// Where.
+        /// The address to listen on.
         address: SocketAddr,
-        /// System's reason.
+        /// The system's reason.
         source: io::Error,
     },
-    /// The root directory is missing or may not be entered.
+    /// The root directory is missing or not accessible.
     #[error("{error}{}", root_advice(.error))]
     Root {
-        /// The failure.
+        /// The reason.
         error: RootError,
     },
-    /// The password file is missing or malformed.
+    /// The users file is missing or malformed.
     #[error(transparent)]
     Users(#[from] UsersError),
     /// A transfer log could not be opened for appending.
@@ -42,18 +42,18 @@ pub enum ServeError {
     TransferLog {
         /// The file.
         path: PathBuf,
-        /// System's reason.
+        /// The system's reason.
         source: io::Error,
     },
-    /// The congestion control of the settings is not to be had.
+    /// The system does not permit the configured congestion control.
     #[error(transparent)]
     Congestion(#[from] CongestionError),
-    /// The account of `run_as` could not be taken on.
+    /// The process could not become the account of `run_as`.
     #[error(transparent)]
     Privilege(#[from] PrivilegeError),
 }
 
-/// Advice about a listener that could not be bound.
+/// Advice for a control port that could not be bound.
 fn listen_advice(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::AddrInUse => {
@@ -67,7 +67,7 @@ fn listen_advice(source: &io::Error) -> &'static str {
     }
 }
 
-/// Advice about a root that cannot be opened.
+/// Advice for a root that cannot be opened.
 fn root_advice(error: &RootError) -> &'static str {
     match error {
         RootError::Open { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
@@ -78,13 +78,16 @@ fn root_advice(error: &RootError) -> &'static str {
     }
 }
 
-/// Binds, becomes the unprivileged account, and opens all that sessions share.
+/// Binds the control port, becomes the unprivileged account, and creates the state that sessions
+/// share.
 ///
-/// Logs and the password file are opened before privileges go (they may be root's alone), the
-/// root directories after: they must be reachable for the account that serves them.
+/// Logs and the users file are opened before the process gives up root, because they may belong to
+/// root. The root directories are opened after that, because the serving account must be able to
+/// reach them.
 pub(crate) fn start_up(
     config: ServerConfig,
 ) -> Result<(TcpListener, Arc<ServerState>), ServeError> {
+    // Before the change of account: raising the limit may need privileges.
     listen::raise_file_limit();
     data::os::return_large_buffers();
     let listener = listen::bind(config.listen).map_err(|source| ServeError::Listen {
@@ -114,7 +117,8 @@ pub(crate) fn start_up(
     let root = Root::open(&config.root).map_err(|error| ServeError::Root { error })?;
     let logins = Authenticator::new(&config, Arc::new(root), users);
     logins.open_account_roots();
-    // After privileges went: root may set controls that others may not.
+    // After the change of account: root may set congestion controls that other accounts may not
+    // (net.ipv4.tcp_allowed_congestion_control, tcp(7)).
     let congestion = congestion::offered_controls(&config, data::os::congestion::settable())?;
     let shared = ServerState::new(config, congestion, logins, log);
     Ok((listener, Arc::new(shared)))

@@ -1,4 +1,4 @@
-//! Cost of an idle session. Alone in its process, so that the figure means something.
+//! Memory of an idle session. The test is alone in its process, because it measures the process.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,10 +16,11 @@ use server::config::{Anonymous, ServerConfig};
 
 const SESSIONS: usize = 3000;
 
-/// Sessions before the first figure.
+/// Number of sessions before the first measurement.
 const WARM_UP: usize = 200;
 
-/// Ten thousand sessions are to fit in 500 MB; the aim is less than a quarter of that.
+/// Largest memory per session, bytes. The requirement is 500 MB for ten thousand sessions; the aim is
+/// a quarter of that.
 const MOST_PER_SESSION: usize = 12 * 1024;
 
 /// Resident memory of this process, bytes.
@@ -30,24 +31,24 @@ fn resident() -> usize {
     kib * 1024
 }
 
-/// Logged in, with the buffers of a session that has said something.
+/// Logs in and sends some commands, so that the session has allocated its buffers.
 fn log_in(address: SocketAddr) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     stream
         .write_all(b"USER anonymous\r\nPASS x@\r\nTYPE I\r\nFEAT\r\nPWD\r\n")
         .unwrap();
-    let mut said = Vec::new();
+    let mut received = Vec::new();
     let mut chunk = [0; 2048];
-    while !said.windows(4).any(|w| w == b"257 ") {
+    while !received.windows(4).any(|w| w == b"257 ") {
         let n = stream.read(&mut chunk).unwrap();
-        assert!(n > 0, "{}", String::from_utf8_lossy(&said));
-        said.extend_from_slice(&chunk[..n]);
+        assert!(n > 0, "{}", String::from_utf8_lossy(&received));
+        received.extend_from_slice(&chunk[..n]);
     }
     stream
 }
 
 #[test]
-fn idle_sessions_are_small() {
+fn an_idle_session_takes_little_memory() {
     let root = tempfile::tempdir().unwrap();
     let config = ServerConfig {
         listen: (Ipv4Addr::LOCALHOST, 0).into(),
@@ -57,7 +58,7 @@ fn idle_sessions_are_small() {
         ..ServerConfig::default()
     };
     let (address, shutdown, server) = serving::start_server(config);
-    // Threads, arenas and tables are there before the first figure is taken.
+    // Threads, allocator arenas and tables exist before the first measurement.
     let mut sessions: Vec<TcpStream> = (0..WARM_UP).map(|_| log_in(address)).collect();
     let before = resident();
     sessions.extend((0..SESSIONS).map(|_| log_in(address)));

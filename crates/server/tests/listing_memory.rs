@@ -1,5 +1,5 @@
-//! Cost of listing a large directory, and of removing it. Alone in its process, so that the figure means
-//! something.
+//! Memory for listing and for removing a large directory. The test is alone in its process, because
+//! it measures the process.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,10 +16,10 @@ use server::config::{Anonymous, ServerConfig};
 
 const NAMES: usize = 200_000;
 
-/// The text is some 50 MB, the names alone 20 MB.
+/// Largest memory, bytes. The text of the listing has some 50 MB, the names alone 20 MB.
 const MOST: usize = 12 << 20;
 
-/// Most memory that was ever resident in this process, bytes.
+/// Peak resident memory of this process, bytes.
 fn most_resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|l| l.starts_with("VmHWM:")).unwrap();
@@ -40,7 +40,7 @@ fn next(control: &mut BufReader<TcpStream>, code: &str) -> String {
     reply
 }
 
-/// A session that is logged in.
+/// Opens a session and logs in.
 fn log_in(address: SocketAddr) -> BufReader<TcpStream> {
     let mut control = BufReader::new(TcpStream::connect(address).unwrap());
     next(&mut control, "220");
@@ -49,7 +49,7 @@ fn log_in(address: SocketAddr) -> BufReader<TcpStream> {
     control
 }
 
-/// Bytes of the listing of `directory`.
+/// Lists `directory`; returns the number of bytes received.
 fn list(address: SocketAddr, directory: &str) -> usize {
     let mut control = log_in(address);
     let reply = ask(&mut control, "EPSV", "229");
@@ -69,8 +69,8 @@ fn list(address: SocketAddr, directory: &str) -> usize {
 }
 
 #[test]
-fn a_directory_of_many_names_is_listed_and_removed_in_bounded_memory() {
-    // So many names are made and removed in seconds where they never meet a disk.
+fn a_large_directory_is_listed_and_removed_in_bounded_memory() {
+    // In memory (tmpfs) so many names are created and removed in seconds.
     let root = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
     let root = root.unwrap();
     for directory in ["small", "large"] {
@@ -80,7 +80,7 @@ fn a_directory_of_many_names_is_listed_and_removed_in_bounded_memory() {
     std::fs::File::create(&file).unwrap();
     for n in 1..NAMES {
         let name = root.path().join(format!("large/{n:0>60}"));
-        // A file may have so many names, and each costs less than another file.
+        // A hard link is cheaper than another file, until the file system's limit of links.
         if std::fs::hard_link(&file, &name).is_err() {
             std::fs::File::create(&name).unwrap();
         }

@@ -1,4 +1,5 @@
-//! Memory that a burst of logins leaves behind. Alone in its process, so that the figure means something.
+//! Memory that remains after a burst of logins. The test is alone in its process, because it measures
+//! the process.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,7 +20,7 @@ use server::users::{self, UserAccount};
 
 const LOGINS: usize = 40;
 
-/// Much less than two password checks take (19 MiB each).
+/// Largest memory that may remain, bytes: less than two password checks take (19 MiB each).
 const MOST: usize = 24 << 20;
 
 /// Resident memory of this process, bytes.
@@ -43,9 +44,9 @@ fn log_in(address: SocketAddr) -> TcpStream {
 }
 
 #[test]
-fn memory_goes_back_after_a_burst_of_password_checks() {
-    let place = tempfile::tempdir().unwrap();
-    let file = place.path().join("users");
+fn memory_is_released_after_a_burst_of_password_checks() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("users");
     let account = UserAccount {
         name: "ann".to_owned(),
         root: None,
@@ -58,9 +59,9 @@ fn memory_goes_back_after_a_burst_of_password_checks() {
     users::add(&file, &account, b"correct horse").unwrap();
     let config = ServerConfig {
         listen: (Ipv4Addr::LOCALHOST, 0).into(),
-        root: place.path().to_owned(),
+        root: dir.path().to_owned(),
         users: Some(file),
-        // As on a host of many processors: threads have arenas of their own.
+        // As on a host with many processors: each thread has its own allocator arena.
         max_password_checks: Some(16),
         ..ServerConfig::default()
     };

@@ -1,4 +1,5 @@
-//! Many PASV at once make no threads. Alone in its process, whose threads are counted.
+//! A burst of PASV commands starts few threads. The test is alone in its process, because it counts the
+//! threads of the process.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,9 +16,10 @@ use std::time::Duration;
 use server::config::{Anonymous, ServerConfig};
 
 const SESSIONS: usize = 400;
-/// PASVs of each session.
+/// Number of PASV commands per session.
 const EACH: usize = 20;
-/// The runtime makes a few more than are at work at once; without a bound it is over a hundred.
+/// Largest number of new threads. The runtime starts a few more threads than run at the same time;
+/// without a limit there are over a hundred.
 const MOST_THREADS: usize = 40;
 
 fn threads() -> usize {
@@ -25,12 +27,12 @@ fn threads() -> usize {
 }
 
 fn read_until(stream: &mut TcpStream, mark: &[u8], times: usize) {
-    let mut said = Vec::new();
+    let mut received = Vec::new();
     let mut chunk = [0; 4096];
-    while said.windows(mark.len()).filter(|w| *w == mark).count() < times {
+    while received.windows(mark.len()).filter(|w| *w == mark).count() < times {
         let n = stream.read(&mut chunk).unwrap();
-        assert!(n > 0, "{}", String::from_utf8_lossy(&said));
-        said.extend_from_slice(&chunk[..n]);
+        assert!(n > 0, "{}", String::from_utf8_lossy(&received));
+        received.extend_from_slice(&chunk[..n]);
     }
 }
 
@@ -45,7 +47,7 @@ fn log_in(address: SocketAddr) -> TcpStream {
 }
 
 #[test]
-fn a_burst_of_pasv_makes_no_threads() {
+fn a_burst_of_pasv_starts_few_threads() {
     let root = tempfile::tempdir().unwrap();
     let config = ServerConfig {
         listen: (Ipv4Addr::LOCALHOST, 0).into(),
@@ -62,7 +64,7 @@ fn a_burst_of_pasv_makes_no_threads() {
     for session in &mut sessions {
         read_until(session, b"227 ", EACH);
     }
-    // Idle threads stay for seconds: none that was made is missed.
+    // Idle threads live for seconds, so every thread that was started is counted.
     let made = threads().saturating_sub(before);
     assert!(made <= MOST_THREADS, "{made} threads");
     drop(sessions);

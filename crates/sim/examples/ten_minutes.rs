@@ -1,4 +1,4 @@
-//! How fast the simulator is: ten simulated minutes of 32 flows at 100 Mbit/s.
+//! Measures the speed of the simulator: ten simulated minutes of 32 flows at 100 Mbit/s.
 //!
 //!     cargo run --release -p sim --example ten_minutes
 

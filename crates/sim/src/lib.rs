@@ -1,12 +1,12 @@
-//! Links and TCP as discrete events.
+//! A discrete-event simulator of links and TCP.
 //!
-//! [`link`] is one direction of a network path: bottleneck, queue, delay, loss. The emulator of the
-//! lab and the simulator here use the same one, so what is simulated is what is emulated. [`world`]
-//! runs [`tcp`] flows over two of them, and [`transfer`] a GridFTP transfer that asks `tune` what to
-//! do, as the real one does, as [`chunked`] does chunk by chunk.
+//! [`link`] is one direction of a network path: bottleneck, queue, delay, loss. The emulator of the lab
+//! uses the same code, so simulation and emulation agree. [`world`] runs [`tcp`] flows over two
+//! links. [`transfer`] runs a GridFTP transfer that the policies of `tune` control, as they control
+//! real ones; [`chunked`] does the same chunk by chunk.
 //!
-//! Pure: the clock is an argument (time since the start of the run), randomness comes from a seed,
-//! decisions are return values. The same seed and the same calls give the same answers.
+//! The crate is pure: the clock is an argument (time since the start of the run), random numbers come
+//! from a seed, decisions are return values. The same seed and the same calls give the same results.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
-//! `auto` against the kernel's autotuning over simulated paths.
+//! Buffer sizing by `auto` compared with the kernel's autotuning over simulated paths.
 //!
-//! The simulator's buffers do not grow by themselves; the driver here lets them, as Linux does: the
-//! send buffer follows the congestion window up to `tcp_wmem`, of which two thirds are in flight, and
-//! a receive buffer without autotuning stays as it is.
+//! The simulator has no buffer autotuning, so the driver here does it as Linux does: the send buffer
+//! follows the congestion window up to `tcp_wmem`, of which two thirds hold payload. A receive buffer
+//! without autotuning does not change.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -25,8 +25,8 @@ const MB: u64 = 1 << 20;
 /// Most bytes that may wait unsent (`TCP_NOTSENT_LOWAT` of the data room), as the simulator's default has it.
 const UNSENT: u64 = MB;
 
-/// Linux 6.18 as it ships.
-fn shipped() -> HostBufferLimits {
+/// The defaults of Linux 6.18.
+fn linux_defaults() -> HostBufferLimits {
     HostBufferLimits {
         max_autotuned_send: 4 * MB,
         max_settable_send: 8 * MB,
@@ -36,7 +36,7 @@ fn shipped() -> HostBufferLimits {
     }
 }
 
-/// A path, with a queue of one bandwidth-delay product.
+/// A path with a queue of one bandwidth-delay product.
 #[derive(Clone, Copy)]
 struct SizingPath {
     megabits: u64,
@@ -44,12 +44,12 @@ struct SizingPath {
 }
 
 impl SizingPath {
-    fn product(self) -> u64 {
+    fn bdp(self) -> u64 {
         self.megabits * 125 * self.rtt
     }
 
     fn simulation(self, spec: FlowSpec) -> Simulation {
-        let queue = u32::try_from((self.product() / 1500).max(64)).unwrap();
+        let queue = u32::try_from((self.bdp() / 1500).max(64)).unwrap();
         let half = Duration::from_micros(self.rtt * 500);
         Simulation::new(&Scenario {
             forward: link(Some(mbit(self.megabits)), half, Queue::Packets(queue)),
@@ -61,15 +61,15 @@ impl SizingPath {
     }
 }
 
-/// One end's socket.
+/// The socket of one end.
 struct SizedHost {
     buffer: u64,
-    /// Set by the program: autotuning leaves it alone.
+    /// The program has set the size, so autotuning no longer changes it (`SOCK_SNDBUF_LOCK`).
     locked: bool,
     before: FlowStats,
     rtt: Duration,
     decisions: Vec<BufferDecision>,
-    /// Most bytes that were in flight or unsent.
+    /// Largest number of bytes in flight or unsent.
     memory: u64,
 }
 
@@ -85,7 +85,7 @@ impl SizedHost {
         }
     }
 
-    /// `tcp_sndbuf_expand`: twice the congestion window, at 2.3 KB of memory a segment.
+    /// `tcp_sndbuf_expand` of Linux: twice the congestion window, at 2.3 KB of memory per segment.
     fn autotune(&mut self, stats: &FlowStats, caps: &HostBufferLimits) {
         if !self.locked {
             let window = carried_bytes(stats.cwnd) / 10 * 32;
@@ -93,14 +93,14 @@ impl SizedHost {
         }
     }
 
-    fn look(&mut self, stats: &FlowStats) -> TcpSample {
+    fn sample(&mut self, stats: &FlowStats) -> TcpSample {
         let sent = stats.sender.segments - stats.sender.retransmits;
         let in_flight = (sent * MSS).saturating_sub(stats.sender.acked_bytes);
         let unsent = max_in_flight(self.buffer)
             .saturating_sub(in_flight)
             .min(UNSENT);
         self.memory = self.memory.max(in_flight + unsent);
-        // Smoothed, as Linux shows it.
+        // Linux reports the smoothed RTT.
         if let Some(rtt) = stats.since(&self.before).mean_rtt() {
             self.rtt = if self.rtt.is_zero() {
                 rtt
@@ -134,15 +134,20 @@ fn carried_bytes(cwnd: f64) -> u64 {
     cwnd as u64 * MSS
 }
 
-/// Outcome of a sender: bytes, and its host.
+/// The result of a sender.
 struct SizingOutcome {
     delivered: u64,
     host: SizedHost,
     auto: BufferTuner,
 }
 
-/// Sends for `time`, sized by the kernel alone or watched by `auto`.
-fn send(cell: SizingPath, time: Duration, caps: HostBufferLimits, watched: bool) -> SizingOutcome {
+/// Sends for `time`, with buffers sized by the kernel alone, or also by `auto` (`with_auto`).
+fn send(
+    cell: SizingPath,
+    time: Duration,
+    caps: HostBufferLimits,
+    with_auto: bool,
+) -> SizingOutcome {
     let mut host = SizedHost::new(87_380);
     let mut auto = BufferTuner::new(Role::Sender, caps);
     let mut simulation = cell.simulation(flow(CongestionAlgorithm::Cubic));
@@ -152,8 +157,8 @@ fn send(cell: SizingPath, time: Duration, caps: HostBufferLimits, watched: bool)
         let stats = simulation.flow(0);
         host.autotune(&stats, &caps);
         if simulation.now() >= due {
-            let look = host.look(&stats);
-            let decision = auto.on_sample(&look).filter(|_| watched);
+            let sample = host.sample(&stats);
+            let decision = auto.on_sample(&sample).filter(|_| with_auto);
             if let Some(BufferSetting::SendBuffer(size)) = decision.as_ref().and_then(|d| d.setting)
             {
                 (host.buffer, host.locked) = ((2 * size).min(caps.max_settable_send), true);
@@ -176,7 +181,7 @@ fn ratio(auto: &SizingOutcome, kernel: &SizingOutcome) -> f64 {
 }
 
 #[test]
-fn where_the_kernels_buffer_is_enough_nothing_changes() {
+fn auto_changes_nothing_if_the_kernels_buffer_is_large_enough() {
     let cells = [
         (100, 1),
         (100, 10),
@@ -189,8 +194,8 @@ fn where_the_kernels_buffer_is_enough_nothing_changes() {
     for (megabits, rtt) in cells {
         let cell = SizingPath { megabits, rtt };
         let time = seconds(if megabits == 100 { 10 } else { 2 });
-        let kernel = send(cell, time, shipped(), false);
-        let auto = send(cell, time, shipped(), true);
+        let kernel = send(cell, time, linux_defaults(), false);
+        let auto = send(cell, time, linux_defaults(), true);
         let gain = ratio(&auto, &kernel);
         assert!(gain >= 0.98, "{megabits} Mbit/s, {rtt} ms: {gain}");
         assert!(
@@ -204,17 +209,17 @@ fn where_the_kernels_buffer_is_enough_nothing_changes() {
 }
 
 #[test]
-fn where_the_kernels_buffer_binds_a_larger_one_wins() {
+fn auto_is_faster_if_the_kernels_buffer_is_too_small() {
     for (rtt, least) in [(50, 1.5), (100, 1.6), (200, 1.5)] {
         let cell = SizingPath {
             megabits: 1000,
             rtt,
         };
-        let kernel = send(cell, seconds(10), shipped(), false);
-        let auto = send(cell, seconds(10), shipped(), true);
+        let kernel = send(cell, seconds(10), linux_defaults(), false);
+        let auto = send(cell, seconds(10), linux_defaults(), true);
         let gain = ratio(&auto, &kernel);
         assert!(gain >= least, "{rtt} ms: {gain}");
-        // What is still missing is said.
+        // The remark names the limit that remains.
         let remark = auto.auto.remark().unwrap();
         assert!(remark.contains("net.ipv4.tcp_wmem"), "{remark}");
         assert!(auto.auto.host_bound().is_some());
@@ -226,7 +231,7 @@ fn a_privileged_sender_fills_a_long_path() {
     let caps = HostBufferLimits {
         max_settable_send: 256 * MB,
         may_force: true,
-        ..shipped()
+        ..linux_defaults()
     };
     let cell = SizingPath {
         megabits: 1000,
@@ -241,7 +246,7 @@ fn a_privileged_sender_fills_a_long_path() {
 }
 
 #[test]
-fn a_host_that_allows_less_than_it_tunes_is_not_touched() {
+fn auto_sets_no_buffer_below_the_autotuning_limit() {
     let cell = SizingPath {
         megabits: 1000,
         rtt: 50,
@@ -251,8 +256,8 @@ fn a_host_that_allows_less_than_it_tunes_is_not_touched() {
     assert!(!auto.host.locked);
 }
 
-/// Receives for `time` from an unlimited sender with 64 KB and no autotuning.
-fn receive(cell: SizingPath, time: Duration, watched: bool) -> (u64, Vec<u64>) {
+/// Receives for `time` from an unlimited sender, with a buffer of 64 KB and no autotuning.
+fn receive(cell: SizingPath, time: Duration, with_auto: bool) -> (u64, Vec<u64>) {
     let caps = HostBufferLimits {
         receive_autotuning: false,
         max_settable_receive: 32 * MB,
@@ -267,7 +272,7 @@ fn receive(cell: SizingPath, time: Duration, watched: bool) -> (u64, Vec<u64>) {
     let (mut before, mut sizes) = (FlowStats::default(), Vec::new());
     while simulation.now() < time {
         let stats = simulation.flow(0);
-        let look = TcpSample {
+        let sample = TcpSample {
             at: stats.at,
             bytes_received: stats.delivered_bytes,
             receiver_rtt: stats.since(&before).mean_rtt().unwrap_or_default(),
@@ -279,9 +284,9 @@ fn receive(cell: SizingPath, time: Duration, watched: bool) -> (u64, Vec<u64>) {
         };
         before = stats;
         let change = auto
-            .on_sample(&look)
+            .on_sample(&sample)
             .and_then(|d| d.setting)
-            .filter(|_| watched);
+            .filter(|_| with_auto);
         if let Some(BufferSetting::ReceiveBuffer(size)) = change {
             buffer = (2 * size).min(caps.max_settable_receive);
             sizes.push(buffer);
@@ -293,7 +298,7 @@ fn receive(cell: SizingPath, time: Duration, watched: bool) -> (u64, Vec<u64>) {
 }
 
 #[test]
-fn without_autotuning_the_receiver_is_sized_by_the_path() {
+fn without_autotuning_auto_sizes_the_receiver_by_the_path() {
     let cell = SizingPath {
         megabits: 100,
         rtt: 100,
@@ -303,7 +308,8 @@ fn without_autotuning_the_receiver_is_sized_by_the_path() {
     let gain = sized as f64 / fixed as f64;
     assert!(gain > 10.0, "{gain} with {sizes:?}");
     assert!(sizes.is_sorted(), "{sizes:?}");
-    // Twice the product as argument is four times as reported; in slow start a queue adds some.
+    // A setsockopt argument of twice the BDP is reported as four times the BDP; the queue during slow
+    // start adds some.
     let last = *sizes.last().unwrap();
-    assert!(last <= 8 * cell.product(), "{sizes:?}");
+    assert!(last <= 8 * cell.bdp(), "{sizes:?}");
 }

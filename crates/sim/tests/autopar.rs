@@ -1,5 +1,6 @@
-//! The modes of Ito, Ohsaki and Imase (2008) on the simulated network of their section 4: where they
-//! end, when, and with which goodput; and what the open points of the paper's text decide.
+//! The modes of Ito, Ohsaki and Imase (2008) on the simulated network of their section 4: the final
+//! number of streams, the time to settle and the goodput, and the effect of points that the paper
+//! leaves open.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use tune::streams::chunked::{
 };
 use units::Rate;
 
-/// B = 100 Mbit/s, τ = 10 ms, 1 000 packets of DropTail, and access links of 1 ms.
+/// B = 100 Mbit/s, τ = 10 ms, a drop-tail queue of 1 000 packets, and access links of 1 ms.
 fn network(seed: u64) -> Scenario {
     let direction = Conditions {
         rate: Some(Rate::bits_per_second(100_000_000)),
@@ -31,7 +32,7 @@ fn network(seed: u64) -> Scenario {
     }
 }
 
-/// W = 64 KB, TCP as ns-2 has it.
+/// W = 64 KB, and TCP as in ns-2.
 fn transfer(bytes: u64, parameters: &ChunkParameters) -> ChunkedSpec {
     let access = AccessLink {
         rate: Some(Rate::bits_per_second(1_000_000_000)),
@@ -73,12 +74,12 @@ fn run(
     outcome
 }
 
-/// N of each chunk.
+/// The number of streams N of each chunk.
 fn numbers(outcome: &ChunkedOutcome) -> Vec<u32> {
     outcome.chunks.iter().map(|part| part.streams).collect()
 }
 
-/// When the mode had ended, seconds.
+/// Time at which the mode had settled, seconds.
 fn settled(outcome: &ChunkedOutcome) -> f64 {
     let searching = outcome.chunks.iter().take_while(|part| !part.settled);
     searching
@@ -87,7 +88,7 @@ fn settled(outcome: &ChunkedOutcome) -> f64 {
 }
 
 #[test]
-fn mi_ends_as_in_the_paper() {
+fn mi_settles_as_in_the_paper() {
     for seed in [1, 2] {
         let outcome = run(ChunkTuningMode::Mi, seed, 900, ChunkParameters::default());
         let numbers = numbers(&outcome);
@@ -103,7 +104,7 @@ fn mi_ends_as_in_the_paper() {
 }
 
 #[test]
-fn mi_plus_ends_as_in_the_paper() {
+fn mi_plus_settles_as_in_the_paper() {
     for seed in [1, 2] {
         let outcome = run(
             ChunkTuningMode::MiPlus,
@@ -123,7 +124,7 @@ fn mi_plus_ends_as_in_the_paper() {
 }
 
 #[test]
-fn aimd_climbs_slowly_and_falls_back_by_half() {
+fn aimd_increases_slowly_and_halves() {
     let outcome = run(ChunkTuningMode::Aimd, 1, 2500, ChunkParameters::default());
     let numbers = numbers(&outcome);
     let up: Vec<u32> = (1..=25).step_by(2).collect();
@@ -141,7 +142,8 @@ fn aimd_climbs_slowly_and_falls_back_by_half() {
     );
 }
 
-/// Commands only between chunks see an idle path: R stays, and the modes stop early.
+/// Commands that are sent only between chunks measure an idle path: R does not grow, and the modes
+/// stop early.
 #[test]
 fn round_trips_between_chunks_stop_the_modes_early() {
     let between = ChunkParameters {
@@ -156,9 +158,9 @@ fn round_trips_between_chunks_stop_the_modes_early() {
     assert_eq!(plus.full_chunks().last().unwrap().streams, 5);
 }
 
-/// The second term of equation (1) by itself has its maximum at one stream: 21 Mbit/s.
+/// The second term of equation (1) alone has its maximum at one stream, with 21 Mbit/s.
 #[test]
-fn the_text_to_the_letter_ends_with_one_stream() {
+fn the_literal_reading_of_mi_plus_settles_on_one_stream() {
     let literal = ChunkParameters {
         optimum: Optimum::SecondTerm,
         ..ChunkParameters::default()
@@ -169,10 +171,10 @@ fn the_text_to_the_letter_ends_with_one_stream() {
     assert!(end.goodput() < 22e6);
 }
 
-/// Figure 7 and what stands behind it: goodput hardly depends on η, N does.
+/// Figure 7: the goodput hardly depends on η, but N does.
 #[test]
-fn eta_decides_the_number_and_not_the_goodput() {
-    let ends = |eta: f64| {
+fn eta_determines_the_number_of_streams_but_not_the_goodput() {
+    let final_chunk = |eta: f64| {
         let parameters = ChunkParameters {
             eta,
             ..ChunkParameters::default()
@@ -181,14 +183,14 @@ fn eta_decides_the_number_and_not_the_goodput() {
         let end = outcome.full_chunks().last().cloned().unwrap();
         (end.streams, end.goodput())
     };
-    let (low, high) = (ends(0.6), ends(0.95));
+    let (low, high) = (final_chunk(0.6), final_chunk(0.95));
     assert!(low.0 > high.0, "{low:?} {high:?}");
     assert!((low.1 / high.1 - 1.0).abs() < 0.01, "{low:?} {high:?}");
 }
 
-/// Results of `auto` where it only sees chunks: as much goodput as MI, without its queue.
+/// The mode of `auto` that can measure only chunks: as much goodput as MI, with a shorter queue.
 #[test]
-fn the_probe_needs_a_quarter_of_the_queue() {
+fn the_probe_needs_less_than_a_quarter_of_the_queue() {
     let parameters = ChunkParameters::default();
     let probe = |start: sim::chunked::InitialPath| -> Box<dyn ChunkTuner> {
         chunked::probe_tuner(1, 64, start.rtt)

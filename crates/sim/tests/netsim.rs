@@ -1,5 +1,5 @@
-//! Goodput of parallel flows, by how many there are, loss and buffers: a table to be read, compared
-//! with the one that is kept. A change that moves a number shows which, and is to be explained.
+//! Goodput of parallel flows for various numbers of flows, losses and buffers, as a table that is
+//! compared with the committed one. A change that moves a number must be explained.
 //!
 //!     UPDATE_SNAPSHOTS=1 cargo test -p sim --test netsim
 
@@ -18,13 +18,13 @@ use sim::link::Loss;
 use sim::tcp::CongestionAlgorithm;
 use sim::world::{FlowSpec, Simulation};
 
-const KEPT: &str = include_str!("snapshots/netsim.txt");
+const COMMITTED: &str = include_str!("snapshots/netsim.txt");
 const SEED: u64 = 1;
 const WINDOWS: [(&str, u64); 2] = [("16 KiB", 16 << 10), ("1 MiB", 1 << 20)];
 const LOSSES: [f64; 4] = [0.0, 0.0001, 0.001, 0.01];
 const FLOWS: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
 
-/// `count` flows that begin 50 ms apart, over 10 Mbit/s and 100 ms with a queue of 83 packets.
+/// Simulates `count` flows that start 50 ms apart, at 10 Mbit/s and 100 ms with a queue of 83 packets.
 fn simulate(congestion: CongestionAlgorithm, count: u64, window: u64, loss: f64) -> Simulation {
     let flows = (0..count).map(|n| {
         let mut spec = flow(congestion);
@@ -97,15 +97,15 @@ fn line(congestion: CongestionAlgorithm, count: u64) -> String {
 }
 
 #[test]
-fn parallel_flows_reach_what_they_did() {
+fn the_goodput_table_is_unchanged() {
     let now = table();
     if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/snapshots/netsim.txt");
         std::fs::write(path, &now).unwrap();
         return;
     }
-    for (kept, now) in KEPT.lines().zip(now.lines()) {
-        assert_eq!(kept, now);
+    for (committed, now) in COMMITTED.lines().zip(now.lines()) {
+        assert_eq!(committed, now);
     }
-    assert_eq!(KEPT, now);
+    assert_eq!(COMMITTED, now);
 }

@@ -1,11 +1,10 @@
-//! The papers' two right-sizing loops on simulated paths.
+//! The two right-sizing loops of the papers on simulated paths.
 //!
-//! A size is a setsockopt argument. The simulated window is the whole receive buffer, and the
-//! simulated sender fills its whole send buffer, both in payload; Linux gives a window of one to four
-//! thirds of the argument. Where nothing else is said a size is set one to one, which is the least
-//! that it gives, and the loops are shown twice of it, as Linux reports it. Sizes are told to the
-//! sender half a round trip later; round trips are measured by messages on a connection beside
-//! the data's, which waits in the same queue.
+//! A size is a setsockopt argument. In the simulator the window is the whole receive buffer, and the
+//! sender fills the whole send buffer, both in payload. Linux provides a window of one to four thirds
+//! of the argument; by default the tests use the least of these, 1/1. The loops see twice the size, as
+//! Linux reports it. Sizes reach the sender half a round trip later. RTTs are measured by messages on
+//! another connection, which pass the same queue as the data.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 #![allow(
@@ -29,11 +28,11 @@ use tune::sizing::drs::DrsInterval;
 use units::Rate;
 
 const MB: u64 = 1 << 20;
-/// Buffers of a stock FTP.
+/// Buffers of a stock FTP server.
 const STOCK: DrsPolicy = DrsPolicy::Static(64 << 10);
-/// The papers' over-provisioned ones.
+/// The over-provisioned buffers of the papers.
 const LARGE: DrsPolicy = DrsPolicy::Static(16 * MB);
-/// The highest product that ping and iperf showed on the papers' live WAN.
+/// The highest BDP that ping and iperf measured on the live WAN of the papers.
 const BEST_STATIC: DrsPolicy = DrsPolicy::Static(268_000);
 const DRS1: DrsPolicy = DrsPolicy::Drs1;
 const DRS: DrsPolicy = DrsPolicy::Drs(DrsInterval::Adaptive);
@@ -48,7 +47,7 @@ fn setup(bytes: u64, streams: u64, policy: DrsPolicy) -> DrsSetup {
     }
 }
 
-/// One direction with a bottleneck, the other without.
+/// A network with a bottleneck in the forward direction only.
 fn one_bottleneck(forward: Conditions) -> Scenario {
     Scenario {
         reverse: Conditions {
@@ -63,19 +62,19 @@ fn one_bottleneck(forward: Conditions) -> Scenario {
     }
 }
 
-/// `rate` with a round trip of `rtt` milliseconds and a queue of so many bandwidth-delay products.
+/// A path of `rate` with an RTT of `rtt` milliseconds and a queue of `queue` bandwidth-delay products.
 fn path(rate: Rate, rtt: u64, queue: f64) -> Scenario {
     let product = rate.bytes_in(ms(rtt)) as f64;
     let queue = Queue::Bytes((product * queue) as u64);
     one_bottleneck(link(Some(rate), ms(rtt) / 2, queue))
 }
 
-/// The papers' emulated WAN.
+/// The emulated WAN of the papers.
 fn emulated() -> Scenario {
     path(mbit(100), 100, 1.0)
 }
 
-/// A path that varies, with a queue of one mean bandwidth-delay product.
+/// A path that follows a trace, with a queue of one mean bandwidth-delay product.
 fn varying(trace: Arc<PathTrace>) -> Scenario {
     let (rate, rtt) = (trace.mean_rate().unwrap(), trace.mean_rtt().unwrap());
     one_bottleneck(Conditions {
@@ -85,7 +84,7 @@ fn varying(trace: Arc<PathTrace>) -> Scenario {
     })
 }
 
-/// Bytes that a transfer without end brings in `time`.
+/// Runs an endless transfer for `time`.
 fn endless(scenario: &Scenario, policy: DrsPolicy, time: Duration) -> DrsRun {
     let mut simulation = Simulation::new(scenario);
     let mut transfer = DrsTransfer::begin(&mut simulation, setup(1 << 40, 1, policy));
@@ -93,13 +92,13 @@ fn endless(scenario: &Scenario, policy: DrsPolicy, time: Duration) -> DrsRun {
     transfer.report(&simulation)
 }
 
-/// Time of the first as a multiple of the second's.
+/// Ratio of the elapsed times of two runs.
 fn times(a: &DrsRun, b: &DrsRun) -> f64 {
     a.elapsed.as_secs_f64() / b.elapsed.as_secs_f64()
 }
 
 #[test]
-fn a_long_transfer_by_drs_fills_the_line_with_a_fraction_of_the_memory() {
+fn a_long_transfer_with_drs_fills_the_path_with_little_memory() {
     let of = |policy| run(&emulated(), setup(128 * MB, 1, policy));
     let (stock, large, drs) = (of(STOCK), of(LARGE), of(DRS));
     assert!(drs.goodput() > 15.0 * stock.goodput(), "{}", drs.goodput());
@@ -111,7 +110,7 @@ fn a_long_transfer_by_drs_fills_the_line_with_a_fraction_of_the_memory() {
 }
 
 #[test]
-fn a_short_transfer_by_drs_is_not_held_back_either() {
+fn a_short_transfer_with_drs_is_as_fast_as_with_large_buffers() {
     for megabytes in [1, 2, 4] {
         let of = |policy| run(&emulated(), setup(megabytes * MB, 1, policy));
         let (large, drs) = (of(LARGE), of(DRS));
@@ -124,8 +123,8 @@ fn a_short_transfer_by_drs_is_not_held_back_either() {
     }
 }
 
-/// Cost of the loss that ends slow start: it depends on how it falls; with two products a window has
-/// little room to go on in while it is repaired.
+/// The cost of the loss that ends slow start varies: a window of two bandwidth-delay products leaves
+/// little room for new data while the loss is repaired.
 #[test]
 fn drs_is_about_as_fast_as_large_buffers_at_every_size() {
     for window in [(1, 1), (4, 3)] {
@@ -148,17 +147,17 @@ fn drs_is_about_as_fast_as_large_buffers_at_every_size() {
 }
 
 #[test]
-fn drs1_gets_there_too_a_round_trip_later_each_step() {
+fn drs1_fills_the_path_in_steps_of_a_round_trip() {
     let of = |policy| run(&emulated(), setup(100 * MB, 1, policy));
     let (stock, large, drs1) = (of(STOCK), of(LARGE), of(DRS1));
     assert!(drs1.goodput() > 15.0 * stock.goodput());
     assert!(times(&drs1, &large) < 1.03, "{}", times(&drs1, &large));
-    // 64 KB times four, as often as it takes to more than the line brings in a round trip.
+    // 64 KB, multiplied by four until the size exceeds the BDP.
     assert_eq!(drs1.largest_buffer, 4 * MB);
 }
 
 #[test]
-fn drs1_stops_at_the_first_size_that_the_path_does_not_fill() {
+fn drs1_stops_growing_when_the_path_does_not_fill_the_buffer() {
     let sizes = [
         (10, 50, 256 << 10),
         (10, 200, MB),
@@ -166,7 +165,7 @@ fn drs1_stops_at_the_first_size_that_the_path_does_not_fill() {
         (1000, 20, 4 * MB),
     ];
     for (rate, rtt, size) in sizes {
-        // A queue that holds all that the window allows: it must not count as path.
+        // The queue holds the whole window; it must not be taken for path capacity.
         let run = endless(&path(mbit(rate), rtt, 10.0), DRS1, seconds(5));
         let largest = run.largest_buffer;
         assert!(largest <= size, "{rate} Mbit/s, {rtt} ms: {largest}");
@@ -176,18 +175,18 @@ fn drs1_stops_at_the_first_size_that_the_path_does_not_fill() {
 }
 
 #[test]
-fn streams_share_what_the_path_needs() {
+fn streams_share_the_buffer_that_the_path_needs() {
     for policy in [DRS, DRS1] {
         let of = |policy| run(&emulated(), setup(64 * MB, 4, policy));
         let (large, sized) = (of(LARGE), of(policy));
         assert!(times(&sized, &large) < 1.03, "{}", times(&sized, &large));
-        // Four streams at 16 MB are 64.
+        // Four streams with 16 MB each would have 64 MB.
         assert!(sized.largest_buffer < 6_500_000, "{}", sized.largest_buffer);
     }
 }
 
 #[test]
-fn drs_fits_paths_of_all_sizes() {
+fn drs_fits_its_buffers_to_paths_of_all_sizes() {
     for (rate, rtt) in [
         (10, 50),
         (10, 200),
@@ -209,7 +208,7 @@ fn drs_fits_paths_of_all_sizes() {
     }
 }
 
-/// Figure 5 of the 2004 paper: 55 Mbit/s against 33 for the best static buffer.
+/// Figure 5 of the 2004 paper: 55 Mbit/s compared with 33 Mbit/s for the best static buffer.
 #[test]
 fn drs_beats_the_best_static_buffer_on_the_live_wan() {
     let path = varying(built_in_trace("drsftp-wan").unwrap());
@@ -221,7 +220,7 @@ fn drs_beats_the_best_static_buffer_on_the_live_wan() {
     assert!(drs.efficiency() > 5.0 * large.efficiency());
 }
 
-/// Goodput with large buffers on this path: 1.25 times that with the static ones.
+/// On this path large buffers give 1.25 times the goodput of the best static buffer.
 #[test]
 fn drs_is_never_below_the_best_static_buffer_on_the_varying_path() {
     let path = varying(built_in_trace("drsftp-path").unwrap());
@@ -230,14 +229,14 @@ fn drs_is_never_below_the_best_static_buffer_on_the_varying_path() {
     assert!(drs.goodput() > 0.98 * large.goodput());
     assert!(drs.goodput() > 1.2 * best.goodput());
     assert!(drs.mean_buffer < 1_000_000.0, "{}", drs.mean_buffer);
-    // The conditions hold for 20 s each.
-    for stretch in 0..20 {
-        let (from, to) = (seconds(20 * stretch), seconds(20 * stretch + 20));
+    // The conditions change every 20 s.
+    for interval in 0..20 {
+        let (from, to) = (seconds(20 * interval), seconds(20 * interval + 20));
         let (best, drs) = (
             best.goodput_between(from, to),
             drs.goodput_between(from, to),
         );
-        assert!(drs > 0.97 * best, "stretch {stretch}: {drs} and {best}");
+        assert!(drs > 0.97 * best, "interval {interval}: {drs} and {best}");
     }
 }
 
@@ -269,7 +268,7 @@ fn a_path_that_becomes_longer_is_filled_again() {
     }
 }
 
-/// Time and mean buffer of ten transfers in ten stretches of a path that varies.
+/// Total time and mean buffer of ten transfers at ten times of a varying path.
 fn ten_transfers(path: &Scenario, bytes: u64, policy: DrsPolicy) -> (f64, f64) {
     let mut simulation = Simulation::new(path);
     let (mut time, mut buffer_seconds) = (0.0, 0.0);
@@ -284,8 +283,8 @@ fn ten_transfers(path: &Scenario, bytes: u64, policy: DrsPolicy) -> (f64, f64) {
     (time, buffer_seconds / time)
 }
 
-/// The 2004 paper's future work (§6): every fixed interval is too short for memory or too long for
-/// speed, if only by a little (30 ms); one that follows the path is neither.
+/// The future work of the 2004 paper (section 6): each fixed interval costs either memory, if it is
+/// too short, or speed, if it is too long, at least slightly (30 ms). An adaptive interval costs neither.
 #[test]
 fn an_adaptive_interval_beats_fixed_ones() {
     for name in ["drsftp-path", "drsftp-wan"] {
@@ -301,7 +300,7 @@ fn an_adaptive_interval_beats_fixed_ones() {
                 "{name}, {short} ms: {fixed} and {buffer}"
             );
         }
-        // Between them lie those that cost a little of one or the other.
+        // Intervals in between cost a little of one or the other.
         for middle in [30, 50, 70] {
             let (slower, larger) = of(DrsPolicy::Drs(DrsInterval::Fixed(ms(middle))));
             assert!(
@@ -316,9 +315,10 @@ fn an_adaptive_interval_beats_fixed_ones() {
     }
 }
 
-/// Goodput of four stock flows and of a transfer's four streams between 10 s and 70 s on one path.
+/// Statistics of four stock flows and of the four streams of a transfer on one path, from 10 s to
+/// 70 s.
 fn beside_stock(policy: DrsPolicy, seed: u64) -> Vec<FlowStats> {
-    // Hosts that are never quite in step: drop-tail queues favour some of those that are.
+    // Jitter desynchronizes the hosts: drop-tail queues favour some of synchronized ones.
     let jitter = ms(3);
     let stock = (0..4).map(|n| {
         let mut spec = flow(CongestionAlgorithm::Cubic);
@@ -343,7 +343,7 @@ fn beside_stock(policy: DrsPolicy, seed: u64) -> Vec<FlowStats> {
     since.map(|(f, b)| simulation.flow(*f).since(b)).collect()
 }
 
-/// §3.5: on a full path N flows, right-sized or not, each get 1/N.
+/// Section 3.5: on a full path each of N flows gets 1/N, right-sized or not.
 #[test]
 fn right_sized_and_stock_flows_share_a_full_path() {
     for policy in [DRS, DRS1] {

@@ -1,4 +1,4 @@
-//! Flows over a bottleneck: what theory says they do.
+//! Flows over a bottleneck, compared with theory.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -17,7 +17,7 @@ use sim::world::{
 };
 use units::Rate;
 
-/// The largest payload rate of a 10 Mbit/s line, Mbit/s.
+/// Largest payload rate of a 10 Mbit/s link, Mbit/s.
 const TEN_MEGABIT_PAYLOAD: f64 = 10.0 * 1460.0 / 1500.0;
 
 #[test]
@@ -43,14 +43,14 @@ fn a_window_limited_flow_gets_a_window_a_round_trip() {
     simulation.run_until(seconds(5) + 1000 * rtt);
     let flow = simulation.flow(0).since(&before);
     assert_eq!(flow.delivered_bytes, 1000 * (65_536 / MSS) * MSS);
-    // In the first window's burst packets waited for each other.
+    // Only packets of the first window's burst were queued.
     assert_eq!(flow.min_rtt(), Some(rtt));
     let waits = flow.sender.limited_times;
     assert_eq!(waits.rwnd_limited, flow.at);
 }
 
 #[test]
-fn newreno_is_a_sawtooth_of_three_quarters() {
+fn newreno_has_a_mean_window_of_three_quarters_of_its_peak() {
     // A queue far below the bandwidth-delay product: the round trip hardly changes.
     let mut simulation = Simulation::new(&ten_megabit(8, vec![flow(CongestionAlgorithm::NewReno)]));
     simulation.run_until(seconds(60));
@@ -62,7 +62,7 @@ fn newreno_is_a_sawtooth_of_three_quarters() {
         (sum, count, peak) = (sum + cwnd, count + 1.0, peak.max(cwnd));
     }
     let stats = simulation.flow(0).sender;
-    // From 46 to 92 segments by one each round trip of 0.1 s: 4.6 s a tooth.
+    // From 46 to 92 segments by one per round trip of 0.1 s: 4.6 s per tooth.
     let teeth = stats.recoveries - recoveries;
     assert!((19..=24).contains(&teeth), "{teeth} teeth");
     assert_eq!(stats.timeouts, 0);
@@ -121,8 +121,8 @@ fn equal_flows_share_equally() {
     }
 }
 
-/// Everything that can go wrong at once.
-fn trouble(seed: u64) -> Scenario {
+/// A scenario with all impairments at once.
+fn all_impairments(seed: u64) -> Scenario {
     let mut scenario = ten_megabit(40, Vec::new());
     scenario.forward = Conditions {
         loss: Loss::Independent(0.01),
@@ -158,7 +158,7 @@ fn trouble(seed: u64) -> Scenario {
 #[test]
 fn the_same_seed_gives_the_same_run() {
     let run = |seed| {
-        let mut simulation = Simulation::new(&trouble(seed));
+        let mut simulation = Simulation::new(&all_impairments(seed));
         simulation.run_until(seconds(30));
         let flows: Vec<FlowStats> = (0..2).map(|f| simulation.flow(f)).collect();
         (
@@ -172,8 +172,8 @@ fn the_same_seed_gives_the_same_run() {
 }
 
 #[test]
-fn no_packet_and_no_byte_is_made_or_lost_unseen() {
-    let mut simulation = Simulation::new(&trouble(3));
+fn packets_and_bytes_are_conserved() {
+    let mut simulation = Simulation::new(&all_impairments(3));
     let mut at = Duration::ZERO;
     while (0..2).any(|f| simulation.flow(f).finished.is_none()) {
         at += ms(500);
@@ -204,7 +204,7 @@ fn no_packet_and_no_byte_is_made_or_lost_unseen() {
 }
 
 #[test]
-fn a_transfer_of_bytes_takes_round_trips_and_sending_time() {
+fn a_short_transfer_takes_the_expected_round_trips() {
     // 4 + 8 + 16 + 2 segments and a short one, over a path without a bottleneck.
     let mut scenario = ten_megabit(1000, Vec::new());
     scenario.forward.rate = None;
@@ -227,7 +227,7 @@ fn a_transfer_of_bytes_takes_round_trips_and_sending_time() {
 }
 
 #[test]
-fn an_application_can_be_the_limit() {
+fn a_slow_application_limits_the_flow() {
     let mut spec = flow(CongestionAlgorithm::NewReno);
     spec.source = TrafficSource::Paced(mbit(3));
     spec.stop = Some(seconds(40));
@@ -240,7 +240,7 @@ fn an_application_can_be_the_limit() {
     );
     let flow = &flows[0];
     assert_eq!(flow.drops, 0);
-    // Not limited by it, the window does not grow.
+    // The window does not limit the flow, so it does not grow.
     assert!(flow.cwnd < 60.0, "{}", flow.cwnd);
     simulation.run_until(seconds(50));
     let end = simulation.flow(0);
@@ -249,7 +249,7 @@ fn an_application_can_be_the_limit() {
 }
 
 #[test]
-fn flows_come_and_go() {
+fn flows_can_be_added_and_stopped() {
     let mut simulation = Simulation::new(&ten_megabit(83, vec![flow(CongestionAlgorithm::Cubic)]));
     simulation.run_until(seconds(20));
     let second = simulation.add_flow(flow(CongestionAlgorithm::Cubic));
@@ -263,7 +263,7 @@ fn flows_come_and_go() {
 }
 
 #[test]
-fn buffers_can_be_changed_while_it_runs() {
+fn buffers_can_be_changed_during_a_run() {
     let mut spec = flow(CongestionAlgorithm::NewReno);
     spec.tcp.send_buffer = 20 * MSS;
     spec.tcp.receive_buffer = 60 * MSS;
@@ -282,7 +282,7 @@ fn buffers_can_be_changed_while_it_runs() {
 }
 
 #[test]
-fn cross_traffic_takes_its_share() {
+fn cross_traffic_reduces_the_goodput_by_its_rate() {
     let mut scenario = ten_megabit(83, vec![flow(CongestionAlgorithm::NewReno)]);
     let steady = CrossTraffic {
         rate: mbit(6),
@@ -301,7 +301,7 @@ fn cross_traffic_takes_its_share() {
 }
 
 #[test]
-fn bursts_have_the_mean_that_was_asked_for() {
+fn bursts_have_the_configured_mean_rate() {
     let mut scenario = ten_megabit(1000, Vec::new());
     scenario.cross_traffic = vec![CrossTraffic {
         rate: mbit(8),
@@ -318,7 +318,7 @@ fn bursts_have_the_mean_that_was_asked_for() {
 }
 
 #[test]
-fn a_trace_is_followed() {
+fn rate_and_rtt_follow_the_trace() {
     let point = |at, rate, rtt| TracePoint {
         at: seconds(at),
         rate: Some(mbit(rate)),
@@ -340,7 +340,7 @@ fn a_trace_is_followed() {
 }
 
 #[test]
-fn waiting_explains_the_round_trip() {
+fn the_queueing_delay_accounts_for_the_rtt() {
     let mut specs = vec![flow(CongestionAlgorithm::NewReno); 4];
     for (n, spec) in (0..).zip(&mut specs) {
         spec.tcp.receive_buffer = 40 * MSS;
@@ -351,7 +351,7 @@ fn waiting_explains_the_round_trip() {
     let before = simulation.queueing_delay();
     let flows = stats_between(&mut simulation, seconds(10), seconds(40));
     let waited = simulation.queueing_delay().since(&before).mean();
-    // 160 packets in flight at 1.2 ms each, whatever the path holds.
+    // 160 packets in flight at 1.2 ms each.
     let rtt = Duration::from_micros(160 * 1200);
     let sending = Duration::from_micros(1200);
     for flow in &flows {
@@ -378,7 +378,7 @@ fn a_lost_connection_request_is_repeated() {
 }
 
 #[test]
-fn a_line_that_stands_still_is_waited_for() {
+fn a_flow_waits_while_the_rate_is_0() {
     let mut scenario = ten_megabit(10, vec![flow(CongestionAlgorithm::NewReno)]);
     scenario.forward.rate = Some(Rate::bits_per_second(0));
     let mut simulation = Simulation::new(&scenario);
@@ -390,9 +390,9 @@ fn a_line_that_stands_still_is_waited_for() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Over any path that lets packets through at all, everything arrives exactly once.
+    /// Over every path that delivers any packets, all data arrives exactly once.
     #[test]
-    fn everything_arrives(
+    fn all_data_arrives_exactly_once(
         seed: u64,
         loss in 0.0..0.2,
         duplicate in 0.0..0.2,
@@ -402,7 +402,7 @@ proptest! {
         cubic: bool,
         delayed: bool,
     ) {
-        let mut scenario = trouble(seed);
+        let mut scenario = all_impairments(seed);
         scenario.cross_traffic.clear();
         scenario.forward.loss = Loss::Independent(loss);
         scenario.forward.duplicate = duplicate;

@@ -1,4 +1,4 @@
-//! Settings that the administrator decides: the TOML file and the command line, as one value.
+//! The administrator's settings: the TOML file and the command line as one value.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ mod file;
 
 pub use file::{ConfigError, FileConfig};
 
-/// Rights of anonymous sessions.
+/// Access rights of anonymous sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Anonymous {
@@ -24,95 +24,94 @@ pub enum Anonymous {
     Rw,
 }
 
-/// Who may make data connections to and from hosts other than their own.
+/// Which sessions may have data connections with hosts other than their client's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ThirdPartyPolicy {
-    /// Nobody.
+    /// None.
     None,
-    /// Users that logged in with a password (and whose record does not forbid it).
+    /// Sessions of users with a password, unless the user's record forbids it.
     #[default]
     Users,
 }
 
-/// A running server's settings. Every field of the TOML file has the same name with `-`, if
-/// nothing else is said.
+/// The settings of a server. The keys of the TOML file are the field names with `-` instead of `_`,
+/// unless a field says otherwise.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
-    /// Where to listen.
+    /// Address of the control port.
     pub listen: SocketAddr,
-    /// Root of anonymous sessions and default root of users.
+    /// Root directory of anonymous sessions, and of users without a root of their own.
     pub root: PathBuf,
-    /// Anonymous sessions; `None`: refused.
+    /// Anonymous sessions; `None` refuses them.
     pub anonymous: Option<Anonymous>,
-    /// Password file.
+    /// The users file; `None`: no password users.
     pub users: Option<PathBuf>,
-    /// Data ports.
+    /// Range of data ports (first, last); `None`: any free port.
     pub data_ports: Option<(u16, u16)>,
-    /// Address told in 227 replies instead of the local one (behind NAT).
+    /// Address that 227 replies name instead of the local one, for a server behind NAT.
     pub public_address: Option<IpAddr>,
-    /// JSON Lines, one record per transfer.
+    /// File of the transfer log: JSON Lines, one record per transfer.
     pub transfer_log: Option<PathBuf>,
-    /// Classic `FTP_INFO` lines, one per transfer.
+    /// File of the classic log: one `FTP_INFO` line per transfer.
     pub ftp_info_log: Option<PathBuf>,
-    /// Third-party data connections.
+    /// Who may have data connections with third hosts.
     pub third_party: ThirdPartyPolicy,
-    /// Who may make them need not name the other host (SITE DATAPEER): any host may connect to their
-    /// data ports, and be connected to.
+    /// Sessions with that right need not name the other host (SITE DATAPEER): any host may connect to
+    /// their data ports, and they may connect to any host.
     pub foreign_data_addresses: bool,
-    /// Sessions in all.
+    /// All sessions.
     pub max_sessions: usize,
-    /// Sessions per client address.
+    /// Sessions of one client address.
     pub max_sessions_per_address: usize,
-    /// Sessions per logged-in user.
+    /// Sessions of one user.
     pub max_sessions_per_user: usize,
-    /// Data connections in all, at work or kept for a next transfer. One client address has at most
-    /// half of what the others leave.
+    /// All data connections, whether in use or kept for the next transfer. One client address gets at
+    /// most half of those that the others leave free.
     pub max_streams: usize,
-    /// Data connections of one transfer, whoever opens them.
+    /// Data connections of one transfer, whichever end opens them.
     pub max_streams_per_transfer: u32,
-    /// Transfers of one client address at once; `None`: half of `max_streams`, rounded up.
+    /// Concurrent transfers of one client address; `None`: half of `max_streams`, rounded up.
     pub max_transfers_per_address: Option<usize>,
-    /// Checksums being computed at once; `None`: as many as there are processors.
+    /// Checksums computed at the same time; `None`: the number of processors.
     pub max_checksums: Option<usize>,
-    /// Listings for replies and removals of trees at once; half of them may be one address's.
+    /// Concurrent listings in replies and removals of trees; one address may have half of them.
     pub max_listings: usize,
-    /// Passwords being checked at once; `None`: as many as there are processors. Each takes 19 MiB.
+    /// Passwords checked at the same time; `None`: the number of processors. Each check takes 19 MiB.
     pub max_password_checks: Option<usize>,
-    /// Requests of one address that may wait for a place, of each kind: transfers, checksums,
-    /// listings, logins.
+    /// Waiting requests of one address, of each kind (transfers, checksums, listings, logins).
     pub max_waiting_per_address: usize,
-    /// How long a transfer, a checksum, a listing for a reply or a removal of a tree waits for its place; then
-    /// 450. What has begun is not refused its next turn.
+    /// Longest wait of a transfer, a checksum, a listing in a reply or a removal of a tree for its
+    /// permit; after that the reply is 450. Work that has begun is not refused.
     pub queue_timeout: Duration,
-    /// No command for this long after login: 421.
+    /// Longest time without a command after the login; then 421.
     pub idle_timeout: Duration,
-    /// No login for this long: 421.
+    /// Longest time from connection to login; then 421.
     pub login_timeout: Duration,
-    /// How long SIGTERM lets running transfers go on.
+    /// Longest time for which running transfers go on after SIGTERM.
     pub drain: Duration,
-    /// Seconds between 112 markers.
+    /// Interval of 112 performance markers, seconds.
     pub perf_marker_seconds: u32,
-    /// Seconds between 111 markers.
+    /// Interval of 111 range markers, seconds.
     pub range_marker_seconds: u32,
-    /// Data connections. Buffers are sized by `Auto` or `Kernel` where a client does not say (`buffer` in
-    /// the file); the congestion control is for what the server sends where a client does not ask for
-    /// another one; a reply that does not move for the stall limit ends its session.
-    /// Pinned buffers are ignored, as clients pin them (SBUF); the rate is one budget for all transfers.
+    /// Options of data connections. The buffer sizing (`buffer` in the file, `Auto` or `Kernel`) and the
+    /// congestion control of sent data apply where the client asks for no other. A session whose reply
+    /// is not read within the stall limit ends. Pinned buffers are ignored, because clients pin them
+    /// (SBUF). The rate is one budget for all transfers together.
     pub transfer: TransferOptions,
-    /// How much of a stored file is forced to disk before the client hears that it is stored.
+    /// What of a stored file is on disk before the server replies that it is stored.
     pub sync_policy: SyncPolicy,
-    /// Clients may ask for another congestion control than that, of those that the system permits
-    /// this program.
+    /// Clients may ask for another congestion control, among those that the system permits this
+    /// process.
     pub client_congestion: bool,
-    /// Unprivileged account to become after binding (when started as root).
+    /// Unprivileged account that a server started as root becomes after binding its port.
     pub run_as: Option<String>,
 }
 
 impl Default for ServerConfig {
-    /// Serves the current directory on the loopback interface, to nobody: logins must be allowed
-    /// by `anonymous` or `users`. Time-outs are those of other GridFTP servers; the bounds let one
-    /// client host run a big batch but not take all sessions.
+    /// Serves the current directory on the loopback interface. Nobody can log in until `anonymous` or
+    /// `users` is set. The timeouts are those of other GridFTP servers; the limits let one client host
+    /// run a big batch without taking all sessions.
     fn default() -> Self {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 2811)),
@@ -163,45 +162,47 @@ impl ServerConfig {
         }
     }
 
-    /// Bounds on transfers. A transfer has a thread of its own from its first moment, streams or
-    /// not, so there are as many places as streams.
+    /// Bounds on transfers. A transfer has a thread of its own even before its first stream, so there
+    /// are as many permits as streams.
     pub(crate) fn transfer_queue(&self) -> QueueBounds {
         let half = self.max_streams.div_ceil(2);
         let per_client = self.max_transfers_per_address.unwrap_or(half);
         self.queue_bounds(self.max_streams, per_client)
     }
 
-    /// Bounds on checksums. They are computed in slices, so one client may use what is free.
+    /// Bounds on checksums. One client may hold all permits, because a checksum returns its permit
+    /// after each time slice.
     pub(crate) fn checksum_queue(&self) -> QueueBounds {
-        let places = self.max_checksums.unwrap_or_else(processor_count);
-        self.queue_bounds(places, places)
+        let permits = self.max_checksums.unwrap_or_else(processor_count);
+        self.queue_bounds(permits, permits)
     }
 
-    /// Bounds on listings for replies and removals of trees.
+    /// Bounds on listings in replies and removals of trees.
     pub(crate) fn listing_queue(&self) -> QueueBounds {
         self.queue_bounds(self.max_listings, self.max_listings / 2)
     }
 
-    /// Bounds on password checks. One client has no more under way than may fail for free: many
-    /// sessions that log in at once with the right password wait for no penalty.
+    /// Bounds on password checks. One client has at most as many in progress as may fail without a
+    /// delay. So many sessions that log in at once with the right password are not delayed.
     pub(crate) fn password_check_queue(&self) -> QueueBounds {
-        let places = self.max_password_checks.unwrap_or_else(processor_count);
-        self.queue_bounds(places, (places / 2).min(FREE_FAILURES as usize))
+        let permits = self.max_password_checks.unwrap_or_else(processor_count);
+        self.queue_bounds(permits, (permits / 2).min(FREE_FAILURES as usize))
     }
 
-    /// Bounds on listeners being made: quick, but a range of taken ports is tried through, and a
-    /// burst of PASV must not become a burst of threads.
+    /// Bounds on listeners being opened. Opening is quick, but it may try a whole range of busy ports,
+    /// and a burst of PASV must not start a burst of threads.
     pub(crate) fn listener_queue(&self) -> QueueBounds {
         QueueBounds {
-            // A session waits for one at a time: no client is refused one for its number of sessions.
+            // A session waits for one listener at a time, so this bound never refuses a client that is
+            // within its number of sessions.
             waiting: self.max_sessions_per_address,
             ..self.queue_bounds(processor_count(), processor_count())
         }
     }
 
-    fn queue_bounds(&self, places: usize, per_client: usize) -> QueueBounds {
+    fn queue_bounds(&self, permits: usize, per_client: usize) -> QueueBounds {
         QueueBounds {
-            permits: places,
+            permits,
             per_client,
             waiting: self.max_waiting_per_address,
         }

@@ -1,4 +1,4 @@
-//! CKSM, from memory or by reading; reading may pause, so that others have their turn.
+//! CKSM: checksums from the cache or by reading the file. Reading can pause, so that others can run.
 
 use std::fs::File;
 
@@ -13,41 +13,42 @@ use proto::server::{FileError, FileErrorKind};
 
 use super::SessionFiles;
 
-/// A checksum under way.
+/// A checksum in progress.
 #[derive(Debug)]
 pub struct RunningChecksum {
     files: SessionFiles,
     algorithm: ChecksumAlgorithm,
     path: VPath,
     source: FileSource,
-    /// The same file, to see whether it changed.
+    /// The same file, to detect changes.
     file: File,
     before: FileIdentity,
-    /// Of the file system, from before `before`.
+    /// The file system's clock, read before `before`.
     clock: (i64, u64),
-    /// All of the file is summed, and no upload of this server was writing it at the beginning.
-    settled: bool,
-    known: Option<String>,
-    sum: SourceChecksum,
+    /// The checksum covers the whole file, and no upload was writing it at the beginning: the result may
+    /// be cached.
+    cacheable: bool,
+    cached: Option<String>,
+    computation: SourceChecksum,
 }
 
 impl RunningChecksum {
-    /// Goes on until the end (the checksum) or until `go_on`, which is called now and then with
-    /// the bytes summed, returns `false` (`None`).
+    /// Reads on until the end and returns the checksum, or returns `None` when `go_on` returns `false`.
+    /// `go_on` is called from time to time with the number of bytes read.
     pub fn advance(
         &mut self,
         go_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Option<String>, FileError> {
-        if let Some(known) = self.known.clone() {
+        if let Some(cached) = self.cached.clone() {
             self.check_written_back()?;
-            return Ok(Some(known));
+            return Ok(Some(cached));
         }
-        let summed = self.sum.advance(&self.source, go_on);
+        let summed = self.computation.advance(&self.source, go_on);
         let Some(hex) = summed.map_err(|error| file_error_of_read(&self.path, &error))? else {
             return Ok(None);
         };
         self.check_written_back()?;
-        if self.settled
+        if self.cacheable
             && let Ok(after) = FileIdentity::of(&self.file)
         {
             let sums = &self.files.checksums;
@@ -56,7 +57,8 @@ impl RunningChecksum {
         Ok(Some(hex))
     }
 
-    /// A checksum of what the disk refused proves nothing: it is not told. The next one is of the disk.
+    /// Fails if the disk refused to write pages of the file. The checksum of such pages says nothing about
+    /// the disk, so it is not returned; the next one reads the disk.
     fn check_written_back(&self) -> Result<(), FileError> {
         check_written_back(&self.file).map_err(|error| {
             self.files.checksums.invalidate(&self.before);
@@ -65,8 +67,8 @@ impl RunningChecksum {
     }
 }
 
-/// Whatever the disk refused (also for want of space), it is no want of space for who reads: trying
-/// again later would not help.
+/// The error of a checksum after failed write-back. Even if the disk was full, the reader's request
+/// does not lack space: trying again later would not help, so the kind is not `NoSpace`.
 fn writeback_error(path: &VPath, error: &std::io::Error) -> FileError {
     FileError {
         kind: FileErrorKind::Other,
@@ -75,8 +77,8 @@ fn writeback_error(path: &VPath, error: &std::io::Error) -> FileError {
 }
 
 impl SessionFiles {
-    /// The checksum of `length` bytes from `offset` on (to the end if `None`); of what is there,
-    /// if the file ends before.
+    /// The checksum of `length` bytes from `offset` (`None`: to the end), or of fewer if the file ends
+    /// earlier.
     pub(super) fn checksum(
         &self,
         algorithm: ChecksumAlgorithm,
@@ -90,8 +92,8 @@ impl SessionFiles {
             .ok_or_else(aborted_error)
     }
 
-    /// The checksum of `length` bytes from `offset` on (to the end if `None`), ready to be read; of what
-    /// is there, if the file ends before.
+    /// Opens a file for the checksum of `length` bytes from `offset` (`None`: to the end), or of fewer if
+    /// the file ends earlier.
     pub fn begin_checksum(
         &self,
         algorithm: ChecksumAlgorithm,
@@ -100,33 +102,34 @@ impl SessionFiles {
         length: Option<u64>,
     ) -> Result<RunningChecksum, FileError> {
         let failed = |error: std::io::Error| StoreError::from_io("read", path, &error);
+        // The clock is read before the state: only then a state older than the clock is surely complete.
         let clock = file_clock();
         let file = self.root.open_read(path)?;
         let before = FileIdentity::of(&file).map_err(failed)?;
         let whole = offset == 0 && length.is_none_or(|length| length >= before.size);
-        // What is being written has no sum yet.
-        let settled = whole && !self.uploads.is_being_written(before.inode);
-        let known = settled
+        // While an upload writes the file, its checksum is not settled.
+        let cacheable = whole && !self.uploads.is_being_written(before.inode);
+        let cached = cacheable
             .then(|| self.checksums.get(&before, algorithm))
             .flatten();
-        let again = file.try_clone().map_err(failed)?;
+        let second_handle = file.try_clone().map_err(failed)?;
         let source = FileSource::new(file, path.to_string()).map_err(failed)?;
         Ok(RunningChecksum {
             files: self.clone(),
             algorithm,
             path: path.clone(),
             source,
-            file: again,
+            file: second_handle,
             before,
             clock,
-            settled,
-            known,
-            sum: SourceChecksum::new(algorithm, offset, length),
+            cacheable,
+            cached,
+            computation: SourceChecksum::new(algorithm, offset, length),
         })
     }
 }
 
-/// Of a checksum that was stopped.
+/// The error of a request that was stopped.
 pub(crate) fn aborted_error() -> FileError {
     FileError {
         kind: FileErrorKind::Aborted,
@@ -152,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_checksum_of_what_the_disk_refused_is_no_want_of_space() {
+    fn failed_write_back_is_not_reported_as_missing_space() {
         const ENOSPC: i32 = 28;
         let refused = std::io::Error::from_raw_os_error(ENOSPC);
         let error = writeback_error(&VPath::root(), &refused);

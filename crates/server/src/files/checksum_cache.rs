@@ -1,4 +1,4 @@
-//! Checksums of whole files that are known already.
+//! Cache of checksums of whole files.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,45 +6,44 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use data::store::root::FileIdentity;
 use proto::checksum::ChecksumAlgorithm;
 
-/// Files remembered; the one that came first gives way.
+/// Largest number of files; the oldest entry is evicted first.
 const MAX_FILES: usize = 16_384;
 
-/// Remembered checksums, shared by all sessions. An entry answers only for a file that is in the
-/// very state it was summed in, and only such states are kept that every later write changes
-/// ([`FileIdentity::detects_changes_since`]): whoever writes the file makes its entry void.
+/// Cached checksums, shared by all sessions. An entry is valid only while the file's state (inode,
+/// size, mtime, ctime) is unchanged. A state is cached only if every later write must change it
+/// ([`FileIdentity::detects_changes_since`]), so a write by any program makes the entry invalid.
 #[derive(Debug, Default)]
 pub struct ChecksumCache {
-    known: Mutex<CacheEntries>,
+    entries: Mutex<CacheEntries>,
 }
 
 #[derive(Debug, Default)]
 struct CacheEntries {
     files: HashMap<(u64, u64), CachedFile>,
-    /// The keys of `files`, first come first.
+    /// The keys of `files` in order of insertion.
     order: VecDeque<(u64, u64)>,
 }
 
 #[derive(Debug)]
 struct CachedFile {
     state: FileIdentity,
-    sums: Vec<(ChecksumAlgorithm, String)>,
+    checksums: Vec<(ChecksumAlgorithm, String)>,
 }
 
 impl ChecksumCache {
-    /// The checksum of a file in this state, if known.
+    /// The cached checksum of a file in this state.
     pub(super) fn get(&self, state: &FileIdentity, algorithm: ChecksumAlgorithm) -> Option<String> {
-        let known = self.known();
-        let entry = known.files.get(&state.inode)?;
+        let entries = self.entries();
+        let entry = entries.files.get(&state.inode)?;
         if entry.state != *state {
             return None;
         }
-        let found = entry.sums.iter().find(|(of, _)| *of == algorithm);
+        let found = entry.checksums.iter().find(|(of, _)| *of == algorithm);
         found.map(|(_, hex)| hex.clone())
     }
 
-    /// Remembers what was summed; `clock` is [`data::store::root::file_clock`] from before the file
-    /// was seen in this state. A sum of a state that does not tell every change is not kept: the
-    /// file is read when it is asked for.
+    /// Caches a checksum. `clock` is [`data::store::root::file_clock`], read before the file's `state`. If
+    /// a later write might leave the state unchanged, the checksum is not cached.
     pub(super) fn insert(
         &self,
         state: FileIdentity,
@@ -52,25 +51,27 @@ impl ChecksumCache {
         algorithm: ChecksumAlgorithm,
         hex: String,
     ) {
+        // A write within the same clock tick would leave the state as it is.
         if !state.detects_changes_since(clock) {
             return;
         }
-        let mut known = self.known();
-        known.evict_oldest(state.inode);
-        let entry = known.files.entry(state.inode).or_insert(CachedFile {
+        let mut entries = self.entries();
+        entries.evict_oldest(state.inode);
+        let entry = entries.files.entry(state.inode).or_insert(CachedFile {
             state,
-            sums: Vec::new(),
+            checksums: Vec::new(),
         });
+        // The file has changed: checksums of the old content must not survive.
         if entry.state != state {
             entry.state = state;
-            entry.sums.clear();
+            entry.checksums.clear();
         }
-        entry.sums.retain(|(of, _)| *of != algorithm);
-        entry.sums.push((algorithm, hex));
+        entry.checksums.retain(|(of, _)| *of != algorithm);
+        entry.checksums.push((algorithm, hex));
     }
 
-    /// Remembers what was read and summed, unless the file changed meanwhile; `clock` as for
-    /// [`ChecksumCache::insert`], from before `before`.
+    /// Caches the checksum of a file that was read, unless the file changed meanwhile. `clock` as for
+    /// [`ChecksumCache::insert`], read before `before`.
     pub(super) fn insert_if_unchanged(
         &self,
         before: FileIdentity,
@@ -84,36 +85,38 @@ impl ChecksumCache {
         }
     }
 
-    /// Forgets a file, because it is about to be written.
+    /// Removes a file's checksums, because the file is about to be written.
     pub(super) fn invalidate(&self, state: &FileIdentity) {
-        if let Some(entry) = self.known().files.get_mut(&state.inode) {
-            entry.sums.clear();
+        // The entry stays in place, because `order` must hold each key exactly once.
+        if let Some(entry) = self.entries().files.get_mut(&state.inode) {
+            entry.checksums.clear();
         }
     }
 
-    /// The file's name or rights were changed, not its content: what is known of `before` holds for
-    /// `after`, if no write came between the two. A write would show in the time of modification,
-    /// which must be older than `clock`, read before `before` was.
+    /// Keeps the checksums of `before` for `after`, when the file's name or rights were changed and its
+    /// content was not. A write in between would show in the mtime; that is certain only if the mtime is
+    /// older than `clock`, which was read before `before`.
     pub(super) fn carry_over(&self, before: &FileIdentity, after: FileIdentity, clock: (i64, u64)) {
-        let untouched = before.inode == after.inode
+        let content_unchanged = before.inode == after.inode
             && before.size == after.size
             && before.modified == after.modified
             && before.modified < clock;
-        if untouched
-            && let Some(entry) = self.known().files.get_mut(&after.inode)
+        if content_unchanged
+            && let Some(entry) = self.entries().files.get_mut(&after.inode)
             && entry.state == *before
         {
             entry.state = after;
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, CacheEntries> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn entries(&self) -> MutexGuard<'_, CacheEntries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl CacheEntries {
     fn evict_oldest(&mut self, inode: (u64, u64)) {
+        // A known file takes no further space.
         if self.files.contains_key(&inode) {
             return;
         }
@@ -139,44 +142,46 @@ mod tests {
         }
     }
 
-    /// The clock that many seconds after 1970.
+    /// The clock at so many seconds after 1970.
     fn at(seconds: i64) -> (i64, u64) {
         (seconds, 0)
     }
 
     #[test]
-    fn answers_for_the_very_state() {
-        let sums = ChecksumCache::default();
-        sums.insert(
+    fn only_the_exact_state_has_a_checksum() {
+        let checksums = ChecksumCache::default();
+        checksums.insert(
             state(1, 100),
             at(200),
             ChecksumAlgorithm::Md5,
             "aa".to_owned(),
         );
         assert_eq!(
-            sums.get(&state(1, 100), ChecksumAlgorithm::Md5).as_deref(),
+            checksums
+                .get(&state(1, 100), ChecksumAlgorithm::Md5)
+                .as_deref(),
             Some("aa")
         );
-        assert_eq!(sums.get(&state(1, 100), ChecksumAlgorithm::Sha1), None);
-        assert_eq!(sums.get(&state(1, 101), ChecksumAlgorithm::Md5), None);
-        assert_eq!(sums.get(&state(2, 100), ChecksumAlgorithm::Md5), None);
-        sums.insert(
+        assert_eq!(checksums.get(&state(1, 100), ChecksumAlgorithm::Sha1), None);
+        assert_eq!(checksums.get(&state(1, 101), ChecksumAlgorithm::Md5), None);
+        assert_eq!(checksums.get(&state(2, 100), ChecksumAlgorithm::Md5), None);
+        checksums.insert(
             state(1, 101),
             at(200),
             ChecksumAlgorithm::Sha1,
             "bb".to_owned(),
         );
         assert_eq!(
-            sums.get(&state(1, 101), ChecksumAlgorithm::Md5),
+            checksums.get(&state(1, 101), ChecksumAlgorithm::Md5),
             None,
             "of the old content"
         );
     }
 
     #[test]
-    fn forgets_and_carries() {
-        let sums = ChecksumCache::default();
-        sums.insert(
+    fn checksums_are_carried_over_a_rename_and_invalidated() {
+        let checksums = ChecksumCache::default();
+        checksums.insert(
             state(1, 100),
             at(200),
             ChecksumAlgorithm::Md5,
@@ -186,71 +191,71 @@ mod tests {
             changed: (105, 0),
             ..state(1, 100)
         };
-        sums.carry_over(&state(1, 100), renamed, at(102));
+        checksums.carry_over(&state(1, 100), renamed, at(102));
         assert_eq!(
-            sums.get(&renamed, ChecksumAlgorithm::Md5).as_deref(),
+            checksums.get(&renamed, ChecksumAlgorithm::Md5).as_deref(),
             Some("aa")
         );
-        sums.carry_over(&state(1, 100), state(1, 106), at(102));
-        assert_eq!(sums.get(&state(1, 106), ChecksumAlgorithm::Md5), None);
-        sums.invalidate(&state(1, 99));
-        assert_eq!(sums.get(&renamed, ChecksumAlgorithm::Md5), None);
+        checksums.carry_over(&state(1, 100), state(1, 106), at(102));
+        assert_eq!(checksums.get(&state(1, 106), ChecksumAlgorithm::Md5), None);
+        checksums.invalidate(&state(1, 99));
+        assert_eq!(checksums.get(&renamed, ChecksumAlgorithm::Md5), None);
     }
 
     #[test]
-    fn a_write_beside_a_rename_makes_the_sum_void() {
-        let sums = ChecksumCache::default();
+    fn a_write_during_a_rename_invalidates_the_checksum() {
+        let checksums = ChecksumCache::default();
         let old = state(1, 100);
-        sums.insert(old, at(101), ChecksumAlgorithm::Md5, "aa".to_owned());
-        sums.carry_over(&old, state(1, 102), at(102));
-        assert_eq!(sums.get(&state(1, 102), ChecksumAlgorithm::Md5), None);
-        // Within the tick of the last write, another would not show in its time.
+        checksums.insert(old, at(101), ChecksumAlgorithm::Md5, "aa".to_owned());
+        checksums.carry_over(&old, state(1, 102), at(102));
+        assert_eq!(checksums.get(&state(1, 102), ChecksumAlgorithm::Md5), None);
+        // Within the clock tick of the last write another write would not change the mtime.
         let renamed = FileIdentity {
             changed: (102, 0),
             ..old
         };
-        sums.carry_over(&old, renamed, at(100));
-        assert_eq!(sums.get(&renamed, ChecksumAlgorithm::Md5), None);
+        checksums.carry_over(&old, renamed, at(100));
+        assert_eq!(checksums.get(&renamed, ChecksumAlgorithm::Md5), None);
     }
 
     #[test]
-    fn fresh_changes_are_not_trusted() {
-        let sums = ChecksumCache::default();
+    fn files_changed_within_the_clock_tick_are_not_cached() {
+        let checksums = ChecksumCache::default();
         let (old, new) = (state(1, 100), state(1, 101));
-        sums.insert(old, at(100), ChecksumAlgorithm::Md5, "aa".to_owned());
-        assert_eq!(sums.get(&old, ChecksumAlgorithm::Md5), None);
-        sums.insert_if_unchanged(old, &old, at(100), ChecksumAlgorithm::Md5, "aa");
-        assert_eq!(sums.get(&old, ChecksumAlgorithm::Md5), None);
-        sums.insert_if_unchanged(old, &new, at(200), ChecksumAlgorithm::Md5, "aa");
-        assert_eq!(sums.get(&old, ChecksumAlgorithm::Md5), None);
-        sums.insert_if_unchanged(old, &old, at(200), ChecksumAlgorithm::Md5, "aa");
+        checksums.insert(old, at(100), ChecksumAlgorithm::Md5, "aa".to_owned());
+        assert_eq!(checksums.get(&old, ChecksumAlgorithm::Md5), None);
+        checksums.insert_if_unchanged(old, &old, at(100), ChecksumAlgorithm::Md5, "aa");
+        assert_eq!(checksums.get(&old, ChecksumAlgorithm::Md5), None);
+        checksums.insert_if_unchanged(old, &new, at(200), ChecksumAlgorithm::Md5, "aa");
+        assert_eq!(checksums.get(&old, ChecksumAlgorithm::Md5), None);
+        checksums.insert_if_unchanged(old, &old, at(200), ChecksumAlgorithm::Md5, "aa");
         assert_eq!(
-            sums.get(&old, ChecksumAlgorithm::Md5).as_deref(),
+            checksums.get(&old, ChecksumAlgorithm::Md5).as_deref(),
             Some("aa")
         );
     }
 
     #[test]
-    fn memory_is_bounded() {
-        let sums = ChecksumCache::default();
+    fn the_number_of_files_is_bounded() {
+        let checksums = ChecksumCache::default();
         for inode in 0..MAX_FILES as u64 + 10 {
-            sums.insert(
+            checksums.insert(
                 state(inode, 1),
                 at(2),
                 ChecksumAlgorithm::Md5,
                 String::new(),
             );
-            sums.invalidate(&state(inode, 1));
-            sums.insert(
+            checksums.invalidate(&state(inode, 1));
+            checksums.insert(
                 state(inode, 1),
                 at(2),
                 ChecksumAlgorithm::Md5,
                 String::new(),
             );
         }
-        let known = sums.known();
+        let entries = checksums.entries();
         assert_eq!(
-            (known.files.len(), known.order.len()),
+            (entries.files.len(), entries.order.len()),
             (MAX_FILES, MAX_FILES)
         );
     }

@@ -1,50 +1,51 @@
-//! Memory for listings, shared by all sessions: a listing is held until the client has read it, and
-//! how fast that goes is the client's choice.
+//! A memory budget for listings in replies, shared by all sessions. A listing is held until the client
+//! has read it, and the client decides how fast it reads.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// All listings together, MiB.
-const ROOM: usize = 1024;
+/// Memory of all listings together, MiB.
+const BUDGET_MIB: usize = 1024;
 
-/// One MiB is free of charge, so that small listings never wait for large ones.
+/// One MiB. The first MiB of each listing is not counted, so large listings never make small ones
+/// fail.
 const MIB: usize = 1 << 20;
 
-/// Memory left for listings, one permit per MiB.
+/// The memory budget, one permit per MiB.
 #[derive(Debug, Clone)]
 pub struct ListingMemory(Arc<Semaphore>);
 
 impl Default for ListingMemory {
     fn default() -> Self {
-        Self::new(ROOM)
+        Self::new(BUDGET_MIB)
     }
 }
 
 impl ListingMemory {
-    /// Of so many MiB.
+    /// A budget of `mib` MiB.
     pub fn new(mib: usize) -> Self {
         Self(Arc::new(Semaphore::new(mib)))
     }
 
-    /// A share with nothing in it yet.
+    /// A share that reserves nothing yet.
     pub(super) fn share(&self) -> ListingMemoryShare {
         ListingMemoryShare {
-            room: self.clone(),
+            listing_memory: self.clone(),
             taken: None,
         }
     }
 }
 
-/// Memory of one listing; given back when dropped.
+/// The memory reserved for one listing; dropping it returns the memory.
 #[derive(Debug)]
 pub struct ListingMemoryShare {
-    room: ListingMemory,
+    listing_memory: ListingMemory,
     taken: Option<OwnedSemaphorePermit>,
 }
 
 impl ListingMemoryShare {
-    /// Makes room for a listing of so many bytes; `false` when there is none.
+    /// Extends the reservation to `bytes`; `false` if the budget is exhausted.
     pub(super) fn reserve(&mut self, bytes: usize) -> bool {
         while self
             .taken
@@ -52,7 +53,7 @@ impl ListingMemoryShare {
             .map_or(0, OwnedSemaphorePermit::num_permits)
             < bytes / MIB
         {
-            let Ok(more) = Arc::clone(&self.room.0).try_acquire_owned() else {
+            let Ok(more) = Arc::clone(&self.listing_memory.0).try_acquire_owned() else {
                 return false;
             };
             match &mut self.taken {
@@ -69,12 +70,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_shared_and_given_back() {
-        let room = ListingMemory::default();
-        let mut large = room.share();
-        assert!(large.reserve(ROOM * MIB));
-        let mut other = room.share();
-        assert!(other.reserve(MIB - 1), "small ones always fit");
+    fn the_budget_is_shared_and_dropping_a_share_returns_it() {
+        let listing_memory = ListingMemory::default();
+        let mut large = listing_memory.share();
+        assert!(large.reserve(BUDGET_MIB * MIB));
+        let mut other = listing_memory.share();
+        assert!(other.reserve(MIB - 1), "the first MiB is always free");
         assert!(!other.reserve(MIB));
         drop(large);
         assert!(other.reserve(MIB));

@@ -1,6 +1,6 @@
-//! A session's files: what the state machine asks for, done inside the session's root.
+//! A session's file requests, carried out inside the session's root.
 //!
-//! Everything here blocks; the driver calls it on a blocking thread.
+//! All functions here block; the driver calls them on a blocking thread.
 
 use std::sync::Arc;
 
@@ -43,8 +43,8 @@ pub struct SessionFiles {
 }
 
 impl SessionFiles {
-    /// The files below `root`, used with `rights`; `sums`, `uploads` and `room` are shared by all
-    /// sessions.
+    /// The files below `root`, accessed with `rights`. All sessions share `checksums`, `uploads` and
+    /// `listing_memory`.
     pub fn new(
         root: Arc<Root>,
         rights: AccountRights,
@@ -63,13 +63,13 @@ impl SessionFiles {
         }
     }
 
-    /// The same, with another policy about what is forced to disk.
+    /// The same files with another sync policy.
     #[must_use]
     pub fn with_sync(self, sync: SyncPolicy) -> Self {
         Self { sync, ..self }
     }
 
-    /// A listing for a reply, and the memory that it takes until the reply is sent.
+    /// A listing for a reply, and the memory reserved for it until the reply is sent.
     pub fn list(
         &self,
         request: &ListRequest,
@@ -78,8 +78,8 @@ impl SessionFiles {
         Ok((FileResponse::Lines(lines), share))
     }
 
-    /// Carries out a request. `progress` is called now and then during a checksum with the bytes
-    /// summed so far; `false` stops it ([`FileErrorKind::Aborted`]).
+    /// Carries out a request. During a checksum `progress` is called from time to time with the number
+    /// of bytes read so far; if it returns `false`, the request ends with [`FileErrorKind::Aborted`].
     pub fn run(
         &self,
         request: &FileRequest,
@@ -102,7 +102,7 @@ impl SessionFiles {
         }
     }
 
-    /// The requests that need the right to write.
+    /// Carries out a request that needs the right to write.
     fn run_change(&self, request: &FileRequest) -> Result<FileResponse, FileError> {
         self.require_write()?;
         let root = &self.root;
@@ -119,6 +119,7 @@ impl SessionFiles {
                 self.sync_directories(&[to, from])
             }
             FileRequest::SetModified(path, time) => {
+                // The session's own change of the time must not look like a change by another session.
                 let before = root.identity(path);
                 root.set_modified(path, *time)?;
                 if let (Ok(before), Ok(after)) = (before, root.identity(path)) {
@@ -141,11 +142,12 @@ impl SessionFiles {
         }
     }
 
-    /// The answer to a change of these names, once it is on disk.
+    /// Syncs the directories of these names, each once, if the policy says so.
     fn sync_directories(&self, names: &[&VPath]) -> Result<FileResponse, FileError> {
         if self.sync != SyncPolicy::None {
             let mut directories = Vec::new();
             for name in names {
+                // A rename within one directory needs one sync.
                 if !directories.contains(&name.parent()) {
                     self.root.sync_name(name)?;
                     directories.push(name.parent());
@@ -172,14 +174,15 @@ impl SessionFiles {
         })
     }
 
-    /// Who renames a file takes it for whole, and for what it stored: one that somebody else stores, or
-    /// has stored over this session's upload, is not renamed.
+    /// Renames a file. A client that renames its upload relies on the content it stored, so the rename is
+    /// refused while another upload stores into the file, or if another session has overwritten this
+    /// session's upload.
     fn rename(&self, from: &VPath, to: &VPath) -> Result<FileResponse, FileError> {
         let rename = || done_answer(self.root.rename(from, to));
         match self.root.identity(from) {
             Ok(there) => {
                 let renamed = self.uploads.unless_uploading(there.inode, || {
-                    // Again, now that no upload can begin.
+                    // Checked again: from here on no upload can begin.
                     match self.root.identity(from) {
                         Ok(now) if self.last_upload.was_overwritten(&now) => {
                             Err(uploads::in_use_error())
@@ -189,12 +192,12 @@ impl SessionFiles {
                 });
                 renamed.unwrap_or_else(|| Err(uploads::in_use_error()))
             }
-            // A link that leads nowhere, or nothing.
+            // The name is a dangling link, or does not exist.
             Err(_) => rename(),
         }
     }
 
-    /// Only a file that nobody stores is cut.
+    /// Truncates a file, unless an upload stores into it.
     fn truncate(&self, path: &VPath, length: u64) -> Result<FileResponse, FileError> {
         let failed = |error: std::io::Error| StoreError::from_io("truncate", path, &error);
         let file = self.root.open_existing(path)?;
@@ -204,14 +207,16 @@ impl SessionFiles {
             .exclude_uploads(inode)
             .ok_or_else(uploads::in_use_error)?;
         self.last_upload.forget(inode);
+        // The registry excludes uploads of this server; the lock excludes other processes.
         transfer::lock(&file, WriteLockKind::Exclusive, path)?;
         file.set_len(length).map_err(failed)?;
-        drop(file); // unlocks, while uploads are still kept away
+        drop(file); // releases the lock while uploads are still excluded
         drop(lease);
         Ok(FileResponse::Done)
     }
 
-    /// Runs a change that touches neither content nor modification time, and lets the file keep the checksums known of it.
+    /// Runs a change that affects neither content nor modification time, and keeps the file's cached
+    /// checksums.
     fn keep_checksums(
         &self,
         before: &VPath,
@@ -229,7 +234,7 @@ impl SessionFiles {
     }
 }
 
-/// A store that failed before or after its bytes passed.
+/// The transfer error for a store that failed before or after its bytes were transferred.
 pub(crate) fn transfer_error_of_file(error: FileError) -> TransferError {
     match error.kind {
         FileErrorKind::Aborted => TransferError::Aborted,

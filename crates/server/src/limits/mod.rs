@@ -1,5 +1,5 @@
-//! How many sessions there may be, how soon after failed logins the next is checked, and whose
-//! expensive work comes next.
+//! Limits: the number of sessions, the delay after failed logins, and fair queueing of expensive
+//! work.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -12,24 +12,25 @@ pub(crate) use penalty::FREE_FAILURES;
 pub use penalty::{AttemptResult, LoginAttempt, LoginPenalties, LoginQueueFull};
 pub use queue::{ClientQueueFull, FairQueue, NoPermit, QueueBounds, QueuePermit};
 
-/// Counts sessions; shared by all of them.
+/// Counters of sessions and of logged-in users, shared by all sessions.
 #[derive(Debug)]
 pub struct SessionLimits {
     counts: Mutex<SessionCounts>,
 }
 
-/// How many there may be.
+/// Largest numbers of sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionBounds {
-    /// Sessions in all.
+    /// All sessions.
     pub sessions: usize,
-    /// Sessions of one client.
+    /// Sessions of one client: of one IPv4 address or one /64 network of IPv6.
     pub per_address: usize,
-    /// Sessions of one user.
+    /// Too many sessions of one user.
     pub per_user: usize,
 }
 
-/// Holds only what is not 0, so that it is bounded by the number of sessions.
+/// The counters. Entries with count 0 are removed, so the maps never hold more entries than there
+/// are sessions.
 #[derive(Debug)]
 struct SessionCounts {
     bounds: SessionBounds,
@@ -38,36 +39,36 @@ struct SessionCounts {
     users: HashMap<String, usize>,
 }
 
-/// A counted session; uncounts itself when dropped.
+/// One counted session; dropping it decrements the counters.
 #[derive(Debug)]
 pub struct SessionSlot {
     limits: Arc<SessionLimits>,
     address: IpAddr,
 }
 
-/// A counted login; uncounts itself when dropped.
+/// One counted login; dropping it decrements the counter.
 #[derive(Debug)]
 pub struct UserSlot {
     limits: Arc<SessionLimits>,
     user: String,
 }
 
-/// Which limit is reached; the text is for the 421 or 530 reply.
+/// The limit that was reached; its text goes into the 421 or 530 reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LimitReached {
-    /// Sessions in all.
+    /// Too many sessions.
     #[error("too many sessions on this server (limit {0})")]
     Sessions(usize),
-    /// Sessions from one address.
+    /// Too many sessions from one address.
     #[error("too many sessions from your address (limit {0})")]
     Address(usize),
-    /// Sessions of one user.
+    /// Too many sessions of one user.
     #[error("too many sessions of this user (limit {0})")]
     User(usize),
 }
 
 impl SessionLimits {
-    /// Nothing counted.
+    /// New counters, all 0.
     pub fn new(bounds: SessionBounds) -> Arc<Self> {
         Arc::new(Self {
             counts: Mutex::new(SessionCounts {
@@ -79,7 +80,7 @@ impl SessionLimits {
         })
     }
 
-    /// Changes the bounds. What is counted above a smaller one stays.
+    /// Changes the bounds. Sessions above a smaller bound go on.
     pub fn set_bounds(&self, bounds: SessionBounds) {
         self.counts().bounds = bounds;
     }
@@ -89,6 +90,7 @@ impl SessionLimits {
         let address = client_key(peer);
         let mut counts = self.counts();
         let bounds = counts.bounds;
+        // Both limits are checked before either counter changes, so a refusal leaves no trace.
         if counts.sessions >= bounds.sessions {
             return Err(LimitReached::Sessions(bounds.sessions));
         }
@@ -103,7 +105,7 @@ impl SessionLimits {
         })
     }
 
-    /// Counts a login of `user`.
+    /// Counts a login of `user`, unless the user has as many sessions as allowed.
     pub fn count_login(self: &Arc<Self>, user: &str) -> Result<UserSlot, LimitReached> {
         let mut counts = self.counts();
         let most = counts.bounds.per_user;
@@ -117,8 +119,7 @@ impl SessionLimits {
         })
     }
 
-    /// Each change leaves the counts whole, so a panic elsewhere while they were locked is no
-    /// reason to stop.
+    /// Locks the counters. A poisoned lock is used all the same: each change leaves them consistent.
     fn counts(&self) -> MutexGuard<'_, SessionCounts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -147,8 +148,8 @@ fn decrement<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
     }
 }
 
-/// Key of one client: an IPv4 address (also when mapped into IPv6), or the /64 network of
-/// an IPv6 address, all of which one host can use.
+/// Key that identifies one client: its IPv4 address (also if it is mapped into IPv6), or the /64
+/// network of its IPv6 address, because one host can use every address of its /64.
 pub(crate) fn client_key(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_smaller_bound_holds_from_now_on() {
+    fn a_smaller_bound_applies_to_new_sessions() {
         let limits = limits(10, 10, 10);
         let _slots = [
             limits.admit(ip("192.0.2.1")).unwrap(),
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_count_while_they_live() {
+    fn sessions_are_counted_until_their_slot_is_dropped() {
         let limits = limits(3, 2, 1);
         let first = limits.admit(ip("192.0.2.1")).unwrap();
         let _second = limits.admit(ip("::ffff:192.0.2.1")).unwrap();
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn one_ipv6_network_is_one_client() {
+    fn addresses_of_one_ipv6_64_network_count_as_one_client() {
         let limits = limits(10, 1, 1);
         let _slot = limits.admit(ip("2001:db8::1")).unwrap();
         assert!(limits.admit(ip("2001:db8::2")).is_err());
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn users_are_counted_apart() {
+    fn users_are_counted_separately() {
         let limits = limits(10, 10, 1);
         let slot = limits.count_login("ann").unwrap();
         assert_eq!(
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_of_sessions_that_ended() {
+    fn counters_of_ended_sessions_are_removed() {
         let limits = limits(10, 10, 10);
         drop(limits.admit(ip("192.0.2.1")).unwrap());
         drop(limits.count_login("ann").unwrap());

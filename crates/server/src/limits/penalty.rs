@@ -1,11 +1,12 @@
-//! Slows down the guessing of passwords.
+//! Delays that slow down password guessing.
 //!
-//! Failures count for the client's address and for the account that was named, whether it exists or
-//! not, and are forgotten one a minute; a login that succeeds clears none, or an account of one's
-//! own would buy free guesses. Attempts under way count as failures until they end.
+//! Each failed login counts for the client's address and for the account name, whether the account
+//! exists or not. One failure is forgotten per minute. A successful login clears none: otherwise an
+//! attacker with an account could reset the count between guesses. Attempts in progress count as
+//! failures until they end, so guessing in parallel gains nothing.
 //!
-//! The account's count stops guesses from many addresses. It is no weapon against its owner: it only
-//! delays, by seconds, and not at all from an address where this account logged in before.
+//! The count per account limits guesses from many addresses. It cannot lock the owner out: it only
+//! delays, by a few seconds, and not at all from an address where this account has logged in before.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -14,95 +15,97 @@ use std::time::{Duration, Instant};
 
 use super::client_key;
 
-/// Wait after the first failure that is not free; doubles with each.
+/// Delay after the first failure that is not free; it doubles with each further failure.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// Longest wait in the queue; who would wait longer is refused at once, or a flood of logins would
-/// shut out everybody behind its address for hours and hold as many sessions.
+/// Longest wait in the queue; longer waits are refused at once. Otherwise a flood of logins would
+/// lock out everybody behind the same address for hours and hold as many sessions open.
 const MAX_QUEUE: Duration = Duration::from_secs(64);
-/// One failure is forgotten in this time without another.
+/// Time without a new failure in which one failure is forgotten.
 const DECAY: Duration = Duration::from_secs(60);
-/// Most failures counted: so many minutes of quiet clear any record.
+/// Upper bound of the failure count: after so many minutes without failures every record is clear.
 const MAX_FAILURES: u32 = 12;
-/// Addresses and accounts remembered, each; the one that was quiet for longest gives way.
+/// Largest number of addresses, and of accounts, that are remembered. The least recently active one
+/// is evicted.
 const MAX_RECORDS: usize = 65_536;
 
-/// Failures of an address that cost nothing: people mistype.
+/// Failures of an address that cause no delay: people mistype.
 pub(crate) const FREE_FAILURES: u32 = 3;
 
-/// Of an address.
+/// Penalty per address.
 const ADDRESS: Penalty = Penalty {
     free: FREE_FAILURES,
     longest: Duration::from_secs(32),
 };
 
-/// Of an account: its owner may have to wait for guesses of others.
+/// Penalty per account. It is milder, because guesses of others delay the owner, too.
 const ACCOUNT: Penalty = Penalty {
     free: 10,
     longest: Duration::from_secs(4),
 };
 
-/// How failures become waits.
+/// The delay as a function of the number of failures.
 #[derive(Debug, Clone, Copy)]
 struct Penalty {
-    /// Failures that cost nothing.
+    /// Failures that cause no delay.
     free: u32,
     /// Longest time between two checks.
     longest: Duration,
 }
 
-/// How soon each address and account may try the next login. Pure: time is an argument.
+/// The failures of all addresses and accounts, and when each may try the next login. Pure: time is
+/// an argument.
 ///
-/// Checks are spread over time however many sessions ask at once: each [`LoginPenalties::begin`]
-/// takes a turn in the queue.
+/// However many sessions try at once, the password checks are spread over time: each call of
+/// [`LoginPenalties::begin`] reserves the next free time.
 #[derive(Debug, Default)]
 pub struct LoginPenalties {
     addresses: HashMap<IpAddr, FailureRecord>,
     accounts: HashMap<u64, FailureRecord>,
-    /// Logins that succeeded, with the time of the last one.
-    known: HashMap<(IpAddr, u64), Instant>,
-    /// Names of accounts are kept as their hashes: a client may send long ones.
+    /// Pairs of address and account that have logged in, with the time of the last login.
+    known_pairs: HashMap<(IpAddr, u64), Instant>,
+    /// Account names are kept as hashes, because a client may send long names.
     hasher: RandomState,
 }
 
-/// A login under way; [`LoginPenalties::end`] takes it.
+/// A login in progress; it must be passed to [`LoginPenalties::end`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoginAttempt {
     address: IpAddr,
     account: u64,
-    /// How long to wait before the password is checked.
+    /// Wait before the password may be checked.
     pub wait: Duration,
 }
 
-/// Too many logins wait already; this one is not to be checked at all.
+/// Too many logins are waiting; this one must not be checked at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoginQueueFull;
 
-/// How an attempt ended.
+/// The result of a login attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttemptResult {
-    /// The password is right.
+    /// The password was right.
     Granted,
-    /// It is wrong, or the client did not wait for the answer.
+    /// The password was wrong, or the client left before the answer.
     Failed,
-    /// It was never checked.
+    /// The password was not checked.
     Unchecked,
 }
 
 #[derive(Debug)]
 struct FailureRecord {
-    /// As of `last`.
+    /// Failures at the time `last`.
     failures: u32,
     last: Instant,
-    under_way: u32,
-    /// When the next check may run.
-    free_at: Instant,
+    in_progress: u32,
+    /// Earliest time of the next check.
+    next_check: Instant,
 }
 
 impl LoginPenalties {
-    /// Counts an attempt and takes its turn.
+    /// Counts an attempt and reserves a time for its password check.
     ///
     /// # Errors
-    /// Its turn would be more than a minute away.
+    /// The check would be more than 64 s away.
     pub fn begin(
         &mut self,
         peer: IpAddr,
@@ -111,17 +114,17 @@ impl LoginPenalties {
     ) -> Result<LoginAttempt, LoginQueueFull> {
         let address = client_key(peer);
         let account = self.hasher.hash_one(user);
-        let at_address = record(&mut self.addresses, address, now);
-        let first = at_address.wait(now).ok_or(LoginQueueFull)?;
-        let at_account = record(&mut self.accounts, account, now);
-        let second = if self.known.contains_key(&(address, account)) {
+        let address_record = record(&mut self.addresses, address, now);
+        let first = address_record.wait(now).ok_or(LoginQueueFull)?;
+        let account_record = record(&mut self.accounts, account, now);
+        let second = if self.known_pairs.contains_key(&(address, account)) {
             Duration::ZERO
         } else {
-            at_account.wait(now).ok_or(LoginQueueFull)?
+            account_record.wait(now).ok_or(LoginQueueFull)?
         };
         let wait = first.max(second);
-        at_address.take_turn(now + wait, &ADDRESS);
-        at_account.take_turn(now + wait, &ACCOUNT);
+        address_record.reserve(now + wait, &ADDRESS);
+        account_record.reserve(now + wait, &ACCOUNT);
         Ok(LoginAttempt {
             address,
             account,
@@ -129,27 +132,29 @@ impl LoginPenalties {
         })
     }
 
-    /// Notes how an attempt ended.
+    /// Records the result of an attempt.
     pub fn end(&mut self, attempt: LoginAttempt, end: AttemptResult, now: Instant) {
         let LoginAttempt {
             address, account, ..
         } = attempt;
-        settle(&mut self.addresses, &address, &ADDRESS, end, now);
-        settle(&mut self.accounts, &account, &ACCOUNT, end, now);
+        end_attempt(&mut self.addresses, &address, &ADDRESS, end, now);
+        end_attempt(&mut self.accounts, &account, &ACCOUNT, end, now);
+        // Remembering the pair exempts this address from the account's penalty, so that an attacker
+        // who guesses from elsewhere cannot delay the owner.
         if end == AttemptResult::Granted {
-            if self.known.len() >= MAX_RECORDS {
-                let oldest = self.known.iter().min_by_key(|(_, time)| **time);
+            if self.known_pairs.len() >= MAX_RECORDS {
+                let oldest = self.known_pairs.iter().min_by_key(|(_, time)| **time);
                 if let Some(&pair) = oldest.map(|(pair, _)| pair) {
-                    self.known.remove(&pair);
+                    self.known_pairs.remove(&pair);
                 }
             }
-            self.known.insert((address, account), now);
+            self.known_pairs.insert((address, account), now);
         }
     }
 }
 
 impl FailureRecord {
-    /// Failures that are not forgotten yet.
+    /// Failures that are not forgotten at `now`.
     fn failures_at(&self, now: Instant) -> u32 {
         let minutes = now.saturating_duration_since(self.last).as_secs() / DECAY.as_secs();
         self.failures
@@ -157,40 +162,40 @@ impl FailureRecord {
     }
 
     fn is_blank(&self, now: Instant) -> bool {
-        self.under_way == 0 && self.failures_at(now) == 0 && self.free_at <= now
+        self.in_progress == 0 && self.failures_at(now) == 0 && self.next_check <= now
     }
 
-    /// Time until the next turn, unless that is too long.
+    /// Time until the next check; `None` if it is longer than [`MAX_QUEUE`].
     fn wait(&self, now: Instant) -> Option<Duration> {
-        let wait = self.free_at.saturating_duration_since(now);
+        let wait = self.next_check.saturating_duration_since(now);
         (wait <= MAX_QUEUE).then_some(wait)
     }
 
-    /// An attempt is checked at `turn`; until it ends it counts as failed.
-    fn take_turn(&mut self, turn: Instant, penalty: &Penalty) {
-        self.under_way = self.under_way.saturating_add(1);
-        let count = self.failures_at(turn).saturating_add(self.under_way);
-        self.free_at = self.free_at.max(turn + penalty.step(count));
+    /// Reserves a check at `turn`; the attempt counts as failed until it ends.
+    fn reserve(&mut self, turn: Instant, penalty: &Penalty) {
+        self.in_progress = self.in_progress.saturating_add(1);
+        let count = self.failures_at(turn).saturating_add(self.in_progress);
+        self.next_check = self.next_check.max(turn + penalty.step(count));
     }
 
     fn end(&mut self, end: AttemptResult, penalty: &Penalty, now: Instant) {
-        self.under_way = self.under_way.saturating_sub(1);
+        self.in_progress = self.in_progress.saturating_sub(1);
         if end == AttemptResult::Failed {
             self.failures = (self.failures_at(now) + 1).min(MAX_FAILURES);
             self.last = now;
         }
         let next = now + penalty.step(self.failures_at(now));
         if end == AttemptResult::Failed {
-            self.free_at = self.free_at.max(next);
-        } else if self.under_way == 0 {
-            // What it was feared to be does not hold up the next one.
-            self.free_at = self.free_at.min(next);
+            self.next_check = self.next_check.max(next);
+        } else if self.in_progress == 0 {
+            // The reservation assumed a failure. It was none, so the next attempt may come earlier.
+            self.next_check = self.next_check.min(next);
         }
     }
 }
 
 impl Penalty {
-    /// Time between two checks after so many failures.
+    /// Time between two checks after `failures` failures.
     fn step(&self, failures: u32) -> Duration {
         match failures.checked_sub(self.free + 1) {
             None => Duration::ZERO,
@@ -201,18 +206,20 @@ impl Penalty {
     }
 }
 
-/// The record of `key`, made if there is none.
+/// Returns the record of `key`, and creates it if needed.
 fn record<K: Hash + Eq + Copy>(
     records: &mut HashMap<K, FailureRecord>,
     key: K,
     now: Instant,
 ) -> &mut FailureRecord {
     if records.len() >= MAX_RECORDS && !records.contains_key(&key) {
+        // Blank records say nothing, so they go first; the scan is rare because each eviction round
+        // removes all of them.
         records.retain(|_, record| !record.is_blank(now));
         if records.len() >= MAX_RECORDS {
             let quiet = records
                 .iter()
-                .min_by_key(|(_, record)| (record.under_way, record.last));
+                .min_by_key(|(_, record)| (record.in_progress, record.last));
             if let Some(&key) = quiet.map(|(key, _)| key) {
                 records.remove(&key);
             }
@@ -221,13 +228,13 @@ fn record<K: Hash + Eq + Copy>(
     records.entry(key).or_insert(FailureRecord {
         failures: 0,
         last: now,
-        under_way: 0,
-        free_at: now,
+        in_progress: 0,
+        next_check: now,
     })
 }
 
-/// Ends an attempt in its record, and drops a record that says nothing.
-fn settle<K: Hash + Eq>(
+/// Ends an attempt in the record of `key`, and removes the record if it is blank.
+fn end_attempt<K: Hash + Eq>(
     records: &mut HashMap<K, FailureRecord>,
     key: &K,
     penalty: &Penalty,
@@ -235,7 +242,7 @@ fn settle<K: Hash + Eq>(
     now: Instant,
 ) {
     let Some(record) = records.get_mut(key) else {
-        return; // gave way to others
+        return; // evicted meanwhile
     };
     record.end(end, penalty, now);
     if record.is_blank(now) {
@@ -253,7 +260,7 @@ mod tests {
         IpAddr::from(n.to_be_bytes())
     }
 
-    /// An attempt that is checked when its turn comes; the wait in seconds.
+    /// Makes an attempt that is checked when its time comes; returns the wait in seconds.
     fn attempt(
         penalties: &mut LoginPenalties,
         peer: IpAddr,
@@ -288,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn guesses_at_once_count_before_any_of_them_has_failed() {
+    fn parallel_guesses_count_as_failures_before_they_end() {
         let mut penalties = LoginPenalties::default();
         let now = Instant::now();
         let begun: Vec<Result<LoginAttempt, LoginQueueFull>> = (0..100)
@@ -336,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn guesses_from_many_addresses_slow_down_for_their_account() {
+    fn guesses_from_many_addresses_are_slowed_down_by_the_account_penalty() {
         let mut penalties = LoginPenalties::default();
         let mut now = Instant::now();
         let begun = now;
@@ -348,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn guesses_of_others_never_delay_an_owner_where_the_account_logged_in_before() {
+    fn guesses_of_others_do_not_delay_the_owner_at_a_known_address() {
         let mut penalties = LoginPenalties::default();
         let mut now = Instant::now();
         let home = host(1 << 24);
@@ -362,7 +369,7 @@ mod tests {
         .unwrap();
         let flood = now;
         for n in 0..1000 {
-            // All at once: most are refused.
+            // All at the same time: most are refused.
             let _ = penalties.begin(host(n), "ann", flood);
         }
         assert_eq!(
@@ -377,7 +384,7 @@ mod tests {
             &mut now,
         );
         assert_eq!(owner, Some(0));
-        // The owner's own failures count for the address, as anybody's.
+        // The owner's own failures count for the address, like those of others.
         for _ in 0..4 {
             fail(&mut penalties, home, "ann", &mut now);
         }
@@ -385,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_refused_and_does_not_lengthen_the_queue() {
+    fn a_flood_of_logins_is_refused_and_does_not_lengthen_the_queue() {
         let mut penalties = LoginPenalties::default();
         let mut now = Instant::now();
         for n in 0..20 {
@@ -403,19 +410,19 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded() {
+    fn the_number_of_records_is_bounded() {
         let mut penalties = LoginPenalties::default();
         let now = Instant::now();
-        // Filled directly: the last one alone looks through all before it.
+        // Filled directly, because `begin` scans all records when the map is full.
         for n in 0..u32::try_from(MAX_RECORDS).unwrap() {
             let record = FailureRecord {
                 failures: 1,
                 last: now + Duration::from_nanos(u64::from(n)),
-                under_way: 0,
-                free_at: now,
+                in_progress: 0,
+                next_check: now,
             };
             penalties.addresses.insert(host(n), record);
-            penalties.known.insert((host(n), 0), now);
+            penalties.known_pairs.insert((host(n), 0), now);
         }
         let mut later = now + Duration::from_secs(1);
         let peer = "192.0.2.9".parse().unwrap();
@@ -429,7 +436,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!(penalties.addresses.len(), MAX_RECORDS);
-        assert_eq!(penalties.known.len(), MAX_RECORDS);
+        assert_eq!(penalties.known_pairs.len(), MAX_RECORDS);
         assert!(!penalties.addresses.contains_key(&host(0)));
     }
 }

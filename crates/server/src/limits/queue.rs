@@ -1,9 +1,9 @@
 //! Fair queueing of expensive work.
 //!
-//! A [`FairQueue`] has a number of places. A client is a key ([`super::client_key`]): it holds at
-//! most a share of the places, and at most a bounded number of its requests wait. A free place goes
-//! to the client that holds the fewest, among equals to the one whose turn is longest ago (round
-//! robin), so that a thousand requests of one client delay another client by one of them.
+//! A [`FairQueue`] has a number of permits. A client is a key ([`super::client_key`]): it holds at
+//! most its share of the permits, and a bounded number of its requests may wait. A free permit goes
+//! to the client that holds the fewest; among equals to the one that was served least recently (round
+//! robin). So a thousand requests of one client delay another client by one of them.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -15,20 +15,20 @@ use tokio::time::timeout;
 
 use super::client_key;
 
-/// Places for one kind of work, shared by clients.
+/// The permits for one kind of work, shared fairly by clients.
 #[derive(Debug)]
 pub struct FairQueue {
     state: Mutex<QueueState>,
 }
 
-/// The right to work; given back when dropped.
+/// The right to do one piece of work; dropping it returns the permit to the queue.
 #[derive(Debug)]
 pub struct QueuePermit {
     queue: Arc<FairQueue>,
     key: IpAddr,
 }
 
-/// A request that waits. Dropping it gives it up.
+/// A request that waits for its permit. Dropping it withdraws the request.
 #[derive(Debug)]
 struct PendingPermit {
     queue: Arc<FairQueue>,
@@ -37,37 +37,37 @@ struct PendingPermit {
     granted: oneshot::Receiver<QueuePermit>,
 }
 
-/// Bounds of a queue, and of each client in it.
+/// Bounds of a queue and of each client in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueBounds {
-    /// Places in all, at least 1.
+    /// Permits of all clients together, at least 1.
     pub permits: usize,
-    /// Places of one client, at least 1.
+    /// Permits of one client, at least 1.
     pub per_client: usize,
-    /// Requests of one client that may wait.
+    /// Waiting requests of one client.
     pub waiting: usize,
 }
 
-/// So many requests of this client wait already.
+/// This client has as many waiting requests as it may; the value is that limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too many requests from your address wait already (limit {0})")]
 pub struct ClientQueueFull(pub usize);
 
-/// Why there is no place.
+/// The reason why no permit was granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoPermit {
-    /// It may not even wait.
+    /// The client has too many waiting requests.
     #[error(transparent)]
     QueueFull(#[from] ClientQueueFull),
-    /// It waited for so long.
-    #[error("too many such requests on this server: no place {}", timeout_text(*.0))]
+    /// No permit was free within this time.
+    #[error("too many such requests on this server: none could start {}", timeout_text(*.0))]
     Timeout(Duration),
 }
 
-/// The words for a wait that was in vain.
-fn timeout_text(patience: Duration) -> String {
-    match patience.as_secs() {
-        0 => "is free".to_owned(),
+/// The end of the message about a wait that timed out.
+fn timeout_text(max_wait: Duration) -> String {
+    match max_wait.as_secs() {
+        0 => "now".to_owned(),
         seconds => format!("within {seconds} s"),
     }
 }
@@ -77,9 +77,9 @@ struct QueueState {
     bounds: QueueBounds,
     taken: usize,
     next_id: u64,
-    /// Places of each client that has any.
+    /// Number of permits of each client that holds any.
     held: HashMap<IpAddr, usize>,
-    /// Clients with requests that wait, the one whose turn is next first. None is empty.
+    /// Clients with waiting requests, the least recently served first. No entry is empty.
     clients: VecDeque<ClientQueue>,
 }
 
@@ -96,7 +96,7 @@ struct WaitingRequest {
 }
 
 impl FairQueue {
-    /// All places free.
+    /// A queue with all permits free.
     pub fn new(bounds: QueueBounds) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::new(QueueState {
@@ -109,32 +109,36 @@ impl FairQueue {
         })
     }
 
-    /// A place for work of `peer`, at once or in its turn.
+    /// Waits for a permit for work of `peer`.
     ///
     /// # Errors
-    /// As many requests of this client wait as may.
+    /// The client has as many waiting requests as it may.
     pub async fn acquire(self: &Arc<Self>, peer: IpAddr) -> Result<QueuePermit, ClientQueueFull> {
-        let most = self.state().bounds.waiting;
-        self.join(client_key(peer), most)?
-            .wait_for_permit(most)
+        let max_waiting = self.state().bounds.waiting;
+        self.join(client_key(peer), max_waiting)?
+            .wait_for_permit(max_waiting)
             .await
     }
 
-    /// The same, but not after a wait of `patience`.
+    /// Waits for a permit for at most `max_wait`.
     ///
     /// # Errors
     /// See [`NoPermit`].
     pub async fn acquire_within(
         self: &Arc<Self>,
         peer: IpAddr,
-        patience: Duration,
+        max_wait: Duration,
     ) -> Result<QueuePermit, NoPermit> {
-        let waited = timeout(patience, self.acquire(peer)).await;
-        Ok(waited.map_err(|_| NoPermit::Timeout(patience))??)
+        let waited = timeout(max_wait, self.acquire(peer)).await;
+        Ok(waited.map_err(|_| NoPermit::Timeout(max_wait))??)
     }
 
-    /// Joins the queue, unless `most` requests of this client wait.
-    fn join(self: &Arc<Self>, key: IpAddr, most: usize) -> Result<PendingPermit, ClientQueueFull> {
+    /// Joins the queue, unless `max_waiting` requests of this client are waiting.
+    fn join(
+        self: &Arc<Self>,
+        key: IpAddr,
+        max_waiting: usize,
+    ) -> Result<PendingPermit, ClientQueueFull> {
         let (grant, granted) = oneshot::channel();
         let id = {
             let mut state = self.state();
@@ -142,7 +146,9 @@ impl FairQueue {
             state.next_id += 1;
             let known = state.clients.iter().position(|client| client.key == key);
             match known.map(|at| &mut state.clients[at].waiting) {
-                Some(waiting) if waiting.len() >= most => return Err(ClientQueueFull(most)),
+                Some(waiting) if waiting.len() >= max_waiting => {
+                    return Err(ClientQueueFull(max_waiting));
+                }
                 Some(waiting) => waiting.push_back(WaitingRequest { id, grant }),
                 None => state.clients.push_back(ClientQueue {
                     key,
@@ -151,28 +157,28 @@ impl FairQueue {
             }
             id
         };
-        let turn = PendingPermit {
+        let pending = PendingPermit {
             queue: Arc::clone(self),
             key,
             id,
             granted,
         };
         self.grant_free_permits();
-        Ok(turn)
+        Ok(pending)
     }
 
-    /// Changes the bounds. Places above a smaller bound are given back as their work ends.
+    /// Changes the bounds. Permits above a smaller bound are withdrawn as their work ends.
     pub fn set_bounds(self: &Arc<Self>, bounds: QueueBounds) {
         self.state().bounds = bounds.bounded();
         self.grant_free_permits();
     }
 
-    /// Places taken now.
+    /// Number of permits in use.
     pub fn permits_in_use(&self) -> usize {
         self.state().taken
     }
 
-    /// Requests that wait now.
+    /// Number of waiting requests.
     pub fn requests_waiting(&self) -> usize {
         let state = self.state();
         state
@@ -182,43 +188,47 @@ impl FairQueue {
             .sum()
     }
 
-    /// Gives free places to those who wait. A place is sent outside of the lock: when nobody takes
-    /// it any more it comes back by its drop, which locks.
+    /// Grants free permits to waiting requests.
     fn grant_free_permits(self: &Arc<Self>) {
         loop {
             let next = self.state().next_grant();
             let Some((key, grant)) = next else { return };
-            let place = QueuePermit {
+            // The lock must not be held here: if the request was withdrawn, the failed send drops the
+            // permit, and `QueuePermit::drop` takes the lock.
+            let permit = QueuePermit {
                 queue: Arc::clone(self),
                 key,
             };
-            drop(grant.send(place));
+            drop(grant.send(permit));
         }
     }
 
-    /// Each change leaves the state whole, so a panic elsewhere is no reason to stop.
+    /// Locks the state. A poisoned lock is used all the same: each change leaves it consistent.
     fn state(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl QueuePermit {
-    /// Gives the place to whoever is due, and waits for the next one. Work that has begun is not
-    /// refused for want of room in the queue.
+    /// Returns the permit and waits for another one, so that long work lets others run in between.
+    /// Work that has begun is never refused because the queue is full.
     ///
     /// # Errors
-    /// None in practice: a request that waits keeps its end of the queue.
+    /// None in practice: the queue keeps the sender of every waiting request.
     pub async fn requeue(self) -> Result<Self, ClientQueueFull> {
-        let turn = self.queue.join(self.key, usize::MAX)?;
+        // Joining before the drop keeps this request behind those that wait already.
+        let pending = self.queue.join(self.key, usize::MAX)?;
         drop(self);
-        turn.wait_for_permit(0).await
+        pending.wait_for_permit(0).await
     }
 }
 
 impl PendingPermit {
-    /// The sender is kept until it is used, so the wait never ends without a place.
-    async fn wait_for_permit(mut self, most: usize) -> Result<QueuePermit, ClientQueueFull> {
-        (&mut self.granted).await.map_err(|_| ClientQueueFull(most))
+    /// The queue keeps the sender until it is used, so the wait always ends with a permit.
+    async fn wait_for_permit(mut self, max_waiting: usize) -> Result<QueuePermit, ClientQueueFull> {
+        (&mut self.granted)
+            .await
+            .map_err(|_| ClientQueueFull(max_waiting))
     }
 }
 
@@ -233,16 +243,16 @@ impl QueueBounds {
 }
 
 impl QueueState {
-    /// Takes the next place for the client that is due.
+    /// Takes the next waiting request that may get a permit, and counts the permit.
     fn next_grant(&mut self) -> Option<(IpAddr, oneshot::Sender<QueuePermit>)> {
         if self.taken >= self.bounds.permits {
             return None;
         }
         let held = |client: &ClientQueue| self.held.get(&client.key).copied().unwrap_or(0);
-        let due = (0..self.clients.len())
+        let next = (0..self.clients.len())
             .filter(|&at| held(&self.clients[at]) < self.bounds.per_client)
             .min_by_key(|&at| held(&self.clients[at]))?;
-        let mut client = self.clients.remove(due)?;
+        let mut client = self.clients.remove(next)?;
         let first = client.waiting.pop_front()?;
         let key = client.key;
         if !client.waiting.is_empty() {
@@ -260,7 +270,7 @@ impl Drop for QueuePermit {
             let mut state = self.queue.state();
             state.taken -= 1;
             super::decrement(&mut state.held, &self.key);
-            // It had its turn: others come first.
+            // Round robin: a client that was just served goes behind the others.
             if let Some(at) = state.clients.iter().position(|c| c.key == self.key)
                 && let Some(client) = state.clients.remove(at)
             {
@@ -299,26 +309,26 @@ mod tests {
         IpAddr::from([192, 0, 2, n])
     }
 
-    fn queue(places: usize, per_client: usize, waiting: usize) -> Arc<FairQueue> {
+    fn queue(permits: usize, per_client: usize, waiting: usize) -> Arc<FairQueue> {
         FairQueue::new(QueueBounds {
-            permits: places,
+            permits,
             per_client,
             waiting,
         })
     }
 
     fn join(queue: &Arc<FairQueue>, client: u8) -> Result<PendingPermit, ClientQueueFull> {
-        let most = queue.state().bounds.waiting;
-        queue.join(ip(client), most)
+        let max_waiting = queue.state().bounds.waiting;
+        queue.join(ip(client), max_waiting)
     }
 
-    /// The place, if it was granted already.
-    fn granted(turn: &mut PendingPermit) -> Option<QueuePermit> {
-        turn.granted.try_recv().ok()
+    /// Returns the permit if it was granted already.
+    fn granted(pending: &mut PendingPermit) -> Option<QueuePermit> {
+        pending.granted.try_recv().ok()
     }
 
     #[test]
-    fn a_thousand_requests_of_one_client_delay_another_by_one() {
+    fn a_thousand_requests_of_one_client_delay_another_client_by_one_request() {
         let queue = queue(1, 1, 1000);
         let mut greedy: Vec<PendingPermit> = (0..1000).map(|_| join(&queue, 1).unwrap()).collect();
         let running = granted(&mut greedy[0]).unwrap();
@@ -329,48 +339,46 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_tells_that_others_have_the_places() {
-        let told = |patience| NoPermit::Timeout(patience).to_string();
-        let others = "too many such requests on this server: no place";
+    fn the_timeout_message_says_how_long_the_request_waited() {
+        let message = |max_wait| NoPermit::Timeout(max_wait).to_string();
+        let others = "too many such requests on this server: none could start";
         assert_eq!(
-            told(Duration::from_secs(30)),
+            message(Duration::from_secs(30)),
             format!("{others} within 30 s")
         );
-        assert_eq!(
-            told(Duration::from_millis(300)),
-            format!("{others} is free")
-        );
+        assert_eq!(message(Duration::from_millis(300)), format!("{others} now"));
     }
 
     #[test]
-    fn one_client_never_holds_more_than_its_share() {
+    fn a_client_never_holds_more_permits_than_its_share() {
         let queue = queue(4, 3, 10);
-        let mut turns: Vec<PendingPermit> = (0..10).map(|_| join(&queue, 1).unwrap()).collect();
-        let places: Vec<QueuePermit> = turns.iter_mut().filter_map(granted).collect();
-        assert_eq!(places.len(), 3);
+        let mut pending_permits: Vec<PendingPermit> =
+            (0..10).map(|_| join(&queue, 1).unwrap()).collect();
+        let permits: Vec<QueuePermit> = pending_permits.iter_mut().filter_map(granted).collect();
+        assert_eq!(permits.len(), 3);
         let mut other = join(&queue, 2).unwrap();
         assert!(granted(&mut other).is_some());
     }
 
     #[test]
-    fn places_go_round_among_clients() {
+    fn permits_are_granted_round_robin() {
         let queue = queue(1, 1, 10);
-        let mut turns: Vec<(u8, PendingPermit)> = [1, 1, 1, 2, 2, 3]
+        let mut pending_permits: Vec<(u8, PendingPermit)> = [1, 1, 1, 2, 2, 3]
             .into_iter()
             .map(|n| (n, join(&queue, n).unwrap()))
             .collect();
         let mut order = Vec::new();
-        while !turns.is_empty() {
-            let mut place = None;
-            turns.retain_mut(|(n, turn)| match granted(turn) {
+        while !pending_permits.is_empty() {
+            let mut permit = None;
+            pending_permits.retain_mut(|(n, pending)| match granted(pending) {
                 Some(got) => {
                     order.push(*n);
-                    place = Some(got);
+                    permit = Some(got);
                     false
                 }
                 None => true,
             });
-            assert!(place.is_some(), "{order:?}");
+            assert!(permit.is_some(), "{order:?}");
         }
         assert_eq!(order, [1, 2, 3, 1, 2, 1]);
     }
@@ -386,10 +394,10 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_given_up_leaves_nothing() {
+    fn a_withdrawn_request_returns_its_permit() {
         let queue = queue(1, 1, 10);
         let mut first = join(&queue, 1).unwrap();
-        let place = granted(&mut first).unwrap();
+        let permit = granted(&mut first).unwrap();
         {
             let mut waits = pin!(queue.acquire(ip(2)));
             let polled = waits.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -397,16 +405,16 @@ mod tests {
             assert_eq!(queue.requests_waiting(), 1);
         }
         assert_eq!(queue.requests_waiting(), 0);
-        // Granted, and then given up before it was looked at.
+        // This request is granted, and withdrawn before its permit is read.
         let unread = join(&queue, 3).unwrap();
-        drop(place);
+        drop(permit);
         assert_eq!(queue.permits_in_use(), 1);
         drop(unread);
         assert_eq!(queue.permits_in_use(), 0);
     }
 
     #[test]
-    fn work_that_begun_makes_way_and_is_not_refused() {
+    fn requeued_work_waits_behind_others_and_is_not_refused() {
         let queue = queue(1, 1, 1);
         let mut first = join(&queue, 1).unwrap();
         let running = granted(&mut first).unwrap();
@@ -421,48 +429,48 @@ mod tests {
     }
 
     #[test]
-    fn a_larger_bound_lets_in_who_waits() {
+    fn a_larger_bound_grants_permits_to_waiting_requests() {
         let queue = queue(1, 1, 10);
-        let mut turns = [join(&queue, 1).unwrap(), join(&queue, 2).unwrap()];
-        let first = granted(&mut turns[0]);
-        assert!(first.is_some() && granted(&mut turns[1]).is_none());
+        let mut pending_permits = [join(&queue, 1).unwrap(), join(&queue, 2).unwrap()];
+        let first = granted(&mut pending_permits[0]);
+        assert!(first.is_some() && granted(&mut pending_permits[1]).is_none());
         queue.set_bounds(QueueBounds {
             permits: 2,
             per_client: 1,
             waiting: 1,
         });
-        assert!(granted(&mut turns[1]).is_some());
+        assert!(granted(&mut pending_permits[1]).is_some());
     }
 
     proptest! {
         #[test]
-        fn bounds_hold_and_no_place_is_lost(
-            places in 1usize..4,
+        fn bounds_hold_and_no_permit_is_lost(
+            permits in 1usize..4,
             per_client in 1usize..4,
             steps in proptest::collection::vec((0u8..4, 0u8..3), 0..200),
         ) {
-            let queue = queue(places, per_client, 5);
-            let mut turns: Vec<PendingPermit> = Vec::new();
+            let queue = queue(permits, per_client, 5);
+            let mut pending_permits: Vec<PendingPermit> = Vec::new();
             let mut held: Vec<QueuePermit> = Vec::new();
             for (client, step) in steps {
                 match step {
-                    0 => turns.extend(join(&queue, client)),
+                    0 => pending_permits.extend(join(&queue, client)),
                     1 if !held.is_empty() => drop(held.remove(usize::from(client) % held.len())),
-                    2 if !turns.is_empty() => drop(turns.remove(usize::from(client) % turns.len())),
+                    2 if !pending_permits.is_empty() => drop(pending_permits.remove(usize::from(client) % pending_permits.len())),
                     _ => {}
                 }
-                held.extend(turns.iter_mut().filter_map(granted));
-                prop_assert!(queue.permits_in_use() <= places);
+                held.extend(pending_permits.iter_mut().filter_map(granted));
+                prop_assert!(queue.permits_in_use() <= permits);
                 for n in 0..4 {
-                    let of = held.iter().filter(|place| place.key == ip(n)).count();
+                    let of = held.iter().filter(|permit| permit.key == ip(n)).count();
                     prop_assert!(of <= per_client);
                 }
-                // Work waits only while nothing is free for it.
+                // Requests wait only while no permit is free for them.
                 if queue.requests_waiting() > 0 {
-                    prop_assert!(queue.permits_in_use() == places || per_client < places);
+                    prop_assert!(queue.permits_in_use() == permits || per_client < permits);
                 }
             }
-            drop((turns, held));
+            drop((pending_permits, held));
             prop_assert_eq!((queue.permits_in_use(), queue.requests_waiting()), (0, 0));
             prop_assert!(queue.state().held.is_empty() && queue.state().clients.is_empty());
         }

@@ -1,4 +1,4 @@
-//! Logins: who may come in, with which files and rights.
+//! Logins: who may log in, with which root and rights.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -21,30 +21,30 @@ mod throttle;
 
 use throttle::LoginThrottle;
 
-/// Names that mean an anonymous session, in any case (RFC 1635), and what clients of the globus
-/// library send when they leave the account to the server.
+/// User names that mean an anonymous session, in upper or lower case (RFC 1635). Clients of the
+/// globus library send `:globus-mapping:` to leave the choice of the account to the server.
 const ANONYMOUS_NAMES: [&str; 3] = ["anonymous", "ftp", ":globus-mapping:"];
 
 /// Longest user name in a log line, characters.
 const SHOWN_NAME: usize = 64;
 
-/// The accounts of a server.
+/// Checks logins and gives sessions their files.
 #[derive(Debug)]
 pub(crate) struct Authenticator {
     policy: RwLock<Arc<LoginPolicy>>,
     root_path: PathBuf,
     root: Arc<Root>,
-    /// Roots of accounts that have their own.
+    /// Roots of accounts that have a root of their own.
     roots: Arc<AccountRoots>,
     sums: Arc<ChecksumCache>,
     uploads: Arc<UploadRegistry>,
     room: ListingMemory,
-    /// One place per password being checked: each takes 19 MiB.
-    hashes: Arc<FairQueue>,
+    /// One permit per password being checked: each check takes 19 MiB of memory.
+    password_checks: Arc<FairQueue>,
     throttle: Arc<LoginThrottle>,
 }
 
-/// Who may log in; replaced by a reload.
+/// The settings about logins; a reload replaces them.
 #[derive(Debug)]
 struct LoginPolicy {
     anonymous: Option<Anonymous>,
@@ -53,60 +53,61 @@ struct LoginPolicy {
     sync: SyncPolicy,
 }
 
-/// A session's login.
+/// The result of a successful login.
 #[derive(Debug)]
 pub(crate) struct Login {
-    /// For the state machine.
+    /// The grant for the session's state machine.
     pub(crate) grant: LoginGrant,
-    /// The session's files.
+    /// Access to the session's files.
     pub(crate) files: SessionFiles,
-    /// Its root on the host, for the log.
+    /// The session's root on the host, for the log.
     pub(crate) root_path: PathBuf,
-    /// Held for as long as the session is logged in; anonymous sessions are not counted per user.
+    /// Counts the session for its user while it is logged in; `None`: anonymous sessions are not
+    /// counted per user.
     _slot: Option<UserSlot>,
 }
 
-/// Why a login was not granted; the text is for the client.
+/// The reason why a login was refused; its text is for the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LoginRefusal {
-    /// No anonymous sessions.
+    /// Anonymous sessions are not allowed.
     #[error("anonymous sessions are not offered here")]
     NotAnonymous,
-    /// No users file, no such user or a wrong password: which it was is nobody's business.
+    /// No users file, no such user or a wrong password. The client must not learn which.
     #[error("wrong user name or password")]
     WrongCredentials(CredentialError),
-    /// The user's root cannot be opened.
+    /// The root of the user cannot be opened.
     #[error("your directory is not available")]
     NoRoot,
-    /// A defect, logged where it happened.
+    /// A defect; it was logged where it happened.
     #[error("internal error")]
     Internal,
-    /// Too many failures wait already.
+    /// Too many logins are waiting.
     #[error("too many failed logins")]
     Throttled,
-    /// Right, but a limit is reached.
+    /// The password is right, but a session limit is reached.
     #[error(transparent)]
     Limit(#[from] LimitReached),
 }
 
-/// The part of a login that was wrong, for the log alone.
+/// The part of the credentials that was wrong, for the log only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CredentialError {
-    /// There are no password users.
+    /// The server has no users file.
     NoUsersFile,
-    /// Not in the users file.
+    /// The user is not in the users file.
     UnknownUser,
-    /// Another password.
+    /// The password is wrong.
     WrongPassword,
 }
 
 impl LoginRefusal {
-    /// Whether the session ends with 421.
+    /// Whether the session must end with 421.
     pub(crate) fn ends_session(&self) -> bool {
         matches!(self, Self::Throttled | Self::Limit(_))
     }
 
-    /// For the log.
+    /// The reason for the log.
     fn log_reason(&self) -> String {
         match self {
             Self::WrongCredentials(CredentialError::NoUsersFile) => "no users file".to_owned(),
@@ -118,9 +119,10 @@ impl LoginRefusal {
 }
 
 impl Login {
-    /// Whom its uploads belong to; `from` is the client's address.
+    /// The owner of this session's uploads; `from` is the client's address.
     pub(crate) fn uploader(&self, from: IpAddr) -> Uploader {
-        // No account has that name: it means an anonymous session before accounts are looked at.
+        // No account can have this name, because it selects an anonymous session before accounts are
+        // looked up.
         match self.grant.user.as_str() {
             user if user == ANONYMOUS_NAMES[0] => Uploader::Anonymous(client_key(from)),
             user => Uploader::User(user.to_owned()),
@@ -129,7 +131,7 @@ impl Login {
 }
 
 impl Authenticator {
-    /// As configured.
+    /// Takes the configuration, the server's root and the password users.
     pub(crate) fn new(config: &ServerConfig, root: Arc<Root>, users: Option<Users>) -> Self {
         Self {
             policy: RwLock::new(Arc::new(LoginPolicy::of(config, users.map(Arc::new)))),
@@ -139,27 +141,28 @@ impl Authenticator {
             sums: Arc::default(),
             uploads: Arc::default(),
             room: ListingMemory::default(),
-            hashes: FairQueue::new(config.password_check_queue()),
+            password_checks: FairQueue::new(config.password_check_queue()),
             throttle: Arc::default(),
         }
     }
 
-    /// The password users, as of the last reload.
+    /// The password users as of the last reload.
     pub(crate) fn users(&self) -> Option<Arc<Users>> {
         self.policy().users.clone()
     }
 
-    /// Other settings and users for the logins to come. Blocks on the file system.
+    /// Applies new settings and users to later logins. Blocks on the file system.
     pub(crate) fn reload(&self, config: &ServerConfig, users: Option<Arc<Users>>) {
-        self.hashes.set_bounds(config.password_check_queue());
+        self.password_checks
+            .set_bounds(config.password_check_queue());
         let policy = Arc::new(LoginPolicy::of(config, users));
         *self.policy.write().unwrap_or_else(PoisonError::into_inner) = policy;
         self.open_account_roots();
         self.roots.reopen();
     }
 
-    /// Checks a login. Waits its turn: for one of the few places where hashes are computed, and
-    /// after failures of its address or account. A refusal is logged, without the password.
+    /// Checks a login. It waits for one of the few permits to hash a password, and longer after failures
+    /// of its address or account. A refusal is logged without the password.
     pub(crate) async fn authenticate(
         &self,
         user: String,
@@ -167,6 +170,7 @@ impl Authenticator {
         peer: IpAddr,
         limits: &Arc<SessionLimits>,
     ) -> Result<Login, LoginRefusal> {
+        // Taken before the check consumes `user`; a client can send names of thousands of characters.
         let name: String = user.chars().take(SHOWN_NAME).collect();
         let answer = self.check_login(user, password, peer, limits).await;
         if let Err(refusal) = &answer {
@@ -191,11 +195,13 @@ impl Authenticator {
             return Err(LoginRefusal::WrongCredentials(CredentialError::NoUsersFile));
         };
         let account = self.verify_password(users, user, password, peer).await?;
+        // Counted only after the password was checked: otherwise guesses with a wrong password could
+        // use up the user's sessions.
         let slot = limits.count_login(&account.name)?;
         self.user_login(&policy, account, slot).await
     }
 
-    /// Who waits for a failure's time to pass holds no place meanwhile.
+    /// Checks a password after the delay that earlier failures demand. The delay holds no permit.
     async fn verify_password(
         &self,
         users: Arc<Users>,
@@ -203,35 +209,46 @@ impl Authenticator {
         password: Secret,
         peer: IpAddr,
     ) -> Result<UserAccount, LoginRefusal> {
-        let crowded = |_| LoginRefusal::Throttled;
-        let mut place = self.hashes.acquire(peer).await.map_err(crowded)?;
+        let queue_full = |_| LoginRefusal::Throttled;
+        let mut permit = self
+            .password_checks
+            .acquire(peer)
+            .await
+            .map_err(queue_full)?;
         let mut attempt = self
             .throttle
             .begin(peer, &user)
             .map_err(|_| LoginRefusal::Throttled)?;
         if !attempt.wait().is_zero() {
-            drop(place);
+            // Waiting with the permit would let one attacker block the password checks of everybody.
+            drop(permit);
             tokio::time::sleep(attempt.wait()).await;
-            place = self.hashes.acquire(peer).await.map_err(crowded)?;
+            permit = self
+                .password_checks
+                .acquire(peer)
+                .await
+                .map_err(queue_full)?;
         }
-        // From here on the password is tried, whether or not the client waits for the answer.
+        // From here on the password is checked even if the client leaves: leaving early must not hide a
+        // wrong guess.
         attempt.mark_checked();
-        let tried = tokio::task::spawn_blocking(move || {
+        let checked = tokio::task::spawn_blocking(move || {
             let account = users.verify(&user, &password.0).ok_or_else(|| {
                 LoginRefusal::WrongCredentials(match users.has_user(&user) {
                     true => CredentialError::WrongPassword,
                     false => CredentialError::UnknownUser,
                 })
             });
-            (account, place)
+            (account, permit)
         });
-        let (account, place) = tried.await.map_err(|_| LoginRefusal::Internal)?;
+        let (account, permit) = checked.await.map_err(|_| LoginRefusal::Internal)?;
         match account {
             Ok(_) => attempt.mark_granted(),
             Err(_) => drop(attempt),
         }
-        // Not before: who comes next must not count this attempt as one under way.
-        drop(place);
+        // The permit is returned after the attempt has ended, so that the next attempt does not count
+        // this one as in progress.
+        drop(permit);
         account
     }
 
@@ -239,7 +256,8 @@ impl Authenticator {
         let anonymous = policy.anonymous.ok_or(LoginRefusal::NotAnonymous)?;
         let rights = AccountRights {
             write: anonymous == Anonymous::Rw,
-            // Whatever the configuration: an anonymous bounce must be impossible (RFC 2577 §3).
+            // Independent of the configuration: anonymous sessions must never allow FTP bounce attacks
+            // (RFC 2577 section 3).
             third_party: false,
         };
         Ok(Login {
@@ -294,7 +312,7 @@ impl Authenticator {
         .with_sync(policy.sync)
     }
 
-    /// An account's own root, opened before or now.
+    /// Returns an account's own root, opened now or before.
     async fn account_root(&self, path: &Path, user: &str) -> Result<Arc<Root>, LoginRefusal> {
         let (roots, host_path) = (Arc::clone(&self.roots), path.to_owned());
         match tokio::task::spawn_blocking(move || roots.get(&host_path)).await {
@@ -307,8 +325,8 @@ impl Authenticator {
         }
     }
 
-    /// Opens the roots that the accounts name now and lets go of all others; to be called at the start
-    /// and whenever the accounts were read anew. Blocks on the file system.
+    /// Opens the roots that the accounts name and closes all others. Must be called at the start and
+    /// after each change of the accounts. Blocks on the file system.
     pub(crate) fn open_account_roots(&self) {
         let named = self.users().map(|users| users.roots());
         self.roots.open_named(&named.unwrap_or_default());
@@ -335,7 +353,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn anonymous_uploads_of_one_ipv6_network_are_one_clients() {
+    fn anonymous_uploads_from_one_ipv6_64_network_have_one_owner() {
         let dir = tempfile::tempdir().unwrap();
         let config = ServerConfig {
             anonymous: Some(Anonymous::Rw),

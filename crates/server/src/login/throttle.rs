@@ -1,4 +1,4 @@
-//! Attempts to log in, counted while they last.
+//! Login attempts that count as failures while they are in progress.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use crate::limits::{AttemptResult, LoginAttempt, LoginPenalties, LoginQueueFull};
 
-/// The penalties of a server.
+/// The login penalties of a server, shared by all sessions.
 #[derive(Debug, Default)]
 pub(super) struct LoginThrottle(Mutex<LoginPenalties>);
 
-/// An attempt under way. One that is checked and dropped has failed: who goes away before the
-/// answer has guessed all the same.
+/// A login attempt in progress. If it is dropped after its check began, it counts as failed: a client
+/// that leaves before the answer has made a guess all the same.
 #[derive(Debug)]
 pub(super) struct ThrottledAttempt {
     throttle: Arc<LoginThrottle>,
@@ -20,7 +20,7 @@ pub(super) struct ThrottledAttempt {
 }
 
 impl LoginThrottle {
-    /// Counts an attempt.
+    /// Counts a new attempt.
     pub(super) fn begin(
         self: &Arc<Self>,
         peer: IpAddr,
@@ -40,17 +40,17 @@ impl LoginThrottle {
 }
 
 impl ThrottledAttempt {
-    /// How long to wait before the check.
+    /// Wait before the password may be checked.
     pub(super) fn wait(&self) -> Duration {
         self.attempt.wait
     }
 
-    /// The password is being checked.
+    /// The check of the password begins; without a success the attempt counts as failed.
     pub(super) fn mark_checked(&mut self) {
         self.end = AttemptResult::Failed;
     }
 
-    /// It is right.
+    /// The password is right.
     pub(super) fn mark_granted(mut self) {
         self.end = AttemptResult::Granted;
     }

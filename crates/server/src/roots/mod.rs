@@ -1,10 +1,10 @@
-//! The roots of accounts that have their own, each opened once.
+//! The roots of accounts that have a root of their own, each opened once.
 //!
-//! A root may lie inside another account's, whose sessions can rename and link as they please. So a
-//! path is never walked through a symbolic link: below the server's root it is opened from that root's
-//! descriptor, elsewhere from `/`. What was opened stays the root of the account, whatever becomes of
-//! its name, until the directory itself is removed, the users file names another, or the administrator
-//! asks for it (SIGHUP).
+//! A root may lie inside another account's root, whose sessions can rename directories and create
+//! links. So symbolic links in the path of a root are never followed: below the server's root the path is
+//! opened relative to that root's descriptor, elsewhere from `/`. An opened directory stays the root of its account, even
+//! if it is renamed, until the directory is removed, the users file names another, or the administrator
+//! reloads (SIGHUP).
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
@@ -12,20 +12,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use data::store::root::{Root, RootError};
 
-/// Descriptors kept for roots. Those of further accounts are opened at each login.
+/// Largest number of roots kept open. Roots of further accounts are opened at each login.
 const MOST_KEPT: usize = 4096;
 
-/// The open roots.
+/// The open roots of accounts.
 #[derive(Debug)]
 pub(crate) struct AccountRoots {
-    /// The server's root, and the path that the configuration gives it.
+    /// The server's root.
     server: Arc<Root>,
     configured: PathBuf,
     open: Mutex<HashMap<PathBuf, Arc<Root>>>,
 }
 
 impl AccountRoots {
-    /// None opened yet. `configured` is the path that led to `server`.
+    /// No root is open yet. `configured` is the path that led to `server`.
     pub(crate) fn new(server: Arc<Root>, configured: PathBuf) -> Self {
         Self {
             server,
@@ -34,9 +34,9 @@ impl AccountRoots {
         }
     }
 
-    /// Opens the roots that accounts name now, and forgets all others; those that are open already
-    /// stay as they are. One that cannot be opened is told in the log and tried again at a login.
-    /// At the start, and when the accounts were read anew. Blocks on the file system.
+    /// Opens the roots that accounts name, and closes all others; open roots stay as they are. A root
+    /// that cannot be opened is logged and tried again at a login. Called at the start and after each
+    /// change of the accounts. Blocks on the file system.
     pub(crate) fn open_named(&self, named: &HashSet<PathBuf>) {
         self.open().retain(|path, _| named.contains(path));
         for path in named.iter().take(MOST_KEPT) {
@@ -46,22 +46,24 @@ impl AccountRoots {
         }
     }
 
-    /// Opens all roots anew by their names; one that cannot be opened stays as it is. For an
-    /// administrator who has put another directory in a root's place. Blocks on the file system.
+    /// Opens all roots again by their paths, after an administrator has replaced directories; a root that
+    /// cannot be opened stays as it is. Blocks on the file system.
     pub(crate) fn reopen(&self) {
         let paths: Vec<PathBuf> = self.open().keys().cloned().collect();
         for path in paths {
             match self.open_root(&path) {
                 Ok(root) => drop(self.open().insert(path, Arc::new(root))),
                 Err(error) => {
-                    tracing::warn!(%error, "an account's root cannot be opened anew; the directory before stays");
+                    tracing::warn!(%error, "an account's root cannot be opened again; the directory that is open stays its root");
                 }
             }
         }
     }
 
-    /// The root at `path`, opened if it is not. Blocks on the file system.
+    /// Returns the root at `path`, and opens it if needed. Blocks on the file system.
     pub(crate) fn get(&self, path: &Path) -> Result<Arc<Root>, RootError> {
+        // The lock is not held while the root is opened: a hanging network file system must not block
+        // the logins of all accounts.
         let known = self.open().get(path).cloned();
         if let Some(root) = known.filter(|root| root.exists()) {
             return Ok(root);
@@ -75,10 +77,11 @@ impl AccountRoots {
     }
 
     fn open_root(&self, path: &Path) -> Result<Root, RootError> {
-        let plain = path.components().all(|c| c != Component::ParentDir);
+        // A `..` could leave the server's root, so such a path is opened from `/` without following links.
+        let has_no_parent_dir = path.components().all(|c| c != Component::ParentDir);
         let tops = [self.configured.as_path(), self.server.host_path()];
         match tops.iter().find_map(|top| path.strip_prefix(top).ok()) {
-            Some(below) if plain => self.server.open_below(below),
+            Some(below) if has_no_parent_dir => self.server.open_below(below),
             _ => Root::open_without_links(path),
         }
     }

@@ -7,7 +7,8 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// `srv/` is the server's root, `srv/outer/inner/` an account's; `secret/` is nobody's.
+/// A host with the server's root `srv/`, an account's root `srv/outer/inner/`, and `secret/`, which
+/// no account may reach.
 struct RootsFixture {
     dir: TempDir,
     roots: AccountRoots,
@@ -45,12 +46,12 @@ impl RootsFixture {
 fn a_writer_of_an_outer_root_cannot_redirect_an_inner_one() {
     let host = RootsFixture::new();
     let inner = host.path("srv/outer/inner");
-    // Never opened before: the name leads through a link, and is refused.
+    // Not opened before: the path leads through a link and is refused.
     fs::rename(&inner, host.path("srv/outer/moved")).unwrap();
     symlink(host.path("secret"), &inner).unwrap();
     let refused = host.content("srv/outer/inner").unwrap_err();
     assert!(matches!(refused, RootError::Link { .. }), "{refused}");
-    // A link higher up is one as well, and so is one outside of the server's root.
+    // A link in a parent directory is refused, too, and so is one outside of the server's root.
     symlink(host.path("srv/outer"), host.path("srv/up")).unwrap();
     let refused = host.content("srv/up/moved").unwrap_err();
     assert!(matches!(refused, RootError::Link { .. }), "{refused}");
@@ -61,20 +62,20 @@ fn a_writer_of_an_outer_root_cannot_redirect_an_inner_one() {
 }
 
 #[test]
-fn a_root_that_was_opened_stays_whatever_becomes_of_its_name() {
+fn an_open_root_stays_the_same_directory_after_a_rename() {
     let host = RootsFixture::new();
     let inner = host.path("srv/outer/inner");
     host.roots.open_named(&HashSet::from([inner.clone()]));
     fs::rename(&inner, host.path("srv/outer/moved")).unwrap();
     symlink(host.path("secret"), &inner).unwrap();
     assert_eq!(host.content("srv/outer/inner").unwrap(), "inner");
-    // No account names it any more: the name is looked at anew.
+    // No account names it any more, so the path is resolved again.
     host.roots.open_named(&HashSet::new());
     assert!(host.content("srv/outer/inner").is_err());
 }
 
 #[test]
-fn a_directory_in_a_roots_place_is_the_root_when_the_administrator_asks() {
+fn a_reload_opens_the_directory_that_replaced_a_root() {
     let host = RootsFixture::new();
     let inner = host.path("srv/outer/inner");
     assert_eq!(host.content("srv/outer/inner").unwrap(), "inner");
@@ -93,7 +94,7 @@ fn a_directory_in_a_roots_place_is_the_root_when_the_administrator_asks() {
 }
 
 #[test]
-fn a_root_that_was_removed_and_made_anew_is_opened_anew() {
+fn a_root_that_was_removed_and_created_again_is_reopened() {
     let host = RootsFixture::new();
     let inner = host.path("srv/outer/inner");
     assert_eq!(host.content("srv/outer/inner").unwrap(), "inner");
@@ -104,7 +105,7 @@ fn a_root_that_was_removed_and_made_anew_is_opened_anew() {
 }
 
 #[test]
-fn links_above_the_servers_root_are_the_administrators() {
+fn links_above_the_servers_root_are_followed() {
     let host = RootsFixture::new();
     symlink(host.path("srv"), host.path("alias")).unwrap();
     let configured = host.path("alias");

@@ -1,4 +1,4 @@
-//! Actions that the machine asks for, carried out.
+//! The actions of the state machine.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::transfer::{QueuedTransfer, StopCause, TransferHandle};
 use crate::work::{FileWork, SessionWork};
 
 impl SessionDriver {
-    /// Carries out actions in order. The machine puts the one that has an outcome last.
+    /// Carries out actions in order. The state machine puts an action with an outcome last.
     pub(super) fn run_actions(&mut self, actions: Vec<SessionAction>) {
         for action in actions {
             match action {
@@ -47,6 +47,8 @@ impl SessionDriver {
                 }
                 SessionAction::DropChannel => self.channel = None,
                 SessionAction::Transfer(request) => self.work = self.queue_transfer(*request),
+                // Only this work can be stopped by ABOR. A login or the opening of a listener ends soon
+                // by itself.
                 SessionAction::Abort => match &mut self.work {
                     SessionWork::Transfer(running) => running.stop(StopCause::Abort),
                     SessionWork::Admission(waiting) => waiting.stop(StopCause::Abort),
@@ -62,13 +64,14 @@ impl SessionDriver {
         }
     }
 
-    /// No mechanism is carried, and none is offered (`SessionConfig::mechanisms`).
+    /// Refuses every security mechanism: none is implemented, and none is offered
+    /// (`SessionConfig::mechanisms`).
     fn secure(&mut self, request: &SecurityRequest) {
         let failure = match request {
             SecurityRequest::Begin(_) if self.control.has_buffered_input() => {
                 SecurityFailure::ReadAhead
             }
-            _ => SecurityFailure::Unavailable("this server carries no mechanism".to_owned()),
+            _ => SecurityFailure::Unavailable("this server has no security mechanism".to_owned()),
         };
         self.work = SessionWork::Immediate(DriverEvent::Security(Err(failure)));
     }
@@ -85,6 +88,8 @@ impl SessionDriver {
     }
 
     fn listen(&mut self, request: &ListenRequest) {
+        // A new PASV or EPSV replaces the data connections (RFC 959 section 3.2), so the old listener
+        // closes before the new one opens: with a small port range it may need that very port.
         self.channel = None;
         self.note_data_peers(request);
         self.work = match self.addresses.listen_options(request, &self.shared.config) {
@@ -101,7 +106,8 @@ impl SessionDriver {
         };
     }
 
-    /// From the same address as data connections to that host: the peer compares the two.
+    /// Prepares a DRS channel to `to`, from the local address of data connections to that host: the peer
+    /// compares the two addresses.
     fn connect_drs(&mut self, to: DrsAddress) {
         let endpoint = drs::DrsEndpoint::connect(to.socket, to.nonce);
         let foreign = self.shared.config.foreign_data_addresses;
@@ -123,7 +129,8 @@ impl SessionDriver {
         self.channel = Some(channel);
     }
 
-    /// For the log; from anywhere is nowhere in particular.
+    /// Notes the hosts that data connections are expected from, for the log. If any host is allowed,
+    /// none is noted.
     pub(super) fn note_data_peers(&mut self, request: &ListenRequest) {
         self.data_peers = if request.any_host {
             Vec::new()
@@ -157,29 +164,30 @@ impl SessionDriver {
         }
     }
 
-    /// A transfer begins when it has its place.
+    /// Queues a transfer for its permit.
     fn queue_transfer(&self, request: TransferRequest) -> SessionWork {
-        let patience = self.shared.config.queue_timeout;
+        let max_wait = self.shared.config.queue_timeout;
         SessionWork::Admission(Box::new(QueuedTransfer::new(
             request,
             &self.shared.transfer_queue,
             self.addresses.peer.ip(),
-            patience,
+            max_wait,
         )))
     }
 
-    /// The transfer has its place. A command that waited its turn may find its client gone.
+    /// Starts a transfer that has its permit, unless its client has disconnected meanwhile.
     pub(super) fn start_transfer(
         &mut self,
         request: TransferRequest,
-        place: QueuePermit,
+        permit: QueuePermit,
     ) -> SessionWork {
+        // Nobody would read the final reply, and an upload must not replace a file for nobody.
         if self.control.has_ended() {
-            let gone = TransferError::Broken("client is gone".to_owned());
+            let gone = TransferError::Broken("the client has disconnected".to_owned());
             return SessionWork::Immediate(DriverEvent::Transferred(Err(gone)));
         }
         let started = self
-            .transfer_order(request, place)
+            .transfer_order(request, permit)
             .and_then(|(order, handles)| {
                 TransferHandle::start(order, handles).map_err(|error| busy_error(error.to_string()))
             });
@@ -191,7 +199,8 @@ impl SessionDriver {
         }
     }
 
-    /// After REIN somebody must log in again, in time; the old login counts no more.
+    /// After REIN (RFC 959 section 4.1.1) a new login must succeed in time. Dropping the old login ends
+    /// its count.
     pub(super) fn note_logout(&mut self) {
         if matches!(self.login, LoginStatus::LoggedIn(_))
             && !self.machine.is_logged_in()

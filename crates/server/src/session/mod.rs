@@ -1,7 +1,9 @@
-//! The driver of one session: carries out what the state machine asks for and reports back.
+//! The driver of one session: it carries out the actions of the state machine and reports their
+//! outcomes.
 //!
-//! It has no knowledge of the protocol. Bytes become lines in [`ControlConnection`], lines become
-//! actions in [`ServerSession`], actions become [`SessionWork`], and its outcome goes back to the machine.
+//! It knows nothing of the protocol. Bytes become lines in [`ServerControlConnection`], lines become
+//! actions in [`ServerSession`], actions become [`SessionWork`], and its outcome goes back to the state
+//! machine.
 
 use std::future::Future;
 use std::io;
@@ -18,7 +20,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::Instrument;
 
-use crate::control::ControlConnection;
+use crate::control::ServerControlConnection;
 use crate::data_address::ControlAddresses;
 use crate::files::ListingMemoryShare;
 use crate::limits::SessionSlot;
@@ -34,22 +36,23 @@ mod record;
 
 use record::{ClientNotes, DeferredRecord};
 
-/// Failed logins after which a session ends.
+/// Number of failed logins after which a session ends.
 const MAX_LOGIN_FAILURES: u32 = 5;
-/// Lines in a row that are no commands, after which a session ends.
+/// Number of lines in a row that are not commands, after which a session ends.
 const MAX_BAD_LINES: u32 = 100;
-/// Commands before a login, after which a session ends: the longest security exchange needs a dozen.
+/// Number of commands without a login, after which a session ends. The longest security exchange
+/// needs a dozen.
 const MAX_COMMANDS_BEFORE_LOGIN: u32 = 200;
-/// Queued replies, bytes, above which they are sent before more lines are taken.
+/// Bytes of queued replies above which they are sent before more lines are taken.
 const REPLY_BATCH: usize = 16 * 1024;
 
-/// A server that is to end leaves a session whose transfer is done until it was quiet for so long:
-/// its client checks the sum, gives the file its name and sets its time.
-const FOLLOW_UP: Duration = Duration::from_secs(2);
-/// Why a session ends when its server does.
+/// While the server drains, a session goes on after its transfer until its client was silent for
+/// this time. The client may still verify the checksum, rename the file and set its time.
+const FOLLOW_UP_SILENCE: Duration = Duration::from_secs(2);
+/// Reason in the 421 of sessions that end because the server stops.
 const SHUTTING_DOWN: &str = "server is shutting down";
 
-/// Serves one control connection to its end, once its handshake is over.
+/// Serves one control connection, from its handshake to its end.
 pub(crate) async fn run(
     shared: Arc<ServerState>,
     handshake: impl Future<Output = io::Result<ControlTransport>>,
@@ -68,60 +71,68 @@ pub(crate) async fn run(
     .await;
 }
 
-/// The outcome of a handshake, which has as long as a login may take, and no longer than the server
-/// serves. Who is not done by then is left without a word: there is no way to say one.
+/// Waits for the handshake, at most for the login timeout and only while the server is serving. A
+/// handshake that does not finish gets no reply, because no reply can be sent before it.
 async fn finish_handshake(
     shared: &ServerState,
     handshake: impl Future<Output = io::Result<ControlTransport>>,
 ) -> Option<ControlTransport> {
     let mut phases = shared.subscribe_phase();
-    let shaken = tokio::select! {
+    let finished = tokio::select! {
+        // A finished handshake comes first: its client is served and gets a proper 421.
         biased;
-        shaken = timeout(shared.config.login_timeout, handshake) => shaken,
+        finished = timeout(shared.config.login_timeout, handshake) => finished,
         _ = phases.wait_for(|phase| *phase > ServerPhase::Serving) => return None,
     };
-    shaken
+    finished
         .map_err(io::Error::from)
         .flatten()
         .inspect_err(|error| tracing::debug!(%error, "handshake failed"))
         .ok()
 }
 
-/// Who is at the other end.
+/// Whether the client has logged in.
 enum LoginStatus {
-    /// Nobody yet; must have logged in by then, and within so many commands.
-    NotLoggedIn { until: Instant, commands: u32 },
-    /// A user.
+    /// Not yet: the login must succeed by the deadline, and within
+    /// [`MAX_COMMANDS_BEFORE_LOGIN`] commands.
+    NotLoggedIn {
+        deadline: Instant,
+        command_count: u32,
+    },
+    /// As this user, or anonymously.
     LoggedIn(Box<Login>),
 }
 
 impl LoginStatus {
-    fn not_logged_in(until: Instant) -> Self {
-        Self::NotLoggedIn { until, commands: 0 }
+    fn not_logged_in(deadline: Instant) -> Self {
+        Self::NotLoggedIn {
+            deadline,
+            command_count: 0,
+        }
     }
 
-    /// Counts a command; whether a stranger has sent too many.
+    /// Counts a command; returns whether there were too many before the login.
     fn has_sent_too_many_commands(&mut self) -> bool {
         match self {
             Self::LoggedIn(_) => false,
-            Self::NotLoggedIn { commands, .. } => {
-                *commands += 1;
-                *commands > MAX_COMMANDS_BEFORE_LOGIN
+            Self::NotLoggedIn { command_count, .. } => {
+                *command_count += 1;
+                *command_count > MAX_COMMANDS_BEFORE_LOGIN
             }
         }
     }
 }
 
-/// Why a session ends.
+/// The reason why a session ends.
 #[derive(Debug)]
 enum SessionEnd {
-    /// All is said: send what is queued and close.
+    /// The last reply is queued: send it and close.
     Closing,
-    /// The client is gone or does not read: nothing more can be said.
+    /// The client has disconnected or does not read: no reply can be sent.
     ConnectionLost(io::Error),
 }
 
-/// Events that a session waits for.
+/// The events that a session waits for.
 enum SessionEvent {
     Input(io::Result<()>),
     Work(WorkEvent),
@@ -131,29 +142,29 @@ enum SessionEvent {
 
 struct SessionDriver {
     shared: Arc<ServerState>,
-    control: ControlConnection,
+    control: ServerControlConnection,
     machine: ServerSession,
     addresses: ControlAddresses,
     login: LoginStatus,
     channel: Option<SessionDataChannel>,
-    /// This end of the DRS channel, for all transfers from DPSV or DPRT on.
+    /// This end of the DRS channel, for all transfers after DPSV or DPRT.
     drs: Option<Arc<drs::DrsEndpoint>>,
-    /// Where data connections go to or are expected from, for the log of a transfer without any.
+    /// Expected hosts of data connections, for the log of a transfer without any connection.
     data_peers: Vec<IpAddr>,
     work: SessionWork,
     client_notes: ClientNotes,
     idle_timeout: Duration,
     last_activity: Instant,
-    /// A transfer has ended.
+    /// At least one transfer has ended.
     has_transferred: bool,
     phases: watch::Receiver<ServerPhase>,
     phase: ServerPhase,
     closing: bool,
-    /// Memory of a listing among the replies.
+    /// Memory reserved for a listing among the queued replies.
     reply_memory: Option<ListingMemoryShare>,
-    /// Records of transfers on their way to the disk.
+    /// The task that writes transfer records.
     record_task: Option<JoinHandle<()>>,
-    /// The record of an upload whose name is not known yet.
+    /// The record of an upload whose final name is not known yet.
     deferred_record: Option<Box<DeferredRecord>>,
     _slot: SessionSlot,
 }
@@ -170,7 +181,7 @@ impl SessionDriver {
         let mut phases = shared.subscribe_phase();
         let phase = *phases.borrow_and_update();
         Self {
-            control: ControlConnection::new(transport, config.transfer.stall),
+            control: ServerControlConnection::new(transport, config.transfer.stall),
             machine: ServerSession::new(session_config(&shared, &ends)),
             login: LoginStatus::not_logged_in(now + config.login_timeout),
             channel: None,
@@ -209,26 +220,28 @@ impl SessionDriver {
         tracing::debug!("session ended");
     }
 
-    /// Stops a transfer that still runs, waits for its end (the log has a line for each) and
-    /// closes the data channel.
+    /// Stops a running transfer, waits for its end, because each transfer has a log record, and closes
+    /// the data channel.
     async fn shut_down(&mut self) {
+        // A transfer must not outlive its session: its data connections and the file's ownership would
+        // stay without anybody to answer for them.
         while let SessionWork::Transfer(running) = &mut self.work {
             running.stop(StopCause::ClientGone);
-            let seen = running.next_update().await;
-            if self.on_transfer_update(seen).is_err() {
+            let update = running.next_update().await;
+            if self.on_transfer_update(update).is_err() {
                 self.work = SessionWork::None;
             }
         }
         self.work = SessionWork::None;
         self.channel = None;
         self.write_deferred();
-        if let Some(recording) = self.record_task.take() {
-            // Fails only if the log panicked; there is nothing left to tell of it here.
-            let _ = recording.await;
+        if let Some(record_task) = self.record_task.take() {
+            // Fails only if the log panicked; the panic hook has logged that.
+            let _ = record_task.await;
         }
     }
 
-    /// Takes what lines may be taken, says what is to be said, waits for one thing to happen.
+    /// One iteration: handles the waiting lines, sends the replies, and waits for one event.
     async fn step(&mut self) -> Result<(), SessionEnd> {
         self.take_lines().await?;
         self.control
@@ -236,6 +249,7 @@ impl SessionDriver {
             .await
             .map_err(SessionEnd::ConnectionLost)?;
         self.reply_memory = None;
+        // Checked after the flush: the reply to QUIT must be sent before the connection closes.
         if self.closing {
             return Err(SessionEnd::Closing);
         }
@@ -262,7 +276,7 @@ impl SessionDriver {
         }
     }
 
-    /// Feeds waiting lines to the machine for as long as it takes them.
+    /// Feeds waiting lines to the state machine for as long as it accepts them.
     async fn take_lines(&mut self) -> Result<(), SessionEnd> {
         while !self.closing {
             let line = match self.machine.expected_input() {
@@ -285,6 +299,8 @@ impl SessionDriver {
             let actions = self.machine.on_line(&line);
             self.run_actions(actions);
             self.note_logout();
+            // A client that pipelines thousands of commands must not make the replies grow without
+            // bound.
             if self.control.queued() > REPLY_BATCH {
                 self.control
                     .flush()
@@ -298,6 +314,8 @@ impl SessionDriver {
     async fn next_event(&mut self) -> SessionEvent {
         let deadline = self.deadline();
         tokio::select! {
+            // A change of phase comes before work and input, or a busy session would not notice the
+            // shutdown.
             biased;
             Ok(()) = self.phases.changed() => SessionEvent::Phase(*self.phases.borrow_and_update()),
             step = self.work.next_event(), if !self.work.is_none() => SessionEvent::Work(step),
@@ -306,21 +324,23 @@ impl SessionDriver {
         }
     }
 
-    /// When a session that waits for a line has waited too long. Lines do not put off the login's.
+    /// The time at which a session that waits for a line is closed. Commands extend the idle timeout but
+    /// not the login timeout.
     fn deadline(&self) -> Instant {
         match self.login {
-            _ if self.phase > ServerPhase::Serving => self.last_activity + FOLLOW_UP,
-            LoginStatus::NotLoggedIn { until, .. } => until,
+            _ if self.phase > ServerPhase::Serving => self.last_activity + FOLLOW_UP_SILENCE,
+            LoginStatus::NotLoggedIn { deadline, .. } => deadline,
             LoginStatus::LoggedIn(_) => self.last_activity + self.idle_timeout,
         }
     }
 
-    /// While the server drains: whether the client may still be at work on its last transfer.
+    /// Whether, while the server drains, the client may still send commands that belong to its last
+    /// transfer.
     fn is_in_follow_up(&self) -> bool {
         self.phase == ServerPhase::Draining
             && self.has_transferred
             && matches!(self.login, LoginStatus::LoggedIn(_))
-            && self.last_activity.elapsed() < FOLLOW_UP
+            && self.last_activity.elapsed() < FOLLOW_UP_SILENCE
     }
 
     fn close_with_reply(&mut self, reason: &str) -> SessionEnd {
@@ -329,8 +349,8 @@ impl SessionDriver {
         SessionEnd::Closing
     }
 
-    /// Lines that came before the client closed its side are still carried out, but a transfer
-    /// without a client is not worth its bytes.
+    /// Handles input or its end. Commands received before the client closed its side are still carried
+    /// out, but a transfer stops when its client leaves.
     fn on_input(&mut self, read: io::Result<()>) -> Result<(), SessionEnd> {
         read.map_err(SessionEnd::ConnectionLost)?;
         if self.control.has_ended() {
@@ -347,6 +367,7 @@ impl SessionDriver {
 
     fn on_phase(&mut self, phase: ServerPhase) {
         self.phase = phase;
+        // The state machine refuses new transfers from here on; the one that runs may finish.
         self.machine.drain();
         if phase < ServerPhase::Terminating {
             return;
@@ -380,8 +401,8 @@ fn session_config(shared: &ServerState, ends: &ControlAddresses) -> SessionConfi
     }
 }
 
-/// 421 is the driver's own: it says that the service ends, whatever the session's state (RFC 959
-/// §4.2, "any command if the service knows it must shut down").
+/// The 421 reply. The driver makes it, because it does not depend on the state of the session (RFC 959
+/// section 4.2: "a reply to any command if the service knows it must shut down").
 fn closing_reply(reason: &str) -> proto::reply::Reply {
     proto::reply::Reply::new(
         421,

@@ -1,4 +1,4 @@
-//! From a transfer request to an order: what the session and the configuration add to it.
+//! Makes a transfer order from a request, the session and the configuration.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::limits::QueuePermit;
 use crate::transfer::{DataAddresses, LocalHandles, TransferOrder, TransferTerms};
 
 impl SessionDriver {
-    /// The order, and the handles to carry it out with. Takes the session's channel.
+    /// The order, and the local handles that carry it out. Takes the session's data channel.
     pub(super) fn transfer_order(
         &mut self,
         request: TransferRequest,
-        place: QueuePermit,
+        permit: QueuePermit,
     ) -> Result<(TransferOrder, LocalHandles), FileError> {
         let LoginStatus::LoggedIn(login) = &self.login else {
             return Err(not_logged_in_error());
@@ -49,22 +49,24 @@ impl SessionDriver {
         let handles = LocalHandles {
             files,
             control_socket: Arc::new(line),
+            // The channel moves to the worker and comes back with the result, so no lock is needed.
             channel: self.channel.take(),
             stream_budget: self.shared.client_stream_budget(self.addresses.peer.ip()),
             rate: config.transfer.rate.clone(),
             drs: self.drs.clone(),
-            permit: place,
+            permit,
         };
         Ok((order, handles))
     }
 }
 
-/// As configured, and as the client asked for.
+/// The terms from the configuration and the client's request.
 fn transfer_terms(request: &TransferRequest, config: &ServerConfig) -> TransferTerms {
     let sends = matches!(request.kind, TransferKind::Retrieve { .. });
     let configured = &config.transfer;
     TransferTerms {
         congestion: match sends {
+            // Only the sender's congestion control matters; a receiver keeps the system's.
             true => congestion(request, config),
             false => CongestionChoice::System,
         },
@@ -72,13 +74,15 @@ fn transfer_terms(request: &TransferRequest, config: &ServerConfig) -> TransferT
         io: configured.io,
         block: configured.block,
         stall: configured.stall,
+        // Waiting for the first connection is a stall like any other.
         connect: configured.stall,
         most_connections: config.max_streams_per_transfer as usize,
         prior: Prior::default(),
     }
 }
 
-/// `auto` is what the server does by itself, which its administrator may have set to another one.
+/// The congestion control. A client's `auto` means the server's default, which the administrator may
+/// have set to another one.
 fn congestion(request: &TransferRequest, config: &ServerConfig) -> CongestionChoice {
     match request.congestion_control.as_str() {
         "" | "auto" => config.transfer.congestion.clone(),
@@ -86,7 +90,7 @@ fn congestion(request: &TransferRequest, config: &ServerConfig) -> CongestionCho
     }
 }
 
-/// A refusal for want of something that comes back.
+/// The error for a resource that is exhausted for the moment.
 pub(super) fn busy_error(text: String) -> FileError {
     FileError {
         kind: FileErrorKind::Busy,
@@ -95,7 +99,7 @@ pub(super) fn busy_error(text: String) -> FileError {
     }
 }
 
-/// A refusal of what only a user may do.
+/// The error of a request without a login.
 pub(super) fn not_logged_in_error() -> FileError {
     FileError {
         kind: FileErrorKind::Denied,

@@ -1,4 +1,4 @@
-//! Outcomes of work, told to the machine.
+//! Reports outcomes of work to the state machine.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ impl SessionDriver {
                 now: seconds_since_1970(),
                 bytes,
             },
-            WorkEvent::Transfer(seen) => return self.on_transfer_update(seen),
+            WorkEvent::Transfer(update) => return self.on_transfer_update(update),
             WorkEvent::Admitted(admitted) => match *admitted {
                 AdmissionResult::Granted(request, place) => {
                     self.work = self.start_transfer(*request, place);
@@ -40,18 +40,20 @@ impl SessionDriver {
                 self.on_file_answer(answer.is_ok());
                 self.finish_work(DriverEvent::File(answer))
             }
-            WorkEvent::Listen(made) => {
-                let made = made.and_then(|channel| self.keep_listener(channel));
-                self.finish_work(DriverEvent::Listening(made))
+            WorkEvent::Listen(opened) => {
+                let opened = opened.and_then(|channel| self.keep_listener(channel));
+                self.finish_work(DriverEvent::Listening(opened))
             }
-            WorkEvent::ListenDrs(made) => {
-                let told = made.map(|endpoint| self.keep_drs(endpoint));
-                self.finish_work(DriverEvent::DrsListening(told))
+            WorkEvent::ListenDrs(opened) => {
+                let advertised = opened.map(|endpoint| self.keep_drs(endpoint));
+                self.finish_work(DriverEvent::DrsListening(advertised))
             }
             WorkEvent::Login(Ok(login)) => {
                 let grant = login.grant.clone();
                 tracing::info!(user = %grant.user, "logged in");
+                // Boxed: a session without a login should not pay for the size of one.
                 self.login = LoginStatus::LoggedIn(Box::new(login));
+                // A user may pipeline more than a client without a login; see `AFTER_LOGIN`.
                 self.control.raise_input_limits();
                 self.finish_work(DriverEvent::Login(Ok(grant)))
             }
@@ -66,7 +68,7 @@ impl SessionDriver {
         Ok(())
     }
 
-    /// The work is over: the clock of idleness begins again.
+    /// Ends the work and restarts the idle timeout.
     fn finish_work(&mut self, outcome: DriverEvent) -> DriverEvent {
         self.work = SessionWork::None;
         self.last_activity = Instant::now();
@@ -80,11 +82,11 @@ impl SessionDriver {
             text: "no listener".to_owned(),
         })?;
         self.channel = Some(channel);
-        let told = advertised_address(address, self.shared.config.public_address);
-        Ok(StripeAddresses::single(told))
+        let advertised = advertised_address(address, self.shared.config.public_address);
+        Ok(StripeAddresses::single(advertised))
     }
 
-    /// The address to tell is the one that data connections are told.
+    /// Keeps the DRS endpoint; its address is advertised like those of data connections.
     fn keep_drs(&mut self, endpoint: drs::DrsEndpoint) -> DrsAddress {
         let address = endpoint.address();
         self.drs = Some(Arc::new(endpoint));
@@ -94,8 +96,8 @@ impl SessionDriver {
         }
     }
 
-    pub(super) fn on_transfer_update(&mut self, seen: TransferUpdate) -> Result<(), SessionEnd> {
-        match seen {
+    pub(super) fn on_transfer_update(&mut self, update: TransferUpdate) -> Result<(), SessionEnd> {
+        match update {
             TransferUpdate::Tick(progress) => self.report_outcome(DriverEvent::Progress(progress)),
             TransferUpdate::Resized(bytes) => {
                 self.report_outcome(DriverEvent::BufferResized(bytes));
@@ -115,6 +117,7 @@ impl SessionDriver {
                     reused,
                     unique_name,
                 });
+                // The first 112 marker is due at the start of a transfer, before any data.
                 self.report_outcome(DriverEvent::Progress(zero_progress()));
             }
             TransferUpdate::Event(WorkerEvent::Ended(ended)) => self.on_transferred(*ended),
@@ -123,7 +126,7 @@ impl SessionDriver {
         Ok(())
     }
 
-    /// Tells the machine, and carries out what it answers.
+    /// Reports an outcome to the state machine and carries out the actions it returns.
     fn report_outcome(&mut self, outcome: DriverEvent) {
         let actions = self.machine.on_driver_event(outcome);
         self.run_actions(actions);
@@ -136,12 +139,14 @@ impl SessionDriver {
             channel,
             summary,
         } = ended;
+        // Kept before the outcome is reported: the next command may use its connections at once.
         self.channel = channel;
         self.has_transferred = true;
         if result.is_err() {
-            // The last 111 must tell everything that is safe.
+            // The last 111 marker must name all bytes that are safe: the client resumes from it.
             self.report_outcome(DriverEvent::Progress(last));
         }
+        // Taken here, because the result moves into the outcome.
         let error = result.as_ref().err().map(record::describe);
         let outcome = self.finish_work(DriverEvent::Transferred(result));
         let actions = self.machine.on_driver_event(outcome);

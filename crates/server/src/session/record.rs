@@ -1,4 +1,4 @@
-//! The log's record of a transfer that ended, with what its client said of itself.
+//! The log record of a finished transfer, with the notes of its client.
 
 use std::sync::Arc;
 
@@ -11,22 +11,23 @@ use super::{LoginStatus, SessionDriver};
 use crate::transfer::TransferSummary;
 use crate::transfer_log::{LoggedTransferKind, TransferRecord};
 
-/// Longest note kept, bytes: a session's memory is not the client's to fill.
-const LONGEST: usize = 256;
+/// Longest note, bytes. It bounds the memory that a client can fill.
+const MAX_NOTE: usize = 256;
 
-/// Notes of a client about itself, for the record.
+/// What a client says about itself, for the log record.
 #[derive(Debug, Default)]
 pub(super) struct ClientNotes {
-    /// SITE TASKID.
+    /// Argument of SITE TASKID.
     pub(super) task: Option<Box<str>>,
-    /// SITE CLIENTINFO or CLNT.
+    /// Argument of SITE CLIENTINFO or CLNT.
     pub(super) client: Option<Box<str>>,
 }
 
 impl ClientNotes {
-    /// Keeps a note; a later one under the same key replaces it.
+    /// Sets a note; it replaces an earlier one with the same key.
     pub(super) fn set(&mut self, key: &'static str, mut value: String) {
-        value.truncate(value.floor_char_boundary(LONGEST));
+        // A cut inside of a character would panic.
+        value.truncate(value.floor_char_boundary(MAX_NOTE));
         tracing::debug!(key, value, "note");
         match key {
             "task" => self.task = Some(value.into()),
@@ -36,17 +37,17 @@ impl ClientNotes {
     }
 }
 
-/// The record of an upload under a partial name that does not tell the whole file's, kept until
-/// the file is renamed, another transfer ends, or the session does.
+/// The record of an upload whose partial name is a hash and so does not show the final name. It is
+/// kept until the file is renamed, another transfer ends, or the session ends.
 pub(super) struct DeferredRecord {
     record: TransferRecord,
     stored_as: VPath,
-    /// Where the file is being renamed to.
+    /// Target of a rename in progress.
     to: Option<VPath>,
 }
 
 impl SessionDriver {
-    /// Records a transfer that ended.
+    /// Records a finished transfer.
     pub(super) fn record_transfer(
         &mut self,
         summary: TransferSummary,
@@ -58,6 +59,7 @@ impl SessionDriver {
             LoginStatus::NotLoggedIn { .. } => return, // no transfer begins without a login
         };
         let settings = summary.settings;
+        // Only uploads use partial names; a retrieve of such a file is logged as it is.
         let partial = (summary.direction == LoggedTransferKind::Store)
             .then(|| name_without_suffix(&summary.path))
             .flatten();
@@ -65,7 +67,7 @@ impl SessionDriver {
             Some(whole) => (whole.to_vec(), Some(summary.path.as_bytes().to_vec())),
             None => (summary.path.as_bytes().to_vec(), None),
         };
-        let unnamed = stored_as.is_some() && error.is_none() && is_hashed_name(&path);
+        let is_deferred = stored_as.is_some() && error.is_none() && is_hashed_name(&path);
         let record = TransferRecord {
             start: summary.start,
             elapsed: summary.elapsed,
@@ -94,8 +96,9 @@ impl SessionDriver {
             task: self.client_notes.task.as_deref().map(str::to_owned),
             application: self.client_notes.client.as_deref().map(str::to_owned),
         };
+        // A transfer that ends shows that the client will not rename the upload before it any more.
         self.write_deferred();
-        if !unnamed {
+        if !is_deferred {
             return self.write(record);
         }
         self.deferred_record = Some(Box::new(DeferredRecord {
@@ -105,40 +108,41 @@ impl SessionDriver {
         }));
     }
 
-    /// A request to the files: it may tell the name of the last upload.
+    /// Notes a rename request, which may show the final name of the last upload.
     pub(super) fn note_rename(&mut self, request: &FileRequest) {
-        if let (Some(unnamed), FileRequest::Rename { from, to }) =
+        if let (Some(deferred), FileRequest::Rename { from, to }) =
             (&mut self.deferred_record, request)
-            && unnamed.stored_as == *from
+            && deferred.stored_as == *from
         {
-            unnamed.to = Some(to.clone());
+            deferred.to = Some(to.clone());
         }
     }
 
-    /// The answer of the files to the last request.
+    /// Takes the result of the last file request: after a successful rename the record is complete.
     pub(super) fn on_file_answer(&mut self, done: bool) {
-        let Some(unnamed) = &mut self.deferred_record else {
+        let Some(deferred) = &mut self.deferred_record else {
             return;
         };
-        if let Some(to) = unnamed.to.take().filter(|_| done) {
-            unnamed.record.path = to.as_bytes().to_vec();
+        if let Some(to) = deferred.to.take().filter(|_| done) {
+            deferred.record.path = to.as_bytes().to_vec();
             self.write_deferred();
         }
     }
 
-    /// Writes the record that waits for a name as it is.
+    /// Writes the deferred record, whether or not the final name is known.
     pub(super) fn write_deferred(&mut self) {
-        if let Some(unnamed) = self.deferred_record.take() {
-            self.write(unnamed.record);
+        if let Some(deferred) = self.deferred_record.take() {
+            self.write(deferred.record);
         }
     }
 
-    /// Writes a record after those before it, on a blocking thread: the disk may be slow.
+    /// Writes a record on a blocking thread, because the disk may be slow, and after the records before
+    /// it.
     fn write(&mut self, record: TransferRecord) {
         let shared = Arc::clone(&self.shared);
         let earlier = self.record_task.take();
         self.record_task = Some(tokio::spawn(async move {
-            // Both fail only if the log panicked; the hook has told it.
+            // Both fail only if the log panicked; the panic hook has logged that.
             if let Some(earlier) = earlier {
                 let _ = earlier.await;
             }
@@ -147,21 +151,22 @@ impl SessionDriver {
     }
 }
 
-/// The path of the whole file, if `path` is a partial name.
+/// The final path, if `path` is a partial name.
 fn name_without_suffix(path: &VPath) -> Option<&[u8]> {
     let is_suffix_only = path.name() == PARTIAL_SUFFIX;
     let whole = path.as_bytes().strip_suffix(PARTIAL_SUFFIX);
     whole.filter(|_| !is_suffix_only)
 }
 
-/// Whether a name may stand for a longer one.
+/// Whether a name may be the hash of a longer one.
 fn is_hashed_name(path: &[u8]) -> bool {
     let start = path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
     let name = &path[start..];
     name.len() == PARTIAL_HASH_DIGITS && name.iter().all(u8::is_ascii_hexdigit)
 }
 
-/// A limiter's name where the other end is no server.
+/// Name of a limiter in the server's log. "Server cap" is a client's word: for a server the other
+/// end is the client or the path.
 fn limiter_name(limiter: Limiter) -> &'static str {
     match limiter {
         Limiter::ServerCap => "client or path",
@@ -169,7 +174,7 @@ fn limiter_name(limiter: Limiter) -> &'static str {
     }
 }
 
-/// Who sized the buffers that the transfer depended on at this end.
+/// What sized the buffers of this end that limit the transfer.
 fn sizing_name(direction: LoggedTransferKind, settings: &TransferSettings) -> &'static str {
     let pinned = match direction {
         LoggedTransferKind::Store => settings.options.buffers.receive,
@@ -181,7 +186,7 @@ fn sizing_name(direction: LoggedTransferKind, settings: &TransferSettings) -> &'
     }
 }
 
-/// Code of the transfer's final reply: the first that is not preliminary.
+/// Code of the transfer's final reply: the first reply that is not preliminary (1yz).
 pub(super) fn final_code(actions: &[SessionAction]) -> u16 {
     actions
         .iter()
@@ -192,7 +197,7 @@ pub(super) fn final_code(actions: &[SessionAction]) -> u16 {
         .unwrap_or(0)
 }
 
-/// The failure, for people.
+/// The failure as text for people.
 pub(super) fn describe(error: &TransferError) -> String {
     match error {
         TransferError::File(error) => error.text.clone(),
@@ -210,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn partial_names_tell_the_whole_files_name() {
+    fn the_final_name_is_derived_from_the_partial_name() {
         let whole = |path: &str| {
             let path = VPath::root().resolve(path.as_bytes()).unwrap();
             name_without_suffix(&path).map(|whole| String::from_utf8(whole.to_vec()).unwrap())
@@ -224,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_waits_does_not_blame_a_server() {
+    fn a_servers_log_does_not_name_the_server_cap() {
         assert_eq!(limiter_name(Limiter::ServerCap), "client or path");
         assert_eq!(limiter_name(Limiter::StoreWrite), "store write");
     }
@@ -232,10 +237,10 @@ mod tests {
     #[test]
     fn long_notes_are_cut_between_characters() {
         let mut notes = ClientNotes::default();
-        notes.set("client", "é".repeat(LONGEST));
+        notes.set("client", "é".repeat(MAX_NOTE));
         assert_eq!(
             notes.client.as_deref(),
-            Some("é".repeat(LONGEST / 2).as_str())
+            Some("é".repeat(MAX_NOTE / 2).as_str())
         );
         assert!(notes.task.is_none());
     }

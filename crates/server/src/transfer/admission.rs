@@ -1,4 +1,4 @@
-//! A transfer before it begins: it waits for its place.
+//! A transfer that waits for its permit.
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -12,58 +12,60 @@ use tokio::sync::Notify;
 use super::StopCause;
 use crate::limits::{FairQueue, QueuePermit};
 
-/// A transfer that waits for its place among those that the server runs at once. Dropping it gives
-/// it up.
+/// A transfer that waits for one of the permits of concurrent transfers. Dropping it withdraws the
+/// request.
 pub(crate) struct QueuedTransfer {
     request: Option<TransferRequest>,
-    place: Pin<Box<dyn Future<Output = Result<QueuePermit, FileError>> + Send>>,
+    permit: Pin<Box<dyn Future<Output = Result<QueuePermit, FileError>> + Send>>,
     stopped: Option<StopCause>,
     stop: Notify,
 }
 
-/// How the wait ended.
+/// The result of the wait.
 pub(crate) enum AdmissionResult {
-    /// It may begin.
+    /// The transfer may begin.
     Granted(Box<TransferRequest>, QueuePermit),
-    /// It may not.
+    /// The transfer is refused.
     Refused(TransferError),
 }
 
 impl QueuedTransfer {
-    /// Queues a transfer of the client at `peer`, for at most `patience`.
+    /// Queues a transfer of the client at `peer` for at most `max_wait`.
     pub(crate) fn new(
         request: TransferRequest,
         queue: &Arc<FairQueue>,
         peer: IpAddr,
-        patience: Duration,
+        max_wait: Duration,
     ) -> Self {
         let queue = Arc::clone(queue);
         Self {
             request: Some(request),
-            place: Box::pin(async move {
-                let place = queue.acquire_within(peer, patience).await;
-                place.map_err(|none| busy_error(none.to_string()))
+            permit: Box::pin(async move {
+                let permit = queue.acquire_within(peer, max_wait).await;
+                permit.map_err(|none| busy_error(none.to_string()))
             }),
             stopped: None,
             stop: Notify::new(),
         }
     }
 
-    /// Gives it up. The first cause counts.
+    /// Withdraws the request. The first cause counts.
     pub(crate) fn stop(&mut self, cause: StopCause) {
+        // An ABOR before the shutdown must still be answered as an ABOR.
         self.stopped.get_or_insert(cause);
         self.stop.notify_one();
     }
 
-    /// Waits for the place. Cancel-safe.
+    /// Waits for the permit. Cancel-safe.
     pub(crate) async fn wait(&mut self) -> AdmissionResult {
-        let place = tokio::select! {
+        let permit = tokio::select! {
+            // A stop comes before the permit: an aborted transfer must not begin.
             biased;
             () = self.stop.notified() => return AdmissionResult::Refused(self.cause()),
-            place = &mut self.place => place,
+            permit = &mut self.permit => permit,
         };
-        match (place, self.request.take()) {
-            (Ok(place), Some(request)) => AdmissionResult::Granted(Box::new(request), place),
+        match (permit, self.request.take()) {
+            (Ok(permit), Some(request)) => AdmissionResult::Granted(Box::new(request), permit),
             (Err(error), _) => AdmissionResult::Refused(TransferError::File(error)),
             (Ok(_), None) => AdmissionResult::Refused(self.cause()),
         }
@@ -74,13 +76,15 @@ impl QueuedTransfer {
             Some(StopCause::Shutdown) => {
                 TransferError::Broken("server is shutting down".to_owned())
             }
-            Some(StopCause::ClientGone) => TransferError::Broken("client is gone".to_owned()),
+            Some(StopCause::ClientGone) => {
+                TransferError::Broken("the client has disconnected".to_owned())
+            }
             Some(StopCause::Abort) | None => TransferError::Aborted,
         }
     }
 }
 
-/// A refusal for want of something that comes back.
+/// The error of a transfer that got no permit.
 fn busy_error(text: String) -> FileError {
     FileError {
         kind: FileErrorKind::Busy,

@@ -1,19 +1,19 @@
-//! Errors of moving bytes, as the state machine tells them to clients.
+//! Maps errors of the data channel to errors of the state machine.
 
 use std::io;
 
 use data::error::DataError;
 use proto::server::{FileError, FileErrorKind, TransferError};
 
-/// The one place where a failed transfer gets its kind: the file's fault, no connection, or a
-/// connection that broke.
+/// Classifies the error of a transfer: an error of the file, no data connection, or a broken data
+/// connection. The class decides between the replies 425, 426 and those of file errors.
 pub(super) fn transfer_error(error: &DataError) -> TransferError {
     match error {
         DataError::Aborted => TransferError::Aborted,
         DataError::Connect { .. } | DataError::NoPeer { .. } => {
             TransferError::NoConnection(error.to_string())
         }
-        // What the client named, or may name, comes first; the administrator is told the rest.
+        // The reply names the remedy for the client first, then the one for the administrator.
         DataError::HostNotAllowed { .. } => TransferError::NoConnection(format!(
             "{error}; others need an account that may make third-party transfers (it names the host with \
              SITE DATAPEER), or the server's setting foreign-data-addresses"
@@ -32,7 +32,7 @@ pub(super) fn transfer_error(error: &DataError) -> TransferError {
     }
 }
 
-/// The same where only a [`FileError`] can be told. What the system refuses for now (a port, a
+/// The same as a [`FileError`]. A resource that the system lacks for the moment (a port, memory for a
 /// buffer, a thread) is [`FileErrorKind::Busy`].
 pub(crate) fn file_error(error: &DataError) -> FileError {
     let text = error.to_string();
@@ -68,7 +68,7 @@ mod tests {
     const ENOSPC: i32 = 28;
 
     #[test]
-    fn a_full_disk_is_the_files_fault() {
+    fn a_full_disk_is_a_file_error() {
         let error = transfer_error(&DataError::Write {
             what: "/f".to_owned(),
             source: io::Error::from_raw_os_error(ENOSPC),
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_that_never_came_are_told_from_broken_ones() {
+    fn missing_connections_are_distinguished_from_broken_ones() {
         assert!(matches!(
             transfer_error(&DataError::NoPeer { seconds: 9 }),
             TransferError::NoConnection(text) if text.contains("9 s")

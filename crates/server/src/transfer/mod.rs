@@ -1,4 +1,4 @@
-//! A running transfer: the thread that carries it out and the session's hold on it.
+//! A running transfer: its worker thread, and the session's handle to it.
 
 use std::io;
 use std::net::IpAddr;
@@ -29,85 +29,86 @@ pub(crate) use error::file_error;
 pub(crate) use limiter::LimiterSummary;
 pub(crate) use order::{DataAddresses, LocalHandles, TransferOrder, TransferTerms};
 
-/// How often a session looks at what its transfer has moved. Markers are due in whole seconds.
-const TICK: Duration = Duration::from_millis(500);
+/// Interval at which a session reads the progress of its transfer. Marker intervals are whole seconds,
+/// so markers are late by half a second at most.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Events that a worker may report without being waited for: it never reports more.
-const EVENTS: usize = 4;
+/// Capacity of the event channel. A worker never reports more events, so it never blocks on it.
+const EVENT_CAPACITY: usize = 4;
 
-/// Reports of a worker.
+/// Events that a worker reports.
 #[derive(Debug)]
 pub(crate) enum WorkerEvent {
-    /// Delayed passive: where it listens. After an error nothing follows.
+    /// Delayed passive: the addresses it listens on. After an error no event follows.
     Listening(Result<StripeAddresses, FileError>),
     /// The file is open.
     Opened {
-        /// Cached connections are used.
+        /// Data connections of an earlier transfer are used again.
         reused: bool,
-        /// STOU's name.
+        /// The name that the server chose for STOU.
         unique_name: Option<VPath>,
     },
-    /// The end. Nothing follows.
+    /// The transfer has ended. No event follows.
     Ended(Box<FinishedTransfer>),
 }
 
-/// A transfer that ended, and what it leaves.
+/// The result of a finished transfer.
 #[derive(Debug)]
 pub(crate) struct FinishedTransfer {
-    /// For the state machine.
+    /// The result for the state machine.
     pub(crate) result: Result<CompletedTransfer, TransferError>,
-    /// Progress by then.
+    /// The final progress.
     pub(crate) last: TransferProgress,
-    /// The data channel, for the next transfer.
+    /// The data channel, to be used by the next transfer.
     pub(crate) channel: Option<SessionDataChannel>,
-    /// For the log.
+    /// Facts for the log.
     pub(crate) summary: TransferSummary,
 }
 
-/// Facts about a transfer for the log, as far as the worker knows them.
+/// Facts about a transfer for the log that the worker knows.
 #[derive(Debug, Clone)]
 pub(crate) struct TransferSummary {
-    /// When it began.
+    /// Start time.
     pub(crate) start: SystemTime,
-    /// How long it took.
+    /// Duration.
     pub(crate) elapsed: Duration,
-    /// Which way.
+    /// Kind and direction of the transfer.
     pub(crate) direction: LoggedTransferKind,
-    /// The file inside the session's root.
+    /// Path of the file inside the session's root.
     pub(crate) path: VPath,
-    /// As requested.
+    /// Settings of the transfer.
     pub(crate) settings: TransferSettings,
-    /// Evidence of the path from this end, also of a transfer that failed.
+    /// What this end measured of the path; also after a failed transfer.
     pub(crate) evidence: Evidence,
-    /// Hosts at the other ends of the data connections.
+    /// Peers of the data connections.
     pub(crate) peers: Vec<IpAddr>,
-    /// Why buffers were last sized as they were, or left alone on purpose.
+    /// Reason of the last decision about buffer sizes.
     pub(crate) decision: Option<String>,
-    /// Limits of the transfer.
+    /// The limiter of the transfer.
     pub(crate) limiter: LimiterSummary,
-    /// Checksum of the whole file, if known.
+    /// Checksum of the whole file, if it is known.
     pub(crate) digest: Option<String>,
 }
 
-/// Why a session stops its transfer.
+/// The reason why a session stops its transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StopCause {
-    /// ABOR.
+    /// The client sent ABOR.
     Abort,
-    /// The control connection is gone.
+    /// The control connection is closed.
     ClientGone,
     /// The server's drain time is over.
     Shutdown,
 }
 
-/// The session's hold on a running transfer. Dropping it stops the transfer.
+/// The session's handle to a running transfer. Dropping it stops the transfer.
 #[derive(Debug)]
 pub(crate) struct TransferHandle {
     control: Arc<TransferControl>,
     events: mpsc::Receiver<WorkerEvent>,
-    /// The newest size of a receiver's buffers, bytes.
+    /// The latest size of a receiver's buffers, bytes.
     resized: watch::Receiver<u64>,
-    /// Of sizes that the client tells; time counts from `begun`.
+    /// Rate limit of buffer sizes that the client sends; its clock starts at `begun`.
     pace: MessageRateLimiter,
     begun: Instant,
     tick: Interval,
@@ -115,28 +116,29 @@ pub(crate) struct TransferHandle {
     opened: bool,
 }
 
-/// The next thing that a session sees of its transfer.
+/// An update about a transfer for its session.
 #[derive(Debug)]
 pub(crate) enum TransferUpdate {
-    /// The worker reports.
+    /// The worker reported an event.
     Event(WorkerEvent),
-    /// It is time to look at the progress.
+    /// The current progress, on every tick.
     Tick(TransferProgress),
-    /// This end, receiving, has buffers of this size now, bytes: the sender must be told.
+    /// The receive buffers of this end have a new size, bytes. The sender must be told.
     Resized(u64),
-    /// The worker died without a report (a defect; it was logged by the panic hook).
+    /// The worker panicked; the panic hook has logged the defect.
     WorkerLost,
 }
 
 impl TransferHandle {
-    /// Starts the worker.
+    /// Starts the worker thread.
     ///
     /// # Errors
-    /// The system refuses another thread; the session's channel is lost.
+    /// The system refuses another thread; the session's data channel is lost.
     pub(crate) fn start(order: TransferOrder, handles: LocalHandles) -> io::Result<Self> {
         let control = Arc::new(TransferControl::new());
-        let (reports, events) = mpsc::channel(EVENTS);
-        // Whoever sizes buffers is not to wait for the session, and only the newest size counts.
+        let (reports, events) = mpsc::channel(EVENT_CAPACITY);
+        // A watch channel: the sizing thread must not wait for the session, and only the latest size
+        // counts.
         let (size, resized) = watch::channel(0);
         if order.request.buffers.sizing == BufferSizing::Drs1 {
             control.on_resize(move |bytes| {
@@ -144,11 +146,12 @@ impl TransferHandle {
             });
         }
         let shared = Arc::clone(&control);
+        // The thread enters the session's span, so that its messages name the client.
         let session = tracing::Span::current();
         std::thread::Builder::new()
             .name("transfer".to_owned())
             .spawn(move || session.in_scope(|| worker::run(order, handles, &shared, &reports)))?;
-        let mut tick = interval(TICK);
+        let mut tick = interval(PROGRESS_INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Self {
             control,
@@ -162,10 +165,11 @@ impl TransferHandle {
         })
     }
 
-    /// Waits for the next event or tick. Cancel-safe. The first tick comes right after
-    /// [`WorkerEvent::OpenedTransfer`], before any data is awaited.
+    /// Waits for the next update. Cancel-safe. The first tick comes right after
+    /// [`WorkerEvent::Opened`], before any data arrives.
     pub(crate) async fn next_update(&mut self) -> TransferUpdate {
         tokio::select! {
+            // Events come before ticks: after the end no progress may be reported.
             biased;
             event = self.events.recv() => match event {
                 Some(event) => {
@@ -181,21 +185,22 @@ impl TransferHandle {
         }
     }
 
-    /// The peer's receiver has buffers of this size now, bytes. Each wakes the thread that sizes
-    /// buffers, so that those of a flood are dropped.
+    /// Takes a new size of the peer's receive buffers, bytes. Each one wakes the sizing thread, so the
+    /// rate is limited and sizes beyond it are dropped.
     pub(crate) fn follow_buffer(&mut self, bytes: u64) {
         if self.pace.try_take(self.begun.elapsed()) {
             self.control.follow_peer_size(bytes);
         }
     }
 
-    /// Stops the transfer; [`WorkerEvent::FinishedTransfer`] follows soon. The first cause counts.
+    /// Stops the transfer; [`WorkerEvent::Ended`] follows. The first cause counts.
     pub(crate) fn stop(&mut self, cause: StopCause) {
         self.stopped.get_or_insert(cause);
         self.control.cancel();
     }
 
-    /// The worker knows only that it was cancelled; 226 for ABOR must follow only an ABOR.
+    /// Replaces the result of a cancelled transfer according to the cause. The worker knows only that it
+    /// was cancelled, and only ABOR may be answered with 426 and 226 (RFC 959 section 4.1.3).
     fn with_stop_cause(&self, mut event: WorkerEvent) -> WorkerEvent {
         if let WorkerEvent::Ended(ended) = &mut event
             && matches!(ended.result, Err(TransferError::Aborted))
@@ -205,7 +210,9 @@ impl TransferHandle {
                     ended.result = Err(TransferError::Broken("server is shutting down".to_owned()));
                 }
                 Some(StopCause::ClientGone) => {
-                    ended.result = Err(TransferError::Broken("client is gone".to_owned()));
+                    ended.result = Err(TransferError::Broken(
+                        "the client has disconnected".to_owned(),
+                    ));
                 }
                 Some(StopCause::Abort) | None => {}
             }
@@ -220,14 +227,14 @@ impl Drop for TransferHandle {
     }
 }
 
-/// Time of day that markers carry: seconds since 1970 (UTC), with a fraction; 0 before.
+/// The time of day for markers: seconds since 1970 (UTC) with a fraction; 0 if the clock is earlier.
 pub(crate) fn seconds_since_1970() -> f64 {
     SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .map_or(0.0, |since| since.as_secs_f64())
 }
 
-/// Progress of a transfer by now.
+/// The current progress of a transfer.
 fn progress(control: &TransferControl) -> TransferProgress {
     TransferProgress {
         now: seconds_since_1970(),

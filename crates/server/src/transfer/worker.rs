@@ -1,4 +1,4 @@
-//! A transfer from beginning to end, on a blocking thread.
+//! Carries out one transfer on its own thread.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -20,7 +20,8 @@ use super::{
 use crate::files::{OpenedStore, OpenedTransfer, UploadClient, transfer_error_of_file};
 use crate::transfer_log::LoggedTransferKind;
 
-/// Carries out an order and reports. A session that is gone takes no reports: it has cancelled.
+/// Carries out an order and reports events. If the session has ended, it has also cancelled the
+/// transfer, and the events are dropped.
 pub(super) fn run(
     order: TransferOrder,
     handles: LocalHandles,
@@ -37,6 +38,7 @@ pub(super) fn run(
         permit: _place,
     } = handles;
     let mut summary = TransferSummary::of(&order.request, order.settings(rate, drs));
+    // The elapsed time is monotonic; `start` is the time of day for the log only.
     let begun = Instant::now();
     let (channel, delayed) = match order.connections.listen(streams) {
         Ok(None) => (channel, None),
@@ -57,7 +59,7 @@ pub(super) fn run(
         summary: &mut summary,
         channel,
     };
-    // The channel comes first: a STOR that has none does not touch the file it names.
+    // The data channel is checked first: a STOR without one must not touch its file.
     let result = transfer
         .check_channel()
         .and_then(|()| {
@@ -91,11 +93,11 @@ pub(super) fn run(
     report(reports, WorkerEvent::Ended(Box::new(ended)));
 }
 
-/// Nobody aborted what a client left behind.
+/// Reports a disconnected client instead of an abort, if the client has left without ABOR.
 fn or_client_gone(error: TransferError, storer: &UploadClient) -> TransferError {
     match error {
         TransferError::Aborted if storer.control_socket.peer_has_closed() => {
-            TransferError::Broken("client is gone".to_owned())
+            TransferError::Broken("the client has disconnected".to_owned())
         }
         other => other,
     }
@@ -150,8 +152,10 @@ impl TransferWorker<'_> {
             recv::run(channel, &storing.sink, &storing.plan, settings, control)
         })?;
         self.summary.limiter = LimiterSummary::of(&report);
+        // Verification may read the whole file, so ABOR must be able to stop it.
         let go_on = &mut |_| !self.control.is_cancelled();
-        // A good end has forced everything to disk that was to be.
+        // After a successful finish the file is on disk as far as the policy says, so all its ranges
+        // can be reported as synced.
         self.summary.digest = self.control.checkpoint(|| storing.finish(&report, go_on))?;
         Ok(())
     }
@@ -188,7 +192,7 @@ impl TransferSummary {
             TransferKind::Retrieve { path, .. } => (LoggedTransferKind::Retrieve, path),
             TransferKind::Store { path, .. } => (LoggedTransferKind::Store, path),
             TransferKind::List(list) => {
-                // Listings are written with CR LF already; translated they would end CR CR LF.
+                // Listings have CR LF line ends already; TYPE A would translate them to CR CR LF.
                 settings.type_ = DataType::Image;
                 (LoggedTransferKind::List, &list.path)
             }
@@ -208,7 +212,7 @@ impl TransferSummary {
     }
 }
 
-/// Tells what was decided about buffers, and gives the last reason.
+/// Logs the decisions about buffer sizes, and returns the last reason.
 fn log_buffer_decisions(control: &TransferControl) -> Option<String> {
     let decisions = control.take_decisions();
     for decision in &decisions {
@@ -224,7 +228,7 @@ fn log_buffer_decisions(control: &TransferControl) -> Option<String> {
     decisions.into_iter().last().map(|last| last.reason)
 }
 
-/// Tells what was decided about the streams that were sent over.
+/// Logs the decisions about the number of streams.
 fn log_stream_decisions(control: &TransferControl) {
     for decision in control.take_stream_decisions() {
         tracing::debug!(
@@ -238,6 +242,6 @@ fn log_stream_decisions(control: &TransferControl) {
 }
 
 fn report(reports: &mpsc::Sender<WorkerEvent>, event: WorkerEvent) {
-    // Fails only when the session is gone; then nobody needs to know.
+    // Fails only if the session has ended; then nobody needs the event.
     let _ = reports.blocking_send(event);
 }

@@ -1,4 +1,4 @@
-//! A file that lines are appended to.
+//! A log file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Open for appending; opened anew when the path leads to another file (log rotation).
+/// A file open for appending. It is opened again when the path leads to another file (log rotation).
 #[derive(Debug)]
 pub(super) struct LogFile {
     path: PathBuf,
@@ -16,7 +16,7 @@ pub(super) struct LogFile {
 #[derive(Debug)]
 struct LogFileState {
     file: File,
-    /// The last append failed and was reported.
+    /// The last append failed; the failure was logged.
     failing: bool,
 }
 
@@ -31,12 +31,13 @@ impl LogFile {
         })
     }
 
-    /// Appends one line, its end included, in one write: lines of several processes do not mix.
+    /// Appends one line with its end in one write: with `O_APPEND` (open(2)) lines of several processes
+    /// do not mix.
     pub(super) fn append(&self, line: &[u8]) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if was_replaced(&state.file, &self.path) {
-            // Where the new file cannot be opened (privileges were given up), the old one is
-            // better than none.
+            // If the new file cannot be opened, because the server gave up root, appending to the
+            // renamed file is better than losing the record.
             if let Ok(file) = open_append(&self.path) {
                 state.file = file;
             }

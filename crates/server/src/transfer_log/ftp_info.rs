@@ -8,7 +8,7 @@ use proto::printable::needs_escape;
 
 use super::{LoggedTransferKind, TransferRecord};
 
-/// The line with its end: blank-separated `NAME=value` in the order of the original.
+/// The line with its end: `NAME=value` pairs separated by blanks, in the order of the original.
 pub(super) fn line(record: &TransferRecord, host: &str) -> Vec<u8> {
     let mut line = format!(
         "DATE={} HOST={} PROG=longhaul NL.EVNT=FTP_INFO START={} USER={} FILE=",
@@ -50,7 +50,7 @@ pub(super) fn line(record: &TransferRecord, host: &str) -> Vec<u8> {
     line.into_bytes()
 }
 
-/// The original names host paths, and parsers look files up by them.
+/// Adds a path on the host, as the original does; parsers look up files by it.
 fn escape_host_path(line: &mut String, record: &TransferRecord, path: &[u8], also: &str) {
     let root = record.root.as_os_str().as_bytes();
     escape(line, root.strip_suffix(b"/").unwrap_or(root), also);
@@ -64,9 +64,9 @@ fn word(bytes: &[u8]) -> String {
     text
 }
 
-/// Adds text in which nothing can end the line, act on a terminal or look like another field: control
-/// characters and marks of direction, bytes above ASCII that are not UTF-8, `"`, `\\` and `=` become `\\xHH`, and so does what is in `also`.
-/// Blanks in file names stay, as in the original.
+/// Adds text so that it cannot end the line, control a terminal or look like another field: control
+/// characters, marks of text direction, bytes that are not UTF-8, `"`, `\\` and `=` become `\\xHH`, and
+/// so do the characters in `also`. Blanks in file names stay, as in the original.
 fn escape(line: &mut String, bytes: &[u8], also: &str) {
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::{LoggedTransferKind, TransferMode, TransferRecord};
 
-/// The object's fields. What is unknown is null, never left out.
+/// The fields of the object. Unknown values are null, never left out.
 #[derive(Serialize)]
 struct JsonRecord<'a> {
     /// RFC 3339, UTC, microseconds.
@@ -24,17 +24,17 @@ struct JsonRecord<'a> {
     data_peers: &'a [IpAddr],
     family: &'static str,
     root: String,
-    /// Bytes that are not UTF-8 are shown as U+FFFD; `path_hex` then has them all.
+    /// Bytes that are not UTF-8 become U+FFFD; then `path_hex` has the exact bytes.
     path: String,
     path_hex: Option<String>,
-    /// Null unless the file was stored under a partial name; bytes as in `path`.
+    /// Null unless the file was stored under a partial name. Encoded like `path`.
     stored_as: Option<String>,
     mode: &'static str,
     streams: u64,
     block: usize,
     buffer: u64,
     sizing: &'static str,
-    /// Null when nobody looked while data moved.
+    /// Null if the streams were not sampled while data moved.
     memory_bytes: Option<u64>,
     min_rtt_us: Option<u64>,
     retransmits: u64,
@@ -55,7 +55,7 @@ struct JsonChecksum<'a> {
     hex: &'a str,
 }
 
-/// The line with its end.
+/// Formats the line with its end.
 pub(super) fn line(record: &TransferRecord) -> serde_json::Result<Vec<u8>> {
     let path = String::from_utf8_lossy(&record.path).into_owned();
     let exact = std::str::from_utf8(&record.path).is_ok();
@@ -84,6 +84,7 @@ pub(super) fn line(record: &TransferRecord) -> serde_json::Result<Vec<u8>> {
             .stored_as
             .as_deref()
             .map(|path| String::from_utf8_lossy(path).into_owned()),
+        // The letters of the MODE command (RFC 959 section 3.4, GFD.20).
         mode: match record.mode {
             TransferMode::Stream => "S",
             TransferMode::Extended => "E",
@@ -115,6 +116,7 @@ pub(super) fn line(record: &TransferRecord) -> serde_json::Result<Vec<u8>> {
         task: record.task.as_deref(),
         application: record.application.as_deref(),
     };
+    // Escapes characters that terminals or line readers would act on, even inside of strings.
     let mut line = printable_json(&serde_json::to_string(&line)?).into_bytes();
     line.push(b'\n');
     Ok(line)
@@ -126,7 +128,7 @@ fn time(time: SystemTime) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }
 
-/// Whole microseconds; `None` of no time at all.
+/// Whole microseconds; `None` if the time is zero.
 fn known_micros(time: Duration) -> Option<u64> {
     let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     (micros > 0).then_some(micros)

@@ -1,4 +1,5 @@
-//! One record per transfer: JSON Lines, and the line that globus-gridftp-server writes.
+//! The transfer log: one record per transfer, as JSON Lines and as the line that
+//! globus-gridftp-server writes.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -18,7 +19,7 @@ mod tests;
 
 use file::LogFile;
 
-/// Which way a transfer went.
+/// Kind and direction of a logged transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoggedTransferKind {
     /// The server sent a file.
@@ -29,59 +30,57 @@ pub enum LoggedTransferKind {
     List,
 }
 
-/// A transfer that ended.
+/// The record of a finished transfer.
 #[derive(Debug, Clone)]
 pub struct TransferRecord {
-    /// When it began.
+    /// Start time.
     pub start: SystemTime,
-    /// How long it took.
+    /// Duration.
     pub elapsed: Duration,
-    /// Which way.
+    /// Kind and direction of the transfer.
     pub direction: LoggedTransferKind,
-    /// Who.
+    /// The user name.
     pub user: String,
-    /// From where the session came.
+    /// The client's address of the control connection.
     pub client: SocketAddr,
-    /// The other ends of the data connections; where there were none, whence they were awaited.
+    /// Peers of the data connections; if there were none, the hosts they were expected from.
     pub data_peers: Vec<IpAddr>,
-    /// The file inside the session's root; of an upload under a partial name, the whole file's.
+    /// Path of the file inside the session's root; for an upload under a partial name, the final path.
     pub path: Vec<u8>,
-    /// The partial name that the file was stored under.
+    /// The partial path under which the file was stored.
     pub stored_as: Option<Vec<u8>>,
     /// The session's root on the host.
     pub root: PathBuf,
     /// MODE.
     pub mode: TransferMode,
-    /// Data connections asked for.
+    /// Number of data connections that the client asked for.
     pub streams: u32,
     /// MODE E block, bytes.
     pub block: usize,
-    /// Evidence of the path from the server: bytes, streams, the kernel's accounts.
+    /// What the server measured: bytes, streams, TCP_INFO.
     pub evidence: Evidence,
-    /// Who sized this end's buffers: the sizing's name, or `pinned`.
+    /// What sized the server's buffers: the name of the sizing, or `pinned`.
     pub sizing: &'static str,
-    /// Why its buffers were last sized as they were, or left alone on purpose; `None`: nothing was
-    /// decided.
+    /// Reason of the last decision about buffer sizes; `None`: there was no decision.
     pub decision: Option<String>,
-    /// Limiter of the transfer, if known.
+    /// Limiter of the transfer, if it is known.
     pub limiter: Option<&'static str>,
-    /// Congestion control that the server sent with at the end; `None`: not known, or the server
-    /// received.
+    /// Congestion control of the server's streams at the end; `None`: unknown, or the server received.
     pub congestion: Option<String>,
-    /// Checksum of the whole file, if known.
+    /// Checksum of the whole file, if it is known.
     pub checksum: Option<(ChecksumAlgorithm, String)>,
     /// Code of the final reply.
     pub code: u16,
-    /// Why it failed; `None`: it did not.
+    /// The error; `None`: the transfer succeeded.
     pub error: Option<String>,
-    /// SITE TASKID.
+    /// Argument of SITE TASKID.
     pub task: Option<String>,
-    /// SITE CLIENTINFO or CLNT.
+    /// Argument of SITE CLIENTINFO or CLNT.
     pub application: Option<String>,
 }
 
 impl TransferRecord {
-    /// Data connections used; asked for, where there were none.
+    /// Number of data connections used; if there were none, the number that was asked for.
     fn streams_used(&self) -> u64 {
         match self.evidence.streams {
             0 => self.streams.into(),
@@ -90,8 +89,7 @@ impl TransferRecord {
     }
 }
 
-/// The open log files. A failing log never fails a transfer: it is told once, by tracing, until
-/// it works again.
+/// The open log files. A failing log never fails a transfer; the first error in a row is logged.
 #[derive(Debug)]
 pub struct TransferLog {
     json: Option<LogFile>,
@@ -100,8 +98,9 @@ pub struct TransferLog {
 }
 
 impl TransferLog {
-    /// Opens (creates, appends) the JSON Lines file and the `FTP_INFO` file, as far as given.
+    /// Opens the JSON Lines file and the `FTP_INFO` file, if given, for appending; creates missing files.
     pub fn open(json: Option<&Path>, ftp_info: Option<&Path>) -> io::Result<Self> {
+        // The FTP_INFO line names the host; without a readable name the field stays empty.
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         Ok(Self {
             json: json.map(LogFile::open).transpose()?,
@@ -110,11 +109,12 @@ impl TransferLog {
         })
     }
 
-    /// Writes one record, in one write per file. Blocks briefly on the disk.
+    /// Writes one record with one write per file. Blocks on the disk.
     pub fn record(&self, record: &TransferRecord) {
         if let Some(file) = &self.json {
             match json::line(record) {
                 Ok(line) => file.append(&line),
+                // A log error is no reason to fail a transfer that has succeeded.
                 Err(error) => tracing::error!(%error, "transfer record cannot be written as JSON"),
             }
         }

@@ -51,7 +51,7 @@ fn ftp_info_line_has_the_fields_of_the_original() {
 }
 
 #[test]
-fn names_cannot_forge_fields_or_lines() {
+fn file_names_cannot_forge_fields_or_lines() {
     let mut record = record();
     record.root = "/".into();
     record.path = b"/a\nDATE=1 \"x\\y\xff\xc3\xa9 NBYTES=5".to_vec();
@@ -117,7 +117,7 @@ fn separators_and_marks_of_direction_are_escaped_in_both_logs() {
         assert!(!shown.contains(proto::printable::needs_escape), "{shown:?}");
     }
     let value: serde_json::Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(value["path"], name, "the same to whoever reads it");
+    assert_eq!(value["path"], name, "a JSON parser restores the name");
     assert!(
         classic.contains(r"FILE=/srv/a\xe2\x80\xa8b\xc2\x85c"),
         "{classic}"
@@ -125,7 +125,7 @@ fn separators_and_marks_of_direction_are_escaped_in_both_logs() {
 }
 
 #[test]
-fn json_keeps_raw_names() {
+fn json_has_the_exact_bytes_of_names() {
     let mut record = record();
     record.path = b"/a\n\"\xff".to_vec();
     record.error = Some("No space left on device".to_owned());
@@ -138,7 +138,7 @@ fn json_keeps_raw_names() {
 }
 
 #[test]
-fn both_forms_tell_the_partial_name_beside_the_whole_files() {
+fn both_logs_have_the_final_and_the_partial_name() {
     let mut record = record();
     record.direction = LoggedTransferKind::Store;
     record.stored_as = Some(b"/gz/f q.dat.longhaul-partial".to_vec());
@@ -153,7 +153,7 @@ fn both_forms_tell_the_partial_name_beside_the_whole_files() {
 }
 
 #[test]
-fn appends_and_follows_rotation() {
+fn records_are_appended_and_rotation_is_followed() {
     let dir = tempfile::tempdir().unwrap();
     let (json, classic) = (dir.path().join("t.json"), dir.path().join("t.log"));
     let lines = |path: &Path| std::fs::read_to_string(path).unwrap().lines().count();
@@ -170,7 +170,7 @@ fn appends_and_follows_rotation() {
 }
 
 #[test]
-fn a_full_disk_fails_nothing() {
+fn a_full_disk_does_not_fail_the_log() {
     let log = TransferLog::open(Some(Path::new("/dev/full")), None).unwrap();
     log.record(&record());
     log.record(&record());

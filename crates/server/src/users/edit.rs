@@ -1,4 +1,4 @@
-//! Changing the password file: `longhaul user`.
+//! Changes of the users file, for `longhaul user`.
 
 use std::io;
 use std::path::Path;
@@ -7,14 +7,15 @@ use super::file::{UsersError, UsersFileReplacement, read_users_file};
 use super::line::{UserRecord, is_record_of, parse_records};
 use super::{UserAccount, hash_password};
 
-/// Adds an account, or replaces the one of that name; returns whether it replaced. A file that
-/// is not there is made, mode 0600. Other lines stay as they are.
+/// Adds an account, or replaces the account of that name; returns whether it replaced one. A missing
+/// file is created with mode 0600. Other lines stay as they are.
 pub fn add(path: &Path, account: &UserAccount, password: &[u8]) -> Result<bool, UsersError> {
     let line = UserRecord {
         account: account.clone(),
         hash: hash_password(password)?,
     }
     .format()?;
+    // Begun before the file is read, so that no other command can change it in between.
     let replacement = UsersFileReplacement::begin(path)?;
     let old = match read_users_file(path) {
         Err(UsersError::Read { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => {
@@ -38,7 +39,7 @@ pub fn add(path: &Path, account: &UserAccount, password: &[u8]) -> Result<bool, 
     Ok(replaced)
 }
 
-/// Removes an account; returns whether there was one.
+/// Removes an account; returns whether it existed.
 pub fn remove(path: &Path, name: &str) -> Result<bool, UsersError> {
     let replacement = UsersFileReplacement::begin(path)?;
     let (old, _) = read_users_file(path)?;

@@ -1,4 +1,4 @@
-//! The password file as a file.
+//! Reading and replacing the users file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -7,29 +7,29 @@ use std::path::{Path, PathBuf};
 
 use super::line::LineError;
 
-/// Largest password file, bytes: some hundred thousand accounts.
+/// Largest users file, bytes: enough for some hundred thousand accounts.
 const MAX_FILE: u64 = 64 << 20;
 
-/// Why a password file could not be read or changed.
+/// The reason why a users file could not be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum UsersError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read users file {}: {cause}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// System's reason.
+        /// The system's reason.
         cause: io::Error,
     },
-    /// It cannot be replaced.
+    /// The file cannot be replaced.
     #[error("cannot write users file {}: {cause}", path.display())]
     Write {
         /// The file.
         path: PathBuf,
-        /// System's reason.
+        /// The system's reason.
         cause: io::Error,
     },
-    /// Group or others may read or write it.
+    /// Other accounts may read or write the file.
     #[error(
         "users file {} is open to other accounts (mode {mode:04o}); run: chmod 600 {0}",
         path.display()
@@ -40,32 +40,32 @@ pub enum UsersError {
         /// Its permission bits.
         mode: u32,
     },
-    /// Above 64 MiB.
+    /// The file is larger than 64 MiB.
     #[error("users file {} is larger than {MAX_FILE} bytes", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
     },
-    /// Another change is under way.
+    /// Another command is changing the file.
     #[error(
         "users file is being changed by another command; if none runs, remove {}",
         lock.display()
     )]
     Busy {
-        /// The new file of the other change.
+        /// The new file of the other command.
         lock: PathBuf,
     },
-    /// A line is wrong.
+    /// A line is malformed.
     #[error("users file {}, line {line}: {reason}", path.display())]
     Line {
         /// The file.
         path: PathBuf,
-        /// Its number, from 1.
+        /// The line's number, from 1.
         line: usize,
         /// The mistake.
         reason: LineError,
     },
-    /// An account that the file cannot hold.
+    /// The account cannot be written to the file.
     #[error(transparent)]
     Account(#[from] LineError),
     /// The password could not be hashed.
@@ -73,7 +73,7 @@ pub enum UsersError {
     Hash(argon2::password_hash::Error),
 }
 
-/// Which state of a file was read.
+/// The version of a file. Every change of the file changes its ctime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct UsersFileVersion {
     inode: (u64, u64),
@@ -82,13 +82,14 @@ pub(super) struct UsersFileVersion {
 }
 
 impl UsersFileVersion {
-    /// The file as it is now.
+    /// The version of the file at `path`.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         Ok(Self::from_metadata(&path.metadata()?))
     }
 
     fn from_metadata(meta: &std::fs::Metadata) -> Self {
         Self {
+            // The inode detects files that replace each other by rename with equal size and time.
             inode: (meta.dev(), meta.ino()),
             size: meta.size(),
             changed: (meta.ctime(), meta.ctime_nsec()),
@@ -96,7 +97,7 @@ impl UsersFileVersion {
     }
 }
 
-/// Reads a file that only its owner may read or write.
+/// Reads the file; fails if others than its owner may read or write it.
 pub(super) fn read_users_file(path: &Path) -> Result<(String, UsersFileVersion), UsersError> {
     let failed = |cause| UsersError::Read {
         path: path.to_owned(),
@@ -104,6 +105,7 @@ pub(super) fn read_users_file(path: &Path) -> Result<(String, UsersFileVersion),
     };
     let file = File::open(path).map_err(failed)?;
     let meta = file.metadata().map_err(failed)?;
+    // Of the open file, not of the path, which could be exchanged in between.
     if meta.mode() & 0o077 != 0 {
         return Err(UsersError::Exposed {
             path: path.to_owned(),
@@ -116,20 +118,21 @@ pub(super) fn read_users_file(path: &Path) -> Result<(String, UsersFileVersion),
         });
     }
     let mut text = String::new();
+    // The file may have grown since its size was checked.
     file.take(MAX_FILE)
         .read_to_string(&mut text)
         .map_err(failed)?;
     Ok((text, UsersFileVersion::from_metadata(&meta)))
 }
 
-/// A file's replacement in the making, `FILE.new`, which keeps other changes out until it is put
-/// in place or dropped.
+/// The new version of a users file, `FILE.new`, while it is being written. It excludes other changes
+/// until it is committed or dropped, because only one process can create it (`O_EXCL`, open(2)).
 #[derive(Debug)]
 pub(super) struct UsersFileReplacement {
     path: PathBuf,
     new: PathBuf,
     file: File,
-    placed: bool,
+    committed: bool,
 }
 
 impl UsersFileReplacement {
@@ -148,8 +151,9 @@ impl UsersFileReplacement {
                 path: path.to_owned(),
                 new,
                 file,
-                placed: false,
+                committed: false,
             }),
+            // Another command is at work, or one was killed: the message names the file to remove.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 Err(UsersError::Busy { lock: new })
             }
@@ -160,7 +164,8 @@ impl UsersFileReplacement {
         }
     }
 
-    /// Puts `text` in the file's place: after a crash there is the old or the new file, whole.
+    /// Replaces the file's content with `text`, atomically: after a crash the old or the new file is
+    /// there, complete.
     pub(super) fn commit(mut self, text: &[u8]) -> Result<(), UsersError> {
         self.write(text).map_err(|cause| UsersError::Write {
             path: self.path.clone(),
@@ -168,7 +173,8 @@ impl UsersFileReplacement {
         })
     }
 
-    /// A file that root changes for the account that serves stays that account's.
+    /// Gives the new file the owner of the old one. Otherwise a change by root would lock out a server
+    /// that runs as another account.
     fn keep_owner(&self) -> io::Result<()> {
         let owner = |meta: std::fs::Metadata| (meta.uid(), meta.gid());
         let old = match self.path.metadata() {
@@ -185,9 +191,11 @@ impl UsersFileReplacement {
     fn write(&mut self, text: &[u8]) -> io::Result<()> {
         self.keep_owner()?;
         self.file.write_all(text)?;
+        // Synced before the rename, or a crash could leave an empty users file (fsync(2)).
         self.file.sync_all()?;
         std::fs::rename(&self.new, &self.path)?;
-        self.placed = true;
+        self.committed = true;
+        // rename(2) is durable only once the directory is synced (fsync(2)).
         match self.path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => File::open(parent)?.sync_all(),
             _ => File::open(".")?.sync_all(),
@@ -197,7 +205,7 @@ impl UsersFileReplacement {
 
 impl Drop for UsersFileReplacement {
     fn drop(&mut self) {
-        if !self.placed {
+        if !self.committed {
             let _ = std::fs::remove_file(&self.new);
         }
     }

@@ -1,4 +1,4 @@
-//! Lines of the password file.
+//! Lines of the users file.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -13,40 +13,40 @@ use super::UserAccount;
 /// Longest user name, bytes.
 const MAX_NAME: usize = 64;
 
-/// An account with its hash.
+/// An account with the hash of its password.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct UserRecord {
     pub(super) account: UserAccount,
     pub(super) hash: String,
 }
 
-/// A mistake in a line.
+/// A mistake in a line of the users file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
-    /// Fewer than five.
+    /// The line has fewer than five fields.
     #[error("a line has five fields: NAME:HASH:RIGHTS:HOME:ROOT")]
     Fields,
-    /// Empty, too long, or with characters that are not allowed.
+    /// The name is empty, too long, or has characters that are not allowed.
     #[error("a user name is 1 to 64 of A-Z a-z 0-9 . _ - @ + and starts with no - or .")]
     Name,
-    /// Not Argon2id in PHC form.
+    /// The hash is not Argon2id in PHC form.
     #[error("the password hash is not Argon2id")]
     Hash,
-    /// Something else than `w` and `t`.
+    /// The rights are not a combination of `w` and `t`.
     #[error("rights are w (write) and t (third-party transfers)")]
     Rights,
-    /// A home that is not absolute, or has a colon or line end.
+    /// The home is not absolute, or has a colon or line end.
     #[error("a home is an absolute path inside the root, without colon or line end")]
     Home,
-    /// A root that is not absolute, or has a line end.
+    /// The root is not absolute, or has a line end.
     #[error("a root is an absolute path without line end")]
     Root,
-    /// Two lines for one name.
+    /// Two lines have the same name.
     #[error("the user name appears twice")]
     DuplicateName,
 }
 
-/// The accounts in a file's text with their line numbers, from 1.
+/// The accounts in a file's text, with their line numbers from 1.
 pub(super) fn parse_records(
     text: &str,
 ) -> impl Iterator<Item = (usize, Result<UserRecord, LineError>)> {
@@ -56,7 +56,7 @@ pub(super) fn parse_records(
         .map(|(number, line)| (number, UserRecord::parse(line)))
 }
 
-/// Whether a line is the account `name`'s.
+/// Whether a line belongs to the account `name`.
 pub(super) fn is_record_of(line: &str, name: &str) -> bool {
     !is_comment(line) && line.split(':').next() == Some(name)
 }
@@ -67,11 +67,13 @@ fn is_comment(line: &str) -> bool {
 
 impl UserRecord {
     fn parse(line: &str) -> Result<Self, LineError> {
+        // At most five fields: a root may contain colons, so it takes the rest of the line.
         let mut fields = line.splitn(5, ':');
         let mut field = || fields.next().ok_or(LineError::Fields);
         let (name, hash, rights) = (field()?, field()?, field()?);
         let (home, root) = (field()?, field()?);
         let parsed = PasswordHash::new(hash).map_err(|_| LineError::Hash)?;
+        // Weaker hashes are refused instead of verified: nobody should believe they protect.
         if parsed.algorithm.as_str() != "argon2id" || parsed.hash.is_none() {
             return Err(LineError::Hash);
         }
@@ -84,11 +86,12 @@ impl UserRecord {
             },
             hash: hash.to_owned(),
         };
+        // The same checks as for writing, so that every file that is read can be written again.
         record.check()?;
         Ok(record)
     }
 
-    /// The line, without its end; an error if reading it would not give the same account.
+    /// Formats the line without its end; fails if the line would not parse to the same account.
     pub(super) fn format(&self) -> Result<Vec<u8>, LineError> {
         self.check()?;
         let UserAccount {
@@ -98,8 +101,8 @@ impl UserRecord {
             home,
         } = &self.account;
         let write = if rights.write { "w" } else { "" };
-        let third = if rights.third_party { "t" } else { "" };
-        let mut line = format!("{name}:{}:{write}{third}:", self.hash).into_bytes();
+        let third_party = if rights.third_party { "t" } else { "" };
+        let mut line = format!("{name}:{}:{write}{third_party}:", self.hash).into_bytes();
         line.extend_from_slice(home.as_bytes());
         line.push(b':');
         line.extend_from_slice(
@@ -132,7 +135,7 @@ impl UserRecord {
     }
 }
 
-/// Names that mean nothing to a shell, a path or a log line.
+/// Whether a name is valid: it has no meaning in a shell, a path or a log line.
 fn is_valid_name(name: &str) -> bool {
     (1..=MAX_NAME).contains(&name.len())
         && !name.starts_with(['-', '.'])
@@ -175,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_fields() {
+    fn a_line_is_parsed_into_its_fields() {
         let account = parse(&format!("a.b@c:{HASH}:wt:/in box:/srv/a:b")).unwrap();
         assert_eq!(account.name, "a.b@c");
         assert_eq!(account.root, Some("/srv/a:b".into()));
@@ -187,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_it_does_not_know() {
+    fn malformed_lines_are_refused() {
         let cases = [
             ("x:y".to_owned(), LineError::Fields),
             (format!(":{HASH}:::"), LineError::Name),
@@ -209,7 +212,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn round_trips(
+        fn a_formatted_record_parses_to_the_same_record(
             name in "[a-zA-Z0-9_@+][a-zA-Z0-9._@+-]{0,20}",
             write: bool,
             third_party: bool,
@@ -230,7 +233,7 @@ mod tests {
         }
 
         #[test]
-        fn takes_any_line(line in "\\PC{0,80}") {
+        fn parsing_any_line_does_not_panic(line in "\\PC{0,80}") {
             let _ = UserRecord::parse(&line);
         }
     }

@@ -1,4 +1,4 @@
-//! The password file: one account a line,
+//! The users file: one account per line,
 //!
 //! ```text
 //! NAME:HASH:RIGHTS:HOME:ROOT
@@ -9,10 +9,10 @@
 //! - NAME: 1 to 64 of `A-Z a-z 0-9 . _ - @ +`, not starting with `-` or `.`.
 //! - HASH: Argon2id in PHC form.
 //! - RIGHTS: any of `w` (create, change, delete) and `t` (data connections with third hosts);
-//!   everybody reads.
+//!   every account may read.
 //! - HOME: where sessions start, inside the root; empty is `/`.
-//! - ROOT: the directory that the user is confined to; empty is the server's. Runs to the end of
-//!   the line.
+//! - ROOT: the directory that the user is confined to; empty is the server's root. It extends to the
+//!   end of the line.
 //!
 //! Empty lines and lines that start with `#` are kept. The file must not be readable by group or
 //! others (mode 0600).
@@ -37,83 +37,86 @@ pub use file::UsersError;
 use file::{UsersFileVersion, read_users_file};
 use line::{UserRecord, parse_records};
 
-/// Whom a password belongs to.
+/// An account of the users file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserAccount {
-    /// Name.
+    /// The user name.
     pub name: String,
-    /// Root directory; `None`: the server's.
+    /// Root directory; `None`: the server's root.
     pub root: Option<PathBuf>,
-    /// Rights of the account.
+    /// Access rights.
     pub rights: AccountRights,
     /// Current directory after login, inside the root.
     pub home: VPath,
 }
 
-/// The accounts of a password file, read again when the file changes.
+/// The accounts of a users file, read again when the file changes.
 #[derive(Debug)]
 pub struct Users {
     path: PathBuf,
     state: Mutex<LoadedUsers>,
-    /// Hash that no password has: what unknown users are checked against.
-    nobody: String,
+    /// A hash that no password has. The password of an unknown user is checked against it, so that the
+    /// response time does not tell which users exist.
+    unknown_user_hash: String,
 }
 
 #[derive(Debug)]
 struct LoadedUsers {
-    /// The file that was read, or that could not be read and was reported.
-    stamp: Option<UsersFileVersion>,
+    /// The version of the file that was read, or that could not be read and was reported.
+    version: Option<UsersFileVersion>,
     accounts: Arc<HashMap<String, UserRecord>>,
 }
 
 impl Users {
     /// Reads the file.
     pub fn load(path: &Path) -> Result<Self, UsersError> {
-        let (text, stamp) = read_users_file(path)?;
+        let (text, version) = read_users_file(path)?;
         Ok(Self {
             path: path.to_owned(),
             state: Mutex::new(LoadedUsers {
-                stamp: Some(stamp),
+                version: Some(version),
                 accounts: Arc::new(parse_accounts(&text, path)?),
             }),
-            nobody: random_password_hash()?,
+            unknown_user_hash: random_password_hash()?,
         })
     }
 
-    /// Whether this process can read the file again when it changes: not after giving up the
-    /// rights that it was read with.
+    /// Whether this process can read the file. A server that gave up root cannot, if the file is root's.
     pub fn is_readable(&self) -> bool {
         read_users_file(&self.path).is_ok()
     }
 
-    /// The roots that accounts have of their own, as the file names them now.
+    /// The accounts' own roots, as the file names them now.
     pub fn roots(&self) -> HashSet<PathBuf> {
         let accounts = self.current();
         let roots = accounts.values().filter_map(|r| r.account.root.clone());
         roots.collect()
     }
 
-    /// Whether there is an account of this name. For the log: a client must not learn it.
+    /// Whether there is an account of this name. For the log only: a client must not learn it.
     pub(crate) fn has_user(&self, user: &str) -> bool {
         self.current().contains_key(user)
     }
 
-    /// Where the accounts are.
+    /// The path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Reads a changed file now. One that cannot be used is told, and changes nothing.
+    /// Reads the file again if it has changed. If it cannot be used, that is logged and nothing changes.
     pub(crate) fn refresh(&self) {
         self.current();
     }
 
-    /// Checks a password; takes some 20 ms of processor time and 19 MiB of memory, and the same
-    /// whether the user exists or not. The caller bounds how many run at once.
+    /// Checks a password. This takes about 20 ms of processor time and 19 MiB of memory, the same
+    /// whether the user exists or not. The caller bounds the number of concurrent checks.
     pub fn verify(&self, user: &str, password: &[u8]) -> Option<UserAccount> {
         let accounts = self.current();
         let record = accounts.get(user);
-        let hash = record.map_or(self.nobody.as_str(), |record| record.hash.as_str());
+        let hash = record.map_or(self.unknown_user_hash.as_str(), |record| {
+            record.hash.as_str()
+        });
+        // The hash is computed for unknown users, too; see `unknown_user_hash`.
         let matches = PasswordHash::new(hash)
             .is_ok_and(|hash| Argon2::default().verify_password(password, &hash).is_ok());
         record
@@ -121,20 +124,21 @@ impl Users {
             .map(|record| record.account.clone())
     }
 
-    /// The accounts as the file has them now. While a changed file cannot be read (a line is
-    /// wrong, or it belongs to root alone and the server gave that up) what was read last holds,
-    /// and one message says so.
+    /// The accounts as the file has them now. If a changed file cannot be used (a line is wrong, or the
+    /// file is root's and the server gave up root), the accounts read before stay, and one message is
+    /// logged.
     fn current(&self) -> Arc<HashMap<String, UserRecord>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let stamp = UsersFileVersion::of(&self.path).ok();
-        if stamp != state.stamp {
-            state.stamp = stamp;
+        // Comparing the version is one stat(2); the file is parsed only when the version differs.
+        let version = UsersFileVersion::of(&self.path).ok();
+        if version != state.version {
+            state.version = version;
             let read = read_users_file(&self.path)
-                .and_then(|(text, stamp)| Ok((parse_accounts(&text, &self.path)?, stamp)));
+                .and_then(|(text, version)| Ok((parse_accounts(&text, &self.path)?, version)));
             match read {
-                Ok((accounts, stamp)) => {
+                Ok((accounts, version)) => {
                     state.accounts = Arc::new(accounts);
-                    state.stamp = Some(stamp);
+                    state.version = Some(version);
                 }
                 Err(error) => {
                     tracing::error!(%error, "users file changed but cannot be used; keeping the accounts read before");
@@ -165,16 +169,16 @@ fn parse_accounts(text: &str, path: &Path) -> Result<HashMap<String, UserRecord>
     Ok(accounts)
 }
 
-/// Argon2id with the library's parameters (OWASP's first choice: 19 MiB, 2 passes) and a random
-/// salt.
+/// Hashes a password with Argon2id (RFC 9106), a random salt and the library's default parameters: 19
+/// MiB and 2 passes, as OWASP recommends.
 fn hash_password(password: &[u8]) -> Result<String, UsersError> {
     let hash = Argon2::default().hash_password(password);
     Ok(hash.map_err(UsersError::Hash)?.to_string())
 }
 
-/// A hash as long to check as any other. Its password is random and forgotten.
+/// A hash of a random password that nobody knows. Checking it takes as long as any other hash.
 fn random_password_hash() -> Result<String, UsersError> {
-    // The salt of a hash is random; as a password it is as good as any.
+    // The hash of the empty password contains a random salt, so it serves as a random password.
     let random = hash_password(b"")?;
     hash_password(random.as_bytes())
 }

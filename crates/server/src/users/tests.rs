@@ -24,7 +24,7 @@ fn write(path: &Path, text: &str) {
 }
 
 #[test]
-fn added_users_log_in() {
+fn added_users_can_log_in() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("users");
     assert!(!add(&path, &account("ann"), b"sesam").unwrap());
@@ -38,7 +38,7 @@ fn added_users_log_in() {
 }
 
 #[test]
-fn changes_are_seen_without_a_restart() {
+fn changes_of_the_file_are_noticed_without_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("users");
     add(&path, &account("ann"), b"one").unwrap();
@@ -62,7 +62,7 @@ fn a_changed_file_keeps_its_owner() {
     let path = dir.path().join("users");
     add(&path, &account("ann"), b"one").unwrap();
     if std::os::unix::fs::chown(&path, Some(OTHER), Some(OTHER)).is_err() {
-        return; // only root can give files away, and only root would take one by mistake
+        return; // only root may change the owner of a file
     }
     add(&path, &account("bob"), b"two").unwrap();
     let meta = path.metadata().unwrap();
@@ -71,7 +71,7 @@ fn a_changed_file_keeps_its_owner() {
 }
 
 #[test]
-fn other_lines_are_kept() {
+fn other_lines_of_the_file_are_kept() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("users");
     write(&path, "# staff\n\n");
@@ -89,7 +89,7 @@ fn other_lines_are_kept() {
 }
 
 #[test]
-fn exposed_files_are_refused() {
+fn files_that_others_may_access_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("users");
     add(&path, &account("ann"), b"1").unwrap();
@@ -102,7 +102,7 @@ fn exposed_files_are_refused() {
 }
 
 #[test]
-fn a_change_under_way_keeps_others_out() {
+fn only_one_change_runs_at_a_time() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("users");
     let other = file::UsersFileReplacement::begin(&path).unwrap();
@@ -132,7 +132,7 @@ fn errors_name_the_line() {
 }
 
 #[test]
-fn unknown_users_cost_as_much() {
+fn checking_unknown_users_takes_as_long() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("users");
     add(&path, &account("ann"), b"1").unwrap();
@@ -147,7 +147,7 @@ fn unknown_users_cost_as_much() {
             .min()
             .unwrap()
     };
-    // A busy machine may delay all of one kind, but not every time.
+    // A busy machine may delay one kind of check once, but not every time.
     let alike = (0..10).any(|_| {
         let (known, unknown) = (fastest("ann"), fastest("nobody"));
         known < unknown * 3 && unknown < known * 3

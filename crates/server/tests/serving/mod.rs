@@ -1,4 +1,4 @@
-//! A server of its own for a test, in a thread of this process.
+//! Starts a server for a test, on threads of this process.
 
 use std::net::SocketAddr;
 use std::sync::mpsc;
@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use server::config::ServerConfig;
 use server::{ServeError, Shutdown, ShutdownHandle};
 
-/// Starts it; returns its address, the handle that stops it, and the thread that ends with it.
+/// Starts a server; returns its address, the handle that stops it, and the thread that runs it.
 pub(crate) fn start_server(
     config: ServerConfig,
 ) -> (

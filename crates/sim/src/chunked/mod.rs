@@ -1,9 +1,10 @@
-//! A transfer chunk by chunk, as Ito, Ohsaki and Imase (2008) describe it, steered by the tuners that
-//! steer real ones (`tune::streams::chunked`).
+//! A transfer in chunks, as Ito, Ohsaki and Imase (2008) describe it, controlled by the tuners that
+//! control real ones (`tune::streams::chunked`).
 //!
-//! A command asks for a chunk; when it has reached the server, the streams share the chunk block by
-//! block; when the last byte has arrived the tuner is told, and its next command is sent. So the pipe
-//! drains between chunks, and each costs a round trip. Connections are kept from chunk to chunk.
+//! A command requests a chunk. When it reaches the server, the streams share the chunk block by block.
+//! When the last byte has arrived, the tuner decides, and the next command is sent. So the path
+//! drains between chunks, and each chunk costs one round trip. Connections are kept from chunk to
+//! chunk.
 
 mod running;
 
@@ -15,84 +16,85 @@ use tune::streams::chunked::{ChunkTuner, RttCommands};
 use crate::world::{FlowSpec, FlowStats, Scenario};
 use running::RunningChunked;
 
-/// A file to send in chunks.
+/// The transfer of a file in chunks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ChunkedSpec {
     /// Size of the file, bytes.
     pub bytes: u64,
-    /// Bytes of a chunk that a stream takes at a time, at least 1.
+    /// Bytes that a stream takes from a chunk at a time, at least 1.
     pub block: u64,
-    /// Ends, access links and host of each stream; its start, source and stop do not
-    /// matter. W is the smaller one of its buffers.
+    /// TCP configuration, access links and jitter of each stream; its start, source and stop are ignored.
+    /// W is the smaller one of its buffers.
     pub stream: FlowSpec,
-    /// When commands are sent whose answers give R.
+    /// When commands are sent to measure R.
     pub round_trips: RttCommands,
-    /// How often that is while data flows, above zero.
+    /// Interval of these commands while data flows, above zero.
     pub tick: Duration,
-    /// ρ: weight of a new round trip in R, above 0, below 1.
+    /// ρ: weight of a new RTT sample in R, above 0, below 1.
     pub rho: f64,
-    /// When to give up, since the start of the run.
+    /// Time since the start of the run at which an unfinished transfer is abandoned.
     pub deadline: Duration,
 }
 
-/// Facts known before the first chunk.
+/// Properties of the path that are known before the first chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InitialPath {
     /// W, bytes.
     pub window: u64,
-    /// R: the round trip of a command on the idle path.
+    /// R: the RTT of a command on the idle path.
     pub rtt: Duration,
 }
 
-/// A chunk that was transferred.
+/// The report of a transferred chunk.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChunkReport {
-    /// When its last byte had arrived, since the first command.
+    /// Arrival of its last byte, since the first command.
     pub at: Duration,
-    /// N.
+    /// N: number of streams.
     pub streams: u32,
-    /// X, bytes.
+    /// X: size, bytes.
     pub bytes: u64,
-    /// T: from its command to its last byte.
+    /// T: time from its command to its last byte.
     pub time: Duration,
-    /// R then.
+    /// R at the end of the chunk.
     pub rtt: Duration,
-    /// Mean wait of a packet in the bottleneck's queue.
+    /// Mean queueing delay of packets at the bottleneck.
     pub wait: Duration,
-    /// Why the tuner asked for it.
+    /// The tuner's reason for the chunk.
     pub reason: String,
-    /// The tuner had settled when it asked for it.
+    /// Whether the tuner had settled on a number of streams when it requested the chunk.
     pub settled: bool,
 }
 
 impl ChunkReport {
-    /// G = X/T, bit/s.
+    /// G = X/T: goodput, bit/s.
     pub fn goodput(&self) -> f64 {
         per_second(self.bytes, self.time)
     }
 }
 
-/// How a transfer in chunks went.
+/// The result of a transfer in chunks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChunkedOutcome {
-    /// All of the file arrived.
+    /// Whether the whole file has arrived.
     pub complete: bool,
-    /// Payload that arrived, bytes.
+    /// Payload that has arrived, bytes.
     pub bytes: u64,
-    /// From the first command to the last byte's arrival, or to the giving up.
+    /// Time from the first command to the arrival of the last byte, or to the deadline.
     pub elapsed: Duration,
     /// Payload per second, bit/s.
     pub goodput: f64,
-    /// Chunks that arrived whole, in order.
+    /// The chunks that arrived completely, in order.
     pub chunks: Vec<ChunkReport>,
-    /// Limiter, judged from the sender's accounts.
+    /// The limiter, derived from the sender's statistics.
     pub limited_by: LimiterShare,
-    /// Statistics of each connection, in the order in which they were opened.
+    /// Statistics of each connection, in order of opening.
     pub flows: Vec<FlowStats>,
 }
 
 impl ChunkedOutcome {
-    /// Chunks of the tuner's own size: all but the last, which is what was left of the file.
+    /// The chunks of the size that the tuner chose: all except the last one, which holds the rest of the
+    /// file.
     pub fn full_chunks(&self) -> &[ChunkReport] {
         match self.chunks.as_slice() {
             [whole @ .., _] if self.complete && !whole.is_empty() => whole,
@@ -102,8 +104,8 @@ impl ChunkedOutcome {
 }
 
 impl ChunkedSpec {
-    /// Runs the transfer over the scenario's network, beside its flows, with the tuner that `make`
-    /// makes when the path's round trip is known.
+    /// Runs the transfer in the scenario, together with the scenario's own flows. `make` creates the tuner
+    /// when the RTT of the path is known.
     pub fn run(
         &self,
         scenario: &Scenario,
@@ -127,7 +129,7 @@ impl ChunkedSpec {
     }
 }
 
-/// Bit/s; of no time at all, 0.
+/// Rate in bit/s; 0 if the time is zero.
 fn per_second(bytes: u64, time: Duration) -> f64 {
     let seconds = time.as_secs_f64();
     if seconds > 0.0 {

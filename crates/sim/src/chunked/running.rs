@@ -1,4 +1,4 @@
-//! A transfer in chunks while it runs.
+//! A running transfer in chunks.
 
 use std::time::Duration;
 
@@ -11,23 +11,23 @@ use crate::world::{
     FlowId, FlowSpec, FlowStats, PoolId, QueueingDelay, Scenario, Simulation, TrafficSource,
 };
 
-/// A running transfer.
+/// A running transfer in chunks.
 #[derive(Debug)]
 pub(super) struct RunningChunked {
     transfer: ChunkedSpec,
     simulation: Simulation,
     control: SimControlConnection,
     rtt: RttAverage,
-    /// How long a command needs to the server.
+    /// One-way delay of a command to the server.
     command: Duration,
-    /// Rest of the chunk.
+    /// The rest of the current chunk.
     pool: PoolId,
-    /// Connections that take part, in the order of opening.
+    /// Connections in use, in order of opening.
     open: Vec<FlowId>,
-    /// All that there ever were.
+    /// All connections, including closed ones.
     flows: Vec<FlowId>,
     streams_max: u32,
-    /// No chunk has been asked for, bytes.
+    /// Bytes of the file that were not requested yet.
     left: u64,
     began: Duration,
     queued: QueueingDelay,
@@ -35,7 +35,7 @@ pub(super) struct RunningChunked {
 }
 
 impl RunningChunked {
-    /// Opens the control connection and measures the path with it.
+    /// Opens the control connection and measures the RTT with it.
     pub(super) fn begin(transfer: &ChunkedSpec, scenario: &Scenario) -> Self {
         let mut simulation = Simulation::new(scenario);
         let mut control = SimControlConnection::open(&mut simulation, transfer.stream);
@@ -44,6 +44,7 @@ impl RunningChunked {
         if let Some(sample) = control.sample(&simulation) {
             rtt.on_sample(sample);
         }
+        // A command passes both access links once and the reverse direction of the bottleneck.
         let access = transfer.stream.sender_access.delay + transfer.stream.receiver_access.delay;
         Self {
             transfer: *transfer,
@@ -69,18 +70,20 @@ impl RunningChunked {
         }
     }
 
-    /// There is more to transfer, and time.
+    /// Whether data is left and the deadline has not passed.
     pub(super) fn has_work(&self) -> bool {
         self.left > 0 && self.simulation.now() < self.transfer.deadline
     }
 
-    /// Transfers a chunk, or what is left of the file; `None`: time was up.
+    /// Transfers a chunk, or the rest of the file; `None`: the deadline passed.
     pub(super) fn transfer(&mut self, chunk: Chunk) -> Option<ChunkResult> {
         if self.transfer.round_trips == RttCommands::BetweenChunks {
             self.ask_and_wait();
         }
         let asked = self.simulation.now();
+        // The chunk begins when the command has reached the server.
         self.run_until(asked + self.command, |_| false);
+        // The last chunk is the rest of the file, and a tuner's chunk of 0 bytes would never end.
         let bytes = chunk.bytes.clamp(1, self.left);
         let streams = chunk.streams.max(1);
         self.set_streams(streams);
@@ -100,7 +103,7 @@ impl RunningChunked {
         })
     }
 
-    /// Keeps a chunk that has arrived.
+    /// Adds a chunk to the report.
     pub(super) fn record_chunk(&mut self, done: &ChunkResult, reason: String, settled: bool) {
         let queued = self.simulation.queueing_delay();
         self.parts.push(ChunkReport {
@@ -116,25 +119,25 @@ impl RunningChunked {
         self.queued = queued;
     }
 
-    /// Lets time pass until `end` or until `done` says so, which is asked after every event, with
-    /// commands on the way if R is measured while data flows.
+    /// Runs until `end`, or until `done` returns true, which is called after every event. Commands are
+    /// sent meanwhile if R is measured while data flows.
     fn run_until(&mut self, end: Duration, done: impl Fn(&Simulation) -> bool) {
-        let flowing = self.transfer.round_trips == RttCommands::DuringChunks;
+        let measures_while_flowing = self.transfer.round_trips == RttCommands::DuringChunks;
         let tick = self.transfer.tick.max(Duration::from_nanos(1));
         let mut ended = false;
         while !ended && self.simulation.now() < end {
-            if flowing {
+            if measures_while_flowing {
                 self.control.send_command(&mut self.simulation);
             }
             let until = end.min(self.simulation.now() + tick);
             ended = self.simulation.run_until_done(until, &done);
-            if flowing {
+            if measures_while_flowing {
                 self.sample();
             }
         }
     }
 
-    /// A command whose answer is waited for before anything else happens.
+    /// Sends a command and waits for its answer.
     fn ask_and_wait(&mut self) {
         let before = self.control.answered_commands(&self.simulation);
         self.control.send_command(&mut self.simulation);
@@ -154,9 +157,10 @@ impl RunningChunked {
         self.simulation.pool_delivered_at(self.pool)
     }
 
-    /// Opens or closes connections until there are so many.
+    /// Opens or closes connections until there are `streams`.
     fn set_streams(&mut self, streams: u32) {
         let wanted = streams as usize;
+        // The newest connections close first; they still send what they have taken.
         for surplus in self.open.drain(wanted.min(self.open.len())..) {
             self.simulation.stop_flow(surplus);
         }
@@ -178,7 +182,7 @@ impl RunningChunked {
         tcp.send_buffer.min(tcp.receive_buffer)
     }
 
-    /// How it went until now.
+    /// The result until now.
     pub(super) fn outcome(self) -> ChunkedOutcome {
         let simulation = &self.simulation;
         let elapsed = simulation.now().saturating_sub(self.began);

@@ -10,7 +10,7 @@ fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// The paper's network (section 4), as ns-2 has it.
+/// The network of the paper (section 4) as in its ns-2 simulation.
 fn network() -> Scenario {
     let direction = Conditions {
         rate: Some(Rate::bits_per_second(100_000_000)),
@@ -57,7 +57,7 @@ fn transfer(bytes: u64) -> ChunkedSpec {
     }
 }
 
-/// Says the same number and size for ever.
+/// A tuner that always returns the same number of streams and chunk size.
 struct FixedTuner(Chunk);
 
 impl ChunkTuner for FixedTuner {
@@ -74,13 +74,13 @@ impl ChunkTuner for FixedTuner {
     }
 }
 
-fn same(streams: u32, bytes: u64) -> impl FnOnce(InitialPath) -> Box<dyn ChunkTuner> {
+fn fixed_tuner(streams: u32, bytes: u64) -> impl FnOnce(InitialPath) -> Box<dyn ChunkTuner> {
     move |_| Box::new(FixedTuner(Chunk { streams, bytes }))
 }
 
 #[test]
 fn a_chunk_costs_a_round_trip_more_than_its_bytes() {
-    let outcome = transfer(3_000_000).run(&network(), same(1, 1_000_000));
+    let outcome = transfer(3_000_000).run(&network(), fixed_tuner(1, 1_000_000));
     assert!(outcome.complete);
     assert_eq!(outcome.bytes, 3_000_000);
     let sizes: Vec<u64> = outcome.chunks.iter().map(|p| p.bytes).collect();
@@ -90,7 +90,7 @@ fn a_chunk_costs_a_round_trip_more_than_its_bytes() {
     let third = outcome.chunks[2].time.as_secs_f64();
     let expected = 0.024 + 15.0 * 0.024_15 + 24.0 * 0.000_12;
     assert!((third - expected).abs() < 0.002, "{third} {expected}");
-    // Slow start comes once, since the connections are kept.
+    // Slow start happens only once, because the connections are kept.
     assert!(outcome.chunks[0].time > outcome.chunks[1].time + ms(50));
     assert!(outcome.chunks[2].time.abs_diff(outcome.chunks[1].time) < ms(2));
     let sum: Duration = outcome.chunks.iter().map(|p| p.time).sum();
@@ -98,25 +98,25 @@ fn a_chunk_costs_a_round_trip_more_than_its_bytes() {
 }
 
 #[test]
-fn the_tuner_hears_of_window_and_round_trip() {
-    let mut heard = None;
+fn the_tuner_gets_the_window_and_the_rtt() {
+    let mut initial = None;
     transfer(1).run(&network(), |start| {
-        heard = Some(start);
-        same(1, 1)(start)
+        initial = Some(start);
+        fixed_tuner(1, 1)(start)
     });
-    let start = heard.unwrap();
+    let start = initial.unwrap();
     assert_eq!(start.window, 64 << 10);
     assert!((ms(24)..ms(25)).contains(&start.rtt), "{start:?}");
 }
 
 #[test]
-fn round_trips_have_the_queue_in_them_only_while_data_flows() {
+fn rtt_samples_include_the_queue_only_while_data_flows() {
     let rtt = |round_trips| {
         let chunked = ChunkedSpec {
             round_trips,
             ..transfer(30_000_000)
         };
-        let outcome = chunked.run(&network(), same(16, 15_000_000));
+        let outcome = chunked.run(&network(), fixed_tuner(16, 15_000_000));
         outcome.chunks[1].rtt
     };
     // 16 windows of 44 packets of 0.12 ms.
@@ -127,7 +127,7 @@ fn round_trips_have_the_queue_in_them_only_while_data_flows() {
 }
 
 #[test]
-fn streams_come_and_go() {
+fn the_tuner_can_change_the_number_of_streams() {
     struct ScriptedTuner(u32);
     impl ChunkTuner for ScriptedTuner {
         fn next(&mut self, last: Option<&ChunkResult>) -> Chunk {
@@ -170,25 +170,25 @@ fn mi_fills_the_path() {
     let end = outcome.full_chunks().last().unwrap();
     assert!(end.settled && end.streams >= 16, "{end:?}");
     assert!(end.goodput() > 93e6, "{end:?}");
-    // The paper's cost: what stands in the queue.
+    // The cost that the paper reports: a standing queue.
     assert!(end.wait > ms(50), "{end:?}");
 }
 
 #[test]
-fn time_can_run_out() {
+fn an_unfinished_transfer_ends_at_the_deadline() {
     let late = ChunkedSpec {
         deadline: Duration::from_secs(5),
         ..transfer(1 << 40)
     };
-    let outcome = late.run(&network(), same(4, 20_000_000));
+    let outcome = late.run(&network(), fixed_tuner(4, 20_000_000));
     assert!(!outcome.complete);
     assert!((Duration::from_secs(4)..=Duration::from_secs(5)).contains(&outcome.elapsed));
     assert_eq!(outcome.full_chunks().len(), outcome.chunks.len());
 }
 
 #[test]
-fn a_file_of_nothing_is_done() {
-    let outcome = transfer(0).run(&network(), same(1, 1));
+fn an_empty_file_is_complete_at_once() {
+    let outcome = transfer(0).run(&network(), fixed_tuner(1, 1));
     assert!(outcome.complete && outcome.chunks.is_empty());
     assert_eq!(outcome.goodput, 0.0);
 }

@@ -1,5 +1,5 @@
-//! Misfortunes of packets at random: one stream of random numbers for each kind of misfortune, so
-//! that turning one on changes none of the others.
+//! Random impairments of packets. Each kind has its own stream of random numbers, so enabling one
+//! does not change the others.
 
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -7,7 +7,7 @@ use units::splitmix::GAMMA;
 
 use super::{Conditions, Loss};
 
-/// The random streams of one link.
+/// The random number streams of one link.
 #[derive(Debug)]
 pub(super) struct Impairments {
     loss: LossProcess,
@@ -16,20 +16,21 @@ pub(super) struct Impairments {
     corrupt: Pcg64Mcg,
 }
 
-/// Misfortunes of one packet.
+/// The impairments of one packet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PacketImpairments {
     pub(super) lost: bool,
-    pub(super) held_back: bool,
-    pub(super) doubled: bool,
-    /// Where to change it.
+    pub(super) reordered: bool,
+    pub(super) duplicated: bool,
+    /// Random number that selects the position of a changed byte.
     pub(super) corrupt: Option<u64>,
 }
 
 impl Impairments {
     pub(super) fn new(seed: u64) -> Self {
         let stream = |purpose: u64| {
-            // Seeds of different links may be neighbours; multiples of GAMMA are far from each other.
+            // Seeds of different links may be consecutive numbers; multiples of GAMMA keep the derived
+            // seeds apart.
             Pcg64Mcg::seed_from_u64(seed.wrapping_add(purpose.wrapping_mul(GAMMA)))
         };
         Self {
@@ -43,8 +44,8 @@ impl Impairments {
         }
     }
 
-    /// Draws for the next packet that got through the queue. Every kind draws for every packet,
-    /// also for a lost one, so that loss does not shift the others.
+    /// Draws the impairments of the next packet behind the queue. Every kind draws for every packet, even
+    /// for a lost one, so that loss does not shift the other streams.
     pub(super) fn next(&mut self, conditions: &Conditions, loss: Option<f64>) -> PacketImpairments {
         let reorder = conditions
             .reorder
@@ -54,19 +55,19 @@ impl Impairments {
                 Some(probability) => self.loss.is_lost(Loss::Independent(probability)),
                 None => self.loss.is_lost(conditions.loss),
             },
-            held_back: happens(&mut self.reorder, reorder),
-            doubled: happens(&mut self.duplicate, conditions.duplicate),
+            reordered: happens(&mut self.reorder, reorder),
+            duplicated: happens(&mut self.duplicate, conditions.duplicate),
             corrupt: happens(&mut self.corrupt, conditions.corrupt)
                 .then(|| self.corrupt.next_u64()),
         }
     }
 }
 
-/// Decides about losses.
+/// The random process that decides which packets are lost.
 #[derive(Debug)]
 struct LossProcess {
     numbers: Pcg64Mcg,
-    /// The Gilbert-Elliott model is in its bad state.
+    /// Whether the Gilbert-Elliott model is in its bad state.
     bad: bool,
 }
 
@@ -90,8 +91,8 @@ impl LossProcess {
     }
 }
 
-/// Whether something of this probability happens now. What cannot happen costs no number: a link
-/// has it or has it not, and keeps to it.
+/// Whether an event of this probability happens now. Probability 0 draws no number: a kind of
+/// impairment is enabled for the whole life of a link or not at all.
 fn happens(numbers: &mut Pcg64Mcg, probability: f64) -> bool {
     probability > 0.0 && numbers.random::<f64>() < probability
 }

@@ -1,12 +1,12 @@
-//! One direction of a network path: drop-tail queue, bottleneck, propagation delay, and the
-//! misfortunes that may befall a packet on the way.
+//! One direction of a network path: drop-tail queue, bottleneck, propagation delay, and random
+//! impairments (loss, corruption, duplication, reordering).
 //!
-//! A packet meets them in this order: the queue (full: dropped), the bottleneck (exact
-//! serialisation, first in first out), then loss, corruption, duplication, and the delay. A lost
-//! packet has used the bottleneck, as on a real path whose errors lie behind its narrowest hop.
+//! A packet passes them in this order: the queue, which drops it if it is full; the bottleneck, with
+//! exact serialization, first in, first out; then loss, corruption, duplication and delay. A lost packet has used
+//! the bottleneck, as on a real path with errors behind its narrowest hop.
 //!
-//! A trace is known in advance, so a packet's whole fate is decided when it is offered: when its
-//! last bit will have left under the rates to come, and which delay and loss hold then.
+//! A trace is known in advance. So the complete fate of a packet is computed when it is offered: when
+//! its last bit will leave under the rates to come, and the delay and loss at that time.
 
 mod impairments;
 mod schedule;
@@ -25,12 +25,12 @@ use serializer::Serializer;
 use crate::trace::PathTrace;
 use units::Rate;
 
-/// How much may wait for the bottleneck. The packet being serialised waits, all of it, until its last
-/// bit has left; a packet that would exceed the limit is dropped, so a limit below one packet lets
-/// nothing pass.
+/// Limit of the queue in front of the bottleneck. The packet being serialized counts completely until
+/// its last bit has left. A packet that would exceed the limit is dropped, so a limit below one packet
+/// drops everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Queue {
-    /// No limit.
+    /// Unlimited.
     #[default]
     Unlimited,
     /// At most this many packets.
@@ -42,17 +42,18 @@ pub enum Queue {
 /// Random loss behind the bottleneck.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Loss {
-    /// None.
+    /// No loss.
     #[default]
     Never,
-    /// Each packet independently with this probability, 0..=1.
+    /// Each packet is lost independently with this probability, 0..=1.
     Independent(f64),
-    /// Bursts: the Gilbert-Elliott model (E. N. Gilbert 1960, E. O. Elliott 1963). It begins in the
-    /// good state; each packet first moves the state, then is lost with the state's probability.
+    /// Bursts of loss: the Gilbert-Elliott model (E. N. Gilbert 1960, E. O. Elliott 1963). It begins in
+    /// the good state. Each packet first changes the state at random, then is lost with the probability of
+    /// the new state.
     Bursty {
-        /// Probability to go from the good state to the bad one, per packet.
+        /// Probability per packet of a change from the good to the bad state.
         to_bad: f64,
-        /// Probability to go from the bad state to the good one, per packet.
+        /// Probability per packet of a change from the bad to the good state.
         to_good: f64,
         /// Probability of loss in the good state.
         in_good: f64,
@@ -61,126 +62,126 @@ pub enum Loss {
     },
 }
 
-/// Packets that are overtaken on purpose.
+/// Reordering: some packets are delayed so that later ones overtake them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reorder {
-    /// Share of packets held back, 0..=1.
+    /// Share of delayed packets, 0..=1.
     pub probability: f64,
-    /// How much later than its turn a chosen packet arrives; those behind it do not wait.
+    /// Additional delay of such a packet; later packets do not wait for it.
     pub extra: Duration,
 }
 
-/// Conditions of one direction for packets; the default is none.
+/// The properties of one direction of a path. By default packets pass at once and unchanged.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Conditions {
-    /// Bottleneck; `None`: no serialisation and no queue.
+    /// Rate of the bottleneck; `None`: no serialization and no queue.
     pub rate: Option<Rate>,
-    /// One-way propagation delay. When a trace changes it, order is kept.
+    /// One-way propagation delay. If a trace changes it, packets stay in order.
     pub delay: Duration,
-    /// Queue in front of the bottleneck.
+    /// Limit of the queue in front of the bottleneck.
     pub queue: Queue,
-    /// Loss.
+    /// Random loss.
     pub loss: Loss,
-    /// Reordering.
+    /// Reordering; `None`: packets stay in order.
     pub reorder: Option<Reorder>,
-    /// Share of packets that arrive twice, 0..=1.
+    /// Share of duplicated packets, 0..=1.
     pub duplicate: f64,
-    /// Share of packets whose payload is changed under a right checksum, 0..=1.
+    /// Share of packets whose payload is changed while their checksum stays right, 0..=1.
     pub corrupt: f64,
-    /// Values in time that replace rate, delay (half the trace's round trip) and loss.
+    /// Trace that replaces rate, delay (half of the trace's RTT) and loss over time.
     pub trace: Option<Arc<PathTrace>>,
 }
 
-/// Fate of one packet.
+/// The fate of one packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PacketFate {
     /// The queue was full.
     Dropped,
-    /// Lost behind the bottleneck.
+    /// The packet was lost behind the bottleneck.
     Lost,
-    /// It arrives.
+    /// The packet arrives.
     Delivered {
-        /// When, on the clock of the call; never before an earlier packet that was not reordered.
-        /// [`NEVER`] behind a bottleneck that stands still for good.
+        /// Time of arrival, on the clock of the call; not before earlier packets, except reordered
+        /// ones. [`NEVER`] if the bottleneck has the rate 0 for ever.
         arrives_at: Duration,
-        /// When its last bit leaves the bottleneck.
+        /// Time at which its last bit leaves the bottleneck.
         departs_at: Duration,
-        /// When its copy arrives, if it is duplicated: right behind it, and changed if it is.
+        /// Time at which its duplicate arrives, directly behind it, if it is duplicated. The duplicate of
+        /// a corrupted packet is corrupted, too.
         duplicate_at: Option<Duration>,
-        /// Its payload is to be changed: a number to choose the place by.
+        /// If its payload must be changed: a random number that selects the position.
         corrupt: Option<u64>,
     },
 }
 
-/// Counts of a direction so far.
+/// Counters of one direction since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LinkCounters {
     /// Packets offered.
     pub packets: u64,
     /// Bytes offered.
     pub bytes: u64,
-    /// Packets dropped at the full queue.
+    /// Packets dropped because the queue was full.
     pub queue_drops: u64,
     /// Packets lost at random.
     pub losses: u64,
-    /// Packets that arrive, copies not counted.
+    /// Packets that arrive, without duplicates.
     pub delivered: u64,
-    /// Bytes of them.
+    /// Bytes of these packets.
     pub delivered_bytes: u64,
-    /// Copies made.
+    /// Duplicates.
     pub duplicated: u64,
-    /// Packets changed.
+    /// Corrupted packets.
     pub corrupted: u64,
-    /// Packets held back to be overtaken.
+    /// Reordered packets.
     pub reordered: u64,
-    /// Most packets ever waiting, the one being serialised included.
+    /// Largest queue length, packets, including the one being serialized.
     pub peak_queue_packets: u64,
-    /// Most bytes ever waiting, the packet being serialised included.
+    /// Largest queue length, bytes, including the packet being serialized.
     pub peak_queue_bytes: u64,
 }
 
-/// A time that does not come: the end of the clock, 584 years.
+/// A time that is never reached: the end of the clock, 584 years.
 pub const NEVER: Duration = Duration::from_nanos(u64::MAX);
 
-/// Packets that wait for the bottleneck, the one being serialised included.
+/// The queue in front of the bottleneck, including the packet being serialized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LinkBacklog {
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
-    /// Bytes of them.
+    /// Bytes of these packets.
     pub bytes: u64,
 }
 
-/// One direction of a path.
+/// One direction of a path, as a state machine on the clock of its caller.
 #[derive(Debug)]
 pub struct Link {
     conditions: Conditions,
     counters: LinkCounters,
     bottleneck: Serializer,
-    luck: Impairments,
-    /// Packets that wait, in the order of departure; those that have departed are removed at the next call.
+    impairments: Impairments,
+    /// Queued packets in order of departure; departed ones are removed at the next call.
     waiting: VecDeque<QueuedPacket>,
     waiting_bytes: u64,
-    /// When the latest packet that was not held back arrives, nanoseconds.
+    /// Latest arrival of a packet that was not reordered, nanoseconds.
     latest: u64,
 }
 
-/// A packet in the queue.
+/// A packet in the queue, or being serialized.
 #[derive(Debug, Clone, Copy)]
 struct QueuedPacket {
-    /// Nanoseconds.
+    /// Time of departure, nanoseconds.
     departs: u64,
     bytes: u32,
 }
 
 impl Link {
-    /// A fresh link; the same seed gives the same fates to the same packets. Loss, reordering,
-    /// duplication and corruption each have random numbers of their own: turning one on changes
-    /// none of the others.
+    /// A new link. The same seed gives the same packets the same fates. Loss, reordering, duplication and
+    /// corruption use separate random number streams, so enabling one does not change the others.
     pub fn new(conditions: Conditions, seed: u64) -> Self {
         Self {
             bottleneck: Serializer::new(&conditions),
-            luck: Impairments::new(seed),
+            impairments: Impairments::new(seed),
             counters: LinkCounters::default(),
             waiting: VecDeque::new(),
             waiting_bytes: 0,
@@ -189,8 +190,8 @@ impl Link {
         }
     }
 
-    /// Decides about a packet of `bytes` (the IP packet, headers included) that reaches the queue
-    /// at `now`; calls are in time order.
+    /// Decides the fate of an IP packet of `bytes`, headers included, that reaches the queue at `now`.
+    /// Calls must be in order of time.
     pub fn offer(&mut self, now: Duration, bytes: u32) -> PacketFate {
         let now = nanoseconds(now);
         self.counters.packets += 1;
@@ -200,21 +201,25 @@ impl Link {
             self.counters.queue_drops += 1;
             return PacketFate::Dropped;
         }
-        let (departs, stretch) = self.bottleneck.depart(now, bytes);
+        let (departs, conditions_then) = self.bottleneck.depart(now, bytes);
+        // Without a bottleneck the packet leaves at once and never counts as queued.
         if departs > now {
             self.enqueue(departs, bytes);
         }
-        let luck = self.luck.next(&self.conditions, stretch.loss);
-        if luck.lost {
+        // Drawn after the bottleneck, so that a lost packet has used its capacity.
+        let impairments = self
+            .impairments
+            .next(&self.conditions, conditions_then.loss);
+        if impairments.lost {
             self.counters.losses += 1;
             return PacketFate::Lost;
         }
         self.counters.delivered += 1;
         self.counters.delivered_bytes += u64::from(bytes);
-        self.deliver(departs, stretch.delay, luck)
+        self.deliver(departs, conditions_then.delay, impairments)
     }
 
-    /// Packets that wait for the bottleneck at `now`, which is not before the latest packet was offered.
+    /// The queue at `now`, which must not be before the last offered packet.
     pub fn backlog(&mut self, now: Duration) -> LinkBacklog {
         self.remove_departed(nanoseconds(now));
         LinkBacklog {
@@ -223,17 +228,17 @@ impl Link {
         }
     }
 
-    /// The conditions.
+    /// The properties of the link.
     pub fn conditions(&self) -> &Conditions {
         &self.conditions
     }
 
-    /// The counts.
+    /// The counters.
     pub fn counters(&self) -> LinkCounters {
         self.counters
     }
 
-    /// Forgets the packets that have departed.
+    /// Removes departed packets from the queue.
     fn remove_departed(&mut self, now: u64) {
         while let Some(first) = self.waiting.front()
             && first.departs <= now
@@ -259,25 +264,26 @@ impl Link {
         counters.peak_queue_bytes = counters.peak_queue_bytes.max(self.waiting_bytes);
     }
 
-    /// When and how a packet that is not lost arrives. One that the delay would let overtake
-    /// arrives together with the one before it.
-    fn deliver(&mut self, departs: u64, delay: u64, luck: PacketImpairments) -> PacketFate {
+    /// The fate of a packet that is not lost. If a shorter delay would let it overtake the packet before
+    /// it, both arrive at the same time.
+    fn deliver(&mut self, departs: u64, delay: u64, impairments: PacketImpairments) -> PacketFate {
         let mut at = departs.saturating_add(delay).max(self.latest);
-        if luck.held_back {
+        if impairments.reordered {
             self.counters.reordered += 1;
             let extra = self.conditions.reorder.map_or(Duration::ZERO, |r| r.extra);
             at = at.saturating_add(nanoseconds(extra));
         } else {
+            // A reordered packet does not move `latest`: the packets behind it must not wait.
             self.latest = at;
         }
-        self.counters.duplicated += u64::from(luck.doubled);
-        self.counters.corrupted += u64::from(luck.corrupt.is_some());
+        self.counters.duplicated += u64::from(impairments.duplicated);
+        self.counters.corrupted += u64::from(impairments.corrupt.is_some());
         let at = Duration::from_nanos(at);
         PacketFate::Delivered {
             arrives_at: at,
             departs_at: Duration::from_nanos(departs),
-            duplicate_at: luck.doubled.then_some(at),
-            corrupt: luck.corrupt,
+            duplicate_at: impairments.duplicated.then_some(at),
+            corrupt: impairments.corrupt,
         }
     }
 }

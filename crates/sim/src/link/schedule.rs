@@ -1,4 +1,4 @@
-//! The conditions of a link over time, as a table that repeats.
+//! The conditions of a link over time, as a repeating table.
 
 use std::time::Duration;
 
@@ -6,35 +6,35 @@ use units::Rate;
 
 use super::Conditions;
 
-/// Values that hold until the next ones.
+/// Conditions that hold for an interval of time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ConditionInterval {
-    /// Nanoseconds from the start of the table until they end.
+    /// End of the interval, nanoseconds from the start of the table.
     end: u64,
-    /// Bits per second; `None`: no bottleneck.
+    /// Rate of the bottleneck, bit/s; `None`: no bottleneck.
     pub(super) rate: Option<u64>,
     /// One-way delay, nanoseconds.
     pub(super) delay: u64,
-    /// Independent loss that replaces the link's own.
+    /// Probability of independent loss that replaces the link's own loss.
     pub(super) loss: Option<f64>,
 }
 
-/// Where a link is in its table. It only moves forward.
+/// The table of a link and the current position in it. The position only moves forward.
 #[derive(Debug)]
 pub(super) struct ConditionSchedule {
-    stretches: Box<[ConditionInterval]>,
-    /// Capacity of the bottleneck in one round of the table, in units of 10⁻⁹ bit; `None`: no
-    /// limit.
+    intervals: Box<[ConditionInterval]>,
+    /// Capacity of the bottleneck during one pass through the table, in units of 10⁻⁹ bit; `None`:
+    /// unlimited.
     capacity: Option<u128>,
-    /// The current one.
+    /// Index of the current interval.
     index: usize,
-    /// When this round of the table began, nanoseconds.
-    begun: u64,
+    /// Start of the current pass through the table, nanoseconds.
+    pass_start: u64,
 }
 
 impl ConditionSchedule {
     pub(super) fn new(conditions: &Conditions) -> Self {
-        let stretches: Box<[ConditionInterval]> = match &conditions.trace {
+        let intervals: Box<[ConditionInterval]> = match &conditions.trace {
             None => Box::new([ConditionInterval {
                 end: u64::MAX,
                 rate: conditions.rate.map(Rate::as_bits_per_second),
@@ -46,6 +46,7 @@ impl ConditionSchedule {
                 .map(|(point, end)| ConditionInterval {
                     end: nanoseconds(end),
                     rate: point.rate.or(conditions.rate).map(Rate::as_bits_per_second),
+                    // Each direction of a path has its own link, so it gets half of the RTT.
                     delay: nanoseconds(point.rtt.map_or(conditions.delay, |rtt| rtt / 2)),
                     loss: point.loss,
                 })
@@ -53,73 +54,74 @@ impl ConditionSchedule {
         };
         let mut begin = 0;
         let mut capacity = Some(0);
-        for stretch in &stretches {
-            let length = u128::from(stretch.end - begin);
-            begin = stretch.end;
+        for interval in &intervals {
+            let length = u128::from(interval.end - begin);
+            begin = interval.end;
             capacity = capacity
-                .zip(stretch.rate)
+                .zip(interval.rate)
                 .map(|(sum, rate)| length * u128::from(rate) + sum);
         }
         Self {
-            stretches,
+            intervals,
             capacity,
             index: 0,
-            begun: 0,
+            pass_start: 0,
         }
     }
 
-    /// Moves on to `at`, nanoseconds since the start of the run; an earlier time than before
-    /// changes nothing.
+    /// Advances to `at`, nanoseconds since the start of the run. An earlier time than before changes
+    /// nothing.
     pub(super) fn seek(&mut self, at: u64) {
-        let mut into = at.saturating_sub(self.begun);
+        let mut elapsed = at.saturating_sub(self.pass_start);
         let period = self.period();
-        if into >= period {
-            self.begun += into / period * period;
-            into %= period;
+        if elapsed >= period {
+            self.pass_start += elapsed / period * period;
+            elapsed %= period;
             self.index = 0;
         }
-        while into >= self.stretches[self.index].end {
+        // Linear search is enough: time moves forward, so each interval is passed once per period.
+        while elapsed >= self.intervals[self.index].end {
             self.index += 1;
         }
     }
 
-    /// The stretch that holds now.
+    /// The current conditions.
     pub(super) fn current(&self) -> &ConditionInterval {
-        &self.stretches[self.index]
+        &self.intervals[self.index]
     }
 
-    /// When that ends, nanoseconds since the start of the run.
+    /// End of the current interval, nanoseconds since the start of the run.
     pub(super) fn end(&self) -> u64 {
-        self.begun.saturating_add(self.current().end)
+        self.pass_start.saturating_add(self.current().end)
     }
 
-    /// Passes over as many whole rounds as a packet of `need` · 10⁻⁹ bit fills, and says what is
-    /// left of it for the round that then begins. Only at the start of a round; `None`: it never
-    /// fits.
-    pub(super) fn skip_rounds(&mut self, need: u128) -> Option<u128> {
+    /// Skips as many whole passes as a packet of `need` · 10⁻⁹ bit fills, so that a huge packet takes
+    /// constant time. Returns the rest of the packet for the pass that begins then; `None`: the packet
+    /// never leaves, because the capacity is 0. Must be called at the start of a pass.
+    pub(super) fn skip_passes(&mut self, need: u128) -> Option<u128> {
         let Some(capacity) = self.capacity else {
             return Some(need);
         };
-        // Not the round in which it ends: the end may come before the round's.
-        let rounds = need.saturating_sub(1).checked_div(capacity)?;
-        let passed = rounds.saturating_mul(u128::from(self.period()));
-        self.begun = self
-            .begun
+        // The last pass is not skipped, because the packet may end before that pass does.
+        let passes = need.saturating_sub(1).checked_div(capacity)?;
+        let passed = passes.saturating_mul(u128::from(self.period()));
+        self.pass_start = self
+            .pass_start
             .saturating_add(u64::try_from(passed).unwrap_or(u64::MAX));
-        Some(need - rounds * capacity)
+        Some(need - passes * capacity)
     }
 
-    /// When this round of the table began, nanoseconds since the start of the run.
-    pub(super) fn begun(&self) -> u64 {
-        self.begun
+    /// Start of the current pass, nanoseconds since the start of the run.
+    pub(super) fn pass_start(&self) -> u64 {
+        self.pass_start
     }
 
     fn period(&self) -> u64 {
-        self.stretches.last().map_or(u64::MAX, |last| last.end)
+        self.intervals.last().map_or(u64::MAX, |last| last.end)
     }
 }
 
-/// A time as whole nanoseconds; beyond 584 years, that long.
+/// A time in whole nanoseconds, at most `u64::MAX` (584 years).
 pub(super) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,17 +1,17 @@
-//! Exact serialisation: one packet after the other, at a rate that may change on the way.
+//! Exact serialization: packets leave one after the other at a rate that may change over time.
 
 use super::Conditions;
 use super::schedule::{ConditionInterval, ConditionSchedule};
 
-/// The narrowest hop. It knows to the fraction of a nanosecond when it will have sent all it was
-/// given, so billions of packets add up without drift.
+/// The bottleneck. It knows to a fraction of a nanosecond when it will have sent all packets, so no
+/// drift accumulates over billions of packets.
 ///
-/// The moment is `at` nanoseconds plus `sent` of what the current rate carries in one nanosecond.
-/// Amounts are in units of 10⁻⁹ bit: a rate of *r* bit/s carries exactly *r* of them in a
-/// nanosecond, so everything is an integer and the remainder is kept.
+/// That time is `at` nanoseconds plus the time for `sent` at the current rate. Amounts are in units of
+/// 10⁻⁹ bit: a rate of *r* bit/s sends exactly *r* units per nanosecond, so all numbers are integers and
+/// remainders are kept.
 #[derive(Debug)]
 pub(super) struct Serializer {
-    course: ConditionSchedule,
+    schedule: ConditionSchedule,
     at: u64,
     sent: u64,
 }
@@ -22,31 +22,32 @@ const BYTE: u128 = 8_000_000_000;
 impl Serializer {
     pub(super) fn new(conditions: &Conditions) -> Self {
         Self {
-            course: ConditionSchedule::new(conditions),
+            schedule: ConditionSchedule::new(conditions),
             at: 0,
             sent: 0,
         }
     }
 
-    /// Sends a packet of `bytes` that comes at `now` after all before it: the first whole
-    /// nanosecond at which its last bit has left, and the conditions under which it left.
+    /// Sends a packet of `bytes` that arrives at `now`, after all packets before it. Returns the first
+    /// whole nanosecond at which its last bit has left, and the conditions at that time.
     ///
-    /// `u64::MAX`: never.
+    /// A time of `u64::MAX` means never.
     pub(super) fn depart(&mut self, now: u64, bytes: u32) -> (u64, ConditionInterval) {
+        // The link was idle: the remainder of the last packet's nanosecond is lost.
         if now > self.at {
             self.at = now;
             self.sent = 0;
         }
-        self.course.seek(self.at);
+        self.schedule.seek(self.at);
         self.serialise(u128::from(bytes) * BYTE);
         let departs = self.at.saturating_add(u64::from(self.sent > 0));
-        (departs, *self.course.current())
+        (departs, *self.schedule.current())
     }
 
-    /// Moves the clock to where `need` more has been sent.
+    /// Advances the clock until `need` more units have been sent.
     fn serialise(&mut self, mut need: u128) {
-        while let Some(rate) = self.course.current().rate {
-            let end = self.course.end();
+        while let Some(rate) = self.schedule.current().rate {
+            let end = self.schedule.end();
             let left = u128::from(end.saturating_sub(self.at)) * u128::from(rate);
             let total = need + u128::from(self.sent);
             if total <= left && rate > 0 {
@@ -59,20 +60,22 @@ impl Serializer {
             if end == u64::MAX {
                 return;
             }
-            self.course.seek(end);
-            if self.course.begun() == end {
-                let Some(rest) = self.course.skip_rounds(need) else {
+            self.schedule.seek(end);
+            if self.schedule.pass_start() == end {
+                let Some(rest) = self.schedule.skip_passes(need) else {
                     self.at = u64::MAX;
                     return;
                 };
                 need = rest;
-                self.at = self.course.begun();
+                self.at = self.schedule.pass_start();
             }
         }
     }
 
-    /// Moves the clock by `total` / `rate` nanoseconds.
+    /// Advances the clock by `total` / `rate` nanoseconds.
     fn advance(&mut self, total: u128, rate: u64) {
+        // Division of 64-bit integers is much faster than of 128-bit ones, and amounts of up to 2 GB
+        // fit.
         let (whole, rest) = match u64::try_from(total) {
             Ok(total) => (total / rate, total % rate),
             Err(_) => {

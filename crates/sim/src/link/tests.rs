@@ -48,7 +48,7 @@ fn offer_many(conditions: &Conditions, seed: u64, count: u64) -> (Vec<PacketFate
 }
 
 #[test]
-fn a_packet_takes_its_serialisation_and_the_delay() {
+fn the_arrival_is_serialization_plus_delay() {
     let mut conditions = plain(Some(8_000_000));
     conditions.delay = Duration::from_millis(50);
     let mut link = Link::new(conditions, 1);
@@ -68,7 +68,7 @@ fn a_packet_takes_its_serialisation_and_the_delay() {
 }
 
 #[test]
-fn no_rate_is_no_queue() {
+fn without_a_rate_there_is_no_queue() {
     let mut conditions = plain(None);
     conditions.queue = Queue::Packets(1);
     let mut link = Link::new(conditions, 1);
@@ -82,7 +82,7 @@ fn no_rate_is_no_queue() {
 }
 
 #[test]
-fn no_drift_over_a_billion_packets() {
+fn a_billion_packets_accumulate_no_drift() {
     // 7 bit/s does not divide a nanosecond's worth of anything.
     let (rate, count, sample) = (7_777_777_777_u64, 1_000_000_000_u64, 1_000);
     let mut link = Link::new(plain(Some(rate)), 1);
@@ -103,7 +103,7 @@ fn no_drift_over_a_billion_packets() {
 }
 
 #[test]
-fn the_packet_being_sent_waits_until_it_has_left() {
+fn the_packet_being_serialized_counts_as_queued() {
     let mut conditions = plain(Some(8_000_000));
     conditions.queue = Queue::Packets(2);
     let mut link = Link::new(conditions, 1);
@@ -140,7 +140,7 @@ fn a_link_at_rate_0_never_delivers_and_never_hangs() {
 }
 
 #[test]
-fn a_packet_waits_out_an_interval_without_rate() {
+fn a_packet_waits_while_the_rate_is_0() {
     // 1 Gbit/s for 1 µs, then nothing for 1 µs, again and again: 125 bytes each 2 µs.
     let mut conditions = plain(None);
     conditions.trace = trace(&[(0, Some(1_000_000_000), None), (1000, Some(0), None)]);
@@ -159,7 +159,7 @@ fn a_packet_waits_out_an_interval_without_rate() {
 }
 
 #[test]
-fn an_interval_without_limit_sends_the_rest_at_once() {
+fn an_unlimited_interval_sends_the_rest_at_once() {
     let mut conditions = plain(None);
     conditions.trace = trace(&[(0, Some(1_000_000_000), None), (1000, None, None)]);
     let mut link = Link::new(conditions, 1);
@@ -183,7 +183,7 @@ fn a_delay_that_shrinks_does_not_reorder() {
 }
 
 #[test]
-fn what_is_held_back_is_overtaken() {
+fn reordered_packets_are_overtaken() {
     let mut conditions = plain(Some(8_000_000_000));
     conditions.delay = Duration::from_millis(1);
     conditions.reorder = Some(Reorder {
@@ -206,7 +206,7 @@ fn what_is_held_back_is_overtaken() {
 }
 
 #[test]
-fn one_misfortune_does_not_change_another() {
+fn enabling_one_impairment_does_not_change_another() {
     let losing = Conditions {
         loss: Loss::Independent(0.1),
         ..plain(Some(1_000_000_000))
@@ -268,7 +268,7 @@ fn frequencies_fit_their_probabilities() {
 }
 
 #[test]
-fn certain_is_always_and_impossible_never() {
+fn probabilities_0_and_1_are_exact() {
     for (p, hits) in [(0.0, 0), (1.0, 10_000)] {
         let conditions = Conditions {
             loss: Loss::Independent(p),
@@ -279,7 +279,7 @@ fn certain_is_always_and_impossible_never() {
 }
 
 #[test]
-fn bursts_are_as_frequent_and_as_long_as_asked() {
+fn loss_bursts_have_the_configured_frequency_and_length() {
     let conditions = Conditions {
         loss: Loss::Bursty {
             to_bad: 0.002,
@@ -301,7 +301,7 @@ fn bursts_are_as_frequent_and_as_long_as_asked() {
 }
 
 #[test]
-fn a_trace_replaces_the_loss() {
+fn a_trace_replaces_the_loss_of_the_link() {
     let points = [(0, 0.0), (100, 1.0)].map(|(at, loss)| TracePoint {
         at: Duration::from_micros(at),
         rate: None,
@@ -319,8 +319,8 @@ fn a_trace_replaces_the_loss() {
     }
 }
 
-/// Expected doings of the link, found by walking through every nanosecond: (departures, how much waits
-/// when each packet comes, that packet included).
+/// The expected behaviour of the link, computed nanosecond by nanosecond: the departures, and the queue
+/// at each arrival, including the arriving packet.
 fn brute_force(
     points: &[(u64, u64)],
     period: u64,
@@ -355,7 +355,7 @@ fn brute_force(
 }
 
 prop_compose! {
-    /// Points of a trace (nanoseconds, bit/s), of which one at least has a rate.
+    /// Points of a trace (nanoseconds, bit/s), at least one of them with a rate above 0.
     fn any_points()(
         gaps in prop::collection::vec(1..60_u64, 1..6),
         rates in prop::collection::vec(prop_oneof![Just(0), 1..4_000_000_000_000_u64], 7),

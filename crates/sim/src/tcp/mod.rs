@@ -1,12 +1,12 @@
-//! TCP, one segment at a time: a sender and a receiver as state machines.
+//! TCP at the level of segments: a sender and a receiver as state machines.
 //!
-//! Sequence numbers count segments, not bytes, as in ns-2: a window is a whole number of them, and
-//! every segment is full except where the application has nothing more to give. What is modelled is
-//! what decides throughput: slow start, congestion avoidance, SACK-based loss recovery (RFC 6675),
-//! the retransmission timer (RFC 6298), delayed acknowledgements, and the buffers at both ends. Not
-//! modelled: the closing handshake, urgent data, ECN, pacing (but by a set rate), `HyStart`,
-//! proportional rate reduction, undoing a reduction that was not needed, and loss detection that
-//! adapts to reordering.
+//! Sequence numbers count segments, not bytes, as in ns-2. A window is a whole number of segments, and
+//! every segment is full, except when the application has no more data. The model covers what
+//! determines throughput: slow start, congestion avoidance, SACK-based loss recovery (RFC 6675), the
+//! retransmission timer (RFC 6298), delayed acknowledgements, the buffers of both ends, and pacing at a
+//! fixed rate (`SO_MAX_PACING_RATE`). It does not cover: the closing handshake, urgent data, ECN,
+//! pacing by the congestion control, `HyStart`, proportional rate reduction (RFC 6937), undoing a
+//! spurious reduction, and loss detection that adapts to reordering (RACK, RFC 8985).
 
 mod cubic;
 mod pacing;
@@ -24,52 +24,51 @@ pub(crate) use segment_set::SegmentRange;
 pub use sender::{LimitedTimes, SenderStats};
 pub(crate) use sender::{Segment, TcpSender};
 
-/// SACK blocks in one acknowledgement: what fits beside timestamps (RFC 2018 section 3).
+/// SACK blocks in one acknowledgement: three fit beside a timestamp option (RFC 2018 section 3).
 const SACK_BLOCKS: usize = 3;
 
-/// Bytes of IP and TCP headers on every packet, without options.
+/// Bytes of IPv4 and TCP headers per packet, without options.
 pub const HEADERS: u32 = 40;
 
-/// Which congestion control a sender runs.
+/// The congestion control of a sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CongestionAlgorithm {
-    /// Additive increase, multiplicative decrease: RFC 5681 and 6582, with RFC 6675's recovery.
+    /// Additive increase, multiplicative decrease (RFC 5681, RFC 6582) with the recovery of RFC 6675.
     NewReno,
-    /// RFC 9438.
+    /// CUBIC (RFC 9438).
     Cubic,
 }
 
-/// Both ends of a connection.
+/// Configuration of both ends of a connection.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TcpConfig {
     /// Payload of a full segment, bytes, at least 1.
     pub mss: u32,
-    /// Headers on every packet, bytes; an acknowledgement is nothing else.
+    /// Headers per packet, bytes; an acknowledgement consists of headers only.
     pub headers: u32,
     /// Congestion control.
     pub congestion: CongestionAlgorithm,
     /// Initial window, segments (RFC 6928: 10; ns-2: 2), at least 1.
     pub initial_window: u32,
-    /// Payload the sender keeps until it is acknowledged, bytes; at least one segment is kept.
+    /// Send buffer: unacknowledged and unsent payload, bytes; at least one segment.
     pub send_buffer: u64,
-    /// Of that, what the application writes ahead of TCP at most (`TCP_NOTSENT_LOWAT`), bytes; at
-    /// least one segment.
+    /// Limit of unsent bytes in the send buffer (`TCP_NOTSENT_LOWAT`, tcp(7)); at least one segment.
     pub not_sent_lowat: u64,
-    /// Payload the receiver promises room for, bytes; at least one segment.
+    /// Receive buffer: payload that the window advertises, bytes; at least one segment.
     pub receive_buffer: u64,
-    /// Longest wait before an acknowledgement (RFC 1122: below 500 ms); `None`: each segment is
-    /// acknowledged at once. If set, every second segment is.
+    /// Longest delay of an acknowledgement (RFC 1122 section 4.2.3.2: below 500 ms); every second segment
+    /// is acknowledged at once. `None`: every segment is acknowledged at once.
     pub delayed_ack: Option<Duration>,
-    /// How far the retransmission timeout lies beyond the smoothed round trip at least (Linux:
-    /// 0.2 s). RFC 6298 has a lower bound of 1 s for the whole instead.
+    /// Least margin of the retransmission timeout above the smoothed RTT (Linux: 0.2 s). RFC 6298
+    /// instead has a lower bound of 1 s for the whole timeout.
     pub min_rto: Duration,
-    /// Open with a handshake, which costs a round trip before the first data.
+    /// Open with a handshake, which takes one round trip before the first data.
     pub handshake: bool,
 }
 
 impl Default for TcpConfig {
-    /// A segment fills a 1 500-byte packet; buffers do not limit; 1 MiB unsent, as `data` sets it;
-    /// no delayed acknowledgements.
+    /// A segment fills a packet of 1 500 bytes; buffers do not limit; 1 MiB may be unsent, as the crate
+    /// `data` sets it; no delayed acknowledgements; no handshake.
     fn default() -> Self {
         Self {
             mss: 1460,
@@ -87,20 +86,20 @@ impl Default for TcpConfig {
 }
 
 impl TcpConfig {
-    /// A buffer in whole segments, at least one.
+    /// Whole segments in a buffer of so many bytes, at least one.
     fn whole_segments(&self, buffer: u64) -> u64 {
         (buffer / u64::from(self.mss.max(1))).max(1)
     }
 }
 
-/// Acknowledgement of a receiver.
+/// An acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ack {
-    /// The segment it expects next: all before it have arrived.
+    /// The next expected segment: all segments before it have arrived.
     pub(crate) next: u64,
-    /// The first segment it has no room for.
+    /// The first segment beyond the receive window.
     pub(crate) right_edge: u64,
-    /// Segments that arrived beyond `next`, the block of the latest first; unused ones are empty.
+    /// SACK blocks beyond `next`, the most recent first; unused blocks are empty.
     pub(crate) sacks: [SegmentRange; SACK_BLOCKS],
 }
 

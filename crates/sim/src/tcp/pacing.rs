@@ -1,39 +1,39 @@
-//! A sender that is held to a rate, as SO_MAX_PACING_RATE does: segment by segment, without bursts.
+//! Pacing at a fixed rate, as with `SO_MAX_PACING_RATE` (socket(7)): segments are spaced evenly.
 
 use std::time::Duration;
 
-/// When the next segment may go.
+/// Computes when the next segment may be sent.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct SegmentPacer {
-    /// Payload, bytes per second.
+    /// Payload, bytes per second; `None`: no pacing.
     rate: Option<u64>,
-    turn: Duration,
+    next_send: Duration,
 }
 
 impl SegmentPacer {
-    /// Another rate from now on; the segment sent last has its time at the old one.
+    /// Changes the rate. The gap after the last segment still follows the old rate.
     pub(super) fn set(&mut self, now: Duration, rate: Option<u64>) {
         self.rate = rate.map(|rate| rate.max(1));
         if self.rate.is_none() {
-            self.turn = now;
+            self.next_send = now;
         }
     }
 
-    /// A segment may go now.
+    /// Whether a segment may be sent now.
     pub(super) fn allows(&self, now: Duration) -> bool {
-        self.rate.is_none() || now >= self.turn
+        self.rate.is_none() || now >= self.next_send
     }
 
-    /// When the next one may.
+    /// Time at which the next segment may be sent.
     pub(super) fn next_send_time(&self) -> Duration {
-        self.turn
+        self.next_send
     }
 
-    /// A segment of `bytes` went.
+    /// Records that a segment of `bytes` was sent.
     pub(super) fn on_sent(&mut self, now: Duration, bytes: u32) {
         if let Some(rate) = self.rate {
             let time = u64::from(bytes) * 1_000_000_000 / rate;
-            self.turn = self.turn.max(now) + Duration::from_nanos(time.max(1));
+            self.next_send = self.next_send.max(now) + Duration::from_nanos(time.max(1));
         }
     }
 }
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn segments_are_spaced_and_idle_time_is_not_saved_up() {
+    fn segments_are_spaced_and_idle_time_gives_no_credit() {
         let ms = Duration::from_millis;
         let mut pace = SegmentPacer::default();
         assert!(pace.allows(Duration::ZERO));

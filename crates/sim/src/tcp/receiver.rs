@@ -1,24 +1,25 @@
-//! The receiving end: what has arrived, and when to say so.
+//! The receiving end: which segments have arrived, and when to acknowledge them.
 
 use std::time::Duration;
 
 use super::segment_set::{SegmentRange, SegmentSet};
 use super::{Ack, SACK_BLOCKS, TcpConfig};
 
-/// Blocks that a receiver remembers to have reported: more than it can tell at once, since the next
-/// segment may join some of them.
+/// Number of recently reported SACK blocks that a receiver remembers. It is larger than the number in
+/// one acknowledgement, because a new segment may merge some of them.
 const RECENT: usize = 2 * SACK_BLOCKS;
 
-/// One connection's receiver. Its application reads at once, so the window is always open.
+/// The receiver of one connection. Its application reads at once, so the whole buffer is always
+/// advertised.
 #[derive(Debug)]
 pub(crate) struct TcpReceiver {
     next: u64,
-    beyond: SegmentSet,
-    /// A segment of each block that was reported lately, the latest first (RFC 2018 section 4).
+    out_of_order: SegmentSet,
+    /// One segment of each recently reported block, the latest first (RFC 2018 section 4).
     recent: [Option<u64>; RECENT],
     window: u64,
     delayed_ack: Option<Duration>,
-    /// A segment waits for its acknowledgement until then.
+    /// Time at which a delayed acknowledgement is due.
     deadline: Option<Duration>,
     delivered_bytes: u64,
     duplicates: u64,
@@ -28,7 +29,7 @@ impl TcpReceiver {
     pub(crate) fn new(config: &TcpConfig) -> Self {
         Self {
             next: 0,
-            beyond: SegmentSet::default(),
+            out_of_order: SegmentSet::default(),
             recent: [None; RECENT],
             window: config.whole_segments(config.receive_buffer),
             delayed_ack: config.delayed_ack,
@@ -38,27 +39,29 @@ impl TcpReceiver {
         }
     }
 
-    /// Takes a segment of `bytes` payload; the acknowledgement to send now, if any. RFC 5681
-    /// section 4.2: at once when it is out of order or fills a gap, else every second segment.
+    /// Processes a segment with `bytes` of payload; returns the acknowledgement to send now, if any. It is
+    /// sent at once if the segment is out of order or fills a gap, else for every second segment (RFC
+    /// 5681 section 4.2).
     pub(crate) fn on_segment(&mut self, now: Duration, segment: u64, bytes: u32) -> Option<Ack> {
-        if segment < self.next || self.beyond.range_containing(segment).is_some() {
+        if segment < self.next || self.out_of_order.range_containing(segment).is_some() {
             self.duplicates += 1;
             return Some(self.acknowledge());
         }
         self.delivered_bytes += u64::from(bytes);
-        let gaps = !self.beyond.is_empty();
+        // Read before the segment is added: a segment that fills a gap is acknowledged at once.
+        let gaps = !self.out_of_order.is_empty();
         if segment > self.next {
             let end = segment + 1;
             let span = SegmentRange {
                 start: segment,
                 end,
             };
-            self.beyond.insert(span, |_| {});
+            self.out_of_order.insert(span, |_| {});
             self.remember(segment);
             return Some(self.acknowledge());
         }
         self.next += 1;
-        if let Some(span) = self.beyond.take_front(self.next) {
+        if let Some(span) = self.out_of_order.take_front(self.next) {
             self.next = span.end;
         }
         match self.delayed_ack {
@@ -70,23 +73,23 @@ impl TcpReceiver {
         }
     }
 
-    /// The wait for a second segment is over.
+    /// Sends the delayed acknowledgement.
     pub(crate) fn on_timer(&mut self) -> Ack {
         self.acknowledge()
     }
 
-    /// When [`Self::on_timer`] is to be called.
+    /// Time at which [`Self::on_timer`] must be called.
     pub(crate) fn deadline(&self) -> Option<Duration> {
         self.deadline
     }
 
-    /// Sets the buffer. A smaller one takes nothing back that was promised: the sender keeps the
-    /// furthest right edge it was told.
+    /// Sets the receive buffer. A smaller one does not shrink the window (RFC 9293 section 3.8.6): the
+    /// sender keeps the furthest right edge it was told.
     pub(crate) fn set_window(&mut self, config: &TcpConfig) {
         self.window = config.whole_segments(config.receive_buffer);
     }
 
-    /// Payload that has arrived, copies not counted.
+    /// Payload that has arrived, without duplicates, bytes.
     pub(crate) fn delivered_bytes(&self) -> u64 {
         self.delivered_bytes
     }
@@ -101,7 +104,8 @@ impl TcpReceiver {
         Ack {
             next: self.next,
             right_edge: self.next + self.window,
-            sacks: if self.beyond.is_empty() {
+            sacks: if self.out_of_order.is_empty() {
+                // Without gaps no block remains, and old ones must not be reported again.
                 self.recent = [None; RECENT];
                 [SegmentRange::default(); SACK_BLOCKS]
             } else {
@@ -115,13 +119,13 @@ impl TcpReceiver {
         self.recent[0] = Some(segment);
     }
 
-    /// The blocks of the latest segments, each once.
+    /// The SACK blocks of the latest segments, each once.
     fn sacks(&mut self) -> [SegmentRange; SACK_BLOCKS] {
         let mut blocks = [SegmentRange::default(); RECENT];
         let mut kept = [None; RECENT];
         let mut count = 0;
         for segment in self.recent.into_iter().flatten() {
-            if let Some(block) = self.beyond.range_containing(segment)
+            if let Some(block) = self.out_of_order.range_containing(segment)
                 && !blocks[..count].contains(&block)
             {
                 blocks[count] = block;
@@ -130,8 +134,8 @@ impl TcpReceiver {
             }
         }
         self.recent = kept;
-        let mut told = [SegmentRange::default(); SACK_BLOCKS];
-        told.copy_from_slice(&blocks[..SACK_BLOCKS]);
-        told
+        let mut reported = [SegmentRange::default(); SACK_BLOCKS];
+        reported.copy_from_slice(&blocks[..SACK_BLOCKS]);
+        reported
     }
 }

@@ -1,13 +1,13 @@
-//! Round-trip times: the retransmission timeout (RFC 6298) and what a user is told of them.
+//! The smoothed RTT and the retransmission timeout (RFC 6298).
 
 use std::time::Duration;
 
-/// Before the first sample (RFC 6298 section 2.1).
+/// Timeout before the first sample (RFC 6298 section 2.1).
 const INITIAL_RTO: Duration = Duration::from_secs(1);
-/// Upper bound (RFC 6298 section 2.4).
+/// Upper bound of the timeout (RFC 6298 section 2.5).
 const MAX_RTO: Duration = Duration::from_secs(60);
 
-/// Estimates the timeout from samples.
+/// Estimates the retransmission timeout from RTT samples.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RtoEstimator {
     smoothed: Option<f64>,
@@ -26,7 +26,7 @@ impl RtoEstimator {
         }
     }
 
-    /// Takes a sample of a segment that was sent once.
+    /// Takes the sample of a segment that was sent once (RFC 6298 section 2).
     pub(super) fn sample(&mut self, rtt: Duration) {
         let r = rtt.as_secs_f64();
         match self.smoothed {
@@ -41,31 +41,31 @@ impl RtoEstimator {
         }
     }
 
-    /// Something new was acknowledged: the backoff ends. With timestamps even the acknowledgement
-    /// of a retransmission tells the round trip (RFC 7323 section 4), so Karn's rule does not hold
-    /// it up.
+    /// Ends the backoff, because new data was acknowledged. With timestamps even the acknowledgement of a
+    /// retransmission gives an RTT sample (RFC 7323 section 4), so Karn's algorithm does not delay this.
     pub(super) fn on_progress(&mut self) {
         self.backoff = 0;
     }
 
-    /// The timer has expired: the next wait is twice as long.
+    /// Doubles the timeout after the timer expired (RFC 6298 section 5.5).
     pub(super) fn back_off(&mut self) {
+        // Beyond 16 doublings the timeout is at its maximum anyway, and the shift must not overflow.
         self.backoff = (self.backoff + 1).min(16);
     }
 
-    /// The timer has expired since something new was acknowledged.
+    /// Whether the timer expired since new data was acknowledged.
     pub(super) fn is_backed_off(&self) -> bool {
         self.backoff > 0
     }
 
-    /// The smoothed round trip.
+    /// The smoothed RTT.
     pub(super) fn smoothed(&self) -> Option<Duration> {
         self.smoothed.map(Duration::from_secs_f64)
     }
 
-    /// The timeout now. The lower bound is one of the margin above the round trip, as in Linux and
-    /// FreeBSD: where round trips are longer than the bound and hardly vary, a bound of the whole
-    /// (RFC 6298, which has 1 s) would let the timer overtake the acknowledgement.
+    /// The current timeout. The lower bound applies to the margin above the RTT, as in Linux and FreeBSD.
+    /// RFC 6298 bounds the whole timeout by 1 s: with an RTT above that bound and little variation the
+    /// timer would expire before the acknowledgement arrives.
     pub(super) fn timeout(&self) -> Duration {
         let base = self.smoothed.map_or(INITIAL_RTO, |smoothed| {
             let margin = Duration::from_secs_f64(4.0 * self.variation).max(self.min_margin);
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn follows_rfc_6298() {
+    fn the_timeout_follows_rfc_6298() {
         let mut e = RtoEstimator::new(ms(20));
         assert_eq!(e.timeout(), ms(1000));
         e.sample(ms(100));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn bounded_below_and_above() {
+    fn the_timeout_is_bounded_below_and_above() {
         let mut e = RtoEstimator::new(ms(200));
         for _ in 0..50 {
             e.sample(ms(100));

@@ -1,8 +1,8 @@
-//! Sets of segment numbers as sorted, disjoint spans that do not touch.
+//! Sets of segment numbers, kept as sorted, disjoint ranges that do not touch.
 
 use std::collections::VecDeque;
 
-/// Segments `start..end`.
+/// The segments `start..end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct SegmentRange {
     pub(crate) start: u64,
@@ -19,8 +19,8 @@ impl SegmentRange {
     }
 }
 
-/// A set of segments. As many spans as there are gaps, so operations cost little whatever the
-/// window is.
+/// A set of segments. The number of ranges depends on the number of gaps, not on the window, so
+/// operations are cheap.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SegmentSet {
     spans: VecDeque<SegmentRange>,
@@ -31,11 +31,12 @@ impl SegmentSet {
         self.spans.is_empty()
     }
 
-    /// Adds a span; `fresh` hears of the parts that were not in the set, in order.
+    /// Adds a range; calls `fresh` with the parts that were not in the set, in order.
     pub(super) fn insert(&mut self, new: SegmentRange, mut fresh: impl FnMut(SegmentRange)) {
         if new.is_empty() {
             return;
         }
+        // `<` instead of `<=`: a range that touches the new one is merged with it.
         let first = self.spans.partition_point(|s| s.end < new.start);
         let mut merged = new;
         let mut covered = new.start;
@@ -43,6 +44,7 @@ impl SegmentSet {
         while let Some(&old) = self.spans.get(last)
             && old.start <= new.end
         {
+            // The part before an existing range is new.
             if covered < old.start {
                 fresh(SegmentRange {
                     start: covered,
@@ -68,7 +70,7 @@ impl SegmentSet {
         }
     }
 
-    /// Forgets every segment before `segment`.
+    /// Removes every segment before `segment`.
     pub(super) fn forget_before(&mut self, segment: u64) {
         while let Some(front) = self.spans.front_mut() {
             if front.end > segment {
@@ -79,7 +81,7 @@ impl SegmentSet {
         }
     }
 
-    /// Takes out the span that begins at `segment`.
+    /// Removes and returns the first range if it begins at `segment`.
     pub(super) fn take_front(&mut self, segment: u64) -> Option<SegmentRange> {
         if self.spans.front()?.start != segment {
             return None;
@@ -87,7 +89,7 @@ impl SegmentSet {
         self.spans.pop_front()
     }
 
-    /// The span that `segment` is in.
+    /// The range that contains `segment`.
     pub(super) fn range_containing(&self, segment: u64) -> Option<SegmentRange> {
         let at = self.spans.partition_point(|s| s.end <= segment);
         self.spans
@@ -127,11 +129,11 @@ mod tests {
             let mut model = BTreeSet::new();
             for (start, length) in inserts {
                 let span = SegmentRange { start, end: start + length };
-                let mut heard = Vec::new();
-                spans.insert(span, |fresh| heard.extend(fresh.start..fresh.end));
+                let mut added = Vec::new();
+                spans.insert(span, |fresh| added.extend(fresh.start..fresh.end));
                 let expected: Vec<u64> =
                     (span.start..span.end).filter(|s| model.insert(*s)).collect();
-                prop_assert_eq!(heard, expected);
+                prop_assert_eq!(added, expected);
             }
             spans.forget_before(forget);
             model.retain(|s| *s >= forget);

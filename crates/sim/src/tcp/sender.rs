@@ -1,4 +1,4 @@
-//! The sending end: what may be sent now, and what an acknowledgement or a silence means.
+//! The sending end: which segment may be sent now, and the reaction to acknowledgements and timeouts.
 
 use std::time::Duration;
 
@@ -11,77 +11,78 @@ use super::{Ack, TcpConfig};
 /// A segment to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Segment {
-    /// Its number, from 0.
+    /// Segment number, from 0.
     pub(crate) number: u64,
-    /// Its payload.
+    /// Payload, bytes.
     pub(crate) bytes: u32,
 }
 
-/// Time that a sender spent waiting, as Linux keeps it in `tcp_info`.
+/// Times in which a sender was busy or limited, as in Linux's `tcp_info` (`tcpi_busy_time`,
+/// `tcpi_rwnd_limited`, `tcpi_sndbuf_limited`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LimitedTimes {
-    /// Data was outstanding or could have been sent.
+    /// Data was outstanding or waiting to be sent.
     pub busy: Duration,
-    /// Of that, the receiver's window did not allow more.
+    /// Part of `busy` in which the receive window did not allow more data.
     pub rwnd_limited: Duration,
-    /// Of that, all that the send buffer held was in flight, and the application had more.
+    /// Part of `busy` in which the whole send buffer was in flight and the application had more data.
     pub sndbuf_limited: Duration,
 }
 
-/// Counts and sights of a sender so far.
+/// Counters and measurements of a sender since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SenderStats {
-    /// Segments sent, again or not.
+    /// Segments sent, retransmissions included.
     pub segments: u64,
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub retransmits: u64,
-    /// Times the retransmission timer expired.
+    /// Expirations of the retransmission timer.
     pub timeouts: u64,
-    /// Times loss recovery began without a timeout.
+    /// Loss recoveries that began without a timeout.
     pub recoveries: u64,
-    /// Payload acknowledged, bytes.
+    /// Acknowledged payload, bytes.
     pub acked_bytes: u64,
-    /// Round trips measured.
+    /// Number of RTT samples.
     pub rtt_samples: u64,
-    /// Their sum.
+    /// Sum of the RTT samples.
     pub rtt_total: Duration,
-    /// The smallest; zero before the first.
+    /// Smallest RTT sample; zero before the first.
     pub rtt_min: Duration,
-    /// Where the time went.
+    /// Busy and limited times.
     pub limited_times: LimitedTimes,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RecoveryPhase {
-    /// Nothing is known to be lost.
+    /// No segment is considered lost.
     Open,
-    /// RFC 6675's recovery, until segments before `until` are acknowledged.
+    /// Loss recovery (RFC 6675) until all segments before `until` are acknowledged.
     Recovery {
         until: u64,
-        /// The first retransmission is due, whatever the window says.
+        /// The first retransmission is due, even if the window is full (RFC 6675 section 5 step 4.3).
         urgent: bool,
-        /// The one rescue retransmission (`NextSeg` rule 4) was made.
+        /// The rescue retransmission (`NextSeg` rule 4) was sent; only one is allowed.
         rescued: bool,
     },
-    /// After a timeout, until segments before `until` are acknowledged.
+    /// Recovery after a timeout until all segments before `until` are acknowledged.
     Loss { until: u64 },
 }
 
-/// Event that a sender waits for.
+/// What currently prevents a sender from sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SendBlocker {
-    /// For the application, with nothing in flight.
+    /// The application has no data, and nothing is in flight.
     Application,
-    /// For acknowledgements of the last that the application gave.
+    /// The application has no more data; the last segments are in flight.
     LastAcks,
     Congestion,
-    /// For its turn, since it is paced.
+    /// The pacing rate.
     Pace,
     ReceiveWindow,
     SendBuffer,
 }
 
-/// One connection's sender.
+/// The sender of one connection.
 #[derive(Debug)]
 pub(crate) struct TcpSender {
     mss: u32,
@@ -93,17 +94,17 @@ pub(crate) struct TcpSender {
     duplicate_acks: u64,
     right_edge: u64,
     buffer: u64,
-    /// In the buffer and not yet sent, bytes.
+    /// Unsent bytes in the send buffer.
     unsent: u64,
     unsent_limit: u64,
-    /// Unsent bytes may go out though they fill no segment.
-    pushed: bool,
+    /// The application has finished writing: a last short segment may be sent.
+    finished_writing: bool,
     deadline: Option<Duration>,
     last_sent: Duration,
     pace: SegmentPacer,
-    waiting: SendBlocker,
-    /// Since when `waiting` is accounted for.
-    waiting_since: Duration,
+    blocker: SendBlocker,
+    /// Time up to which the busy and limited times are accounted.
+    accounted_until: Duration,
     stats: SenderStats,
 }
 
@@ -121,58 +122,57 @@ impl TcpSender {
             buffer: config.whole_segments(config.send_buffer) * u64::from(config.mss.max(1)),
             unsent: 0,
             unsent_limit: config.not_sent_lowat.max(u64::from(config.mss)),
-            pushed: false,
+            finished_writing: false,
             deadline: None,
             last_sent: Duration::ZERO,
             pace: SegmentPacer::default(),
-            waiting: SendBlocker::Application,
-            waiting_since: Duration::ZERO,
+            blocker: SendBlocker::Application,
+            accounted_until: Duration::ZERO,
             stats: SenderStats::default(),
         }
     }
 
-    /// Bytes that the application may write now: as many as there is room for in the send buffer, and
-    /// not too much ahead of TCP, so that what flows share goes to those that can send it.
+    /// Bytes that the application may write now. The send buffer limits them, and so does the limit of
+    /// unsent bytes: shared data then goes to the flows that can send it.
     pub(crate) fn writable_bytes(&self) -> u64 {
         let kept = self.board.bytes() + self.unsent;
         let ahead = self.unsent_limit.saturating_sub(self.unsent);
         self.buffer.saturating_sub(kept).min(ahead)
     }
 
-    /// The application writes; at most [`Self::writable_bytes`].
+    /// The application writes `bytes`, at most [`Self::writable_bytes`].
     pub(crate) fn write(&mut self, bytes: u64) {
         self.unsent += bytes;
-        self.pushed = false;
+        self.finished_writing = false;
     }
 
-    /// The application has nothing more for now: a last, short segment may go.
+    /// The application has no more data for now: a last short segment may be sent.
     pub(crate) fn push(&mut self) {
-        self.pushed = true;
+        self.finished_writing = true;
     }
 
-    /// Everything that was written has been acknowledged.
+    /// Whether all written data has been acknowledged.
     pub(crate) fn is_fully_acked(&self) -> bool {
         self.unsent == 0 && self.board.outstanding() == 0
     }
 
-    /// Sets the send buffer; one that is smaller than what it holds fills no further.
+    /// Sets the send buffer. If it holds more than a smaller size, no more is written until it drains.
     pub(crate) fn set_send_buffer(&mut self, config: &TcpConfig) {
         self.buffer = config.whole_segments(config.send_buffer) * u64::from(self.mss);
     }
 
-    /// Sends no more than `rate` from now on, bytes of payload per second; `None`: as the windows
-    /// allow.
+    /// Sets the pacing rate, bytes of payload per second; `None`: no pacing.
     pub(crate) fn set_pace(&mut self, now: Duration, rate: Option<u64>) {
         self.pace.set(now, rate);
     }
 
-    /// When the pace allows the next segment, if it is what holds one back.
+    /// Time of the next segment, if only pacing prevents the sender from sending.
     pub(crate) fn next_pacing_time(&self) -> Option<Duration> {
-        let paced = self.waiting == SendBlocker::Pace;
+        let paced = self.blocker == SendBlocker::Pace;
         paced.then(|| self.pace.next_send_time())
     }
 
-    /// Takes an acknowledgement.
+    /// Processes an acknowledgement.
     pub(crate) fn on_ack(&mut self, now: Duration, ack: &Ack) {
         self.right_edge = self.right_edge.max(ack.right_edge);
         let delivered = self.board.acknowledge(ack.next, &ack.sacks);
@@ -183,6 +183,8 @@ impl TcpSender {
             self.duplicate_acks += 1;
         }
         let lost = self.board.is_first_lost() || self.duplicate_acks >= DUP_THRESH;
+        // One reduction per window of data: further losses before `until` belong to the same event
+        // (RFC 6675 section 5).
         if self.phase == RecoveryPhase::Open && lost && self.board.outstanding() > 0 {
             self.enter_recovery(now);
         }
@@ -192,8 +194,8 @@ impl TcpSender {
         let Some((earliest, latest)) = delivered.sent else {
             return;
         };
-        // The timeout must cover an acknowledgement that waited (RFC 7323 section 4); what users
-        // are told is the path.
+        // The timeout must also cover a delayed acknowledgement, so it uses the earliest segment (RFC
+        // 7323 section 4). The statistics use the latest segment, which shows the path alone.
         self.rtt.sample(now - earliest);
         let rtt = now - latest;
         let stats = &mut self.stats;
@@ -210,6 +212,7 @@ impl TcpSender {
         self.stats.acked_bytes += delivered.acked_bytes;
         self.duplicate_acks = 0;
         self.rtt.on_progress();
+        // RFC 6298 sections 5.2 and 5.3: restart the timer if data is outstanding, else stop it.
         self.deadline = (self.board.outstanding() > 0).then(|| now + self.rtt.timeout());
         let first = self.board.first();
         match self.phase {
@@ -228,7 +231,7 @@ impl TcpSender {
     }
 
     fn open_window(&mut self, now: Duration, acked: u64, recovering: bool) {
-        if self.waiting == SendBlocker::Congestion {
+        if self.blocker == SendBlocker::Congestion {
             let rtt = self.rtt.smoothed().unwrap_or_default();
             self.window.on_ack(now, rtt, acked, recovering);
         } else {
@@ -247,12 +250,12 @@ impl TcpSender {
         self.deadline = Some(now + self.rtt.timeout());
     }
 
-    /// When [`Self::on_timer`] is to be called.
+    /// Time at which [`Self::on_timer`] must be called.
     pub(crate) fn deadline(&self) -> Option<Duration> {
         self.deadline
     }
 
-    /// The retransmission timer expired (RFC 6298 section 5, RFC 6675 section 5.1).
+    /// Handles the expiration of the retransmission timer (RFC 6298 section 5, RFC 6675 section 5.1).
     pub(crate) fn on_timer(&mut self, now: Duration) {
         if self.board.outstanding() == 0 {
             self.deadline = None;
@@ -261,6 +264,7 @@ impl TcpSender {
         self.stats.timeouts += 1;
         let again = self.rtt.is_backed_off();
         self.window.on_timeout(self.board.outstanding(), again);
+        // RFC 6298 section 5.5; the window was reduced before, because it depends on the flight size.
         self.rtt.back_off();
         self.board.mark_all_lost();
         self.duplicate_acks = 0;
@@ -270,7 +274,7 @@ impl TcpSender {
         self.deadline = Some(now + self.rtt.timeout());
     }
 
-    /// The next segment to send now; `None`: wait, and tell [`Self::account_wait`].
+    /// Returns the next segment to send now. After `None` the caller must call [`Self::account_wait`].
     pub(crate) fn next_segment(&mut self, now: Duration) -> Option<Segment> {
         if !self.pace.allows(now) {
             return None;
@@ -284,6 +288,7 @@ impl TcpSender {
         if self.window.cwnd() - (self.board.pipe() as f64) < 1.0 {
             return None;
         }
+        // RFC 6675 section 5 (C): lost segments first, then new data, then speculative retransmissions.
         if self.phase != RecoveryPhase::Open
             && let Some(lost) = self.board.next_lost()
         {
@@ -294,11 +299,12 @@ impl TcpSender {
         {
             return Some(self.send(now, bytes));
         }
-        let spare = self.next_speculative()?;
-        Some(self.resend(now, spare))
+        let speculative = self.next_speculative()?;
+        Some(self.resend(now, speculative))
     }
 
-    /// RFC 6675 `NextSeg` rules 3 and 4: nothing is surely lost and nothing new may go.
+    /// A segment according to RFC 6675 `NextSeg` rules 3 and 4: no segment is surely lost, and no new one
+    /// may be sent.
     fn next_speculative(&mut self) -> Option<u64> {
         let RecoveryPhase::Recovery { rescued, .. } = &mut self.phase else {
             return None;
@@ -316,12 +322,15 @@ impl TcpSender {
         if self.unsent >= u64::from(self.mss) {
             return Some(self.mss);
         }
+        // Nagle (RFC 1122 section 4.2.3.4) in its simplest form: a short segment only at the end of the
+        // data.
         let rest = u32::try_from(self.unsent).ok()?;
-        (rest > 0 && self.pushed).then_some(rest)
+        (rest > 0 && self.finished_writing).then_some(rest)
     }
 
     fn send(&mut self, now: Duration, bytes: u32) -> Segment {
         let idle = self.board.outstanding() == 0;
+        // RFC 5681 section 4.1: after an idle time of more than the RTO restart from the initial window.
         if idle && now.saturating_sub(self.last_sent) > self.rtt.timeout() {
             self.window.restart_after_idle(now, self.initial_window);
         }
@@ -347,15 +356,16 @@ impl TcpSender {
         }
     }
 
-    /// Nothing more can be sent now; `more`: the application has bytes that the buffer has no room
-    /// for. Accounts for the time until the next call.
+    /// Records what prevents sending from now on, and accounts the time since the last call. `more`: the
+    /// application has data that does not fit into the send buffer.
     pub(crate) fn account_wait(&mut self, now: Duration, more: bool) {
+        // The time since the last call belongs to the blocker that was in force until now.
         self.stats.limited_times = self.limited_times_at(now);
-        self.waiting_since = now;
+        self.accounted_until = now;
         let window_full = self.window.cwnd() - (self.board.pipe() as f64) < 1.0;
-        // `poll` leaves it only when the pace does not allow it.
+        // The urgent retransmission is still pending only if pacing prevented it.
         let urgent = matches!(self.phase, RecoveryPhase::Recovery { urgent: true, .. });
-        self.waiting = if window_full && !urgent {
+        self.blocker = if window_full && !urgent {
             SendBlocker::Congestion
         } else if !self.pace.allows(now) && self.has_sendable_data() {
             SendBlocker::Pace
@@ -370,16 +380,16 @@ impl TcpSender {
         };
     }
 
-    /// There is something to send, new or again, but for the pace.
+    /// Whether there is a segment to send, new or again, apart from pacing.
     fn has_sendable_data(&self) -> bool {
         self.phase != RecoveryPhase::Open
             || (self.next_payload().is_some() && self.board.next() < self.right_edge)
     }
 
     fn limited_times_at(&self, now: Duration) -> LimitedTimes {
-        let passed = now.saturating_sub(self.waiting_since);
+        let passed = now.saturating_sub(self.accounted_until);
         let mut waits = self.stats.limited_times;
-        match self.waiting {
+        match self.blocker {
             SendBlocker::Application => return waits,
             SendBlocker::LastAcks | SendBlocker::Congestion | SendBlocker::Pace => {}
             SendBlocker::ReceiveWindow => waits.rwnd_limited += passed,
@@ -389,7 +399,7 @@ impl TcpSender {
         waits
     }
 
-    /// Counts and sights until `now`.
+    /// Counters and measurements until `now`.
     pub(crate) fn stats(&self, now: Duration) -> SenderStats {
         SenderStats {
             limited_times: self.limited_times_at(now),
@@ -397,12 +407,12 @@ impl TcpSender {
         }
     }
 
-    /// The congestion window, segments.
+    /// Congestion window, segments.
     pub(crate) fn cwnd(&self) -> f64 {
         self.window.cwnd()
     }
 
-    /// The slow-start threshold, segments; infinite before the first loss.
+    /// Slow-start threshold, segments; infinite before the first loss.
     pub(crate) fn ssthresh(&self) -> f64 {
         self.window.ssthresh()
     }

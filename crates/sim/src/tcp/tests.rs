@@ -1,4 +1,4 @@
-//! A sender and a receiver over a delay and nothing else; what is lost is written in the test.
+//! A sender and a receiver connected by a pure delay. Each test says which segments are lost.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn reno() -> TcpConfig {
     }
 }
 
-/// Event in the wire.
+/// An event of the delay line.
 #[derive(Clone, Copy)]
 enum DelayLineEvent {
     Segment(Segment),
@@ -32,8 +32,8 @@ enum DelayLineEvent {
     ReceiverTimer,
 }
 
-/// A path that only delays, and loses what `lose` says: segment number and how often it was sent
-/// before.
+/// A path with a fixed delay. It loses the segments for which `lose` returns true, given the segment
+/// number and how often it was sent before.
 struct DelayLine<F> {
     now: Duration,
     sender: TcpSender,
@@ -93,7 +93,7 @@ impl<F: FnMut(u64, usize) -> bool> DelayLine<F> {
         }
     }
 
-    /// Runs until everything is acknowledged, or until `until`.
+    /// Runs until all data is acknowledged, or until `until`.
     fn run(&mut self, until: Duration) -> SenderStats {
         while !self.sender.is_fully_acked() {
             let packet = self.due.keys().next().map(|(at, _)| *at);
@@ -173,7 +173,7 @@ fn one_loss_is_repaired_in_a_round_trip() {
         (stats.retransmits, stats.recoveries, stats.timeouts),
         (1, 1, 0)
     );
-    // Sent in the second round, missed when those behind it are acknowledged.
+    // Sent in the second round; the loss is detected when later segments are acknowledged.
     assert_eq!(wire.sent_at(5), [ms(100), ms(200)]);
     assert_eq!(stats.acked_bytes, 60_000);
 }
@@ -217,7 +217,7 @@ fn a_lost_last_segment_waits_for_the_timer() {
 }
 
 #[test]
-fn timeouts_back_off_and_give_way_to_slow_start() {
+fn timeouts_back_off_and_slow_start_follows() {
     // A round of 16 segments and the first four attempts to repair it are lost.
     let mut outage = 20;
     let mut wire = DelayLine::new(&reno(), 300, |number, _| {
@@ -235,7 +235,7 @@ fn timeouts_back_off_and_give_way_to_slow_start() {
 }
 
 #[test]
-fn a_lost_retransmission_is_noticed_without_the_timer() {
+fn a_lost_retransmission_is_detected_without_a_timeout() {
     let config = TcpConfig {
         min_rto: Duration::from_secs(1),
         ..reno()
@@ -247,8 +247,8 @@ fn a_lost_retransmission_is_noticed_without_the_timer() {
 }
 
 #[test]
-fn two_losses_at_the_end_are_rescued() {
-    // The two before the last: nothing new follows, so that three cannot overtake them.
+fn two_losses_at_the_end_are_repaired_by_the_rescue_retransmission() {
+    // Both are near the end: too few segments follow to mark them as lost.
     let mut wire = DelayLine::new(&reno(), 30, |number, before| {
         before == 0 && (number == 24 || number == 28)
     });
@@ -258,7 +258,7 @@ fn two_losses_at_the_end_are_rescued() {
 }
 
 #[test]
-fn the_receive_window_bounds_what_is_in_flight() {
+fn the_receive_window_bounds_the_flight_size() {
     let config = TcpConfig {
         receive_buffer: 8 * 1000 + 999,
         ..reno()
@@ -278,11 +278,11 @@ fn the_receive_window_bounds_what_is_in_flight() {
 }
 
 #[test]
-fn round_trips_are_measured() {
+fn rtt_samples_exclude_retransmissions_and_reordering() {
     let mut wire = DelayLine::new(&reno(), 500, |number, before| number == 40 && before == 0);
     let stats = wire.run(ms(60_000));
     assert_eq!(stats.rtt_min, RTT);
-    // Neither the retransmission nor what waited behind the gap is taken for a slow path.
+    // Neither the retransmission nor the segments behind the gap count as samples of a slow path.
     assert_eq!(
         stats.rtt_total,
         RTT * u32::try_from(stats.rtt_samples).unwrap()
@@ -327,7 +327,7 @@ fn sack_blocks_name_the_latest_first() {
 }
 
 #[test]
-fn an_idle_connection_starts_again_from_its_initial_window() {
+fn an_idle_connection_restarts_from_the_initial_window() {
     let mut wire = DelayLine::new(&reno(), 200, |_, _| false);
     wire.run(ms(5000));
     assert!(wire.sender.cwnd() > 50.0);
@@ -339,10 +339,9 @@ fn an_idle_connection_starts_again_from_its_initial_window() {
 }
 
 proptest! {
-    /// Whatever is lost, everything arrives once, in bounded time, and what is believed to be in
-    /// flight never exceeds the window by more than what a repair needs.
+    /// Whatever segments are lost, all data arrives exactly once in bounded time.
     #[test]
-    fn everything_arrives(
+    fn all_data_arrives_whatever_is_lost(
         segments in 1u64..200,
         lost in proptest::collection::btree_set((0u64..200, 0usize..3), 0..80),
         cubic: bool,

@@ -1,4 +1,4 @@
-//! Traces as comma-separated values.
+//! Reading and writing traces as comma-separated values.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use units::UnitError;
 
 use super::{TraceError, TracePoint};
 
-/// Kind of a column.
+/// A column of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CsvColumn {
     Seconds,
@@ -29,8 +29,9 @@ impl CsvColumn {
     }
 }
 
-/// The points of a table, and the line of each, counted from 1.
+/// Reads the points of a table, and the line number of each, from 1.
 pub(super) fn read(text: &str) -> Result<(Vec<TracePoint>, Vec<usize>), TraceError> {
+    // Spreadsheet programs write a byte order mark.
     let text = text.trim_start_matches('\u{feff}');
     let mut rows = (1..)
         .zip(text.lines())
@@ -39,7 +40,7 @@ pub(super) fn read(text: &str) -> Result<(Vec<TracePoint>, Vec<usize>), TraceErr
     let Some((line, header)) = rows.next() else {
         return Err(TraceError::Header {
             line: 1,
-            problem: "there is none".into(),
+            problem: "it is missing".into(),
         });
     };
     let columns = columns(header).map_err(|problem| TraceError::Header { line, problem })?;
@@ -52,7 +53,7 @@ pub(super) fn read(text: &str) -> Result<(Vec<TracePoint>, Vec<usize>), TraceErr
     Ok((points, lines))
 }
 
-/// The table of some points.
+/// Formats points as a table.
 pub(super) fn write(points: &[TracePoint]) -> String {
     let has = |value: fn(&TracePoint) -> bool| points.iter().any(value);
     let (rate, rtt, loss) = (
@@ -99,9 +100,10 @@ fn columns(header: &str) -> Result<Vec<CsvColumn>, String> {
         let column = CsvColumn::ALL
             .into_iter()
             .find(|column| name.eq_ignore_ascii_case(column.name()))
-            .ok_or_else(|| format!("'{}' is none of them", name.escape_debug()))?;
+            .ok_or_else(|| format!("'{}' is not one of them", name.escape_debug()))?;
+        // With a repeated column it would be unclear which value counts.
         if columns.contains(&column) {
-            return Err(format!("{} is there twice", column.name()));
+            return Err(format!("{} appears twice", column.name()));
         }
         columns.push(column);
     }
@@ -127,6 +129,7 @@ fn point(line: usize, row: &str, columns: &[CsvColumn]) -> Result<TracePoint, Tr
         loss: None,
     };
     for (column, cell) in columns.iter().zip(cells) {
+        // An empty cell means the path's own value; the time is always required.
         if cell.is_empty() && *column != CsvColumn::Seconds {
             continue;
         }
@@ -149,7 +152,7 @@ fn fill(point: &mut TracePoint, column: CsvColumn, cell: &str) -> Result<(), Uni
     Ok(())
 }
 
-/// `time` exactly, in units of which `digits` decimal places make a nanosecond.
+/// Formats `time` exactly, in a unit of 10^`digits` nanoseconds.
 fn decimal(time: Duration, digits: u32) -> String {
     let unit = 10_u128.pow(digits);
     let (whole, rest) = (time.as_nanos() / unit, time.as_nanos() % unit);
@@ -189,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_come_in_any_order_and_number() {
+    fn columns_may_come_in_any_order_and_number() {
         let trace = PathTrace::from_csv("LOSS,seconds\n1%,0\n100%,0.5").unwrap();
         assert_eq!(trace.points()[1].at, Duration::from_millis(500));
         assert_eq!(trace.points()[1].loss, Some(1.0));
@@ -205,15 +208,15 @@ mod tests {
         starts("", "line 1: the header must name the columns");
         starts("0,10mbit\n", "line 1: the header must name");
         starts("rate\n1\n", "seconds is missing");
-        starts("seconds,rate,rate\n", "rate is there twice");
+        starts("seconds,rate,rate\n", "rate appears twice");
         starts("seconds,rate\n", "no values; add at least one line");
         starts(
             "seconds,rate\n0,1\n5,2\n4,3\n",
-            "line 4: time does not go forward; sort",
+            "line 4: times must increase; sort",
         );
         starts(
             "seconds,rate\n#\n0,1\n\n0,2\n",
-            "line 5: time does not go forward",
+            "line 5: times must increase",
         );
         starts("seconds,rate\n3,1\n", "line 2: the first time must be 0");
         starts("seconds,rate\n0,-1\n", "line 2: rate: '-1' is negative");
@@ -250,7 +253,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(mut points in prop::collection::vec(any_point(), 1..50)) {
+        fn a_written_trace_reads_back_unchanged(mut points in prop::collection::vec(any_point(), 1..50)) {
             let mut at = Duration::ZERO;
             for point in &mut points {
                 let gap = point.at;

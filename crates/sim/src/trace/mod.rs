@@ -1,4 +1,4 @@
-//! Conditions that vary in time: a table of when, rate, round trip and loss.
+//! Path conditions that vary over time: a table of time, rate, RTT and loss.
 
 mod csv;
 mod published;
@@ -9,68 +9,68 @@ use units::{Rate, UnitError};
 
 pub use published::{BUILT_IN_TRACES, built_in_trace, drsftp_path, drsftp_wan};
 
-/// Values from one moment until the next point.
+/// Conditions from one time until the next point.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TracePoint {
-    /// Since the start of the trace; the first point is at 0, each later one is later.
+    /// Time since the start of the trace. The first point is at 0; times increase.
     pub at: Duration,
-    /// Bottleneck rate; `None`: the path's own.
+    /// Rate of the bottleneck; `None`: the path's own rate.
     pub rate: Option<Rate>,
-    /// Round trip without queues (each direction gets half); `None`: the path's own.
+    /// RTT without queueing, half of it in each direction; `None`: the path's own delay.
     pub rtt: Option<Duration>,
-    /// Probability that a packet is lost, 0..=1; `None`: the path's own.
+    /// Probability of loss per packet, 0..=1; `None`: the path's own loss.
     pub loss: Option<f64>,
 }
 
-/// At least one point, in time order. After its last point's interval (as long as the one before
-/// it) it begins again.
+/// A trace of at least one point, in order of time. It repeats after the interval of its last point,
+/// which is as long as the interval before it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PathTrace {
     points: Vec<TracePoint>,
 }
 
-/// Why points make no trace; each says what to do.
+/// The reason why points are not a valid trace. Each message says what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
-    /// No header, or not one that can be read.
+    /// The header is missing or cannot be read.
     #[error(
         "line {line}: the header must name the columns, seconds and any of rate, rtt, loss: {problem}"
     )]
     Header {
-        /// Counted from 1.
+        /// Line number from 1.
         line: usize,
         /// The mistake.
         problem: String,
     },
-    /// More or fewer cells than the header has columns.
+    /// The line has more or fewer cells than the header has columns.
     #[error("line {line}: {found} of the {expected} values that the header names")]
     Width {
-        /// Counted from 1.
+        /// Line number from 1.
         line: usize,
-        /// Cells there are.
+        /// Number of cells.
         found: usize,
-        /// Columns there should be.
+        /// Number of columns.
         expected: usize,
     },
     /// A cell that cannot be read.
     #[error("line {line}: {column}: {problem}")]
     Cell {
-        /// Counted from 1.
+        /// Line number from 1.
         line: usize,
         /// The column's name.
         column: &'static str,
-        /// Why.
+        /// The mistake.
         problem: UnitError,
     },
-    /// A point that cannot be where it is.
+    /// A point is invalid or out of order.
     #[error("line {line}: {problem}")]
     Point {
-        /// Counted from 1; of points that were not read from text, their number.
+        /// Line number from 1; for points that were not read from text, the number of the point.
         line: usize,
-        /// Why.
+        /// The mistake.
         problem: PointError,
     },
-    /// No point at all.
+    /// The trace has no point.
     #[error("the trace has no values; add at least one line below the header")]
     Empty,
     /// Every point has the rate 0.
@@ -78,31 +78,31 @@ pub enum TraceError {
     ZeroRate,
 }
 
-/// Why a point cannot follow the one before it.
+/// The reason why a point cannot follow the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PointError {
-    /// The first point is not at the start.
+    /// The first point is not at the time 0.
     #[error("the first time must be 0 seconds; subtract it from all of them")]
     StartNotZero,
-    /// It is not later than the one before.
-    #[error("time does not go forward; sort the lines by seconds, each time once")]
+    /// The point is not later than the one before it.
+    #[error("times must increase; sort the lines by seconds and give each time once")]
     NotIncreasing,
-    /// Loss outside 0..=1 or not a number.
+    /// The loss is outside of 0..=1 or not a number.
     #[error("loss is a probability, 0 to 100%")]
     Loss,
-    /// A time beyond what can be computed with.
-    #[error("the time is beyond {} years", LONGEST.as_secs() / 31_536_000)]
+    /// The time is too long to compute with.
+    #[error("the time is longer than {} years", LONGEST.as_secs() / 31_536_000)]
     TooLong,
 }
 
-/// Longest time in a trace: a hundred years of 365 days.
+/// Longest time in a trace: a hundred years of 365 days, far below the limit of 64-bit nanoseconds.
 const LONGEST: Duration = Duration::from_secs(100 * 31_536_000);
 
 impl PathTrace {
-    /// A trace of these points.
+    /// Creates a trace of these points.
     ///
     /// # Errors
-    /// [`TraceError`], with the number of the point, counted from 1, as its line.
+    /// [`TraceError`], whose line is the number of the point, from 1.
     pub fn new(points: Vec<TracePoint>) -> Result<Self, TraceError> {
         Self::with_lines(points, |index| index + 1)
     }
@@ -115,10 +115,9 @@ impl PathTrace {
     /// 20,26000,119,0
     /// ```
     ///
-    /// `seconds` is required, the other columns may be left out and come in any order; an empty
-    /// cell leaves the path's own value. A plain number is bit/s for the rate, milliseconds for
-    /// the round trip, a fraction 0..1 for the loss. Empty lines and those that begin with `#` do
-    /// not count.
+    /// The column `seconds` is required; the others are optional, in any order. An empty cell means the
+    /// path's own value. A plain number is bit/s for the rate, milliseconds for the RTT, and a fraction
+    /// 0..1 for the loss. Empty lines and lines that begin with `#` are ignored.
     ///
     /// # Errors
     /// [`TraceError`].
@@ -127,24 +126,24 @@ impl PathTrace {
         Self::with_lines(points, |index| lines.get(index).copied().unwrap_or(0))
     }
 
-    /// The table that [`PathTrace::from_csv`] reads as exactly this trace.
+    /// Formats the trace as a table, which [`PathTrace::from_csv`] reads back exactly.
     pub fn to_csv(&self) -> String {
         csv::write(&self.points)
     }
 
-    /// The points, in time order.
+    /// The points in order of time.
     pub fn points(&self) -> &[TracePoint] {
         &self.points
     }
 
-    /// Each point with the time at which its values end; the last of them is the period after which
-    /// the trace begins again. A single point holds for ever.
+    /// Each point with the end of its interval. The last end is the period of the trace. The interval of
+    /// a single point never ends.
     pub fn intervals(&self) -> impl Iterator<Item = (&TracePoint, Duration)> {
         let ends = self.points.iter().skip(1).map(|next| next.at);
         self.points.iter().zip(ends.chain([self.period()]))
     }
 
-    /// After how long it begins again: the last point holds as long as the one before it.
+    /// The time after which the trace repeats. The last interval is as long as the one before it.
     pub fn period(&self) -> Duration {
         match self.points.as_slice() {
             [.., before, last] => last.at + (last.at - before.at),
@@ -152,21 +151,22 @@ impl PathTrace {
         }
     }
 
-    /// Mean rate over the period; `None`: the path's own rate holds at least now and then.
+    /// Mean rate over the period; `None`: some point uses the path's own rate.
     pub fn mean_rate(&self) -> Option<Rate> {
         let mean = self.mean(|point| point.rate.map(|rate| rate.as_bits_per_second().into()))?;
         Some(Rate::bits_per_second(u64::try_from(mean).ok()?))
     }
 
-    /// Mean round trip over the period; `None`: the path's own holds at least now and then.
+    /// Mean RTT over the period; `None`: some point uses the path's own delay.
     pub fn mean_rtt(&self) -> Option<Duration> {
         let mean = self.mean(|point| point.rtt.map(|rtt| rtt.as_nanos()))?;
         Some(Duration::from_nanos(u64::try_from(mean).ok()?))
     }
 
-    /// The mean of a value, weighted with how long it holds.
+    /// Mean of a value, weighted by the lengths of the intervals.
     fn mean(&self, value: impl Fn(&TracePoint) -> Option<u128>) -> Option<u128> {
         let (mut sum, mut begin) = (0_u128, Duration::ZERO);
+        // A single point has an infinite period, which cannot be used as a weight.
         if let [only] = self.points.as_slice() {
             return value(only);
         }
@@ -192,6 +192,7 @@ impl PathTrace {
         if points.is_empty() {
             return Err(TraceError::Empty);
         }
+        // With rate 0 everywhere a link would search for the end of a packet for ever.
         let nothing = Some(Rate::bits_per_second(0));
         if points.iter().all(|point| point.rate == nothing) {
             return Err(TraceError::ZeroRate);
@@ -200,7 +201,7 @@ impl PathTrace {
     }
 }
 
-/// Whether `point` may follow a point at `before`.
+/// Checks whether `point` may follow a point at `before`.
 fn check(point: &TracePoint, before: Option<Duration>) -> Result<(), PointError> {
     match before {
         None if !point.at.is_zero() => return Err(PointError::StartNotZero),
@@ -211,6 +212,7 @@ fn check(point: &TracePoint, before: Option<Duration>) -> Result<(), PointError>
         return Err(PointError::TooLong);
     }
     match point.loss {
+        // NaN is not contained in the range, so it is refused, too.
         Some(loss) if !(0.0..=1.0).contains(&loss) => Err(PointError::Loss),
         _ => Ok(()),
     }

@@ -1,12 +1,12 @@
-//! Traces made from published statistics of real paths, and shipped with the lab.
+//! Built-in traces, generated from published statistics of real paths.
 //!
-//! The papers give least, greatest and mean value, not the values. Each trace here has exactly
-//! these, in a distribution chosen to be plausible: *n* values at the quantiles of
-//! *least + (greatest - least)·u^g*, u uniform, where *g* makes the mean right. For rates that gives
-//! a broad distribution that leans to the upper end, for round trips many values near the least
-//! one and a long thin tail, as congestion makes them. Neighbours in time resemble each other: the
-//! order comes from a first-order autoregressive process, and a common part of it makes long round
-//! trips likelier when the rate is low.
+//! The papers publish minimum, maximum and mean, not the single values. Each trace here has exactly
+//! these statistics, with a plausible distribution: *n* values at the quantiles of
+//! *min + (max - min)·u^g* with u uniform, where *g* is chosen to give the mean. For rates this is a
+//! broad distribution with more high values; for RTTs it gives many values near the minimum and a
+//! long tail, as congestion does. Consecutive values are correlated: their order comes from a
+//! first-order autoregressive process. A common component of both processes makes long RTTs more
+//! likely when the rate is low.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use units::Rate;
 
 use super::{PathTrace, TracePoint};
 
-/// The names of the traces that ship with the lab, each with one line about it.
+/// Names of the built-in traces, each with a description of one line.
 pub const BUILT_IN_TRACES: [(&str, &str); 2] = [
     (
         "drsftp-path",
@@ -29,10 +29,10 @@ pub const BUILT_IN_TRACES: [(&str, &str); 2] = [
     ),
 ];
 
-/// The seed of the traces that ship: everybody has the same ones.
+/// Seed of the built-in traces, so that they are the same everywhere.
 const SEED: u64 = 2004;
 
-/// The trace of this name (see [`BUILT_IN_TRACES`]); always the same, made once.
+/// The built-in trace of this name (see [`BUILT_IN_TRACES`]). It is generated once per process.
 pub fn built_in_trace(name: &str) -> Option<Arc<PathTrace>> {
     static PATH: LazyLock<Arc<PathTrace>> = LazyLock::new(|| Arc::new(drsftp_path(SEED)));
     static WAN: LazyLock<Arc<PathTrace>> = LazyLock::new(|| Arc::new(drsftp_wan(SEED)));
@@ -45,78 +45,79 @@ pub fn built_in_trace(name: &str) -> Option<Arc<PathTrace>> {
 
 /// The path between Los Alamos and New York in section 2 of Gardner, Feng and Fisk, "Dynamic
 /// Right-Sizing in FTP (drsFTP)", and of the 2003 paper on its kernel and user-space versions:
-/// bottleneck bandwidth from 0.026 to 28.5 Mbit/s with mean 17.2, round trip from 119 to 475 ms
-/// with mean 157, at 20-second intervals.
+/// bottleneck bandwidth from 0.026 to 28.5 Mbit/s with mean 17.2, RTT from 119 to 475 ms with mean 157,
+/// at intervals of 20 s.
 ///
-/// The published standard deviation of the bandwidth, 26.3 Mbit/s, cannot be that of values with
-/// this range and mean (at most 13.9 is possible); here it is 7.4. With its confidence interval of
-/// ±1.8 it tells the number of values: (1.96 · 26.3 / 1.8)² = 820, four and a half hours.
+/// The published standard deviation of the bandwidth, 26.3 Mbit/s, is impossible for values with this
+/// range and mean (13.9 is the maximum); here it is 7.4. Together with the confidence interval of
+/// ±1.8 it determines the number of values: (1.96 · 26.3 / 1.8)² = 820, which is four and a half hours.
 pub fn drsftp_path(seed: u64) -> PathTrace {
     let shape = TraceStatistics {
         count: 820,
         interval: Duration::from_secs(20),
         rate: ValueStatistics {
-            least: 26_000.0,
-            greatest: 28_500_000.0,
+            min: 26_000.0,
+            max: 28_500_000.0,
             mean: 17_200_000.0,
         },
         rtt: ValueStatistics {
-            least: 119_000.0,
-            greatest: 475_000.0,
+            min: 119_000.0,
+            max: 475_000.0,
             mean: 157_000.0,
         },
-        memory: 0.8,
+        correlation: 0.8,
     };
     shape.trace(seed)
 }
 
 /// The live WAN between Los Alamos and the Oregon Graduate Institute in section 5.1 of the drsFTP
-/// paper: every second for two hours, bandwidth from 0 to 93 Mbit/s and round trip from 72 to
-/// 257 ms with mean 76.7 (of ping, its section 5.4).
+/// paper: every second for two hours, bandwidth from 0 to 93 Mbit/s and RTT from 72 to 257 ms with mean
+/// 76.7 (measured with ping, section 5.4).
 ///
-/// The mean bandwidth is not published. 60 Mbit/s is assumed here: transfers on it got as much as
+/// The mean bandwidth is not published. 60 Mbit/s is assumed here, because transfers on the path reached
 /// 55 Mbit/s (section 5.4).
 pub fn drsftp_wan(seed: u64) -> PathTrace {
     let shape = TraceStatistics {
         count: 7200,
         interval: Duration::from_secs(1),
         rate: ValueStatistics {
-            least: 0.0,
-            greatest: 93_000_000.0,
+            min: 0.0,
+            max: 93_000_000.0,
             mean: 60_000_000.0,
         },
         rtt: ValueStatistics {
-            least: 72_000.0,
-            greatest: 257_000.0,
+            min: 72_000.0,
+            max: 257_000.0,
             mean: 76_700.0,
         },
-        memory: 0.9,
+        correlation: 0.9,
     };
     shape.trace(seed)
 }
 
-/// Figures known of a path.
+/// Published statistics of a path, and the shape of the generated trace.
 struct TraceStatistics {
     count: usize,
     interval: Duration,
-    /// Bits per second.
+    /// Rate, bit/s.
     rate: ValueStatistics,
-    /// Microseconds.
+    /// RTT, microseconds.
     rtt: ValueStatistics,
-    /// Correlation of neighbours in time.
-    memory: f64,
+    /// Correlation of consecutive values.
+    correlation: f64,
 }
 
-/// Published statistics of one quantity.
+/// Published statistics of one value.
 struct ValueStatistics {
-    least: f64,
-    greatest: f64,
+    min: f64,
+    max: f64,
     mean: f64,
 }
 
 impl TraceStatistics {
     fn trace(&self, seed: u64) -> PathTrace {
         let mut numbers = Pcg64Mcg::seed_from_u64(seed);
+        // The common component of both series; its sign differs, so low rates meet long RTTs.
         let congestion = self.process(&mut numbers);
         let mut like_congestion = |sign: f64| -> Vec<f64> {
             let own = self.process(&mut numbers);
@@ -144,12 +145,12 @@ impl TraceStatistics {
         }
     }
 
-    /// A first-order autoregressive process. What drives it is uniform, not normal: only the order
-    /// of its values is used.
+    /// Values of a first-order autoregressive process. Its innovations are uniform instead of normal,
+    /// because only the order of the values is used.
     fn process(&self, numbers: &mut Pcg64Mcg) -> Vec<f64> {
         let mut value = 0.0;
         let step = || {
-            value = self.memory * value + numbers.random_range(-1.0..1.0);
+            value = self.correlation * value + numbers.random_range(-1.0..1.0);
             value
         };
         std::iter::repeat_with(step).take(self.count).collect()
@@ -157,14 +158,14 @@ impl TraceStatistics {
 }
 
 impl ValueStatistics {
-    /// Values with these statistics: the least where `order` is least, and so on.
+    /// Values with these statistics, sorted like `order`: the smallest value is where `order` is smallest.
     fn values_in_order_of(&self, order: &[f64]) -> Vec<u64> {
-        let mut places: Vec<usize> = (0..order.len()).collect();
-        places.sort_by(|a, b| order[*a].total_cmp(&order[*b]));
+        let mut indices: Vec<usize> = (0..order.len()).collect();
+        indices.sort_by(|a, b| order[*a].total_cmp(&order[*b]));
         let exponent = self.exponent(order.len());
         let mut values = vec![0; order.len()];
-        for (rank, place) in places.into_iter().enumerate() {
-            values[place] = self.quantile(rank, order.len(), exponent);
+        for (rank, index) in indices.into_iter().enumerate() {
+            values[index] = self.quantile(rank, order.len(), exponent);
         }
         values
     }
@@ -173,18 +174,19 @@ impl ValueStatistics {
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "ranks are small, and values lie between the published least and greatest"
+        reason = "ranks are small, and values lie between the published min and max"
     )]
     fn quantile(&self, rank: usize, count: usize, exponent: f64) -> u64 {
         let u = rank as f64 / (count - 1) as f64;
-        (self.least + (self.greatest - self.least) * u.powf(exponent)).round() as u64
+        (self.min + (self.max - self.min) * u.powf(exponent)).round() as u64
     }
 
-    /// The exponent that gives `count` values the mean: found by halving, as the mean falls while
-    /// the exponent grows.
+    /// The exponent that gives `count` values the mean. It is found by bisection, because the mean falls
+    /// as the exponent grows.
     fn exponent(&self, count: usize) -> f64 {
         let wanted = self.mean * count as f64;
         let (mut low, mut high) = (0.01_f64, 100.0_f64);
+        // 40 halvings of the interval are far more precise than the rounding of the values.
         for _ in 0..40 {
             let middle = f64::midpoint(low, high);
             let sum: u64 = (0..count)
@@ -204,15 +206,11 @@ impl ValueStatistics {
 mod tests {
     use super::*;
 
-    /// Least, greatest and mean.
+    /// Minimum, maximum and mean.
     fn statistics(values: &[f64]) -> (f64, f64, f64) {
-        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-        let greatest = values.iter().copied().fold(0.0, f64::max);
-        (
-            least,
-            greatest,
-            values.iter().sum::<f64>() / values.len() as f64,
-        )
+        let min = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let max = values.iter().copied().fold(0.0, f64::max);
+        (min, max, values.iter().sum::<f64>() / values.len() as f64)
     }
 
     fn rates(trace: &PathTrace) -> Vec<f64> {
@@ -225,7 +223,7 @@ mod tests {
         trace.points().iter().map(rtt).collect()
     }
 
-    /// Correlation of two series.
+    /// Correlation coefficient of two series.
     fn correlation(a: &[f64], b: &[f64]) -> f64 {
         let mean = |values: &[f64]| statistics(values).2;
         let (mean_a, mean_b) = (mean(a), mean(b));
@@ -244,11 +242,11 @@ mod tests {
             let trace = drsftp_path(seed);
             assert_eq!(trace.points().len(), 820);
             assert_eq!(trace.points()[1].at, Duration::from_secs(20));
-            let (least, greatest, mean) = statistics(&rates(&trace));
-            assert_eq!((least, greatest), (26_000.0, 28_500_000.0));
+            let (min, max, mean) = statistics(&rates(&trace));
+            assert_eq!((min, max), (26_000.0, 28_500_000.0));
             assert!((mean - 17_200_000.0).abs() < 10.0, "{mean}");
-            let (least, greatest, mean) = statistics(&rtts(&trace));
-            assert_eq!((least, greatest), (119.0, 475.0));
+            let (min, max, mean) = statistics(&rtts(&trace));
+            assert_eq!((min, max), (119.0, 475.0));
             assert!((mean - 157.0).abs() < 0.001, "{mean}");
         }
     }
@@ -257,16 +255,16 @@ mod tests {
     fn the_wan_has_the_papers_statistics() {
         let trace = drsftp_wan(SEED);
         assert_eq!(trace.period(), Duration::from_secs(7200));
-        let (least, greatest, mean) = statistics(&rates(&trace));
-        assert_eq!((least, greatest), (0.0, 93_000_000.0));
+        let (min, max, mean) = statistics(&rates(&trace));
+        assert_eq!((min, max), (0.0, 93_000_000.0));
         assert!((mean - 60_000_000.0).abs() < 10.0, "{mean}");
-        let (least, greatest, mean) = statistics(&rtts(&trace));
-        assert_eq!((least, greatest), (72.0, 257.0));
+        let (min, max, mean) = statistics(&rtts(&trace));
+        assert_eq!((min, max), (72.0, 257.0));
         assert!((mean - 76.7).abs() < 0.001, "{mean}");
     }
 
     #[test]
-    fn neighbours_resemble_each_other_and_slow_is_far() {
+    fn consecutive_values_are_correlated_and_low_rates_have_long_rtts() {
         for (name, _) in BUILT_IN_TRACES {
             let trace = built_in_trace(name).unwrap();
             let (rates, rtts) = (rates(&trace), rtts(&trace));
@@ -277,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_gives_one_trace_that_survives_being_written() {
+    fn a_seed_determines_the_trace_and_it_reads_back_unchanged() {
         assert_eq!(drsftp_path(7), drsftp_path(7));
         assert_ne!(drsftp_path(7), drsftp_path(8));
         let trace = drsftp_wan(7);
@@ -295,7 +293,7 @@ mod tests {
             "{}",
             variance.sqrt()
         );
-        // The greatest deviation at this range and mean: all values at the two ends.
+        // The largest possible deviation for this range and mean has all values at the two ends.
         let most = ((mean - 26_000.0) * (28_500_000.0 - mean)).sqrt();
         assert!(most < 14e6);
     }

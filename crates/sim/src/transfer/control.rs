@@ -1,13 +1,13 @@
-//! The control connection of a simulated transfer: what it sees of the path.
+//! The control connection of a simulated transfer, which measures the RTT.
 
 use std::time::Duration;
 
 use crate::world::{FlowId, FlowSpec, FlowStats, PoolId, Simulation, TrafficSource};
 
-/// A command with its answer's acknowledgement, bytes.
+/// Size of a command, bytes.
 const COMMAND: u64 = 64;
 
-/// The control connection: one command a tick, to measure the round trip by.
+/// A control connection that sends one command per tick, to measure the RTT.
 #[derive(Debug)]
 pub(crate) struct SimControlConnection {
     flow: FlowId,
@@ -16,7 +16,7 @@ pub(crate) struct SimControlConnection {
 }
 
 impl SimControlConnection {
-    /// Opens it, like `stream`.
+    /// Opens the connection with the properties of `stream`.
     pub(crate) fn open(simulation: &mut Simulation, stream: FlowSpec) -> Self {
         let commands = simulation.add_pool(COMMAND, COMMAND);
         let flow = simulation.add_flow(FlowSpec {
@@ -31,14 +31,14 @@ impl SimControlConnection {
         }
     }
 
-    /// Asks something, unless the answer to the last is still out.
+    /// Sends a command, unless the previous one is still unanswered.
     pub(crate) fn send_command(&self, simulation: &mut Simulation) {
         if simulation.pool_delivered_at(self.commands).is_some() {
             simulation.refill(self.commands, COMMAND);
         }
     }
 
-    /// Mean round trip since the sample before.
+    /// Mean RTT since the previous sample.
     pub(crate) fn sample(&mut self, simulation: &Simulation) -> Option<Duration> {
         let now = simulation.flow(self.flow);
         let since = now.since(&self.sampled);
@@ -46,7 +46,7 @@ impl SimControlConnection {
         since.mean_rtt()
     }
 
-    /// Commands that were answered and never sent again.
+    /// Number of commands that were answered without a retransmission.
     pub(crate) fn answered_commands(&self, simulation: &Simulation) -> u64 {
         simulation.flow(self.flow).sender.rtt_samples
     }

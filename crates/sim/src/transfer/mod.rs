@@ -1,9 +1,9 @@
-//! A GridFTP transfer on the simulated clock, steered by the code that steers real ones.
+//! A GridFTP transfer on the simulated clock, controlled by the code that controls real transfers.
 //!
-//! A control connection measures the path, `tune::streams` says how many streams to open, they
-//! share the file block by block, and `tune::diagnosis` tells at the end what held them back. On
-//! every tick the streams are sampled as TCP_INFO would show them; what the policy makes of a sample
-//! is applied before time goes on.
+//! A control connection measures the RTT, `tune::streams` decides how many streams to open, they share
+//! the file block by block, and `tune::diagnosis` derives the limiter at the end. On every tick the
+//! streams are sampled as TCP_INFO would show them, and the policy's new settings are applied before
+//! the simulation goes on.
 
 mod control;
 mod running;
@@ -18,68 +18,68 @@ use crate::world::{FlowSpec, FlowStats, Scenario};
 pub(crate) use control::SimControlConnection;
 use running::RunningSimTransfer;
 
-/// A file to send, and how.
+/// The transfer of one file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SimTransfer {
     /// Size of the file, bytes.
     pub bytes: u64,
-    /// Bytes that a stream takes of it at a time, at least 1.
+    /// Bytes that a stream takes from the file at a time, at least 1.
     pub block: u64,
-    /// How many streams to begin with.
+    /// Initial number of streams.
     pub streams: InitialStreams,
-    /// Ends, access links and host of each stream; it starts when the transfer does,
-    /// and its source and stop do not matter.
+    /// TCP configuration, access links and jitter of each stream. Its start, source and stop are ignored:
+    /// streams start with the transfer and take blocks of the file.
     pub stream: FlowSpec,
-    /// How often the control connection asks something, the streams are sampled, and the policy
-    /// decides; above zero.
+    /// Interval, above zero, at which the control connection sends a command, the streams are sampled and
+    /// the policy is called.
     pub tick: Duration,
-    /// When to give up, since the start of the run.
+    /// Time since the start of the run at which an unfinished transfer is abandoned.
     pub deadline: Duration,
 }
 
-/// How many streams a transfer begins with.
+/// Initial number of streams of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum InitialStreams {
-    /// The number that [`tune::streams::first`] gives for the control connection's round trip.
+    /// The number that [`tune::streams::prior_from_rtt`] gives for the control connection's RTT.
     Automatic,
-    /// So many, at least 1.
+    /// This number, at least 1.
     Fixed(u32),
 }
 
-/// Settings that can change while a transfer runs.
+/// Settings that a policy can change while a transfer runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SimSettings {
-    /// Streams, at least 1. One that is closed still sends what it wrote and the block it has begun.
+    /// Number of streams, at least 1. A stream that is closed still sends the data it has written and the
+    /// block it has taken.
     pub streams: u32,
-    /// Send buffer of each, bytes.
+    /// Send buffer of each stream, bytes.
     pub send_buffer: u64,
-    /// Receive buffer of each, bytes.
+    /// Receive buffer of each stream, bytes.
     pub receive_buffer: u64,
-    /// Bytes of payload per second that all of them together may send, the same part of it each;
-    /// `None`: as their windows allow.
+    /// Pacing rate of all streams together, bytes of payload per second; each stream gets an equal part.
+    /// `None`: no pacing.
     pub pace: Option<u64>,
 }
 
-/// A transfer at one tick.
+/// A sample of a simulated transfer, taken every tick.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SimTransferSample {
-    /// Since the start of the run.
+    /// Time since the start of the run.
     pub at: Duration,
-    /// Since the sample before, or since the transfer's start.
+    /// Time since the previous sample, or since the start of the transfer.
     pub interval: Duration,
-    /// Payload that has arrived so far, bytes.
+    /// Payload that has arrived since the start, bytes.
     pub delivered_bytes: u64,
-    /// Of that, in the interval.
+    /// Payload that arrived in the interval, bytes.
     pub interval_bytes: u64,
-    /// Bytes that no stream has begun to send.
+    /// Bytes of the file that no stream has taken yet.
     pub unassigned_bytes: u64,
-    /// Round trip of a command that was answered in the interval, while data flows: what the
-    /// control connection sees. `None`: none was, or it had to be sent again.
+    /// RTT of a command that was answered in the interval, while data flows. `None`: no command was
+    /// answered, or TCP had to retransmit it.
     pub control_rtt: Option<Duration>,
-    /// Settings in force.
+    /// The current settings.
     pub settings: SimSettings,
-    /// Each stream in use, in the order of opening: what it did in the interval
-    /// ([`FlowStats::since`]).
+    /// Statistics of each open stream in the interval ([`FlowStats::since`]), in order of opening.
     pub streams: Vec<FlowStats>,
 }
 
@@ -95,34 +95,34 @@ impl SimTransferSample {
     }
 }
 
-/// How a transfer went.
+/// The result of a simulated transfer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SimTransferOutcome {
-    /// All of the file arrived.
+    /// Whether the whole file has arrived.
     pub complete: bool,
-    /// Payload that arrived, bytes.
+    /// Payload that has arrived, bytes.
     pub bytes: u64,
-    /// From the first stream's opening to the last byte's arrival, or to the giving up.
+    /// Time from the opening of the first stream to the arrival of the last byte, or to the deadline.
     pub elapsed: Duration,
     /// Payload per second, bit/s.
     pub goodput: f64,
-    /// Round trip of the control connection before the first stream.
+    /// RTT of the control connection before the first stream was opened.
     pub control_rtt: Option<Duration>,
-    /// Most streams at a time.
+    /// Largest number of concurrent streams.
     pub streams_max: u32,
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub retransmits: u64,
-    /// Retransmission timers that ran out.
+    /// Expirations of retransmission timers.
     pub timeouts: u64,
-    /// Limiter, judged from the sender's accounts.
+    /// The limiter, derived from the sender's statistics.
     pub limited_by: LimiterShare,
-    /// Statistics of each stream, in the order in which they were opened.
+    /// Statistics of each stream, in order of opening.
     pub flows: Vec<FlowStats>,
 }
 
 impl SimTransfer {
-    /// Runs the transfer over the scenario's network, beside its flows. `policy` is told a sample
-    /// every tick and returns the settings to go on with; `None`: leave them.
+    /// Runs the transfer in the scenario, together with the scenario's own flows. `policy` gets a sample
+    /// every tick and returns new settings; `None` keeps the current ones.
     pub fn run(
         &self,
         scenario: &Scenario,
@@ -138,11 +138,11 @@ impl SimTransfer {
     }
 }
 
-/// The account of `flows`, which moved `bytes` in `elapsed`, `streams` of them at a time, each with a
-/// socket buffer of `buffer` bytes.
+/// The evidence of `flows` that moved `bytes` in `elapsed`, at most `streams` of them at a time, each
+/// with a socket buffer of `buffer` bytes.
 ///
-/// Waits are the longest of any flow's, as from a real transfer. Simulated threads need no time for
-/// the store and none to compute, so all they do is wait for the wire.
+/// Each limited time is the longest of all flows, as in real transfers. Simulated threads need no time
+/// for files or computation, so all their time is spent waiting for the wire.
 pub fn evidence(
     flows: &[FlowStats],
     bytes: u64,

@@ -1,4 +1,4 @@
-//! A transfer while it runs.
+//! A running simulated transfer.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use super::{
 use crate::tcp::TcpConfig;
 use crate::world::{FlowId, FlowSpec, FlowStats, PoolId, Scenario, Simulation, TrafficSource};
 
-/// A data connection.
+/// A data stream.
 #[derive(Debug)]
 struct SimStream {
     flow: FlowId,
-    /// It takes no more blocks.
+    /// The stream takes no more blocks.
     closed: bool,
-    /// Of the latest sample.
+    /// Statistics at the latest sample.
     sampled: FlowStats,
 }
 
-/// A running transfer.
+/// A running simulated transfer.
 #[derive(Debug)]
 pub(super) struct RunningSimTransfer {
     transfer: SimTransfer,
@@ -39,13 +39,14 @@ pub(super) struct RunningSimTransfer {
 }
 
 impl RunningSimTransfer {
-    /// Opens the control connection, measures the path with it, and opens the streams.
+    /// Opens the control connection, measures the RTT with it, and opens the streams.
     pub(super) fn begin(transfer: &SimTransfer, scenario: &Scenario) -> Self {
         let mut simulation = Simulation::new(scenario);
         let mut control = SimControlConnection::open(&mut simulation, transfer.stream);
         simulation.run_until_done(transfer.deadline, |s| control.answered_commands(s) > 0);
         let control_rtt = control.sample(&simulation);
         let file = simulation.add_pool(transfer.bytes, transfer.block);
+        // The clock of the transfer starts here, after the measurement of the RTT.
         let now = simulation.now();
         let tcp = &transfer.stream.tcp;
         let mut live = Self {
@@ -70,9 +71,12 @@ impl RunningSimTransfer {
         live
     }
 
-    /// Runs until the next tick, or until the file has arrived or time is up; whether it goes on.
+    /// Runs until the next tick, the arrival of the file, or the deadline; returns whether the transfer
+    /// goes on.
     pub(super) fn run_tick(&mut self) -> bool {
+        // One command per tick samples the RTT that includes the queue of the data.
         self.control.send_command(&mut self.simulation);
+        // A tick of zero would never let time pass.
         let tick = self.transfer.tick.max(Duration::from_nanos(1));
         let until = (self.simulation.now() + tick).min(self.transfer.deadline);
         let file = self.file;
@@ -82,7 +86,7 @@ impl RunningSimTransfer {
         !arrived && self.simulation.now() < self.transfer.deadline
     }
 
-    /// Sample of the time since the sample before.
+    /// Samples the time since the previous sample.
     pub(super) fn sample(&mut self) -> SimTransferSample {
         let at = self.simulation.now();
         let delivered_bytes = self.simulation.pool_delivered(self.file);
@@ -104,7 +108,7 @@ impl RunningSimTransfer {
         sample
     }
 
-    /// Opens, closes and sets streams until all is as `settings` say.
+    /// Applies `settings`: opens or closes streams, and sets buffers and pacing.
     pub(super) fn apply(&mut self, settings: SimSettings) {
         self.settings = SimSettings {
             streams: settings.streams.max(1),
@@ -120,6 +124,7 @@ impl RunningSimTransfer {
             self.open_stream();
             open += 1;
         }
+        // The newest streams close first: older ones have larger windows.
         let newest_first = self.streams.iter_mut().rev();
         let surplus = open.saturating_sub(wanted) as usize;
         for stream in newest_first.filter(|s| !s.closed).take(surplus) {
@@ -130,7 +135,7 @@ impl RunningSimTransfer {
         self.share_pace();
     }
 
-    /// Streams that end still send what they have.
+    /// Divides the pacing rate among the streams that still send, including those being closed.
     fn share_pace(&mut self) {
         let busy = |stream: &&SimStream| {
             !stream.closed || self.simulation.flow(stream.flow).finished.is_none()
@@ -168,13 +173,14 @@ impl RunningSimTransfer {
         });
     }
 
-    /// How it went until now.
+    /// The result until now.
     pub(super) fn outcome(&self) -> SimTransferOutcome {
         let arrived = self.simulation.pool_delivered_at(self.file);
         let end = arrived.unwrap_or(self.simulation.now());
         let elapsed = end.saturating_sub(self.opened);
         let flow = |stream: &SimStream| self.simulation.flow(stream.flow);
         let flows: Vec<FlowStats> = self.streams.iter().map(flow).collect();
+        // The same evidence as of real transfers, so that the same code derives the limiter.
         let measured = evidence(
             &flows,
             self.simulation.pool_delivered(self.file),

@@ -18,7 +18,7 @@ fn mbit(n: u64) -> Rate {
     Rate::bits_per_second(n * 1_000_000)
 }
 
-/// `rate` with a round trip of `rtt` milliseconds and a queue of one bandwidth-delay product.
+/// A path of `rate` with an RTT of `rtt` milliseconds and a queue of one bandwidth-delay product.
 fn path(rate: Rate, rtt: u64) -> Scenario {
     let direction = Conditions {
         rate: Some(rate),
@@ -54,25 +54,25 @@ fn transfer(bytes: u64) -> SimTransfer {
     }
 }
 
-fn leave(_: &SimTransferSample) -> Option<SimSettings> {
+fn keep_settings(_: &SimTransferSample) -> Option<SimSettings> {
     None
 }
 
 #[test]
 fn a_short_path_gets_one_stream_and_a_long_one_four() {
-    let short = transfer(20_000_000).run(&path(mbit(100), 2), leave);
+    let short = transfer(20_000_000).run(&path(mbit(100), 2), keep_settings);
     assert_eq!((short.complete, short.streams_max), (true, 1));
-    let long = transfer(20_000_000).run(&path(mbit(100), 50), leave);
+    let long = transfer(20_000_000).run(&path(mbit(100), 50), keep_settings);
     assert_eq!((long.complete, long.streams_max), (true, 4));
     let rtt = long.control_rtt.unwrap();
     assert!(rtt >= ms(50) && rtt < ms(51), "{rtt:?}");
-    let tiny = transfer((1 << 18) + 1).run(&path(mbit(100), 50), leave);
+    let tiny = transfer((1 << 18) + 1).run(&path(mbit(100), 50), keep_settings);
     assert_eq!((tiny.streams_max, tiny.bytes), (2, (1 << 18) + 1));
 }
 
 #[test]
-fn elapsed_counts_from_the_first_stream() {
-    let outcome = transfer(MSS).run(&path(mbit(100), 100), leave);
+fn elapsed_time_begins_with_the_first_stream() {
+    let outcome = transfer(MSS).run(&path(mbit(100), 100), keep_settings);
     // A handshake and half a round trip.
     let sending = outcome.elapsed.checked_sub(ms(150)).unwrap();
     assert!(sending < ms(1), "{sending:?}");
@@ -80,18 +80,18 @@ fn elapsed_counts_from_the_first_stream() {
 }
 
 #[test]
-fn an_empty_file_is_done_at_once() {
-    let outcome = transfer(0).run(&path(mbit(100), 100), leave);
+fn an_empty_file_is_complete_at_once() {
+    let outcome = transfer(0).run(&path(mbit(100), 100), keep_settings);
     assert!(outcome.complete);
     assert_eq!(outcome.limited_by.limiter, Limiter::Unknown);
 }
 
 #[test]
-fn small_windows_are_named_and_streams_add_them_up() {
+fn small_windows_are_the_limiter_and_streams_add_them_up() {
     let mut one = transfer(50_000_000);
     one.stream.tcp.receive_buffer = 64 << 10;
     one.streams = InitialStreams::Fixed(1);
-    let slow = one.run(&path(mbit(100), 100), leave);
+    let slow = one.run(&path(mbit(100), 100), keep_settings);
     assert_eq!(slow.limited_by.limiter, Limiter::ReceiveWindow);
     assert!(slow.limited_by.share > 0.9);
     let window = (65_536 / MSS * MSS * 8) as f64 / 0.1;
@@ -101,22 +101,22 @@ fn small_windows_are_named_and_streams_add_them_up() {
         slow.goodput
     );
     one.streams = InitialStreams::Fixed(8);
-    let eight = one.run(&path(mbit(100), 100), leave);
+    let eight = one.run(&path(mbit(100), 100), keep_settings);
     assert!((eight.goodput / slow.goodput / 8.0 - 1.0).abs() < 0.05);
     one.stream.tcp.receive_buffer = 4 << 20;
     one.stream.tcp.send_buffer = 64 << 10;
-    let sender = one.run(&path(mbit(100), 100), leave);
+    let sender = one.run(&path(mbit(100), 100), keep_settings);
     assert_eq!(sender.limited_by.limiter, Limiter::SendBuffer);
 }
 
 #[test]
-fn losses_are_named() {
+fn losses_are_the_limiter() {
     let mut lossy = path(mbit(100), 50);
     lossy.forward.loss = Loss::Independent(0.005);
-    let outcome = transfer(20_000_000).run(&lossy, leave);
+    let outcome = transfer(20_000_000).run(&lossy, keep_settings);
     assert!(outcome.complete && outcome.retransmits > 20);
     assert_eq!(outcome.limited_by.limiter, Limiter::Loss);
-    let clean = transfer(2_000_000).run(&path(mbit(100), 50), leave);
+    let clean = transfer(2_000_000).run(&path(mbit(100), 50), keep_settings);
     assert_eq!(clean.limited_by.limiter, Limiter::CongestionWindow);
 }
 
@@ -125,7 +125,7 @@ fn a_policy_changes_streams_and_buffers_while_it_runs() {
     let mut setting = transfer(60_000_000);
     setting.streams = InitialStreams::Fixed(1);
     setting.stream.tcp.receive_buffer = 64 << 10;
-    // A stream that is closed is soon done with what it has.
+    // With small blocks and little unsent data a closed stream finishes soon.
     setting.block = 64 << 10;
     setting.stream.tcp.not_sent_lowat = 64 << 10;
     let mut seen = Vec::new();
@@ -158,7 +158,7 @@ fn a_policy_changes_streams_and_buffers_while_it_runs() {
 }
 
 #[test]
-fn samples_add_up() {
+fn interval_bytes_add_up_to_the_total() {
     let mut last = 0;
     let outcome = transfer(30_000_000).run(&path(mbit(50), 80), |sample| {
         last += sample.interval_bytes;
@@ -173,7 +173,7 @@ fn samples_add_up() {
 }
 
 #[test]
-fn the_control_connection_sees_the_queue() {
+fn the_control_rtt_includes_the_queueing_delay() {
     let mut longest = Duration::ZERO;
     let mut heard = 0;
     let outcome = transfer(30_000_000).run(&path(mbit(20), 40), |sample| {
@@ -187,9 +187,9 @@ fn the_control_connection_sees_the_queue() {
 }
 
 #[test]
-fn other_traffic_slows_it_down() {
+fn other_flows_slow_the_transfer_down() {
     let mut shared = path(mbit(20), 40);
-    let alone = transfer(20_000_000).run(&shared, leave);
+    let alone = transfer(20_000_000).run(&shared, keep_settings);
     shared.flows = vec![
         FlowSpec {
             source: TrafficSource::Unlimited,
@@ -197,23 +197,23 @@ fn other_traffic_slows_it_down() {
         };
         4
     ];
-    let beside = transfer(20_000_000).run(&shared, leave);
+    let beside = transfer(20_000_000).run(&shared, keep_settings);
     assert!(beside.complete);
     assert!(beside.goodput < 0.75 * alone.goodput);
 }
 
 #[test]
-fn time_can_run_out() {
+fn an_unfinished_transfer_ends_at_the_deadline() {
     let mut late = transfer(1 << 40);
     late.deadline = Duration::from_secs(5);
-    let outcome = late.run(&path(mbit(20), 40), leave);
+    let outcome = late.run(&path(mbit(20), 40), keep_settings);
     assert!(!outcome.complete);
     assert!(outcome.elapsed < Duration::from_secs(5) && outcome.elapsed > ms(4800));
     assert!(outcome.bytes > 10_000_000);
 }
 
 #[test]
-fn a_pace_holds_for_all_streams_together() {
+fn the_pacing_rate_applies_to_all_streams_together() {
     let paced = SimTransfer {
         streams: InitialStreams::Fixed(4),
         ..transfer(20_000_000)

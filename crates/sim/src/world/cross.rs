@@ -1,4 +1,4 @@
-//! Traffic that does not listen: UDP at a constant rate, or on and off.
+//! Cross traffic without congestion control: UDP at a constant rate, or in bursts.
 
 use std::time::Duration;
 
@@ -11,24 +11,24 @@ use super::packets::packet_interval;
 /// A source of datagrams for the forward bottleneck.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CrossTraffic {
-    /// While it sends, IP packets included.
+    /// Rate while it sends, bit/s of IP packets.
     pub rate: Rate,
-    /// Of each IP packet.
+    /// Size of each IP packet, bytes.
     pub packet_bytes: u32,
-    /// When it begins.
+    /// Start time.
     pub start: Duration,
-    /// When it ends.
+    /// End time; `None`: never.
     pub stop: Option<Duration>,
-    /// Mean lengths of the times it sends and is silent, both exponential; `None`: no pause.
+    /// Mean lengths of bursts and of pauses, both exponentially distributed; `None`: no pauses.
     pub bursts: Option<(Duration, Duration)>,
 }
 
-/// A running source.
+/// A running source of cross traffic.
 #[derive(Debug)]
 pub(super) struct CrossTrafficSource {
     spec: CrossTraffic,
     random: Pcg64Mcg,
-    /// When the burst ends.
+    /// End of the current burst.
     burst_end: Duration,
 }
 
@@ -41,7 +41,8 @@ impl CrossTrafficSource {
         }
     }
 
-    /// When it sends first: within an interval of its start, so that sources are not in step.
+    /// Time of the first packet: at random within one packet interval of the start, so that sources are
+    /// not synchronized.
     pub(super) fn first(&mut self) -> Duration {
         let interval = self.interval();
         let first = self.spec.start + interval.mul_f64(uniform(&mut self.random));
@@ -49,7 +50,7 @@ impl CrossTrafficSource {
         first
     }
 
-    /// It sends at `now`: how much, and when next.
+    /// Sends a packet at `now`; returns its size and the time of the next packet.
     pub(super) fn send(&mut self, now: Duration) -> (u32, Option<Duration>) {
         let mut next = now + self.interval();
         if next >= self.burst_end
@@ -74,12 +75,13 @@ impl CrossTrafficSource {
     }
 
     fn exponential(&mut self, mean: Duration) -> Duration {
+        // Inversion of the distribution function; 1 - u is never 0, so the logarithm is finite.
         mean.mul_f64(-(1.0 - uniform(&mut self.random)).ln())
     }
 }
 
-/// A number in 0..1.
+/// A uniformly distributed number in 0..1.
 pub(super) fn uniform(random: &mut Pcg64Mcg) -> f64 {
-    // 53 bits are what a double holds exactly.
+    // A double holds 53 bits exactly.
     (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }

@@ -1,4 +1,4 @@
-//! Handling of each event: packets hop from stage to stage, timers expire, hosts answer.
+//! The handlers of all events: packets move from hop to hop, timers expire, hosts reply.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::packets::{NextHop, PacketBody, PacketId, SimPacket};
 use super::{FlowId, Simulation, TrafficSource};
 use crate::link::PacketFate;
 
-/// Before a connection request is repeated the first time (RFC 6298 section 2.1); then twice as long.
+/// Timeout of the first connection request (RFC 6298 section 2.1); it doubles with each repetition.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 
 impl Simulation {
@@ -39,6 +39,7 @@ impl Simulation {
         let fate = if forward {
             self.offer_forward(packet.bytes)
         } else {
+            // Queueing delay is measured only in the direction of the data.
             self.reverse.offer(self.now, packet.bytes)
         };
         let flow = &mut self.flows[packet.flow as usize];
@@ -47,25 +48,26 @@ impl Simulation {
             PacketFate::Lost => flow.losses += 1,
             PacketFate::Delivered {
                 arrives_at: at,
-                duplicate_at: again,
+                duplicate_at,
                 ..
             } => {
                 self.packets.get(id).stage = NextHop::Access;
                 self.events.push(at, SimEvent::Hop(id));
-                if let Some(again) = again {
+                if let Some(duplicate_at) = duplicate_at {
                     let copy = self.packets.add(SimPacket {
                         stage: NextHop::Access,
                         ..packet
                     });
-                    self.events.push(again, SimEvent::Hop(copy));
+                    self.events.push(duplicate_at, SimEvent::Hop(copy));
                 }
                 return;
             }
         }
+        // Reached only by packets that were dropped or lost.
         self.packets.remove(id);
     }
 
-    /// Offers to the forward bottleneck and notes how long what lies before it takes.
+    /// Offers a packet to the forward link and records its queueing delay.
     fn offer_forward(&mut self, bytes: u32) -> PacketFate {
         let fate = self.forward.offer(self.now, bytes);
         if let PacketFate::Delivered {
@@ -73,8 +75,9 @@ impl Simulation {
             ..
         } = fate
         {
-            self.queueing.note(self.departed.saturating_sub(self.now));
-            self.departed = departs;
+            self.queueing
+                .note(self.last_departure.saturating_sub(self.now));
+            self.last_departure = departs;
         }
         fate
     }
@@ -106,9 +109,10 @@ impl Simulation {
                 let before = state.receiver.delivered_bytes();
                 let (number, bytes) = (segment.number, segment.bytes);
                 let ack = state.receiver.on_segment(self.now, number, bytes);
-                let fresh = state.receiver.delivered_bytes() - before;
+                // Duplicates must not count for the pool.
+                let new_bytes = state.receiver.delivered_bytes() - before;
                 if let TrafficSource::Pool(pool) = state.spec.source {
-                    self.pools[pool.0].deliver(self.now, fresh);
+                    self.pools[pool.0].deliver(self.now, new_bytes);
                 }
                 match ack {
                     Some(ack) => self.answer(flow, PacketBody::Ack(ack)),
@@ -134,6 +138,7 @@ impl Simulation {
     }
 
     fn request(&mut self, flow: FlowId, tries: u32) {
+        // Linux doubles the SYN timeout in the same way (tcp_syn_retries, tcp(7)).
         let retry = self.now + FIRST_RETRY * (1 << (tries - 1).min(6));
         let state = &mut self.flows[flow];
         state.connection = ConnectionState::Opening { tries, retry };
@@ -160,7 +165,7 @@ impl Simulation {
         }
     }
 
-    /// Lets the application write and TCP send until neither can.
+    /// Lets the application write and TCP send until neither can continue.
     pub(super) fn pump(&mut self, flow: FlowId) {
         if self.flows[flow].connection != ConnectionState::Open {
             return;
@@ -183,7 +188,8 @@ impl Simulation {
         self.arm_sender(flow);
     }
 
-    /// Sees to it that a paced sender goes on in its turn; a turn that was moved comes later.
+    /// Schedules the next send time of a paced sender. If that time moves to later, the event that is
+    /// already scheduled checks it again.
     fn arm_pacing_timer(&mut self, flow: FlowId) {
         let state = &mut self.flows[flow];
         let Some(turn) = state.sender.next_pacing_time() else {
@@ -204,7 +210,7 @@ impl Simulation {
         }
     }
 
-    /// Sends a packet from the sending host.
+    /// Sends a packet from the sender's host.
     fn emit(&mut self, flow: FlowId, bytes: u32, body: PacketBody) {
         let state = &mut self.flows[flow];
         let leaves = state.leaves_host(self.now);
@@ -213,7 +219,7 @@ impl Simulation {
         self.launch(flow, bytes, body, at);
     }
 
-    /// Sends a packet without payload from the receiving host.
+    /// Sends a packet without payload from the receiver's host.
     fn answer(&mut self, flow: FlowId, body: PacketBody) {
         let state = &mut self.flows[flow];
         let bytes = state.spec.tcp.headers;
@@ -235,8 +241,9 @@ impl Simulation {
         self.events.push(at, SimEvent::Hop(id));
     }
 
-    /// Sees to it that an event comes no later than the sender's timer; it may come earlier, since
-    /// every acknowledgement moves the timer.
+    /// Makes sure that an event is scheduled no later than the retransmission timer. The event may come
+    /// too early, because every acknowledgement postpones the timer; rescheduling it each time would be
+    /// more expensive.
     fn arm_sender(&mut self, flow: FlowId) {
         let state = &mut self.flows[flow];
         let Some(deadline) = state.sender.deadline() else {
@@ -251,6 +258,7 @@ impl Simulation {
 
     fn sender_timer(&mut self, flow: FlowId) {
         let state = &mut self.flows[flow];
+        // An outdated event: the timer was scheduled again at another time.
         if state.sender_timer_at != Some(self.now) {
             return;
         }
@@ -274,6 +282,7 @@ impl Simulation {
         let Some(deadline) = state.receiver.deadline() else {
             return;
         };
+        // One event is enough: it checks the deadline again when it fires.
         if state.receiver_timer_at.is_none() {
             state.receiver_timer_at = Some(deadline);
             self.events
@@ -303,7 +312,7 @@ impl Simulation {
     }
 }
 
-/// A flow's number as events and packets carry it.
+/// The number of a flow in the form of events and packets.
 pub(super) fn flow_index(flow: FlowId) -> u32 {
     u32::try_from(flow).unwrap_or(u32::MAX)
 }

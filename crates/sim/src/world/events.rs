@@ -1,4 +1,4 @@
-//! Events to come, in the order of time.
+//! The event queue.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,43 +6,45 @@ use std::time::Duration;
 
 use super::packets::PacketId;
 
-/// Something that happens. Small: millions of them pass through the queue in a simulated minute.
+/// An event. The type is small, because millions of events pass through the queue per simulated
+/// minute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum SimEvent {
-    /// A packet reaches the next stage of its way.
+    /// A packet reaches its next hop.
     Hop(PacketId),
-    /// A flow opens.
+    /// A flow starts.
     Start(u32),
-    /// A flow's application stops to write.
+    /// A flow's application stops writing.
     Stop(u32),
-    /// A flow's application has made another segment.
+    /// A flow's application produces another segment.
     AppWrite(u32),
-    /// A sender's retransmission timer may have expired.
+    /// A sender's retransmission timer may expire.
     SenderTimer(u32),
-    /// A paced sender may send its next segment.
+    /// A paced sender may send the next segment.
     PacingTimer(u32),
-    /// A receiver's delayed acknowledgement may be due.
+    /// A delayed acknowledgement may be due.
     ReceiverTimer(u32),
-    /// A source of cross traffic sends.
+    /// A source of cross traffic sends a packet.
     CrossTraffic(u32),
 }
 
-/// Events in the order of time; those of the same instant in the order in which they were made.
+/// Pending events in order of time; events of the same time are in the order in which they were
+/// scheduled, which makes runs reproducible.
 #[derive(Debug, Default)]
 pub(super) struct EventQueue {
     heap: BinaryHeap<Reverse<(u64, u64, SimEvent)>>,
-    made: u64,
+    scheduled: u64,
 }
 
 impl EventQueue {
-    /// An event that is to happen at `at`.
+    /// Schedules an event at `at`.
     pub(super) fn push(&mut self, at: Duration, event: SimEvent) {
-        self.made += 1;
+        self.scheduled += 1;
         let at = u64::try_from(at.as_nanos()).unwrap_or(u64::MAX);
-        self.heap.push(Reverse((at, self.made, event)));
+        self.heap.push(Reverse((at, self.scheduled, event)));
     }
 
-    /// The next event that happens no later than `until`.
+    /// Removes and returns the next event, if it is not later than `until`.
     pub(super) fn pop(&mut self, until: Duration) -> Option<(Duration, SimEvent)> {
         let Reverse((at, _, _)) = self.heap.peek()?;
         let at = Duration::from_nanos(*at);
@@ -53,8 +55,8 @@ impl EventQueue {
         Some((at, event))
     }
 
-    /// How many have been made so far.
-    pub(super) fn made(&self) -> u64 {
-        self.made
+    /// Number of events scheduled so far.
+    pub(super) fn scheduled(&self) -> u64 {
+        self.scheduled
     }
 }

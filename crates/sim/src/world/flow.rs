@@ -1,4 +1,4 @@
-//! One flow: its application, its two TCPs, and its lanes on the access links.
+//! One flow: its application, its TCP sender and receiver, and its queues at the access links.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::pool::BytePool;
 use super::{FlowSpec, FlowStats, TrafficSource};
 use crate::tcp::{Segment, TcpReceiver, TcpSender};
 
-/// A flow's state.
+/// The state of a flow.
 #[derive(Debug)]
 pub(super) struct SimFlow {
     pub(super) spec: FlowSpec,
@@ -19,24 +19,24 @@ pub(super) struct SimFlow {
     pub(super) receiver: TcpReceiver,
     pub(super) access_queues: AccessQueues,
     pub(super) connection: ConnectionState,
-    /// The retransmission timer's next event is at this time.
+    /// Time of the scheduled event for the retransmission timer.
     pub(super) sender_timer_at: Option<Duration>,
-    /// The next segment's turn, if it is paced.
+    /// Time of the scheduled event for pacing.
     pub(super) pacing_timer_at: Option<Duration>,
-    /// The delayed acknowledgement's next event is at this time.
+    /// Time of the scheduled event for the delayed acknowledgement.
     pub(super) receiver_timer_at: Option<Duration>,
     pub(super) drops: u64,
     pub(super) losses: u64,
     pub(super) finished: Option<Duration>,
-    /// Bytes that the application has at hand and did not write yet.
+    /// Bytes that the application has and did not write yet.
     unwritten_bytes: u64,
     stopped: bool,
-    /// The sending host holds packets back until then.
+    /// End of the current random delay in the sending host.
     held_until: Duration,
     random: Pcg64Mcg,
 }
 
-/// One lane for each access link and direction.
+/// The queues of both access links in both directions.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct AccessQueues {
     pub(super) from_sender: AccessQueue,
@@ -45,14 +45,14 @@ pub(super) struct AccessQueues {
     pub(super) to_sender: AccessQueue,
 }
 
-/// How far the connection is.
+/// State of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConnectionState {
-    /// Not begun.
+    /// The flow has not started.
     Closed,
-    /// Asked to open so many times; again at `retry`.
+    /// The connection request was sent `tries` times and is repeated at `retry`.
     Opening { tries: u32, retry: Duration },
-    /// Data may flow.
+    /// The connection is open.
     Open,
 }
 
@@ -70,6 +70,7 @@ impl SimFlow {
             losses: 0,
             finished: None,
             unwritten_bytes: match spec.source {
+                // Never decremented; see `write`.
                 TrafficSource::Unlimited => u64::MAX,
                 TrafficSource::Bytes(bytes) => bytes,
                 TrafficSource::Paced(_) | TrafficSource::Pool(_) => 0,
@@ -81,10 +82,11 @@ impl SimFlow {
         }
     }
 
-    /// The application writes what there is room for; whether it has more.
+    /// Lets the application write as much as the sender accepts; returns whether it has more.
     pub(super) fn write(&mut self, pools: &mut [BytePool]) -> bool {
         loop {
             if self.unwritten_bytes == 0 {
+                // A new block only when the previous one is written: so a slow flow takes fewer blocks.
                 self.unwritten_bytes = self.next_block(pools);
             }
             if self.unwritten_bytes == 0 {
@@ -96,6 +98,7 @@ impl SimFlow {
                 return true;
             }
             self.sender.write(bytes);
+            // An endless source stays at `u64::MAX`.
             if self.spec.source != TrafficSource::Unlimited {
                 self.unwritten_bytes -= bytes;
             }
@@ -109,7 +112,7 @@ impl SimFlow {
         }
     }
 
-    /// The application has made another segment; when it makes the next.
+    /// Produces another segment of a source with a rate; returns the time of the next one.
     pub(super) fn produce_segment(&mut self, now: Duration) -> Option<Duration> {
         let TrafficSource::Paced(rate) = self.spec.source else {
             return None;
@@ -122,15 +125,16 @@ impl SimFlow {
         Some(now + packet_interval(rate, mss))
     }
 
-    /// The application stops; a block of a pool that was begun is still written.
+    /// Stops the application. A block that was taken from a pool is still written.
     pub(super) fn stop(&mut self) {
         self.stopped = true;
+        // A block that was taken from a pool must be delivered, because no other flow has it.
         if !matches!(self.spec.source, TrafficSource::Pool(_)) {
             self.unwritten_bytes = 0;
         }
     }
 
-    /// Nothing is left to deliver, and nothing will come.
+    /// Whether all data was delivered and no more will be written.
     pub(super) fn is_over(&self, pools: &[BytePool]) -> bool {
         let ended = self.stopped
             || match self.spec.source {
@@ -141,8 +145,8 @@ impl SimFlow {
         ended && self.unwritten_bytes == 0 && self.sender.is_fully_acked()
     }
 
-    /// When the sending host hands over what TCP sends `now`. What TCP sends while it is held back
-    /// goes with it.
+    /// Time at which a segment that TCP sends `now` leaves the sending host. Segments sent during a random
+    /// delay leave together at its end, so their order is kept.
     pub(super) fn leaves_host(&mut self, now: Duration) -> Duration {
         if !self.spec.jitter.is_zero() && self.held_until <= now {
             let hold = self.spec.jitter.mul_f64(uniform(&mut self.random));
@@ -151,7 +155,7 @@ impl SimFlow {
         self.held_until.max(now)
     }
 
-    /// A segment's size as an IP packet.
+    /// Size of a segment as an IP packet, bytes.
     pub(super) fn packet_bytes(&self, segment: &Segment) -> u32 {
         segment.bytes + self.spec.tcp.headers
     }

@@ -1,5 +1,5 @@
-//! A simulated network: hosts on access links, joined by one bottleneck in each direction, and the
-//! flows between them.
+//! A simulated network: hosts on access links, one bottleneck in each direction, and the flows between
+//! the hosts.
 //!
 //! ```text
 //!  sender 0 ── access ──┐                               ┌── access ── receiver 0
@@ -7,8 +7,9 @@
 //!     cross traffic ────┘◄═ the same for the ACKs ══════┘
 //! ```
 //!
-//! [`Simulation`] runs a [`Scenario`] on a clock of its own. Flows can be added, stopped and given
-//! other buffers while it runs. The same scenario with the same calls gives the same results.
+//! A [`Simulation`] runs a [`Scenario`] on its own clock. While it runs, flows can be added and
+//! stopped, and their buffers and pacing rates can be changed. The same scenario with the same calls
+//! gives the same results.
 
 mod cross;
 mod event_handlers;
@@ -32,43 +33,44 @@ pub use pool::PoolId;
 pub use simulation::Simulation;
 pub use stats::{FlowStats, QueueingDelay};
 
-/// A network and what happens in it.
+/// A network and its traffic.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scenario {
-    /// The bottleneck that data meets.
+    /// The direction of the data.
     pub forward: Conditions,
-    /// The way back, for acknowledgements.
+    /// The direction of the acknowledgements.
     pub reverse: Conditions,
-    /// TCP connections, numbered from 0.
+    /// The TCP connections, numbered from 0.
     pub flows: Vec<FlowSpec>,
-    /// Other traffic at the forward bottleneck.
+    /// Cross traffic at the forward bottleneck.
     pub cross_traffic: Vec<CrossTraffic>,
-    /// All random events come from it.
+    /// Seed of all random events.
     pub seed: u64,
 }
 
-/// One TCP connection.
+/// Description of one TCP connection.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FlowSpec {
-    /// Both ends' TCP.
+    /// TCP configuration of both ends.
     pub tcp: TcpConfig,
-    /// The sender's access link, both directions.
+    /// The sender's access link, for both directions.
     pub sender_access: AccessLink,
-    /// The receiver's access link, both directions.
+    /// The receiver's access link, for both directions.
     pub receiver_access: AccessLink,
-    /// Bytes to send.
+    /// The data that the application writes.
     pub source: TrafficSource,
-    /// When it begins.
+    /// Start time.
     pub start: Duration,
-    /// When its application stops to write; what was written is still delivered.
+    /// Time at which the application stops writing; written data is still delivered.
     pub stop: Option<Duration>,
-    /// The sending host holds what TCP sends back for a random time up to this (`overhead_` in
-    /// ns-2). Some removes the phase effects of a drop-tail queue (Floyd and Jacobson 1991).
+    /// The sending host delays segments by a random time up to this (`overhead_` in ns-2). A small value
+    /// removes the phase effects of drop-tail queues (Floyd and Jacobson, "On Traffic Phase Effects in
+    /// Packet-Switched Gateways", 1991).
     pub jitter: Duration,
 }
 
 impl Default for FlowSpec {
-    /// Endless, from the start, with no access link to speak of.
+    /// An endless flow from the start, with access links of no delay and unlimited rate.
     fn default() -> Self {
         Self {
             tcp: TcpConfig::default(),
@@ -82,18 +84,18 @@ impl Default for FlowSpec {
     }
 }
 
-/// Writing of a flow's application.
+/// The data that a flow's application writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrafficSource {
-    /// As much as there is room for, for ever.
+    /// Endless data, as fast as the send buffer accepts it.
     Unlimited,
-    /// So many bytes, as fast as there is room for them.
+    /// So many bytes, as fast as the send buffer accepts them.
     Bytes(u64),
-    /// A full segment whenever this rate (of payload) has made one; what finds no room waits.
+    /// Full segments at this rate of payload; segments that the send buffer does not accept wait.
     Paced(Rate),
-    /// Block after block from a pool that it shares with other flows ([`Simulation::add_pool`]).
+    /// Blocks from a pool that several flows share ([`Simulation::add_pool`]).
     Pool(PoolId),
 }
 
-/// A flow's number: the place in [`Scenario::flows`], or what [`Simulation::add_flow`] returned.
+/// Number of a flow: its index in [`Scenario::flows`], or the result of [`Simulation::add_flow`].
 pub type FlowId = usize;

@@ -1,5 +1,4 @@
-//! Packets on their way, kept in a pool so that none of them is an allocation, and the access links that they
-//! cross.
+//! Packets in flight, kept in a pool to avoid one allocation per packet, and access links.
 
 use std::time::Duration;
 
@@ -7,35 +6,35 @@ use units::Rate;
 
 use crate::tcp::{Ack, Segment};
 
-/// A packet's place in the pool.
+/// Index of a packet in the pool.
 pub(super) type PacketId = u32;
 
-/// Where a packet is going next.
+/// The next hop of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NextHop {
-    /// To the bottleneck.
+    /// The bottleneck.
     Bottleneck,
-    /// From the bottleneck to the access link of the host it is for.
+    /// The access link of the destination host.
     Access,
-    /// To that host.
+    /// The destination host.
     Host,
 }
 
 /// Content of a packet.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum PacketBody {
-    /// Asks to open a connection.
+    /// Request to open a connection.
     Syn,
-    /// Agrees.
+    /// Reply to the request.
     SynAck,
-    /// Data.
+    /// A data segment.
     Segment(Segment),
     /// An acknowledgement.
     Ack(Ack),
 }
 
 impl PacketBody {
-    /// It travels from sender to receiver.
+    /// Whether it travels from the sender to the receiver.
     pub(super) fn is_forward(&self) -> bool {
         matches!(self, Self::Syn | Self::Segment(_))
     }
@@ -45,13 +44,13 @@ impl PacketBody {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SimPacket {
     pub(super) flow: u32,
-    /// Of the IP packet.
+    /// Size of the IP packet, bytes.
     pub(super) bytes: u32,
     pub(super) stage: NextHop,
     pub(super) body: PacketBody,
 }
 
-/// The packets on their way.
+/// The packets in flight.
 #[derive(Debug, Default)]
 pub(super) struct PacketPool {
     slots: Vec<SimPacket>,
@@ -60,6 +59,7 @@ pub(super) struct PacketPool {
 
 impl PacketPool {
     pub(super) fn add(&mut self, packet: SimPacket) -> PacketId {
+        // Reuse keeps the pool as small as the largest number of packets in flight.
         if let Some(id) = self.free.pop() {
             self.slots[id as usize] = packet;
             return id;
@@ -72,51 +72,52 @@ impl PacketPool {
         &mut self.slots[id as usize]
     }
 
-    /// The packet has arrived or is lost.
+    /// Removes a packet that has arrived or is lost.
     pub(super) fn remove(&mut self, id: PacketId) -> SimPacket {
         self.free.push(id);
         self.slots[id as usize]
     }
 
-    /// How many are on their way.
+    /// Number of packets in flight.
     pub(super) fn in_flight(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 }
 
-/// An access link, the same in both directions; its queue has no limit.
+/// An access link, with the same properties in both directions and an unlimited queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AccessLink {
-    /// `None`: packets need no time to be sent.
+    /// Rate; `None`: packets are sent at once.
     pub rate: Option<Rate>,
     /// One-way propagation delay.
     pub delay: Duration,
 }
 
-/// One direction of an access link.
+/// The sending queue of one direction of an access link.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct AccessQueue {
     free_at: Duration,
 }
 
 impl AccessQueue {
-    /// When a packet of `bytes` that enters at `now` arrives; calls are in time order.
+    /// Arrival time of a packet of `bytes` that enters at `now`. Calls must be in order of time.
     pub(super) fn carry(&mut self, access: &AccessLink, now: Duration, bytes: u32) -> Duration {
         let Some(rate) = access.rate else {
             return now + access.delay;
         };
+        // A packet waits until the one before it has been sent.
         self.free_at = self.free_at.max(now) + serialization_time(rate, bytes);
         self.free_at + access.delay
     }
 }
 
-/// The time from one packet of `bytes` to the next at `rate`, never nothing: a source must let time
-/// pass.
+/// Interval between packets of `bytes` at `rate`, at least 1 ns: otherwise a source would schedule
+/// events for ever without time passing.
 pub(super) fn packet_interval(rate: Rate, bytes: u32) -> Duration {
     serialization_time(rate, bytes).max(Duration::from_nanos(1))
 }
 
-/// How long `bytes` occupy a line of `rate`; of a line that stands still, for 584 years at most.
+/// Time to send `bytes` at `rate`; at rate 0 up to 584 years.
 fn serialization_time(rate: Rate, bytes: u32) -> Duration {
     let bit_nanoseconds = u64::from(bytes) * 8 * 1_000_000_000;
     Duration::from_nanos(bit_nanoseconds / rate.as_bits_per_second().max(1))

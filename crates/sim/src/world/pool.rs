@@ -1,9 +1,9 @@
-//! Bytes that several flows share: each takes the next block as it becomes free, so that a slow
-//! flow never holds the others back. It stands for a file and its common cursor.
+//! A pool of bytes that several flows share. Each flow takes the next block when it is free, so a slow
+//! flow never delays the others. The pool models a file and the shared cursor in it.
 
 use std::time::Duration;
 
-/// A pool of a simulation.
+/// Number of a pool in a simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PoolId(pub(super) usize);
 
@@ -36,7 +36,7 @@ impl BytePool {
         }
     }
 
-    /// The next block's size; 0: nothing is left.
+    /// Takes the next block and returns its size; 0: the pool is empty.
     pub(super) fn take(&mut self) -> u64 {
         let block = self.left.min(self.block);
         self.left -= block;

@@ -1,4 +1,5 @@
-//! A run from the outside: build it, let time pass, change it on the way, look at it.
+//! The public interface of a simulation: create it, run it, change it while it runs, read its
+//! statistics.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use super::stats::QueueingDelay;
 use super::{FlowId, FlowSpec, FlowStats, Scenario, TrafficSource};
 use crate::link::{Link, LinkCounters};
 
-/// A scenario on its way through time.
+/// A running scenario.
 #[derive(Debug)]
 pub struct Simulation {
     pub(super) now: Duration,
@@ -27,14 +28,14 @@ pub struct Simulation {
     pub(super) forward: Link,
     pub(super) reverse: Link,
     pub(super) queueing: QueueingDelay,
-    /// When the latest packet left the forward bottleneck.
-    pub(super) departed: Duration,
-    /// Gives each part of the network its own seed.
+    /// Departure of the latest packet from the forward bottleneck.
+    pub(super) last_departure: Duration,
+    /// Source of a separate seed for each part of the network.
     pub(super) seeds: Pcg64Mcg,
 }
 
 impl Simulation {
-    /// A simulation at time zero.
+    /// A simulation at the time zero.
     pub fn new(scenario: &Scenario) -> Self {
         let mut seeds = Pcg64Mcg::seed_from_u64(scenario.seed);
         let mut simulation = Self {
@@ -44,10 +45,11 @@ impl Simulation {
             flows: Vec::with_capacity(scenario.flows.len()),
             pools: Vec::new(),
             cross_traffic: Vec::with_capacity(scenario.cross_traffic.len()),
+            // The order of these draws is part of the results: changing it changes every run.
             forward: Link::new(scenario.forward.clone(), seeds.next_u64()),
             reverse: Link::new(scenario.reverse.clone(), seeds.next_u64()),
             queueing: QueueingDelay::default(),
-            departed: Duration::ZERO,
+            last_departure: Duration::ZERO,
             seeds,
         };
         for (index, spec) in (0..).zip(&scenario.cross_traffic) {
@@ -63,7 +65,7 @@ impl Simulation {
         simulation
     }
 
-    /// The time that the simulation has come to.
+    /// The current simulated time.
     pub fn now(&self) -> Duration {
         self.now
     }
@@ -74,11 +76,12 @@ impl Simulation {
             self.now = at;
             self.handle(event);
         }
+        // Without events the clock still reaches `until`.
         self.now = self.now.max(until);
     }
 
-    /// Runs until `done` says so, which is asked after every event, at most until `until`; whether
-    /// it did.
+    /// Runs until `done` returns true, at most until `until`. `done` is called after every event. Returns
+    /// whether `done` returned true.
     pub fn run_until_done(&mut self, until: Duration, mut done: impl FnMut(&Self) -> bool) -> bool {
         loop {
             if done(self) {
@@ -93,7 +96,7 @@ impl Simulation {
         }
     }
 
-    /// Adds a flow, which begins at its start or now, whichever is later.
+    /// Adds a flow. It begins at its start time or now, whichever is later.
     pub fn add_flow(&mut self, spec: FlowSpec) -> FlowId {
         let seed = self.seeds.next_u64();
         let id = self.flows.len();
@@ -107,15 +110,15 @@ impl Simulation {
         id
     }
 
-    /// Stops a flow's application now; what it wrote is still delivered, and the block of a pool
-    /// that it has begun is still written.
+    /// Stops a flow's application now. Data that it has written is still delivered, and a block that it
+    /// has taken from a pool is still written.
     pub fn stop_flow(&mut self, flow: FlowId) {
         self.flows[flow].stop();
         self.pump(flow);
     }
 
-    /// Sets a flow's buffers, bytes, from now on; at least one segment each. A smaller receive
-    /// buffer does not take back what was promised.
+    /// Sets a flow's buffers, bytes, at least one segment each. A smaller receive buffer does not shrink
+    /// the window.
     pub fn set_buffers(&mut self, flow: FlowId, send: u64, receive: u64) {
         let state = &mut self.flows[flow];
         let tcp = &mut state.spec.tcp;
@@ -125,31 +128,32 @@ impl Simulation {
         self.pump(flow);
     }
 
-    /// Holds a flow to `rate` from now on, bytes of payload per second; `None`: as its windows allow.
+    /// Sets a flow's pacing rate, bytes of payload per second, from now on; `None`: no pacing.
     pub fn set_pacing(&mut self, flow: FlowId, rate: Option<u64>) {
         self.flows[flow].sender.set_pace(self.now, rate);
         self.pump(flow);
     }
 
-    /// A pool of `bytes` that flows take in blocks of `block` bytes (at least 1).
+    /// Adds a pool of `bytes` that flows take in blocks of `block` bytes (at least 1).
     pub fn add_pool(&mut self, bytes: u64, block: u64) -> PoolId {
         self.pools.push(BytePool::new(self.now, bytes, block));
         PoolId(self.pools.len() - 1)
     }
 
-    /// Puts more bytes into a pool; flows that had found it empty go on.
+    /// Adds bytes to a pool. Flows that had found it empty go on.
     pub fn refill(&mut self, pool: PoolId, bytes: u64) {
         self.pools[pool.0].add(bytes);
         for flow in 0..self.flows.len() {
             let state = &mut self.flows[flow];
             if state.spec.source == TrafficSource::Pool(pool) {
+                // A refilled pool starts its flows again.
                 state.finished = None;
                 self.pump(flow);
             }
         }
     }
 
-    /// Bytes of a pool that no flow has taken yet.
+    /// Bytes in a pool that no flow has taken yet.
     pub fn pool_left(&self, pool: PoolId) -> u64 {
         self.pools[pool.0].left()
     }
@@ -159,12 +163,12 @@ impl Simulation {
         self.pools[pool.0].delivered()
     }
 
-    /// When all bytes of a pool had arrived; `None`: not yet, or not since it was refilled.
+    /// Time at which all bytes of a pool had arrived; `None`: not yet, or not since the last refill.
     pub fn pool_delivered_at(&self, pool: PoolId) -> Option<Duration> {
         self.pools[pool.0].delivered_at()
     }
 
-    /// How many flows there are; the next one gets this number.
+    /// Number of flows; the next flow gets this number.
     pub fn flow_count(&self) -> usize {
         self.flows.len()
     }
@@ -174,28 +178,28 @@ impl Simulation {
         self.flows[flow].stats(self.now)
     }
 
-    /// Counts of the forward bottleneck, cross traffic included.
+    /// Counters of the forward link, including cross traffic.
     pub fn forward_counters(&self) -> LinkCounters {
         self.forward.counters()
     }
 
-    /// Counts of the way back.
+    /// Counters of the reverse link.
     pub fn reverse_counters(&self) -> LinkCounters {
         self.reverse.counters()
     }
 
-    /// How long packets waited for the forward bottleneck.
+    /// Queueing delay at the forward bottleneck.
     pub fn queueing_delay(&self) -> QueueingDelay {
         self.queueing
     }
 
-    /// Packets that are on their way now, cross traffic not counted.
+    /// Number of packets in flight, without cross traffic.
     pub fn packets_in_flight(&self) -> usize {
         self.packets.in_flight()
     }
 
-    /// Events handled or due.
+    /// Number of events that were scheduled so far.
     pub fn event_count(&self) -> u64 {
-        self.events.made()
+        self.events.scheduled()
     }
 }

@@ -1,35 +1,36 @@
-//! Statistics of a flow.
+//! Statistics of flows and of the queue.
 
 use std::time::Duration;
 
 use crate::tcp::{LimitedTimes, SenderStats};
 
-/// One flow, from its start until now. The difference of two of them tells of the time between
-/// ([`FlowStats::since`]).
+/// Statistics of one flow from its start until now. The difference of two of them covers the time
+/// between ([`FlowStats::since`]).
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct FlowStats {
-    /// The time this was taken.
+    /// Time of these statistics, or the length of the interval that [`FlowStats::since`] computes.
     pub at: Duration,
-    /// Payload that arrived, copies not counted, bytes.
+    /// Payload that has arrived, without duplicates, bytes.
     pub delivered_bytes: u64,
-    /// Counts and sights of the sender.
+    /// Statistics of the sender.
     pub sender: SenderStats,
     /// Segments that arrived more than once.
     pub duplicates: u64,
-    /// Packets of this flow, acknowledgements included, that a full queue dropped.
+    /// Packets of this flow, including acknowledgements, that were dropped at a full queue.
     pub drops: u64,
-    /// Packets of this flow, acknowledgements included, that were lost at random.
+    /// Packets of this flow, including acknowledgements, that were lost at random.
     pub losses: u64,
     /// Congestion window, segments.
     pub cwnd: f64,
     /// Slow-start threshold, segments; infinite before the first loss.
     pub ssthresh: f64,
-    /// When the last byte of a source that ends had been acknowledged.
+    /// Time at which the last byte of a finite source was acknowledged.
     pub finished: Option<Duration>,
 }
 
 impl FlowStats {
-    /// Difference from `earlier`; windows, smallest round trip and end are those of now.
+    /// The difference from `earlier`. The windows, the smallest RTT and the finish time are not
+    /// differences but the current values.
     pub fn since(&self, earlier: &Self) -> Self {
         let (now, then) = (&self.sender, &earlier.sender);
         Self {
@@ -53,8 +54,8 @@ impl FlowStats {
         }
     }
 
-    /// Payload per second, bit/s, over [`Self::at`]: since the start of the run, or of the interval
-    /// that [`Self::since`] cut out.
+    /// Payload per second, bit/s, over [`Self::at`]: since the start of the run, or in the interval of
+    /// [`Self::since`].
     pub fn goodput(&self) -> f64 {
         let seconds = self.at.as_secs_f64();
         if seconds > 0.0 {
@@ -64,13 +65,13 @@ impl FlowStats {
         }
     }
 
-    /// Mean of the round trips that were measured: one an acknowledgement, of segments sent once.
+    /// Mean of the RTT samples: one per acknowledgement, of segments that were sent once.
     pub fn mean_rtt(&self) -> Option<Duration> {
         let samples = self.sender.rtt_samples;
         (samples > 0).then(|| self.sender.rtt_total.div_f64(samples as f64))
     }
 
-    /// Smallest round trip since the flow began.
+    /// Smallest RTT since the flow began.
     pub fn min_rtt(&self) -> Option<Duration> {
         (!self.sender.rtt_min.is_zero()).then_some(self.sender.rtt_min)
     }
@@ -84,14 +85,14 @@ fn waits_since(now: &LimitedTimes, then: &LimitedTimes) -> LimitedTimes {
     }
 }
 
-/// How long packets waited for the bottleneck, behind those before them.
+/// Queueing delay of packets at the bottleneck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QueueingDelay {
-    /// Packets that arrived, cross traffic included.
+    /// Number of packets, including cross traffic.
     pub packets: u64,
-    /// Sum of their waits.
+    /// Sum of the delays.
     pub total: Duration,
-    /// The longest wait.
+    /// Longest delay.
     pub longest: Duration,
 }
 
@@ -102,7 +103,7 @@ impl QueueingDelay {
         self.longest = self.longest.max(wait);
     }
 
-    /// The mean wait; zero before the first packet.
+    /// Mean delay; zero before the first packet.
     pub fn mean(&self) -> Duration {
         if self.packets == 0 {
             return Duration::ZERO;
@@ -110,7 +111,7 @@ impl QueueingDelay {
         self.total.div_f64(self.packets as f64)
     }
 
-    /// Difference from `earlier`; the longest is that of the whole run.
+    /// The difference from `earlier`; the longest delay is that of the whole run.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             packets: self.packets - earlier.packets,

@@ -1,5 +1,5 @@
-//! A simulated transfer that `auto` tunes: it looks at its flows as the data room does, and carries
-//! out what comes back.
+//! A simulated transfer that `auto` tunes. It samples its flows as the crate `data` does, and applies the
+//! decisions.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tune::streams::auto::{
     AutoLimits, AutoTuner, TransferDecision, TransferSample, TransferSetting,
 };
 
-/// One block of the file, bytes.
+/// Block of the file that a stream takes at a time, bytes.
 const BLOCK: u64 = 256 << 10;
 
 /// One stream.
@@ -18,7 +18,7 @@ struct AutoStream {
     flow: FlowId,
     before: FlowStats,
     rtt: Duration,
-    /// It ends with its block.
+    /// The stream ends with its current block.
     closed: bool,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct AutoTransfer {
     spec: FlowSpec,
     streams: Vec<AutoStream>,
     pace: Option<u64>,
-    /// Bytes that streams which have ended moved.
+    /// Bytes moved by streams that have ended.
     finished_bytes: u64,
     due: Duration,
     begun: Duration,
@@ -46,7 +46,7 @@ pub(crate) fn stream_limits(most: u32) -> AutoLimits {
 }
 
 impl AutoTransfer {
-    /// Begins now to send `bytes` over `streams` flows like `spec`.
+    /// Starts to send `bytes` over `streams` flows with the properties of `spec`.
     pub(crate) fn begin(
         simulation: &mut Simulation,
         limits: AutoLimits,
@@ -55,7 +55,7 @@ impl AutoTransfer {
         spec: FlowSpec,
     ) -> Self {
         let pool = simulation.add_pool(bytes, BLOCK);
-        let mut mover = Self {
+        let mut transfer = Self {
             auto: AutoTuner::new(limits, streams),
             pool,
             spec: FlowSpec {
@@ -73,16 +73,16 @@ impl AutoTransfer {
             begun: simulation.now(),
             decisions: Vec::new(),
         };
-        mover.set_streams(simulation, streams as usize);
-        mover
+        transfer.set_streams(simulation, streams as usize);
+        transfer
     }
 
-    /// When it wants to look.
+    /// Time of the next sample.
     pub(crate) fn due(&self) -> Duration {
         self.due
     }
 
-    /// Streams that take blocks.
+    /// Number of streams that still take blocks.
     pub(crate) fn open(&self) -> usize {
         self.streams.iter().filter(|s| !s.closed).count()
     }
@@ -92,17 +92,17 @@ impl AutoTransfer {
         simulation.pool_delivered(self.pool)
     }
 
-    /// Looks, decides, acts.
+    /// Takes a sample and applies the decisions of `auto`.
     pub(crate) fn tick(&mut self, simulation: &mut Simulation) {
         let at = simulation.now().saturating_sub(self.begun);
-        let mut looks = Vec::new();
+        let mut samples = Vec::new();
         let mut moved = self.finished_bytes;
         self.streams.retain_mut(|stream| {
             let stats = simulation.flow(stream.flow);
             if stats.finished.is_some() {
                 self.finished_bytes += stats.sender.acked_bytes;
             } else {
-                looks.push(stream.sample(at, &stats));
+                samples.push(stream.sample(at, &stats));
             }
             moved += stats.sender.acked_bytes;
             stats.finished.is_none()
@@ -112,7 +112,7 @@ impl AutoTransfer {
             at,
             bytes_moved: moved,
             bytes_left: Some(simulation.pool_left(self.pool)),
-            streams: &looks,
+            streams: &samples,
             streams_opening: 0,
             congestion_control: "cubic",
             rate_limit: None,
@@ -154,7 +154,7 @@ impl AutoTransfer {
         }
     }
 
-    /// Streams that end still send what they have.
+    /// Divides the pacing rate among all streams, including those being closed.
     fn share_pace(&self, simulation: &mut Simulation) {
         let open = self.streams.len().max(1) as u64;
         for stream in &self.streams {
@@ -200,18 +200,25 @@ impl AutoStream {
     }
 }
 
-/// Lets all of them run until `until`.
-pub(crate) fn run(simulation: &mut Simulation, movers: &mut [AutoTransfer], until: Duration) {
+/// Runs all transfers until `until`.
+pub(crate) fn run(simulation: &mut Simulation, transfers: &mut [AutoTransfer], until: Duration) {
     loop {
-        let next = movers.iter().map(AutoTransfer::due).min().unwrap_or(until);
+        let next = transfers
+            .iter()
+            .map(AutoTransfer::due)
+            .min()
+            .unwrap_or(until);
         if next >= until {
             simulation.run_until(until);
             return;
         }
         simulation.run_until(next);
         let now = simulation.now();
-        for mover in movers.iter_mut().filter(|mover| mover.due() <= now) {
-            mover.tick(simulation);
+        for transfer in transfers
+            .iter_mut()
+            .filter(|transfer| transfer.due() <= now)
+        {
+            transfer.tick(simulation);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A transfer whose buffers a right-sizing loop sets while it runs: what `data` does with sockets,
-//! done with simulated flows.
+//! A transfer whose buffers a right-sizing loop sets while it runs. It does with simulated flows what
+//! the crate `data` does with sockets.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,66 +11,65 @@ use tune::sizing::BufferBounds;
 use tune::sizing::drs::{DrsInterval, DrsReceiverTuner};
 use tune::sizing::drs1::Drs1ReceiverTuner;
 
-/// Bytes of the file that a stream takes at a time.
+/// Block of the file that a stream takes at a time, bytes.
 const BLOCK: u64 = 256 << 10;
-/// A message on the DRS channel.
+/// Size of a message on the DRS channel, bytes.
 const MESSAGE: u64 = 40;
-/// A transfer that takes longer than this is given up.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// Longest time of a transfer.
+const MAX_TIME: Duration = Duration::from_secs(600);
 
-/// Who sizes the buffers.
+/// The policy that sizes the buffers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum DrsPolicy {
-    /// Nobody: so many bytes.
+    /// Fixed buffers of so many bytes.
     Static(u64),
-    /// The 2003 paper's loop.
+    /// The loop of the 2003 paper.
     Drs1,
-    /// The 2004 paper's loop.
+    /// The loop of the 2004 paper.
     Drs(DrsInterval),
 }
 
-/// A file to move, and how.
+/// The file and the settings of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct DrsSetup {
     pub(crate) bytes: u64,
     pub(crate) streams: u64,
     pub(crate) policy: DrsPolicy,
-    /// The window that a kernel gives for a size, and what its sender has in flight for one, as a
-    /// fraction: Linux between 1/1 and 4/3.
+    /// The window that a kernel provides for a requested size, as a fraction: Linux between 1/1 and 4/3.
     pub(crate) window: (u64, u64),
-    /// How long the sending host holds packets back at most, at random.
+    /// Largest random delay of segments in the sending host.
     pub(crate) jitter: Duration,
 }
 
-/// How a transfer went.
+/// The result of a transfer.
 #[derive(Debug, Clone)]
 pub(crate) struct DrsRun {
     pub(crate) elapsed: Duration,
     pub(crate) bytes: u64,
-    /// Receive buffers of all streams: mean in time, and the most.
+    /// Receive buffers of all streams together: mean over time, bytes.
     pub(crate) mean_buffer: f64,
     pub(crate) largest_buffer: u64,
-    /// Time, and bytes that had arrived, at every look.
-    pub(crate) course: Vec<(Duration, u64)>,
+    /// Time and bytes received, at every sample.
+    pub(crate) samples: Vec<(Duration, u64)>,
 }
 
 impl DrsRun {
-    /// Mbit/s.
+    /// Goodput, Mbit/s.
     pub(crate) fn goodput(&self) -> f64 {
         megabits(self.bytes, self.elapsed)
     }
 
-    /// Mbit/s between two times, as well as the looks tell.
+    /// Goodput between two times, Mbit/s, at the resolution of the samples.
     pub(crate) fn goodput_between(&self, from: Duration, to: Duration) -> f64 {
-        let look = |time| {
-            let past = self.course.iter().take_while(|(at, _)| *at <= time);
+        let sample = |time| {
+            let past = self.samples.iter().take_while(|(at, _)| *at <= time);
             past.last().copied().unwrap_or_default()
         };
-        let ((from, before), (to, after)) = (look(from), look(to));
+        let ((from, before), (to, after)) = (sample(from), sample(to));
         megabits(after - before, to - from)
     }
 
-    /// Mbit/s for each MB of buffer (figure 9 of the 2004 paper).
+    /// Goodput per buffer, Mbit/s per MB (figure 9 of the 2004 paper).
     pub(crate) fn efficiency(&self) -> f64 {
         self.goodput() / (self.mean_buffer / 1e6)
     }
@@ -80,31 +79,31 @@ fn megabits(bytes: u64, time: Duration) -> f64 {
     bytes as f64 * 8e-6 / time.as_secs_f64()
 }
 
-/// Moves the file from the start of a scenario.
+/// Runs a transfer from the start of a scenario.
 pub(crate) fn run(scenario: &Scenario, setup: DrsSetup) -> DrsRun {
     let mut simulation = Simulation::new(scenario);
     let mut transfer = DrsTransfer::begin(&mut simulation, setup);
-    transfer.run_until(&mut simulation, PATIENCE);
+    transfer.run_until(&mut simulation, MAX_TIME);
     transfer.report(&simulation)
 }
 
-/// A transfer in a simulation.
+/// A running transfer in a simulation.
 pub(crate) struct DrsTransfer {
     window: (u64, u64),
     begun: Duration,
-    next_look: Duration,
+    next_sample: Duration,
     file: PoolId,
     streams: Vec<SizedStream>,
     sizing: SizingLoop,
     channel: SimDrsChannel,
-    /// Sizes on their way to the sender: when they are there, for which stream or for all.
-    told: VecDeque<(Duration, Option<StreamId>, u64)>,
+    /// Sizes on their way to the sender: arrival time, stream (`None`: all), size.
+    sizes_in_flight: VecDeque<(Duration, Option<StreamId>, u64)>,
     buffer_seconds: f64,
     largest_buffer: u64,
-    course: Vec<(Duration, u64)>,
+    samples: Vec<(Duration, u64)>,
 }
 
-/// Sizes are setsockopt arguments.
+/// A stream and its buffer sizes, as setsockopt arguments.
 struct SizedStream {
     flow: FlowId,
     receive: u64,
@@ -117,15 +116,15 @@ enum SizingLoop {
     Drs(Box<DrsReceiverTuner>),
 }
 
-/// The DRS channel: a connection beside the data's, on the same path.
+/// The DRS channel: a connection on the same path as the data streams.
 struct SimDrsChannel {
     flow: FlowId,
     messages: PoolId,
-    seen: FlowStats,
+    sampled: FlowStats,
 }
 
 impl DrsTransfer {
-    /// Opens the streams.
+    /// Opens the streams of a transfer.
     pub(crate) fn begin(simulation: &mut Simulation, setup: DrsSetup) -> Self {
         let bounds = BufferBounds::default();
         let size = match setup.policy {
@@ -144,7 +143,7 @@ impl DrsTransfer {
         Self {
             window: setup.window,
             begun: simulation.now(),
-            next_look: simulation.now(),
+            next_sample: simulation.now(),
             file,
             sizing: match setup.policy {
                 DrsPolicy::Static(_) => SizingLoop::Static,
@@ -157,33 +156,33 @@ impl DrsTransfer {
             },
             streams,
             channel,
-            told: VecDeque::new(),
+            sizes_in_flight: VecDeque::new(),
             buffer_seconds: 0.0,
             largest_buffer: 0,
-            course: Vec::new(),
+            samples: Vec::new(),
         }
     }
 
-    /// Its streams.
+    /// The flows of its streams.
     pub(crate) fn flows(&self) -> impl Iterator<Item = FlowId> {
         self.streams.iter().map(|stream| stream.flow)
     }
 
-    /// Goes on until the file has arrived, at most until `end`.
+    /// Runs until the file has arrived, at most until `end`.
     pub(crate) fn run_until(&mut self, simulation: &mut Simulation, end: Duration) {
-        while self.pass(simulation, end) {
-            self.follow(simulation);
-            if simulation.now() >= self.next_look {
-                self.look(simulation);
-                self.next_look = simulation.now() + self.due();
+        while self.run_until_next_action(simulation, end) {
+            self.apply_received_sizes(simulation);
+            if simulation.now() >= self.next_sample {
+                self.sample(simulation);
+                self.next_sample = simulation.now() + self.due();
             }
         }
     }
 
-    /// Lets time pass until something is to be done; whether there is.
-    fn pass(&mut self, simulation: &mut Simulation, end: Duration) -> bool {
-        let told = self.told.front().map_or(end, |(at, _, _)| *at);
-        let until = told.min(self.next_look).min(end);
+    /// Runs the simulation until the next action is due; returns whether there is one.
+    fn run_until_next_action(&mut self, simulation: &mut Simulation, end: Duration) -> bool {
+        let next_size = self.sizes_in_flight.front().map_or(end, |(at, _, _)| *at);
+        let until = next_size.min(self.next_sample).min(end);
         let (from, file) = (simulation.now(), self.file);
         let arrived = simulation.run_until_done(until, |s| s.pool_delivered_at(file).is_some());
         let buffers: u64 = self.streams.iter().map(|stream| stream.receive).sum();
@@ -192,7 +191,7 @@ impl DrsTransfer {
         !arrived && simulation.now() < end
     }
 
-    /// How it went until now.
+    /// The result until now.
     pub(crate) fn report(&self, simulation: &Simulation) -> DrsRun {
         let end = simulation.pool_delivered_at(self.file);
         let elapsed = end.unwrap_or(simulation.now()) - self.begun;
@@ -201,7 +200,7 @@ impl DrsTransfer {
             bytes: simulation.pool_delivered(self.file),
             mean_buffer: self.buffer_seconds / elapsed.as_secs_f64(),
             largest_buffer: self.largest_buffer,
-            course: self.course.clone(),
+            samples: self.samples.clone(),
         }
     }
 
@@ -217,45 +216,50 @@ impl DrsTransfer {
         }
     }
 
-    /// Looks at all streams and does what the loop says.
-    fn look(&mut self, simulation: &mut Simulation) {
-        let looks = self.looks(simulation);
+    /// Samples all streams and applies the decisions of the loop.
+    fn sample(&mut self, simulation: &mut Simulation) {
+        let samples = self.samples(simulation);
         let at = simulation.now() - self.begun;
-        let arrived = looks.iter().map(|look| look.bytes_received).sum();
-        self.course.push((at, arrived));
-        let (resize, tell) = match &mut self.sizing {
+        let arrived = samples.iter().map(|sample| sample.bytes_received).sum();
+        self.samples.push((at, arrived));
+        let (resize, announced) = match &mut self.sizing {
             SizingLoop::Static => return,
             SizingLoop::Drs1(streams) => {
-                let streams = streams.iter_mut().zip(&looks);
-                let sizes = streams.filter_map(|(s, look)| Some((look.stream, s.on_sample(look)?)));
+                let streams = streams.iter_mut().zip(&samples);
+                let sizes =
+                    streams.filter_map(|(s, sample)| Some((sample.stream, s.on_sample(sample)?)));
                 let sizes: Vec<_> = sizes.collect();
-                let tell = sizes.iter().map(|(id, size)| (Some(*id), *size)).collect();
-                (sizes, tell)
+                let announced = sizes.iter().map(|(id, size)| (Some(*id), *size)).collect();
+                (sizes, announced)
             }
             SizingLoop::Drs(drs) => {
                 if let Some(rtt) = self.channel.echo(simulation) {
                     drs.on_echo(rtt);
                 }
-                let step = drs.on_samples(at, &looks);
+                let step = drs.on_samples(at, &samples);
                 if step.announce.is_some() {
                     self.channel.send(simulation);
                 }
-                let tell: Vec<_> = step.announce.map(|size| (None, size)).into_iter().collect();
-                (step.resize, tell)
+                let announced: Vec<_> =
+                    step.announce.map(|size| (None, size)).into_iter().collect();
+                (step.resize, announced)
             }
         };
         for (id, size) in resize {
             self.streams[id as usize].receive = size;
             self.set(simulation, id);
         }
-        let way = looks.first().map_or(Duration::ZERO, |look| look.min_rtt) / 2;
-        let there = simulation.now() + way;
-        let messages = tell.into_iter().map(|(id, size)| (there, id, size));
-        self.told.extend(messages);
+        let one_way_delay = samples
+            .first()
+            .map_or(Duration::ZERO, |sample| sample.min_rtt)
+            / 2;
+        let arrival = simulation.now() + one_way_delay;
+        let messages = announced.into_iter().map(|(id, size)| (arrival, id, size));
+        self.sizes_in_flight.extend(messages);
     }
 
-    fn looks(&self, simulation: &Simulation) -> Vec<TcpSample> {
-        let look = |(id, stream): (StreamId, &SizedStream)| {
+    fn samples(&self, simulation: &Simulation) -> Vec<TcpSample> {
+        let sample = |(id, stream): (StreamId, &SizedStream)| {
             let flow = simulation.flow(stream.flow);
             TcpSample {
                 stream: id,
@@ -267,15 +271,18 @@ impl DrsTransfer {
                 ..TcpSample::default()
             }
         };
-        (0..).zip(&self.streams).map(look).collect()
+        (0..).zip(&self.streams).map(sample).collect()
     }
 
-    /// The sender does what it has been told by now.
-    fn follow(&mut self, simulation: &mut Simulation) {
+    /// Applies the sizes that have arrived at the sender.
+    fn apply_received_sizes(&mut self, simulation: &mut Simulation) {
         let now = simulation.now();
-        while let Some((_, told, size)) = self.told.pop_front_if(|(at, _, _)| *at <= now) {
+        while let Some(&(at, target, size)) = self.sizes_in_flight.front()
+            && at <= now
+        {
+            self.sizes_in_flight.pop_front();
             let all = 0..self.streams.len() as StreamId;
-            for id in all.filter(|id| told.is_none_or(|told| told == *id)) {
+            for id in all.filter(|id| target.is_none_or(|target| target == *id)) {
                 self.streams[id as usize].send = size;
                 self.set(simulation, id);
             }
@@ -296,22 +303,22 @@ impl SimDrsChannel {
         Self {
             flow: open(simulation, messages, BLOCK, Duration::ZERO),
             messages,
-            seen: FlowStats::default(),
+            sampled: FlowStats::default(),
         }
     }
 
-    /// Sends a message, unless the one before is still out.
+    /// Sends a message, unless the previous one is still unanswered.
     fn send(&self, simulation: &mut Simulation) {
         if simulation.pool_delivered_at(self.messages).is_some() {
             simulation.refill(self.messages, MESSAGE);
         }
     }
 
-    /// The round trip of a message that was answered since the last call.
+    /// RTT of a message that was answered since the last call.
     fn echo(&mut self, simulation: &Simulation) -> Option<Duration> {
         let now = simulation.flow(self.flow);
-        let since = now.since(&self.seen);
-        self.seen = now;
+        let since = now.since(&self.sampled);
+        self.sampled = now;
         since.mean_rtt()
     }
 }
@@ -320,7 +327,7 @@ fn window((part, whole): (u64, u64), size: u64) -> u64 {
     size * part / whole
 }
 
-/// A connection that takes its data from `source`.
+/// Opens a connection that takes its data from `source`.
 fn open(simulation: &mut Simulation, source: PoolId, buffer: u64, jitter: Duration) -> FlowId {
     simulation.add_flow(FlowSpec {
         tcp: TcpConfig {

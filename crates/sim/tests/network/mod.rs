@@ -1,4 +1,4 @@
-//! Small networks for the tests.
+//! Small networks for tests.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
@@ -23,7 +23,7 @@ pub(crate) fn mbit(n: u64) -> Rate {
     Rate::bits_per_second(n * 1_000_000)
 }
 
-/// One direction that does nothing but what is asked.
+/// One direction without impairments.
 pub(crate) fn link(rate: Option<Rate>, delay: Duration, queue: Queue) -> Conditions {
     Conditions {
         rate,
@@ -33,7 +33,7 @@ pub(crate) fn link(rate: Option<Rate>, delay: Duration, queue: Queue) -> Conditi
     }
 }
 
-/// 10 Mbit/s with a round trip of 100 ms: 83 packets. Acknowledgements meet no bottleneck.
+/// 10 Mbit/s with an RTT of 100 ms: the BDP is 83 packets. Acknowledgements have no bottleneck.
 pub(crate) fn ten_megabit(queue: u32, flows: Vec<FlowSpec>) -> Scenario {
     Scenario {
         forward: link(Some(mbit(10)), ms(50), Queue::Packets(queue)),
@@ -54,7 +54,7 @@ pub(crate) fn flow(congestion: CongestionAlgorithm) -> FlowSpec {
     }
 }
 
-/// Statistics of each flow from `from` to `to`.
+/// Statistics of each flow between `from` and `to`.
 pub(crate) fn stats_between(
     simulation: &mut Simulation,
     from: Duration,

@@ -221,7 +221,7 @@ fn traces_are_relative_to_the_directory_of_the_file() {
     std::fs::write(&trace, "seconds,rate\n0,1mbit\n0,2mbit\n").unwrap();
     let message = Topology::read(&file).unwrap_err().to_string();
     assert!(
-        message.contains("slow.csv: line 3: time does not go forward"),
+        message.contains("slow.csv: line 3: times must increase"),
         "{message}"
     );
     std::fs::write(&trace, "seconds,rate\n0,1mbit\n1,2mbit\n").unwrap();

@@ -1,4 +1,4 @@
-//! The settings file.
+//! The settings file in TOML.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -19,8 +19,8 @@ mod spelling;
 /// Largest settings file, bytes.
 const MAX_FILE: u64 = 1 << 20;
 
-/// The settings that a file gives; the others keep their value. Times are whole seconds, sizes
-/// bytes. A name that is not one of these is an error.
+/// The settings in a file; a setting that is missing keeps its value. Times are whole seconds, sizes
+/// bytes. An unknown key is an error.
 ///
 /// ```toml
 /// listen = "0.0.0.0:2811"
@@ -70,7 +70,7 @@ pub struct FileConfig {
     pub run_as: Option<String>,
 }
 
-/// `LOW-HIGH`, neither 0.
+/// A range of ports, written `LOW-HIGH`; both are above 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct PortRange(u16, u16);
@@ -91,7 +91,7 @@ impl TryFrom<String> for PortRange {
     }
 }
 
-/// Whole seconds, up to a year.
+/// Whole seconds, at most a year.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "u64")]
 pub struct Seconds(Duration);
@@ -100,6 +100,7 @@ impl TryFrom<u64> for Seconds {
     type Error = String;
 
     fn try_from(seconds: u64) -> Result<Self, String> {
+        // The bound keeps deadlines computed as now + timeout within the range of `Instant`.
         const YEAR: u64 = 366 * 24 * 3600;
         if seconds > YEAR {
             return Err(format!("{seconds} seconds are more than a year"));
@@ -108,7 +109,7 @@ impl TryFrom<u64> for Seconds {
     }
 }
 
-/// Bytes, 64 KiB to 64 MiB.
+/// Size of a block in bytes, 64 KiB to 64 MiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "usize")]
 pub struct BlockSize(usize);
@@ -126,7 +127,7 @@ impl TryFrom<usize> for BlockSize {
     }
 }
 
-/// [`IoMethod`] by name.
+/// Name of an [`IoMethod`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs, reason = "each is the method of its name")]
@@ -150,7 +151,7 @@ impl From<IoMethodName> for IoMethod {
     }
 }
 
-/// [`SyncPolicy`] by name.
+/// Name of a [`SyncPolicy`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs, reason = "each is the policy of its name")]
@@ -168,7 +169,8 @@ impl From<SyncPolicyName> for SyncPolicy {
     }
 }
 
-/// Names of the [`BufferSizing`] that a server may begin with: right-sizing by the papers is a client's to ask for.
+/// The [`BufferSizing`] that a server may use by default. Only a client can ask for the right-sizing
+/// of the papers (`drs`, `drs1`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs, reason = "each is the sizing of its name")]
@@ -186,7 +188,7 @@ impl From<BufferSizingName> for BufferSizing {
     }
 }
 
-/// [`DrsInterval`] as the flag has it: `adaptive`, or a time such as `100ms`.
+/// A [`DrsInterval`] as text: `adaptive`, or a time such as `100ms`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct DrsIntervalText(DrsInterval);
@@ -199,7 +201,7 @@ impl TryFrom<String> for DrsIntervalText {
     }
 }
 
-/// [`CongestionChoice`] by name. Whether the system has it, the start of the server shows.
+/// Name of a [`CongestionChoice`]. The server checks at its start whether the system permits it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(from = "String")]
 pub struct CongestionName(CongestionChoice);
@@ -210,25 +212,25 @@ impl From<String> for CongestionName {
     }
 }
 
-/// Why a settings file could not be used.
+/// The reason why a settings file could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read settings from {}: {cause}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// System's reason.
+        /// The system's reason.
         cause: io::Error,
     },
-    /// It says something that is not a setting; the text names the line.
+    /// The file holds something that is not a setting; the text names the line.
     #[error("settings file {}, line {line}: {reason}", path.display())]
     Parse {
         /// The file.
         path: PathBuf,
-        /// Its number, from 1.
+        /// The line's number, from 1.
         line: usize,
-        /// The fault, in one line.
+        /// The mistake, in one line.
         reason: String,
     },
 }
@@ -237,6 +239,7 @@ impl FileConfig {
     /// Reads a file.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let mut text = String::new();
+        // `take` bounds the memory for a path such as /dev/zero.
         File::open(path)
             .and_then(|file| file.take(MAX_FILE).read_to_string(&mut text))
             .map_err(|cause| ConfigError::Read {
@@ -244,6 +247,7 @@ impl FileConfig {
                 cause,
             })?;
         toml::from_str(&text).map_err(|error: toml::de::Error| {
+            // The parser reports a byte offset; people look for a line.
             let before = error.span().and_then(|span| text.get(..span.start));
             ConfigError::Parse {
                 path: path.to_owned(),
@@ -253,7 +257,7 @@ impl FileConfig {
         })
     }
 
-    /// Puts what the file gives into `config`.
+    /// Applies the file's settings to `config`.
     pub fn apply(self, config: &mut ServerConfig) {
         self.apply_queue_bounds(config);
         set_if_given(&mut config.listen, self.listen);
@@ -302,6 +306,7 @@ impl FileConfig {
             self.congestion.map(|c| c.0),
         );
         set_if_given(&mut config.client_congestion, self.client_congestion);
+        // Optional settings: a file without the key keeps the value, so it cannot reset one to `None`.
         config.anonymous = self.anonymous.or(config.anonymous);
         config.users = self.users.or(config.users.take());
         config.data_ports = self.data_ports.map(|r| (r.0, r.1)).or(config.data_ports);
@@ -311,7 +316,7 @@ impl FileConfig {
         config.run_as = self.run_as.or(config.run_as.take());
     }
 
-    /// The bounds of what waits its turn.
+    /// Applies the bounds of the queues.
     fn apply_queue_bounds(&self, config: &mut ServerConfig) {
         set_if_given(&mut config.max_listings, self.max_listings);
         set_if_given(
@@ -356,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn every_setting_is_taken() {
+    fn every_setting_is_applied() {
         let config = load(concat!(
             "listen = \"[::]:3000\"\nroot = \"/srv\"\nanonymous = \"rw\"\nusers = \"/etc/u\"\n",
             "data-ports = \"50000-50010\"\npublic-address = \"192.0.2.1\"\n",
@@ -416,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_line() {
+    fn errors_name_the_line_and_the_value() {
         for (text, what) in [
             ("root = \"/\"\nrooot = \"/srv\"\n", "rooot"),
             ("\nidle-timeout = \"soon\"\n", "soon"),

@@ -1,10 +1,10 @@
-//! Messages about keys that are not settings.
+//! Error messages about unknown keys of the settings file.
 
-/// Most letters in which a key may differ from the one that was meant.
-const CLOSE: usize = 3;
+/// Largest edit distance at which a known key is suggested.
+const MAX_DISTANCE: usize = 3;
 
-/// The parser's message in one line. Of an unknown key it lists all that there are; the nearest one
-/// is enough.
+/// The parser's message in one line. For an unknown key the parser lists all keys; only the most
+/// similar one is kept.
 pub(super) fn one_line_reason(message: &str) -> String {
     let line = message.lines().collect::<Vec<_>>().join(" ");
     let Some(rest) = line.strip_prefix("unknown field `") else {
@@ -15,14 +15,14 @@ pub(super) fn one_line_reason(message: &str) -> String {
     let nearest = names
         .map(|name| (edit_distance(key, name), name))
         .min()
-        .filter(|(distance, _)| *distance <= CLOSE);
+        .filter(|(distance, _)| *distance <= MAX_DISTANCE);
     match nearest {
         Some((_, name)) => format!("{key:?} is not a setting; is {name:?} meant?"),
         None => format!("{key:?} is not a setting"),
     }
 }
 
-/// Letters to insert, delete or replace (Levenshtein).
+/// Number of letters to insert, delete or replace (Levenshtein distance).
 fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_key_is_named() {
+    fn the_most_similar_key_is_suggested() {
         let message =
             "unknown field `max-streems`, expected one of `listen`, `max-streams`, `drain`";
         assert_eq!(
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn distances_are_counted_in_letters() {
+    fn the_edit_distance_counts_letters() {
         for (a, b, letters) in [
             ("", "", 0),
             ("a", "", 1),

@@ -1,4 +1,4 @@
-//! Directory listings as lines.
+//! Directory listings as lines of text.
 
 use std::ops::ControlFlow;
 use std::time::SystemTime;
@@ -15,11 +15,11 @@ mod stream;
 
 pub(super) use stream::ListingSource;
 
-/// Largest listing in a reply, bytes: clients bound what they take on the control connection.
+/// Largest listing in a reply, bytes. Clients bound what they accept on the control connection.
 const MAX_REPLY: usize = 32 << 20;
 
 impl SessionFiles {
-    /// For a reply: lines without ending.
+    /// The lines of a listing for a reply, without line ends.
     pub(super) fn list_lines(
         &self,
         request: &ListRequest,
@@ -27,10 +27,11 @@ impl SessionFiles {
         let mut lines = Vec::new();
         let mut share = self.listing_memory.share();
         let mut size = 0;
-        let mut refused = None;
+        let mut refusal = None;
         let mut writer = ListingWriter::new(request.format, |line: Vec<u8>| {
+            // Two bytes for the CR LF that the reply adds.
             size += line.len() + 2;
-            refused = if size > MAX_REPLY {
+            refusal = if size > MAX_REPLY {
                 Some(too_large())
             } else if !share.reserve(size) {
                 Some(no_memory())
@@ -41,7 +42,7 @@ impl SessionFiles {
             ControlFlow::Break(())
         });
         self.write_listing(request, &mut writer)?;
-        match refused {
+        match refusal {
             Some(error) => Err(error),
             None => Ok((lines, share)),
         }
@@ -58,8 +59,10 @@ impl SessionFiles {
         }
         let mut visit = |mut entry: DirectoryEntry| {
             entry.permissions.write &= self.rights.write;
-            let is_top = entry.kind == EntryKind::CurrentDir;
-            let count = is_top.then(|| self.count(&path, request.format)).flatten();
+            let is_listed_dir = entry.kind == EntryKind::CurrentDir;
+            let count = is_listed_dir
+                .then(|| self.count(&path, request.format))
+                .flatten();
             writer.entry(&entry, count)
         };
         if request.recursive {
@@ -70,7 +73,8 @@ impl SessionFiles {
         Ok(())
     }
 
-    /// MLSD and MLSC begin with the directory itself and its parent (RFC 3659 §7.5.1).
+    /// Writes the directory itself and its parent, with which MLSD and MLSC begin (RFC 3659 section
+    /// 7.5.1).
     fn write_dir_itself(
         &self,
         path: &VPath,
@@ -83,6 +87,7 @@ impl SessionFiles {
         }
         this.kind = EntryKind::CurrentDir;
         this.name = b".".to_vec();
+        // The result is ignored: if `emit` breaks here, it breaks again at the next entry.
         let _ = writer.entry(&this, self.count(path, ListFormat::Facts(facts)));
         if !path.is_root() {
             let mut parent = self.stat(&path.parent())?;
@@ -93,7 +98,7 @@ impl SessionFiles {
         Ok(())
     }
 
-    /// The `X.count` fact, if it is wanted: it costs another look at the directory.
+    /// The `X.count` fact, if it was asked for: it costs another read of the directory.
     fn count(&self, path: &VPath, form: ListFormat) -> Option<u64> {
         match form {
             ListFormat::Facts(facts) if facts.contains(Fact::XCount) => self.root.count(path).ok(),
@@ -101,7 +106,8 @@ impl SessionFiles {
         }
     }
 
-    /// A name may look like a pattern: what is there under that very name comes first.
+    /// The path to list, and the pattern if there is one. A name that looks like a pattern is taken as a
+    /// name if a file of that name exists.
     fn resolve_pattern(&self, request: &ListRequest) -> (VPath, Option<GlobPattern>) {
         let Some(pattern) = &request.pattern else {
             return (request.path.clone(), None);
@@ -113,7 +119,7 @@ impl SessionFiles {
     }
 }
 
-/// Writes entries in the form wanted, until `emit` breaks.
+/// Formats entries in the requested form and passes them to `emit`, until `emit` breaks.
 struct ListingWriter<F> {
     form: ListFormat,
     now: Timestamp,
@@ -123,6 +129,7 @@ struct ListingWriter<F> {
 impl<F: FnMut(Vec<u8>) -> ControlFlow<()>> ListingWriter<F> {
     fn new(form: ListFormat, emit: F) -> Self {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        // `ls` shows the year instead of the time for old entries, so it needs the current time.
         let seconds = now.map_or(0, |since| since.as_secs());
         Self {
             form,
@@ -156,7 +163,8 @@ fn no_memory() -> FileError {
     }
 }
 
-/// A line end in a name would make two names of it; as in [`format_mlsx`] it becomes `?`.
+/// Replaces CR, LF and NUL in a name by `?`, as [`format_mlsx`] does: a line end would split the name
+/// in two.
 fn replace_line_ends(name: &[u8]) -> Vec<u8> {
     name.iter()
         .map(|&b| {

@@ -1,7 +1,7 @@
-//! A listing for a data connection: its text is made while it is sent.
+//! A listing for a data connection. Its text is produced while it is sent.
 //!
-//! One thread reads the directory and stays a few pieces of text ahead of what was sent. So a
-//! listing takes the same memory whatever the directory's size and the client's speed.
+//! One thread reads the directory and stays a few buffers ahead of the sender. So a listing takes
+//! the same memory whatever the size of the directory and the speed of the client.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -14,44 +14,45 @@ use proto::server::{FileError, FileErrorKind, ListRequest};
 
 use super::{ListingWriter, SessionFiles};
 
-/// Text in a piece, bytes; the last line may exceed it.
-const PIECE: usize = 64 << 10;
+/// Size of a buffer of text, bytes; its last line may exceed it.
+const BUFFER_SIZE: usize = 64 << 10;
 
-/// Pieces that are made ahead.
-const AHEAD: usize = 4;
+/// Number of buffers that the thread may be ahead.
+const BUFFERS_AHEAD: usize = 4;
 
-/// A message of the directory's thread.
+/// A message of the thread that reads the directory.
 enum ListingMessage {
     Text(Vec<u8>),
-    /// The listing is not whole.
+    /// The listing failed and is incomplete.
     Failed(FileError),
-    /// It is.
+    /// The listing is complete.
     End,
 }
 
-/// Lines with CR LF, in every TYPE, as they are made. Read in order; dropping it ends the thread.
+/// The text of a listing as a source of bytes: lines with CR LF, in every TYPE. It must be read in
+/// order; dropping it ends the thread.
 pub(in crate::files) struct ListingSource {
     name: String,
     state: Mutex<ListingStreamState>,
 }
 
 struct ListingStreamState {
-    pieces: Receiver<ListingMessage>,
+    messages: Receiver<ListingMessage>,
     text: Vec<u8>,
-    /// Of `text`, sent.
-    sent: usize,
-    /// Sent in all.
+    /// Bytes of `text` that were read.
+    taken: usize,
+    /// Bytes read in total.
     offset: u64,
     ended: bool,
 }
 
 impl ListingSource {
-    /// Begins a listing; what cannot be listed at all is refused here.
+    /// Starts a listing. A directory that cannot be listed is an error here, before the transfer begins.
     pub(in crate::files) fn start(
         files: &SessionFiles,
         request: &ListRequest,
     ) -> Result<Self, FileError> {
-        let (sender, pieces) = sync_channel(AHEAD);
+        let (sender, messages) = sync_channel(BUFFERS_AHEAD);
         let (files, request) = (files.clone(), request.clone());
         let name = request.path.to_string();
         std::thread::Builder::new()
@@ -63,12 +64,13 @@ impl ListingSource {
                 text: format!("no thread for a listing: {error}"),
             })?;
         let mut state = ListingStreamState {
-            pieces,
+            messages,
             text: Vec::new(),
-            sent: 0,
+            taken: 0,
             offset: 0,
             ended: false,
         };
+        // Waiting for the first text shows errors of opening the directory before the 150 reply.
         state.receive_text()?;
         Ok(Self {
             name,
@@ -79,13 +81,13 @@ impl ListingSource {
 
 impl ListingStreamState {
     fn receive_text(&mut self) -> Result<(), FileError> {
-        self.sent = 0;
+        self.taken = 0;
         self.text.clear();
-        match self.pieces.recv() {
+        match self.messages.recv() {
             Ok(ListingMessage::Text(text)) => self.text = text,
             Ok(ListingMessage::End) => self.ended = true,
             Ok(ListingMessage::Failed(error)) => return Err(error),
-            // The thread died (a defect; the panic hook logged it).
+            // The thread panicked; the panic hook has logged the defect.
             Err(_) => {
                 return Err(FileError {
                     kind: FileErrorKind::Other,
@@ -113,19 +115,20 @@ impl Source for ListingSource {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // The text is produced once and not kept, so it cannot be read out of order.
         if offset != state.offset {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        while state.sent == state.text.len() && !state.ended {
+        while state.taken == state.text.len() && !state.ended {
             state.receive_text().map_err(|error| match error.errno {
                 Some(errno) => io::Error::from_raw_os_error(errno),
                 None => io::Error::other(error.text),
             })?;
         }
-        let rest = &state.text[state.sent..];
+        let rest = &state.text[state.taken..];
         let n = rest.len().min(buf.len());
         buf[..n].copy_from_slice(&rest[..n]);
-        state.sent += n;
+        state.taken += n;
         state.offset += n as u64;
         Ok(n)
     }
@@ -139,18 +142,18 @@ impl Source for ListingSource {
     }
 }
 
-/// The thread's work. A send fails when nobody wants the listing any more.
+/// Runs on the thread. Sending fails when the source was dropped; then the thread ends.
 fn produce_listing(
     files: &SessionFiles,
     request: &ListRequest,
-    pieces: &SyncSender<ListingMessage>,
+    messages: &SyncSender<ListingMessage>,
 ) {
     let mut text = Vec::new();
     let mut writer = ListingWriter::new(request.format, |line: Vec<u8>| {
         text.extend_from_slice(&line);
         text.extend_from_slice(b"\r\n");
-        if text.len() >= PIECE
-            && pieces
+        if text.len() >= BUFFER_SIZE
+            && messages
                 .send(ListingMessage::Text(std::mem::take(&mut text)))
                 .is_err()
         {
@@ -160,9 +163,9 @@ fn produce_listing(
     });
     let result = files.write_listing(request, &mut writer);
     if !text.is_empty() {
-        let _ = pieces.send(ListingMessage::Text(text));
+        let _ = messages.send(ListingMessage::Text(text));
     }
-    let _ = pieces.send(match result {
+    let _ = messages.send(match result {
         Ok(()) => ListingMessage::End,
         Err(error) => ListingMessage::Failed(error),
     });
@@ -181,17 +184,17 @@ mod tests {
     use crate::files::ListingMemory;
 
     fn files(names: usize) -> (tempfile::TempDir, SessionFiles) {
-        let place = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         for n in 0..names {
-            File::create(place.path().join(format!("{n:0>200}"))).unwrap();
+            File::create(dir.path().join(format!("{n:0>200}"))).unwrap();
         }
-        let root = Arc::new(Root::open(place.path()).unwrap());
+        let root = Arc::new(Root::open(dir.path()).unwrap());
         let rights = AccountRights {
             write: true,
             third_party: false,
         };
         (
-            place,
+            dir,
             SessionFiles::new(
                 root,
                 rights,
@@ -212,8 +215,8 @@ mod tests {
     }
 
     #[test]
-    fn it_is_read_in_order_and_comes_whole() {
-        let (_place, files) = files(4000);
+    fn a_listing_is_read_in_order_and_completely() {
+        let (_dir, files) = files(4000);
         let source = ListingSource::start(&files, &names()).unwrap();
         let mut text = Vec::new();
         let mut buf = [0; 7001];
@@ -230,21 +233,21 @@ mod tests {
     }
 
     #[test]
-    fn it_is_made_a_few_pieces_ahead_and_not_further() {
-        let (_place, files) = files(4000);
+    fn the_thread_is_only_a_few_buffers_ahead() {
+        let (_dir, files) = files(4000);
         let source = ListingSource::start(&files, &names()).unwrap();
-        // The thread blocks at the bound: what it made is all that it may.
-        let made = |state: &ListingStreamState| {
-            let pieces = std::iter::from_fn(|| state.pieces.try_recv().ok());
-            pieces.take(AHEAD + 1).count()
+        // The thread blocks at the bound, so it has produced all that it may.
+        let produced = |state: &ListingStreamState| {
+            let messages = std::iter::from_fn(|| state.messages.try_recv().ok());
+            messages.take(BUFFERS_AHEAD + 1).count()
         };
         let state = source.state.lock().unwrap();
-        assert!(made(&state) <= AHEAD + 1 && state.text.len() < 2 * PIECE);
+        assert!(produced(&state) <= BUFFERS_AHEAD + 1 && state.text.len() < 2 * BUFFER_SIZE);
     }
 
     #[test]
-    fn a_directory_that_is_not_there_is_refused_at_once() {
-        let (_place, files) = files(0);
+    fn a_missing_directory_is_an_error_at_the_start() {
+        let (_dir, files) = files(0);
         let request = ListRequest {
             path: VPath::root().join(b"none").unwrap(),
             ..names()

@@ -1,14 +1,14 @@
-//! Checksums: asked for, announced, remembered.
+//! Checksums: requested, announced and cached.
 
 use super::*;
 
-/// So large that a store waits until every later change will show.
+/// Content so large that a store waits for the clock tick that makes its checksum cacheable.
 fn large(fill: &str) -> String {
     fill.repeat((1 << 20) / fill.len())
 }
 
 #[test]
-fn what_was_summed_while_stored_is_not_read_again() {
+fn a_checksum_computed_during_a_store_is_cached() {
     let session = FilesFixture::new();
     let content = large("hello...");
     let hex = session
@@ -38,7 +38,7 @@ fn what_was_summed_while_stored_is_not_read_again() {
 }
 
 #[test]
-fn a_write_by_anybody_right_after_a_store_makes_its_sum_void() {
+fn a_write_right_after_a_store_invalidates_the_cached_checksum() {
     let session = FilesFixture::new();
     for (mut content, round) in [("hello".to_owned(), 300), (large("hello..."), 30)] {
         for _ in 0..round {
@@ -58,7 +58,7 @@ fn a_write_by_anybody_right_after_a_store_makes_its_sum_void() {
 }
 
 #[test]
-fn a_time_that_is_set_does_not_hide_a_write() {
+fn setting_the_modification_time_invalidates_the_cached_checksum() {
     let session = FilesFixture::new();
     session
         .store(summed("f", ChecksumAlgorithm::Md5), &large("hello..."))
@@ -71,7 +71,7 @@ fn a_time_that_is_set_does_not_hide_a_write() {
 }
 
 #[test]
-fn a_sum_of_a_part_is_not_the_files() {
+fn a_checksum_of_a_part_is_not_cached_for_the_file() {
     let session = FilesFixture::new();
     session.file("f", "0123456789");
     let mut kind = summed("f", ChecksumAlgorithm::Md5);
@@ -87,11 +87,11 @@ fn a_sum_of_a_part_is_not_the_files() {
 }
 
 #[test]
-fn whole_sums_are_remembered_when_the_file_is_settled() {
+fn a_checksum_of_the_whole_file_is_cached_once_the_file_is_old_enough() {
     let session = FilesFixture::new();
     session.file("f", "hello");
     let hex = digest(ChecksumAlgorithm::Adler32, "hello");
-    eventually_settled(&session, "f");
+    wait_until_cacheable(&session, "f");
     assert_eq!(session.sum("f", ChecksumAlgorithm::Adler32).unwrap(), hex);
     assert_eq!(
         session.known("f", ChecksumAlgorithm::Adler32),
@@ -105,7 +105,7 @@ fn whole_sums_are_remembered_when_the_file_is_settled() {
 }
 
 #[test]
-fn checksums_of_parts() {
+fn checksums_of_ranges_are_computed() {
     let session = FilesFixture::new();
     session.file("f", "0123456789");
     let part = |offset, length| {
@@ -125,7 +125,7 @@ fn checksums_of_parts() {
 }
 
 #[test]
-fn a_checksum_can_be_stopped() {
+fn a_checksum_can_be_aborted() {
     let session = FilesFixture::new();
     session.file("f", &"x".repeat(8 << 20));
     let request = FileRequest::Checksum {
@@ -140,7 +140,7 @@ fn a_checksum_can_be_stopped() {
 }
 
 #[test]
-fn announced_checksums_are_verified() {
+fn an_announced_checksum_is_verified() {
     let session = FilesFixture::new();
     let expecting = |hex: String, disposition| TransferKind::Store {
         path: v("f"),
@@ -181,7 +181,7 @@ fn announced_checksums_are_verified() {
 }
 
 #[test]
-fn a_verification_can_be_stopped() {
+fn a_verification_can_be_aborted() {
     let session = FilesFixture::new();
     session.file("f", "hello");
     let mut kind = store("f", StoreDisposition::Append);
@@ -200,7 +200,7 @@ fn a_verification_can_be_stopped() {
     assert_eq!(stopped, Err(TransferError::Aborted));
 }
 
-fn eventually_settled(session: &FilesFixture, path: &str) {
+fn wait_until_cacheable(session: &FilesFixture, path: &str) {
     let state = session.files.root.identity(&v(path)).unwrap();
     while !state.detects_changes_since(file_clock()) {
         std::thread::yield_now();

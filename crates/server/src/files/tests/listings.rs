@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn listings_of_each_form() {
+fn each_form_of_listing_has_its_format() {
     let session = FilesFixture::new();
     session.file("b", "12345");
     fs::create_dir(session.host("a")).unwrap();
@@ -41,7 +41,7 @@ fn listings_of_each_form() {
 }
 
 #[test]
-fn links_that_lead_nowhere_are_in_every_listing() {
+fn dangling_links_are_in_every_listing() {
     let session = FilesFixture::new();
     std::os::unix::fs::symlink("none", session.host("gone")).unwrap();
     std::os::unix::fs::symlink("/", session.host("up")).unwrap();
@@ -74,7 +74,7 @@ fn links_that_lead_nowhere_are_in_every_listing() {
 }
 
 #[test]
-fn recursive_listings_name_paths() {
+fn recursive_listings_have_relative_paths() {
     let session = FilesFixture::new();
     fs::create_dir_all(session.host("top/deep")).unwrap();
     session.file("top/deep/x", "");
@@ -93,7 +93,7 @@ fn recursive_listings_name_paths() {
 }
 
 #[test]
-fn patterns_and_names_that_look_like_them() {
+fn a_name_that_looks_like_a_pattern_matches_itself_first() {
     let session = FilesFixture::new();
     for name in ["a.dat", "b.dat", "c[1].txt", "c1.txt"] {
         session.file(name, "");
@@ -108,14 +108,14 @@ fn patterns_and_names_that_look_like_them() {
     assert_eq!(
         matching("c[1].txt"),
         ["c[1].txt"],
-        "the very name comes first"
+        "the exact name comes first"
     );
     assert_eq!(matching("c[12].txt"), ["c1.txt"]);
     assert!(matching("x*").is_empty());
 }
 
 #[test]
-fn listings_for_a_data_connection_have_line_ends() {
+fn listings_for_data_connections_have_crlf_line_ends() {
     let session = FilesFixture::new();
     session.file("a", "");
     session.file("b", "");
@@ -138,7 +138,7 @@ fn listings_for_a_data_connection_have_line_ends() {
 }
 
 #[test]
-fn large_listings_in_replies_share_a_bounded_memory() {
+fn listings_in_replies_share_a_memory_budget() {
     let session = FilesFixture::new();
     for n in 0..5000 {
         fs::File::create(session.host(&format!("{n:0>250}"))).unwrap();
@@ -152,7 +152,7 @@ fn large_listings_in_replies_share_a_bounded_memory() {
     let (_, share) = session.files.list(&request).unwrap();
     let error = session.files.list(&request).unwrap_err();
     assert_eq!(error.kind, FileErrorKind::Busy, "{}", error.text);
-    // Over a data connection it is made while it is sent, and takes none of that memory.
+    // A listing over a data connection is produced while it is sent, and reserves no memory.
     let kind = TransferKind::List(request.clone());
     let sending = session.open(kind, TransferMode::Stream, DataType::Image);
     assert!(sending.is_ok());

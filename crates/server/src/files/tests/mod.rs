@@ -31,7 +31,7 @@ struct FilesFixture {
     client: UploadingClient,
 }
 
-/// Somebody who stores.
+/// A client that uploads files.
 struct UploadingClient {
     storer: UploadClient,
     /// The client's end of the control connection.
@@ -51,7 +51,7 @@ impl UploadingClient {
         }
     }
 
-    /// Ends its control connection.
+    /// Closes the client's control connection.
     fn disconnect(&self) {
         self.line.shutdown(std::net::Shutdown::Both).unwrap();
     }
@@ -112,7 +112,7 @@ impl FilesFixture {
         }
     }
 
-    /// Checksum known without reading.
+    /// The cached checksum of a file.
     fn known(&self, path: &str, algorithm: ChecksumAlgorithm) -> Option<String> {
         let state = self.files.root.identity(&v(path)).unwrap();
         self.files.checksums.get(&state, algorithm)
@@ -158,7 +158,7 @@ impl FilesFixture {
         self.files.open(&request, &client.storer)
     }
 
-    /// Opens a store in MODE S by another client.
+    /// Opens a store in MODE S for a client.
     fn storing_by(
         &self,
         client: &UploadingClient,
@@ -177,7 +177,7 @@ impl FilesFixture {
         }
     }
 
-    /// Stores `content` in MODE S as the driver does.
+    /// Stores `content` in MODE S, as the driver does.
     fn store(&self, what: TransferKind, content: &str) -> Result<Option<String>, TransferError> {
         let storing = self.storing(what, TransferMode::Stream);
         let plan = storing.plan;

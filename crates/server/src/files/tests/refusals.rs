@@ -1,4 +1,4 @@
-//! Leavings of a store whose disk refused something, or that failed otherwise.
+//! Files after a store that failed, because the disk refused a write or for another reason.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn page(fill: u8) -> Vec<u8> {
     vec![fill; 4096]
 }
 
-fn sum_of(session: &FilesFixture, offset: u64, length: u64) -> String {
+fn checksum_of_range(session: &FilesFixture, offset: u64, length: u64) -> String {
     let request = FileRequest::Checksum {
         algorithm: ChecksumAlgorithm::Md5,
         path: v("f"),
@@ -23,7 +23,7 @@ fn sum_of(session: &FilesFixture, offset: u64, length: u64) -> String {
 }
 
 #[test]
-fn a_put_is_not_resumed_on_bytes_that_the_disk_refused() {
+fn bytes_that_the_disk_refused_are_removed_from_the_file() {
     let session = FilesFixture::new();
     let storing = session.storing(
         store("f", StoreDisposition::Truncate),
@@ -37,18 +37,18 @@ fn a_put_is_not_resumed_on_bytes_that_the_disk_refused() {
     write(3, b'd');
     storing.fail_disk();
     drop(storing);
-    // Whoever resumes asks for sums of blocks, or for the size.
+    // A client that resumes asks for checksums of blocks, or for the size.
     let expected = [page(b'a'), page(0), page(b'c')].concat();
     assert_eq!(fs::read(session.host("f")).unwrap(), expected);
     let zeros = String::from_utf8(page(0)).unwrap();
     assert_eq!(
-        sum_of(&session, PAGE, PAGE),
+        checksum_of_range(&session, PAGE, PAGE),
         digest(ChecksumAlgorithm::Md5, &zeros)
     );
 }
 
 #[test]
-fn a_file_that_others_store_into_too_is_not_cut() {
+fn a_shared_file_is_not_truncated_after_a_disk_error() {
     let session = FilesFixture::new();
     let storing = session.storing(
         store("f", StoreDisposition::AtOffset(PAGE)),
@@ -64,7 +64,7 @@ fn a_file_that_others_store_into_too_is_not_cut() {
 }
 
 #[test]
-fn what_another_upload_stored_over_stays() {
+fn bytes_that_another_upload_stored_too_are_kept() {
     let session = FilesFixture::new();
     let ranges = || {
         session.storing(
@@ -78,7 +78,7 @@ fn what_another_upload_stored_over_stays() {
     failing.sink.write_at(PAGE, &page(b'b')).unwrap();
     let late = ranges();
     late.sink.write_at(PAGE, &page(b'b')).unwrap();
-    // Both are told that what they stored is on disk.
+    // Both clients are told that their bytes are on disk.
     early.sink.sync().unwrap();
     late.sink.sync().unwrap();
     drop((early, late));
@@ -89,7 +89,7 @@ fn what_another_upload_stored_over_stays() {
 }
 
 #[test]
-fn what_was_not_to_be_synced_stays() {
+fn unsynced_bytes_are_kept_with_sync_policy_none() {
     let session = FilesFixture::new();
     let lax = session.files.clone().with_sync(SyncPolicy::None);
     let session = FilesFixture {
@@ -107,18 +107,18 @@ fn what_was_not_to_be_synced_stays() {
 fn a_store_that_fails_without_a_byte_leaves_no_file() {
     let session = FilesFixture::new();
     let kind = || store("new", StoreDisposition::Truncate);
-    // It has begun, and then nothing could be written.
+    // The store has begun, but nothing could be written.
     let storing = session.storing(kind(), TransferMode::Stream);
     storing.sink.begin().unwrap();
     drop(storing);
     assert!(!session.host("new").exists());
-    // All that came is not on disk.
+    // None of the received bytes is on disk.
     let storing = session.storing(kind(), TransferMode::Stream);
     storing.sink.write_at(0, b"some").unwrap();
     storing.fail_disk();
     drop(storing);
     assert!(!session.host("new").exists());
-    // Neither does one whose empty file is not the one announced.
+    // An empty upload with a wrong checksum leaves no file, either.
     let wrong = TransferKind::Store {
         path: v("new"),
         disposition: StoreDisposition::Truncate,
@@ -132,7 +132,7 @@ fn a_store_that_fails_without_a_byte_leaves_no_file() {
     };
     session.store(wrong, "").unwrap_err();
     assert!(!session.host("new").exists());
-    // An empty upload that succeeds is a file, and one that was there before stays.
+    // A successful empty upload leaves an empty file, and a failed store keeps an existing file.
     session.store(kind(), "").unwrap();
     assert!(session.host("new").exists());
     drop(session.storing(kind(), TransferMode::Stream));

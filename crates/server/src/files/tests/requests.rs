@@ -1,9 +1,9 @@
-//! Requests that change or tell of files.
+//! Requests that change files or query them.
 
 use super::*;
 
 #[test]
-fn readers_change_nothing() {
+fn read_only_sessions_cannot_change_files() {
     let session = FilesFixture::with_rights(false);
     session.file("f", "old");
     let changes = [
@@ -49,7 +49,7 @@ fn readers_change_nothing() {
 }
 
 #[test]
-fn requests_reach_the_root() {
+fn requests_are_carried_out_in_the_root() {
     let session = FilesFixture::new();
     session.file("f", "12345");
     for request in [
@@ -98,7 +98,7 @@ fn requests_reach_the_root() {
 }
 
 #[test]
-fn times_before_1970_can_be_announced() {
+fn modification_times_before_1970_can_be_set() {
     let session = FilesFixture::new();
     let mut kind = store("f", StoreDisposition::Truncate);
     if let TransferKind::Store {
@@ -113,7 +113,7 @@ fn times_before_1970_can_be_announced() {
 }
 
 #[test]
-fn the_mode_of_a_sessions_root_is_no_sessions_to_change() {
+fn the_mode_of_the_root_cannot_be_changed() {
     let session = FilesFixture::new();
     std::os::unix::fs::symlink("/", session.host("up")).unwrap();
     for path in ["/", ".", "up", "up/up"] {

@@ -1,9 +1,9 @@
-//! Files opened for transfers, and those that a store leaves.
+//! Files opened for transfers, and the files that stores leave.
 
 use super::*;
 
 #[test]
-fn retrieves_parts() {
+fn a_retrieve_of_a_part_sends_the_missing_range() {
     let session = FilesFixture::new();
     session.file("f", "0123456789");
     let kind = TransferKind::Retrieve {
@@ -28,7 +28,7 @@ fn retrieves_parts() {
 }
 
 #[test]
-fn stores_of_each_disposition() {
+fn each_disposition_stores_at_its_offset() {
     let session = FilesFixture::new();
     session.file("f", "0123456789");
     let resume = |n| {
@@ -60,11 +60,15 @@ fn stores_of_each_disposition() {
         .unwrap();
     assert_eq!(session.content("f"), "t");
     session.store(store("f", resume(9)), "").unwrap();
-    assert_eq!(session.content("f"), "t", "nothing is never longer");
+    assert_eq!(
+        session.content("f"),
+        "t",
+        "an empty resume does not extend the file"
+    );
 }
 
 #[test]
-fn resumed_in_mode_e_the_rest_is_kept() {
+fn a_resumed_store_in_mode_e_keeps_the_rest_of_the_file() {
     let session = FilesFixture::new();
     session.file("f", "0123456789");
     let have = RangeSet::parse("0-2,6-10").unwrap();
@@ -88,7 +92,7 @@ fn resumed_in_mode_e_the_rest_is_kept() {
 }
 
 #[test]
-fn resumed_in_type_a_the_rest_is_cut_before_the_first_byte() {
+fn a_resumed_store_in_type_a_truncates_the_rest_at_the_first_byte() {
     let session = FilesFixture::new();
     session.file("f", "0123456789");
     let have = RangeSet::parse("0-4").unwrap();
@@ -110,7 +114,7 @@ fn resumed_in_type_a_the_rest_is_cut_before_the_first_byte() {
 }
 
 #[test]
-fn unique_stores_tell_their_name() {
+fn a_unique_store_reports_its_name() {
     let session = FilesFixture::new();
     session.file("f", "");
     let storing = session.storing(store("f", StoreDisposition::Unique), TransferMode::Stream);
@@ -119,7 +123,7 @@ fn unique_stores_tell_their_name() {
 }
 
 #[test]
-fn a_store_that_cannot_fit_leaves_the_old_file() {
+fn a_store_that_does_not_fit_keeps_the_old_file() {
     let session = FilesFixture::new();
     session.file("f", "old");
     let mut kind = store("f", StoreDisposition::Truncate);

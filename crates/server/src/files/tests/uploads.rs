@@ -1,4 +1,4 @@
-//! Who owns a file that is being stored, and what a store that comes to nothing leaves.
+//! Ownership of files during uploads, and files after uploads without data.
 
 use super::*;
 
@@ -24,7 +24,7 @@ fn in_use<T: std::fmt::Debug>(result: Result<T, FileError>) -> bool {
 }
 
 #[test]
-fn a_store_cuts_nothing_before_its_first_byte() {
+fn a_store_truncates_the_old_file_at_its_first_byte() {
     let session = FilesFixture::new();
     session.file("f", "old content");
     drop(session.storing(store("f", StoreDisposition::Truncate), TransferMode::Stream));
@@ -35,7 +35,7 @@ fn a_store_cuts_nothing_before_its_first_byte() {
 }
 
 #[test]
-fn splicing_cuts_the_old_content_too() {
+fn splicing_truncates_the_old_file_too() {
     let session = FilesFixture::new();
     session.file("f", "old content");
     let storing = session.storing(store("f", StoreDisposition::Truncate), TransferMode::Stream);
@@ -46,7 +46,7 @@ fn splicing_cuts_the_old_content_too() {
 }
 
 #[test]
-fn an_empty_upload_empties_the_file_at_its_end() {
+fn an_empty_upload_truncates_the_file_at_its_end() {
     let session = FilesFixture::new();
     session.file("f", "old content");
     session
@@ -56,7 +56,7 @@ fn an_empty_upload_empties_the_file_at_its_end() {
 }
 
 #[test]
-fn a_client_that_is_gone_changes_nothing() {
+fn a_disconnected_client_changes_nothing() {
     let session = FilesFixture::new();
     session.file("f", "old content");
     let kind = || store("f", StoreDisposition::Truncate);
@@ -77,7 +77,7 @@ fn a_client_that_is_gone_changes_nothing() {
 }
 
 #[test]
-fn a_store_that_was_stopped_opens_nothing() {
+fn a_cancelled_store_creates_no_file() {
     let session = FilesFixture::new();
     session.client.storer.control.cancel();
     let kind = store("new", StoreDisposition::Truncate);
@@ -89,7 +89,7 @@ fn a_store_that_was_stopped_opens_nothing() {
 }
 
 #[test]
-fn a_file_that_was_made_for_nothing_is_removed_and_no_other() {
+fn only_unused_files_that_the_store_created_are_removed() {
     let session = FilesFixture::new();
     for disposition in [
         StoreDisposition::Truncate,
@@ -100,14 +100,14 @@ fn a_file_that_was_made_for_nothing_is_removed_and_no_other() {
         drop(session.storing(store("new", disposition), TransferMode::Extended));
         assert!(!session.host("new").exists());
     }
-    // An empty file that was there before stays.
+    // An existing empty file stays.
     session.file("empty", "");
     drop(session.storing(
         store("empty", StoreDisposition::Truncate),
         TransferMode::Stream,
     ));
     assert!(session.host("empty").exists());
-    // So does one that another upload has opened meanwhile,
+    // So does a file that another upload has opened meanwhile,
     let at = |offset| store("parts", StoreDisposition::AtOffset(offset));
     let first = session.storing(at(0), TransferMode::Extended);
     let second = session.storing(at(5), TransferMode::Extended);
@@ -115,7 +115,7 @@ fn a_file_that_was_made_for_nothing_is_removed_and_no_other() {
     second.sink.write_at(5, b"x").unwrap();
     finish(second, "x").unwrap();
     assert!(session.host("parts").exists());
-    // and one that has come to the name since.
+    // and another file that was renamed to the same name.
     let storing = session.storing(
         store("new", StoreDisposition::Truncate),
         TransferMode::Stream,
@@ -127,7 +127,7 @@ fn a_file_that_was_made_for_nothing_is_removed_and_no_other() {
 }
 
 #[test]
-fn an_upload_owns_its_file_until_its_end() {
+fn an_upload_owns_its_file_until_it_ends() {
     let session = FilesFixture::new();
     let other = UploadingClient::named("bob");
     let storing = session.storing(store("f", StoreDisposition::Truncate), TransferMode::Stream);
@@ -144,7 +144,7 @@ fn an_upload_owns_its_file_until_its_end() {
         assert!(in_use(session.storing_by(&other, store("f", disposition))));
     }
     assert!(in_use(session.run(&FileRequest::Truncate(v("f"), 0))));
-    // By whatever name.
+    // Other names of the same file are excluded, too.
     fs::hard_link(session.host("f"), session.host("hard")).unwrap();
     std::os::unix::fs::symlink("f", session.host("soft")).unwrap();
     for name in ["hard", "soft"] {
@@ -162,7 +162,7 @@ fn an_upload_owns_its_file_until_its_end() {
 }
 
 #[test]
-fn ranges_are_stored_by_several_and_exclude_what_truncates() {
+fn stores_of_ranges_share_a_file_and_exclude_truncation() {
     let session = FilesFixture::new();
     let other = UploadingClient::named("bob");
     let at = |offset| store("f", StoreDisposition::AtOffset(offset));
@@ -179,7 +179,7 @@ fn ranges_are_stored_by_several_and_exclude_what_truncates() {
 }
 
 #[test]
-fn the_lock_of_another_process_counts() {
+fn the_lock_of_another_process_excludes_uploads() {
     let session = FilesFixture::new();
     session.file("f", "old");
     let theirs = fs::File::open(session.host("f")).unwrap();
@@ -200,7 +200,7 @@ fn the_lock_of_another_process_counts() {
 }
 
 #[test]
-fn an_owner_whose_client_is_gone_gives_way_to_anybody() {
+fn an_owner_with_a_disconnected_client_yields_to_any_account() {
     let session = FilesFixture::new();
     let other = UploadingClient::named("bob");
     let dead = session.storing(store("f", StoreDisposition::Truncate), TransferMode::Stream);
@@ -216,15 +216,18 @@ fn an_owner_whose_client_is_gone_gives_way_to_anybody() {
             std::thread::yield_now();
         }
         assert!(upload.was_taken_over());
-        assert!(!next.is_finished(), "it waits until the owner has let go");
+        assert!(!next.is_finished(), "it waits until the owner has ended");
         drop(dead);
         let next = next.join().unwrap().unwrap();
-        assert_eq!(next.plan.origin, 4, "looked at when the owner had let go");
+        assert_eq!(
+            next.plan.origin, 4,
+            "the size is read after the owner has ended"
+        );
     });
 }
 
 #[test]
-fn a_wait_for_a_file_ends_when_its_client_goes() {
+fn the_wait_for_a_file_ends_when_the_store_is_cancelled() {
     let session = FilesFixture::new();
     let again = UploadingClient::named("ann");
     let _owner = session.storing(store("f", StoreDisposition::Truncate), TransferMode::Stream);
@@ -239,7 +242,7 @@ fn a_wait_for_a_file_ends_when_its_client_goes() {
 }
 
 #[test]
-fn a_store_fails_when_its_name_leads_elsewhere_at_the_end() {
+fn a_store_fails_if_its_path_leads_to_another_file_at_the_end() {
     let session = FilesFixture::new();
     let replaced = |result: Result<_, TransferError>| match result {
         Err(TransferError::File(error)) => error.text.contains("was replaced while"),
@@ -265,7 +268,7 @@ fn a_store_fails_when_its_name_leads_elsewhere_at_the_end() {
 }
 
 #[test]
-fn a_file_that_another_stores_is_not_renamed_to_its_final_name() {
+fn a_file_that_another_client_stores_cannot_be_renamed() {
     let session = FilesFixture::new();
     let other = UploadingClient::named("bob");
     let kind = || store("f.longhaul-partial", StoreDisposition::Truncate);
@@ -280,7 +283,7 @@ fn a_file_that_another_stores_is_not_renamed_to_its_final_name() {
     assert!(in_use(session.run(&rename)));
     assert_eq!(session.content("f"), "before");
     finish(second, "half").unwrap();
-    // One whose client is gone is in nobody's way.
+    // An upload whose client has disconnected does not prevent the rename.
     let dead = session.storing_by(&other, kind()).unwrap();
     assert!(in_use(session.run(&rename)));
     other.disconnect();
@@ -290,7 +293,7 @@ fn a_file_that_another_stores_is_not_renamed_to_its_final_name() {
 }
 
 #[test]
-fn what_is_being_written_has_no_remembered_sum() {
+fn a_file_that_is_being_written_has_no_cached_checksum() {
     let session = FilesFixture::new();
     let content = "hello...".repeat(1 << 17);
     session

@@ -1,4 +1,4 @@
-//! The end of a store that arrived whole.
+//! Completion of a store that was received completely.
 
 use std::io;
 use std::sync::Arc;
@@ -15,23 +15,23 @@ use proto::timestamp::Timestamp;
 use super::sink::StoreSink;
 use crate::files::{SessionFiles, transfer_error_of_file};
 
-/// From this size on, bytes, waiting for the clock's next tick (10 ms at most) is cheaper than
-/// reading the file for its checksum.
-const WORTH_A_TICK: u64 = 1 << 20;
+/// File size, bytes, from which waiting for the next tick of the file system's clock (10 ms at most)
+/// is cheaper than reading the file again for its checksum.
+const MIN_SIZE_TO_WAIT: u64 = 1 << 20;
 
-/// Longest wait for it: a file system whose clock is ahead of this host's is not waited for.
-const LONGEST_TICK: Duration = Duration::from_millis(50);
+/// Longest wait for the tick: the clock of a network file system may be ahead of this host's.
+const MAX_TICK_WAIT: Duration = Duration::from_millis(50);
 
-/// Work left to do when the bytes are there.
+/// The work that remains when all bytes have been received.
 #[derive(Debug)]
 pub(super) struct StoreCompletion {
     pub(super) files: SessionFiles,
     pub(super) sink: Arc<StoreSink>,
-    /// MODE S took the place of everything from its start on: the file ends where the stream
+    /// The store was in MODE S and replaces everything from its start: the file ends where the stream
     /// ended.
-    pub(super) cut: bool,
+    pub(super) replaces_rest: bool,
     pub(super) algorithm: Option<ChecksumAlgorithm>,
-    /// The checksum that the file must have.
+    /// The checksum that the client announced (SCKS).
     pub(super) expect: Option<String>,
     pub(super) modify: Option<Timestamp>,
 }
@@ -45,10 +45,10 @@ impl StoreCompletion {
     ) -> Result<Option<String>, TransferError> {
         self.sink.lease.upload().mark_received();
         self.begin()?;
-        if self.cut {
+        if self.replaces_rest {
             self.truncate_at(plan.stream_start.saturating_add(report.evidence.bytes))?;
         }
-        // Before anything is said or remembered of the file: a full volume may show only here.
+        // A full volume may be reported only here, so the sync comes before the file is verified.
         self.sink.sync().map_err(|error| self.store_error(&error))?;
         let computed = self.checksum_of_file(plan, report, progress)?;
         if let (Some(computed), Some(expected)) = (&computed, &self.expect)
@@ -60,7 +60,7 @@ impl StoreCompletion {
             });
         }
         self.set_modified()?;
-        // The file is not touched any more from here on: this is its state at the end.
+        // From here on the server does not change the file, so this is its final state.
         self.require_same_file()?;
         if self.sink.lease.is_exclusive() {
             let state =
@@ -70,11 +70,13 @@ impl StoreCompletion {
         if let (Some(algorithm), Some(computed)) = (self.algorithm, &computed) {
             self.remember_checksum(algorithm, computed)?;
         }
+        // Last: if any step fails, a file that this store created and that is empty is removed.
         self.sink.mark_succeeded();
         Ok(computed)
     }
 
-    /// An empty file has no first byte: it ends here, unless its client is gone.
+    /// Truncates the old content if no byte did so, because the upload is empty; fails if the client has
+    /// disconnected.
     fn begin(&self) -> Result<(), TransferError> {
         self.sink.begin().map_err(|error| match error.kind() {
             io::ErrorKind::ConnectionAborted => TransferError::Aborted,
@@ -95,8 +97,7 @@ impl StoreCompletion {
         }
     }
 
-    /// Remembers the sum of what passed, together with the file's state, if every later change
-    /// will show in that state.
+    /// Caches the checksum with the file's state, if every later write must change that state.
     fn remember_checksum(
         &self,
         algorithm: ChecksumAlgorithm,
@@ -105,15 +106,15 @@ impl StoreCompletion {
         if !self.sink.lease.is_exclusive() {
             return Ok(());
         }
-        let began = Instant::now();
+        let wait_start = Instant::now();
         loop {
-            // Looked at before the clock: a thread that was descheduled for longer than it may wait
-            // finds the later tick all the same.
-            let in_time = began.elapsed() < LONGEST_TICK;
+            // Read before the clock: a thread that was descheduled for longer than the wait then
+            // still sees the later tick.
+            let within_wait = wait_start.elapsed() < MAX_TICK_WAIT;
             let clock = file_clock();
             let state =
                 FileIdentity::of(self.sink.file()).map_err(|error| self.store_error(&error))?;
-            let may_wait = state.size >= WORTH_A_TICK && in_time;
+            let may_wait = state.size >= MIN_SIZE_TO_WAIT && within_wait;
             if state.detects_changes_since(clock) || !may_wait {
                 self.files
                     .checksums
@@ -137,7 +138,8 @@ impl StoreCompletion {
         Ok(())
     }
 
-    /// The digest of what passed, if that is the whole file: nobody else may have stored into it.
+    /// The checksum of the received bytes, if they are the whole file: no other upload may have stored
+    /// into it.
     fn received_digest(
         &self,
         plan: &ReceivePlan,
@@ -152,7 +154,7 @@ impl StoreCompletion {
         Ok(report.checksum.clone().filter(|_| whole))
     }
 
-    /// The checksum of the file as it is stored, provided it still has its name.
+    /// Reads the stored file for its checksum, provided the path still leads to it.
     fn read_checksum(
         &self,
         algorithm: ChecksumAlgorithm,
@@ -164,7 +166,7 @@ impl StoreCompletion {
             .map_err(transfer_error_of_file)
     }
 
-    /// A store succeeds only if its name leads to what it wrote.
+    /// Fails unless the path still leads to the file that was written.
     fn require_same_file(&self) -> Result<(), TransferError> {
         if self
             .sink
@@ -180,7 +182,7 @@ impl StoreCompletion {
         }))
     }
 
-    /// Of the open file: another may have its name by now.
+    /// Sets the modification time of the open file: another file may have the path by now.
     fn set_modified(&self) -> Result<(), TransferError> {
         let Some(Timestamp(seconds)) = self.modify else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Opening what a transfer reads or writes, and ending a store.
+//! Opening the file or listing of a transfer, and completing a store.
 
 use std::sync::Arc;
 
@@ -29,10 +29,10 @@ mod sink;
 use completion::StoreCompletion;
 use sink::StoreSink;
 
-/// How often a file is opened again because its name led elsewhere when it was locked.
+/// How often a file is opened again because its path led to another file when it was locked.
 const OPEN_ATTEMPTS: u32 = 64;
 
-/// A transfer whose file is open.
+/// The open file or listing of a transfer.
 #[derive(Debug)]
 pub enum OpenedTransfer {
     /// RETR, ERET and listings: the server sends.
@@ -41,43 +41,44 @@ pub enum OpenedTransfer {
     Receive(OpenedStore),
 }
 
-/// Something to send. A listing has its CR LF already, in every TYPE.
+/// An open source of bytes to send. A listing already has CR LF line ends, in every TYPE.
 #[derive(Debug)]
 pub struct OpenedSource {
-    /// The bytes to read.
+    /// The source of the bytes.
     pub source: Arc<dyn Source>,
-    /// Which bytes of it.
+    /// The ranges to send.
     pub plan: SendPlan,
     /// The file or directory.
     pub path: VPath,
 }
 
-/// A file that is open to be stored.
+/// A file that is open for a store.
 #[derive(Debug)]
 pub struct OpenedStore {
-    /// Where bytes go.
+    /// The sink of the bytes.
     pub sink: Arc<dyn Sink>,
-    /// Where on it.
+    /// The offsets at which received bytes are stored.
     pub plan: ReceivePlan,
-    /// The file; for STOU the unique name.
+    /// The path of the file; for STOU the unique name.
     pub path: VPath,
-    /// STOU made the name.
+    /// The server chose the name (STOU).
     pub has_unique_name: bool,
-    /// Value for [`data::job::TransferSettings::checksum_algorithm`].
+    /// Algorithm of the checksum of received bytes
+    /// ([`data::job::TransferSettings::checksum`]).
     pub checksum_algorithm: Option<ChecksumAlgorithm>,
     completion: StoreCompletion,
 }
 
-/// A file that is open to be stored, and locked.
+/// A file that is open and locked for a store.
 struct OwnedFile {
-    /// Closed, and with it unlocked, before the lease ends.
+    /// The fields drop in order: the file is closed, and so unlocked, before the lease ends.
     file: std::fs::File,
     created: bool,
     path: VPath,
     lease: UploadLease,
 }
 
-/// The fields of [`TransferKind::StoreTarget`] that decide how the file is opened.
+/// The fields of [`TransferKind::Store`] that decide how the file is opened.
 struct StoreTarget<'a> {
     path: &'a VPath,
     disposition: &'a StoreDisposition,
@@ -85,13 +86,13 @@ struct StoreTarget<'a> {
 }
 
 impl SessionFiles {
-    /// Opens what a transfer reads or writes. Of a listing the first part is made here, the rest while it
-    /// is sent. A store by `by` owns its file until [`OpenedStore`] ends; it waits, bounded, for an owner that
-    /// is to give way.
+    /// Opens the file or listing of a transfer. The first part of a listing is read here, the rest while
+    /// it is sent. A store owns its file until its [`OpenedStore`] is finished or dropped; it waits, for
+    /// a bounded time, for another owner that must yield.
     ///
     /// # Errors
-    /// Also [`FileErrorKind::InUse`] when another upload owns the file, and
-    /// [`FileErrorKind::Aborted`] when the store's client is gone or has stopped it.
+    /// Also [`FileErrorKind::InUse`] if another upload owns the file, and [`FileErrorKind::Aborted`] if
+    /// the store's client has disconnected or aborted.
     pub fn open(
         &self,
         request: &TransferRequest,
@@ -113,7 +114,7 @@ impl SessionFiles {
     fn open_listing(&self, request: &ListRequest) -> Result<OpenedSource, FileError> {
         Ok(OpenedSource {
             source: Arc::new(ListingSource::start(self, request)?),
-            // It is sent in order, to its end.
+            // A listing is sent in order to its end; its length is not known.
             plan: SendPlan {
                 ranges: RangeSet::new(),
                 origin: 0,
@@ -161,20 +162,23 @@ impl SessionFiles {
             disposition,
             allocate: *allocate,
         };
+        // Rights and space are checked before the file is opened, because opening may create it.
         self.require_space(&store)?;
         let owned = self.open_and_own(&store, by)?;
         let path = owned.path.clone();
-        let prepared = self.inspect_before_store(&owned);
-        let (before, directory) = prepared.inspect_err(|_| self.remove_created(&owned))?;
+        let inspected = self.inspect_before_store(&owned);
+        let (before, directory) = inspected.inspect_err(|_| self.remove_created(&owned))?;
+        // From here on the content may change, so neither a checksum nor this session's own upload of
+        // the file remains valid.
         self.checksums.invalidate(&before);
         self.last_upload.forget(before.inode);
         let plan = recv_plan(disposition, request.mode, before.size);
         let ascii = request.type_ == DataType::Ascii;
         let resumed = matches!(disposition, StoreDisposition::Resume { .. });
         let replaces_rest = resumed && request.mode == TransferMode::Stream;
-        // What TYPE A stores has another length than what it receives: where it ends is not known
-        // afterwards.
-        let cut = match disposition {
+        // In TYPE A the stored length differs from the received length (RFC 959 section 3.1.1.1), so
+        // the rest must be cut before the first byte instead of afterwards.
+        let truncate_at = match disposition {
             StoreDisposition::Truncate => Some(0),
             _ => (replaces_rest && ascii).then_some(plan.stream_start),
         };
@@ -191,29 +195,29 @@ impl SessionFiles {
             Arc::clone(&self.root),
             path.clone(),
             owned.created,
-            cut,
+            truncate_at,
             owned.lease,
         ));
-        let wanted = expect.as_ref().map(|(algorithm, _)| *algorithm).or(*sum);
+        let requested_algorithm = expect.as_ref().map(|(algorithm, _)| *algorithm).or(*sum);
         Ok(OpenedStore {
             sink: Arc::clone(&sink) as Arc<dyn Sink>,
             plan,
             path,
             has_unique_name: *disposition == StoreDisposition::Unique,
-            // In TYPE A what passes is not what is stored.
-            checksum_algorithm: wanted.filter(|_| !ascii),
+            // In TYPE A the received bytes are not the stored ones.
+            checksum_algorithm: requested_algorithm.filter(|_| !ascii),
             completion: StoreCompletion {
                 files: self.clone(),
                 sink,
-                cut: replaces_rest && !ascii,
-                algorithm: wanted,
+                replaces_rest: replaces_rest && !ascii,
+                algorithm: requested_algorithm,
                 expect: expect.as_ref().map(|(_, hex)| hex.clone()),
                 modify: *modify,
             },
         })
     }
 
-    /// The state of a file that is about to be stored, and its directory.
+    /// The state of a file before the store, and its directory if it must be synced.
     fn inspect_before_store(
         &self,
         owned: &OwnedFile,
@@ -223,14 +227,14 @@ impl SessionFiles {
         Ok((before, self.directory_to_sync(&owned.path)?))
     }
 
-    /// A store that does not come about leaves no file that it made.
+    /// Removes the file of a store that failed early, if the store created it.
     fn remove_created(&self, owned: &OwnedFile) {
         if owned.created {
             sink::remove_unused(&self.root, &owned.path, &owned.file, &owned.lease);
         }
     }
 
-    /// The directory of `path`, if the policy forces names to disk.
+    /// The directory of `path`, if the policy says that names must be on disk.
     fn directory_to_sync(&self, path: &VPath) -> Result<Option<std::fs::File>, StoreError> {
         match self.sync {
             SyncPolicy::None => Ok(None),
@@ -238,7 +242,7 @@ impl SessionFiles {
         }
     }
 
-    /// Opens the file of a store and becomes its owner. Nothing is cut.
+    /// Opens the file of a store and becomes its owner. Nothing is truncated yet.
     fn open_and_own(
         &self,
         store: &StoreTarget<'_>,
@@ -267,9 +271,9 @@ impl SessionFiles {
             };
             let locked = lock(&owned.file, claim, &owned.path);
             locked.inspect_err(|_| self.remove_created(&owned))?;
-            // Until the lock was there somebody may have put another file in this one's place.
+            // Before the lock was taken another process may have replaced the file at this path.
             match self.root.identity(&owned.path) {
-                Ok(there) if there.inode == inode => return Ok(owned),
+                Ok(at_path) if at_path.inode == inode => return Ok(owned),
                 Ok(_) => {}
                 Err(error) if error.kind() == FileErrorKind::NotFound => {}
                 Err(error) => {
@@ -277,7 +281,7 @@ impl SessionFiles {
                     return Err(error.into());
                 }
             }
-            // Dropped in the order of its fields: unlocked, while the lease still says whose lock it is.
+            // The path leads to another file: `owned` is dropped and the loop tries again.
         }
         Err(in_use_error())
     }
@@ -291,8 +295,7 @@ impl SessionFiles {
         Ok((self.root.open_write(store.path)?, store.path.clone()))
     }
 
-    /// A file announced by ALLO that cannot fit is refused before a byte of it, or of the file
-    /// that it replaces, is lost.
+    /// Refuses a file whose size (ALLO) exceeds the free space, before the old file is truncated.
     fn require_space(&self, store: &StoreTarget<'_>) -> Result<(), FileError> {
         let Some(size) = store.allocate else {
             return Ok(());
@@ -321,12 +324,13 @@ impl SessionFiles {
 }
 
 impl OpenedStore {
-    /// Ends a store that arrived whole: cuts the file where that is due, syncs it as the server's
-    /// policy says, verifies an announced checksum, sets the announced time, and remembers the sum.
-    /// Returns the checksum of the whole file if it is known. A store that failed is just dropped: what
-    /// arrived stays for a restart. What the disk says while it is synced is a failure of the store,
-    /// and so is a name that leads elsewhere by now.
-    /// `progress` as for [`SessionFiles::run`]: a file that did not pass whole is read for its checksum.
+    /// Completes a store that was received completely: truncates the file if needed, syncs it according
+    /// to the policy, verifies an announced checksum, sets an announced modification time, and caches the
+    /// checksum. Returns the checksum of the whole file if it is known.
+    ///
+    /// A failed sync fails the store, and so does a path that leads to another file by now. A failed
+    /// store is dropped instead of finished: the received bytes stay for a restart. `progress` is that
+    /// of [`SessionFiles::run`]: a file that was not received as a whole is read for its checksum.
     pub fn finish(
         self,
         report: &TransferReport,
@@ -335,14 +339,14 @@ impl OpenedStore {
         self.completion.run(&self.plan, report, progress)
     }
 
-    /// Goes on as if the disk had refused something.
+    /// Simulates a write error of the disk.
     #[cfg(test)]
     pub(in crate::files) fn fail_disk(&self) {
         let refusal = std::io::Error::from_raw_os_error(28); // ENOSPC
         let _ = self.completion.sink.note_error(Err::<(), _>(refusal));
     }
 
-    /// Its entry among the uploads.
+    /// The upload's entry in the registry.
     pub(crate) fn upload(&self) -> &Arc<ActiveUpload> {
         self.completion.sink.lease.upload()
     }
@@ -356,7 +360,7 @@ fn not_a_store_error() -> FileError {
     }
 }
 
-/// Locks the file against other processes.
+/// Locks the file against other processes (flock(2)).
 pub(super) fn lock(
     file: &std::fs::File,
     how: WriteLockKind,
@@ -369,18 +373,19 @@ pub(super) fn lock(
     }
 }
 
-/// Wire offsets (of `part` and `have`) to file offsets, less what the receiver has.
+/// The file ranges to send: `part` without the ranges that the receiver has. `part` and `have` are
+/// wire offsets.
 fn send_plan(size: u64, part: Option<(u64, u64)>, have: &RangeSet) -> SendPlan {
     let (origin, length) = part.unwrap_or((0, u64::MAX));
-    let mut there = RangeSet::new();
+    let mut received = RangeSet::new();
     for range in have.iter() {
-        there.insert(
+        received.insert(
             range.start.saturating_add(origin),
             range.end.saturating_add(origin),
         );
     }
     SendPlan {
-        ranges: there.gaps(origin, size.min(origin.saturating_add(length))),
+        ranges: received.gaps(origin, size.min(origin.saturating_add(length))),
         origin,
     }
 }
@@ -415,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn sends_what_is_missing_of_the_part() {
+    fn only_the_missing_ranges_of_the_part_are_sent() {
         let plan = |part, have| {
             let plan = send_plan(100, part, &have);
             (plan.ranges.to_string(), plan.origin)
@@ -450,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn stores_begin_where_the_command_says() {
+    fn the_command_decides_where_a_store_begins() {
         let plan = |disposition, mode| {
             let plan = recv_plan(&disposition, mode, 70);
             (plan.origin, plan.stream_start)

@@ -1,5 +1,5 @@
-//! A file that is being stored: owned from its opening to the end of the store, and left as it was
-//! until the first byte has come.
+//! The sink of a store: the upload owns the file until the store ends, and the file is unchanged
+//! until the first byte arrives.
 
 use std::fs::File;
 use std::io;
@@ -15,26 +15,25 @@ use proto::path::VPath;
 
 use crate::files::uploads::UploadLease;
 
-/// A client that is gone before its first byte, or a data connection that never brings one, changes
-/// nothing: what the store replaces is cut at the first byte or at the store's proper end, and a
-/// file that was made for nothing is removed. Of a store whose disk refused something, and that had
-/// the file alone, only what is on disk stays.
+/// The file of a store. The old content is truncated at the first byte, or at the successful end of an
+/// empty store. So a store without data changes nothing, and a file that it created is removed. If
+/// the disk refused a write and the store had the file alone, only bytes that are on disk stay.
 #[derive(Debug)]
 pub(super) struct StoreSink {
-    /// Closed, and with it unlocked, before the lease ends.
+    /// The fields drop in order: the file is closed, and so unlocked, before the lease ends.
     file: FileSink,
     pub(super) root: Arc<Root>,
     pub(super) path: VPath,
-    /// This store made the file.
+    /// The store created the file.
     created: bool,
-    /// Where the file is cut before its first byte.
-    cut: Option<u64>,
-    begun: AtomicBool,
+    /// Length to which the file is truncated before its first byte.
+    truncate_to: Option<u64>,
+    has_begun: AtomicBool,
     beginning: Mutex<()>,
-    /// The disk did not take something.
+    /// The disk refused a write or a sync.
     refused: AtomicBool,
-    /// The store has succeeded.
-    kept: AtomicBool,
+    /// The store has succeeded: its file stays.
+    succeeded: AtomicBool,
     pub(super) lease: UploadLease,
 }
 
@@ -44,7 +43,7 @@ impl StoreSink {
         root: Arc<Root>,
         path: VPath,
         created: bool,
-        cut: Option<u64>,
+        truncate_to: Option<u64>,
         lease: UploadLease,
     ) -> Self {
         Self {
@@ -52,21 +51,21 @@ impl StoreSink {
             root,
             path,
             created,
-            cut,
-            begun: AtomicBool::new(false),
+            truncate_to,
+            has_begun: AtomicBool::new(false),
             beginning: Mutex::default(),
             refused: AtomicBool::new(false),
-            kept: AtomicBool::new(false),
+            succeeded: AtomicBool::new(false),
             lease,
         }
     }
 
-    /// The store has succeeded: its file stays, even if it is empty.
+    /// Records that the store has succeeded: its file stays, even if it is empty.
     pub(super) fn mark_succeeded(&self) {
-        self.kept.store(true, Ordering::Relaxed);
+        self.succeeded.store(true, Ordering::Relaxed);
     }
 
-    /// Passes on what the disk says, and remembers a refusal.
+    /// Returns the result unchanged, and records whether it is an error.
     pub(super) fn note_error<T>(&self, result: io::Result<T>) -> io::Result<T> {
         if result.is_err() {
             self.refused.store(true, Ordering::Relaxed);
@@ -74,41 +73,44 @@ impl StoreSink {
         result
     }
 
-    /// The file, to cut, stat or sync it.
+    /// The file, to truncate, stat or sync it.
     pub(super) fn file(&self) -> &File {
         self.file.file()
     }
 
-    /// Whether the path leads to the very file that is written.
+    /// Whether the path still leads to the file that is written.
     pub(super) fn is_at_path(&self) -> io::Result<bool> {
         path_is_file(&self.root, &self.path, self.file())
     }
 
     fn begin_once(&self) -> io::Result<()> {
-        let _one = self
+        let _guard = self
             .beginning
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if self.begun.load(Ordering::Acquire) {
+        if self.has_begun.load(Ordering::Acquire) {
             return Ok(());
         }
         if self.lease.check_wanted().is_err() {
             return Err(io::Error::new(
                 io::ErrorKind::ConnectionAborted,
-                "the client is gone",
+                "the client has disconnected",
             ));
         }
-        if let Some(length) = self.cut
+        if let Some(length) = self.truncate_to
             && self.file().metadata()?.len() > length
         {
             self.file().set_len(length)?;
         }
-        self.begun.store(true, Ordering::Release);
+        // Release pairs with the Acquire in `begin`: other streams must not write before the
+        // truncation.
+        self.has_begun.store(true, Ordering::Release);
         Ok(())
     }
 
-    /// Nobody can take what memory alone holds for stored, not by a checksum either.
-    /// What another upload stored over, too, stays: that one was perhaps told that it is on disk.
+    /// Removes bytes that are only in memory, so that no checksum or size vouches for them. If another
+    /// upload had the file, too, they stay, because its client may have been told that they are on disk;
+    /// then only the cached pages are dropped.
     fn discard_unsynced(&self) {
         if !(self.lease.begin_rollback() && no_other_process_stores(self.file())) {
             self.file.forget_pages();
@@ -121,14 +123,14 @@ impl StoreSink {
     }
 }
 
-/// Whether the path leads to the very file that is open.
+/// Whether the path leads to the open file.
 fn path_is_file(root: &Root, path: &VPath, file: &File) -> io::Result<bool> {
     let ours = FileIdentity::of(file)?;
     let named = root.identity(path);
     Ok(named.is_ok_and(|named| named.inode == ours.inode))
 }
 
-/// No other process stores into the file, or may begin to.
+/// Whether no other process stores into the file or may begin to.
 fn no_other_process_stores(file: &File) -> bool {
     let claimed = take_write_lock(file, WriteLockKind::Exclusive);
     matches!(
@@ -137,14 +139,13 @@ fn no_other_process_stores(file: &File) -> bool {
     )
 }
 
-/// Removes a file that a store made, if it is empty and nobody else has it: only then was it made for
-/// nothing.
+/// Removes a file that a store created, if it is empty and no other store has it open.
 pub(super) fn remove_unused(root: &Root, path: &VPath, file: &File, lease: &UploadLease) {
     lease.if_only_owner(|| {
         let empty = file.metadata().is_ok_and(|meta| meta.len() == 0);
         if empty && path_is_file(root, path, file).unwrap_or(false) && no_other_process_stores(file)
         {
-            // What cannot be removed is an empty file, and stays one.
+            // If the removal fails, an empty file stays; nothing is lost.
             let _ = root.delete(path);
         }
     });
@@ -161,7 +162,7 @@ impl Sink for StoreSink {
     }
 
     fn begin(&self) -> io::Result<()> {
-        if self.begun.load(Ordering::Acquire) {
+        if self.has_begun.load(Ordering::Acquire) {
             return Ok(());
         }
         self.begin_once()
@@ -175,7 +176,8 @@ impl Sink for StoreSink {
         self.file.is_seekable()
     }
 
-    /// Sums of an upload are made of what passes; only bytes that come twice are read.
+    /// The stored bytes. Checksums of an upload are computed from received bytes; only bytes that arrive
+    /// twice are read back.
     fn open_for_comparison(&self) -> Option<Arc<dyn Source>> {
         self.file.open_for_comparison()
     }
@@ -198,7 +200,7 @@ impl Drop for StoreSink {
         if self.refused.load(Ordering::Relaxed) {
             self.discard_unsynced();
         }
-        if self.created && !self.kept.load(Ordering::Relaxed) {
+        if self.created && !self.succeeded.load(Ordering::Relaxed) {
             remove_unused(&self.root, &self.path, self.file(), &self.lease);
         }
     }

@@ -1,12 +1,12 @@
-//! Who is storing which file, what becomes of a second upload of the same one, and which upload a session
-//! ended last.
+//! The uploads in progress: which session stores which file, what happens to a second upload of the
+//! same file, and which upload a session finished last.
 //!
-//! One upload at a time owns a file (stores of ranges, ESTO, share it). The lock on the open file
-//! (`data::store::write_lock`) holds against other processes; this register tells who the owner is. A
-//! client that lost its connection and comes back must not be locked out by its own dead session,
-//! so that an owner whose client is gone, or that belongs to the same account and receives nothing
-//! while it is watched, is stopped and gives way. Any other owner goes on, and the second upload is
-//! refused.
+//! One upload at a time owns a file; stores of ranges (ESTO) share it. The lock on the open file
+//! (`data::store::write_lock`) excludes other processes; this registry knows the owners within the
+//! server. A client that reconnects after a broken connection must not be locked out by its own dead
+//! session. So an owner is stopped for a second upload if its client has disconnected, or if it belongs
+//! to the same account and receives nothing while it is watched. Any other owner goes on, and the
+//! second upload is refused.
 
 use std::collections::HashMap;
 use std::io;
@@ -24,63 +24,65 @@ use proto::server::{FileError, FileErrorKind};
 
 use super::checksum::aborted_error;
 
-/// How often a second upload looks at the owner.
-const LOOK: Duration = Duration::from_millis(50);
+/// Interval at which a second upload checks the owner.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Bytes that had reached this host before a cut are stored within this time; only later ones show
-/// that the owner lives.
-const SETTLE: Duration = Duration::from_millis(250);
+/// Time in which bytes that had arrived in this host's socket buffers are stored. Only bytes after
+/// that show that the owner's client is alive.
+const SETTLING_TIME: Duration = Duration::from_millis(250);
 
-/// An owner of the same account that received nothing for so long gives way.
-const WATCH: Duration = Duration::from_secs(5);
+/// An owner of the same account that receives nothing for this time is stopped.
+const SILENCE_LIMIT: Duration = Duration::from_secs(5);
 
-/// Longest wait of a second upload for the file, whoever owns it meanwhile.
-const LONGEST: Duration = Duration::from_secs(20);
+/// Longest wait of a second upload for the file, even if its owner changes.
+const MAX_WAIT: Duration = Duration::from_secs(20);
 
-/// Device and inode.
+/// Device and inode number, which identify a file under all of its names.
 type Inode = (u64, u64);
 
-/// Whose an upload is: two of the same one may be the same client's, before and after a cut.
+/// The account that an upload belongs to. Two uploads of one account may come from the same client,
+/// before and after its connection broke.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Uploader {
-    /// Logged in by name.
+    /// A user who logged in by name.
     User(String),
-    /// Anonymous sessions of one client: an IPv4 address, or a /64 network of IPv6.
+    /// The anonymous sessions of one client: one IPv4 address, or one /64 network of IPv6.
     Anonymous(IpAddr),
 }
 
-/// A session's control connection, to see whether its client is still there.
+/// A second handle on the socket of a control connection, to check whether its client is still
+/// connected.
 #[derive(Debug)]
 pub struct ControlSocket(OwnedFd);
 
 impl ControlSocket {
-    /// Of a connected socket.
+    /// Duplicates the descriptor of a connected socket.
     ///
     /// # Errors
-    /// No more descriptors.
+    /// No file descriptor is free.
     pub fn of(socket: BorrowedFd<'_>) -> io::Result<Self> {
         socket.try_clone_to_owned().map(Self)
     }
 
-    /// The client closed its side, or the connection broke.
+    /// Whether the client closed its side or the connection failed.
     pub fn peer_has_closed(&self) -> bool {
         has_hung_up(self.0.as_fd())
     }
 }
 
-/// An upload that wants a file, and how to watch and stop it.
+/// The client of an upload, with the means to watch and stop the upload.
 #[derive(Debug, Clone)]
 pub struct UploadClient {
-    /// Whose upload it is.
+    /// The account that the upload belongs to.
     pub uploader: Uploader,
-    /// Its client.
+    /// The client's control connection.
     pub control_socket: Arc<ControlSocket>,
-    /// To see its progress, and to stop it.
+    /// Progress and cancellation of the transfer.
     pub control: Arc<TransferControl>,
 }
 
 impl UploadClient {
-    /// Fails when nobody waits for this upload any more.
+    /// Fails if the upload was cancelled or its client has disconnected.
     pub(super) fn check_wanted(&self) -> Result<(), FileError> {
         if self.control.is_cancelled() || self.control_socket.peer_has_closed() {
             return Err(aborted_error());
@@ -89,34 +91,34 @@ impl UploadClient {
     }
 }
 
-/// An upload that owns its file or a part of it.
+/// An upload that owns its file, or shares it with other stores of ranges.
 #[derive(Debug)]
 pub struct ActiveUpload {
-    /// `None`: no upload, but a change of the file that is over soon.
+    /// `None`: not an upload, but a short change of the file.
     client: Option<UploadClient>,
     claim: WriteLockKind,
-    /// All bytes are there; what is left is this end's work.
+    /// All bytes have been received; only work of the server remains.
     ending: AtomicBool,
     taken_over: AtomicBool,
-    /// Another upload has had the file open at the same time.
+    /// Another upload had the file open at the same time.
     shared: AtomicBool,
-    /// It takes out of the file what it stored: nobody else may begin to store there.
+    /// The upload is removing from the file what it stored; no other may begin to store.
     withdrawing: AtomicBool,
 }
 
 impl ActiveUpload {
-    /// Whether it keeps out who wants to store with this claim.
+    /// Whether this upload excludes one with the claim `wanted`.
     fn conflicts_with(&self, wanted: WriteLockKind) -> bool {
         let sole = self.claim == WriteLockKind::Exclusive || wanted == WriteLockKind::Exclusive;
         sole || self.withdrawing.load(Ordering::Relaxed)
     }
 
-    /// All bytes have come.
+    /// Records that all bytes have been received.
     pub(super) fn mark_received(&self) {
         self.ending.store(true, Ordering::Relaxed);
     }
 
-    /// It was stopped for another one.
+    /// Whether this upload was stopped in favour of another one.
     pub(crate) fn was_taken_over(&self) -> bool {
         self.taken_over.load(Ordering::Relaxed)
     }
@@ -129,15 +131,15 @@ impl ActiveUpload {
     }
 }
 
-/// All uploads under way, shared by all sessions.
+/// All uploads in progress, shared by all sessions.
 #[derive(Debug, Default)]
 pub struct UploadRegistry {
     open: Mutex<HashMap<Inode, Vec<Arc<ActiveUpload>>>>,
-    /// One has ended.
+    /// Notified when an upload ends.
     freed: Condvar,
 }
 
-/// An upload's entry, for as long as it has the file open.
+/// The registration of an upload for as long as it has the file open.
 #[derive(Debug)]
 pub(super) struct UploadLease {
     uploads: Arc<UploadRegistry>,
@@ -146,7 +148,7 @@ pub(super) struct UploadLease {
 }
 
 impl UploadRegistry {
-    /// Enters an upload, unless the file's owners exclude it.
+    /// Registers an upload, unless an owner of the file excludes it.
     pub(super) fn register(
         self: &Arc<Self>,
         inode: Inode,
@@ -156,7 +158,7 @@ impl UploadRegistry {
         self.admit(inode, claim, Some(by.clone()))
     }
 
-    /// Keeps uploads away from a file that is changed without one, unless somebody stores into it.
+    /// Excludes uploads while the file is changed by something else, unless an upload stores into it.
     pub(super) fn exclude_uploads(self: &Arc<Self>, inode: Inode) -> Option<UploadLease> {
         self.admit(inode, WriteLockKind::Exclusive, None)
     }
@@ -180,6 +182,7 @@ impl UploadRegistry {
         if owners.iter().any(|owner| owner.conflicts_with(claim)) {
             return None;
         }
+        // Relaxed is enough: all accesses to these flags hold the lock of the registry.
         upload.shared.store(!owners.is_empty(), Ordering::Relaxed);
         for owner in owners.iter() {
             owner.shared.store(true, Ordering::Relaxed);
@@ -192,21 +195,21 @@ impl UploadRegistry {
         })
     }
 
-    /// Whether somebody stores into the file.
+    /// Whether an upload stores into the file.
     pub(super) fn is_being_written(&self, inode: Inode) -> bool {
         self.open().contains_key(&inode)
     }
 
-    /// Runs `act` while nobody can begin to store into the file, unless an upload whose client is
-    /// there has it.
+    /// Runs `act` while no upload can begin to store into the file; `None` if an upload with a
+    /// connected client owns it.
     pub(super) fn unless_uploading<T>(&self, inode: Inode, act: impl FnOnce() -> T) -> Option<T> {
         let open = self.open();
         let mut owners = open.get(&inode).into_iter().flatten();
-        let lives = |owner: &Arc<ActiveUpload>| {
+        let has_connected_client = |owner: &Arc<ActiveUpload>| {
             let by = owner.client.as_ref();
             by.is_some_and(|by| !by.control_socket.peer_has_closed())
         };
-        if owners.any(lives) {
+        if owners.any(has_connected_client) {
             return None;
         }
         Some(act())
@@ -222,13 +225,14 @@ impl UploadLease {
         &self.upload
     }
 
-    /// Nobody else may store into the file.
+    /// Whether no other upload may store into the file.
     pub(super) fn is_exclusive(&self) -> bool {
         self.upload.claim == WriteLockKind::Exclusive
     }
 
-    /// Keeps all others out from now on, unless another upload has had the file since this one began:
-    /// what both stored is the other's, too, which may have been told that it is on disk.
+    /// Excludes all other uploads from now on, so that this one can remove what it stored. Returns
+    /// `false` if another upload had the file open since this one began: bytes that both stored belong
+    /// to the other one, too, whose client may have been told that they are on disk.
     pub(super) fn begin_rollback(&self) -> bool {
         let _nobody_enters = self.uploads.open();
         let shared = self.upload.shared.load(Ordering::Relaxed);
@@ -236,7 +240,7 @@ impl UploadLease {
         !shared
     }
 
-    /// Fails when nobody waits for this upload any more.
+    /// Fails if the upload was cancelled or its client has disconnected.
     pub(super) fn check_wanted(&self) -> Result<(), FileError> {
         self.upload
             .client
@@ -244,7 +248,7 @@ impl UploadLease {
             .map_or(Ok(()), UploadClient::check_wanted)
     }
 
-    /// Runs `act` while nobody else can enter, if nobody else has.
+    /// Runs `act` while no other upload can register, if this upload is the only one.
     pub(super) fn if_only_owner(&self, act: impl FnOnce()) {
         let open = self.uploads.open();
         if open
@@ -265,39 +269,40 @@ impl Drop for UploadLease {
                 open.remove(&self.inode);
             }
         }
+        // Unlocked first, so that a woken upload does not block on the lock at once.
         drop(open);
         self.uploads.freed.notify_all();
     }
 }
 
-/// A second upload's wait for a file.
+/// The wait of a second upload for a file.
 #[derive(Debug)]
 pub(super) struct OwnerWait<'a> {
     uploads: &'a UploadRegistry,
     claim: WriteLockKind,
     by: &'a UploadClient,
     began: Instant,
-    /// The owners met so far.
+    /// The owners watched so far.
     watched: Vec<WatchedOwner>,
 }
 
-/// An owner under watch.
+/// An owner that is being watched.
 #[derive(Debug)]
 struct WatchedOwner {
     upload: Arc<ActiveUpload>,
     since: Instant,
-    /// Bytes it had received after [`SETTLE`].
+    /// Bytes that it had received after [`SETTLING_TIME`].
     settled: Option<u64>,
 }
 
 /// The decision about an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OwnerVerdict {
-    /// It lives: the second upload is refused.
+    /// The owner is alive: the second upload is refused.
     KeepsFile,
-    /// It is stopped.
+    /// The owner is stopped.
     MustYield,
-    /// That is not known yet, or it is ending already.
+    /// It is not known yet whether the owner is alive, or the owner is ending already.
     Undecided,
 }
 
@@ -316,11 +321,11 @@ impl<'a> OwnerWait<'a> {
         }
     }
 
-    /// Returns when nobody who excludes this upload owns the file any more.
+    /// Waits until no owner excludes this upload any more.
     ///
     /// # Errors
-    /// [`FileErrorKind::InUse`] when an owner lives, or none has let go in time;
-    /// [`FileErrorKind::Aborted`] when this upload is stopped meanwhile.
+    /// [`FileErrorKind::InUse`] if an owner is alive, or does not end in time;
+    /// [`FileErrorKind::Aborted`] if this upload is stopped meanwhile.
     pub(super) fn wait_until_free(&mut self, inode: Inode) -> Result<(), FileError> {
         let mut open = self.uploads.open();
         loop {
@@ -336,23 +341,27 @@ impl<'a> OwnerWait<'a> {
                 return Ok(());
             }
             self.judge(&owners, Instant::now())?;
-            let wait = self.uploads.freed.wait_timeout(open, LOOK);
+            // Ends of uploads wake the wait; the timeout is for owners that must be watched.
+            let wait = self.uploads.freed.wait_timeout(open, CHECK_INTERVAL);
             open = wait.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// Stops the owners that give way, unless one of them stays.
+    /// Stops the owners that must yield, unless one of them keeps the file.
     fn judge(&mut self, owners: &[Arc<ActiveUpload>], now: Instant) -> Result<(), FileError> {
+        // All owners are judged before any is stopped: if one keeps the file, stopping others gains
+        // nothing.
         let verdicts: Vec<_> = owners
             .iter()
             .map(|owner| self.verdict(owner, now))
             .collect();
-        if verdicts.contains(&OwnerVerdict::KeepsFile) || now.duration_since(self.began) > LONGEST {
+        if verdicts.contains(&OwnerVerdict::KeepsFile) || now.duration_since(self.began) > MAX_WAIT
+        {
             return Err(in_use_error());
         }
         for (owner, verdict) in owners.iter().zip(verdicts) {
             if verdict == OwnerVerdict::MustYield {
-                tracing::info!("a store gives way to a later one of the same file");
+                tracing::info!("an upload is stopped for a later one of the same file");
                 owner.take_over();
             }
         }
@@ -373,22 +382,23 @@ impl<'a> OwnerWait<'a> {
         if by.control_socket.peer_has_closed() {
             return OwnerVerdict::MustYield;
         }
+        // Another account must never be able to stop an upload, however silent it is.
         if by.uploader != self.by.uploader {
             return OwnerVerdict::KeepsFile;
         }
         if owner.ending.load(Ordering::Relaxed) {
-            // It may be this client's own, cut off after its last byte.
+            // It may be this client's own upload, disconnected after its last byte. It ends soon.
             return OwnerVerdict::Undecided;
         }
         let bytes = by.control.bytes();
         let watched = self.watched(owner, now);
         let seen = now.duration_since(watched.since);
-        if seen < SETTLE {
+        if seen < SETTLING_TIME {
             return OwnerVerdict::Undecided;
         }
         match *watched.settled.get_or_insert(bytes) {
             settled if settled != bytes => OwnerVerdict::KeepsFile,
-            _ if seen >= WATCH => OwnerVerdict::MustYield,
+            _ if seen >= SILENCE_LIMIT => OwnerVerdict::MustYield,
             _ => OwnerVerdict::Undecided,
         }
     }
@@ -410,21 +420,21 @@ impl<'a> OwnerWait<'a> {
     }
 }
 
-/// The file that a session has stored last, and whether it is still as that upload left it. Shared by all
-/// clones of one session's files.
+/// The state of the file that a session stored last, as that upload left it. All clones of the
+/// session's files share it.
 ///
-/// A client that stores under an unfinished name and then renames takes the file for what it sent. If
-/// another session stored to the name in between, the file is another one's.
+/// A client that uploads under a temporary name and then renames the file relies on its content. If
+/// another session stored to that name in between, the content is no longer the client's.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LastUpload(Arc<Mutex<Option<FileIdentity>>>);
 
 impl LastUpload {
-    /// A store that had the file to itself ended and left it in this state.
+    /// Records the state in which an exclusive upload left its file.
     pub(super) fn record(&self, state: FileIdentity) {
         *self.state() = Some(state);
     }
 
-    /// This session is about to change the content of a file.
+    /// Forgets the file, because this session is about to change its content.
     pub(super) fn forget(&self, inode: (u64, u64)) {
         let mut state = self.state();
         if state.is_some_and(|state| state.inode == inode) {
@@ -432,7 +442,7 @@ impl LastUpload {
         }
     }
 
-    /// This session changed the name, times or rights of a file.
+    /// Follows a change of the file's name, times or rights by this session.
     pub(super) fn carry_over(&self, before: &FileIdentity, after: FileIdentity) {
         let mut state = self.state();
         if *state == Some(*before) {
@@ -440,7 +450,7 @@ impl LastUpload {
         }
     }
 
-    /// Whether `now` is of the file that was stored, and somebody else has changed it since.
+    /// Whether `now` is a state of the uploaded file, and another session has changed the file since.
     pub(super) fn was_overwritten(&self, now: &FileIdentity) -> bool {
         self.state()
             .is_some_and(|state| state.inode == now.inode && state != *now)
@@ -451,7 +461,7 @@ impl LastUpload {
     }
 }
 
-/// Another upload owns the file.
+/// The error of an upload that another upload excludes.
 pub(super) fn in_use_error() -> FileError {
     FileError {
         kind: FileErrorKind::InUse,

@@ -22,7 +22,7 @@ fn anonymous(from: [u8; 4]) -> (UploadClient, UnixStream) {
     storer(Uploader::Anonymous(from.into()))
 }
 
-/// A newcomer's view of an owner after so much time.
+/// The newcomer's verdicts about an owner after each of `times`.
 fn verdicts(
     owner: &UploadClient,
     newcomer: &UploadClient,
@@ -41,9 +41,14 @@ fn verdicts(
 }
 
 #[test]
-fn a_silent_owner_of_the_same_account_gives_way_after_a_watch() {
+fn a_silent_owner_of_the_same_account_must_yield_after_the_silence_limit() {
     use OwnerVerdict::{MustYield, Undecided};
-    let times = [Duration::ZERO, SETTLE, WATCH - LOOK, WATCH];
+    let times = [
+        Duration::ZERO,
+        SETTLING_TIME,
+        SILENCE_LIMIT - CHECK_INTERVAL,
+        SILENCE_LIMIT,
+    ];
     let ((owner, _a), (newcomer, _b)) = (user("ann"), user("ann"));
     assert_eq!(
         verdicts(&owner, &newcomer, &times),
@@ -54,7 +59,7 @@ fn a_silent_owner_of_the_same_account_gives_way_after_a_watch() {
 }
 
 #[test]
-fn an_owner_of_another_account_stays() {
+fn an_owner_of_another_account_keeps_the_file() {
     for ((owner, _a), (newcomer, _b)) in [
         (user("ann"), user("bob")),
         (anonymous([10, 0, 0, 1]), anonymous([10, 0, 0, 2])),
@@ -68,7 +73,7 @@ fn an_owner_of_another_account_stays() {
 }
 
 #[test]
-fn an_owner_of_the_same_account_may_end_what_has_come_whole() {
+fn an_owner_that_has_received_everything_may_finish() {
     let ((owner, _a), (newcomer, _b)) = (user("ann"), user("ann"));
     let uploads = Arc::new(UploadRegistry::default());
     let lease = uploads
@@ -76,7 +81,7 @@ fn an_owner_of_the_same_account_may_end_what_has_come_whole() {
         .unwrap();
     lease.upload().mark_received();
     let mut watch = OwnerWait::new(&uploads, WriteLockKind::Exclusive, &newcomer);
-    for after in [Duration::ZERO, WATCH, 2 * WATCH] {
+    for after in [Duration::ZERO, SILENCE_LIMIT, 2 * SILENCE_LIMIT] {
         let verdict = watch.verdict(&lease.upload, watch.began + after);
         assert_eq!(verdict, OwnerVerdict::Undecided);
     }
@@ -89,7 +94,7 @@ fn an_owner_of_the_same_account_may_end_what_has_come_whole() {
 }
 
 #[test]
-fn nobody_is_stopped_while_another_owner_stays() {
+fn no_owner_is_stopped_while_another_keeps_the_file() {
     let ((dead, line), (alive, _b), (newcomer, _c)) = (user("ann"), user("bob"), user("ann"));
     let uploads = Arc::new(UploadRegistry::default());
     let _first = uploads
@@ -110,7 +115,7 @@ fn nobody_is_stopped_while_another_owner_stays() {
 }
 
 #[test]
-fn an_owner_that_never_lets_go_is_not_waited_for_without_end() {
+fn the_wait_for_an_owner_is_bounded() {
     let ((owner, line), (newcomer, _b)) = (user("ann"), user("bob"));
     drop(line);
     let uploads = Arc::new(UploadRegistry::default());
@@ -122,12 +127,15 @@ fn an_owner_that_never_lets_go_is_not_waited_for_without_end() {
     let owners = [Arc::clone(lease.upload())];
     assert!(wait.judge(&owners, begin).is_ok());
     assert!(owner.control.is_cancelled() && lease.upload().was_taken_over());
-    assert!(wait.judge(&owners, begin + LONGEST).is_ok());
-    assert!(wait.judge(&owners, begin + LONGEST + LOOK).is_err());
+    assert!(wait.judge(&owners, begin + MAX_WAIT).is_ok());
+    assert!(
+        wait.judge(&owners, begin + MAX_WAIT + CHECK_INTERVAL)
+            .is_err()
+    );
 }
 
 #[test]
-fn nothing_is_kept_of_uploads_that_have_ended() {
+fn ended_uploads_are_removed_from_the_registry() {
     let (owner, _line) = user("ann");
     let uploads = Arc::new(UploadRegistry::default());
     let lease = uploads
@@ -144,7 +152,7 @@ fn nothing_is_kept_of_uploads_that_have_ended() {
 }
 
 #[test]
-fn a_change_without_an_upload_is_waited_for() {
+fn an_upload_waits_for_a_short_change() {
     let (newcomer, _line) = user("ann");
     let uploads = Arc::new(UploadRegistry::default());
     let change = uploads.exclude_uploads(FILE).unwrap();
@@ -159,7 +167,7 @@ fn a_change_without_an_upload_is_waited_for() {
 }
 
 #[test]
-fn who_takes_back_what_it_stored_keeps_others_out_or_is_not_alone() {
+fn a_rollback_excludes_other_uploads_or_is_refused() {
     let ((first, _a), (second, _b)) = (user("ann"), user("bob"));
     let uploads = Arc::new(UploadRegistry::default());
     let enter = |by| uploads.register(FILE, WriteLockKind::Shared, by);

@@ -1,5 +1,5 @@
-//! Limiter of a transfer: by the policy that watched the streams, or else by the kernel's and the
-//! threads' own accounts.
+//! The limiter of a transfer: as the policy that watched the streams reports it, or else derived from
+//! TCP_INFO and the times that threads spent waiting.
 
 use data::job::TransferReport;
 use proto::remark::{self, CompletionRemarks};
@@ -7,29 +7,34 @@ use tune::Evidence;
 use tune::diagnosis::dominant_limiter;
 use tune::limiter::{Limiter, Role};
 
-/// Limits of a transfer, known at its end.
+/// The limiter of a transfer, known at its end.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct LimiterSummary {
-    /// The limiter; `None`: the figures do not tell.
+    /// The limiter; `None`: unknown.
     pub(crate) limiter: Option<Limiter>,
-    /// Congestion control at the end; `None`: nobody looked, or the transfer was received.
+    /// Congestion control at the end; `None`: unknown, or this end received.
     pub(crate) congestion: Option<String>,
-    /// For clients that read it.
+    /// The remark that the 226 reply carries to clients that read it.
     pub(crate) client_remark: CompletionRemarks,
 }
 
 impl LimiterSummary {
-    /// Those of a transfer that ended well. (Of one that broke, the accounts of streams that were
-    /// waiting then are not whole, and would name whoever computed.)
+    /// The limiter of a successful transfer. After a failed one the times of streams that were waiting
+    /// are incomplete, and would name the wrong limiter.
     pub(crate) fn of(report: &TransferReport) -> Self {
         let evidence = &report.evidence;
         let sends = evidence.role == Some(Role::Sender);
-        let judged = unless_unknown(dominant_limiter(evidence).limiter);
+        let from_evidence = unless_unknown(dominant_limiter(evidence).limiter);
         let (limiter, streams) = match &evidence.verdict {
-            Some(verdict) => (unless_unknown(verdict.limiter).or(judged), verdict.streams),
-            None => (judged, streams_at_the_end(evidence)),
+            Some(verdict) => (
+                unless_unknown(verdict.limiter).or(from_evidence),
+                verdict.streams,
+            ),
+            None => (from_evidence, streams_at_the_end(evidence)),
         };
+        // The congestion control of a receiver has no effect on the transfer.
         let congestion = congestion(evidence).filter(|_| sends);
+        // A receiver's limiter stays in the log: the client asked a sender, which knows better.
         let verdict = limiter.filter(|_| sends).and_then(|limiter| {
             let congestion = congestion.as_deref().unwrap_or_default();
             remark::LimiterReport::new(limiter.name(), streams, congestion)
@@ -62,7 +67,7 @@ fn congestion(evidence: &Evidence) -> Option<String> {
     known.or_else(|| evidence.congestion_control.clone())
 }
 
-/// Advice on making it faster, and the part of this host's settings in it.
+/// Advice to the client: how to make the transfer faster, and which settings of this host limit it.
 fn advice(report: &TransferReport) -> Option<String> {
     let remedy = report
         .evidence

@@ -33,7 +33,7 @@ fn verdict(limiter: Limiter) -> LimiterVerdict {
     }
 }
 
-/// Most of the time the peer's window was full.
+/// Evidence of a sender that was limited by the peer's window most of the time.
 fn window() -> Evidence {
     Evidence {
         busy_time: seconds(10),
@@ -43,7 +43,7 @@ fn window() -> Evidence {
 }
 
 #[test]
-fn the_policys_verdict_counts_and_its_remedy_is_told_before_the_remark() {
+fn the_policys_verdict_takes_precedence_and_its_remedy_comes_before_the_remark() {
     let report = report(Evidence {
         verdict: Some(verdict(Limiter::Loss)),
         ..window()
@@ -63,7 +63,7 @@ fn the_policys_verdict_counts_and_its_remedy_is_told_before_the_remark() {
 }
 
 #[test]
-fn where_the_policy_does_not_know_the_kernels_accounts_tell() {
+fn without_a_verdict_the_limiter_is_derived_from_tcp_info() {
     let report = report(Evidence {
         verdict: Some(verdict(Limiter::Unknown)),
         ..window()
@@ -77,7 +77,7 @@ fn where_the_policy_does_not_know_the_kernels_accounts_tell() {
 }
 
 #[test]
-fn without_a_policy_a_sender_judges_and_a_receiver_keeps_it_for_the_log() {
+fn without_a_policy_only_a_sender_reports_the_limiter_to_the_client() {
     let sent = LimiterSummary::of(&report(window()));
     assert_eq!(
         sent.client_remark.limiter.unwrap().to_string(),
@@ -98,7 +98,7 @@ fn without_a_policy_a_sender_judges_and_a_receiver_keeps_it_for_the_log() {
 }
 
 #[test]
-fn nothing_moved_is_not_told() {
+fn an_empty_transfer_has_no_limiter() {
     let limits = LimiterSummary::of(&TransferReport::default());
     assert_eq!(limits, LimiterSummary::default());
 }

@@ -1,5 +1,5 @@
-//! Orders of a session to its data side: all that is to be done as plain data, and beside it the handles
-//! that only this process has to do it with.
+//! The order for a transfer: plain data that says what to do, and, apart from it, the handles of this
+//! process that carry it out.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -22,82 +22,82 @@ use crate::data_address::advertised_address;
 use crate::files::{ControlSocket, SessionFiles, Uploader};
 use crate::limits::QueuePermit;
 
-/// All that whoever carries a transfer out must be told. Nothing in it is open, shared or alive: it
-/// could be written down and given to another process.
+/// The complete description of a transfer. It holds no open files, connections or shared state, so it
+/// could be serialized and sent to another process.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TransferOrder {
-    /// Task: file, ranges, mode, streams, buffers, markers.
+    /// File, ranges, mode, streams, buffers and markers.
     pub(crate) request: TransferRequest,
-    /// Share of it.
+    /// The stripe of the transfer that this order covers.
     pub(crate) stripe: Stripe,
-    /// Where its data connections come from or go to.
+    /// Addresses of the data connections.
     pub(crate) connections: DataAddresses,
-    /// How they behave.
+    /// Behaviour of the data connections.
     pub(crate) terms: TransferTerms,
-    /// Whose upload it would be.
+    /// The account that an upload belongs to.
     pub(crate) uploader: Uploader,
 }
 
-/// Where the data connections of a transfer come from or go to.
+/// Addresses of the data connections of a transfer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DataAddresses {
-    /// None was told or asked for: before any PASV or PORT.
+    /// Unknown: there was no PASV or PORT.
     Unknown,
-    /// PASV: they are awaited at these addresses of this host, of which each stripe has one.
+    /// PASV: the server listens on these addresses, one for each stripe.
     Awaited(StripeAddresses),
-    /// Delayed passive: they will be awaited at an address that is yet to be made.
+    /// Delayed passive: the server will listen on an address that does not exist yet.
     ToListen {
-        /// How to listen.
+        /// Options of the listener.
         options: ListenOptions,
-        /// Address to tell in place of a local one.
+        /// Address to advertise instead of the local one.
         public: Option<IpAddr>,
     },
-    /// PORT: they are made to these addresses, of which each stripe has one or several.
+    /// PORT: the server connects to these addresses, one or several for each stripe.
     Targets(StripeAddresses),
 }
 
-/// How the data connections of a transfer behave, as far as the request does not say.
+/// Behaviour of the data connections of a transfer that the request does not determine.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TransferTerms {
-    /// Congestion control of this end's sockets.
+    /// Congestion control of this server's sockets.
     pub(crate) congestion: CongestionChoice,
-    /// How often a receiving end computes the bandwidth ([`BufferSizing::Drs`]).
+    /// Interval at which a receiving end computes the bandwidth ([`BufferSizing::Drs`]).
     pub(crate) drs_interval: DrsInterval,
-    /// How bytes move between file and socket.
+    /// Method of moving bytes between file and socket.
     pub(crate) io: IoMethod,
-    /// Payload of a MODE E block when sending, and unit of store access, bytes.
+    /// Payload of a sent MODE E block, and unit of file access, bytes.
     pub(crate) block: usize,
-    /// Longest time in which nothing moves.
+    /// Longest time without progress.
     pub(crate) stall: Duration,
     /// Longest wait for the first data connection.
     pub(crate) connect: Duration,
-    /// Data connections at a time.
+    /// Largest number of concurrent data connections.
     pub(crate) most_connections: usize,
-    /// Knowledge of the path.
+    /// Prior knowledge of the path.
     pub(crate) prior: Prior,
 }
 
-/// Handles that this process carries an order out with: all that is open, counted or shared.
+/// The handles with which this process carries out an order: everything open, counted or shared.
 #[derive(Debug)]
 pub(crate) struct LocalHandles {
-    /// Where the session's files are.
+    /// Access to the session's files.
     pub(crate) files: SessionFiles,
-    /// The control connection.
+    /// The socket of the control connection.
     pub(crate) control_socket: Arc<ControlSocket>,
     /// The session's data channel; `None` before any PASV or PORT.
     pub(crate) channel: Option<SessionDataChannel>,
-    /// Bound on streams, for a channel that is yet to be made.
+    /// Budget of streams, for a channel that is opened later.
     pub(crate) stream_budget: StreamBudget,
-    /// The server's budget of bytes per second.
+    /// The server's rate limit, shared by all transfers.
     pub(crate) rate: Option<RateLimit>,
     /// This end of the DRS channel.
     pub(crate) drs: Option<Arc<drs::DrsEndpoint>>,
-    /// This transfer's place among those that the server runs at once.
+    /// The permit of this transfer.
     pub(crate) permit: QueuePermit,
 }
 
 impl TransferOrder {
-    /// Settings of the pump: everything but what the opened file decides.
+    /// The settings of the data transfer, except those that depend on the opened file.
     pub(super) fn settings(
         &self,
         rate: Option<RateLimit>,
@@ -121,10 +121,12 @@ impl TransferOrder {
             max_streams: request.streams.max as usize,
             min_streams: request.streams.min as usize,
             max_connections: terms.most_connections,
+            // Only a sender can change the number of streams: in MODE E it opens them (GFD.20).
             adapt: sends && request.streams.is_adjustable(),
             prior: terms.prior.clone(),
             checksum: None,
             connect_timeout: terms.connect,
+            // A client may have opened a DRS channel and then selected another sizing.
             drs: drs.filter(|_| request.buffers.sizing == BufferSizing::Drs),
             close_after: false,
         }
@@ -132,7 +134,7 @@ impl TransferOrder {
 }
 
 impl DataAddresses {
-    /// Those of a channel that there is.
+    /// The addresses of an existing channel.
     pub(crate) fn of(channel: Option<&SessionDataChannel>) -> Self {
         let Some(channel) = channel else {
             return Self::Unknown;
@@ -144,7 +146,8 @@ impl DataAddresses {
         }
     }
 
-    /// Listens if that is yet to be done; gives the channel and which addresses to tell.
+    /// Opens the listener of a delayed passive transfer; returns the channel and the addresses to
+    /// advertise. `None` for all others.
     pub(super) fn listen(
         &self,
         streams: StreamBudget,

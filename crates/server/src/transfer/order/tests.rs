@@ -49,27 +49,26 @@ fn order() -> TransferOrder {
     }
 }
 
-/// Accepts types that could be written down: they can be copied and compared, and borrow nothing.
+/// Accepts only types of plain data: they can be cloned and compared, and borrow nothing.
 fn is_plain<T: Clone + std::fmt::Debug + PartialEq + Send + Sync + 'static>() {}
 
-/// No type in `$handle` can be mistaken for plain data: with `$plain` implemented, there would be two
-/// answers to whose `answer` is meant, and this would not compile.
+/// Fails to compile if `$handle` implements `$plain`: then the call of `check` is ambiguous.
 macro_rules! lacks {
     ($handle:ty, $plain:path) => {{
-        trait Answers<Which> {
-            fn answer() {}
+        trait NotImplemented<Which> {
+            fn check() {}
         }
-        struct WithIt;
-        impl<T: ?Sized> Answers<()> for T {}
-        impl<T: ?Sized + $plain> Answers<WithIt> for T {}
-        <$handle as Answers<_>>::answer();
+        struct Implemented;
+        impl<T: ?Sized> NotImplemented<()> for T {}
+        impl<T: ?Sized + $plain> NotImplemented<Implemented> for T {}
+        <$handle as NotImplemented<_>>::check();
     }};
 }
 
 #[test]
-fn an_order_is_plain_data_and_handles_are_not() {
+fn orders_are_plain_data_and_handles_are_not() {
     is_plain::<TransferOrder>();
-    // What is open, counted or shared cannot be compared, so that no order can hold it.
+    // Open, counted or shared things do not implement PartialEq, so an order cannot contain them.
     lacks!(LocalHandles, PartialEq);
     lacks!(LocalHandles, Clone);
     lacks!(SessionFiles, PartialEq);
@@ -86,7 +85,7 @@ fn a_copy_of_an_order_is_the_same_order() {
     let one = order();
     let copy = one.clone();
     assert_eq!(one, copy);
-    // It stays what it was when the other is gone, or changed.
+    // The copy does not change when the original is dropped or changed.
     let mut other = one.clone();
     drop(one);
     other.stripe = Stripe::new(1, 2).unwrap();
@@ -100,7 +99,7 @@ fn a_copy_of_an_order_is_the_same_order() {
 }
 
 #[test]
-fn the_pump_is_told_what_was_ordered_and_given_what_is_here() {
+fn settings_combine_the_order_and_the_local_handles() {
     let settings = order().settings(Some(RateLimit::new(9000)), None);
     assert_eq!(
         (settings.mode, settings.type_),
@@ -125,7 +124,7 @@ fn the_pump_is_told_what_was_ordered_and_given_what_is_here() {
 }
 
 #[test]
-fn only_a_retrieve_with_an_open_number_of_streams_adapts() {
+fn only_a_retrieve_with_a_range_of_streams_adapts() {
     let with = |change: fn(&mut TransferRequest)| {
         let mut order = order();
         change(&mut order.request);
@@ -146,7 +145,7 @@ fn only_a_retrieve_with_an_open_number_of_streams_adapts() {
 }
 
 #[test]
-fn an_order_names_the_addresses_of_the_channel() {
+fn the_order_has_the_addresses_of_the_channel() {
     let of = |channel: &SessionDataChannel| DataAddresses::of(Some(channel));
     assert_eq!(DataAddresses::of(None), DataAddresses::Unknown);
     let none = SessionDataChannel::connect_to(Vec::new(), None);

@@ -1,11 +1,11 @@
-//! The congestion window and its threshold, whichever control moves them.
+//! The congestion window and the slow-start threshold, for both congestion controls.
 
 use std::time::Duration;
 
 use super::cubic::Cubic;
 use super::{CongestionAlgorithm, TcpConfig};
 
-/// Most segments by which one acknowledgement opens the window in slow start (RFC 3465: L).
+/// Largest increase of the window per acknowledgement in slow start, segments (RFC 3465: L = 2).
 const SLOW_START_LIMIT: f64 = 2.0;
 
 /// A congestion window, in segments.
@@ -28,21 +28,23 @@ impl CongestionWindow {
         }
     }
 
-    /// The window, segments.
+    /// Congestion window, segments.
     pub(super) fn cwnd(&self) -> f64 {
         self.cwnd
     }
 
-    /// The slow-start threshold, segments; infinite before the first loss.
+    /// Slow-start threshold, segments; infinite before the first loss.
     pub(super) fn ssthresh(&self) -> f64 {
         self.ssthresh
     }
 
-    /// Opens the window for `acked` segments, while the window is what limits the sender.
-    /// `recovering`: after a timeout an acknowledgement may cover much that arrived long ago.
+    /// Increases the window for `acked` segments. Must be called only while the window limits the sender.
+    /// `recovering`: after a timeout, when one acknowledgement may cover many old segments.
     pub(super) fn on_ack(&mut self, now: Duration, rtt: Duration, acked: u64, recovering: bool) {
         let mut acked = acked as f64;
         if self.cwnd < self.ssthresh {
+            // RFC 3465 section 2.3: L = 1 after a timeout, because the acknowledged segments may have
+            // arrived long ago and say nothing about the current rate.
             let limit = if recovering { 1.0 } else { SLOW_START_LIMIT };
             let step = acked.min(limit).min(self.ssthresh - self.cwnd);
             self.cwnd += step;
@@ -57,14 +59,15 @@ impl CongestionWindow {
         }
     }
 
-    /// An acknowledgement came while something else limited the sender.
+    /// Handles an acknowledgement while something else limits the sender: the window must not grow (RFC
+    /// 9438 section 5.8).
     pub(super) fn on_ack_not_cwnd_limited(&mut self, now: Duration) {
         if let Some(cubic) = &mut self.cubic {
             cubic.pause(now);
         }
     }
 
-    /// A loss was seen with `flight` segments outstanding.
+    /// Reduces the window after a loss with `flight` segments outstanding.
     pub(super) fn on_loss(&mut self, flight: u64) {
         let flight = self.flight_within_window(flight);
         self.ssthresh = match &mut self.cubic {
@@ -74,7 +77,8 @@ impl CongestionWindow {
         self.cwnd = self.ssthresh;
     }
 
-    /// The retransmission timer expired; `again`: with nothing heard since it last did.
+    /// Reduces the window after a retransmission timeout; `again`: no acknowledgement came since the last
+    /// timeout, so the threshold stays (RFC 5681 section 3.1).
     pub(super) fn on_timeout(&mut self, flight: u64, again: bool) {
         if !again {
             let flight = self.flight_within_window(flight);
@@ -83,28 +87,30 @@ impl CongestionWindow {
                 Some(cubic) => cubic.after_timeout(flight),
             };
         }
+        // RFC 5681 section 3.1: the loss window is one segment.
         self.cwnd = 1.0;
     }
 
-    /// The connection was idle: what the path bears is not known any more (RFC 5681 section 4.1).
+    /// Reduces the window after an idle time, because the state of the path is unknown by then (RFC 5681
+    /// section 4.1).
     pub(super) fn restart_after_idle(&mut self, now: Duration, initial: u32) {
         self.on_ack_not_cwnd_limited(now);
         self.cwnd = self.cwnd.min(f64::from(initial.max(1)));
     }
 
-    /// Part of the window that has been tried; segments sent by limited transmit do not count.
+    /// The used part of the window; segments sent by limited transmit (RFC 3042) do not count.
     fn flight_within_window(&self, flight: u64) -> f64 {
         self.cwnd.min(flight as f64)
     }
 }
 
-/// NewReno's share in congestion avoidance of an acknowledgement: one segment a round trip, counted by what
-/// is acknowledged rather than by acknowledgements (RFC 5681 section 3.1, RFC 3465).
+/// NewReno's increase per acknowledgement in congestion avoidance: one segment per round trip, by
+/// counting acknowledged data instead of acknowledgements (RFC 5681 section 3.1, RFC 3465).
 fn newreno_growth(cwnd: f64, acked: f64) -> f64 {
     acked / cwnd
 }
 
-/// NewReno's window after a loss (RFC 5681 equation 4), from what was in flight.
+/// NewReno's window after a loss, from the flight size (RFC 5681 equation 4).
 fn newreno_after_loss(flight: f64) -> f64 {
     (flight / 2.0).max(2.0)
 }

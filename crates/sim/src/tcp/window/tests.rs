@@ -11,7 +11,7 @@ fn window(congestion: CongestionAlgorithm) -> CongestionWindow {
     window
 }
 
-/// One round trip in which everything is acknowledged, segment by segment.
+/// Simulates one round trip in which every segment is acknowledged.
 fn round(window: &mut CongestionWindow, now: &mut Duration, rtt: Duration) {
     let acks = window.cwnd().floor();
     let mut acked = 0.0;
@@ -76,7 +76,7 @@ fn cubic_is_reno_friendly_on_short_paths() {
 }
 
 #[test]
-fn cubic_gives_way_faster_when_it_loses_twice() {
+fn fast_convergence_lowers_the_plateau_after_two_losses() {
     let mut w = window(CongestionAlgorithm::Cubic);
     w.on_loss(1000);
     w.on_loss(700);
@@ -90,7 +90,7 @@ fn cubic_gives_way_faster_when_it_loses_twice() {
 }
 
 #[test]
-fn a_pause_does_not_count() {
+fn time_without_a_window_limit_does_not_count() {
     let mut paused = window(CongestionAlgorithm::Cubic);
     paused.on_loss(1000);
     let mut steady = paused;

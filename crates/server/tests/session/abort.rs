@@ -1,4 +1,4 @@
-//! ABOR, and clients that go away: the transfer ends, the session or the server stays.
+//! ABOR and clients that disconnect: the transfer ends; the session or at least the server goes on.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
-use crate::client::ControlClient;
-use crate::data_port;
-use crate::in_process_server::{InProcessServer, eventually, test_bytes};
+use super::client::ControlClient;
+use super::data_port;
+use super::in_process_server::{InProcessServer, eventually, test_bytes};
 
-/// More than all socket buffers between both ends hold.
+/// More bytes than all socket buffers between both ends hold.
 const LARGE: usize = 64 << 20;
 
-fn still_usable(server: &InProcessServer, client: &mut ControlClient) {
+fn assert_usable(server: &InProcessServer, client: &mut ControlClient) {
     let bytes = server.create_file("small", 1000);
     let address = client.pasv();
     client.send("RETR small");
@@ -33,7 +33,7 @@ fn begin_retrieve(server: &InProcessServer, client: &mut ControlClient) -> std::
 }
 
 #[test]
-fn abor_during_retr_is_426_then_226() {
+fn abor_during_retr_replies_426_then_226() {
     let server = InProcessServer::start();
     let mut client = server.anonymous_client();
     let data = begin_retrieve(&server, &mut client);
@@ -41,11 +41,11 @@ fn abor_during_retr_is_426_then_226() {
     client.expect_code(426);
     client.expect_code(226);
     drop(data);
-    still_usable(&server, &mut client);
+    assert_usable(&server, &mut client);
 }
 
 #[test]
-fn abor_with_a_telnet_synch_and_commands_before_it() {
+fn abor_with_a_telnet_synch_overtakes_waiting_commands() {
     let server = InProcessServer::start();
     let mut client = server.anonymous_client();
     let _data = begin_retrieve(&server, &mut client);
@@ -57,11 +57,11 @@ fn abor_with_a_telnet_synch_and_commands_before_it() {
     client.expect_code(426);
     client.expect_code(226);
     client.expect_code(200);
-    still_usable(&server, &mut client);
+    assert_usable(&server, &mut client);
 }
 
 #[test]
-fn abor_during_stor_keeps_what_came() {
+fn abor_during_stor_keeps_the_received_bytes() {
     let server = InProcessServer::start();
     let mut client = server.anonymous_client();
     let address = client.pasv();
@@ -77,11 +77,11 @@ fn abor_during_stor_keeps_what_came() {
     client.expect_code(426);
     client.expect_code(226);
     assert_eq!(server.read_file("up"), part);
-    still_usable(&server, &mut client);
+    assert_usable(&server, &mut client);
 }
 
 #[test]
-fn abor_while_no_data_connection_comes() {
+fn abor_ends_the_wait_for_a_data_connection() {
     let server = InProcessServer::start();
     let mut client = server.anonymous_client();
     let _address = client.pasv();
@@ -92,11 +92,11 @@ fn abor_while_no_data_connection_comes() {
     client.send("ABOR");
     client.expect_code(426);
     client.expect_code(226);
-    still_usable(&server, &mut client);
+    assert_usable(&server, &mut client);
 }
 
 #[test]
-fn abor_in_mode_e() {
+fn abor_ends_a_store_in_mode_e() {
     let server = InProcessServer::start();
     let mut client = server.anonymous_client();
     client.expect_reply("MODE E", 200);
@@ -109,20 +109,20 @@ fn abor_in_mode_e() {
     client.expect_code_after_markers(426);
     client.expect_code(226);
     client.expect_reply("MODE S", 200);
-    still_usable(&server, &mut client);
+    assert_usable(&server, &mut client);
 }
 
 #[test]
-fn abor_stops_a_checksum() {
+fn abor_stops_running_and_waiting_checksums() {
     let server = InProcessServer::start();
-    // A hole: nothing to read from the disk, and minutes to sum.
+    // A sparse file: nothing is read from the disk, but the checksum takes minutes.
     File::create(server.path("huge"))
         .unwrap()
         .set_len(1 << 40)
         .unwrap();
-    // More than there are processors, so that some wait for their turn.
-    let places = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let mut clients: Vec<_> = (0..=places).map(|_| server.anonymous_client()).collect();
+    // More clients than processors, so some checksums wait for a permit.
+    let permits = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let mut clients: Vec<_> = (0..=permits).map(|_| server.anonymous_client()).collect();
     for client in &mut clients {
         client.send_bytes("CKSM MD5 0 -1 huge\r\nNOOP\r\n");
     }
@@ -135,29 +135,29 @@ fn abor_stops_a_checksum() {
         client.expect_code(200);
     }
     std::fs::remove_file(server.path("huge")).unwrap();
-    still_usable(&server, &mut clients[0]);
+    assert_usable(&server, &mut clients[0]);
 }
 
 #[test]
-fn abor_when_idle() {
+fn abor_without_a_transfer_replies_226() {
     let server = InProcessServer::start();
     server.anonymous_client().expect_reply("ABOR", 226);
 }
 
 #[test]
-fn a_client_that_goes_away_ends_its_transfer() {
+fn a_transfer_ends_when_its_client_disconnects() {
     let server = InProcessServer::start();
     let mut client = server.anonymous_client();
     let mut data = begin_retrieve(&server, &mut client);
     drop(client);
     let mut rest = Vec::new();
-    let _ = data.read_to_end(&mut rest); // a reset is as good as an end
+    let _ = data.read_to_end(&mut rest); // a reset is an end, too
     assert!(rest.len() < LARGE - 100_000, "{}", rest.len());
     server.anonymous_client().expect_reply("NOOP", 200);
 }
 
 #[test]
-fn quit_during_a_transfer_waits_for_it() {
+fn quit_during_a_transfer_waits_for_its_end() {
     let server = InProcessServer::start();
     let mut client = server.anonymous_client();
     let mut data = begin_retrieve(&server, &mut client);

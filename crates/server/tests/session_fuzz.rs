@@ -1,13 +1,14 @@
-//! A stateful fuzz of the server's session: random legal and illegal dialogues, with data
-//! connections that behave and that do not, on a real file tree.
+//! A stateful fuzz test of server sessions: random legal and illegal dialogues, with well-behaved and
+//! faulty data connections, on a real file tree.
 //!
-//! Invariants: nothing outside the root is changed or read; no thread panics; every session ends
-//! when its client says QUIT and closes its data connections; descriptors, threads and memory go
-//! back to what they were.
+//! Invariants: no file outside of the root is changed or read; no thread panics; every session ends
+//! after its client sends QUIT and closes its data connections; descriptors, threads and memory are
+//! released.
 //!
-//! The suite runs some seconds of it. A campaign:
+//! The test suite runs it for some seconds. A longer campaign:
 //! `LONGHAUL_FUZZ_SECONDS=600 cargo test --release -p server --test session_fuzz -- --nocapture`.
-//! `LONGHAUL_FUZZ_SEED` repeats the dialogues of a run, as far as threads allow.
+//! `LONGHAUL_FUZZ_SEED` repeats the dialogues of a run, except for the order of threads. The test is
+//! alone in its process, because it counts descriptors, threads and memory of the process.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,11 +17,8 @@
     reason = "everything in this crate is a test"
 )]
 
-mod commands;
-mod dialogue;
-#[path = "../serving/mod.rs"]
+mod fuzz;
 mod serving;
-mod tree;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -32,23 +30,23 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use server::config::{Anonymous, ServerConfig};
 
-use dialogue::FuzzDialogue;
-use tree::FuzzTree;
+use fuzz::dialogue::FuzzDialogue;
+use fuzz::tree::FuzzTree;
 
-/// Clients at a time.
+/// Number of concurrent clients.
 const CLIENTS: u64 = 12;
 
-/// The suite's share of the campaign.
-const SMOKE: Duration = Duration::from_secs(5);
+/// Duration of the run in the test suite.
+const DEFAULT_DURATION: Duration = Duration::from_secs(5);
 
-/// How long the server may take to let go of everything after the last client has left.
-const RELEASE: Duration = Duration::from_secs(60);
+/// Longest time in which the server must release its resources after the last client has left.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Resident memory that may remain after the campaign, bytes: allocator arenas and idle threads.
-const MEMORY: usize = 256 << 20;
+/// Resident memory that may remain after the run, bytes: allocator arenas and idle threads.
+const MEMORY_TOLERANCE: usize = 256 << 20;
 
-/// Descriptors and threads that may remain: idle threads of the runtime.
-const IDLE: usize = 80;
+/// Number of descriptors and of threads that may remain: idle threads of the runtime.
+const THREAD_TOLERANCE: usize = 80;
 
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
@@ -56,8 +54,8 @@ fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// A seed for a run that names none.
-fn moment() -> u64 {
+/// A seed for a run without `LONGHAUL_FUZZ_SEED`.
+fn seed_from_clock() -> u64 {
     let since = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
     u64::from(since.subsec_nanos()) ^ since.as_secs()
 }
@@ -89,7 +87,8 @@ fn config(tree: &FuzzTree) -> ServerConfig {
     config
 }
 
-/// Counts panics in threads of the server; those of this test's own threads fail it anyway.
+/// Installs a hook that counts panics of the server's threads. Panics of the test's own threads fail
+/// the test anyway.
 fn count_panics() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -98,28 +97,28 @@ fn count_panics() {
     }));
 }
 
-/// How often each reply code was heard.
+/// Number of replies received for each code.
 type ReplyCodeCounts = BTreeMap<u16, u64>;
 
-/// Holds dialogues until `end`; returns how many, and what was answered.
+/// Runs dialogues until `end`; returns their number and the reply codes.
 fn client(seed: u64, port: u16, tree: &FuzzTree, end: Instant) -> (u64, ReplyCodeCounts) {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
-    let (mut held, mut codes) = (0, ReplyCodeCounts::new());
+    let (mut dialogues, mut codes) = (0, ReplyCodeCounts::new());
     while Instant::now() < end {
         let dialogue_seed = rng.random();
-        let heard = FuzzDialogue::new(dialogue_seed, port).run();
+        let received = FuzzDialogue::new(dialogue_seed, port).run();
         assert!(
-            !tree.leaked(&heard),
+            !tree.leaked(&received),
             "dialogue {dialogue_seed:#x} read a file outside the root"
         );
-        count_codes(&heard, &mut codes);
-        held += 1;
+        count_codes(&received, &mut codes);
+        dialogues += 1;
     }
-    (held, codes)
+    (dialogues, codes)
 }
 
-fn count_codes(heard: &[u8], codes: &mut ReplyCodeCounts) {
-    for line in heard.split(|b| *b == b'\n') {
+fn count_codes(received: &[u8], codes: &mut ReplyCodeCounts) {
+    for line in received.split(|b| *b == b'\n') {
         let (Some(code), Some(b' ')) = (line.get(..3), line.get(3)) else {
             continue;
         };
@@ -130,9 +129,9 @@ fn count_codes(heard: &[u8], codes: &mut ReplyCodeCounts) {
     }
 }
 
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let until = Instant::now() + RELEASE;
-    while !is_so() {
+fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let until = Instant::now() + RELEASE_TIMEOUT;
+    while !condition() {
         assert!(Instant::now() < until, "{what}");
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -141,8 +140,8 @@ fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
 #[test]
 fn random_dialogues_leave_the_server_whole() {
     count_panics();
-    let seconds = setting("LONGHAUL_FUZZ_SECONDS").map_or(SMOKE, Duration::from_secs);
-    let seed = setting("LONGHAUL_FUZZ_SEED").unwrap_or_else(moment);
+    let seconds = setting("LONGHAUL_FUZZ_SECONDS").map_or(DEFAULT_DURATION, Duration::from_secs);
+    let seed = setting("LONGHAUL_FUZZ_SEED").unwrap_or_else(seed_from_clock);
     println!("seed {seed}, {} s", seconds.as_secs());
     let tree = Arc::new(FuzzTree::new());
     let before = tree.outside();
@@ -157,15 +156,15 @@ fn random_dialogues_leave_the_server_whole() {
             std::thread::spawn(move || client(seed, address.port(), &tree, end))
         })
         .collect();
-    let (mut held, mut codes) = (0, ReplyCodeCounts::new());
+    let (mut dialogues, mut codes) = (0, ReplyCodeCounts::new());
     for client in clients {
-        let (of_client, said) = client.join().expect("a client's invariants hold");
-        held += of_client;
-        for (code, times) in said {
+        let (of_client, client_codes) = client.join().expect("a client's invariants hold");
+        dialogues += of_client;
+        for (code, times) in client_codes {
             *codes.entry(code).or_default() += times;
         }
     }
-    println!("{held} dialogues, replies {codes:?}");
+    println!("{dialogues} dialogues, replies {codes:?}");
     for code in [150, 213, 226, 250, 426, 500, 550] {
         assert!(codes.contains_key(&code), "the fuzz never gets to a {code}");
     }
@@ -173,12 +172,16 @@ fn random_dialogues_leave_the_server_whole() {
     assert_eq!(PANICS.load(Ordering::SeqCst), 0, "a thread panicked");
     assert_eq!(tree.outside(), before, "something outside the root changed");
     eventually("descriptors are given back", || {
-        count("/proc/self/fd") <= descriptors + IDLE
+        count("/proc/self/fd") <= descriptors + THREAD_TOLERANCE
     });
-    eventually("threads end", || count("/proc/self/task") <= IDLE);
-    eventually("memory is given back", || resident() <= memory + MEMORY);
+    eventually("threads end", || {
+        count("/proc/self/task") <= THREAD_TOLERANCE
+    });
+    eventually("memory is given back", || {
+        resident() <= memory + MEMORY_TOLERANCE
+    });
     let mut last = FuzzDialogue::new(seed, address.port());
-    assert!(last.greets(), "the server serves on");
+    assert!(last.receives_greeting(), "the server serves on");
     drop(last);
     shutdown.request();
     server.join().unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! How a server starts badly and ends well.
+//! Errors at the start of a server, and its shutdown.
 
 use std::cell::Cell;
 use std::io::{Read, Write};
@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use server::config::{Anonymous, ServerConfig};
 use server::{ServeError, Shutdown};
 
-use crate::client::ControlClient;
-use crate::data_port;
-use crate::in_process_server::{InProcessServer, eventually, test_bytes};
+use super::client::ControlClient;
+use super::data_port;
+use super::in_process_server::{InProcessServer, eventually, test_bytes};
 
 #[test]
-fn a_drain_tells_idle_sessions_and_lets_transfers_finish() {
+fn a_drain_closes_idle_sessions_and_lets_transfers_finish() {
     let server = InProcessServer::start();
     let mut idle = server.anonymous_client();
     let mut busy = server.anonymous_client();
@@ -26,7 +26,7 @@ fn a_drain_tells_idle_sessions_and_lets_transfers_finish() {
     server.request_stop();
     idle.expect_code(421);
     idle.expect_close();
-    eventually("nobody is let in any more", || {
+    eventually("no session is accepted any more", || {
         TcpStream::connect(server.address).is_err()
     });
     data.write_all(b"to the end").unwrap();
@@ -38,10 +38,10 @@ fn a_drain_tells_idle_sessions_and_lets_transfers_finish() {
     server.wait_for_end().unwrap();
 }
 
-/// The server's grace for a client's next command.
+/// Time that a draining server gives a client for its next command.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How a dialogue keeps up with the grace: the longest time between two of its steps.
+/// Measures the longest time between two steps of a dialogue.
 struct GraceWatch {
     last: Cell<Instant>,
     longest: Cell<Duration>,
@@ -61,9 +61,9 @@ impl GraceWatch {
     }
 }
 
-/// A dialogue whose steps must follow each other within the grace. A busy machine may delay one, but not
-/// every time; one that fails without a delay has failed.
-fn in_time<T>(dialogue: impl Fn(&GraceWatch) -> T) -> T {
+/// Runs a dialogue whose steps must follow each other within the grace period. If it fails after a
+/// delay of the machine, it is tried again; if it fails without a delay, the test fails.
+fn with_retries<T>(dialogue: impl Fn(&GraceWatch) -> T) -> T {
     for _ in 0..3 {
         let watch = GraceWatch::new();
         match catch_unwind(AssertUnwindSafe(|| dialogue(&watch))) {
@@ -80,8 +80,8 @@ fn in_time<T>(dialogue: impl Fn(&GraceWatch) -> T) -> T {
 }
 
 #[test]
-fn a_drain_lets_a_client_finish_what_belongs_to_its_transfer() {
-    let (server, mut busy) = in_time(|watch| {
+fn a_drain_lets_a_client_verify_and_rename_its_upload() {
+    let (server, mut busy) = with_retries(|watch| {
         let server = InProcessServer::start();
         let mut busy = server.anonymous_client();
         let address = busy.pasv();
@@ -93,7 +93,7 @@ fn a_drain_lets_a_client_finish_what_belongs_to_its_transfer() {
         drop(data);
         busy.expect_code(226);
         watch.step();
-        // Longer than a single grace in all, never that long between two commands.
+        // Longer than the grace period in total, but never between two commands.
         for _ in 0..9 {
             std::thread::sleep(Duration::from_millis(300));
             busy.expect_reply("CKSM MD5 0 -1 .part", 213);
@@ -116,7 +116,7 @@ fn a_drain_lets_a_client_finish_what_belongs_to_its_transfer() {
     server.wait_for_end().unwrap();
 }
 
-/// Stores the file `up`, to its 226.
+/// Stores the file `up` and waits for the 226.
 fn store_whole(client: &mut ControlClient) {
     let address = client.pasv();
     client.send("STOR up");
@@ -126,13 +126,13 @@ fn store_whole(client: &mut ControlClient) {
 }
 
 #[test]
-fn a_drain_waits_for_a_quiet_client_no_longer_than_the_grace() {
-    let (server, mut busy) = in_time(|watch| {
+fn a_drain_closes_a_silent_session_after_the_grace_period() {
+    let (server, mut busy) = with_retries(|watch| {
         let server = InProcessServer::start();
         let mut busy = server.anonymous_client();
         store_whole(&mut busy);
         watch.step();
-        // The transfer has just ended: its client may still want something of it.
+        // The transfer has just ended, so its client may still send commands.
         server.request_stop();
         busy.expect_reply("SIZE up", 213);
         (server, busy)
@@ -143,7 +143,7 @@ fn a_drain_waits_for_a_quiet_client_no_longer_than_the_grace() {
 }
 
 #[test]
-fn a_follow_up_ends_with_the_drain() {
+fn follow_up_commands_end_with_the_drain_time() {
     let server = InProcessServer::with_config(|config| config.drain = Duration::from_millis(500));
     let mut busy = server.anonymous_client();
     store_whole(&mut busy);
@@ -154,7 +154,7 @@ fn a_follow_up_ends_with_the_drain() {
 }
 
 #[test]
-fn a_drain_is_bounded() {
+fn the_drain_time_is_limited() {
     let server = InProcessServer::with_config(|config| config.drain = Duration::from_millis(300));
     let mut busy = server.anonymous_client();
     let address = busy.pasv();
@@ -174,8 +174,8 @@ fn a_drain_is_bounded() {
 }
 
 #[test]
-fn a_second_request_ends_at_once() {
-    // Nothing else would end it.
+fn a_second_request_ends_the_server_at_once() {
+    // Only a second request can end it in time.
     let server = InProcessServer::with_config(|config| config.drain = Duration::from_secs(3600));
     let mut busy = server.anonymous_client();
     let address = busy.pasv();
@@ -187,7 +187,7 @@ fn a_second_request_ends_at_once() {
     server.wait_for_end().unwrap();
 }
 
-fn start(change: impl FnOnce(&mut ServerConfig)) -> ServeError {
+fn start_error(change: impl FnOnce(&mut ServerConfig)) -> ServeError {
     let mut config = ServerConfig {
         listen: (Ipv4Addr::LOCALHOST, 0).into(),
         anonymous: Some(Anonymous::Ro),
@@ -209,8 +209,8 @@ fn start(change: impl FnOnce(&mut ServerConfig)) -> ServeError {
 }
 
 #[test]
-fn a_missing_root_is_named() {
-    let error = start(|config| config.root = PathBuf::from("/no/such/root"));
+fn the_error_names_a_missing_root() {
+    let error = start_error(|config| config.root = PathBuf::from("/no/such/root"));
     let text = error.to_string();
     assert!(matches!(error, ServeError::Root { .. }), "{text}");
     assert!(
@@ -220,10 +220,10 @@ fn a_missing_root_is_named() {
 }
 
 #[test]
-fn a_taken_port_is_named() {
+fn the_error_names_a_busy_port() {
     let taken = data_port::listen(Ipv4Addr::LOCALHOST.into());
     let address = taken.local_addr().unwrap();
-    let text = start(|config| config.listen = address).to_string();
+    let text = start_error(|config| config.listen = address).to_string();
     assert!(
         text.contains(&address.to_string()) && text.contains("--listen"),
         "{text}"
@@ -231,15 +231,16 @@ fn a_taken_port_is_named() {
 }
 
 #[test]
-fn a_missing_users_file_and_an_unwritable_log_are_named() {
-    let text = start(|config| config.users = Some(PathBuf::from("/no/such/users"))).to_string();
+fn the_error_names_a_missing_users_file_or_log() {
+    let text =
+        start_error(|config| config.users = Some(PathBuf::from("/no/such/users"))).to_string();
     assert!(text.contains("/no/such/users"), "{text}");
     let text =
-        start(|config| config.transfer_log = Some(PathBuf::from("/no/such/log"))).to_string();
+        start_error(|config| config.transfer_log = Some(PathBuf::from("/no/such/log"))).to_string();
     assert!(text.contains("/no/such/log"), "{text}");
 }
 
-/// Two streams of MODE E, and ABOR when all that they sent has come.
+/// Begins a store over two MODE E streams, and aborts it when all sent bytes are stored.
 fn abort_a_store(client: &mut ControlClient) {
     client.expect_reply("MODE E", 200);
     let address = client.pasv();
@@ -262,7 +263,7 @@ fn abort_a_store(client: &mut ControlClient) {
 }
 
 #[test]
-fn each_transfer_leaves_one_record() {
+fn each_transfer_has_one_log_record() {
     let scratch = tempfile::tempdir().unwrap();
     let log = scratch.path().join("transfers.jsonl");
     let at = log.clone();
@@ -292,7 +293,7 @@ fn each_transfer_leaves_one_record() {
     assert_eq!(records[0]["bytes"], 5000, "{text}");
     assert_eq!(records[0]["code"], 226, "{text}");
     assert_eq!(records[1]["code"], 550, "{text}");
-    // What is known of a transfer that failed, of a user whose data may come from anywhere.
+    // The record of a failed transfer has its statistics, too.
     assert_eq!(records[2]["code"], 426, "{text}");
     assert_eq!(records[2]["bytes"], 120_000, "{text}");
     assert_eq!(records[2]["streams"], 2, "{text}");

@@ -1,10 +1,10 @@
-//! MODE S, both ways, over every form of address, both families.
+//! MODE S: stores and retrieves with all address commands, over IPv4 and IPv6.
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::client::{ControlClient, eprt_argument, port_argument};
-use crate::data_port;
-use crate::in_process_server::{InProcessServer, test_bytes};
+use super::client::{ControlClient, eprt_argument, port_argument};
+use super::data_port;
+use super::in_process_server::{InProcessServer, test_bytes};
 
 #[derive(Clone, Copy, Debug)]
 enum AddressCommand {
@@ -47,7 +47,7 @@ impl DataEndpoint {
     }
 }
 
-fn both_ways(server: &InProcessServer, forms: &[AddressCommand]) {
+fn store_and_retrieve(server: &InProcessServer, forms: &[AddressCommand]) {
     let mut client = server.anonymous_client();
     for form in forms {
         for size in [0, 1, 65_535, 65_536, 3_000_000] {
@@ -70,8 +70,8 @@ fn both_ways(server: &InProcessServer, forms: &[AddressCommand]) {
 }
 
 #[test]
-fn over_ipv4() {
-    both_ways(
+fn transfers_over_ipv4() {
+    store_and_retrieve(
         &InProcessServer::start(),
         &[
             AddressCommand::Pasv,
@@ -83,15 +83,15 @@ fn over_ipv4() {
 }
 
 #[test]
-fn over_ipv6() {
-    both_ways(
+fn transfers_over_ipv6() {
+    store_and_retrieve(
         &InProcessServer::on_v6(),
         &[AddressCommand::Epsv, AddressCommand::Eprt],
     );
 }
 
 #[test]
-fn a_data_address_serves_one_transfer() {
+fn a_data_address_is_valid_for_one_transfer() {
     let server = InProcessServer::start();
     server.create_file("f", 10);
     let mut client = server.anonymous_client();
@@ -104,7 +104,7 @@ fn a_data_address_serves_one_transfer() {
 }
 
 #[test]
-fn a_missing_file_is_told_before_150_and_the_address_stays() {
+fn a_missing_file_is_refused_before_150_and_keeps_the_address() {
     let server = InProcessServer::start();
     server.create_file("f", 10);
     let mut client = server.anonymous_client();
@@ -117,7 +117,7 @@ fn a_missing_file_is_told_before_150_and_the_address_stays() {
 }
 
 #[test]
-fn a_store_without_an_address_leaves_the_file_alone() {
+fn a_store_without_an_address_keeps_the_file() {
     let server = InProcessServer::start();
     let bytes = server.create_file("f", 10);
     server.anonymous_client().expect_reply("STOR f", 425);
@@ -146,7 +146,7 @@ fn type_a_translates_line_ends() {
 }
 
 #[test]
-fn appe_and_stou() {
+fn appe_appends_and_stou_creates_a_new_file() {
     let server = InProcessServer::start();
     let mut client = server.anonymous_client();
     for part in [b"one ".as_slice(), b"two"] {

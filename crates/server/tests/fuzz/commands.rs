@@ -1,9 +1,9 @@
-//! Random command lines: mostly well formed, with names that exist, that do not, and that must not.
+//! Random command lines, mostly well formed, with existing, missing and forbidden names.
 
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 
-/// Names: inside the root, through links, out of it, and odd ones.
+/// Names inside the root, through links, outside of the root, and odd ones.
 const NAMES: &[&str] = &[
     "a",
     "b",
@@ -43,8 +43,8 @@ const NAMES: &[&str] = &[
     "new.longhaul-partial",
 ];
 
-/// Lines without an argument to fill.
-const FIXED: &[&str] = &[
+/// Lines without a name.
+const WITHOUT_NAME: &[&str] = &[
     "NOOP",
     "PWD",
     "FEAT",
@@ -114,7 +114,7 @@ const FIXED: &[&str] = &[
 ];
 
 /// Lines with a name at the end.
-const NAMED: &[&str] = &[
+const WITH_NAME: &[&str] = &[
     "RETR",
     "STOR",
     "APPE",
@@ -171,7 +171,7 @@ fn pick<'a>(rng: &mut Pcg64Mcg, of: &[&'a str]) -> &'a str {
 /// One command line without its end.
 pub(crate) fn line(rng: &mut Pcg64Mcg) -> Vec<u8> {
     match rng.random_range(0..100) {
-        0..=34 => pick(rng, FIXED).as_bytes().to_vec(),
+        0..=34 => pick(rng, WITHOUT_NAME).as_bytes().to_vec(),
         35..=92 => named(rng).into_bytes(),
         93..=95 => damaged(rng),
         96..=97 => junk(rng),
@@ -202,10 +202,10 @@ pub(crate) fn transfer(rng: &mut Pcg64Mcg) -> Vec<u8> {
 
 fn named(rng: &mut Pcg64Mcg) -> String {
     let space = if rng.random_ratio(1, 20) { "  " } else { " " };
-    format!("{}{space}{}", pick(rng, NAMED), pick(rng, NAMES))
+    format!("{}{space}{}", pick(rng, WITH_NAME), pick(rng, NAMES))
 }
 
-/// A good line with a byte changed, taken out or put in.
+/// A valid line with one byte changed, removed or inserted.
 fn damaged(rng: &mut Pcg64Mcg) -> Vec<u8> {
     let mut line = named(rng).into_bytes();
     let at = rng.random_range(0..line.len());

@@ -1,25 +1,25 @@
-//! Dynamic right-sizing seen from the wire: the DRS channel, and sizes on the control channel.
+//! Dynamic right-sizing on the wire: the DRS channel, and sizes on the control connection.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use crate::client::ControlClient;
-use crate::data_port;
-use crate::in_process_server::{InProcessServer, eventually, test_bytes};
+use super::client::ControlClient;
+use super::data_port;
+use super::in_process_server::{InProcessServer, eventually, test_bytes};
 
 const NONCE: &str = "000102030405060708090a0b0c0d0eff";
-/// Larger than what sockets hold, so that the transfer is still running when it is spoken of.
+/// Larger than the socket buffers, so that the transfer is still running when sizes are exchanged.
 const LARGE: usize = 24 << 20;
 
-/// A session with this policy in force.
+/// A session that has selected a sizing policy.
 fn session(server: &InProcessServer, policy: &str) -> ControlClient {
     let mut client = server.anonymous_client();
     client.expect_reply(&format!("OPTS DRS {policy}"), 200);
     client
 }
 
-/// DPSV's address and nonce.
+/// Sends DPSV; returns the address and the nonce.
 fn dpsv(client: &mut ControlClient) -> (SocketAddr, String) {
     let text = client.expect_reply("DPSV", 229).text;
     let inner = &text[text.find('(').unwrap() + 1..text.find(')').unwrap()];
@@ -28,7 +28,7 @@ fn dpsv(client: &mut ControlClient) -> (SocketAddr, String) {
     (at, fields[4].to_owned())
 }
 
-/// The other end of a DRS channel.
+/// The client's end of a DRS channel.
 struct DrsPeer(BufReader<TcpStream>);
 
 impl DrsPeer {
@@ -49,7 +49,7 @@ impl DrsPeer {
         self.0.get_mut().write_all(line.as_bytes()).unwrap();
     }
 
-    /// The next line; empty at the end of the connection.
+    /// Reads the next line; empty at the end of the connection.
     fn line(&mut self) -> String {
         let mut line = String::new();
         match self.0.read_line(&mut line) {
@@ -61,7 +61,7 @@ impl DrsPeer {
 }
 
 #[test]
-fn it_is_announced_and_asked_for() {
+fn feat_announces_drs_and_opts_selects_it() {
     let server = InProcessServer::start();
     let mut client = server.anonymous_client();
     let features = client.expect_reply("FEAT", 211).text;
@@ -83,7 +83,7 @@ fn it_is_announced_and_asked_for() {
 }
 
 #[test]
-fn the_channel_uses_the_ports_and_the_address_of_data_connections() {
+fn the_drs_channel_uses_the_data_ports_and_the_public_address() {
     let ports = (40_300, 40_399);
     let server = InProcessServer::with_config(|config| {
         config.data_ports = Some(ports);
@@ -95,14 +95,14 @@ fn the_channel_uses_the_ports_and_the_address_of_data_connections() {
 }
 
 #[test]
-fn a_sender_sets_what_it_is_told_and_echoes_it() {
+fn a_sender_applies_received_sizes_and_echoes_them() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("log");
     let server = InProcessServer::with_config(|config| config.transfer_log = Some(log.clone()));
     let bytes = server.create_file("f", LARGE);
     let mut client = session(&server, "drs");
     let (at, nonce) = dpsv(&mut client);
-    // The address serves one transfer after the other.
+    // The address is valid for several transfers.
     for time in ["1.5", "12345.678901"] {
         let address = client.pasv();
         client.send("RETR f");
@@ -122,7 +122,7 @@ fn a_sender_sets_what_it_is_told_and_echoes_it() {
 }
 
 #[test]
-fn a_receiver_tells_its_sizes() {
+fn a_receiver_sends_its_sizes() {
     let server = InProcessServer::start();
     let bytes = test_bytes(LARGE);
     let mut client = session(&server, "drs");
@@ -167,7 +167,7 @@ fn a_pinned_sender_keeps_its_size_and_still_echoes() {
 }
 
 #[test]
-fn strangers_on_the_channel_are_turned_away_and_nothing_else() {
+fn strangers_on_the_drs_channel_do_not_disturb_the_transfer() {
     let server = InProcessServer::start();
     let bytes = server.create_file("f", LARGE);
     let mut client = session(&server, "drs");
@@ -194,7 +194,7 @@ fn strangers_on_the_channel_are_turned_away_and_nothing_else() {
 }
 
 #[test]
-fn without_a_peer_on_the_channel_transfers_go_on() {
+fn transfers_work_without_a_peer_on_the_drs_channel() {
     let server = InProcessServer::start();
     let bytes = server.create_file("f", 300_000);
     let mut client = session(&server, "drs");
@@ -213,7 +213,7 @@ fn without_a_peer_on_the_channel_transfers_go_on() {
 }
 
 #[test]
-fn a_server_that_was_told_an_address_connects_there() {
+fn after_dprt_the_server_connects_to_the_given_address() {
     let server = InProcessServer::start();
     let bytes = server.create_file("f", LARGE);
     let mut client = session(&server, "drs");
@@ -233,7 +233,7 @@ fn a_server_that_was_told_an_address_connects_there() {
 }
 
 #[test]
-fn the_channel_is_no_way_to_other_hosts() {
+fn dprt_to_other_hosts_is_refused() {
     let server = InProcessServer::start();
     let mut client = session(&server, "drs");
     client.expect_reply(&format!("DPRT |1|192.0.2.9|4000|{NONCE}|"), 501);
@@ -242,7 +242,7 @@ fn the_channel_is_no_way_to_other_hosts() {
 }
 
 #[test]
-fn another_policy_and_another_login_forget_the_channel() {
+fn another_policy_or_login_closes_the_drs_channel() {
     let server = InProcessServer::start();
     for ending in ["OPTS DRS auto", "REIN"] {
         let mut client = session(&server, "drs");
@@ -254,7 +254,7 @@ fn another_policy_and_another_login_forget_the_channel() {
 }
 
 #[test]
-fn with_drs1_sizes_are_taken_during_a_transfer_without_a_word() {
+fn with_drs1_sizes_during_a_transfer_are_applied_without_a_reply() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("log");
     let server = InProcessServer::with_config(|config| config.transfer_log = Some(log.clone()));
@@ -280,7 +280,7 @@ fn with_drs1_sizes_are_taken_during_a_transfer_without_a_word() {
 }
 
 #[test]
-fn without_it_a_size_waits_for_the_end_of_the_transfer() {
+fn without_drs1_a_size_waits_for_the_end_of_the_transfer() {
     let server = InProcessServer::start();
     let bytes = server.create_file("f", LARGE);
     let mut client = server.anonymous_client();
@@ -296,7 +296,7 @@ fn without_it_a_size_waits_for_the_end_of_the_transfer() {
 }
 
 #[test]
-fn the_log_names_the_policy() {
+fn the_log_has_the_name_of_the_sizing_policy() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("log");
     let server = InProcessServer::with_config(|config| config.transfer_log = Some(log.clone()));
@@ -327,7 +327,7 @@ fn the_log_names_the_policy() {
 }
 
 #[test]
-fn with_drs1_a_receiver_tells_its_sizes_in_replies() {
+fn with_drs1_a_receiver_sends_its_sizes_in_replies() {
     let server = InProcessServer::start();
     let bytes = test_bytes(LARGE);
     let mut client = session(&server, "drs1");
@@ -346,7 +346,7 @@ fn with_drs1_a_receiver_tells_its_sizes_in_replies() {
         }
     };
     assert_eq!(last.code, 226);
-    // Four times as large each time, from 64 KiB on (2003 paper §4.1).
+    // The size is multiplied by four each time, from 64 KiB on (2003 paper, section 4.1).
     assert_eq!(sizes.first(), Some(&262_144), "{sizes:?}");
     assert!(sizes.is_sorted_by(|a, b| a < b), "{sizes:?}");
     assert!(server.read_file("f") == bytes);

@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use crate::client::ControlClient;
-use crate::data_port;
-use crate::in_process_server::InProcessServer;
+use super::client::ControlClient;
+use super::data_port;
+use super::in_process_server::InProcessServer;
 
 fn list(client: &mut ControlClient, command: &str) -> String {
     let address = client.pasv();
@@ -24,7 +24,7 @@ fn tree() -> InProcessServer {
 }
 
 #[test]
-fn every_form_names_what_is_there() {
+fn every_form_of_listing_names_the_entries() {
     let server = tree();
     let mut client = server.anonymous_client();
     let facts = list(&mut client, "MLSD d");
@@ -55,7 +55,7 @@ fn every_form_names_what_is_there() {
 }
 
 #[test]
-fn type_a_does_not_double_the_line_ends() {
+fn type_a_does_not_translate_the_line_ends_of_listings() {
     let server = tree();
     let mut client = server.anonymous_client();
     client.expect_reply("TYPE A", 200);
@@ -67,7 +67,7 @@ fn type_a_does_not_double_the_line_ends() {
 }
 
 #[test]
-fn a_missing_directory_is_told_before_150() {
+fn a_missing_directory_is_refused_before_150() {
     let server = tree();
     let mut client = server.anonymous_client();
     client.pasv();
@@ -75,7 +75,7 @@ fn a_missing_directory_is_told_before_150() {
 }
 
 #[test]
-fn over_the_control_connection() {
+fn listings_over_the_control_connection() {
     let server = tree();
     let mut client = server.anonymous_client();
     assert!(
@@ -91,7 +91,7 @@ fn over_the_control_connection() {
 }
 
 #[test]
-fn a_large_directory_comes_whole() {
+fn a_large_directory_is_listed_completely() {
     let server = InProcessServer::start();
     fs::create_dir(server.path("many")).unwrap();
     for i in 0..3000 {
@@ -113,7 +113,7 @@ fn a_large_directory_comes_whole() {
 }
 
 #[test]
-fn no_name_splits_a_line_of_a_listing_or_a_reply() {
+fn names_with_line_ends_do_not_split_lines() {
     let server = InProcessServer::start();
     fs::create_dir_all(server.path("d/sub\n226 done")).unwrap();
     fs::create_dir(server.path("d/dir\rx")).unwrap();
@@ -129,11 +129,11 @@ fn no_name_splits_a_line_of_a_listing_or_a_reply() {
         assert!(!bare, "{command}: {text:?}");
     }
     assert!(list(&mut client, "NLST d").contains("e??226 done??f\r\n"));
-    // In replies: the client takes line by line.
+    // In replies, which clients read line by line.
     let inner = |text: &str| text.lines().count() - 2;
     assert_eq!(inner(&client.expect_reply("MLSC d", 250).text), 8);
     assert_eq!(inner(&client.expect_reply("STAT d", 213).text), 6);
-    // A CR may be part of a name in a command (RFC 854: CR NUL).
+    // A CR in a name is sent as CR NUL (RFC 854).
     client.expect_reply("CWD d/dir\r\0x", 250);
     assert!(
         client

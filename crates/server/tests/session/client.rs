@@ -1,10 +1,10 @@
-//! A control connection in the hands of a test. Knows lines and replies and nothing else.
+//! The client end of a control connection, which sends lines and reads replies.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// A reply: code and text, lines joined by LF, as they came.
+/// A received reply: its code, and its text with lines joined by LF.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ReceivedReply {
     pub(crate) code: u16,
@@ -16,8 +16,8 @@ pub(crate) struct ControlClient {
     reader: BufReader<TcpStream>,
 }
 
-/// Longer than any reply in these tests takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest wait for a reply.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 impl ControlClient {
     /// Connects and reads the greeting.
@@ -27,22 +27,22 @@ impl ControlClient {
         client
     }
 
-    /// Connects from another address of this host, logs in as anonymous, TYPE I.
+    /// Connects from another address of this host, logs in as anonymous and sets TYPE I.
     pub(crate) fn anonymous_from(local: IpAddr, address: SocketAddr) -> Self {
-        let mut client = Self::from_stream(crate::data_port::connect_from(local, address));
+        let mut client = Self::from_stream(super::data_port::connect_from(local, address));
         client.expect_code(220);
         client.log_in("anonymous", "test@");
         client.expect_reply("TYPE I", 200);
         client
     }
 
-    /// Connects and reads nothing.
+    /// Connects without reading the greeting.
     pub(crate) fn connect_silently(address: SocketAddr) -> Self {
         Self::from_stream(TcpStream::connect(address).unwrap())
     }
 
     fn from_stream(stream: TcpStream) -> Self {
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream.set_nodelay(true).unwrap();
         let reader = BufReader::new(stream.try_clone().unwrap());
         Self { stream, reader }
@@ -53,7 +53,7 @@ impl ControlClient {
         self.expect_reply(&format!("PASS {password}"), 230);
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes unchanged.
     pub(crate) fn send_bytes(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).unwrap();
     }
@@ -63,34 +63,34 @@ impl ControlClient {
         self.send_bytes(format!("{line}\r\n"));
     }
 
-    /// Sends a line and reads one reply.
+    /// Sends a line and returns the reply.
     pub(crate) fn command(&mut self, line: &str) -> ReceivedReply {
         self.send(line);
         self.read_reply()
     }
 
-    /// Sends a line, reads one reply and requires its code.
+    /// Sends a line and asserts the code of the reply.
     pub(crate) fn expect_reply(&mut self, line: &str, code: u16) -> ReceivedReply {
         let reply = self.command(line);
         assert_eq!(reply.code, code, "{line}: {reply:?}");
         reply
     }
 
-    /// Reads one reply and requires its code.
+    /// Reads one reply and asserts its code.
     pub(crate) fn expect_code(&mut self, code: u16) -> ReceivedReply {
         let reply = self.read_reply();
         assert_eq!(reply.code, code, "{reply:?}");
         reply
     }
 
-    /// The next reply that is not a marker (111, 112, 113).
+    /// Reads the next reply that is not a marker (111, 112, 113) and asserts its code.
     pub(crate) fn expect_code_after_markers(&mut self, code: u16) -> ReceivedReply {
         let (reply, _) = self.reply_and_markers();
         assert_eq!(reply.code, code, "{reply:?}");
         reply
     }
 
-    /// The next reply but for a 150, which may come before or after it.
+    /// Reads the next reply, after a 150 if that comes first, and asserts its code.
     pub(crate) fn expect_code_after_150(&mut self, code: u16) -> ReceivedReply {
         let reply = self.read_reply();
         if reply.code == 150 {
@@ -100,7 +100,7 @@ impl ControlClient {
         reply
     }
 
-    /// The next reply that is not a marker, and the markers before it.
+    /// Reads the next reply that is not a marker; returns also the markers before it.
     pub(crate) fn reply_and_markers(&mut self) -> (ReceivedReply, Vec<ReceivedReply>) {
         let mut markers = Vec::new();
         loop {
@@ -116,7 +116,7 @@ impl ControlClient {
         self.try_read_reply().expect("a reply")
     }
 
-    /// One reply; `None` at the end of the connection.
+    /// Reads one reply; `None` at the end of the connection.
     pub(crate) fn try_read_reply(&mut self) -> Option<ReceivedReply> {
         let first = self.read_line()?;
         let code: u16 = first.get(..3)?.parse().expect("a code");
@@ -135,7 +135,7 @@ impl ControlClient {
         Some(ReceivedReply { code, text })
     }
 
-    /// Requires that the server closes.
+    /// Asserts that the server closes the connection.
     pub(crate) fn expect_close(&mut self) {
         let mut rest = Vec::new();
         match self.reader.read_to_end(&mut rest) {
@@ -144,24 +144,24 @@ impl ControlClient {
         }
     }
 
-    /// Requires that nothing comes for a moment.
+    /// Asserts that no reply arrives for a short time.
     pub(crate) fn expect_silence(&mut self) {
         self.stream
             .set_read_timeout(Some(Duration::from_millis(150)))
             .unwrap();
         let said = self.reader.fill_buf().map(<[u8]>::to_vec);
-        self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        self.stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let error = said.expect_err("silence");
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
     }
 
-    /// PASV's address.
+    /// Sends PASV; returns the address.
     pub(crate) fn pasv(&mut self) -> SocketAddr {
         let reply = self.expect_reply("PASV", 227);
         port_address(&reply.text)
     }
 
-    /// EPSV's address: the control connection's host.
+    /// Sends EPSV; returns the address, whose host is that of the control connection.
     pub(crate) fn epsv(&mut self) -> SocketAddr {
         let reply = self.expect_reply("EPSV", 229);
         let port = reply.text.split('|').nth(3).unwrap().parse().unwrap();
@@ -179,14 +179,14 @@ impl ControlClient {
     }
 }
 
-/// The address in a 227 or 127 reply.
+/// Parses the address in a 227 or 127 reply.
 pub(crate) fn port_address(text: &str) -> SocketAddr {
     let inner = &text[text.find('(').unwrap() + 1..text.find(')').unwrap()];
     let n: Vec<u8> = inner.split(',').map(|n| n.parse().unwrap()).collect();
     SocketAddr::from(([n[0], n[1], n[2], n[3]], u16::from_be_bytes([n[4], n[5]])))
 }
 
-/// A PORT argument.
+/// Formats the argument of PORT.
 pub(crate) fn port_argument(address: SocketAddr) -> String {
     let SocketAddr::V4(address) = address else {
         panic!("PORT is for IPv4");
@@ -196,7 +196,7 @@ pub(crate) fn port_argument(address: SocketAddr) -> String {
     format!("{a},{b},{c},{d},{high},{low}")
 }
 
-/// An EPRT argument.
+/// Formats the argument of EPRT.
 pub(crate) fn eprt_argument(address: SocketAddr) -> String {
     let family = if address.is_ipv4() { 1 } else { 2 };
     format!("|{family}|{}|{}|", address.ip(), address.port())

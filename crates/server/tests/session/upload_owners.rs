@@ -1,5 +1,5 @@
-//! Who owns a file that is being stored: two sessions and one name. At most one of two living uploads
-//! is told success, and what it stored is what is there.
+//! Ownership of files during uploads: two sessions store the same name. At most one of two concurrent
+//! uploads succeeds, and the file has its content.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -8,14 +8,14 @@ use std::time::Duration;
 use proto::eblock::BlockHeader;
 use socket2::SockRef;
 
-use crate::client::{ControlClient, ReceivedReply};
-use crate::data_port;
-use crate::in_process_server::{InProcessServer, PASSWORD, USER, eventually, test_bytes};
+use super::client::{ControlClient, ReceivedReply};
+use super::data_port;
+use super::in_process_server::{InProcessServer, PASSWORD, USER, eventually, test_bytes};
 
-/// More than both ends' socket buffers hold is not needed: the owner shows that it lives.
+/// Bytes of the first part of an upload. It may fit into the socket buffers.
 const PART: usize = 100_000;
 
-/// Begins a store and sends a part, which is in the file when this returns.
+/// Begins a store and sends a part of it; returns when the part is in the file.
 fn begin(
     server: &InProcessServer,
     client: &mut ControlClient,
@@ -49,16 +49,19 @@ fn refused(reply: &ReceivedReply, name: &str) {
     );
 }
 
-/// A server with anonymous writers and one user.
-fn open_server() -> InProcessServer {
+/// A server where anonymous sessions and one user may write.
+fn server_with_writers() -> InProcessServer {
     InProcessServer::with_config(|config| {
         config.users = Some("to be made".into());
         config.transfer.stall = Duration::from_secs(60);
     })
 }
 
-/// Sends bytes now and then until the newcomer has its answer.
-fn answer_beside(newcomer: &mut ControlClient, owner: &mut TcpStream) -> (ReceivedReply, usize) {
+/// Sends bytes at intervals until the newcomer gets its reply.
+fn reply_while_owner_sends(
+    newcomer: &mut ControlClient,
+    owner: &mut TcpStream,
+) -> (ReceivedReply, usize) {
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         let owner = scope.spawn(|| {
@@ -77,8 +80,8 @@ fn answer_beside(newcomer: &mut ControlClient, owner: &mut TcpStream) -> (Receiv
 }
 
 #[test]
-fn a_second_store_by_another_account_is_refused_at_once() {
-    let server = open_server();
+fn a_second_store_by_another_account_is_refused() {
+    let server = server_with_writers();
     let (mut first, mut second) = (server.user_client(), server.anonymous_client());
     let part = test_bytes(PART);
     for command in ["STOR up", "APPE up", "ESTO A 50 up"] {
@@ -92,7 +95,7 @@ fn a_second_store_by_another_account_is_refused_at_once() {
         first.expect_code(226);
         assert!(server.read_file("up") == part);
     }
-    // The refusal left the address as it was.
+    // The refusal keeps the data address.
     let address = second.pasv();
     let data = begin(&server, &mut first, "STOR up", &part);
     refused(&second.command("STOR up"), "up");
@@ -105,7 +108,7 @@ fn a_second_store_by_another_account_is_refused_at_once() {
 }
 
 #[test]
-fn of_two_living_stores_of_one_account_the_second_is_refused() {
+fn a_second_store_of_the_same_account_is_refused_while_the_first_receives() {
     let server = InProcessServer::start();
     let (mut first, mut second) = (server.anonymous_client(), server.anonymous_client());
     for (command, later) in [
@@ -121,7 +124,7 @@ fn of_two_living_stores_of_one_account_the_second_is_refused() {
         let mut data = begin(&server, &mut first, command, &part);
         second.pasv();
         second.send(later);
-        let (reply, dots) = answer_beside(&mut second, &mut data);
+        let (reply, dots) = reply_while_owner_sends(&mut second, &mut data);
         refused(&reply, "up");
         drop(data);
         first.expect_code(226);
@@ -132,7 +135,7 @@ fn of_two_living_stores_of_one_account_the_second_is_refused() {
 
 #[test]
 fn a_store_beside_a_store_of_ranges_is_refused() {
-    let server = open_server();
+    let server = server_with_writers();
     let (mut first, mut second) = (server.user_client(), server.anonymous_client());
     let data = begin(&server, &mut first, "ESTO A 0 up", b"range");
     second.pasv();
@@ -145,8 +148,8 @@ fn a_store_beside_a_store_of_ranges_is_refused() {
 }
 
 #[test]
-fn ranges_are_stored_side_by_side() {
-    let server = open_server();
+fn ranges_of_a_file_are_stored_concurrently() {
+    let server = server_with_writers();
     let bytes = test_bytes(200_000);
     let mut sessions = [
         server.user_client(),
@@ -174,7 +177,7 @@ fn ranges_are_stored_side_by_side() {
 }
 
 #[test]
-fn a_unique_store_is_nobodys_rival() {
+fn a_unique_store_never_conflicts() {
     let server = InProcessServer::start();
     let (mut first, mut second) = (server.anonymous_client(), server.anonymous_client());
     let data = begin(&server, &mut first, "STOR up", b"first");
@@ -193,8 +196,8 @@ fn a_unique_store_is_nobodys_rival() {
 }
 
 #[test]
-fn a_client_that_comes_back_takes_over_from_its_dead_session() {
-    let server = open_server();
+fn a_reconnected_client_takes_over_the_file_from_its_dead_session() {
+    let server = server_with_writers();
     for user in [false, true] {
         let session = || {
             if user {
@@ -203,7 +206,7 @@ fn a_client_that_comes_back_takes_over_from_its_dead_session() {
                 server.anonymous_client()
             }
         };
-        // The network broke: the old session sees no end, and nothing more comes.
+        // As after a network failure: the old session gets no more bytes and no end.
         let mut dead = session();
         let silent = begin(&server, &mut dead, "STOR up", &test_bytes(PART));
         let mut back = session();
@@ -223,8 +226,8 @@ fn a_client_that_comes_back_takes_over_from_its_dead_session() {
 }
 
 #[test]
-fn a_session_whose_client_is_gone_locks_nobody_out() {
-    let server = open_server();
+fn a_session_with_a_disconnected_client_does_not_lock_the_file() {
+    let server = server_with_writers();
     let mut dead = server.user_client();
     let _data = begin(&server, &mut dead, "STOR up", &test_bytes(PART));
     let mut back = server.anonymous_client();
@@ -252,7 +255,7 @@ fn abor_ends_the_wait_for_a_file() {
 }
 
 #[test]
-fn a_store_whose_name_is_taken_away_is_not_told_success() {
+fn a_store_fails_if_its_file_is_deleted_or_renamed() {
     let server = InProcessServer::start();
     let (mut first, mut second) = (server.anonymous_client(), server.anonymous_client());
     for deletes in [true, false] {
@@ -260,7 +263,7 @@ fn a_store_whose_name_is_taken_away_is_not_told_success() {
         if deletes {
             second.expect_reply("DELE up", 250);
         } else {
-            // By another program: a session is refused.
+            // Renamed by another program, because a session would be refused.
             std::fs::rename(server.path("up"), server.path("other")).unwrap();
         }
         drop(data);
@@ -282,8 +285,8 @@ fn stored(client: &mut ControlClient, name: &str, content: &[u8]) {
 }
 
 #[test]
-fn what_another_session_has_stored_over_an_upload_is_not_renamed_by_the_first_one() {
-    let server = open_server();
+fn a_session_cannot_rename_an_upload_that_another_session_has_overwritten() {
+    let server = server_with_writers();
     let (mut first, mut second) = (server.anonymous_client(), server.user_client());
     stored(&mut first, "up", b"first");
     stored(&mut second, "up", b"second");
@@ -296,16 +299,16 @@ fn what_another_session_has_stored_over_an_upload_is_not_renamed_by_the_first_on
     second.expect_reply("RNFR final", 350);
     second.expect_reply("RNTO again", 250);
     assert_eq!(server.read_file("again"), b"second");
-    // A file that this session has not stored is anybody's to rename.
+    // A file that this session has not stored may be renamed by anyone.
     server.create_file("f", 10);
     first.expect_reply("RNFR f", 350);
     first.expect_reply("RNTO moved", 250);
 }
 
-/// Lines that a client sent before it went away: the server is busy with the first when it learns
-/// of its end, so that it comes to the store when the client is certainly gone.
+/// A client sends lines and disconnects. The server is busy with the first line when the connection
+/// ends, so the client has certainly left when the server handles the store.
 #[test]
-fn a_stale_store_changes_nothing() {
+fn a_store_of_a_disconnected_client_changes_nothing() {
     let server = InProcessServer::start();
     let old = server.create_file("victim", 1000);
     std::fs::File::create(server.path("huge"))
@@ -315,12 +318,12 @@ fn a_stale_store_changes_nothing() {
     for command in ["STOR victim", "APPE victim", "ESTO A 0 victim", "STOR new"] {
         let mut client = server.anonymous_client();
         client.send_bytes(format!("CKSM MD5 0 -1 huge\r\nPASV\r\n{command}\r\n"));
-        // The checksum is under way: it can be asked about.
+        // The checksum is running: STAT is answered.
         client.send("STAT");
         client.expect_code(213);
         drop(client);
     }
-    // The sessions end by themselves, and hold nothing.
+    // The sessions end without help and hold no file.
     let mut client = server.anonymous_client();
     let address = client.pasv();
     client.send("APPE victim");
@@ -334,7 +337,7 @@ fn a_stale_store_changes_nothing() {
 }
 
 #[test]
-fn a_store_that_nobody_sends_to_keeps_the_old_file() {
+fn a_store_without_data_keeps_the_old_file() {
     let server =
         InProcessServer::with_config(|config| config.transfer.stall = Duration::from_millis(300));
     let old = server.create_file("f", 1000);
@@ -344,7 +347,7 @@ fn a_store_that_nobody_sends_to_keeps_the_old_file() {
         client.send(&format!("STOR {name}"));
         client.expect_code(150);
         client.expect_code(425);
-        // In MODE E, a connection that ends without an end mark.
+        // In MODE E: a connection that ends without EOD.
         client.expect_reply("MODE E", 200);
         let address = client.pasv();
         client.send(&format!("STOR {name}"));
@@ -358,13 +361,13 @@ fn a_store_that_nobody_sends_to_keeps_the_old_file() {
 
 #[test]
 fn a_store_whose_connection_breaks_without_a_byte_keeps_the_old_file() {
-    // The server waits so long for somebody else to connect.
+    // The server waits for the stall time for another connection.
     let server =
         InProcessServer::with_config(|config| config.transfer.stall = Duration::from_secs(1));
     let old = server.create_file("f", 1000);
     for name in ["f", "new"] {
         let mut client = server.anonymous_client();
-        // Before the command: how long the server waits for a connection is the stall limit, too.
+        // Connected before the command, because the wait for a connection is the stall time, too.
         let data = data_port::connect(client.pasv());
         client.send(&format!("STOR {name}"));
         client.expect_code(150);
@@ -403,9 +406,9 @@ fn an_empty_file_is_stored_in_both_modes() {
 }
 
 #[test]
-fn an_owner_logs_in_and_stores_as_before() {
-    // The same account may store two names at once.
-    let server = open_server();
+fn one_account_may_store_two_files_at_once() {
+    // One account may store two files at the same time.
+    let server = server_with_writers();
     let (mut first, mut second) = (server.user_client(), server.connect());
     second.log_in(USER, PASSWORD);
     let one = begin(&server, &mut first, "STOR one", b"1");
@@ -415,11 +418,11 @@ fn an_owner_logs_in_and_stores_as_before() {
     second.expect_code(226);
 }
 
-/// Clients of two accounts store one name again and again, each its own bytes.
+/// Clients of two accounts store to the same name repeatedly, each its own content.
 #[test]
 fn a_file_is_never_a_mixture_of_two_uploads() {
     const ROUNDS: usize = 15;
-    let server = open_server();
+    let server = server_with_writers();
     let contents: Vec<_> = (0..4u8)
         .map(|who| vec![b'a' + who; 40_000 + usize::from(who)])
         .collect();
@@ -433,7 +436,11 @@ fn a_file_is_never_a_mixture_of_two_uploads() {
                 } else {
                     server.anonymous_client()
                 };
-                scope.spawn(move || (0..ROUNDS).filter(|_| tries(&mut client, content)).count())
+                scope.spawn(move || {
+                    (0..ROUNDS)
+                        .filter(|_| try_store(&mut client, content))
+                        .count()
+                })
             })
             .collect();
         clients
@@ -446,8 +453,8 @@ fn a_file_is_never_a_mixture_of_two_uploads() {
     assert!(contents.contains(&stored), "{} bytes", stored.len());
 }
 
-/// Stores unless another upload owns the file; whether it was told success.
-fn tries(client: &mut ControlClient, content: &[u8]) -> bool {
+/// Stores, unless another upload owns the file; returns whether the store succeeded.
+fn try_store(client: &mut ControlClient, content: &[u8]) -> bool {
     let address = client.pasv();
     client.send("STOR up");
     let mut data = data_port::connect(address);
@@ -457,7 +464,8 @@ fn tries(client: &mut ControlClient, content: &[u8]) -> bool {
         return false;
     }
     for part in content.chunks(10_000) {
-        // Fails when the store was taken over: this thread was not run for the time of a watch.
+        // Fails if the store was taken over, because this thread was not scheduled for the silence
+        // limit.
         if data.write_all(part).is_err() {
             break;
         }

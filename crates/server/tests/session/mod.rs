@@ -1,14 +1,4 @@
-//! Sessions over real sockets: a server in this process, and clients that speak raw TCP.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "everything in this crate is a test"
-)]
-
-#[path = "../serving/mod.rs"]
-mod serving;
+//! Sessions over real sockets, by subject.
 
 mod client;
 mod data_port;

@@ -1,11 +1,11 @@
-//! Command lines however they arrive: together, in pieces, with LF alone, with Telnet in between.
+//! Command lines that arrive together, in pieces, with LF alone, or with Telnet sequences.
 
 use std::time::Duration;
 
 use socket2::SockRef;
 
-use crate::data_port;
-use crate::in_process_server::InProcessServer;
+use super::data_port;
+use super::in_process_server::InProcessServer;
 
 #[test]
 fn commands_in_one_packet_are_answered_in_order() {
@@ -19,7 +19,7 @@ fn commands_in_one_packet_are_answered_in_order() {
 }
 
 #[test]
-fn a_line_in_pieces_and_a_line_ended_by_lf() {
+fn lines_may_arrive_in_pieces_and_end_with_lf() {
     let server = InProcessServer::start();
     let mut client = server.anonymous_client();
     for piece in ["NO", "O", "P\r", "\nPW", "D\n"] {
@@ -35,12 +35,12 @@ fn a_line_in_pieces_and_a_line_ended_by_lf() {
 }
 
 #[test]
-fn telnet_sequences_are_stripped_also_out_of_band() {
+fn telnet_sequences_are_stripped_even_in_urgent_data() {
     let server = InProcessServer::start();
     let mut client = server.anonymous_client();
     client.send_bytes(b"\xff\xf4\xff\xf2NOOP\r\n");
     client.expect_code(200);
-    // IAC IP, then IAC and DM as urgent data: the Synch of RFC 854.
+    // IAC IP, then IAC and DM as urgent data: the Telnet Synch (RFC 854).
     client.send_bytes(b"\xff\xf4\xff");
     SockRef::from(&client.stream)
         .send_out_of_band(b"\xf2")
@@ -51,7 +51,7 @@ fn telnet_sequences_are_stripped_also_out_of_band() {
 }
 
 #[test]
-fn an_endless_line_is_refused_once_and_costs_nothing() {
+fn an_endless_line_gets_one_500() {
     let server = InProcessServer::start();
     let mut client = server.anonymous_client();
     for _ in 0..64 {
@@ -63,7 +63,7 @@ fn an_endless_line_is_refused_once_and_costs_nothing() {
 }
 
 #[test]
-fn commands_sent_behind_a_transfer_wait_for_it() {
+fn pipelined_commands_wait_for_the_transfer() {
     let server = InProcessServer::start();
     let bytes = server.create_file("f", 300_000);
     let mut client = server.anonymous_client();
@@ -80,7 +80,7 @@ fn commands_sent_behind_a_transfer_wait_for_it() {
 }
 
 #[test]
-fn far_more_commands_than_wait_in_memory_are_all_answered() {
+fn more_commands_than_fit_in_memory_are_all_answered() {
     const COMMANDS: usize = 20_000;
     let server = InProcessServer::start();
     let bytes = server.create_file("f", 100_000);

@@ -1,4 +1,4 @@
-//! The files that the server may reach, and those that it must not.
+//! The files that the server may access, and those that it must not.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-/// Content of the files outside the root, and a part of their names.
+/// Prefix of the content of all files outside of the root.
 const CANARY: &str = "canary-5f1d8c";
 
-/// A root with files, directories and links, and a directory beside it that some links lead to.
+/// A root with files, directories and links, and a directory outside of it that some links lead to.
 pub(crate) struct FuzzTree(TempDir);
 
-/// State of a file outside the root: kind and mode, length, change time, content.
+/// State of a file outside of the root: type and mode, length, ctime (seconds, nanoseconds), content.
 type FileSnapshot = (u32, u64, i64, i64, Vec<u8>);
 
 impl FuzzTree {
@@ -42,10 +42,10 @@ impl FuzzTree {
         self.0.path().join("root")
     }
 
-    /// Everything outside the root as it is now.
+    /// The current state of everything outside of the root.
     pub(crate) fn outside(&self) -> BTreeMap<PathBuf, FileSnapshot> {
         let mut all = BTreeMap::new();
-        look(&self.0.path().join("outside"), &mut all);
+        snapshot_into(&self.0.path().join("outside"), &mut all);
         let beside = fs::read_dir(self.0.path()).unwrap();
         for entry in beside.map(Result::unwrap) {
             all.entry(entry.path()).or_default();
@@ -53,14 +53,14 @@ impl FuzzTree {
         all
     }
 
-    /// Whether `heard` has what only files outside the root contain.
-    pub(crate) fn leaked(&self, heard: &[u8]) -> bool {
+    /// Whether `received` has content of a file outside of the root.
+    pub(crate) fn leaked(&self, received: &[u8]) -> bool {
         let canary = CANARY.as_bytes();
-        heard.windows(canary.len()).any(|w| w == canary)
+        received.windows(canary.len()).any(|w| w == canary)
     }
 }
 
-fn look(directory: &Path, all: &mut BTreeMap<PathBuf, FileSnapshot>) {
+fn snapshot_into(directory: &Path, all: &mut BTreeMap<PathBuf, FileSnapshot>) {
     for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
         let path = entry.path();
         let meta = fs::symlink_metadata(&path).unwrap();
@@ -77,14 +77,14 @@ fn look(directory: &Path, all: &mut BTreeMap<PathBuf, FileSnapshot>) {
             content,
         );
         if meta.is_dir() {
-            look(&path, all);
+            snapshot_into(&path, all);
         }
         all.insert(path, state);
     }
 }
 
 #[test]
-fn changes_and_leaks_outside_the_root_are_noticed() {
+fn changes_and_leaks_outside_of_the_root_are_detected() {
     let tree = FuzzTree::new();
     let before = tree.outside();
     assert_eq!(tree.outside(), before);

@@ -1,24 +1,24 @@
-//! Bounds on sessions and on time.
+//! Limits of sessions, streams and times.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::client::ControlClient;
-use crate::data_port;
-use crate::in_process_server::{InProcessServer, PASSWORD, USER, eventually};
+use super::client::ControlClient;
+use super::data_port;
+use super::in_process_server::{InProcessServer, PASSWORD, USER, eventually};
 
-fn turned_away(server: &InProcessServer) {
+fn assert_refused(server: &InProcessServer) {
     let mut client = ControlClient::connect_silently(server.address);
     client.expect_code(421);
     client.expect_close();
 }
 
 #[test]
-fn sessions_in_all() {
+fn the_number_of_sessions_is_limited() {
     let server = InProcessServer::with_config(|config| config.max_sessions = 2);
     let first = server.connect();
     let _second = server.connect();
-    turned_away(&server);
+    assert_refused(&server);
     drop(first);
     eventually("a place is free again", || {
         ControlClient::connect_silently(server.address)
@@ -29,14 +29,14 @@ fn sessions_in_all() {
 }
 
 #[test]
-fn sessions_per_address() {
+fn the_number_of_sessions_per_address_is_limited() {
     let server = InProcessServer::with_config(|config| config.max_sessions_per_address = 1);
     let _first = server.connect();
-    turned_away(&server);
+    assert_refused(&server);
 }
 
 #[test]
-fn sessions_per_user() {
+fn the_number_of_sessions_per_user_is_limited() {
     let server = InProcessServer::with_config(|config| {
         config.users = Some(PathBuf::new());
         config.max_sessions_per_user = 1;
@@ -51,10 +51,10 @@ fn sessions_per_user() {
 }
 
 #[test]
-fn an_idle_session_is_told_and_closed() {
+fn an_idle_session_gets_421_and_is_closed() {
     let server = InProcessServer::start();
     let mut client = server.anonymous_client();
-    // In one go, so that it is not idle in between on however busy a machine.
+    // Sent together, so that the session is not idle between them on a busy machine.
     client.send_bytes("SITE IDLE 1\r\nNOOP\r\n");
     client.expect_code(200);
     client.expect_code(200);
@@ -63,7 +63,7 @@ fn an_idle_session_is_told_and_closed() {
 }
 
 #[test]
-fn a_server_may_have_a_shorter_idle_time() {
+fn the_idle_timeout_of_the_server_applies() {
     let server =
         InProcessServer::with_config(|config| config.idle_timeout = Duration::from_secs(1));
     let mut client = server.connect();
@@ -75,17 +75,17 @@ fn a_server_may_have_a_shorter_idle_time() {
 }
 
 #[test]
-fn a_transfer_is_not_idle() {
+fn the_idle_timeout_does_not_apply_during_a_transfer() {
     let server = InProcessServer::start();
     let mut client = server.anonymous_client();
     let address = client.pasv();
-    // In one go, so that it is not idle in between on however busy a machine.
+    // Sent together, so that the session is not idle between them on a busy machine.
     client.send_bytes("SITE IDLE 1\r\nSTOR up\r\n");
     client.expect_code(200);
     let data = data_port::connect(address);
     client.expect_code(150);
     std::thread::sleep(Duration::from_millis(1500));
-    // Its turn comes after the transfer.
+    // NOOP is answered after the transfer.
     client.send("NOOP");
     data_port::send_and_close(data, b"late");
     client.expect_code(226);
@@ -93,7 +93,7 @@ fn a_transfer_is_not_idle() {
 }
 
 #[test]
-fn data_streams_in_all() {
+fn the_number_of_data_streams_is_limited() {
     let server = InProcessServer::with_config(|config| {
         config.max_streams = 1;
         config.queue_timeout = Duration::ZERO;

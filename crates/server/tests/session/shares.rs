@@ -1,24 +1,23 @@
-//! One client cannot take the transfers, checksums or streams of the others. Two addresses of this
-//! host are two clients.
+//! One client cannot take the shares of other clients. Two addresses of this host are two clients.
 
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use crate::client::ControlClient;
-use crate::data_port;
-use crate::in_process_server::InProcessServer;
+use super::client::ControlClient;
+use super::data_port;
+use super::in_process_server::InProcessServer;
 
 const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
-/// A file that nobody sums to its end: a hole of many tebibytes.
+/// Creates a sparse file of 8 TiB, whose checksum never finishes during a test.
 fn endless(server: &InProcessServer) {
     let file = File::create(server.path("endless")).unwrap();
     file.set_len(8 << 40).unwrap();
 }
 
 #[test]
-fn checksums_without_end_do_not_hold_up_another_clients_checksum() {
+fn endless_checksums_do_not_delay_those_of_other_clients() {
     let server = InProcessServer::with_config(|config| config.max_checksums = Some(1));
     endless(&server);
     server.create_file("small", 100_000);
@@ -27,11 +26,11 @@ fn checksums_without_end_do_not_hold_up_another_clients_checksum() {
         client.expect_reply("OPTS CKSM Markers=1;", 200);
         client.send("CKSM MD5 0 -1 endless");
     }
-    // It is under way, and the others wait.
+    // One checksum is running, and the others wait.
     greedy[0].expect_code(113);
     let mut other = ControlClient::anonymous_from(OTHER, server.address);
     other.expect_reply("CKSM MD5 0 -1 small", 213);
-    // Also one of the same client has its turn: a long one yields.
+    // A checksum of the same client runs, too, because a long one yields.
     server
         .anonymous_client()
         .expect_reply("CKSM MD5 0 -1 small", 213);
@@ -42,7 +41,7 @@ fn checksums_without_end_do_not_hold_up_another_clients_checksum() {
 }
 
 #[test]
-fn requests_of_one_client_that_may_wait_are_bounded() {
+fn the_number_of_waiting_requests_per_client_is_limited() {
     let server = InProcessServer::with_config(|config| {
         config.max_checksums = Some(1);
         config.max_waiting_per_address = 1;
@@ -54,7 +53,7 @@ fn requests_of_one_client_that_may_wait_are_bounded() {
         client.send("CKSM MD5 0 -1 endless");
         client.expect_code(113);
     }
-    // In turn one runs and one waits, and what has begun is not refused its next turn.
+    // One runs and one waits, alternately. Work that has begun is not refused.
     server
         .anonymous_client()
         .expect_reply("CKSM MD5 0 -1 endless", 450);
@@ -67,7 +66,7 @@ fn requests_of_one_client_that_may_wait_are_bounded() {
 }
 
 #[test]
-fn transfers_of_one_client_leave_places_to_others() {
+fn transfers_of_one_client_leave_permits_to_others() {
     let server = InProcessServer::with_config(|config| {
         config.max_streams = 2;
         config.queue_timeout = Duration::ZERO;
@@ -93,7 +92,7 @@ fn transfers_of_one_client_leave_places_to_others() {
 }
 
 #[test]
-fn a_transfer_waits_for_its_place_and_may_be_aborted_meanwhile() {
+fn a_transfer_waits_for_its_permit_and_can_be_aborted() {
     let server = InProcessServer::with_config(|config| config.max_streams = 1);
     server.create_file("f", 10);
     let mut first = server.anonymous_client();

@@ -1,16 +1,16 @@
-//! Clients that mean harm or are broken: the server stays up and others' transfers go on.
+//! Hostile and broken clients: the server survives, and transfers of other clients go on.
 
 use std::io::{Read, Write};
 use std::time::Duration;
 
 use proto::eblock::{BlockFlags, BlockHeader};
 
-use crate::client::ControlClient;
-use crate::data_port;
-use crate::in_process_server::{InProcessServer, eventually};
+use super::client::ControlClient;
+use super::data_port;
+use super::in_process_server::{InProcessServer, eventually};
 
 #[test]
-fn a_hundred_thousand_junk_lines_do_not_disturb_a_transfer() {
+fn a_hundred_thousand_invalid_lines_do_not_disturb_a_transfer() {
     let server = InProcessServer::start();
     let bytes = server.create_file("f", 8 << 20);
     let mut client = server.anonymous_client();
@@ -22,7 +22,7 @@ fn a_hundred_thousand_junk_lines_do_not_disturb_a_transfer() {
 
     let mut junk = ControlClient::connect(server.address);
     let lines = "gibberish \u{7f}\u{1} \r\n".repeat(100_000);
-    let _ = junk.stream.write_all(lines.as_bytes()); // ends when the server has had enough
+    let _ = junk.stream.write_all(lines.as_bytes()); // fails when the server closes the session
     let mut codes = std::iter::from_fn(|| junk.try_read_reply()).map(|reply| reply.code);
     assert!(codes.all(|code| code == 500 || code == 421));
 
@@ -38,8 +38,8 @@ fn a_client_that_never_reads_is_dropped() {
     let server =
         InProcessServer::with_config(|config| config.transfer.stall = Duration::from_millis(300));
     let mut client = server.anonymous_client();
-    // HELP says far more than it is asked: replies fill every buffer between, then the server
-    // waits, then it closes, and a closed connection takes no more.
+    // The replies to HELP are much longer than the command. They fill all buffers, then the
+    // server waits for the stall time and closes the connection.
     let lines = "HELP\r\n".repeat(20_000);
     eventually("the client is dropped", || {
         client.stream.write_all(lines.as_bytes()).is_err()
@@ -48,20 +48,20 @@ fn a_client_that_never_reads_is_dropped() {
 }
 
 #[test]
-fn a_half_open_client_and_a_silent_one_cost_nothing() {
+fn half_open_and_silent_clients_are_closed_at_the_login_timeout() {
     let server =
         InProcessServer::with_config(|config| config.login_timeout = Duration::from_millis(300));
     let half = ControlClient::connect(server.address);
     half.stream.shutdown(std::net::Shutdown::Write).unwrap();
     let mut silent = ControlClient::connect(server.address);
-    silent.send_bytes("USER anon"); // and no more
+    silent.send_bytes("USER anon"); // an unfinished line
     silent.expect_code(421);
     silent.expect_close();
     drop(server.connect());
 }
 
 #[test]
-fn lines_do_not_put_off_the_login_time_out() {
+fn commands_do_not_extend_the_login_timeout() {
     let server =
         InProcessServer::with_config(|config| config.login_timeout = Duration::from_millis(400));
     let mut client = ControlClient::connect(server.address);
@@ -70,7 +70,7 @@ fn lines_do_not_put_off_the_login_time_out() {
 }
 
 #[test]
-fn blocks_beyond_any_file_are_refused() {
+fn blocks_with_impossible_offsets_are_refused() {
     let server = InProcessServer::start();
     let mut client = server.anonymous_client();
     client.expect_reply("MODE E", 200);
@@ -87,8 +87,8 @@ fn blocks_beyond_any_file_are_refused() {
         let address = client.pasv();
         client.send("STOR up");
         let mut stream = data_port::connect(address);
-        // A connection that begins with nonsense is taken for a stranger's and dropped; this one
-        // is the sender's.
+        // A connection whose first block is invalid is dropped as a stranger's, so a valid block comes
+        // first.
         data_port::send_block(&mut stream, 0, b"sense");
         data_port::send_header(&mut stream, header);
         client.expect_code_after_markers(150);
@@ -102,12 +102,12 @@ fn blocks_beyond_any_file_are_refused() {
 }
 
 #[test]
-fn a_stalled_transfer_ends() {
+fn a_stalled_transfer_ends_after_the_stall_timeout() {
     let server =
         InProcessServer::with_config(|config| config.transfer.stall = Duration::from_millis(500));
     let mut client = server.anonymous_client();
     let address = client.pasv();
-    // There before the clock runs.
+    // Connected before the stall time begins.
     let mut data = data_port::connect(address);
     data.write_all(b"some").unwrap();
     client.send("STOR up");
@@ -118,13 +118,13 @@ fn a_stalled_transfer_ends() {
 }
 
 #[test]
-fn an_end_of_data_count_that_never_comes_ends_with_the_stall_time() {
+fn a_store_with_a_missing_stream_ends_after_the_stall_timeout() {
     let server =
         InProcessServer::with_config(|config| config.transfer.stall = Duration::from_millis(500));
     let mut client = server.anonymous_client();
     client.expect_reply("MODE E", 200);
     let address = client.pasv();
-    // There before the clock runs.
+    // Connected before the stall time begins.
     let mut stream = data_port::connect(address);
     data_port::send_block(&mut stream, 0, b"all there is");
     data_port::send_header(&mut stream, BlockHeader::eof(2, false));

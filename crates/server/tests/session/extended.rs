@@ -1,4 +1,4 @@
-//! MODE E with hand-made streams: ends in any order, connections kept, markers, delayed passive.
+//! MODE E: all orders of EOF and EOD, kept connections, markers, delayed passive.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use proto::eblock::{BlockFlags, BlockHeader};
 
-use crate::client::{ControlClient, ReceivedReply, port_address, port_argument};
-use crate::data_port;
-use crate::in_process_server::{InProcessServer, test_bytes};
+use super::client::{ControlClient, ReceivedReply, port_address, port_argument};
+use super::data_port;
+use super::in_process_server::{InProcessServer, test_bytes};
 
 fn in_mode_e(server: &InProcessServer) -> ControlClient {
     let mut client = server.anonymous_client();
@@ -17,7 +17,7 @@ fn in_mode_e(server: &InProcessServer) -> ControlClient {
     client
 }
 
-/// Sends `bytes` over the streams in turn, in blocks of `block`, without any end mark.
+/// Sends `bytes` over the streams in turn, in blocks of `block` bytes, without EOF and EOD.
 fn send_in_turn(streams: &mut [TcpStream], bytes: &[u8], block: usize) {
     let count = streams.len();
     for (i, part) in bytes.chunks(block).enumerate() {
@@ -25,20 +25,20 @@ fn send_in_turn(streams: &mut [TcpStream], bytes: &[u8], block: usize) {
     }
 }
 
-/// The ways in which a sender may end, by the reference's table of receiver rules.
-fn ends() -> BTreeMap<&'static str, fn(&mut [TcpStream])> {
+/// The orders in which a sender may send EOF and EOD (extended block mode, GFD.20).
+fn end_orders() -> BTreeMap<&'static str, fn(&mut [TcpStream])> {
     fn eof(streams: &[TcpStream]) -> BlockHeader {
         BlockHeader::eof(streams.len() as u64, false)
     }
-    let mut ends: BTreeMap<&'static str, fn(&mut [TcpStream])> = BTreeMap::new();
-    ends.insert("EOF on the first, then the others", |streams| {
+    let mut end_orders: BTreeMap<&'static str, fn(&mut [TcpStream])> = BTreeMap::new();
+    end_orders.insert("EOF on the first, then the others", |streams| {
         let eof = eof(streams);
         data_port::send_header(&mut streams[0], eof);
         for stream in &mut streams[1..] {
             data_port::send_header(stream, BlockHeader::eod(false));
         }
     });
-    ends.insert("EOF on the last", |streams| {
+    end_orders.insert("EOF on the last", |streams| {
         let eof = eof(streams);
         let last = streams.len() - 1;
         for stream in &mut streams[..last] {
@@ -47,7 +47,7 @@ fn ends() -> BTreeMap<&'static str, fn(&mut [TcpStream])> {
         std::thread::sleep(Duration::from_millis(50));
         data_port::send_header(&mut streams[last], eof);
     });
-    ends.insert("EOF alone, then an EOD on each", |streams| {
+    end_orders.insert("EOF alone, then an EOD on each", |streams| {
         let alone = BlockHeader {
             flags: BlockFlags(BlockFlags::EOF),
             ..eof(streams)
@@ -57,23 +57,23 @@ fn ends() -> BTreeMap<&'static str, fn(&mut [TcpStream])> {
             data_port::send_header(stream, BlockHeader::eod(false));
         }
     });
-    ends.insert("with CLOSE", |streams| {
+    end_orders.insert("with CLOSE", |streams| {
         let count = streams.len() as u64;
         for stream in &mut streams[1..] {
             data_port::send_header(stream, BlockHeader::eod(true));
         }
         data_port::send_header(&mut streams[0], BlockHeader::eof(count, true));
     });
-    ends
+    end_orders
 }
 
 #[test]
-fn stores_over_one_and_four_streams_whatever_the_order_of_ends() {
+fn stores_accept_every_order_of_eof_and_eod() {
     let server = InProcessServer::start();
     let mut client = in_mode_e(&server);
     let bytes = test_bytes(1_500_000);
     for count in [1, 4] {
-        for (name, end) in ends() {
+        for (name, end) in end_orders() {
             let address = client.pasv();
             client.send("STOR up");
             let mut streams: Vec<_> = (0..count).map(|_| data_port::connect(address)).collect();
@@ -87,7 +87,7 @@ fn stores_over_one_and_four_streams_whatever_the_order_of_ends() {
 }
 
 #[test]
-fn data_in_the_block_that_ends_a_stream_counts() {
+fn data_in_the_eod_block_is_stored() {
     let server = InProcessServer::start();
     let mut client = in_mode_e(&server);
     let address = client.pasv();
@@ -115,7 +115,7 @@ fn data_in_the_block_that_ends_a_stream_counts() {
     assert_eq!(server.read_file("up"), b"last");
 }
 
-/// Reads `count` streams of a RETR to their ends.
+/// Reads the streams of a RETR to their ends.
 fn receive(streams: &mut [TcpStream]) -> Vec<u8> {
     let mut file = Vec::new();
     let counts: Vec<u64> = streams
@@ -131,7 +131,7 @@ fn accept_all(listener: &TcpListener, count: usize) -> Vec<TcpStream> {
 }
 
 #[test]
-fn retrieves_over_one_and_four_streams_and_keeps_them() {
+fn retrieves_over_one_and_four_streams_keep_their_connections() {
     let server = InProcessServer::with_config(|config| config.transfer.block = 65_536);
     let bytes = server.create_file("f", 1_500_000);
     let empty = server.create_file("empty", 0);
@@ -150,7 +150,7 @@ fn retrieves_over_one_and_four_streams_and_keeps_them() {
         assert!(receive(&mut streams) == bytes);
         client.expect_code(150);
         client.expect_code(226);
-        // Refused before 150: the connections stay.
+        // Refused before 150: the data connections stay open.
         client.expect_reply("RETR missing", 550);
         for (name, content) in [("f", &bytes), ("empty", &empty)] {
             client.send(&format!("RETR {name}"));
@@ -158,7 +158,7 @@ fn retrieves_over_one_and_four_streams_and_keeps_them() {
             client.expect_code(125);
             client.expect_code(226);
         }
-        // A new address closes the old connections.
+        // A new PORT closes the old data connections.
         let other = data_port::listen(server.ip());
         let argument = port_argument(other.local_addr().unwrap());
         client.expect_reply(&format!("PORT {argument}"), 200);
@@ -169,7 +169,7 @@ fn retrieves_over_one_and_four_streams_and_keeps_them() {
 }
 
 #[test]
-fn stores_again_over_the_connections_kept() {
+fn further_stores_use_the_kept_connections() {
     let server = InProcessServer::start();
     let mut client = in_mode_e(&server);
     let address = client.pasv();
@@ -192,7 +192,7 @@ fn stores_again_over_the_connections_kept() {
 }
 
 #[test]
-fn a_listing_shares_the_connections_of_a_retrieve() {
+fn a_retrieve_uses_the_connections_of_a_listing() {
     let server = InProcessServer::start();
     let bytes = server.create_file("f", 1000);
     let mut client = in_mode_e(&server);
@@ -212,7 +212,7 @@ fn a_listing_shares_the_connections_of_a_retrieve() {
 }
 
 #[test]
-fn delayed_passive_tells_the_address_with_127() {
+fn delayed_passive_sends_the_address_in_a_127() {
     let server = InProcessServer::start();
     let bytes = test_bytes(50_000);
     let mut client = server.anonymous_client();
@@ -244,7 +244,7 @@ fn ranges(markers: &[ReceivedReply]) -> Vec<&str> {
 }
 
 #[test]
-fn markers_come_during_a_slow_store_and_their_union_is_the_file() {
+fn a_slow_store_sends_range_and_performance_markers() {
     let server = InProcessServer::with_config(|config| {
         config.perf_marker_seconds = 1;
         config.range_marker_seconds = 1;
@@ -275,7 +275,7 @@ fn markers_come_during_a_slow_store_and_their_union_is_the_file() {
     data_port::send_header(&mut stream, BlockHeader::eof(1, false));
     let (end, last) = client.reply_and_markers();
     assert_eq!(end.code, 226);
-    // Incremental: only what the first 111 did not tell.
+    // Markers are incremental: they name only ranges that the first 111 did not name.
     assert!(
         ranges(&last).iter().all(|r| !r.starts_with("0-")),
         "{last:?}"
@@ -288,7 +288,7 @@ fn markers_come_during_a_slow_store_and_their_union_is_the_file() {
 }
 
 #[test]
-fn a_broken_store_tells_what_is_safe_and_keeps_it() {
+fn a_broken_store_names_the_safe_ranges_and_keeps_them() {
     let server = InProcessServer::start();
     let bytes = test_bytes(20_000);
     let mut client = in_mode_e(&server);
@@ -302,7 +302,7 @@ fn a_broken_store_tells_what_is_safe_and_keeps_it() {
     assert_eq!(end.code, 426);
     assert_eq!(ranges(&markers), ["0-10000"]);
     assert_eq!(server.read_file("up"), bytes[..10_000]);
-    // And again from there.
+    // The upload is resumed from the markers.
     let address: SocketAddr = client.pasv();
     client.expect_reply("REST 0-10000", 350);
     client.send("STOR up");
@@ -315,7 +315,7 @@ fn a_broken_store_tells_what_is_safe_and_keeps_it() {
 }
 
 #[test]
-fn blocks_that_come_twice_are_taken_if_they_are_the_same_and_refused_if_not() {
+fn repeated_blocks_must_have_the_same_content() {
     let server = InProcessServer::start();
     let mut client = server.anonymous_client();
     client.expect_reply("MODE E", 200);

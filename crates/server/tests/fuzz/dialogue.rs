@@ -9,31 +9,31 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use socket2::{Domain, Socket, Type};
 
-use crate::commands;
+use super::commands;
 
-/// How long a session may take to end after QUIT, with its data connections closed. The server's
-/// own bounds are far below.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest time in which a session must end after QUIT when its data connections are closed. The
+/// server's own timeouts are far shorter.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long to listen for what the server says between two steps. Only the pace depends on it.
-const MOMENT: Duration = Duration::from_millis(3);
+/// Time to read replies between two steps. It affects only the speed of the test.
+const READ_TIME: Duration = Duration::from_millis(3);
 
-/// Data bytes are read and written up to here.
-const DATA: usize = 300_000;
+/// Largest number of data bytes read or written at a time.
+const MAX_DATA: usize = 300_000;
 
-/// A client that means harm, or nothing in particular.
+/// A client that sends random commands and misuses its data connections.
 pub(crate) struct FuzzDialogue {
     rng: Pcg64Mcg,
     seed: u64,
     control: TcpStream,
     listeners: Vec<TcpListener>,
     data: Vec<TcpStream>,
-    /// Everything that the server has said and sent.
-    heard: Vec<u8>,
+    /// Everything that the server has sent on control and data connections.
+    received: Vec<u8>,
 }
 
 impl FuzzDialogue {
-    /// Connects from an address of its own, so that the share of one client is not what ends it.
+    /// Connects from a random loopback address, so that limits per client do not end the dialogue.
     pub(crate) fn new(seed: u64, port: u16) -> Self {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let from = Ipv4Addr::new(127, 0, rng.random(), rng.random_range(1..255));
@@ -45,31 +45,31 @@ impl FuzzDialogue {
             control,
             listeners: Vec::new(),
             data: Vec::new(),
-            heard: Vec::new(),
+            received: Vec::new(),
         }
     }
 
-    /// Whether a greeting comes.
-    pub(crate) fn greets(&mut self) -> bool {
-        self.control.set_read_timeout(Some(PATIENCE)).unwrap();
+    /// Whether the server sends a greeting.
+    pub(crate) fn receives_greeting(&mut self) -> bool {
+        self.control.set_read_timeout(Some(TIMEOUT)).unwrap();
         let mut code = [0; 3];
         self.control.read_exact(&mut code).is_ok() && &code == b"220"
     }
 
-    /// Says and does random things, then leaves; returns all that was heard.
+    /// Runs random steps, then leaves; returns everything that was received.
     ///
     /// # Panics
-    /// When the server does not end the session.
+    /// If the server does not end the session.
     pub(crate) fn run(mut self) -> Vec<u8> {
         if !self.rng.random_ratio(1, 10) {
             self.send(b"USER anonymous\r\nPASS x@\r\nTYPE I\r\n");
         }
         for _ in 0..self.rng.random_range(1..40) {
             self.random_step();
-            self.read_for(MOMENT);
+            self.read_for(READ_TIME);
         }
         self.leave();
-        self.heard
+        self.received
     }
 
     fn random_step(&mut self) {
@@ -84,7 +84,7 @@ impl FuzzDialogue {
             97 => self.send(b"\r\n\r\n\n"),
             98 => self.urgent(),
             _ => {
-                // Half a line now, the rest with the next command.
+                // Half of a line; the rest is part of the next command.
                 self.send(b"NO");
             }
         }
@@ -105,7 +105,7 @@ impl FuzzDialogue {
         self.send(&lines);
     }
 
-    /// A passive transfer as a good client does it, up to the data connection.
+    /// Begins a passive transfer as a correct client does, up to the data connection.
     fn transfer(&mut self) {
         if self.rng.random_ratio(1, 3) {
             let mode: &[u8] = if self.rng.random() {
@@ -115,20 +115,20 @@ impl FuzzDialogue {
             };
             self.send(mode);
         }
-        let mark = self.heard.len();
+        let mark = self.received.len();
         self.send(b"PASV\r\n");
         let mut line = commands::transfer(&mut self.rng);
         line.extend_from_slice(b"\r\n");
         if self.rng.random_ratio(4, 5) {
             self.send(&line);
         }
-        self.read_for(MOMENT * 5);
-        let Some(port) = passive_port(&self.heard[mark..]) else {
+        self.read_for(READ_TIME * 5);
+        let Some(port) = passive_port(&self.received[mark..]) else {
             return;
         };
         let from = match self.control.local_addr() {
             Ok(SocketAddr::V4(at)) if !self.rng.random_ratio(1, 8) => *at.ip(),
-            // A stranger.
+            // The address of another client.
             _ => Ipv4Addr::new(127, 9, 9, 9),
         };
         for _ in 0..self.rng.random_range(1..4) {
@@ -140,7 +140,7 @@ impl FuzzDialogue {
         self.use_data();
     }
 
-    /// An active transfer to a listener of this client's own.
+    /// Begins an active transfer to a listener of this client.
     fn port(&mut self) {
         let Ok(SocketAddr::V4(own)) = self.control.local_addr() else {
             return;
@@ -158,7 +158,7 @@ impl FuzzDialogue {
         self.listeners.push(listener);
     }
 
-    /// Accepts, reads, writes blocks good and bad, resets, closes, or does nothing.
+    /// Uses a data connection at random: accepts, reads, writes valid or invalid blocks, resets or closes.
     fn use_data(&mut self) {
         for listener in &self.listeners {
             if let Ok((stream, _)) = listener.accept() {
@@ -171,8 +171,8 @@ impl FuzzDialogue {
         let at = self.rng.random_range(0..self.data.len());
         let mut stream = self.data.swap_remove(at);
         match self.rng.random_range(0..10) {
-            0..=2 => read_some(&mut stream, &mut self.heard),
-            3..=4 => write_some(&mut stream, &vec![b'y'; self.rng.random_range(0..DATA)]),
+            0..=2 => read_some(&mut stream, &mut self.received),
+            3..=4 => write_some(&mut stream, &vec![b'y'; self.rng.random_range(0..MAX_DATA)]),
             5..=6 => write_some(&mut stream, &blocks(&mut self.rng)),
             7 => {
                 let junk: Vec<u8> = (0..100).map(|_| self.rng.random()).collect();
@@ -186,13 +186,13 @@ impl FuzzDialogue {
         }
         if self.rng.random_ratio(1, 2) {
             let _ = stream.shutdown(Shutdown::Write);
-            read_some(&mut stream, &mut self.heard);
+            read_some(&mut stream, &mut self.received);
         } else {
             self.data.push(stream);
         }
     }
 
-    /// ABOR with urgent data, as RFC 959 §4.1.3 has it.
+    /// Sends ABOR with the Telnet Synch as urgent data (RFC 959 section 4.1.3).
     fn urgent(&mut self) {
         self.send(b"\xff\xf4");
         let _ = socket2::SockRef::from(&self.control).send_out_of_band(b"\xff");
@@ -200,8 +200,8 @@ impl FuzzDialogue {
     }
 
     fn send(&mut self, bytes: &[u8]) {
-        self.control.set_write_timeout(Some(PATIENCE)).unwrap();
-        // The server may have had enough of it.
+        self.control.set_write_timeout(Some(TIMEOUT)).unwrap();
+        // The server may have closed the session.
         let _ = self.control.write_all(bytes);
     }
 
@@ -209,11 +209,11 @@ impl FuzzDialogue {
         self.control.set_read_timeout(Some(time)).unwrap();
         let mut chunk = [0; 16 << 10];
         while let Ok(n @ 1..) = self.control.read(&mut chunk) {
-            self.heard.extend_from_slice(&chunk[..n]);
+            self.received.extend_from_slice(&chunk[..n]);
         }
     }
 
-    /// Closes the data connections and says QUIT, or just goes; the session must end.
+    /// Closes the data connections and sends QUIT, or just disconnects; asserts that the session ends.
     fn leave(&mut self) {
         self.data.clear();
         self.listeners.clear();
@@ -221,7 +221,7 @@ impl FuzzDialogue {
             return;
         }
         self.send(b"\r\nABOR\r\nQUIT\r\n");
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         let mut chunk = [0; 16 << 10];
         self.control
             .set_read_timeout(Some(Duration::from_secs(1)))
@@ -229,7 +229,7 @@ impl FuzzDialogue {
         loop {
             match self.control.read(&mut chunk) {
                 Ok(0) => return,
-                Ok(n) => self.heard.extend_from_slice(&chunk[..n]),
+                Ok(n) => self.received.extend_from_slice(&chunk[..n]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(_) => return,
             }
@@ -237,7 +237,7 @@ impl FuzzDialogue {
                 Instant::now() < until,
                 "dialogue {:#x}: the session does not end; last words: {}",
                 self.seed,
-                String::from_utf8_lossy(&self.heard[self.heard.len().saturating_sub(500)..])
+                String::from_utf8_lossy(&self.received[self.received.len().saturating_sub(500)..])
             );
         }
     }
@@ -246,7 +246,7 @@ impl FuzzDialogue {
 fn connect(from: Ipv4Addr, to: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.bind(&SocketAddr::from((from, 0)).into())?;
-    socket.connect_timeout(&to.into(), PATIENCE)?;
+    socket.connect_timeout(&to.into(), TIMEOUT)?;
     Ok(socket.into())
 }
 
@@ -262,13 +262,13 @@ fn passive_port(said: &[u8]) -> Option<u16> {
     Some(u16::from_be_bytes([high, low]))
 }
 
-fn read_some(stream: &mut TcpStream, heard: &mut Vec<u8>) {
+fn read_some(stream: &mut TcpStream, received: &mut Vec<u8>) {
     let _ = stream.set_nonblocking(false);
     let _ = stream.set_read_timeout(Some(Duration::from_millis(50)));
-    let mut left = DATA;
+    let mut left = MAX_DATA;
     let mut chunk = vec![0; 64 << 10];
     while let Ok(n @ 1..) = stream.read(&mut chunk) {
-        heard.extend_from_slice(&chunk[..n]);
+        received.extend_from_slice(&chunk[..n]);
         left = left.saturating_sub(n);
         if left == 0 {
             break;
@@ -282,7 +282,7 @@ fn write_some(stream: &mut TcpStream, bytes: &[u8]) {
     let _ = stream.write_all(bytes);
 }
 
-/// MODE E blocks, most of them right.
+/// Random MODE E blocks, most of them valid.
 fn blocks(rng: &mut Pcg64Mcg) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..rng.random_range(1..6) {

@@ -1,14 +1,14 @@
-//! Which addresses are told, and who may connect to them.
+//! The addresses of data connections, and which hosts may use them.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 
-use crate::client::ControlClient;
-use crate::data_port;
-use crate::in_process_server::{InProcessServer, test_bytes};
+use super::client::ControlClient;
+use super::data_port;
+use super::in_process_server::{InProcessServer, test_bytes};
 
 #[test]
-fn a_wrong_host_is_refused_and_the_transfer_goes_on() {
+fn connections_from_other_hosts_are_closed_and_the_transfer_goes_on() {
     let server = InProcessServer::start();
     let mut client = server.anonymous_client();
     let address = client.pasv();
@@ -23,7 +23,7 @@ fn a_wrong_host_is_refused_and_the_transfer_goes_on() {
 }
 
 #[test]
-fn a_port_scan_of_a_data_port_harms_nothing() {
+fn a_port_scan_of_a_data_port_does_not_disturb_the_transfer() {
     let server = InProcessServer::start();
     let mut client = server.anonymous_client();
     client.expect_reply("MODE E", 200);
@@ -47,7 +47,7 @@ fn a_port_scan_of_a_data_port_harms_nothing() {
 }
 
 #[test]
-fn a_new_address_closes_the_old_one() {
+fn a_new_pasv_closes_the_old_listener() {
     let server = InProcessServer::start();
     let mut client = server.anonymous_client();
     let old = client.pasv();
@@ -58,20 +58,23 @@ fn a_new_address_closes_the_old_one() {
 }
 
 #[test]
-fn the_configured_ports_and_public_address_are_told() {
+fn pasv_uses_the_configured_ports_and_public_address() {
     let server = InProcessServer::with_config(|config| {
         config.data_ports = Some((42_100, 42_140));
         config.public_address = Some(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7)));
     });
     let mut client = server.anonymous_client();
-    let told = client.pasv();
-    assert_eq!(told.ip(), IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7)));
-    assert!((42_100..=42_140).contains(&told.port()), "{told}");
-    assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, told.port())).is_ok());
+    let advertised = client.pasv();
+    assert_eq!(advertised.ip(), IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7)));
+    assert!(
+        (42_100..=42_140).contains(&advertised.port()),
+        "{advertised}"
+    );
+    assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, advertised.port())).is_ok());
 }
 
 #[test]
-fn an_exhausted_port_range_is_425() {
+fn pasv_replies_425_if_all_data_ports_are_busy() {
     let taken = data_port::listen(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let port = taken.local_addr().unwrap().port();
     let server = InProcessServer::with_config(|config| config.data_ports = Some((port, port)));
@@ -79,7 +82,7 @@ fn an_exhausted_port_range_is_425() {
 }
 
 #[test]
-fn an_ipv4_client_of_an_ipv6_listener_is_an_ipv4_client() {
+fn an_ipv4_client_of_an_ipv6_listener_gets_ipv4_addresses() {
     let server = InProcessServer::with_config(|config| {
         config.listen = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
     });
@@ -107,22 +110,22 @@ fn closed_without_data(mut stream: TcpStream) -> Result<(), Vec<u8>> {
     use std::io::Read;
     let _ = stream.write_all(b"not mine");
     let mut bytes = Vec::new();
-    let _ = stream.read_to_end(&mut bytes); // an end or a reset
+    let _ = stream.read_to_end(&mut bytes); // ends with EOF or a reset
     if bytes.is_empty() { Ok(()) } else { Err(bytes) }
 }
 
-/// docs/data-channel.md: nothing that a stranger does takes anything from other transfers.
+/// docs/data-channel.md: connections of strangers take no resources from other transfers.
 #[test]
-fn silent_connections_to_one_transfer_take_nothing_from_others() {
+fn silent_connections_to_one_transfer_do_not_block_others() {
     let server = InProcessServer::with_config(|config| config.max_streams = 8);
-    let mut crowded = server.anonymous_client();
+    let mut target = server.anonymous_client();
     for line in ["TYPE I", "MODE E"] {
-        crowded.expect_reply(line, 200);
+        target.expect_reply(line, 200);
     }
-    let data = crowded.pasv();
+    let data = target.pasv();
     let silent: Vec<_> = (0..1300).map(|_| data_port::connect(data)).collect();
     let mut own = data_port::connect(data);
-    crowded.send("STOR crowded");
+    target.send("STOR target");
     data_port::send_block(&mut own, 0, b"abc");
     for n in 0..20 {
         let mut other = server.anonymous_client();
@@ -134,14 +137,14 @@ fn silent_connections_to_one_transfer_take_nothing_from_others() {
         assert_eq!(server.read_file(&format!("other-{n}")), b"whole");
     }
     data_port::send_header(&mut own, proto::eblock::BlockHeader::eof(1, true));
-    crowded.expect_code_after_markers(150);
-    crowded.expect_code_after_markers(226);
-    assert_eq!(server.read_file("crowded"), b"abc");
+    target.expect_code_after_markers(150);
+    target.expect_code_after_markers(226);
+    assert_eq!(server.read_file("target"), b"abc");
     drop(silent);
 }
 
 #[test]
-fn a_named_host_may_connect_and_another_is_told_why_it_may_not() {
+fn only_the_named_host_may_connect_and_the_refusal_names_the_setting() {
     let server = InProcessServer::with_users();
     let mut client = server.user_client();
     client.expect_reply("TYPE I", 200);
@@ -161,7 +164,7 @@ fn a_named_host_may_connect_and_another_is_told_why_it_may_not() {
 }
 
 #[test]
-fn where_foreign_addresses_are_allowed_users_need_not_name_them() {
+fn with_foreign_data_addresses_users_need_not_name_hosts() {
     for (allowed, code) in [(true, 226), (false, 425)] {
         let server = InProcessServer::with_config(|config| {
             config.users = Some("to be made".into());
@@ -171,7 +174,7 @@ fn where_foreign_addresses_are_allowed_users_need_not_name_them() {
         let mut client = server.user_client();
         client.expect_reply("TYPE I", 200);
         let data = client.pasv();
-        // There before the clock runs. A stranger's connection may be closed already.
+        // Connected before the stall time begins. The server may have closed it already.
         let stranger = data_port::connect_from("127.0.0.2".parse().unwrap(), data);
         let _ = (&stranger).write_all(b"x");
         drop(stranger);
@@ -183,7 +186,7 @@ fn where_foreign_addresses_are_allowed_users_need_not_name_them() {
 }
 
 #[test]
-fn anonymous_sessions_have_no_other_host_whatever_the_settings() {
+fn anonymous_sessions_never_have_data_connections_with_other_hosts() {
     let server = InProcessServer::with_config(|config| config.foreign_data_addresses = true);
     let mut client = server.anonymous_client();
     client.expect_reply("SITE DATAPEER 127.0.0.2", 501);

@@ -1,5 +1,5 @@
-//! A sender that tunes itself, seen from the wire: how many connections, which congestion control,
-//! and what is said at the end.
+//! The tuning of a sending server on the wire: number of connections, congestion control, and the
+//! final reply.
 
 use std::io::ErrorKind;
 use std::net::TcpListener;
@@ -10,15 +10,15 @@ use data::options::CongestionChoice;
 use server::config::ServerConfig;
 use server::{ServeError, Shutdown};
 
-use crate::client::{ControlClient, port_argument};
-use crate::data_port;
-use crate::in_process_server::InProcessServer;
+use super::client::{ControlClient, port_argument};
+use super::data_port;
+use super::in_process_server::InProcessServer;
 
 const READER: &str = "SITE CLIENTINFO scheme=ftp;appname=\"longhaul\";appver=\"0.1.0\";";
-/// Larger than what sockets hold, so that the sender looks at its streams while they move.
+/// Larger than the socket buffers, so that the sender samples its streams during the transfer.
 const LARGE: usize = 24 << 20;
 
-/// A session in MODE E that will be connected to at the listener.
+/// A session in MODE E and the listener for its data connections.
 fn receiving(server: &InProcessServer, parallelism: &str) -> (ControlClient, TcpListener) {
     let mut client = server.anonymous_client();
     client.expect_reply("MODE E", 200);
@@ -32,19 +32,22 @@ fn receiving(server: &InProcessServer, parallelism: &str) -> (ControlClient, Tcp
     (client, listener)
 }
 
-/// Takes every connection until all streams have ended, each in a thread of its own. Returns the file,
-/// the number of connections, and the numbers that their EOFs tell.
-fn take_all(listener: &TcpListener) -> (Vec<u8>, usize, Vec<u64>) {
+/// Accepts connections until all streams have ended, and reads each on its own thread. Returns the
+/// file, the number of connections, and the numbers of streams in the EOF blocks.
+fn receive_all_streams(listener: &TcpListener) -> (Vec<u8>, usize, Vec<u64>) {
     listener.set_nonblocking(true).unwrap();
     let (ended, ends) = mpsc::channel();
-    let (mut came, mut left) = (0, 0);
-    let (mut file, mut told) = (Vec::new(), Vec::new());
+    let (mut accepted, mut finished) = (0, 0);
+    let (mut file, mut eof_counts) = (Vec::new(), Vec::new());
     let until = Instant::now() + Duration::from_secs(60);
     loop {
-        assert!(Instant::now() < until, "{left} of {came} streams ended");
+        assert!(
+            Instant::now() < until,
+            "{finished} of {accepted} streams ended"
+        );
         match listener.accept() {
             Ok((mut stream, _)) => {
-                came += 1;
+                accepted += 1;
                 stream.set_nonblocking(false).unwrap();
                 stream
                     .set_read_timeout(Some(Duration::from_secs(60)))
@@ -60,22 +63,22 @@ fn take_all(listener: &TcpListener) -> (Vec<u8>, usize, Vec<u64>) {
             Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
         }
         while let Ok((part, covered, eof)) = ends.try_recv() {
-            left += 1;
-            told.extend(eof);
+            finished += 1;
+            eof_counts.extend(eof);
             file.resize(LARGE, 0);
             for range in covered {
                 file[range.clone()].copy_from_slice(&part[range]);
             }
         }
-        if !told.is_empty() && left == came {
-            return (file, came, told);
+        if !eof_counts.is_empty() && finished == accepted {
+            return (file, accepted, eof_counts);
         }
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
 #[test]
-fn it_is_announced_and_asked_for_within_what_the_system_permits() {
+fn feat_announces_tune_and_opts_accepts_what_the_system_permits() {
     let server = InProcessServer::start();
     let mut client = server.anonymous_client();
     let features = client.expect_reply("FEAT", 211).text;
@@ -101,32 +104,36 @@ fn it_is_announced_and_asked_for_within_what_the_system_permits() {
 }
 
 #[test]
-fn a_stock_client_sees_exactly_the_connections_that_it_asked_for() {
+fn a_client_with_a_fixed_number_of_streams_gets_exactly_that_many() {
     let server = InProcessServer::start();
     let bytes = server.create_file("f", LARGE);
     for (parallelism, count) in [("", 1), ("1,1,1", 1), ("3,3,3", 3)] {
         let (mut client, listener) = receiving(&server, parallelism);
         client.send("RETR f");
-        let (file, came, told) = take_all(&listener);
+        let (file, accepted, eof_counts) = receive_all_streams(&listener);
         assert!(file == bytes, "{parallelism}");
-        assert_eq!((came, told), (count, vec![count as u64]), "{parallelism}");
+        assert_eq!(
+            (accepted, eof_counts),
+            (count, vec![count as u64]),
+            "{parallelism}"
+        );
         client.expect_code(150);
-        // Nor is a stock client told what it may not understand.
+        // The reply to other clients has no remark about the limiter.
         assert_eq!(client.expect_code(226).text, "Transfer Complete.");
     }
 }
 
 #[test]
-fn within_an_open_range_the_connections_that_came_are_those_that_are_told() {
+fn with_a_range_of_streams_the_eof_has_the_number_of_connections() {
     let server = InProcessServer::start();
     let bytes = server.create_file("f", LARGE);
     let (mut client, listener) = receiving(&server, "2,1,8");
     client.command(READER);
     client.send("RETR f");
-    let (file, came, told) = take_all(&listener);
+    let (file, accepted, eof_counts) = receive_all_streams(&listener);
     assert!(file == bytes);
-    assert!((1..=8).contains(&came), "{came}");
-    assert_eq!(told, [came as u64]);
+    assert!((1..=8).contains(&accepted), "{accepted}");
+    assert_eq!(eof_counts, [accepted as u64]);
     client.expect_code(150);
     let end = client.expect_code(226).text;
     let verdict = end.strip_prefix("Transfer Complete. Limited by ");
@@ -134,7 +141,7 @@ fn within_an_open_range_the_connections_that_came_are_those_that_are_told() {
 }
 
 #[test]
-fn a_congestion_control_that_is_not_to_be_had_stops_the_start() {
+fn an_unavailable_congestion_control_prevents_the_start() {
     let root = tempfile::tempdir().unwrap();
     let mut config = ServerConfig {
         listen: ([127, 0, 0, 1], 0).into(),

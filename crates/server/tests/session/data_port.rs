@@ -1,4 +1,4 @@
-//! Data connections made by hand, in MODE S and MODE E.
+//! Data connections of a test client, in MODE S and MODE E.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -8,21 +8,21 @@ use std::time::Duration;
 use proto::eblock::{BlockFlags, BlockHeader, HEADER_LEN};
 use socket2::{Domain, Socket, Type};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream
 }
 
-/// Connects from another of this host's addresses.
+/// Connects from another address of this host.
 pub(crate) fn connect_from(local: IpAddr, address: SocketAddr) -> TcpStream {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).unwrap();
     socket.bind(&SocketAddr::new(local, 0).into()).unwrap();
     socket.connect(&address.into()).unwrap();
     let stream = TcpStream::from(socket);
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream
 }
 
@@ -32,18 +32,18 @@ pub(crate) fn listen(ip: IpAddr) -> TcpListener {
 
 pub(crate) fn accept(listener: &TcpListener) -> TcpStream {
     let (stream, _) = listener.accept().unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream
 }
 
-/// Everything to the end of the connection.
+/// Reads all bytes to the end of the connection.
 pub(crate) fn read_all(mut stream: TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
     bytes
 }
 
-/// Sends and closes.
+/// Sends the bytes and closes the connection.
 pub(crate) fn send_and_close(mut stream: TcpStream, bytes: &[u8]) {
     stream.write_all(bytes).unwrap();
 }
@@ -63,17 +63,17 @@ pub(crate) fn read_header(stream: &mut TcpStream) -> BlockHeader {
     BlockHeader::decode(&bytes)
 }
 
-/// Reads one connection to its EOD into `file`, which is grown as needed. Returns the EOD count
-/// if this connection carried the EOF.
+/// Reads the blocks of one connection to its EOD into `file`, which grows as needed. Returns the EOD
+/// count if this connection carried the EOF.
 pub(crate) fn read_blocks(stream: &mut TcpStream, file: &mut Vec<u8>) -> Option<u64> {
     read_blocks_at(stream, file, &mut Vec::new())
 }
 
-/// Likewise, and notes the ranges that came.
+/// Like [`read_blocks`], and adds the received ranges to `received`.
 pub(crate) fn read_blocks_at(
     stream: &mut TcpStream,
     file: &mut Vec<u8>,
-    came: &mut Vec<Range<usize>>,
+    received: &mut Vec<Range<usize>>,
 ) -> Option<u64> {
     let mut announced = None;
     loop {
@@ -85,7 +85,7 @@ pub(crate) fn read_blocks_at(
             let start = usize::try_from(header.offset).unwrap();
             file.resize(file.len().max(end), 0);
             stream.read_exact(&mut file[start..end]).unwrap();
-            came.push(start..end);
+            received.push(start..end);
         }
         if header.flags.contains(BlockFlags::EOD) {
             return announced;

@@ -1,10 +1,11 @@
-//! The transfer log names the whole file, not the partial name that longhaul's client stores it under.
+//! The transfer log has the final name of an upload, not the partial name under which longhaul's
+//! client stores it.
 
-use crate::client::ControlClient;
-use crate::data_port;
-use crate::in_process_server::InProcessServer;
+use super::client::ControlClient;
+use super::data_port;
+use super::in_process_server::InProcessServer;
 
-/// The name that a client stores a file under whose own name leaves no room for the suffix.
+/// The partial name of a file whose own name is too long for the suffix.
 const HASHED: &str = "0123456789abcdef0123456789abcdef.longhaul-partial";
 
 fn store(client: &mut ControlClient, name: &str) {
@@ -20,7 +21,7 @@ fn rename(client: &mut ControlClient, from: &str, to: &str) {
     client.expect_reply(&format!("RNTO {to}"), 250);
 }
 
-/// Runs sessions, and returns `path` and `stored_as` of each record, and the classic lines.
+/// Runs sessions; returns `path` and `stored_as` of each record, and the classic log lines.
 fn logged(sessions: impl FnOnce(&InProcessServer)) -> (Vec<(String, Option<String>)>, Vec<String>) {
     let scratch = tempfile::tempdir().unwrap();
     let (json, classic) = (scratch.path().join("json"), scratch.path().join("classic"));
@@ -45,7 +46,7 @@ fn logged(sessions: impl FnOnce(&InProcessServer)) -> (Vec<(String, Option<Strin
 }
 
 #[test]
-fn an_upload_is_logged_under_the_name_of_the_whole_file() {
+fn an_upload_is_logged_under_its_final_name() {
     let (records, classic) = logged(|server| {
         let mut client = server.anonymous_client();
         store(&mut client, "big.dat.longhaul-partial");
@@ -69,14 +70,14 @@ fn an_upload_is_logged_under_the_name_of_the_whole_file() {
 }
 
 #[test]
-fn an_upload_under_a_hashed_name_is_logged_when_it_gets_its_own() {
+fn an_upload_under_a_hashed_name_is_logged_after_its_rename() {
     let long = "long".repeat(60);
     let (records, _) = logged(|server| {
         let mut client = server.anonymous_client();
         store(&mut client, HASHED);
         client.expect_reply("RNFR missing", 550);
         rename(&mut client, HASHED, &long);
-        // Never renamed: at the next transfer, and at the session's end.
+        // Never renamed: logged at the next transfer, and at the end of the session.
         store(&mut client, HASHED);
         store(&mut client, "plain");
         store(&mut client, HASHED);

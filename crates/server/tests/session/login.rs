@@ -1,13 +1,13 @@
-//! Who comes in, and what anonymous sessions may not do.
+//! Logins, and the rights of anonymous sessions.
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use crate::client::port_argument;
-use crate::data_port;
-use crate::in_process_server::{InProcessServer, PASSWORD, USER};
+use super::client::port_argument;
+use super::data_port;
+use super::in_process_server::{InProcessServer, PASSWORD, USER};
 
 #[test]
-fn anonymous_reads_and_a_user_writes() {
+fn anonymous_sessions_read_and_users_write() {
     let server = InProcessServer::with_users();
     let mut guest = server.anonymous_client();
     assert_eq!(guest.expect_reply("MKD d", 550).code, 550);
@@ -32,7 +32,7 @@ fn a_wrong_password_is_refused_and_the_session_goes_on() {
 }
 
 #[test]
-fn rein_ends_the_login_and_its_count() {
+fn rein_ends_the_login_and_frees_its_slot() {
     let server = InProcessServer::with_config(|config| {
         config.users = Some(std::path::PathBuf::new());
         config.max_sessions_per_user = 1;
@@ -46,7 +46,7 @@ fn rein_ends_the_login_and_its_count() {
 }
 
 #[test]
-fn anonymous_is_refused_where_it_is_not_offered() {
+fn anonymous_logins_are_refused_unless_allowed() {
     let server = InProcessServer::with_config(|config| config.anonymous = None);
     let mut client = server.connect();
     client.expect_reply("USER anonymous", 331);
@@ -54,7 +54,7 @@ fn anonymous_is_refused_where_it_is_not_offered() {
 }
 
 #[test]
-fn anonymous_cannot_bounce() {
+fn anonymous_sessions_cannot_connect_to_other_hosts() {
     let server = InProcessServer::start();
     let mut client = server.anonymous_client();
     let elsewhere = data_port::listen(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)));
@@ -67,7 +67,7 @@ fn anonymous_cannot_bounce() {
 }
 
 #[test]
-fn a_user_may_use_a_third_host_but_no_privileged_port() {
+fn a_user_may_use_a_named_host_but_no_privileged_port() {
     let server = InProcessServer::with_users();
     let bytes = server.create_file("f", 100_000);
     let mut client = server.user_client();
@@ -83,7 +83,7 @@ fn a_user_may_use_a_third_host_but_no_privileged_port() {
 }
 
 #[test]
-fn the_globus_default_account_is_anonymous_where_that_is_offered() {
+fn globus_mapping_is_an_anonymous_login() {
     let server = InProcessServer::with_users();
     for password in ["", " ", " x@"] {
         let mut client = server.connect();
@@ -94,7 +94,7 @@ fn the_globus_default_account_is_anonymous_where_that_is_offered() {
 }
 
 #[test]
-fn the_globus_default_account_never_counts_as_a_guess() {
+fn globus_mapping_never_counts_as_a_failed_login() {
     let server = InProcessServer::with_config(|config| {
         config.anonymous = None;
         config.users = Some(std::path::PathBuf::new());
@@ -108,7 +108,7 @@ fn the_globus_default_account_never_counts_as_a_guess() {
 }
 
 #[test]
-fn many_sessions_that_log_in_at_once_with_the_right_password_wait_for_no_penalty() {
+fn concurrent_logins_with_the_right_password_are_not_delayed() {
     let server = InProcessServer::with_users();
     let mut clients: Vec<_> = (0..30).map(|_| server.connect()).collect();
     for client in &mut clients {
@@ -121,7 +121,7 @@ fn many_sessions_that_log_in_at_once_with_the_right_password_wait_for_no_penalty
 }
 
 #[test]
-fn a_stranger_may_send_few_commands() {
+fn the_number_of_commands_before_the_login_is_limited() {
     let server = InProcessServer::start();
     let mut client = server.connect();
     client.send_bytes("NOOP\r\n".repeat(201));

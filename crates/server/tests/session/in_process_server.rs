@@ -1,4 +1,4 @@
-//! A server in this process, on a port of its own, with a root of its own.
+//! A server in this process with its own port and root.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -14,11 +14,11 @@ use server::{ServeError, ShutdownHandle};
 use tempfile::TempDir;
 use units::splitmix;
 
-use crate::client::ControlClient;
+use super::client::ControlClient;
 
 /// The user that [`InProcessServer::users`] makes.
 pub(crate) const USER: &str = "ann";
-/// Her password.
+/// The user's password.
 pub(crate) const PASSWORD: &str = "correct horse";
 
 pub(crate) struct InProcessServer {
@@ -29,17 +29,17 @@ pub(crate) struct InProcessServer {
 }
 
 impl InProcessServer {
-    /// Anonymous sessions may write.
+    /// Starts a server whose anonymous sessions may write.
     pub(crate) fn start() -> Self {
         Self::with_config(|_| {})
     }
 
-    /// On `::1`.
+    /// Starts a server on `::1`.
     pub(crate) fn on_v6() -> Self {
         Self::with_config(|config| config.listen = (Ipv6Addr::LOCALHOST, 0).into())
     }
 
-    /// With settings changed.
+    /// Starts a server with changed settings.
     pub(crate) fn with_config(change: impl FnOnce(&mut ServerConfig)) -> Self {
         let scratch = tempfile::tempdir().unwrap();
         let root = scratch.path().join("root");
@@ -66,7 +66,8 @@ impl InProcessServer {
         }
     }
 
-    /// Anonymous sessions read; [`USER`] writes and may use third hosts.
+    /// Starts a server whose anonymous sessions may read, and where [`USER`] may write and use third
+    /// hosts.
     pub(crate) fn with_users() -> Self {
         Self::with_config(|config| {
             config.anonymous = Some(Anonymous::Ro);
@@ -74,12 +75,12 @@ impl InProcessServer {
         })
     }
 
-    /// A connected client that was greeted.
+    /// Connects a client and reads the greeting.
     pub(crate) fn connect(&self) -> ControlClient {
         ControlClient::connect(self.address)
     }
 
-    /// A client logged in as anonymous, TYPE I.
+    /// Connects a client, logs in as anonymous and sets TYPE I.
     pub(crate) fn anonymous_client(&self) -> ControlClient {
         let mut client = self.connect();
         client.log_in("anonymous", "test@");
@@ -87,7 +88,7 @@ impl InProcessServer {
         client
     }
 
-    /// A client logged in as [`USER`], TYPE I.
+    /// Connects a client, logs in as [`USER`] and sets TYPE I.
     pub(crate) fn user_client(&self) -> ControlClient {
         let mut client = self.connect();
         client.log_in(USER, PASSWORD);
@@ -99,7 +100,7 @@ impl InProcessServer {
         self.scratch.path().join("root").join(name)
     }
 
-    /// Puts a file of `size` bytes in the root.
+    /// Creates a file of `size` bytes in the root; returns its content.
     pub(crate) fn create_file(&self, name: &str, size: usize) -> Vec<u8> {
         let bytes = test_bytes(size);
         fs::write(self.path(name), &bytes).unwrap();
@@ -110,7 +111,7 @@ impl InProcessServer {
         fs::read(self.path(name)).unwrap()
     }
 
-    /// Asks to stop; does not wait.
+    /// Requests a stop; does not wait for it.
     pub(crate) fn request_stop(&self) {
         self.shutdown.request();
     }
@@ -153,12 +154,12 @@ fn add_user(file: &std::path::Path) {
     users::add(file, &account, PASSWORD.as_bytes()).unwrap();
 }
 
-/// Bytes in which every misplaced block shows.
+/// Pseudo-random bytes, so that misplaced blocks are noticed.
 pub(crate) fn test_bytes(size: usize) -> Vec<u8> {
     splitmix::bytes(1, size)
 }
 
-/// Waits until something holds: longer than it takes on however busy a machine.
+/// Waits until a condition holds; the timeout allows for a busy machine.
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !holds() {

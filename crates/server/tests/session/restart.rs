@@ -1,10 +1,10 @@
-//! REST in its forms, ERET and ESTO, in both modes.
+//! REST with offsets and ranges, ERET and ESTO, in both modes.
 
 use proto::eblock::BlockHeader;
 
-use crate::client::{ControlClient, port_argument};
-use crate::data_port;
-use crate::in_process_server::{InProcessServer, test_bytes};
+use super::client::{ControlClient, port_argument};
+use super::data_port;
+use super::in_process_server::{InProcessServer, test_bytes};
 
 fn retrieve(client: &mut ControlClient, command: &str) -> Vec<u8> {
     let address = client.pasv();
@@ -15,7 +15,7 @@ fn retrieve(client: &mut ControlClient, command: &str) -> Vec<u8> {
     bytes
 }
 
-/// REST comes between PASV and the transfer as real clients have it.
+/// Sends REST before PASV and the transfer command.
 fn retrieve_from(client: &mut ControlClient, rest: &str, command: &str) -> Vec<u8> {
     client.expect_reply(rest, 350);
     retrieve(client, command)
@@ -30,7 +30,7 @@ fn store(client: &mut ControlClient, command: &str, bytes: &[u8]) {
 }
 
 #[test]
-fn stream_offsets() {
+fn rest_with_an_offset_applies_to_one_retrieve() {
     let server = InProcessServer::start();
     let bytes = server.create_file("f", 100_000);
     let mut client = server.anonymous_client();
@@ -38,7 +38,7 @@ fn stream_offsets() {
         retrieve_from(&mut client, "REST 40000", "RETR f"),
         bytes[40_000..]
     );
-    // One transfer only.
+    // REST applies to one transfer only.
     assert_eq!(retrieve(&mut client, "RETR f"), bytes);
     assert_eq!(retrieve_from(&mut client, "REST 200000", "RETR f"), b"");
     assert_eq!(
@@ -51,7 +51,7 @@ fn stream_offsets() {
 }
 
 #[test]
-fn a_store_from_an_offset_keeps_what_is_before_and_ends_the_file() {
+fn a_store_from_an_offset_keeps_the_bytes_before_it() {
     let server = InProcessServer::start();
     server.create_file("f", 100_000);
     let bytes = test_bytes(80_000);
@@ -64,7 +64,7 @@ fn a_store_from_an_offset_keeps_what_is_before_and_ends_the_file() {
 }
 
 #[test]
-fn partial_retrieve_and_store_at_an_offset() {
+fn eret_and_esto_transfer_parts_of_a_file() {
     let server = InProcessServer::start();
     let bytes = server.create_file("f", 100_000);
     let mut client = server.anonymous_client();
@@ -84,7 +84,7 @@ fn partial_retrieve_and_store_at_an_offset() {
 }
 
 #[test]
-fn an_adjusted_store_makes_a_file_that_is_missing() {
+fn esto_creates_a_missing_file() {
     let server = InProcessServer::start();
     let mut client = server.anonymous_client();
     store(&mut client, "ESTO A 0 new", b"0123456789");
@@ -98,7 +98,7 @@ fn an_adjusted_store_makes_a_file_that_is_missing() {
 }
 
 #[test]
-fn byte_ranges_in_mode_e() {
+fn rest_with_ranges_skips_them_in_mode_e() {
     let server = InProcessServer::start();
     let bytes = server.create_file("f", 100_000);
     let mut client = server.anonymous_client();
@@ -121,7 +121,7 @@ fn byte_ranges_in_mode_e() {
     );
     assert!(got[90_000..] == bytes[90_000..]);
 
-    // A part counts from its own start.
+    // Offsets of ERET count from the start of the part.
     client.send("ERET P 5000 1000 f");
     let mut part = Vec::new();
     data_port::read_blocks(&mut stream, &mut part);
@@ -131,7 +131,7 @@ fn byte_ranges_in_mode_e() {
 }
 
 #[test]
-fn an_adjusted_store_in_mode_e_counts_from_its_offset() {
+fn offsets_of_esto_in_mode_e_count_from_its_offset() {
     let server = InProcessServer::start();
     let mut expected = server.create_file("f", 10_000);
     let mut client = server.anonymous_client();

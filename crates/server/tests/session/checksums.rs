@@ -1,12 +1,12 @@
-//! CKSM, SCKS, and the keep-alive markers of a long sum.
+//! CKSM, SCKS, and the progress markers of a long checksum.
 
 use std::fs::File;
 
-use crate::data_port;
-use crate::in_process_server::InProcessServer;
+use super::data_port;
+use super::in_process_server::InProcessServer;
 
 #[test]
-fn of_a_whole_file_and_of_a_part() {
+fn cksm_of_a_whole_file_and_of_a_range() {
     let server = InProcessServer::start();
     std::fs::write(server.path("f"), b"hello world").unwrap();
     let mut client = server.anonymous_client();
@@ -21,9 +21,9 @@ fn of_a_whole_file_and_of_a_part() {
 }
 
 #[test]
-fn markers_keep_a_long_sum_alive_and_lines_wait() {
+fn a_long_checksum_sends_markers_and_stops_with_its_client() {
     let server = InProcessServer::start();
-    // A hole: nothing to read from the disk, and much to sum.
+    // A sparse file: nothing is read from the disk, but the checksum takes long.
     File::create(server.path("huge"))
         .unwrap()
         .set_len(4 << 30)
@@ -33,20 +33,20 @@ fn markers_keep_a_long_sum_alive_and_lines_wait() {
     client.send_bytes("CKSM MD5 0 -1 huge\r\nNOOP\r\n");
     let marker = client.expect_code(113);
     assert!(marker.text.contains("Bytes Processed: "), "{marker:?}");
-    // The client goes away; the sum is given up. A server that went on would be slow to stop.
+    // The client disconnects, and the checksum stops. Otherwise the server would be slow to stop.
     drop(client);
     server.anonymous_client().expect_reply("NOOP", 200);
 }
 
 #[test]
-fn an_announced_sum_is_verified() {
+fn an_announced_checksum_is_verified() {
     let server = InProcessServer::start();
     let mut client = server.anonymous_client();
-    for (sum, code) in [
+    for (checksum, code) in [
         ("5eb63bbbe01eeed093cb22bb8f5acdc3", 226),
         ("00000000000000000000000000000000", 550),
     ] {
-        client.expect_reply(&format!("SCKS MD5 {sum}"), 200);
+        client.expect_reply(&format!("SCKS MD5 {checksum}"), 200);
         let address = client.pasv();
         client.send("STOR up");
         data_port::send_and_close(data_port::connect(address), b"hello world");
