@@ -99,7 +99,7 @@ pub struct ServerConfig {
     /// is not read within the stall limit ends. Pinned buffers are ignored, because clients pin them
     /// (SBUF). The rate is one budget for all transfers together.
     pub transfer: TransferOptions,
-    /// What of a stored file is on disk before the server replies that it is stored.
+    /// Durability of a stored file when the server replies that it is stored.
     pub sync_policy: SyncPolicy,
     /// Clients may ask for another congestion control, among those that the system permits this
     /// process.

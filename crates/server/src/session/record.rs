@@ -14,7 +14,7 @@ use crate::transfer_log::{LoggedTransferKind, TransferRecord};
 /// Longest note, bytes. It bounds the memory that a client can fill.
 const MAX_NOTE: usize = 256;
 
-/// What a client says about itself, for the log record.
+/// A client's own description of itself, for the log record.
 #[derive(Debug, Default)]
 pub(super) struct ClientNotes {
     /// Argument of SITE TASKID.
@@ -174,7 +174,7 @@ fn limiter_name(limiter: Limiter) -> &'static str {
     }
 }
 
-/// What sized the buffers of this end that limit the transfer.
+/// Policy that sized the buffers of this end, which limit the transfer.
 fn sizing_name(direction: LoggedTransferKind, settings: &TransferSettings) -> &'static str {
     let pinned = match direction {
         LoggedTransferKind::Store => settings.options.buffers.receive,

@@ -78,7 +78,7 @@ pub(crate) struct TransferSummary {
     pub(crate) path: VPath,
     /// Settings of the transfer.
     pub(crate) settings: TransferSettings,
-    /// What this end measured of the path; also after a failed transfer.
+    /// Measurements of the path at this end; also after a failed transfer.
     pub(crate) evidence: Evidence,
     /// Peers of the data connections.
     pub(crate) peers: Vec<IpAddr>,

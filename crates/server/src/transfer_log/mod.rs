@@ -57,9 +57,9 @@ pub struct TransferRecord {
     pub streams: u32,
     /// MODE E block, bytes.
     pub block: usize,
-    /// What the server measured: bytes, streams, TCP_INFO.
+    /// Measurements of the server: bytes, streams, TCP_INFO.
     pub evidence: Evidence,
-    /// What sized the server's buffers: the name of the sizing, or `pinned`.
+    /// Policy that sized the server's buffers, or `pinned`.
     pub sizing: &'static str,
     /// Reason of the last decision about buffer sizes; `None`: there was no decision.
     pub decision: Option<String>,

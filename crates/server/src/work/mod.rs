@@ -198,7 +198,7 @@ mod tests {
         })
     }
 
-    /// What a session needs to run file requests, with its own settings.
+    /// Handles and settings with which a session runs file requests.
     struct WorkFixture {
         shared: Arc<ServerState>,
         files: SessionFiles,

@@ -68,7 +68,7 @@ enum RecoveryPhase {
     Loss { until: u64 },
 }
 
-/// What currently prevents a sender from sending.
+/// Condition that currently prevents a sender from sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SendBlocker {
     /// The application has no data, and nothing is in flight.
