@@ -351,7 +351,7 @@ async fn a_plain_server_gets_no_drs_commands_even_on_a_retry() {
         let warnings = events.warnings();
         let about: Vec<_> = warnings
             .iter()
-            .filter(|w| w.contains("does not offer"))
+            .filter(|w| w.contains("does not support"))
             .collect();
         assert_eq!(about.len(), 1, "{warnings:?}");
         for verb in ["OPTS", "DPSV", "DPRT", "SBUF"] {

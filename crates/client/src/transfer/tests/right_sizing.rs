@@ -47,7 +47,7 @@ async fn a_stock_server_gets_no_drs_commands_and_the_user_one_warning() {
             panic!("{:?}", attempt.warnings);
         };
         assert!(
-            warning.contains("does not offer") && warning.contains("auto"),
+            warning.contains("does not support") && warning.contains("auto"),
             "{warning}"
         );
         let again = fetch(&mut session, &sink(), &spec_sized_by(sizing))
