@@ -138,7 +138,7 @@ fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 #[test]
-fn random_dialogues_leave_the_server_whole() {
+fn random_dialogues_do_not_break_the_server() {
     count_panics();
     let seconds = setting("LONGHAUL_FUZZ_SECONDS").map_or(DEFAULT_DURATION, Duration::from_secs);
     let seed = setting("LONGHAUL_FUZZ_SEED").unwrap_or_else(seed_from_clock);

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn logins_that_succeed_cost_nothing_and_leave_no_record() {
+    fn successful_logins_are_not_delayed_and_leave_no_record() {
         let mut penalties = LoginPenalties::default();
         let mut now = Instant::now();
         for _ in 0..1000 {

@@ -30,17 +30,17 @@ pub(super) fn run(
 ) {
     let LocalHandles {
         files,
-        control_socket: line,
+        control_socket,
         channel,
-        stream_budget: streams,
+        stream_budget,
         rate,
         drs,
-        permit: _place,
+        permit: _permit,
     } = handles;
     let mut summary = TransferSummary::of(&order.request, order.settings(rate, drs));
     // The elapsed time is monotonic; `start` is the time of day for the log only.
     let begun = Instant::now();
-    let (channel, delayed) = match order.connections.listen(streams) {
+    let (channel, delayed) = match order.connections.listen(stream_budget) {
         Ok(None) => (channel, None),
         Ok(Some((channel, addresses))) => (Some(channel), addresses),
         Err(error) => return report(reports, WorkerEvent::Listening(Err(error))),
@@ -48,9 +48,9 @@ pub(super) fn run(
     let TransferOrder {
         request, uploader, ..
     } = order;
-    let storer = UploadClient {
+    let client = UploadClient {
         uploader,
-        control_socket: line,
+        control_socket,
         control: Arc::clone(control),
     };
     let mut transfer = TransferWorker {
@@ -64,7 +64,7 @@ pub(super) fn run(
         .check_channel()
         .and_then(|()| {
             files
-                .open(&request, &storer)
+                .open(&request, &client)
                 .map_err(transfer_error_of_file)
         })
         .and_then(|opened| {
@@ -73,15 +73,26 @@ pub(super) fn run(
             }
             transfer.carry_out(opened)
         })
-        .map_err(|error| or_client_gone(error, &storer));
+        .map_err(|error| or_client_gone(error, &client));
     let channel = transfer.channel;
     summary.elapsed = begun.elapsed();
+    let finished = finish(control, result, channel, summary);
+    report(reports, WorkerEvent::Ended(Box::new(finished)));
+}
+
+/// Completes the summary from the transfer's statistics, and logs its decisions.
+fn finish(
+    control: &TransferControl,
+    result: Result<(), TransferError>,
+    channel: Option<SessionDataChannel>,
+    mut summary: TransferSummary,
+) -> FinishedTransfer {
     summary.evidence = control.evidence();
     summary.decision = log_buffer_decisions(control);
     log_stream_decisions(control);
     summary.peers = control.peers();
     let last = progress(control);
-    let ended = FinishedTransfer {
+    FinishedTransfer {
         result: result.map(|()| CompletedTransfer {
             progress: last.clone(),
             remarks: std::mem::take(&mut summary.limiter.client_remark),
@@ -89,14 +100,13 @@ pub(super) fn run(
         last,
         channel,
         summary,
-    };
-    report(reports, WorkerEvent::Ended(Box::new(ended)));
+    }
 }
 
 /// Reports a disconnected client instead of an abort, if the client has left without ABOR.
-fn or_client_gone(error: TransferError, storer: &UploadClient) -> TransferError {
+fn or_client_gone(error: TransferError, client: &UploadClient) -> TransferError {
     match error {
-        TransferError::Aborted if storer.control_socket.peer_has_closed() => {
+        TransferError::Aborted if client.control_socket.peer_has_closed() => {
             TransferError::Broken("the client has disconnected".to_owned())
         }
         other => other,

@@ -57,7 +57,6 @@ struct JsonChecksum<'a> {
 
 /// Formats the line with its end.
 pub(super) fn line(record: &TransferRecord) -> serde_json::Result<Vec<u8>> {
-    let path = String::from_utf8_lossy(&record.path).into_owned();
     let exact = std::str::from_utf8(&record.path).is_ok();
     let evidence = &record.evidence;
     let line = JsonRecord {
@@ -65,11 +64,7 @@ pub(super) fn line(record: &TransferRecord) -> serde_json::Result<Vec<u8>> {
         end: time(record.start + record.elapsed),
         seconds: record.elapsed.as_secs_f64(),
         bytes: evidence.bytes,
-        direction: match record.direction {
-            LoggedTransferKind::Retrieve => "retrieve",
-            LoggedTransferKind::Store => "store",
-            LoggedTransferKind::List => "list",
-        },
+        direction: direction_name(record.direction),
         user: &record.user,
         client: record.client,
         data_peers: &record.data_peers,
@@ -77,13 +72,10 @@ pub(super) fn line(record: &TransferRecord) -> serde_json::Result<Vec<u8>> {
             IpAddr::V4(_) => "ipv4",
             IpAddr::V6(_) => "ipv6",
         },
-        root: String::from_utf8_lossy(record.root.as_os_str().as_bytes()).into_owned(),
-        path,
+        root: lossy(record.root.as_os_str().as_bytes()),
+        path: lossy(&record.path),
         path_hex: (!exact).then(|| hex(&record.path)),
-        stored_as: record
-            .stored_as
-            .as_deref()
-            .map(|path| String::from_utf8_lossy(path).into_owned()),
+        stored_as: record.stored_as.as_deref().map(lossy),
         // The letters of the MODE command (RFC 959 section 3.4, GFD.20).
         mode: match record.mode {
             TransferMode::Stream => "S",
@@ -122,7 +114,20 @@ pub(super) fn line(record: &TransferRecord) -> serde_json::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// Times out of range (beyond the year 9999) are shown as the epoch.
+fn direction_name(kind: LoggedTransferKind) -> &'static str {
+    match kind {
+        LoggedTransferKind::Retrieve => "retrieve",
+        LoggedTransferKind::Store => "store",
+        LoggedTransferKind::List => "list",
+    }
+}
+
+/// Text with U+FFFD in place of bytes that are not UTF-8.
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Formats a time as RFC 3339. Times out of range (beyond the year 9999) are shown as the epoch.
 fn time(time: SystemTime) -> String {
     let time = jiff::Timestamp::try_from(time).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
     time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()

@@ -132,7 +132,7 @@ fn errors_name_the_line() {
 }
 
 #[test]
-fn checking_unknown_users_takes_as_long() {
+fn checking_unknown_users_takes_as_long_as_known_ones() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("users");
     add(&path, &account("ann"), b"1").unwrap();

@@ -120,7 +120,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn behaves_as_a_set(
+        fn a_segment_set_behaves_like_a_btree_set(
             inserts in proptest::collection::vec((0u64..60, 0u64..12), 1..20),
             forget in 0u64..70,
             n in 1usize..20,

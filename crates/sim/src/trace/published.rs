@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_deviation_cannot_be_met() {
+    fn the_published_deviation_is_impossible() {
         let trace = drsftp_path(SEED);
         let rates = rates(&trace);
         let mean = statistics(&rates).2;

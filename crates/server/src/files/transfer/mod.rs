@@ -174,30 +174,15 @@ impl SessionFiles {
         self.last_upload.forget(before.inode);
         let plan = recv_plan(disposition, request.mode, before.size);
         let ascii = request.type_ == DataType::Ascii;
-        let resumed = matches!(disposition, StoreDisposition::Resume { .. });
-        let replaces_rest = resumed && request.mode == TransferMode::Stream;
+        let replaces_rest = matches!(disposition, StoreDisposition::Resume { .. })
+            && request.mode == TransferMode::Stream;
         // In TYPE A the stored length differs from the received length (RFC 959 section 3.1.1.1), so
         // the rest must be cut before the first byte instead of afterwards.
-        let truncate_at = match disposition {
+        let truncate_to = match disposition {
             StoreDisposition::Truncate => Some(0),
             _ => (replaces_rest && ascii).then_some(plan.stream_start),
         };
-        let failed = |error: std::io::Error| StoreError::from_io("open", &path, &error);
-        let file = match FileSink::wrap(owned.file, path.to_string()) {
-            Ok(file) => file,
-            Err((file, error)) => {
-                self.remove_created(&OwnedFile { file, ..owned });
-                return Err(failed(error).into());
-            }
-        };
-        let sink = Arc::new(StoreSink::new(
-            file.with_policy(self.sync, directory),
-            Arc::clone(&self.root),
-            path.clone(),
-            owned.created,
-            truncate_at,
-            owned.lease,
-        ));
+        let sink = self.store_sink(owned, directory, truncate_to)?;
         let requested_algorithm = expect.as_ref().map(|(algorithm, _)| *algorithm).or(*sum);
         Ok(OpenedStore {
             sink: Arc::clone(&sink) as Arc<dyn Sink>,
@@ -215,6 +200,32 @@ impl SessionFiles {
                 modify: *modify,
             },
         })
+    }
+
+    /// Makes the sink of a store. `truncate_to`: length to which the file is truncated before its first
+    /// byte.
+    fn store_sink(
+        &self,
+        owned: OwnedFile,
+        directory: Option<std::fs::File>,
+        truncate_to: Option<u64>,
+    ) -> Result<Arc<StoreSink>, FileError> {
+        let path = owned.path.clone();
+        let file = match FileSink::wrap(owned.file, path.to_string()) {
+            Ok(file) => file,
+            Err((file, error)) => {
+                self.remove_created(&OwnedFile { file, ..owned });
+                return Err(StoreError::from_io("open", &path, &error).into());
+            }
+        };
+        Ok(Arc::new(StoreSink::new(
+            file.with_policy(self.sync, directory),
+            Arc::clone(&self.root),
+            path,
+            owned.created,
+            truncate_to,
+            owned.lease,
+        )))
     }
 
     /// The state of a file before the store, and its directory if it must be synced.
