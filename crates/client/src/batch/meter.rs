@@ -134,12 +134,15 @@ impl BatchMeter {
 
     /// Current totals.
     pub(crate) fn totals(&self) -> ProgressTotals {
+        // A file that ends moves its bytes into the sums under this lock, so none is missed or
+        // counted twice.
+        let active = lock(&self.active);
         let mut totals = ProgressTotals {
             moved: self.moved.load(Ordering::Relaxed),
             safe: self.safe.load(Ordering::Relaxed),
             streams: 0,
         };
-        for file in lock(&self.active).iter() {
+        for file in active.iter() {
             totals.moved += file.moved();
             totals.safe += file.safe();
             totals.streams += file.streams();
