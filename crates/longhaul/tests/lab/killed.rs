@@ -19,7 +19,7 @@ kind = "loopback"
 measure = "seconds"
 unit = "s"
 higher_is_better = false
-programs = { full = ["experiment"], quick = ["experiment"] }
+programs = { full = ["endless"], quick = ["endless"] }
 repetitions = { full = 1, quick = 1 }
 bytes = { full = "1B", quick = "1B" }
 limit = { full = 600, quick = 600 }

@@ -70,7 +70,7 @@ fn invalid_files_exit_with_2_and_name_the_line() {
         (
             "--trace",
             "seconds,rate\n0,1mbit\n5,2mbit\n4,3mbit\n",
-            ["line 4", "forward"],
+            ["line 4", "increase"],
         ),
         ("--trace", "seconds,speed\n0,1mbit\n", ["line 1", "speed"]),
     ] {

@@ -143,7 +143,7 @@ pub fn drs_is_declined(cells: &mut MatrixRow, target: &ServerUnderTest<'_>) {
             let summary = copy::summary(&copied)?;
             ensure!(summary.buffer == "auto", "{summary:?}");
             let warnings = copy::warnings(&copied);
-            let about = warnings.iter().filter(|w| w.contains("right-sizing"));
+            let about = warnings.iter().filter(|w| w.contains("buffer sizing"));
             ensure!(about.count() == 1, "{warnings:?}");
             Ok(())
         });
