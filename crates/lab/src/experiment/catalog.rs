@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use super::ExperimentListing;
 use super::definition::ExperimentDefinition;
+use super::hash::fingerprint;
 use super::program::ProgramDefinition;
-use super::{ExperimentListing, plan};
 use crate::LabError;
 
 /// A data file that is compiled in: its name without `.toml`, and its content.
@@ -107,7 +108,7 @@ pub(crate) fn known(name: &str) -> Result<KnownExperiment, LabError> {
     Ok(KnownExperiment {
         name: stem,
         definition: ExperimentDefinition::parse(&file, &text)?,
-        fingerprint: plan::fingerprint(&text),
+        fingerprint: fingerprint(&text),
     })
 }
 
@@ -157,17 +158,8 @@ mod tests {
     use crate::experiment::Mode;
 
     #[test]
-    fn every_shipped_file_is_good_and_names_programs_that_ship() {
+    fn every_shipped_file_is_valid() {
         assert_eq!(listings().len(), EXPERIMENTS.len());
-        for (name, _) in EXPERIMENTS {
-            let definition = known(name).unwrap().definition;
-            for mode in [Mode::Full, Mode::Quick] {
-                assert!(
-                    plan::count_cells(name, mode, &definition).unwrap() > 0,
-                    "{name}"
-                );
-            }
-        }
         for (key, _) in PROGRAMS {
             program(None, key).unwrap();
         }

@@ -13,6 +13,7 @@ mod best;
 mod catalog;
 mod cell;
 mod definition;
+mod hash;
 mod leftovers;
 mod measurement;
 mod plan;

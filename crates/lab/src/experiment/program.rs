@@ -9,8 +9,9 @@ use std::process::{Command, Stdio};
 
 use serde::Deserialize;
 
-use super::definition::{self, ExperimentKind, OnlyAt, SweepPoint};
+use super::definition::{self, ExperimentKind, OnlyAt};
 use super::reading::OutputReading;
+use super::results::SweepPoint;
 use super::template::{self, CommandWord, Variables};
 use crate::LabError;
 

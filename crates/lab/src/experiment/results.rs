@@ -15,6 +15,9 @@ fn is_published(reference: &str) -> bool {
     reference == PUBLISHED
 }
 
+/// A point of the sweep: axis key → value, as written in the experiment.
+pub(crate) type SweepPoint = BTreeMap<String, String>;
+
 /// One run of an experiment. Its JSON file is what the report reads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExperimentResults {

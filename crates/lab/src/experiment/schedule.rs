@@ -8,10 +8,11 @@ use units::show;
 
 use super::best;
 use super::catalog::{self, KnownExperiment};
-use super::definition::{AxisDefinition, ExperimentDefinition, MeasureDefinition, SweepPoint};
+use super::definition::{AxisDefinition, ExperimentDefinition, MeasureDefinition};
 use super::plan::{self, Participant, Participants};
 use super::reading::SeriesDefinition;
-use super::results::{ComparedProgram, ExperimentResults, ResultCell, SweepAxis, TestMachine};
+use super::results::{ComparedProgram, ExperimentResults, ResultCell};
+use super::results::{SweepAxis, SweepPoint, TestMachine};
 use super::{Mode, RunRequest, store};
 use crate::LabError;
 

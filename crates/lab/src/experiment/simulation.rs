@@ -3,12 +3,12 @@
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use super::definition::{SweepPoint, mistake};
+use super::definition::mistake;
 use super::measurement::FinishedRun;
 use super::plan::{self, Participant};
 use super::preparation::RunSetup;
 use super::process::{self, Interrupts};
-use super::results::RunRecord;
+use super::results::{RunRecord, SweepPoint};
 use super::template::{self, Variables};
 use super::{reading, template::TemplateError};
 use crate::LabError;

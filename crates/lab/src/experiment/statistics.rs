@@ -1,7 +1,6 @@
 //! Medians, how far a mean can be trusted, and what the runs of a cell come to.
 
-use super::definition::SweepPoint;
-use super::results::{FurtherMeasure, MeasureValue, ResultCell, RunRecord};
+use super::results::{FurtherMeasure, MeasureValue, ResultCell, RunRecord, SweepPoint};
 
 /// The median: the middle value, or the mean of the two middle ones. `None` without values.
 pub(crate) fn median(values: &[f64]) -> Option<f64> {

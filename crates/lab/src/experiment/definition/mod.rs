@@ -10,12 +10,9 @@ use serde::de::DeserializeOwned;
 
 use super::Mode;
 use super::reading::SeriesDefinition;
-use super::results::{FurtherMeasure, PUBLISHED};
+use super::results::{FurtherMeasure, PUBLISHED, SweepPoint};
 use super::template::Variables;
 use crate::LabError;
-
-/// Axis key → value, as written in the experiment.
-pub(crate) type SweepPoint = BTreeMap<String, String>;
 
 /// Axis key → the only values at which a program takes part.
 pub(crate) type OnlyAt = BTreeMap<String, Vec<String>>;

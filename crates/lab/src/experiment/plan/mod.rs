@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use super::definition::{self, AxisDefinition, ExperimentDefinition, ExperimentKind, OnlyAt};
-use super::definition::{SweepPoint, VariantDefinition, mistake};
+use super::definition::{VariantDefinition, mistake};
+use super::hash::fnv1a;
 use super::program::{ExecutableSearch, ProgramDefinition};
-use super::results::ComparedProgram;
+use super::results::{ComparedProgram, SweepPoint};
 use super::template::{self, Variables};
 use super::{Mode, RunRequest, catalog};
 use crate::LabError;
@@ -335,16 +336,6 @@ pub(crate) fn run_seed(seed: u64, at: &SweepPoint, repetition: u32) -> u64 {
         &repetition.to_le_bytes(),
     ];
     fnv1a(&parts.concat()) >> 11
-}
-
-/// Tells versions of an experiment's file apart.
-pub(crate) fn fingerprint(text: &str) -> String {
-    format!("{:016x}", fnv1a(text.as_bytes()))
-}
-
-fn fnv1a(bytes: &[u8]) -> u64 {
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 /// Cost of building and taking down a network and of starting a server in a run, seconds.

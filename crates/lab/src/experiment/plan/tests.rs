@@ -54,6 +54,17 @@ fn at(p: &str, latency: &str) -> SweepPoint {
 }
 
 #[test]
+fn every_shipped_experiment_has_cells_in_both_modes_and_names_programs_that_ship() {
+    for (name, _) in catalog::EXPERIMENTS {
+        let definition = catalog::known(name).unwrap().definition;
+        for mode in [Mode::Full, Mode::Quick] {
+            let cells = count_cells(name, mode, &definition).unwrap();
+            assert!(cells > 0, "{name}");
+        }
+    }
+}
+
+#[test]
 fn rows_come_one_after_the_other() {
     let visited = visited(Mode::Full, &[]).unwrap();
     let points = points(&definition(), &visited, &[participant("")]);

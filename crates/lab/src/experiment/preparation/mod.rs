@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use super::Mode;
 use super::cell::{CellTask, HostCommand, ServerTask};
-use super::definition::{ExperimentDefinition, ExperimentKind, SweepPoint, mistake};
+use super::definition::{ExperimentDefinition, ExperimentKind, mistake};
 use super::plan::{self, Participant};
 use super::process::Interrupts;
 use super::program::ProgramDefinition;
+use super::results::SweepPoint;
 use super::scratch::Scratch;
 use super::template::{self, CommandWord, TemplateError, Variables};
 use crate::LabError;

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::definition::{self, ExperimentDefinition, ExperimentKind, SweepPoint};
+use super::definition::{self, ExperimentDefinition, ExperimentKind};
 use super::measurement::{FinishedRun, RunMaker};
 use super::plan::{self, Participant};
 use super::preparation::RunSetup;
 use super::process::Interrupts;
-use super::results::{ExperimentResults, MeasureValue, ResultCell, TimeSeries};
+use super::results::{ExperimentResults, MeasureValue, ResultCell, SweepPoint, TimeSeries};
 use super::schedule::{self, PointVisit, Schedule, span};
 use super::scratch::Scratch;
 use super::statistics::{self, add_run};
