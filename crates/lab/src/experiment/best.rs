@@ -9,7 +9,10 @@ fn ratio_key(key: &str) -> String {
 }
 
 /// The bests of which one of `programs` is part, as they are kept with the results.
-pub(crate) fn shown(bests: &BestOfSeveral, programs: &[ComparedProgram]) -> Vec<ComparedProgram> {
+pub(crate) fn to_compared_programs(
+    bests: &BestOfSeveral,
+    programs: &[ComparedProgram],
+) -> Vec<ComparedProgram> {
     let takes_part = |key: &String| programs.iter().any(|program| program.key == *key);
     let some = bests
         .iter()
@@ -23,7 +26,7 @@ pub(crate) fn shown(bests: &BestOfSeveral, programs: &[ComparedProgram]) -> Vec<
 }
 
 /// The ratios to the bests, as they are kept with the results.
-pub(crate) fn ratios(
+pub(crate) fn ratio_measures(
     bests: &BestOfSeveral,
     higher_is_better: bool,
 ) -> impl Iterator<Item = FurtherMeasure> + '_ {
@@ -37,7 +40,11 @@ pub(crate) fn ratios(
 
 /// Adds to the cells of one point a cell for each best that was measured there, and to all of them their
 /// ratios to it.
-pub(crate) fn add(bests: &BestOfSeveral, higher_is_better: bool, cells: &mut Vec<ResultCell>) {
+pub(crate) fn add_bests(
+    bests: &BestOfSeveral,
+    higher_is_better: bool,
+    cells: &mut Vec<ResultCell>,
+) {
     let sign = if higher_is_better { 1.0 } else { -1.0 };
     let median = |cell: &ResultCell| cell.median.filter(|value| value.is_finite());
     let mut winners = Vec::new();
@@ -78,7 +85,7 @@ pub(crate) fn add(bests: &BestOfSeveral, higher_is_better: bool, cells: &mut Vec
 }
 
 /// Takes from a cell its ratios to the bests.
-pub(crate) fn forget(bests: &BestOfSeveral, cell: &mut ResultCell) {
+pub(crate) fn remove_ratios(bests: &BestOfSeveral, cell: &mut ResultCell) {
     for key in bests.keys().map(|key| ratio_key(key)) {
         cell.also.remove(&key);
         cell.samples.iter_mut().for_each(|run| {
@@ -102,7 +109,7 @@ mod tests {
             ..empty_cell(program, Default::default(), None)
         };
         let mut cells: Vec<ResultCell> = medians.iter().map(cell).collect();
-        add(&bests(), higher_is_better, &mut cells);
+        add_bests(&bests(), higher_is_better, &mut cells);
         cells
     }
 
@@ -128,7 +135,7 @@ mod tests {
         assert_eq!(best.chosen.as_deref(), Some("two"));
         assert_eq!(ratios_of(&cells), [0.625, 1.0, 1.25, 1.0].map(Some));
         let mut cell = cells[0].clone();
-        forget(&bests(), &mut cell);
+        remove_ratios(&bests(), &mut cell);
         assert!(cell.also.is_empty());
         let cells = added(false, &[("one", Some(50.0)), ("two", Some(80.0))]);
         assert_eq!(cells[2].chosen.as_deref(), Some("one"), "less is better");
@@ -150,9 +157,12 @@ mod tests {
             label: key.to_owned(),
             published_ratio: None,
         };
-        assert_eq!(shown(&bests(), &[program("two")])[0].label, "best set");
-        assert!(shown(&bests(), &[program("free")]).is_empty());
-        let ratios: Vec<FurtherMeasure> = ratios(&bests(), true).collect();
+        assert_eq!(
+            to_compared_programs(&bests(), &[program("two")])[0].label,
+            "best set"
+        );
+        assert!(to_compared_programs(&bests(), &[program("free")]).is_empty());
+        let ratios: Vec<FurtherMeasure> = ratio_measures(&bests(), true).collect();
         assert_eq!(ratios[0].label, "ratio to the best set");
     }
 }

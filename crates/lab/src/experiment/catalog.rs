@@ -80,7 +80,7 @@ pub(crate) fn listings() -> Vec<ExperimentListing> {
 
 /// An experiment and the name of its results.
 #[derive(Debug)]
-pub(crate) struct KnownExperiment {
+pub(crate) struct LoadedExperiment {
     pub(crate) name: String,
     pub(crate) definition: ExperimentDefinition,
     /// Of the file's text.
@@ -91,21 +91,21 @@ pub(crate) struct KnownExperiment {
 ///
 /// # Errors
 /// [`LabError::NotFound`], or what is wrong with the file.
-pub(crate) fn known(name: &str) -> Result<KnownExperiment, LabError> {
+pub(crate) fn load_experiment(name: &str) -> Result<LoadedExperiment, LabError> {
     let path = Path::new(name);
     let (file, stem, text) = if path.extension().is_some_and(|end| end == "toml") {
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         (name.to_owned(), stem.into_owned(), read(path)?)
     } else {
-        let text = find(EXPERIMENTS, name).ok_or_else(|| {
-            let names = names(EXPERIMENTS);
+        let text = find_text(EXPERIMENTS, name).ok_or_else(|| {
+            let names = join_names(EXPERIMENTS);
             LabError::NotFound(format!(
                 "there is no experiment '{name}'; there are {names}, and files that end in .toml"
             ))
         })?;
         (format!("{name}.toml"), name.to_owned(), text.to_owned())
     };
-    Ok(KnownExperiment {
+    Ok(LoadedExperiment {
         name: stem,
         definition: ExperimentDefinition::parse(&file, &text)?,
         fingerprint: fingerprint(&text),
@@ -117,13 +117,16 @@ pub(crate) fn known(name: &str) -> Result<KnownExperiment, LabError> {
 ///
 /// # Errors
 /// [`LabError::NotFound`], or what is wrong with the file.
-pub(crate) fn program(beside: Option<&Path>, key: &str) -> Result<ProgramDefinition, LabError> {
-    let own = beside.map(|directory| directory.join(format!("{key}.toml")));
+pub(crate) fn load_program(
+    own_directory: Option<&Path>,
+    key: &str,
+) -> Result<ProgramDefinition, LabError> {
+    let own = own_directory.map(|directory| directory.join(format!("{key}.toml")));
     if let Some(path) = own.filter(|path| path.is_file()) {
         return ProgramDefinition::parse(&path.display().to_string(), &read(&path)?);
     }
-    let text = find(PROGRAMS, key).ok_or_else(|| {
-        let names = names(PROGRAMS);
+    let text = find_text(PROGRAMS, key).ok_or_else(|| {
+        let names = join_names(PROGRAMS);
         LabError::NotFound(format!(
             "there is no program '{key}'; there are {names}, and KEY.toml files beside an experiment's"
         ))
@@ -131,14 +134,14 @@ pub(crate) fn program(beside: Option<&Path>, key: &str) -> Result<ProgramDefinit
     ProgramDefinition::parse(&format!("{key}.toml"), text)
 }
 
-fn find(shipped: &[ShippedFile], name: &str) -> Option<&'static str> {
+fn find_text(shipped: &[ShippedFile], name: &str) -> Option<&'static str> {
     let mut shipped = shipped.iter();
     shipped
         .find(|(known, _)| *known == name)
         .map(|(_, text)| *text)
 }
 
-fn names(shipped: &[ShippedFile]) -> String {
+fn join_names(shipped: &[ShippedFile]) -> String {
     let names: Vec<_> = shipped.iter().map(|(name, _)| *name).collect();
     names.join(", ")
 }
@@ -161,14 +164,14 @@ mod tests {
     fn every_shipped_file_is_valid() {
         assert_eq!(listings().len(), EXPERIMENTS.len());
         for (key, _) in PROGRAMS {
-            program(None, key).unwrap();
+            load_program(None, key).unwrap();
         }
     }
 
     #[test]
     fn experiments_about_tcp_leave_congestion_control_and_buffers_to_the_system() {
         for (name, _) in EXPERIMENTS {
-            let definition = known(name).unwrap().definition;
+            let definition = load_experiment(name).unwrap().definition;
             let about_tcp = ["bbc", "drs", "loopback", "auto-vs-kernel"];
             // The methods of I/O are compared with longhaul's own choice, as users have it.
             if !about_tcp.iter().any(|start| name.starts_with(start)) || *name == "loopback-io" {
@@ -179,9 +182,9 @@ mod tests {
             let sizing = parameter("sizing");
             let is_kernels = ["bbc-5.1", "bbc-5.2", "bbc-5.4"].contains(name);
             assert_eq!(sizing == Some("kernel"), is_kernels, "{name}");
-            for key in definition.programs.of(Mode::Full) {
+            for key in definition.programs.for_mode(Mode::Full) {
                 let key = definition.program_of(key);
-                let text = find(PROGRAMS, key).unwrap();
+                let text = find_text(PROGRAMS, key).unwrap();
                 let pinned = text.contains(r#"["--cc", "{cc}"]"#);
                 assert_eq!(pinned, key.starts_with("longhaul"), "{name}: {key}");
                 let leaves = text.contains(r#"["--buffer", "{sizing}"]"#);
@@ -204,18 +207,24 @@ mod tests {
 
     #[test]
     fn an_unknown_name_is_refused_and_a_file_beside_an_experiment_adds_a_program() {
-        let message = known("bbc-9").unwrap_err().to_string();
+        let message = load_experiment("bbc-9").unwrap_err().to_string();
         assert!(
             message.contains("'bbc-9'") && message.contains("bbc-5.1"),
             "{message}"
         );
-        assert!(matches!(known("/no/such.toml"), Err(LabError::NotFound(_))));
-        assert!(matches!(program(None, "rsync"), Err(LabError::NotFound(_))));
+        assert!(matches!(
+            load_experiment("/no/such.toml"),
+            Err(LabError::NotFound(_))
+        ));
+        assert!(matches!(
+            load_program(None, "rsync"),
+            Err(LabError::NotFound(_))
+        ));
         let directory = tempfile::tempdir().unwrap();
         let text = "label = 'Mine'\n[client]\nhost = 'a'\nargv = ['x']\n";
         std::fs::write(directory.path().join("curl.toml"), text).unwrap();
-        let own = program(Some(directory.path()), "curl").unwrap();
+        let own = load_program(Some(directory.path()), "curl").unwrap();
         assert_eq!(own.label, "Mine");
-        assert_ne!(program(None, "curl").unwrap().label, "Mine");
+        assert_ne!(load_program(None, "curl").unwrap().label, "Mine");
     }
 }

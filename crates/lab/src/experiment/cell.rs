@@ -120,7 +120,7 @@ impl CellTask {
     }
 
     /// Why a program that printed to `NAME.out` and `NAME.err` gave up, as far as it says.
-    fn last_words(&self, name: &str) -> String {
+    fn last_message(&self, name: &str) -> String {
         let text = |end: &str| {
             let bytes = std::fs::read(self.directory.join(format!("{name}.{end}")));
             String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
@@ -148,28 +148,28 @@ impl CellTask {
 /// fails is an outcome.
 pub(crate) fn run(file: &Path) -> Result<(), LabError> {
     let task = read(file)?;
-    process::end_with_input(task.lab.is_none())
+    process::exit_when_input_closes(task.lab.is_none())
         .map_err(|e| LabError::system("cannot start a thread", e))?;
-    measure(&task)
+    run_task(&task)
 }
 
-fn measure(task: &CellTask) -> Result<(), LabError> {
-    let observed = |error| LabError::system("cannot observe the programs", error);
+fn run_task(task: &CellTask) -> Result<(), LabError> {
+    let cannot_observe = |error| LabError::system("cannot observe the programs", error);
     unblock_all()?;
-    process::adopt_orphans().map_err(observed)?;
-    let settings = record(task)?;
-    let before = process::ended_children_cpu().map_err(observed)?;
+    process::adopt_orphans().map_err(cannot_observe)?;
+    let settings = read_settings(task)?;
+    let before = process::ended_children_cpu().map_err(cannot_observe)?;
     let mut started = Vec::new();
-    let measured = start_all(task, &mut started).and_then(|()| client(task));
+    let measured = start_servers(task, &mut started).and_then(|()| run_client(task));
     for mut server in started {
-        process::end(&mut server).map_err(observed)?;
+        process::terminate(&mut server).map_err(cannot_observe)?;
     }
-    process::end_orphans().map_err(observed)?;
+    process::terminate_orphans().map_err(cannot_observe)?;
     let (seconds, failure) = measured?;
     let outcome = CellOutcome {
         failure,
         seconds,
-        cpu_seconds: process::ended_children_cpu().map_err(observed)? - before,
+        cpu_seconds: process::ended_children_cpu().map_err(cannot_observe)? - before,
         settings,
     };
     let path = task.outcome_file();
@@ -187,17 +187,17 @@ fn read(file: &Path) -> Result<CellTask, LabError> {
 }
 
 /// How long a server may take until it accepts.
-const START: Duration = Duration::from_secs(20);
+const SERVER_START_LIMIT: Duration = Duration::from_secs(20);
 
 /// Starts the servers, then waits until each listens. Those that were started are in `started` whatever
 /// happens.
-fn start_all(task: &CellTask, started: &mut Vec<Child>) -> Result<(), LabError> {
+fn start_servers(task: &CellTask, started: &mut Vec<Child>) -> Result<(), LabError> {
     for server in &task.servers {
         started.push(task.start(&server.command, &server.name)?);
     }
-    let give_up = Instant::now() + START;
+    let give_up = Instant::now() + SERVER_START_LIMIT;
     for (server, child) in task.servers.iter().zip(started) {
-        while !process::listens(child.id(), server.port, task.lab.is_some()) {
+        while !process::is_listening(child.id(), server.port, task.lab.is_some()) {
             let ended = child.try_wait();
             let ended = ended.map_err(|e| LabError::system("cannot observe the server", e))?;
             let why = match ended {
@@ -210,7 +210,7 @@ fn start_all(task: &CellTask, started: &mut Vec<Child>) -> Result<(), LabError> 
                     continue;
                 }
             };
-            let words = task.last_words(&server.name);
+            let words = task.last_message(&server.name);
             return Err(LabError::Program(format!("the server {why}: {words}")));
         }
     }
@@ -218,13 +218,13 @@ fn start_all(task: &CellTask, started: &mut Vec<Child>) -> Result<(), LabError> 
 }
 
 /// Runs the client: its seconds, and why it failed.
-fn client(task: &CellTask) -> Result<(f64, Option<String>), LabError> {
+fn run_client(task: &CellTask) -> Result<(f64, Option<String>), LabError> {
     use std::os::unix::process::ExitStatusExt;
-    let observed = |error| LabError::system("cannot observe the client", error);
+    let cannot_observe = |error| LabError::system("cannot observe the client", error);
     let begin = Instant::now();
     let limit = Duration::from_secs(u64::from(task.limit_seconds));
     let mut child = task.start(&task.client, "client")?;
-    let end = process::wait(&mut child, begin + limit, None).map_err(observed)?;
+    let end = process::wait(&mut child, begin + limit, None).map_err(cannot_observe)?;
     let seconds = begin.elapsed().as_secs_f64();
     let failure = match end {
         WaitEnd::Ended(status) if status.success() => None,
@@ -233,10 +233,10 @@ fn client(task: &CellTask) -> Result<(f64, Option<String>), LabError> {
                 (Some(code), _) => format!("exit code {code}"),
                 (_, signal) => format!("ended by signal {}", signal.unwrap_or_default()),
             };
-            Some(format!("{how}: {}", task.last_words("client")))
+            Some(format!("{how}: {}", task.last_message("client")))
         }
         WaitEnd::Late | WaitEnd::Interrupted => {
-            process::end(&mut child).map_err(observed)?;
+            process::terminate(&mut child).map_err(cannot_observe)?;
             Some(format!("not done after {} s", task.limit_seconds))
         }
     };
@@ -248,7 +248,7 @@ fn client(task: &CellTask) -> Result<(f64, Option<String>), LabError> {
 const PRINT_FILES: &str = r#"for f; do cat "$f" 2>/dev/null || echo; done"#;
 
 /// Reads the kernel settings to be noted, each on its host.
-fn record(task: &CellTask) -> Result<BTreeMap<String, String>, LabError> {
+fn read_settings(task: &CellTask) -> Result<BTreeMap<String, String>, LabError> {
     let mut settings = BTreeMap::new();
     for (host, keys) in &task.record {
         let files = keys
@@ -308,7 +308,7 @@ mod tests {
     fn a_client_is_timed_and_its_output_kept() {
         let directory = tempfile::tempdir().unwrap();
         let task = task(&directory, "sleep 0.05; echo $HOME; pwd");
-        let (seconds, failure) = client(&task).unwrap();
+        let (seconds, failure) = run_client(&task).unwrap();
         assert!(
             failure.is_none() && (0.05..9.0).contains(&seconds),
             "{seconds}"
@@ -331,12 +331,12 @@ mod tests {
             ("exit 1", "exit code 1: it said nothing"),
             ("kill -9 $$", "ended by signal 9: it said nothing"),
         ] {
-            let (_, failure) = client(&task(&directory, script)).unwrap();
+            let (_, failure) = run_client(&task(&directory, script)).unwrap();
             assert_eq!(failure.as_deref(), Some(reason), "{script}");
         }
         let mut slow = task(&directory, "exec sleep 60");
         slow.limit_seconds = 0;
-        let (seconds, failure) = client(&slow).unwrap();
+        let (seconds, failure) = run_client(&slow).unwrap();
         assert_eq!(failure.as_deref(), Some("not done after 0 s"));
         assert!(seconds < 30.0);
     }
@@ -364,11 +364,11 @@ mod tests {
         let fails = server("server-one", "echo 'port taken' >&2");
         task.servers = vec![fails, server("server-two", "exec sleep 60")];
         let mut started = Vec::new();
-        let message = start_all(&task, &mut started).unwrap_err().to_string();
+        let message = start_servers(&task, &mut started).unwrap_err().to_string();
         assert_eq!(message, "the server ended before it listened: port taken");
         assert_eq!(started.len(), 2, "the other one is there to be ended");
         for mut child in started {
-            process::end(&mut child).unwrap();
+            process::terminate(&mut child).unwrap();
         }
     }
 
@@ -378,7 +378,7 @@ mod tests {
         let mut task = task(&directory, "true");
         let keys = ["net.ipv4.tcp_rmem", "net.no_such", "kernel.ostype"].map(str::to_owned);
         task.record = vec![("a".into(), keys.into())];
-        let settings = record(&task).unwrap();
+        let settings = read_settings(&task).unwrap();
         assert_eq!(settings["a: kernel.ostype"], "Linux");
         assert_eq!(settings["a: net.ipv4.tcp_rmem"].split(' ').count(), 3);
         assert_eq!(settings.len(), 2);
@@ -398,7 +398,7 @@ mod tests {
     #[ignore = "a part of a_cell_leaves_nothing_behind"]
     fn part_cell() {
         if let Ok(job) = std::env::var(JOB) {
-            measure(&read(Path::new(&job)).unwrap()).unwrap();
+            run_task(&read(Path::new(&job)).unwrap()).unwrap();
         }
     }
 

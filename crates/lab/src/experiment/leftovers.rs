@@ -30,7 +30,7 @@ const MEMORY: &str = "/dev/shm";
 const GRACE: Duration = Duration::from_millis(500);
 
 /// Where a run's files are: on a disk, and in memory if there is such a place.
-pub(crate) fn places() -> [PathBuf; 2] {
+pub(crate) fn locations() -> [PathBuf; 2] {
     let temporary = std::env::temp_dir();
     let memory = Path::new(MEMORY);
     match memory.is_dir() {
@@ -103,14 +103,14 @@ fn lock(path: &Path) -> std::io::Result<Option<File>> {
 
 /// Ends what runs that were killed left running, and removes their directories. Those of living runs,
 /// and other users', are not touched.
-pub fn sweep() {
-    for place in places() {
-        sweep_in(&place);
+pub fn remove_leftovers() {
+    for place in locations() {
+        remove_leftovers_in(&place);
     }
 }
 
 /// Returns the directories that are gone.
-fn sweep_in(place: &Path) -> Vec<PathBuf> {
+fn remove_leftovers_in(place: &Path) -> Vec<PathBuf> {
     let mut gone = Vec::new();
     for entry in std::fs::read_dir(place).into_iter().flatten().flatten() {
         if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
@@ -121,7 +121,7 @@ fn sweep_in(place: &Path) -> Vec<PathBuf> {
         let Ok(Some(_lock)) = lock(&path) else {
             continue;
         };
-        end_marked(&path);
+        terminate_marked(&path);
         match std::fs::remove_dir_all(&path) {
             Ok(()) => gone.push(path),
             Err(error) => tracing::warn!(%error, "cannot remove {}", path.display()),
@@ -131,18 +131,18 @@ fn sweep_in(place: &Path) -> Vec<PathBuf> {
 }
 
 /// Ends the processes of the run whose directory is `mark`.
-pub(crate) fn end_marked(mark: &Path) {
+pub(crate) fn terminate_marked(mark: &Path) {
     // A network that is asked takes itself down, with the machine's settings.
     for signal in [Signal::TERM, Signal::KILL] {
         let until = Instant::now() + GRACE;
-        let mut left = marked(mark);
+        let mut left = find_marked(mark);
         for process in &left {
             // It may have ended since.
             let _ = pidfd_send_signal(process, signal);
         }
         while !left.is_empty() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
-            left = marked(mark);
+            left = find_marked(mark);
         }
         if left.is_empty() {
             return;
@@ -151,7 +151,7 @@ pub(crate) fn end_marked(mark: &Path) {
 }
 
 /// The living processes that carry `mark`.
-fn marked(mark: &Path) -> Vec<OwnedFd> {
+fn find_marked(mark: &Path) -> Vec<OwnedFd> {
     let entry = format!("{MARK}={}", mark.display());
     let mut found = Vec::new();
     for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -190,7 +190,10 @@ mod tests {
         std::fs::write(dead.join("served/1.dat"), "x").unwrap();
         let others = place.path().join("longhaul-lap.dead");
         std::fs::create_dir(&others).unwrap();
-        assert_eq!(sweep_in(place.path()), std::slice::from_ref(&dead));
+        assert_eq!(
+            remove_leftovers_in(place.path()),
+            std::slice::from_ref(&dead)
+        );
         assert!(!dead.exists() && living.path().exists() && others.exists());
         let path = living.path().to_owned();
         drop(living);
@@ -215,7 +218,7 @@ mod tests {
                 .unwrap()
         };
         let (mut left, mut kept) = (start(&dead), start(&living));
-        assert_eq!(sweep_in(place.path()), [dead]);
+        assert_eq!(remove_leftovers_in(place.path()), [dead]);
         left.wait().unwrap();
         assert_eq!(kept.try_wait().unwrap(), None, "of a living run");
         kept.kill().unwrap();
@@ -229,7 +232,7 @@ mod tests {
         std::fs::write(elsewhere.path().join("kept"), "x").unwrap();
         let link = place.path().join(format!("{PREFIX}link"));
         std::os::unix::fs::symlink(elsewhere.path(), &link).unwrap();
-        assert!(sweep_in(place.path()).is_empty());
+        assert!(remove_leftovers_in(place.path()).is_empty());
         assert!(elsewhere.path().join("kept").exists());
     }
 }

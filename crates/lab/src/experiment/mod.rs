@@ -37,10 +37,10 @@ use crate::LabError;
 use results::ExperimentResults;
 
 pub use all::AllRuns;
-pub use leftovers::sweep;
+pub use leftovers::remove_leftovers;
 pub use schedule::PlannedRun;
-pub(crate) use schedule::planned_cells;
-pub(crate) use statistics::FEWEST;
+pub(crate) use schedule::count_shipped_cells;
+pub(crate) use statistics::MIN_INTERVAL_VALUES;
 
 /// How much of an experiment to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,8 +158,8 @@ pub fn catalog() -> Vec<ExperimentListing> {
 /// # Errors
 /// No such experiment, a mistake in its file, a missing privilege; a program that fails is a failed
 /// sample, not an error.
-pub fn run(request: &RunRequest, say: &mut dyn FnMut(&str)) -> Result<SavedResults, LabError> {
-    runner::run(request, say)
+pub fn run(request: &RunRequest, print: &mut dyn FnMut(&str)) -> Result<SavedResults, LabError> {
+    runner::run(request, print)
 }
 
 /// Plans [`run`] for `request`, with the time it would take.
@@ -167,7 +167,7 @@ pub fn run(request: &RunRequest, say: &mut dyn FnMut(&str)) -> Result<SavedResul
 /// # Errors
 /// As [`run`], as far as nothing has to be run to know.
 pub fn plan(request: &RunRequest) -> Result<PlannedRun, LabError> {
-    Ok(schedule::Schedule::of(request)?.planned(u32::MAX))
+    Ok(schedule::Schedule::new(request)?.plan(u32::MAX))
 }
 
 /// Runs every experiment that ships, the name in `request` is ignored; repetitions are trimmed to `budget`.
@@ -177,9 +177,9 @@ pub fn plan(request: &RunRequest) -> Result<PlannedRun, LabError> {
 pub fn run_all(
     request: &RunRequest,
     budget: Option<Duration>,
-    say: &mut dyn FnMut(&str),
+    print: &mut dyn FnMut(&str),
 ) -> Result<AllRuns, LabError> {
-    all::run(request, budget, say)
+    all::run(request, budget, print)
 }
 
 /// Plans [`run_all`], with the time it would take.

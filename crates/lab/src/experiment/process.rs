@@ -1,4 +1,4 @@
-//! Child processes: waiting for them with a bound, ending those that they leave behind, and the signals that
+//! Child processes: waiting for them with a bound, ending those that they leave after_name, and the signals that
 //! end an experiment.
 
 use std::io;
@@ -54,7 +54,10 @@ pub(crate) fn wait(
 ///
 /// # Errors
 /// They cannot be observed.
-pub(crate) fn done_before(done: BorrowedFd<'_>, stop: BorrowedFd<'_>) -> io::Result<bool> {
+pub(crate) fn wait_for_done_or_stop(
+    done: BorrowedFd<'_>,
+    stop: BorrowedFd<'_>,
+) -> io::Result<bool> {
     loop {
         let mut events = [done, stop].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
         match poll(&mut events, None) {
@@ -70,7 +73,7 @@ pub(crate) fn done_before(done: BorrowedFd<'_>, stop: BorrowedFd<'_>) -> io::Res
 ///
 /// # Errors
 /// No thread can be started.
-pub(crate) fn end_with_input(group: bool) -> io::Result<()> {
+pub(crate) fn exit_when_input_closes(group: bool) -> io::Result<()> {
     let watch = move || {
         // Nothing is ever written to the pipe, so that any return of read(2) means its end.
         let _ = io::Read::read(&mut io::stdin(), &mut [0]);
@@ -86,7 +89,7 @@ pub(crate) fn end_with_input(group: bool) -> io::Result<()> {
 }
 
 /// Whether `fd` is readable now.
-pub(crate) fn readable(fd: impl AsFd) -> bool {
+pub(crate) fn is_readable(fd: impl AsFd) -> bool {
     let mut events = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
     matches!(poll(&mut events, Some(&timespec(Duration::ZERO))), Ok(n) if n > 0)
 }
@@ -112,15 +115,15 @@ const GRACE: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// It cannot be observed.
-pub(crate) fn end(child: &mut Child) -> io::Result<()> {
-    end_within(child, GRACE)
+pub(crate) fn terminate(child: &mut Child) -> io::Result<()> {
+    terminate_within(child, GRACE)
 }
 
 /// As [`end`], with this time for `child` to end by itself.
 ///
 /// # Errors
 /// It cannot be observed.
-pub(crate) fn end_within(child: &mut Child, grace: Duration) -> io::Result<()> {
+pub(crate) fn terminate_within(child: &mut Child, grace: Duration) -> io::Result<()> {
     if child.try_wait()?.is_some() {
         return Ok(());
     }
@@ -133,7 +136,7 @@ pub(crate) fn end_within(child: &mut Child, grace: Duration) -> io::Result<()> {
 }
 
 /// Lets this process become the parent of its descendants whose own parents end, so that
-/// [`end_orphans`] finds them and their processor time is counted here.
+/// [`terminate_orphans`] finds them and their processor time is counted here.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -147,14 +150,14 @@ pub(crate) fn adopt_orphans() -> io::Result<()> {
 ///
 /// # Errors
 /// A child cannot be waited for.
-pub(crate) fn end_orphans() -> io::Result<()> {
+pub(crate) fn terminate_orphans() -> io::Result<()> {
     let patience = Instant::now() + GRACE;
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
             Ok(Some(_)) => {}
             Ok(None) => {
                 if Instant::now() > patience {
-                    for child in children()? {
+                    for child in list_children()? {
                         // It may have ended since.
                         let _ = rustix::process::kill_process(child, Signal::KILL);
                     }
@@ -168,7 +171,7 @@ pub(crate) fn end_orphans() -> io::Result<()> {
 }
 
 /// The processes whose parent is this one.
-fn children() -> io::Result<Vec<Pid>> {
+fn list_children() -> io::Result<Vec<Pid>> {
     let own = rustix::process::getpid().as_raw_nonzero().get();
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc")? {
@@ -183,18 +186,18 @@ fn children() -> io::Result<Vec<Pid>> {
         let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else {
             continue;
         };
-        if parent(&stat) == Some(own) {
+        if parse_parent(&stat) == Some(own) {
             found.extend(Pid::from_raw(id));
         }
     }
     Ok(found)
 }
 
-/// The parent in a `/proc/PID/stat`: the second field behind the name, which may hold anything
+/// The parent in a `/proc/PID/stat`: the second field after_name the name, which may hold anything
 /// and is in parentheses.
-fn parent(stat: &str) -> Option<i32> {
-    let behind = stat.rsplit_once(')')?.1;
-    behind.split_whitespace().nth(1)?.parse().ok()
+fn parse_parent(stat: &str) -> Option<i32> {
+    let after_name = stat.rsplit_once(')')?.1;
+    after_name.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// Processor seconds, user and system, of all children that have ended and been waited for, and
@@ -216,10 +219,10 @@ pub(crate) fn ended_children_cpu() -> io::Result<f64> {
 const LISTEN: &str = "0A";
 
 /// Whether something listens on TCP `port` in the network namespace of process `id`. With
-/// `elsewhere` that namespace must be another one than this process's: before a process has
+/// `in_other_namespace` that namespace must be another one than this process's: before a process has
 /// entered its host, it still sees ours.
-pub(crate) fn listens(id: u32, port: u16, elsewhere: bool) -> bool {
-    if elsewhere && namespace(&id.to_string()) == namespace("self") {
+pub(crate) fn is_listening(id: u32, port: u16, in_other_namespace: bool) -> bool {
+    if in_other_namespace && network_namespace(&id.to_string()) == network_namespace("self") {
         return false;
     }
     ["tcp", "tcp6"].iter().any(|table| {
@@ -228,7 +231,7 @@ pub(crate) fn listens(id: u32, port: u16, elsewhere: bool) -> bool {
     })
 }
 
-fn namespace(process: &str) -> Option<PathBuf> {
+fn network_namespace(process: &str) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{process}/ns/net")).ok()
 }
 
@@ -257,7 +260,7 @@ impl Interrupts {
     ///
     /// # Errors
     /// The kernel refuses.
-    pub(crate) fn hold() -> Result<Self, LabError> {
+    pub(crate) fn block() -> Result<Self, LabError> {
         let failed = |errno| LabError::system("cannot hold signals back", errno);
         let before = SigSet::thread_get_mask().map_err(failed)?;
         let held = terminating_signals();
@@ -273,8 +276,8 @@ impl Interrupts {
     }
 
     /// Whether a signal has come.
-    pub(crate) fn has_come(&self) -> bool {
-        readable(&self.pending)
+    pub(crate) fn has_signal(&self) -> bool {
+        is_readable(&self.pending)
     }
 }
 
@@ -294,9 +297,9 @@ mod tests {
 
     #[test]
     fn the_parent_is_behind_the_name() {
-        assert_eq!(parent("12 (a b) c) S 7 12 12"), Some(7));
-        assert_eq!(parent("12 (x"), None);
-        assert_eq!(parent(""), None);
+        assert_eq!(parse_parent("12 (a b) c) S 7 12 12"), Some(7));
+        assert_eq!(parse_parent("12 (x"), None);
+        assert_eq!(parse_parent(""), None);
     }
 
     #[test]
@@ -308,23 +311,23 @@ mod tests {
         let mut slow = Command::new("sleep").arg("60").spawn().unwrap();
         let now = Instant::now() + Duration::from_millis(20);
         assert_eq!(wait(&mut slow, now, None).unwrap(), WaitEnd::Late);
-        end(&mut slow).unwrap();
+        terminate(&mut slow).unwrap();
         assert!(slow.try_wait().unwrap().is_some());
     }
 
     #[test]
     fn a_readable_stop_interrupts() {
         let (read, write) = io::pipe().unwrap();
-        assert!(!readable(&read));
+        assert!(!is_readable(&read));
         drop(write);
-        assert!(readable(&read));
+        assert!(is_readable(&read));
         let mut slow = Command::new("sleep").arg("60").spawn().unwrap();
         let late = Instant::now() + Duration::from_secs(60);
         assert_eq!(
             wait(&mut slow, late, Some(read.as_fd())).unwrap(),
             WaitEnd::Interrupted
         );
-        end(&mut slow).unwrap();
+        terminate(&mut slow).unwrap();
     }
 
     const TABLE: &str = "  sl  local_address rem_address   st tx_queue rx_queue\n   \
@@ -343,9 +346,9 @@ mod tests {
     fn an_own_listener_is_seen_here_and_not_elsewhere() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        assert!(listens(std::process::id(), port, false));
-        assert!(!listens(std::process::id(), port, true));
+        assert!(is_listening(std::process::id(), port, false));
+        assert!(!is_listening(std::process::id(), port, true));
         drop(listener);
-        assert!(!listens(std::process::id(), port, false));
+        assert!(!is_listening(std::process::id(), port, false));
     }
 }

@@ -93,15 +93,15 @@ impl ProgramDefinition {
         let servers = program.servers().map(|(_, server)| &server.argv);
         let clients = program.client.iter().map(|client| &client.argv);
         let started = servers.chain(clients).all(|argv| !argv.is_empty());
-        definition::check(file, "argv", started, "is empty")?;
+        definition::require(file, "argv", started, "is empty")?;
         for (name, places) in &program.binaries {
             let key = format!("binaries.{name}");
-            definition::check(file, &key, !places.is_empty(), "name at least one")?;
+            definition::require(file, &key, !places.is_empty(), "name at least one")?;
         }
         for (name, reading) in &mut program.reads {
             reading.read_trace_of(TRACE_FILE);
-            if let Some(what) = reading.mistake() {
-                return Err(definition::mistake(file, &format!("reads.{name}"), what));
+            if let Some(what) = reading.find_mistake() {
+                return Err(definition::key_error(file, &format!("reads.{name}"), what));
             }
         }
         Ok(program)
@@ -115,7 +115,7 @@ impl ProgramDefinition {
     }
 
     /// The point as this program's row is called.
-    pub(crate) fn shown_at(&self, at: &SweepPoint) -> SweepPoint {
+    pub(crate) fn listed_point(&self, at: &SweepPoint) -> SweepPoint {
         let mut shown = at.clone();
         for (axis, value) in &mut shown {
             if let Some(own) = self.ignores.get(axis) {
@@ -238,7 +238,7 @@ goodput = { json = "end.sum_received.bits_per_second", scale = 1e-6 }
                 .map(|(k, v)| (k.into(), v.into()))
                 .into()
         };
-        assert_eq!(program.shown_at(&point("4")), point("auto"));
+        assert_eq!(program.listed_point(&point("4")), point("auto"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use units::show;
 
 use super::best;
-use super::catalog::{self, KnownExperiment};
+use super::catalog::{self, LoadedExperiment};
 use super::definition::{AxisDefinition, ExperimentDefinition, MeasureDefinition};
 use super::plan::{self, Participant, Participants};
 use super::reading::SeriesDefinition;
@@ -24,11 +24,11 @@ pub(crate) struct Schedule {
     /// The `longhaul` under test.
     pub(crate) longhaul: PathBuf,
     /// The results, without cells.
-    pub(crate) blank: ExperimentResults,
+    pub(crate) empty_results: ExperimentResults,
     /// Where something is to be run, in the order in which it is.
     pub(crate) visits: Vec<PointVisit>,
     /// Cells that have all their runs already.
-    already: usize,
+    finished_cells: usize,
 }
 
 /// A point of the sweep where something is to be run.
@@ -67,7 +67,7 @@ pub struct PlannedRun {
     /// Cells to be measured.
     pub cells: usize,
     /// Cells that have all their runs already.
-    pub already: usize,
+    pub finished_cells: usize,
     /// Single measurements.
     pub runs: u64,
     /// How many runs the cells have.
@@ -87,10 +87,10 @@ impl PlannedRun {
                 self.points,
                 self.programs,
                 runs.join(" or "),
-                span(self.seconds),
+                format_seconds(self.seconds),
             ),
         };
-        let already = match self.already {
+        let already = match self.finished_cells {
             0 => String::new(),
             n => format!("; {n} cells are there already"),
         };
@@ -99,7 +99,7 @@ impl PlannedRun {
 }
 
 /// A guess in seconds, for people: whole seconds, at least one.
-pub(crate) fn span(seconds: f64) -> String {
+pub(crate) fn format_seconds(seconds: f64) -> String {
     show::time(Duration::from_secs_f64(seconds.clamp(1.0, 1e9).round()))
 }
 
@@ -108,30 +108,32 @@ impl Schedule {
     ///
     /// # Errors
     /// No such experiment or program, a mistake in a file, results that do not fit.
-    pub(crate) fn of(request: &RunRequest) -> Result<Self, LabError> {
-        let known = catalog::known(&request.name)?;
+    pub(crate) fn new(request: &RunRequest) -> Result<Self, LabError> {
+        let known = catalog::load_experiment(&request.name)?;
         let visited = plan::visited_values(&known.definition, request.mode, &request.only)?;
-        let longhaul = plan::longhaul()?;
-        let participants = plan::participants(request, &known.definition, &longhaul)?;
-        let blank = blank(&known, request, &visited, &participants)?;
-        let file = store::file(&request.out, &blank);
+        let longhaul = plan::find_longhaul()?;
+        let participants = plan::find_participants(request, &known.definition, &longhaul)?;
+        let empty_results = empty_results(&known, request, &visited, &participants)?;
+        let file = store::results_file(&request.out, &empty_results);
         let kept = if request.resume {
             store::read(&file)?
         } else {
             None
         };
         if let Some(kept) = &kept {
-            store::check(&file, kept, &blank)?;
+            store::check_compatible(&file, kept, &empty_results)?;
         }
         let mut schedule = Self {
             definition: known.definition,
             participants: participants.all,
             longhaul,
-            blank,
+            empty_results,
             visits: Vec::new(),
-            already: 0,
+            finished_cells: 0,
         };
-        for (at, here) in plan::points(&schedule.definition, &visited, &schedule.participants) {
+        for (at, here) in
+            plan::points_with_participants(&schedule.definition, &visited, &schedule.participants)
+        {
             let cell = |index| schedule.cell(request, index, &at, kept.as_ref());
             let all: Vec<ScheduledCell> = here.into_iter().map(cell).collect();
             let count = all.len();
@@ -139,7 +141,7 @@ impl Schedule {
                 .into_iter()
                 .filter(|cell| cell.first < cell.end)
                 .collect();
-            schedule.already += count - cells.len();
+            schedule.finished_cells += count - cells.len();
             if !cells.is_empty() {
                 schedule.visits.push(PointVisit { at, cells });
             }
@@ -157,14 +159,14 @@ impl Schedule {
         let (one, definition, mode) = (&self.participants[index], &self.definition, request.mode);
         let usual = one
             .repetitions(mode)
-            .unwrap_or(*definition.repetitions.of(mode));
+            .unwrap_or(*definition.repetitions.for_mode(mode));
         let end = request.repetitions.unwrap_or(usual);
-        let shown = one.program.shown_at(at);
+        let shown = one.program.listed_point(at);
         let here = |cell: &&ResultCell| cell.program == one.key && cell.at == shown;
         let kept = kept.and_then(|kept| kept.cells.iter().chain(&kept.unfinished).find(here));
         let kept = kept.filter(|cell| !is_spoiled(cell)).map(|cell| {
             let mut cell = cell.clone();
-            best::forget(&definition.best, &mut cell);
+            best::remove_ratios(&definition.best, &mut cell);
             cell
         });
         let seeds = kept
@@ -172,7 +174,7 @@ impl Schedule {
             .flat_map(|cell| &cell.samples)
             .map(|run| run.seed);
         let made = seeds.collect::<BTreeSet<u64>>().len();
-        let asked = plan::asked_bytes(definition, mode, at).unwrap_or(0);
+        let asked = plan::requested_bytes(definition, mode, at).unwrap_or(0);
         let bytes = one.bytes(mode, asked);
         ScheduledCell {
             participant: index,
@@ -193,16 +195,16 @@ impl Schedule {
     }
 
     /// The plan with at most so many repetitions.
-    pub(crate) fn planned(&self, at_most: u32) -> PlannedRun {
+    pub(crate) fn plan(&self, at_most: u32) -> PlannedRun {
         let runs = |cell: &ScheduledCell| cell.end.min(at_most).saturating_sub(cell.first);
         let seconds = |cell: &ScheduledCell| cell.seconds * f64::from(runs(cell));
         PlannedRun {
-            experiment: self.blank.experiment.clone(),
-            mode: self.blank.mode.clone(),
+            experiment: self.empty_results.experiment.clone(),
+            mode: self.empty_results.mode.clone(),
             points: self.visits.len(),
             programs: self.participants.len(),
             cells: self.cells().count(),
-            already: self.already,
+            finished_cells: self.finished_cells,
             runs: self.cells().map(|cell| u64::from(runs(cell))).sum(),
             repetitions: self.cells().map(|cell| cell.end.min(at_most)).collect(),
             seconds: self.cells().map(seconds).sum(),
@@ -217,17 +219,17 @@ pub(crate) fn is_spoiled(cell: &ResultCell) -> bool {
 }
 
 /// Cells of an experiment that ships; `None`: there is none of that name.
-pub(crate) fn planned_cells(name: &str, mode: &str) -> Option<usize> {
+pub(crate) fn count_shipped_cells(name: &str, mode: &str) -> Option<usize> {
     let mut modes = [Mode::Full, Mode::Quick].into_iter();
     let mode = modes.find(|known| known.name() == mode)?;
     let shipped = catalog::EXPERIMENTS.iter().any(|(known, _)| *known == name);
-    let known = catalog::known(name).ok().filter(|_| shipped)?;
+    let known = catalog::load_experiment(name).ok().filter(|_| shipped)?;
     plan::count_cells(name, mode, &known.definition).ok()
 }
 
 /// Results without cells.
-fn blank(
-    known: &KnownExperiment,
+fn empty_results(
+    known: &LoadedExperiment,
     request: &RunRequest,
     visited: &[Vec<String>],
     participants: &Participants,
@@ -236,11 +238,18 @@ fn blank(
     // The axis down, if there is one, is the first that is visited.
     let across = visited.last().map_or(&[][..], Vec::as_slice);
     let down = definition.down.as_ref().zip(visited.first());
-    let own: Vec<ComparedProgram> = participants.all.iter().map(Participant::shown).collect();
-    let bests = best::shown(&definition.best, &own);
-    let also = definition.also.iter().map(MeasureDefinition::shown);
-    let ratios = best::ratios(&definition.best, definition.higher_is_better);
-    let charts = definition.series.iter().map(SeriesDefinition::chart);
+    let own: Vec<ComparedProgram> = participants
+        .all
+        .iter()
+        .map(Participant::to_compared_program)
+        .collect();
+    let bests = best::to_compared_programs(&definition.best, &own);
+    let also = definition
+        .also
+        .iter()
+        .map(MeasureDefinition::to_further_measure);
+    let ratios = best::ratio_measures(&definition.best, definition.higher_is_better);
+    let charts = definition.series.iter().map(SeriesDefinition::to_chart);
     let notes = definition.notes.iter().chain(&participants.notes);
     // To the second, as RFC 3339 without a fraction.
     let second = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second());
@@ -261,8 +270,8 @@ fn blank(
         also: also.chain(ratios).collect(),
         charts: charts.collect(),
         baseline: definition.baseline.clone(),
-        across: shown(&definition.across, across, participants),
-        down: down.map(|(axis, values)| shown(axis, values, participants)),
+        across: sweep_axis(&definition.across, across, participants),
+        down: down.map(|(axis, values)| sweep_axis(axis, values, participants)),
         programs: own.into_iter().chain(bests).collect(),
         cells: Vec::new(),
         unfinished: Vec::new(),
@@ -284,7 +293,7 @@ fn machine(participants: &Participants) -> TestMachine {
 }
 
 /// An axis with the values that are visited, and those that programs show in place of them.
-fn shown(axis: &AxisDefinition, visited: &[String], participants: &Participants) -> SweepAxis {
+fn sweep_axis(axis: &AxisDefinition, visited: &[String], participants: &Participants) -> SweepAxis {
     let mut values = visited.to_vec();
     for one in &participants.all {
         let own = one.program.ignores.get(&axis.key);

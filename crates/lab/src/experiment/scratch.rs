@@ -18,7 +18,7 @@ pub(crate) struct Scratch {
 
 /// Bytes written between two looks at whether the user wants to stop: a moment's work for a
 /// slow disk, too.
-const STEP: u64 = 32 << 20;
+const PIECE_BYTES: u64 = 32 << 20;
 
 impl Scratch {
     /// Makes the directories: one for files to be served and for programs' output, one in memory
@@ -27,7 +27,7 @@ impl Scratch {
     /// # Errors
     /// A full or missing file system.
     pub(crate) fn new() -> Result<Self, LabError> {
-        let [work, memory] = leftovers::places();
+        let [work, memory] = leftovers::locations();
         Ok(Self {
             work: OwnedDirectory::new_in(&work)?,
             memory: OwnedDirectory::new_in(&memory)?,
@@ -83,7 +83,7 @@ impl Scratch {
     ///
     /// # Errors
     /// A full file system.
-    pub(crate) fn payload(
+    pub(crate) fn make_payload(
         &self,
         bytes: u64,
         interrupts: &Interrupts,
@@ -104,10 +104,10 @@ impl Scratch {
             let mut file = File::create(&part)?;
             let mut random = File::open("/dev/urandom")?.take(bytes);
             while random.limit() > 0 {
-                if interrupts.has_come() {
+                if interrupts.has_signal() {
                     return Ok(false);
                 }
-                io::copy(&mut random.by_ref().take(STEP), &mut file)?;
+                io::copy(&mut random.by_ref().take(PIECE_BYTES), &mut file)?;
                 file.sync_data()?;
             }
             file.sync_all()?;
@@ -128,18 +128,21 @@ mod tests {
     use super::*;
 
     fn payload(scratch: &Scratch, bytes: u64) -> Option<PathBuf> {
-        let interrupts = Interrupts::hold().unwrap();
-        scratch.payload(bytes, &interrupts).unwrap()
+        let interrupts = Interrupts::block().unwrap();
+        scratch.make_payload(bytes, &interrupts).unwrap()
     }
 
     #[test]
     fn a_payload_is_given_up_when_a_signal_has_come() {
         let scratch = Scratch::new().unwrap();
         let before = SigSet::thread_get_mask().unwrap();
-        let interrupts = Interrupts::hold().unwrap();
+        let interrupts = Interrupts::block().unwrap();
         raise(Signal::SIGTERM).unwrap();
         // More than is written between two looks.
-        assert_eq!(scratch.payload(STEP + 1, &interrupts).unwrap(), None);
+        assert_eq!(
+            scratch.make_payload(PIECE_BYTES + 1, &interrupts).unwrap(),
+            None
+        );
         assert_eq!(std::fs::read_dir(scratch.served()).unwrap().count(), 1);
         // Taken, or it would end this test.
         assert_eq!(

@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use super::definition::mistake;
+use super::definition::key_error;
 use super::measurement::FinishedRun;
 use super::plan::{self, Participant};
 use super::preparation::RunSetup;
@@ -26,7 +26,7 @@ pub(crate) fn run(
     seed: u64,
 ) -> Result<Option<FinishedRun>, LabError> {
     let definition = setup.definition;
-    let wrong = |what: String| mistake(setup.name, "simulation", what);
+    let wrong = |what: String| key_error(setup.name, "simulation", what);
     let mut options = options(setup, at, one)?;
     options.push(("seed".to_owned(), seed.to_string()));
     let request = SimRequest::of_options(&options)?;
@@ -67,7 +67,7 @@ pub(crate) fn run(
     Ok(Some(FinishedRun {
         record,
         settings: Default::default(),
-        series: reading::series(&definition.series, &one.key, &trace),
+        series: reading::read_series(&definition.series, &one.key, &trace),
     }))
 }
 
@@ -86,7 +86,7 @@ fn interruptible(
     };
     let builder = std::thread::Builder::new().name("simulation".into());
     let thread = builder.spawn(simulate).map_err(failed)?;
-    if !process::done_before(done.as_fd(), interrupts.fd()).map_err(failed)? {
+    if !process::wait_for_done_or_stop(done.as_fd(), interrupts.fd()).map_err(failed)? {
         return Ok(None);
     }
     match thread.join() {
@@ -103,12 +103,12 @@ fn options(
     one: &Participant,
 ) -> Result<Vec<(String, String)>, LabError> {
     let mut given = Variables::new();
-    if let Some(asked) = plan::asked_bytes(setup.definition, setup.mode, at) {
+    if let Some(asked) = plan::requested_bytes(setup.definition, setup.mode, at) {
         let bytes = one.bytes(setup.mode, asked);
         given.insert("bytes".to_owned(), bytes.to_string());
     }
     let sets = &one.variant.sets;
-    let variables = plan::variables(setup.name, setup.definition, at, given, sets)?;
+    let variables = plan::expand_variables(setup.name, setup.definition, at, given, sets)?;
     let table = setup.definition.simulation.iter().flatten();
     let table = table.filter(|(_, value)| value.as_bool() != Some(false));
     let filled = table.map(|(key, value)| {
@@ -120,5 +120,5 @@ fn options(
         Ok((key.clone(), value))
     });
     let filled: Result<_, TemplateError> = filled.collect();
-    filled.map_err(|e| mistake(setup.name, "simulation", e))
+    filled.map_err(|e| key_error(setup.name, "simulation", e))
 }

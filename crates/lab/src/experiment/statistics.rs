@@ -15,7 +15,7 @@ pub(crate) fn median(values: &[f64]) -> Option<f64> {
 }
 
 /// Values that an interval needs.
-pub(crate) const FEWEST: usize = 3;
+pub(crate) const MIN_INTERVAL_VALUES: usize = 3;
 
 /// Half-width of the 95 % confidence interval of the mean, `t · s / √n` with Student's t for n − 1
 /// degrees of freedom. `None` with fewer than three values: of two, t is 12.7, and nothing can be said.
@@ -25,7 +25,7 @@ pub(crate) const FEWEST: usize = 3;
 #[allow(clippy::cast_precision_loss, reason = "a few repetitions")]
 pub(crate) fn half_width(values: &[f64]) -> Option<f64> {
     let n = values.len();
-    if n < FEWEST {
+    if n < MIN_INTERVAL_VALUES {
         return None;
     }
     let mean = values.iter().sum::<f64>() / n as f64;
@@ -91,19 +91,19 @@ pub(crate) fn add_run(cell: &mut ResultCell, run: RunRecord) {
 }
 
 /// Below this many bytes, what a run costs is its start and end, not its bytes.
-const WORTH_COUNTING: u64 = 1 << 20;
+const MIN_BYTES_FOR_CPU: u64 = 1 << 20;
 
 /// Processor seconds for each GB (10⁹ bytes) of a run that moved some and did not fail.
 #[allow(clippy::cast_precision_loss, reason = "file sizes are far below 2⁵³")]
 fn cpu_per_gigabyte(run: &RunRecord) -> Option<f64> {
     run.value?;
     let seconds = run.cpu_seconds?;
-    (run.bytes >= WORTH_COUNTING).then_some(seconds / (run.bytes as f64 / 1e9))
+    (run.bytes >= MIN_BYTES_FOR_CPU).then_some(seconds / (run.bytes as f64 / 1e9))
 }
 
 /// A cell in one line for people: program, point, median, the value beside it (`reference`), further measures,
 /// processor time.
-pub(crate) fn describe(
+pub(crate) fn describe_cell(
     cell: &ResultCell,
     reference: &str,
     unit: &str,
@@ -119,8 +119,8 @@ pub(crate) fn describe(
         .map(|(axis, value)| format!("{axis} {value}"))
         .collect();
     let value = match (cell.median, cell.half_width) {
-        (Some(m), Some(h)) => format!("{} ± {} {unit}", short(m), short(h)),
-        (Some(m), None) => format!("{} {unit}", short(m)),
+        (Some(m), Some(h)) => format!("{} ± {} {unit}", format_number(m), format_number(h)),
+        (Some(m), None) => format!("{} {unit}", format_number(m)),
         (None, _) => {
             let last = cell.samples.last().and_then(|run| run.invalid.first());
             format!(
@@ -131,11 +131,16 @@ pub(crate) fn describe(
     };
     let mut line = format!("{label:<20} {:<20} {value}", at.join(", "));
     if let Some(paper) = cell.paper {
-        line += &format!("  ({reference} {})", short(paper));
+        line += &format!("  ({reference} {})", format_number(paper));
     }
     for further in also {
         if let Some(median) = cell.also.get(&further.key).and_then(|value| value.median) {
-            line += &format!("  {} {} {}", further.label, short(median), further.unit);
+            line += &format!(
+                "  {} {} {}",
+                further.label,
+                format_number(median),
+                further.unit
+            );
         }
     }
     if let Some(seconds) = cell.cpu_per_gigabyte {
@@ -156,7 +161,7 @@ pub(crate) fn describe(
 }
 
 /// Four significant digits, more before the point if need be.
-fn short(value: f64) -> String {
+fn format_number(value: f64) -> String {
     let digits = match value.abs() {
         a if a >= 1000.0 => 0,
         a if a >= 100.0 => 1,
@@ -213,7 +218,7 @@ mod tests {
             ..MeasureValue::default()
         };
         cell.also.insert("seconds".to_owned(), published);
-        let line = |cell: &ResultCell| describe(cell, "published", "Mbit/s", &[]);
+        let line = |cell: &ResultCell| describe_cell(cell, "published", "Mbit/s", &[]);
         add_run(&mut cell, run(Some(500.0), &["late"]));
         assert_eq!((cell.median, cell.cpu_per_gigabyte), (None, None));
         assert!(line(&cell).contains("no result: late"));
@@ -225,7 +230,7 @@ mod tests {
         let seconds = cell.also["seconds"];
         assert_eq!((seconds.median, seconds.paper), (Some(3.0), Some(9.0)));
         cell.samples[2].limited_by = Some("loss".to_owned());
-        let told = line(&cell);
+        let described = line(&cell);
         for part in [
             "p 4",
             "2.000 ± 2.484 Mbit/s",
@@ -234,10 +239,10 @@ mod tests {
             "limited by loss",
             "[2 of 5 runs do not count]",
         ] {
-            assert!(told.contains(part), "{part}: {told}");
+            assert!(described.contains(part), "{part}: {described}");
         }
         assert_eq!(
-            [0.1234, 12.345, 915.22].map(short),
+            [0.1234, 12.345, 915.22].map(format_number),
             ["0.123", "12.35", "915.2"]
         );
     }

@@ -16,12 +16,12 @@ use crate::quoting::{csv_line, csv_text};
 pub(crate) const ENDED_EARLY: &str = "Ended early: ";
 
 /// Where the results of an experiment are kept.
-pub(crate) fn file(out: &Path, results: &ExperimentResults) -> PathBuf {
+pub(crate) fn results_file(out: &Path, results: &ExperimentResults) -> PathBuf {
     out.join(format!("{}-{}.json", results.experiment, results.mode))
 }
 
 /// Largest file of results that is read.
-const LARGEST: u64 = 64 << 20;
+const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// The results that `file` holds; `None`: it is not there.
 ///
@@ -30,7 +30,7 @@ const LARGEST: u64 = 64 << 20;
 pub(crate) fn read(file: &Path) -> Result<Option<ExperimentResults>, LabError> {
     let mut text = String::new();
     let shown = file.display();
-    match File::open(file).and_then(|file| file.take(LARGEST).read_to_string(&mut text)) {
+    match File::open(file).and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text)) {
         Ok(_) => {}
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(LabError::system(format!("cannot read {shown}"), e)),
@@ -63,7 +63,7 @@ pub(crate) fn set_aside(file: &Path) -> Result<(), LabError> {
 ///
 /// # Errors
 /// [`LabError::Usage`] names `file`, which holds `kept`.
-pub(crate) fn check(
+pub(crate) fn check_compatible(
     file: &Path,
     kept: &ExperimentResults,
     fresh: &ExperimentResults,
@@ -98,10 +98,10 @@ pub(crate) fn save(
     // The lock ends with this function.
     let lock = File::open(out).map_err(cannot)?;
     lock.lock().map_err(cannot)?;
-    let json = file(out, fresh);
+    let json = results_file(out, fresh);
     let kept = read(&json)?;
     if let Some(kept) = &kept {
-        check(&json, kept, fresh)?;
+        check_compatible(&json, kept, fresh)?;
     }
     let results = merged(definition, kept, fresh);
     let csv = json.with_extension("csv");
@@ -208,16 +208,16 @@ fn merged(
     all.programs.retain(is_own);
     if let Some(mut kept) = kept {
         kept.cells.retain(|cell| cell.chosen.is_none());
-        unite(&mut all.cells, kept.cells, is_same);
-        unite(&mut all.unfinished, kept.unfinished, is_same);
+        add_missing(&mut all.cells, kept.cells, is_same_cell);
+        add_missing(&mut all.unfinished, kept.unfinished, is_same_cell);
         all.cells
             .iter_mut()
-            .for_each(|cell| best::forget(&definition.best, cell));
+            .for_each(|cell| best::remove_ratios(&definition.best, cell));
         kept.programs.retain(is_own);
-        unite(&mut all.programs, kept.programs, |a, b| a.key == b.key);
-        unite(&mut all.across.values, kept.across.values, PartialEq::eq);
+        add_missing(&mut all.programs, kept.programs, |a, b| a.key == b.key);
+        add_missing(&mut all.across.values, kept.across.values, PartialEq::eq);
         match (&mut all.down, kept.down) {
-            (Some(axis), Some(more)) => unite(&mut axis.values, more.values, PartialEq::eq),
+            (Some(axis), Some(more)) => add_missing(&mut axis.values, more.values, PartialEq::eq),
             (axis, more) => *axis = axis.take().or(more),
         }
         let (now, before) = (&mut all.environment, kept.environment);
@@ -233,7 +233,7 @@ fn merged(
         for (key, value) in before.sysctls {
             now.sysctls.entry(key).or_insert(value);
         }
-        unite(&mut all.notes, kept.notes, PartialEq::eq);
+        add_missing(&mut all.notes, kept.notes, PartialEq::eq);
         // The pairs of option and value that both commands were given.
         let pairs = kept.options.chunks(2);
         let common = pairs.filter(|pair| all.options.chunks(2).any(|other| other == *pair));
@@ -242,17 +242,17 @@ fn merged(
         all.seconds += kept.seconds;
         all.planned = all.planned.max(kept.planned);
     }
-    arrange(definition, &mut all);
+    sort_results(definition, &mut all);
     all
 }
 
 /// Whether two cells are of the same program at the same point.
-pub(crate) fn is_same(one: &ResultCell, other: &ResultCell) -> bool {
+pub(crate) fn is_same_cell(one: &ResultCell, other: &ResultCell) -> bool {
     one.program == other.program && one.at == other.at
 }
 
 /// Adds those of `more` that are not known.
-fn unite<T>(known: &mut Vec<T>, more: Vec<T>, is_same: impl Fn(&T, &T) -> bool) {
+fn add_missing<T>(known: &mut Vec<T>, more: Vec<T>, is_same: impl Fn(&T, &T) -> bool) {
     for item in more {
         if !known.iter().any(|other| is_same(other, &item)) {
             known.push(item);
@@ -261,7 +261,7 @@ fn unite<T>(known: &mut Vec<T>, more: Vec<T>, is_same: impl Fn(&T, &T) -> bool) 
 }
 
 /// Orders axes, programs and cells as the experiment has them, and adds the bests.
-fn arrange(definition: &ExperimentDefinition, results: &mut ExperimentResults) {
+fn sort_results(definition: &ExperimentDefinition, results: &mut ExperimentResults) {
     let place = |value: &String, all: &[String]| {
         let place = all.iter().position(|known| known == value);
         place.unwrap_or(usize::MAX)
@@ -278,7 +278,7 @@ fn arrange(definition: &ExperimentDefinition, results: &mut ExperimentResults) {
         .programs
         .sort_by_key(|program| place(&program.key, &programs));
     let keys: Vec<String> = results.programs.iter().map(|p| p.key.clone()).collect();
-    let bests = best::shown(&definition.best, &results.programs);
+    let bests = best::to_compared_programs(&definition.best, &results.programs);
     results.programs.extend(bests);
     let order = |cell: &ResultCell| -> (Vec<usize>, usize) {
         let at = definition.axes().map(|axis| {
@@ -291,10 +291,10 @@ fn arrange(definition: &ExperimentDefinition, results: &mut ExperimentResults) {
     cells.sort_by_cached_key(order);
     results
         .unfinished
-        .retain(|half| !cells.iter().any(|whole| is_same(half, whole)));
+        .retain(|half| !cells.iter().any(|whole| is_same_cell(half, whole)));
     for point in cells.chunk_by(|one, other| one.at == other.at) {
         let mut point = point.to_vec();
-        best::add(&definition.best, definition.higher_is_better, &mut point);
+        best::add_bests(&definition.best, definition.higher_is_better, &mut point);
         results.cells.extend(point);
     }
 }
@@ -352,7 +352,7 @@ of = ["one", "two"]
         merged(&definition, kept, fresh)
     }
 
-    fn told(results: &ExperimentResults) -> Vec<String> {
+    fn summaries(results: &ExperimentResults) -> Vec<String> {
         let cells = results.cells.iter();
         cells
             .map(|c| format!("{} {} {}", c.program, c.at["rtt"], c.median.unwrap()))
@@ -365,7 +365,7 @@ of = ["one", "two"]
         let all = merge(Some(first), &results("one", &[("1", 6.0), ("10", 7.0)]));
         assert_eq!(all.across.values, ["1", "10"]);
         assert_eq!(
-            told(&all),
+            summaries(&all),
             ["one 1 6", "better 1 6", "one 10 7", "better 10 7"]
         );
         assert_eq!(all.seconds, 2.0);
@@ -374,9 +374,9 @@ of = ["one", "two"]
     #[test]
     fn the_best_is_found_anew_among_the_programs_of_several_commands() {
         let two = merge(None, &results("two", &[("1", 50.0)]));
-        assert_eq!(told(&two), ["two 1 50", "better 1 50"]);
+        assert_eq!(summaries(&two), ["two 1 50", "better 1 50"]);
         let all = merge(Some(two), &results("one", &[("1", 100.0)]));
-        assert_eq!(told(&all), ["one 1 100", "two 1 50", "better 1 100"]);
+        assert_eq!(summaries(&all), ["one 1 100", "two 1 50", "better 1 100"]);
         assert_eq!(all.cells[1].also["of-better"].median, Some(0.5));
         let keys: Vec<_> = all.programs.iter().map(|p| &*p.key).collect();
         assert_eq!(keys, ["one", "two", "better"]);
@@ -394,7 +394,7 @@ of = ["one", "two"]
         assert!(both.notes.is_empty(), "of a command that has ended since");
         let all = merge(Some(both), &results("one", &[("1", 7.0)]));
         assert!(all.unfinished.is_empty());
-        assert!(told(&all).contains(&"one 1 7".to_owned()));
+        assert!(summaries(&all).contains(&"one 1 7".to_owned()));
     }
 
     #[test]
@@ -420,12 +420,14 @@ of = ["one", "two"]
         let kept = results("one", &[]);
         let mut fresh = kept.clone();
         let file = Path::new("t-full.json");
-        let told = |fresh: &ExperimentResults| check(file, &kept, fresh).map_err(|e| e.to_string());
-        assert_eq!(told(&fresh), Ok(()));
+        let refusal = |fresh: &ExperimentResults| {
+            check_compatible(file, &kept, fresh).map_err(|e| e.to_string())
+        };
+        assert_eq!(refusal(&fresh), Ok(()));
         fresh.definition = "g".into();
-        assert!(told(&fresh).unwrap_err().contains("another version"));
+        assert!(refusal(&fresh).unwrap_err().contains("another version"));
         fresh.seed = 2;
-        let refused = told(&fresh).unwrap_err();
+        let refused = refusal(&fresh).unwrap_err();
         assert!(
             refused.contains("seed 1, not 2") && refused.contains("--fresh"),
             "{refused}"

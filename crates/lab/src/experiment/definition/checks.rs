@@ -2,13 +2,13 @@
 
 use super::super::Mode;
 use super::{AxisDefinition, ExperimentDefinition, ExperimentKind, ONLY_ROW};
-use super::{built_in_unit, check, mistake};
+use super::{built_in_unit, key_error, require};
 use crate::LabError;
 use crate::simulate::SimMeasure;
 
 impl AxisDefinition {
     fn check(&self, file: &str, axis: &str) -> Result<(), LabError> {
-        let ensure = |ok: bool, what: String| check(file, axis, ok, what);
+        let ensure = |ok: bool, what: String| require(file, axis, ok, what);
         let some = !self.full.is_empty() && !self.quick.is_empty();
         ensure(some, "'full' and 'quick' need values".to_owned())?;
         for (index, value) in self.full.iter().enumerate() {
@@ -27,7 +27,7 @@ impl AxisDefinition {
 impl ExperimentDefinition {
     /// Refuses a file that makes no sense; the message names the key.
     pub(super) fn check(&self, file: &str) -> Result<(), LabError> {
-        let must = |ok: bool, key: &str, what: &str| check(file, key, ok, what);
+        let must = |ok: bool, key: &str, what: &str| require(file, key, ok, what);
         self.across.check(file, "across")?;
         if let Some(down) = &self.down {
             down.check(file, "down")?;
@@ -36,15 +36,18 @@ impl ExperimentDefinition {
         }
         for mode in [Mode::Full, Mode::Quick] {
             let key = |what: &str| format!("{what}.{}", mode.name());
-            let some = !self.programs.of(mode).is_empty();
+            let some = !self.programs.for_mode(mode).is_empty();
             must(some, &key("programs"), "name at least one")?;
-            let some = *self.repetitions.of(mode) > 0;
+            let some = *self.repetitions.for_mode(mode) > 0;
             must(some, &key("repetitions"), "must be more than 0")?;
-            let some = *self.limit.of(mode) > 0;
+            let some = *self.limit.for_mode(mode) > 0;
             must(some, &key("limit"), "must be more than 0")?;
-            let size = self.bytes.as_ref().map(|bytes| units::size(bytes.of(mode)));
+            let size = self
+                .bytes
+                .as_ref()
+                .map(|bytes| units::size(bytes.for_mode(mode)));
             let size = size.transpose();
-            size.map_err(|e| mistake(file, &key("bytes"), e))?;
+            size.map_err(|e| key_error(file, &key("bytes"), e))?;
         }
         let fits = self.network.is_some() == (self.kind == ExperimentKind::Net);
         must(fits, "network", "is for kind 'net', which needs it")?;
@@ -65,7 +68,7 @@ impl ExperimentDefinition {
 
     /// Keys of programs must be those of programs that take part.
     fn check_participants(&self, file: &str) -> Result<(), LabError> {
-        let must = |ok: bool, key: &str, what: &str| check(file, key, ok, what);
+        let must = |ok: bool, key: &str, what: &str| require(file, key, ok, what);
         let takes_part = |key: &String| self.all_programs().any(|known| known == key);
         for (key, best) in &self.best {
             let at = format!("best.{key}");
@@ -91,11 +94,11 @@ impl ExperimentDefinition {
     fn check_row(&self, file: &str, key: &str, values: &[f64]) -> Result<(), LabError> {
         let (have, want) = (values.len(), self.across.full.len());
         let what = format!("{have} numbers for the {want} values of 'across.full'");
-        check(file, key, have == want, what)
+        require(file, key, have == want, what)
     }
 
     fn check_measures(&self, file: &str) -> Result<(), LabError> {
-        let must = |ok: bool, key: &str, what: &str| check(file, key, ok, what);
+        let must = |ok: bool, key: &str, what: &str| require(file, key, ok, what);
         let also = self.also.iter().map(|also| (&also.measure, &also.unit));
         let all = std::iter::once((&self.measure, &self.unit)).chain(also);
         let mut seen: Vec<&String> = Vec::new();
@@ -104,7 +107,7 @@ impl ExperimentDefinition {
             must(first, "measure", &format!("'{measure}' twice"))?;
             seen.push(measure);
             let known = match self.kind {
-                ExperimentKind::Sim => Some(simulated(file, measure)?.unit),
+                ExperimentKind::Sim => Some(simulator_measure(file, measure)?.unit),
                 _ => built_in_unit(measure),
             };
             let known = known.unwrap_or(unit);
@@ -124,14 +127,14 @@ impl ExperimentDefinition {
     }
 
     fn check_variants(&self, file: &str) -> Result<(), LabError> {
-        let must = |ok: bool, key: &str, what: &str| check(file, key, ok, what);
+        let must = |ok: bool, key: &str, what: &str| require(file, key, ok, what);
         for (name, variant) in &self.variants {
             let key = |what: &str| format!("variants.{name}.{what}");
             let some = variant.quick_repetitions != Some(0);
             must(some, &key("quick_repetitions"), "must be more than 0")?;
             let largest = variant.quick_largest.as_deref().map(units::size);
             let largest = largest.transpose();
-            largest.map_err(|e| mistake(file, &key("quick_largest"), e))?;
+            largest.map_err(|e| key_error(file, &key("quick_largest"), e))?;
             let compared = variant.published_ratio.is_none() || self.baseline.is_some();
             must(compared, &key("published_ratio"), "needs a 'baseline'")?;
             for (axis, values) in &variant.only {
@@ -159,10 +162,10 @@ impl ExperimentDefinition {
 }
 
 /// A measure of the simulator.
-fn simulated(file: &str, name: &str) -> Result<SimMeasure, LabError> {
+fn simulator_measure(file: &str, name: &str) -> Result<SimMeasure, LabError> {
     SimMeasure::named(name).ok_or_else(|| {
         let names = SimMeasure::ALL.map(|measure| measure.name).join(", ");
-        mistake(file, "measure", format!("the simulator has {names}"))
+        key_error(file, "measure", format!("the simulator has {names}"))
     })
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn parse<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, La
 }
 
 /// A mistake that only the whole file shows: `name: key 'KEY': what is wrong`.
-pub(crate) fn mistake(name: &str, key: &str, what: impl Display) -> LabError {
+pub(crate) fn key_error(name: &str, key: &str, what: impl Display) -> LabError {
     LabError::Usage(format!("{name}: key '{key}': {what}"))
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct ByMode<T> {
 
 impl<T> ByMode<T> {
     /// The one of `mode`.
-    pub(crate) fn of(&self, mode: Mode) -> &T {
+    pub(crate) fn for_mode(&self, mode: Mode) -> &T {
         match mode {
             Mode::Full => &self.full,
             Mode::Quick => &self.quick,
@@ -124,7 +124,7 @@ pub(crate) struct MeasureDefinition {
 
 impl MeasureDefinition {
     /// As it is kept with the results.
-    pub(crate) fn shown(&self) -> FurtherMeasure {
+    pub(crate) fn to_further_measure(&self) -> FurtherMeasure {
         FurtherMeasure {
             key: self.measure.clone(),
             label: self.label.clone(),
@@ -339,10 +339,10 @@ impl ExperimentDefinition {
 }
 
 /// Refuses a file in which `ok` does not hold for `key`.
-pub(crate) fn check(file: &str, key: &str, ok: bool, what: impl Display) -> Result<(), LabError> {
+pub(crate) fn require(file: &str, key: &str, ok: bool, what: impl Display) -> Result<(), LabError> {
     match ok {
         true => Ok(()),
-        false => Err(mistake(file, key, what)),
+        false => Err(key_error(file, key, what)),
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct FinishedRun {
 
 /// How long a network may take to come and go, or to wait for another one, beyond the client's
 /// limit.
-const PATIENCE: Duration = Duration::from_secs(600);
+const NETWORK_ALLOWANCE: Duration = Duration::from_secs(600);
 
 /// How runs are made.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl RunMaker<'_> {
             std::io::pipe().map_err(|e| LabError::system("cannot make a pipe", e))?;
         let mut child = self.start(prepared, seed, lifeline)?;
         let limit = Duration::from_secs(u64::from(prepared.task.limit_seconds));
-        let deadline = Instant::now() + limit + PATIENCE;
+        let deadline = Instant::now() + limit + NETWORK_ALLOWANCE;
         let wait = process::wait(&mut child, deadline, Some(self.interrupts.fd()))
             .map_err(|e| LabError::system("cannot observe the lab", e))?;
         let code = match wait {
@@ -85,10 +85,10 @@ impl RunMaker<'_> {
             one,
             definition: self.definition,
             prepared,
-            printed: text(&prepared.task.client_output()),
+            printed: read_text(&prepared.task.client_output()),
             outcome,
         };
-        Ok(Some(output.judge(seed)))
+        Ok(Some(output.into_finished_run(seed)))
     }
 
     /// Starts `lab cell`, inside `lab net` if there is a network. It leads a process group, so that
@@ -134,7 +134,7 @@ impl RunMaker<'_> {
         if let Some(outcome) = observed.and_then(|json| serde_json::from_slice(&json).ok()) {
             return Ok(outcome);
         }
-        let errors = text(&error_file(prepared));
+        let errors = read_text(&error_file(prepared));
         let last = errors.lines().rfind(|line| !line.trim().is_empty());
         let last = last.unwrap_or("the lab said nothing");
         let mut why = last
@@ -172,19 +172,19 @@ const TAKE_DOWN: Duration = Duration::from_millis(800);
 fn stop(prepared: &PreparedRun, child: &mut Child) -> Result<(), LabError> {
     let failed = |e| LabError::system("cannot end a run", e);
     if prepared.topology.is_some() {
-        process::end_within(child, TAKE_DOWN).map_err(failed)?;
+        process::terminate_within(child, TAKE_DOWN).map_err(failed)?;
     } else {
         let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let killed = group.map(|group| rustix::process::kill_process_group(group, Signal::KILL));
         killed.transpose().map_err(|e| failed(e.into()))?;
         child.wait().map_err(failed)?;
     }
-    leftovers::end_marked(&prepared.mark);
+    leftovers::terminate_marked(&prepared.mark);
     Ok(())
 }
 
 /// A file's content; empty if it is not there.
-fn text(path: &Path) -> String {
+fn read_text(path: &Path) -> String {
     let bytes = std::fs::read(path).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -200,9 +200,13 @@ struct RunOutput<'a> {
 }
 
 impl RunOutput<'_> {
-    fn judge(self, seed: u64) -> FinishedRun {
+    fn into_finished_run(self, seed: u64) -> FinishedRun {
         let task = &self.prepared.task;
-        let failure = self.outcome.failure.clone().or_else(|| self.incomplete());
+        let failure = self
+            .outcome
+            .failure
+            .clone()
+            .or_else(|| self.missing_bytes());
         let value = match failure {
             Some(why) => Err(why),
             None => {
@@ -215,11 +219,11 @@ impl RunOutput<'_> {
         if value.is_ok() {
             also = self.further_values();
             if !self.definition.series.is_empty() {
-                let trace = text(&task.directory.join(TRACE_FILE));
-                series = reading::series(&self.definition.series, &self.one.key, &trace);
+                let trace = read_text(&task.directory.join(TRACE_FILE));
+                series = reading::read_series(&self.definition.series, &self.one.key, &trace);
             }
         }
-        let spoiled = self.spoiled();
+        let spoiled = self.network_problems();
         let words: Vec<String> = task
             .client
             .argv
@@ -236,7 +240,7 @@ impl RunOutput<'_> {
             cpu_seconds: Some(self.outcome.cpu_seconds),
             seed,
             command: words.join(" "),
-            limited_by: limited_by.and_then(|reading| reading.text(&self.printed)),
+            limited_by: limited_by.and_then(|reading| reading.read_text(&self.printed)),
             also,
         };
         FinishedRun {
@@ -247,7 +251,7 @@ impl RunOutput<'_> {
     }
 
     /// Why the network cannot be believed: it could not keep up, or left no report.
-    fn spoiled(&self) -> Vec<String> {
+    fn network_problems(&self) -> Vec<String> {
         if self.prepared.topology.is_none() {
             return Vec::new();
         }
@@ -259,7 +263,7 @@ impl RunOutput<'_> {
     }
 
     /// Why a client that says it succeeded did not.
-    fn incomplete(&self) -> Option<String> {
+    fn missing_bytes(&self) -> Option<String> {
         let sink = self.prepared.received.as_ref()?;
         let there = std::fs::metadata(sink).map_or(0, |m| m.len());
         let wanted = self.prepared.bytes;
@@ -273,15 +277,15 @@ impl RunOutput<'_> {
         reason = "a count of bytes"
     )]
     fn bytes(&self) -> u64 {
-        let read = self.read("bytes");
+        let read = self.read_number("bytes");
         read.map_or(self.prepared.bytes, |bytes| bytes as u64)
     }
 
     /// The number of one of the program's readings.
-    fn read(&self, name: &str) -> Option<f64> {
+    fn read_number(&self, name: &str) -> Option<f64> {
         let reading = self.one.program.reads.get(name)?;
         let prepared = self.prepared;
-        reading.number(&self.printed, &prepared.task.directory, &prepared.variables)
+        reading.read_number(&self.printed, &prepared.task.directory, &prepared.variables)
     }
 
     /// A measured value: a ratio of two others, a reading of the program, else by the clock.
@@ -303,7 +307,7 @@ impl RunOutput<'_> {
     #[allow(clippy::cast_precision_loss, reason = "file sizes are far below 2⁵³")]
     fn simple_value(&self, measure: &str) -> Option<f64> {
         if self.one.program.reads.contains_key(measure) {
-            return self.read(measure);
+            return self.read_number(measure);
         }
         let (seconds, bytes) = (self.outcome.seconds, self.bytes() as f64);
         match measure {

@@ -111,12 +111,12 @@ impl FakeLab {
                 let maker = RunMaker {
                     longhaul: &self.longhaul,
                     definition: &definition,
-                    interrupts: &Interrupts::hold().unwrap(),
+                    interrupts: &Interrupts::block().unwrap(),
                     is_first,
                 };
                 before();
                 let finished = maker.run(&one, &self.prepared, 7);
-                if maker.interrupts.has_come() {
+                if maker.interrupts.has_signal() {
                     // Taken here, so that it does not end the test.
                     let held = nix::sys::signal::SigSet::from(nix::sys::signal::Signal::SIGTERM);
                     held.wait().unwrap();
@@ -234,7 +234,7 @@ fn the_lab_is_asked_for_the_network_and_the_seed() {
     let directory = fake.directory.path().display();
     for (is_first, wait) in [(true, ""), (false, "--wait ")] {
         fake.run("wall", is_first, || {}).unwrap();
-        let words = text(&fake.directory.path().join("words"));
+        let words = read_text(&fake.directory.path().join("words"));
         let expected = format!(
             "lab net --quiet --topology {directory}/topology.toml --seed 7 --report \
              {directory}/report.json {wait}-- {directory}/longhaul lab cell {directory}/job.json"

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::definition::{self, AxisDefinition, ExperimentDefinition, ExperimentKind, OnlyAt};
-use super::definition::{VariantDefinition, mistake};
+use super::definition::{VariantDefinition, key_error};
 use super::hash::fnv1a;
 use super::program::{ExecutableSearch, ProgramDefinition};
 use super::results::{ComparedProgram, SweepPoint};
@@ -23,14 +23,14 @@ pub(crate) struct Participant {
 }
 
 impl Participant {
-    fn of(
+    fn load(
         definition: &ExperimentDefinition,
-        beside: Option<&Path>,
+        own_directory: Option<&Path>,
         key: &str,
     ) -> Result<Self, LabError> {
         Ok(Self {
             key: key.to_owned(),
-            program: catalog::program(beside, definition.program_of(key))?,
+            program: catalog::load_program(own_directory, definition.program_of(key))?,
             binaries: Variables::new(),
             variant: definition.variants.get(key).cloned().unwrap_or_default(),
         })
@@ -47,7 +47,7 @@ impl Participant {
     }
 
     /// As it is kept with the results.
-    pub(crate) fn shown(&self) -> ComparedProgram {
+    pub(crate) fn to_compared_program(&self) -> ComparedProgram {
         let label = match self.variant.label.as_str() {
             "" => &self.program.label,
             _ => &self.variant.label,
@@ -87,7 +87,7 @@ pub(crate) struct Participants {
 }
 
 /// The directory of a user's own experiment file, which may hold programs, too.
-fn beside(name: &str) -> Option<&Path> {
+fn experiment_directory(name: &str) -> Option<&Path> {
     let path = Path::new(name);
     path.extension().and_then(|_| path.parent())
 }
@@ -96,23 +96,23 @@ fn beside(name: &str) -> Option<&Path> {
 ///
 /// # Errors
 /// No such program, a mistake in its file, or none is installed.
-pub(crate) fn participants(
+pub(crate) fn find_participants(
     request: &RunRequest,
     definition: &ExperimentDefinition,
     longhaul: &Path,
 ) -> Result<Participants, LabError> {
     let keys = match request.programs.as_slice() {
-        [] => definition.programs.of(request.mode),
+        [] => definition.programs.for_mode(request.mode),
         named => named,
     };
     let search = ExecutableSearch::from_environment();
     let root = rustix::process::geteuid().is_root();
     let mut found = Participants::default();
     for key in keys {
-        let mut one = Participant::of(definition, beside(&request.name), key)?;
+        let mut one = Participant::load(definition, experiment_directory(&request.name), key)?;
         let fits = one.program.client.is_none() == (definition.kind == ExperimentKind::Sim);
         let what = format!("{key} does not fit this 'kind'");
-        definition::check(&request.name, "programs", fits, what)?;
+        definition::require(&request.name, "programs", fits, what)?;
         let needs_root = one.program.needs_root.contains(&definition.kind);
         let left_out = if needs_root && !root {
             let label = &one.program.label;
@@ -152,7 +152,7 @@ pub(crate) fn participants(
 ///
 /// # Errors
 /// The kernel does not say what runs.
-pub(crate) fn longhaul() -> Result<PathBuf, LabError> {
+pub(crate) fn find_longhaul() -> Result<PathBuf, LabError> {
     match std::env::var_os("LONGHAUL_BIN") {
         Some(path) => std::path::absolute(&path),
         None => std::env::current_exe(),
@@ -204,7 +204,7 @@ pub(crate) fn visited_values(
 
 /// Every point of a sweep over `visited`, rows first, with the indices of the participants that run
 /// there. A participant that ignores an axis runs once, not for each of its values.
-pub(crate) fn points(
+pub(crate) fn points_with_participants(
     definition: &ExperimentDefinition,
     visited: &[Vec<String>],
     participants: &[Participant],
@@ -226,7 +226,7 @@ pub(crate) fn points(
     for at in all {
         let mut here = Vec::new();
         for (index, one) in participants.iter().enumerate() {
-            let shown = (index, one.program.shown_at(&at));
+            let shown = (index, one.program.listed_point(&at));
             if one.takes_part_at(&at) && !done.contains(&shown) {
                 done.push(shown);
                 here.push(index);
@@ -248,11 +248,11 @@ pub(crate) fn count_cells(
     mode: Mode,
     definition: &ExperimentDefinition,
 ) -> Result<usize, LabError> {
-    let keys = definition.programs.of(mode).iter();
-    let all = keys.map(|key| Participant::of(definition, beside(name), key));
+    let keys = definition.programs.for_mode(mode).iter();
+    let all = keys.map(|key| Participant::load(definition, experiment_directory(name), key));
     let all: Vec<Participant> = all.collect::<Result<_, _>>()?;
     let visited = visited_values(definition, mode, &[])?;
-    let points = points(definition, &visited, &all);
+    let points = points_with_participants(definition, &visited, &all);
     Ok(points.iter().map(|(_, here)| here.len()).sum())
 }
 
@@ -262,7 +262,7 @@ pub(crate) fn count_cells(
 ///
 /// # Errors
 /// A hole that nothing fills.
-pub(crate) fn variables(
+pub(crate) fn expand_variables(
     name: &str,
     definition: &ExperimentDefinition,
     at: &SweepPoint,
@@ -273,14 +273,14 @@ pub(crate) fn variables(
     for axis in definition.axes() {
         let value = at.get(&axis.key).map_or("", String::as_str);
         for (key, text) in axis.variables(value) {
-            let text = template::expand(text, &known).map_err(|e| mistake(name, key, e))?;
+            let text = template::expand(text, &known).map_err(|e| key_error(name, key, e))?;
             known.insert(key.clone(), text);
         }
     }
     let mut all = known.clone();
     let expanded = |table: &str, key: &str, text: &str| {
         let key = format!("{table}.{key}");
-        template::expand(text, &known).map_err(|e| mistake(name, &key, e))
+        template::expand(text, &known).map_err(|e| key_error(name, &key, e))
     };
     for (key, text) in own {
         all.insert(key.clone(), expanded("variants.sets", key, text)?);
@@ -293,7 +293,7 @@ pub(crate) fn variables(
 }
 
 /// Values of the axes of a point as they are written, with nothing filled in.
-fn unexpanded(definition: &ExperimentDefinition, at: &SweepPoint) -> Variables {
+fn unexpanded_variables(definition: &ExperimentDefinition, at: &SweepPoint) -> Variables {
     let axes = definition
         .axes()
         .filter_map(|axis| Some((axis, at.get(&axis.key)?)));
@@ -304,20 +304,20 @@ fn unexpanded(definition: &ExperimentDefinition, at: &SweepPoint) -> Variables {
 
 /// Size of the file that is asked for at a point: an axis's, else the experiment's. `None`: no file, or
 /// it depends on what is known only when a run is prepared.
-pub(crate) fn asked_bytes(
+pub(crate) fn requested_bytes(
     definition: &ExperimentDefinition,
     mode: Mode,
     at: &SweepPoint,
 ) -> Option<u64> {
-    let known = unexpanded(definition, at);
-    let usual = definition.bytes.as_ref().map(|bytes| bytes.of(mode));
+    let known = unexpanded_variables(definition, at);
+    let usual = definition.bytes.as_ref().map(|bytes| bytes.for_mode(mode));
     let size = template::expand(known.get("bytes").or(usual)?, &known).ok()?;
     units::size(&size).ok()
 }
 
 /// The order in which the participants of a point run in one repetition: each begins once, so that
 /// no program always follows the same other one.
-pub(crate) fn rotated(count: usize, repetition: u32) -> Vec<usize> {
+pub(crate) fn rotated_order(count: usize, repetition: u32) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     order.rotate_left(repetition as usize % count.max(1));
     order
@@ -358,7 +358,7 @@ pub(crate) fn expected_seconds(
         Some(seconds) => seconds,
         None => bytes as f64 * 8.0 / expected_rate(definition, key, at).max(1.0),
     };
-    moving.min(f64::from(*definition.limit.of(mode))) + OVERHEAD_SECONDS
+    moving.min(f64::from(*definition.limit.for_mode(mode))) + OVERHEAD_SECONDS
 }
 
 /// The rate at which a program is expected to move its file, bit/s: what its variant says, or what
@@ -374,15 +374,15 @@ fn expected_rate(definition: &ExperimentDefinition, key: &str, at: &SweepPoint) 
         ExperimentKind::Loopback => ASSUMED_RATES.1,
         ExperimentKind::Net | ExperimentKind::Sim => ASSUMED_RATES.0,
     };
-    bottleneck(definition, at).map_or(assumed, |rate| rate.min(assumed))
+    bottleneck_rate(definition, at).map_or(assumed, |rate| rate.min(assumed))
 }
 
 /// The rate of a network's usual path, bit/s, if the point alone says it.
 #[allow(clippy::cast_precision_loss, reason = "a guess")]
-fn bottleneck(definition: &ExperimentDefinition, at: &SweepPoint) -> Option<f64> {
+fn bottleneck_rate(definition: &ExperimentDefinition, at: &SweepPoint) -> Option<f64> {
     let network = definition.network.as_ref()?;
     let rate = network.get("default")?.get("rate")?.as_str()?;
-    let rate = template::expand(rate, &unexpanded(definition, at)).ok()?;
+    let rate = template::expand(rate, &unexpanded_variables(definition, at)).ok()?;
     let rate = units::rate(&rate).ok()?;
     Some(rate.as_bits_per_second() as f64)
 }

@@ -43,7 +43,7 @@ fn visited(mode: Mode, only: &[&str]) -> Result<Vec<Vec<String>>, LabError> {
 
 fn who(only: &[&str], participants: &[Participant]) -> Vec<Vec<usize>> {
     let visited = visited(Mode::Full, only).unwrap();
-    let points = points(&definition(), &visited, participants);
+    let points = points_with_participants(&definition(), &visited, participants);
     points.into_iter().map(|(_, here)| here).collect()
 }
 
@@ -56,7 +56,7 @@ fn at(p: &str, latency: &str) -> SweepPoint {
 #[test]
 fn every_shipped_experiment_has_cells_in_both_modes_and_names_programs_that_ship() {
     for (name, _) in catalog::EXPERIMENTS {
-        let definition = catalog::known(name).unwrap().definition;
+        let definition = catalog::load_experiment(name).unwrap().definition;
         for mode in [Mode::Full, Mode::Quick] {
             let cells = count_cells(name, mode, &definition).unwrap();
             assert!(cells > 0, "{name}");
@@ -67,7 +67,7 @@ fn every_shipped_experiment_has_cells_in_both_modes_and_names_programs_that_ship
 #[test]
 fn rows_come_one_after_the_other() {
     let visited = visited(Mode::Full, &[]).unwrap();
-    let points = points(&definition(), &visited, &[participant("")]);
+    let points = points_with_participants(&definition(), &visited, &[participant("")]);
     let order: Vec<_> = points
         .iter()
         .map(|(at, _)| (&*at["p"], &*at["latency"]))
@@ -111,9 +111,9 @@ fn a_program_that_ignores_an_axis_runs_once_and_others_where_they_can() {
 
 #[test]
 fn every_participant_begins_in_turn() {
-    let orders = [0, 1, 5].map(|repetition| rotated(3, repetition));
+    let orders = [0, 1, 5].map(|repetition| rotated_order(3, repetition));
     assert_eq!(orders, [[0, 1, 2], [1, 2, 0], [2, 0, 1]]);
-    assert!(rotated(0, 4).is_empty());
+    assert!(rotated_order(0, 4).is_empty());
 }
 
 #[test]

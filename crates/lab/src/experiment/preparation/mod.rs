@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::Mode;
 use super::cell::{CellTask, HostCommand, ServerTask};
-use super::definition::{ExperimentDefinition, ExperimentKind, mistake};
+use super::definition::{ExperimentDefinition, ExperimentKind, key_error};
 use super::plan::{self, Participant};
 use super::process::Interrupts;
 use super::program::ProgramDefinition;
@@ -95,14 +95,14 @@ impl RunSetup<'_> {
         let servers = self.servers(program, &mut variables, &directory)?;
         let client = program.client.as_ref().ok_or_else(|| {
             let what = format!("{} has no client", program.label);
-            mistake(self.name, "programs", what)
+            key_error(self.name, "programs", what)
         })?;
         let noted = network.as_ref().filter(|_| record);
         let task = CellTask {
             lab: (self.definition.kind == ExperimentKind::Net).then(|| self.longhaul.to_owned()),
             servers,
             client: self.command(program, &client.host, &client.argv, &variables)?,
-            limit_seconds: *self.definition.limit.of(self.mode),
+            limit_seconds: *self.definition.limit.for_mode(self.mode),
             record: noted.map_or_else(Vec::new, |network| self::noted(network, &hosts)),
             directory,
         };
@@ -140,14 +140,14 @@ impl RunSetup<'_> {
         .map(|(key, value)| (key.to_owned(), value))
         .into();
         if let Some(bytes) = &self.definition.bytes {
-            given.insert("bytes".to_owned(), bytes.of(self.mode).clone());
+            given.insert("bytes".to_owned(), bytes.for_mode(self.mode).clone());
         }
         // Root's servers run their sessions as somebody else; other users' as themselves.
         if rustix::process::geteuid().is_root() {
             given.insert("user".to_owned(), "nobody".to_owned());
         }
         given.extend(one.binaries.clone());
-        plan::variables(self.name, self.definition, at, given, &one.variant.sets)
+        plan::expand_variables(self.name, self.definition, at, given, &one.variant.sets)
     }
 
     /// Makes the file to be moved and sets `bytes`, `name` and `file`. Its size, and whether the point
@@ -160,9 +160,9 @@ impl RunSetup<'_> {
         let Some(size) = variables.get("bytes") else {
             return Ok(Some((0, false)));
         };
-        let asked = units::size(size).map_err(|e| mistake(self.name, "bytes", e))?;
+        let asked = units::size(size).map_err(|e| key_error(self.name, "bytes", e))?;
         let bytes = one.bytes(self.mode, asked);
-        let Some(file) = self.scratch.payload(bytes, self.interrupts)? else {
+        let Some(file) = self.scratch.make_payload(bytes, self.interrupts)? else {
             return Ok(None);
         };
         let name = file.file_name().unwrap_or_default().to_string_lossy();
@@ -201,7 +201,7 @@ impl RunSetup<'_> {
             let ending = name.map(|name| format!(".{name}")).unwrap_or_default();
             let address = variables.get(&format!("address.{}", server.host)).cloned();
             let missing = || format!("there is no host '{}'", server.host);
-            let address = address.ok_or_else(|| mistake(self.name, "network", missing()))?;
+            let address = address.ok_or_else(|| key_error(self.name, "network", missing()))?;
             let port = match self.definition.kind {
                 ExperimentKind::Net => PORT,
                 ExperimentKind::Loopback | ExperimentKind::Sim => free_port()?,
@@ -253,7 +253,7 @@ impl RunSetup<'_> {
     }
 
     fn wrong(&self, key: &str, error: &TemplateError) -> LabError {
-        mistake(self.name, key, error)
+        key_error(self.name, key, error)
     }
 }
 

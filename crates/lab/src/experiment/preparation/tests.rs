@@ -69,7 +69,7 @@ fn prepare(
         mode: Mode::Quick,
         longhaul: Path::new("/opt/longhaul"),
         scratch: &scratch,
-        interrupts: &Interrupts::hold().unwrap(),
+        interrupts: &Interrupts::block().unwrap(),
     };
     let prepared = setup.prepare(one, &at.into(), 7, true);
     (scratch, prepared.map(Option::unwrap))

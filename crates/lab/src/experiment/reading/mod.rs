@@ -88,7 +88,7 @@ const FEWEST_SAMPLES: usize = 10;
 
 impl OutputReading {
     /// The mistake in it.
-    pub(crate) fn mistake(&self) -> Option<&'static str> {
+    pub(crate) fn find_mistake(&self) -> Option<&'static str> {
         let places = [&self.json, &self.after, &self.trace];
         if places.into_iter().flatten().count() != 1 {
             return Some("give one of 'json', 'after' and 'trace'");
@@ -115,7 +115,7 @@ impl OutputReading {
     }
 
     /// The number in what the client `printed`, or in files in `directory`.
-    pub(crate) fn number(
+    pub(crate) fn read_number(
         &self,
         printed: &str,
         directory: &Path,
@@ -124,7 +124,7 @@ impl OutputReading {
         let value = match &self.file {
             None => self.number_in(printed, variables)?,
             Some(name) => {
-                let texts = texts(directory, name);
+                let texts = read_files(directory, name);
                 let values = texts.iter().map(|text| self.number_in(text, variables));
                 // A file without a value is a flow that failed: then nothing was measured.
                 self.of_files.of(&values.collect::<Option<Vec<f64>>>()?)?
@@ -134,19 +134,19 @@ impl OutputReading {
     }
 
     /// The value in what the client printed as text.
-    pub(crate) fn text(&self, printed: &str) -> Option<String> {
-        let value = json(printed, self.json.as_deref()?)?;
+    pub(crate) fn read_text(&self, printed: &str) -> Option<String> {
+        let value = json_value(printed, self.json.as_deref()?)?;
         value.as_str().map(str::to_owned)
     }
 
     fn number_in(&self, text: &str, variables: &Variables) -> Option<f64> {
         if let Some(path) = &self.json {
-            return json(text, path)?.as_f64();
+            return json_value(text, path)?.as_f64();
         }
         if let Some(marker) = &self.after {
             return median(&numbers_after(text, marker));
         }
-        let points = points(text, "transfer", self.trace.as_ref()?);
+        let points = samples(text, "transfer", self.trace.as_ref()?);
         match self.take {
             TraceStatistic::Rate => self.rate(&points),
             TraceStatistic::Ninety => {
@@ -155,30 +155,33 @@ impl OutputReading {
                     .as_ref()
                     .map(|text| template::expand(text, variables));
                 let target = target.map(|text| text.ok()?.parse().ok());
-                self.ninety(&points, target.unwrap_or_else(|| self.rate(&points))?)
+                self.time_to_ninety_percent(&points, target.unwrap_or_else(|| self.rate(&points))?)
             }
             TraceStatistic::Median => self.median(points),
         }
     }
 
     /// The moments between which the part lies, where the field only grows.
-    fn part(&self, points: &[(f64, f64)]) -> Option<(f64, f64)> {
+    fn interval(&self, points: &[(f64, f64)]) -> Option<(f64, f64)> {
         if self.seconds.is_some() {
             return self.seconds;
         }
         let ((from, to), last) = (self.between?, points.last()?.1);
-        Some((reached(points, from * last)?, reached(points, to * last)?))
+        Some((
+            time_when_reached(points, from * last)?,
+            time_when_reached(points, to * last)?,
+        ))
     }
 
     fn rate(&self, points: &[(f64, f64)]) -> Option<f64> {
-        let (begin, end) = self.part(points)?;
+        let (begin, end) = self.interval(points)?;
         let within = points.iter().filter(|(t, _)| (begin..=end).contains(t));
         let grown = value_at(points, end)? - value_at(points, begin)?;
         let rate = grown / (end - begin);
         (within.count() >= FEWEST_SAMPLES && rate.is_finite()).then_some(rate)
     }
 
-    fn ninety(&self, points: &[(f64, f64)], rate: f64) -> Option<f64> {
+    fn time_to_ninety_percent(&self, points: &[(f64, f64)], rate: f64) -> Option<f64> {
         let begin = match self.seconds {
             Some((begin, _)) => begin,
             None => {
@@ -222,7 +225,7 @@ impl FileStatistic {
 }
 
 /// The contents of the files in `directory` that `name` means.
-fn texts(directory: &Path, name: &str) -> Vec<String> {
+fn read_files(directory: &Path, name: &str) -> Vec<String> {
     let text = |path: &Path| {
         let bytes = std::fs::read(path).ok()?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
@@ -236,7 +239,7 @@ fn texts(directory: &Path, name: &str) -> Vec<String> {
 }
 
 /// The value at `path` of the output as one JSON document, else of its last line.
-fn json(output: &str, path: &str) -> Option<Value> {
+fn json_value(output: &str, path: &str) -> Option<Value> {
     let last = || output.lines().rfind(|line| !line.trim().is_empty());
     let document: Option<Value> = serde_json::from_str(output).ok();
     let document = document.or_else(|| serde_json::from_str(last()?).ok())?;
@@ -257,7 +260,7 @@ fn numbers_after(output: &str, marker: &str) -> Vec<f64> {
 
 /// Time and value of the samples (JSON objects, one a line) called `sample` that have `field`; other
 /// lines are passed over.
-fn points(text: &str, sample: &str, field: &str) -> Vec<(f64, f64)> {
+fn samples(text: &str, sample: &str, field: &str) -> Vec<(f64, f64)> {
     let point = |line: &str| {
         let value: Value = serde_json::from_str(line).ok()?;
         let meant = value.get("sample").is_none_or(|name| name == sample);
@@ -267,7 +270,7 @@ fn points(text: &str, sample: &str, field: &str) -> Vec<(f64, f64)> {
 }
 
 /// When `value` is reached; `None` if it never is, or already was at the first sample.
-fn reached(points: &[(f64, f64)], value: f64) -> Option<f64> {
+fn time_when_reached(points: &[(f64, f64)], value: f64) -> Option<f64> {
     let after = points.iter().position(|(_, v)| *v >= value)?;
     let (t0, v0) = points[after.checked_sub(1)?];
     let (t1, v1) = points[after];
@@ -315,7 +318,7 @@ fn one_run() -> usize {
 
 impl SeriesDefinition {
     /// As it is kept with the results.
-    pub(crate) fn chart(&self) -> TimeChart {
+    pub(crate) fn to_chart(&self) -> TimeChart {
         TimeChart {
             title: self.title.clone(),
             unit: self.unit.clone(),
@@ -327,7 +330,7 @@ impl SeriesDefinition {
 const MOST_POINTS: usize = 240;
 
 /// The charts of `definitions` that `program` has, from its samples in the order of time.
-pub(crate) fn series(
+pub(crate) fn read_series(
     definitions: &[SeriesDefinition],
     program: &str,
     trace: &str,
@@ -339,11 +342,11 @@ pub(crate) fn series(
             continue;
         }
         for (line, field) in &definition.lines {
-            let mut points = points(trace, &definition.sample, field);
+            let mut points = samples(trace, &definition.sample, field);
             points
                 .iter_mut()
                 .for_each(|(_, value)| *value *= definition.scale);
-            let kept = thinned(&points);
+            let kept = thin(&points);
             let rounded = kept
                 .into_iter()
                 .map(|(time, value)| (rounded(time), rounded(value)));
@@ -364,7 +367,7 @@ pub(crate) fn series(
 
 /// At most [`MOST_POINTS`] of the points of a line: it is cut into slices of as many points each, of which
 /// the lowest and the highest are kept, so that every peak stays.
-fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+fn thin(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     if points.len() <= MOST_POINTS {
         return points.to_vec();
     }

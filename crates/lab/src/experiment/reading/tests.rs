@@ -8,7 +8,7 @@ fn reading(text: &str) -> OutputReading {
 
 fn number(text: &str, output: &str) -> Option<f64> {
     let variables = [("wanted".to_owned(), "1000".to_owned())].into();
-    reading(text).number(output, Path::new("/no/such"), &variables)
+    reading(text).read_number(output, Path::new("/no/such"), &variables)
 }
 
 /// A sample of the transfer, and one of a stream, each 0.1 s.
@@ -45,10 +45,10 @@ fn json_is_the_whole_output_or_its_last_line() {
     }
     let limit = reading("json = 'limited_by'");
     assert_eq!(
-        limit.text("{\"limited_by\": \"loss\"}"),
+        limit.read_text("{\"limited_by\": \"loss\"}"),
         Some("loss".into())
     );
-    assert_eq!(limit.text("{\"limited_by\": 3}"), None);
+    assert_eq!(limit.read_text("{\"limited_by\": 3}"), None);
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn several_files_come_to_a_mean_a_sum_or_an_index() {
     }
     let number = |of: &str| {
         let text = format!("json = 'rate'\nfile = 'flow-*'\nof_files = '{of}'");
-        reading(&text).number("", directory.path(), &Variables::new())
+        reading(&text).read_number("", directory.path(), &Variables::new())
     };
     assert_eq!(
         [number("mean"), number("sum"), number("jain")],
@@ -128,7 +128,7 @@ fn a_reading_has_one_place_and_a_sound_part() {
         "after = 'b'",
         "trace = 'a'\nbetween = [0.4, 1]",
     ] {
-        assert_eq!(reading(good).mistake(), None);
+        assert_eq!(reading(good).find_mistake(), None);
     }
     for bad in [
         "scale = 2",
@@ -139,7 +139,7 @@ fn a_reading_has_one_place_and_a_sound_part() {
         "trace = 'a'\nbetween = [0.5, 1.1]",
         "trace = 'a'\nseconds = [nan, 1]",
     ] {
-        assert!(reading(bad).mistake().is_some(), "{bad}");
+        assert!(reading(bad).find_mistake().is_some(), "{bad}");
     }
 }
 
@@ -152,14 +152,14 @@ fn series_are_the_fields_of_the_samples_that_are_meant() {
 {"sample":"transfer","time":0.2,"window":1}
 no sample at all
 {"sample":"stream","time":0.4,"window":128000}"#;
-    let found = series(&definitions, "drs", trace);
+    let found = read_series(&definitions, "drs", trace);
     let shown: Vec<_> = found
         .iter()
         .map(|s| (&*s.line, &*s.times, &*s.values))
         .collect();
     let window = ("window", &[0.2, 0.4][..], &[64.0, 128.0][..]);
     assert_eq!(shown, [("flight size", &[0.2][..], &[32.0][..]), window]);
-    assert!(series(&definitions, "stock", trace).is_empty());
+    assert!(read_series(&definitions, "stock", trace).is_empty());
 }
 
 proptest! {
@@ -169,7 +169,7 @@ proptest! {
     ) {
         let whole: Vec<(f64, f64)> =
             values.iter().enumerate().map(|(i, v)| (i as f64, f64::from(*v))).collect();
-        let thin = thinned(&whole);
+        let thin = thin(&whole);
         prop_assert!(thin.len() <= MOST_POINTS);
         prop_assert!(thin.windows(2).all(|pair| pair[0].0 < pair[1].0));
         let highest = |p: &[(f64, f64)]| p.iter().map(|p| p.1).fold(f64::MIN, f64::max);

@@ -9,7 +9,7 @@ use super::plan::{self, Participant};
 use super::preparation::RunSetup;
 use super::process::Interrupts;
 use super::results::{ExperimentResults, MeasureValue, ResultCell, SweepPoint, TimeSeries};
-use super::schedule::{self, PointVisit, Schedule, span};
+use super::schedule::{self, PointVisit, Schedule, format_seconds};
 use super::scratch::Scratch;
 use super::statistics::{self, add_run};
 use super::store::{self, ENDED_EARLY};
@@ -20,10 +20,10 @@ use crate::LabError;
 const RETRIES: u32 = 2;
 
 /// How often cells that have no run that counts are visited again at the end.
-const ROUNDS: u32 = 2;
+const REVISITS: u32 = 2;
 
 /// How much may be lost when this process is killed.
-const UNSAVED: Duration = Duration::from_secs(30);
+const SAVE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Experiment that is being run, and its results so far.
 struct ExperimentRun<'a> {
@@ -56,26 +56,26 @@ enum EarlyEnd {
 /// See [`super::run`].
 pub(crate) fn run(
     request: &RunRequest,
-    say: &mut dyn FnMut(&str),
+    print: &mut dyn FnMut(&str),
 ) -> Result<SavedResults, LabError> {
-    let schedule = Schedule::of(request)?;
-    let results = &schedule.blank;
+    let schedule = Schedule::new(request)?;
+    let results = &schedule.empty_results;
     std::fs::create_dir_all(&request.out)
         .map_err(|e| LabError::system(format!("cannot make {}", request.out.display()), e))?;
-    let file = store::file(&request.out, results);
+    let file = store::results_file(&request.out, results);
     if request.fresh {
         store::set_aside(&file)?;
     } else if let Some(kept) = store::read(&file)? {
-        store::check(&file, &kept, results)?;
+        store::check_compatible(&file, &kept, results)?;
     }
-    say(&schedule.planned(u32::MAX).to_text());
+    print(&schedule.plan(u32::MAX).to_text());
     for note in &results.notes {
-        say(&format!("note: {note}"));
+        print(&format!("note: {note}"));
     }
-    let interrupts = Interrupts::hold()?;
+    let interrupts = Interrupts::block()?;
     let mut experiment = ExperimentRun {
         request,
-        results: schedule.blank,
+        results: schedule.empty_results,
         definition: schedule.definition,
         participants: schedule.participants,
         longhaul: schedule.longhaul,
@@ -84,7 +84,7 @@ pub(crate) fn run(
         saved: Instant::now(),
         measured: false,
     };
-    if let Err(error) = experiment.visit_all(schedule.visits, say) {
+    if let Err(error) = experiment.visit_all(schedule.visits, print) {
         let results = &experiment.results;
         if !results.cells.is_empty() || !results.unfinished.is_empty() {
             // Why it ended matters more than whether this can be written.
@@ -93,9 +93,9 @@ pub(crate) fn run(
         return Err(error);
     }
     let saved = experiment.save()?;
-    if experiment.interrupts.has_come() {
+    if experiment.interrupts.has_signal() {
         let json = saved.json.display();
-        say(&format!(
+        print(&format!(
             "what is done is in {json}; --resume goes on from there"
         ));
     }
@@ -108,35 +108,35 @@ impl ExperimentRun<'_> {
     fn visit_all(
         &mut self,
         mut visits: Vec<PointVisit>,
-        say: &mut dyn FnMut(&str),
+        print: &mut dyn FnMut(&str),
     ) -> Result<(), LabError> {
-        for round in 0..=ROUNDS {
-            if self.visit_each(&visits, say)?.is_some() {
+        for round in 0..=REVISITS {
+            if self.visit_each(&visits, print)?.is_some() {
                 return Ok(());
             }
-            visits = self.spoiled(visits);
+            visits = self.spoiled_visits(visits);
             let cells: usize = visits.iter().map(|visit| visit.cells.len()).sum();
             if cells == 0 {
                 return Ok(());
             }
-            let then = match round < ROUNDS {
-                true => format!(" and are repeated ({} of {ROUNDS} times)", round + 1),
+            let then = match round < REVISITS {
+                true => format!(" and are repeated ({} of {REVISITS} times)", round + 1),
                 false => ": the machine is too busy".to_owned(),
             };
-            say(&format!("{cells} cells have only INVALID runs{then}"));
+            print(&format!("{cells} cells have only INVALID runs{then}"));
         }
         Ok(())
     }
 
     /// The visits to cells of which no run counts, from the first repetition.
-    fn spoiled(&self, mut visits: Vec<PointVisit>) -> Vec<PointVisit> {
+    fn spoiled_visits(&self, mut visits: Vec<PointVisit>) -> Vec<PointVisit> {
         for visit in &mut visits {
             let at = &visit.at;
             visit.cells.retain_mut(|cell| {
                 (cell.first, cell.kept) = (0, None);
                 let blank = self.blank_cell(cell.participant, at);
                 let mut own = self.results.cells.iter();
-                own.any(|cell| store::is_same(cell, &blank) && schedule::is_spoiled(cell))
+                own.any(|cell| store::is_same_cell(cell, &blank) && schedule::is_spoiled(cell))
             });
         }
         visits.retain(|visit| !visit.cells.is_empty());
@@ -147,11 +147,11 @@ impl ExperimentRun<'_> {
     fn visit_each(
         &mut self,
         visits: &[PointVisit],
-        say: &mut dyn FnMut(&str),
+        print: &mut dyn FnMut(&str),
     ) -> Result<Option<EarlyEnd>, LabError> {
         let began = Instant::now();
         for (done, visit) in visits.iter().enumerate() {
-            if let Some(end) = self.visit(visit, say)? {
+            if let Some(end) = self.visit(visit, print)? {
                 let why = match end {
                     EarlyEnd::Interrupted => "interrupted",
                     EarlyEnd::OutOfTime => "the time is used up",
@@ -160,7 +160,7 @@ impl ExperimentRun<'_> {
                     "{ENDED_EARLY}{why} after {done} of {} points.",
                     visits.len()
                 );
-                say(&note);
+                print(&note);
                 self.results.notes.push(note);
                 return Ok(Some(end));
             }
@@ -168,9 +168,9 @@ impl ExperimentRun<'_> {
             let left = visits.len() - done - 1;
             let each = began.elapsed().as_secs_f64() / (done + 1) as f64;
             if left > 0 {
-                say(&format!(
+                print(&format!(
                     "  {left} points left, about {}",
-                    span(each * left as f64)
+                    format_seconds(each * left as f64)
                 ));
             }
         }
@@ -181,7 +181,7 @@ impl ExperimentRun<'_> {
     fn visit(
         &mut self,
         visit: &PointVisit,
-        say: &mut dyn FnMut(&str),
+        print: &mut dyn FnMut(&str),
     ) -> Result<Option<EarlyEnd>, LabError> {
         let blank = |cell: &schedule::ScheduledCell| self.blank_cell(cell.participant, &visit.at);
         let begin =
@@ -197,7 +197,7 @@ impl ExperimentRun<'_> {
         let mut ended = Ok(None);
         'repetitions: for repetition in first..end {
             let seed = plan::run_seed(self.results.seed, &visit.at, repetition);
-            for index in plan::rotated(cells.len(), repetition) {
+            for index in plan::rotated_order(cells.len(), repetition) {
                 let scheduled = &visit.cells[index];
                 if !(scheduled.first..scheduled.end).contains(&repetition) {
                     continue;
@@ -208,22 +208,22 @@ impl ExperimentRun<'_> {
                 }
                 left[index] -= 1;
             }
-            if self.saved.elapsed() > UNSAVED {
-                self.keep(&cells, &left);
+            if self.saved.elapsed() > SAVE_INTERVAL {
+                self.store_cells(&cells, &left);
                 self.save()?;
             }
         }
-        self.keep(&cells, &left);
-        self.tell(&cells, &left, say);
+        self.store_cells(&cells, &left);
+        self.print_cells(&cells, &left, print);
         ended
     }
 
     /// Takes cells into the results: those that lack runs do not count.
-    fn keep(&mut self, cells: &[ResultCell], left: &[u32]) {
+    fn store_cells(&mut self, cells: &[ResultCell], left: &[u32]) {
         let results = &mut self.results;
         for (cell, left) in cells.iter().zip(left) {
             for all in [&mut results.unfinished, &mut results.cells] {
-                all.retain(|known| !store::is_same(known, cell));
+                all.retain(|known| !store::is_same_cell(known, cell));
             }
             let kept = match left {
                 0 => &mut results.cells,
@@ -236,9 +236,9 @@ impl ExperimentRun<'_> {
     /// The cell of a participant at a point, with what was published.
     fn blank_cell(&self, participant: usize, at: &SweepPoint) -> ResultCell {
         let (one, mode) = (&self.participants[participant], self.request.mode);
-        let asked = |mode| plan::asked_bytes(&self.definition, mode, at).unwrap_or(0);
+        let asked = |mode| plan::requested_bytes(&self.definition, mode, at).unwrap_or(0);
         let is_whole = one.bytes(mode, asked(mode)) == asked(Mode::Full);
-        let at = one.program.shown_at(at);
+        let at = one.program.listed_point(at);
         let published = |measure: &str| {
             let paper = self.definition.published(&one.key, measure, &at);
             // The time for a part of the file is not the published one.
@@ -269,7 +269,7 @@ impl ExperimentRun<'_> {
     ) -> Result<Option<EarlyEnd>, LabError> {
         let mut runs = Vec::new();
         for _ in 0..=RETRIES {
-            if self.interrupts.has_come() {
+            if self.interrupts.has_signal() {
                 return Ok(Some(EarlyEnd::Interrupted));
             }
             if self
@@ -332,17 +332,22 @@ impl ExperimentRun<'_> {
     }
 
     /// Says one line for each cell of a point that has all its runs, and one for each best of them.
-    fn tell(&self, cells: &[ResultCell], left: &[u32], say: &mut dyn FnMut(&str)) {
+    fn print_cells(&self, cells: &[ResultCell], left: &[u32], print: &mut dyn FnMut(&str)) {
         let whole = cells.iter().zip(left).filter(|(_, left)| **left == 0);
         let mut whole: Vec<ResultCell> = whole.map(|(cell, _)| cell.clone()).collect();
         if whole.len() == cells.len() {
             let higher_is_better = self.definition.higher_is_better;
-            best::add(&self.definition.best, higher_is_better, &mut whole);
+            best::add_bests(&self.definition.best, higher_is_better, &mut whole);
         }
         let results = &self.results;
         for cell in whole {
             let (reference, unit) = (&results.reference, &results.unit);
-            say(&statistics::describe(&cell, reference, unit, &results.also));
+            print(&statistics::describe_cell(
+                &cell,
+                reference,
+                unit,
+                &results.also,
+            ));
         }
     }
 
