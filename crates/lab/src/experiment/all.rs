@@ -1,4 +1,4 @@
-//! Every experiment that ships, one after another, within a budget of time.
+//! Runs every experiment that ships, one after another, within a time budget.
 
 use std::time::{Duration, Instant};
 
@@ -9,13 +9,13 @@ use crate::LabError;
 /// The outcome of a run of all experiments.
 #[derive(Debug, Default)]
 pub struct AllRuns {
-    /// Results, in the order in which they were made.
+    /// The saved results, in the order in which they were made.
     pub saved: Vec<SavedResults>,
-    /// Experiments that failed, and why.
+    /// The experiments that failed, each with its error.
     pub failed: Vec<(String, LabError)>,
-    /// Experiments that were not begun: the budget was used up.
+    /// The experiments that did not start because the budget was used up.
     pub not_begun: Vec<String>,
-    /// Cells of which the lab spoiled every run.
+    /// The number of cells without a valid run because the lab could not keep up.
     pub spoiled: usize,
 }
 
@@ -23,7 +23,7 @@ fn experiment_names() -> impl Iterator<Item = &'static str> {
     catalog::EXPERIMENTS.iter().map(|(name, _)| *name)
 }
 
-/// `request`, which is for all, for one.
+/// Makes the request for the experiment called `name` from the one for all experiments.
 fn request_for(request: &RunRequest, name: &str) -> RunRequest {
     RunRequest {
         name: name.to_owned(),
@@ -31,7 +31,7 @@ fn request_for(request: &RunRequest, name: &str) -> RunRequest {
     }
 }
 
-/// The experiments that can be run, and a line for each that cannot be run here.
+/// Schedules the experiments that can run here; the second list has a line for each that cannot.
 fn schedules<'a>(
     request: &RunRequest,
     names: impl Iterator<Item = &'a str>,
@@ -40,7 +40,7 @@ fn schedules<'a>(
     for name in names {
         match Schedule::new(&request_for(request, name)) {
             Ok(schedule) => ready.push(schedule),
-            // No program of it is installed, or none may run without root.
+            // None of its programs is installed, or all of them need root.
             Err(LabError::NotFound(why)) => left_out.push(format!("{name} is left out: {why}")),
             Err(error) => return Err(error),
         }
@@ -48,7 +48,7 @@ fn schedules<'a>(
     Ok((ready, left_out))
 }
 
-/// The most repetitions that fit into `budget`; `None`: not even one of everything does.
+/// Returns the most repetitions of every cell that fit into `budget`. `None`: not even one fits.
 fn affordable_repetitions(ready: &[Schedule], budget: Duration) -> Option<u32> {
     let wanted = ready.iter().map(Schedule::most_repetitions).max();
     let seconds = |most: u32| -> f64 {
@@ -59,7 +59,7 @@ fn affordable_repetitions(ready: &[Schedule], budget: Duration) -> Option<u32> {
     (1..=wanted.unwrap_or(1).max(1)).rev().find(fits)
 }
 
-/// A line for each experiment, one for all, and one for each thing that is left out.
+/// Describes the plan for people: a line for each experiment, a total, and the lines of `left_out`.
 fn describe_plan(ready: &[Schedule], left_out: &[String], budget: Option<Duration>) -> String {
     let most = budget.map_or(Some(u32::MAX), |budget| {
         affordable_repetitions(ready, budget)
@@ -87,19 +87,21 @@ fn describe_plan(ready: &[Schedule], left_out: &[String], budget: Option<Duratio
     lines.join("\n")
 }
 
-/// A plan for [`run`], for people.
+/// Describes what [`run`] would do, as text of several lines for people.
 ///
 /// # Errors
-/// Results that do not fit, a mistake in a file.
+/// Existing results are of another seed or version, or a file has a mistake.
 pub(crate) fn plan(request: &RunRequest, budget: Option<Duration>) -> Result<String, LabError> {
     let (ready, left_out) = schedules(request, experiment_names())?;
     Ok(describe_plan(&ready, &left_out, budget))
 }
 
-/// Runs every experiment. Before each, repetitions are trimmed to the rest of the budget.
+/// Runs every experiment. Before each, the repetitions are chosen anew from the rest of the budget,
+/// because estimates of the experiments before it may have been wrong.
 ///
 /// # Errors
-/// As [`plan`]; an experiment that fails is kept and the next one is run.
+/// The errors of [`plan`], and [`LabError::Busy`]. An experiment that fails is listed in the result, and
+/// the next one runs.
 pub(crate) fn run(
     request: &RunRequest,
     budget: Option<Duration>,
@@ -123,7 +125,7 @@ pub(crate) fn run(
         let one = RunRequest {
             at_most: at_most.or(request.at_most),
             until,
-            // Other labs may come and go between experiments.
+            // Once something was measured, another lab that started in between is no reason to give up.
             wait: request.wait || !done.saved.is_empty(),
             ..request_for(request, &name)
         };
@@ -153,7 +155,7 @@ mod tests {
         let out = tempfile::tempdir().unwrap();
         let mut request = RunRequest::new("all", Mode::Quick, out.path());
         request.repetitions = Some(4);
-        // Experiments that need nothing but the simulator.
+        // These experiments need only the simulator, so that they can be scheduled on any machine.
         let (ready, _) = schedules(&request, ["ns2-static", "autopar-fig3"].into_iter()).unwrap();
         let whole = describe_plan(&ready, &["x is left out: why".to_owned()], None);
         let starts = [

@@ -1,4 +1,4 @@
-//! The experiments and programs that ship with the lab, and how to find others.
+//! The experiment and program files that ship with the lab, and the loading of these and of users' files.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::hash::fingerprint;
 use super::program::ProgramDefinition;
 use crate::LabError;
 
-/// A data file that is compiled in: its name without `.toml`, and its content.
+/// A data file that is compiled into the executable: its name without `.toml`, and its text.
 type ShippedFile = (&'static str, &'static str);
 
 macro_rules! shipped {
@@ -17,7 +17,7 @@ macro_rules! shipped {
     };
 }
 
-/// In the order `longhaul lab list` shows them.
+/// The experiments, in the order in which `longhaul lab list` shows them.
 pub(crate) const EXPERIMENTS: &[ShippedFile] = shipped!["experiments":
     "bbc-5.1", "bbc-5.2", "bbc-5.3", "bbc-5.4",
     "drs2003-kernel",
@@ -47,7 +47,7 @@ pub(crate) const EXPERIMENTS: &[ShippedFile] = shipped!["experiments":
     "autopar-fig3", "autopar-fig4", "autopar-fig5", "autopar-fig6", "autopar-fig7",
 ];
 
-/// Programs under test.
+/// The programs under test.
 pub(crate) const PROGRAMS: &[ShippedFile] = shipped!["programs":
     "longhaul", "longhaul-auto", "longhaul-unverified",
     "longhaul-buffers",
@@ -65,7 +65,7 @@ pub(crate) const PROGRAMS: &[ShippedFile] = shipped!["programs":
     "iperf3", "iperf3-steady", "iperf3-udp", "ping", "simulator",
 ];
 
-/// The shipped experiments. Their files are checked by a test, so that none is left out here.
+/// Lists the shipped experiments. A test checks that all their files are valid, so that none is missing.
 pub(crate) fn listings() -> Vec<ExperimentListing> {
     let listing = |(name, text): &ShippedFile| {
         let definition = ExperimentDefinition::parse(name, text).ok()?;
@@ -78,19 +78,20 @@ pub(crate) fn listings() -> Vec<ExperimentListing> {
     EXPERIMENTS.iter().filter_map(listing).collect()
 }
 
-/// An experiment and the name of its results.
+/// An experiment that was read from its file.
 #[derive(Debug)]
 pub(crate) struct LoadedExperiment {
+    /// The name under which results are saved: the file's name without `.toml`.
     pub(crate) name: String,
     pub(crate) definition: ExperimentDefinition,
-    /// Of the file's text.
+    /// The hash of the file's text, which tells its versions apart.
     pub(crate) fingerprint: String,
 }
 
-/// An experiment by name, or by the path of its file, which ends in `.toml`.
+/// Loads a shipped experiment by its name, or a user's by the path of its file, which ends in `.toml`.
 ///
 /// # Errors
-/// [`LabError::NotFound`], or what is wrong with the file.
+/// [`LabError::NotFound`], or [`LabError::Usage`] for a mistake in the file.
 pub(crate) fn load_experiment(name: &str) -> Result<LoadedExperiment, LabError> {
     let path = Path::new(name);
     let (file, stem, text) = if path.extension().is_some_and(|end| end == "toml") {
@@ -112,11 +113,11 @@ pub(crate) fn load_experiment(name: &str) -> Result<LoadedExperiment, LabError> 
     })
 }
 
-/// A program by key. An experiment's own directory is asked first, so that a file beside a user's
-/// experiment adds a program or replaces one.
+/// Loads a program by its key. The directory of the user's experiment file is searched first, so that a
+/// file there adds a program or replaces a shipped one.
 ///
 /// # Errors
-/// [`LabError::NotFound`], or what is wrong with the file.
+/// [`LabError::NotFound`], or [`LabError::Usage`] for a mistake in the file.
 pub(crate) fn load_program(
     own_directory: Option<&Path>,
     key: &str,
@@ -128,7 +129,7 @@ pub(crate) fn load_program(
     let text = find_text(PROGRAMS, key).ok_or_else(|| {
         let names = join_names(PROGRAMS);
         LabError::NotFound(format!(
-            "there is no program '{key}'; there are {names}, and KEY.toml files beside an experiment's"
+            "there is no program '{key}'; there are {names}, and KEY.toml files in an experiment's directory"
         ))
     })?;
     ProgramDefinition::parse(&format!("{key}.toml"), text)
@@ -169,11 +170,11 @@ mod tests {
     }
 
     #[test]
-    fn experiments_about_tcp_leave_congestion_control_and_buffers_to_the_system() {
+    fn experiments_about_tcp_use_the_systems_congestion_control_and_buffers() {
         for (name, _) in EXPERIMENTS {
             let definition = load_experiment(name).unwrap().definition;
             let about_tcp = ["bbc", "drs", "loopback", "auto-vs-kernel"];
-            // The methods of I/O are compared with longhaul's own choice, as users have it.
+            // loopback-io compares the methods of I/O with longhaul's defaults, so that it sets nothing.
             if !about_tcp.iter().any(|start| name.starts_with(start)) || *name == "loopback-io" {
                 continue;
             }
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_refused_and_a_file_beside_an_experiment_adds_a_program() {
+    fn an_unknown_name_is_refused_and_a_file_in_the_experiments_directory_replaces_a_program() {
         let message = load_experiment("bbc-9").unwrap_err().to_string();
         assert!(
             message.contains("'bbc-9'") && message.contains("bbc-5.1"),

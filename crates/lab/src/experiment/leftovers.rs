@@ -1,8 +1,9 @@
-//! Directories that belong to one process, and those whose process was killed.
+//! Directories that belong to one process, and the removal of those whose process was killed.
 //!
-//! A directory is owned by who holds the lock (flock(2)) on it. The kernel drops the lock with the
-//! process, so that a directory that can be locked has no owner. Processes of a run carry the path of
-//! its directory in their environment.
+//! The owner of a directory is the process that holds the lock (flock(2)) on it. The kernel releases
+//! the lock when the process ends, so that a directory that can be locked has no owner. Every process
+//! of a run has the path of the run's directory in its environment ([`MARK`]), by which it is found
+//! after its parents have ended.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::ErrorKind;
@@ -17,19 +18,19 @@ use tempfile::TempDir;
 
 use crate::LabError;
 
-/// Environment of every process of a run: the directory of its files.
+/// The environment variable of every process of a run: the path of the run's directory.
 pub(crate) const MARK: &str = "LONGHAUL_LAB_SCRATCH";
 
-/// How the names of directories begin.
+/// The prefix of the directories' names.
 const PREFIX: &str = "longhaul-lab.";
 
-/// A file system in memory, so that no disk takes part.
+/// A file system in memory (tmpfs), so that received files measure no disk.
 const MEMORY: &str = "/dev/shm";
 
-/// How long leftover processes have between being asked to end and being killed.
+/// The time between SIGTERM and SIGKILL for leftover processes.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Where a run's files are: on a disk, and in memory if there is such a place.
+/// The parent directories of a run's files: on a disk, and in memory if the system has a tmpfs.
 pub(crate) fn locations() -> [PathBuf; 2] {
     let temporary = std::env::temp_dir();
     let memory = Path::new(MEMORY);
@@ -39,30 +40,30 @@ pub(crate) fn locations() -> [PathBuf; 2] {
     }
 }
 
-/// A directory of this process; it goes with it.
+/// A directory that this process owns. It is removed when the value is dropped.
 #[derive(Debug)]
 pub(crate) struct OwnedDirectory {
-    // Removed while the lock is held: fields are dropped in their order.
+    // Fields are dropped in their order: the directory is removed while the lock is still held.
     directory: TempDir,
     _lock: File,
 }
 
 impl OwnedDirectory {
-    /// Makes a directory in `place`.
+    /// Creates a directory in `place`.
     ///
     /// # Errors
-    /// A full or missing file system.
+    /// [`LabError::System`]: the file system is full or does not exist.
     pub(crate) fn new_in(place: &Path) -> Result<Self, LabError> {
         let failed =
             |e| LabError::system(format!("cannot make a directory in {}", place.display()), e);
         loop {
-            // Servers give up root and must still reach the files.
+            // Servers that drop root's privileges must still be able to read the files.
             let directory = tempfile::Builder::new()
                 .prefix(PREFIX)
                 .permissions(Permissions::from_mode(0o755))
                 .tempdir_in(place)
                 .map_err(failed)?;
-            // Another lab may have taken it for a leftover before it was locked.
+            // Another lab may have removed it as a leftover before it was locked; then a new one is made.
             if let Some(lock) = lock(directory.path()).map_err(failed)? {
                 return Ok(Self {
                     directory,
@@ -72,14 +73,14 @@ impl OwnedDirectory {
         }
     }
 
-    /// Where it is.
+    /// The directory's path.
     pub(crate) fn path(&self) -> &Path {
         self.directory.path()
     }
 }
 
-/// Takes the lock of a directory of this user's, never through a symbolic link. `None`: another process
-/// has it, or it is gone.
+/// Locks a directory of this user, without following a symbolic link. `None`: another process holds the
+/// lock, another user owns the directory, or it no longer exists.
 fn lock(path: &Path) -> std::io::Result<Option<File>> {
     let flags = OFlags::NOFOLLOW | OFlags::DIRECTORY;
     let flags = i32::try_from(flags.bits()).unwrap_or_default();
@@ -93,7 +94,7 @@ fn lock(path: &Path) -> std::io::Result<Option<File>> {
         Err(std::fs::TryLockError::WouldBlock) => return Ok(None),
         Err(std::fs::TryLockError::Error(e)) => return Err(e),
     }
-    // Who held the lock before may have removed it.
+    // The previous owner may have removed the directory between the open and the lock.
     let held = directory.metadata()?;
     let still = std::fs::symlink_metadata(path)
         .is_ok_and(|named| (named.dev(), named.ino()) == (held.dev(), held.ino()));
@@ -101,15 +102,15 @@ fn lock(path: &Path) -> std::io::Result<Option<File>> {
     Ok((still && own).then_some(directory))
 }
 
-/// Ends what runs that were killed left running, and removes their directories. Those of living runs,
-/// and other users', are not touched.
+/// Ends the processes that killed runs left behind, and removes their directories. Active runs and
+/// other users' directories are not touched.
 pub fn remove_leftovers() {
     for place in locations() {
         remove_leftovers_in(&place);
     }
 }
 
-/// Returns the directories that are gone.
+/// Does the same in one parent directory. Returns the directories that it removed.
 fn remove_leftovers_in(place: &Path) -> Vec<PathBuf> {
     let mut gone = Vec::new();
     for entry in std::fs::read_dir(place).into_iter().flatten().flatten() {
@@ -117,7 +118,7 @@ fn remove_leftovers_in(place: &Path) -> Vec<PathBuf> {
             continue;
         }
         let path = entry.path();
-        // A directory that cannot be opened is another user's; one that cannot be removed is tried again next time.
+        // A directory that cannot be opened belongs to another user.
         let Ok(Some(_lock)) = lock(&path) else {
             continue;
         };
@@ -130,9 +131,9 @@ fn remove_leftovers_in(place: &Path) -> Vec<PathBuf> {
     gone
 }
 
-/// Ends the processes of the run whose directory is `mark`.
+/// Ends the processes of the run whose directory is `mark`: first by SIGTERM, then by SIGKILL.
 pub(crate) fn terminate_marked(mark: &Path) {
-    // A network that is asked takes itself down, with the machine's settings.
+    // SIGTERM comes first because `lab net` then removes its network and restores the machine's settings.
     for signal in [Signal::TERM, Signal::KILL] {
         let until = Instant::now() + GRACE;
         let mut left = find_marked(mark);
@@ -150,7 +151,7 @@ pub(crate) fn terminate_marked(mark: &Path) {
     }
 }
 
-/// The living processes that carry `mark`.
+/// Finds the processes that have `mark` in their environment, as pidfds.
 fn find_marked(mark: &Path) -> Vec<OwnedFd> {
     let entry = format!("{MARK}={}", mark.display());
     let mut found = Vec::new();
@@ -160,7 +161,7 @@ fn find_marked(mark: &Path) -> Vec<OwnedFd> {
         let Some(pid) = pid.and_then(Pid::from_raw) else {
             continue;
         };
-        // Opened before it is looked at: the number may be another process's a moment later.
+        // The pidfd is opened before the environment is read: the kernel may give the number to another process.
         let Ok(open) = pidfd_open(pid, PidfdFlags::empty()) else {
             continue;
         };

@@ -156,13 +156,14 @@ impl Schedule {
         at: &SweepPoint,
         kept: Option<&ExperimentResults>,
     ) -> ScheduledCell {
-        let (one, definition, mode) = (&self.participants[index], &self.definition, request.mode);
-        let usual = one
+        let (participant, definition, mode) =
+            (&self.participants[index], &self.definition, request.mode);
+        let usual = participant
             .repetitions(mode)
             .unwrap_or(*definition.repetitions.for_mode(mode));
         let end = request.repetitions.unwrap_or(usual);
-        let shown = one.program.listed_point(at);
-        let here = |cell: &&ResultCell| cell.program == one.key && cell.at == shown;
+        let shown = participant.program.listed_point(at);
+        let here = |cell: &&ResultCell| cell.program == participant.key && cell.at == shown;
         let kept = kept.and_then(|kept| kept.cells.iter().chain(&kept.unfinished).find(here));
         let kept = kept.filter(|cell| !is_spoiled(cell)).map(|cell| {
             let mut cell = cell.clone();
@@ -175,13 +176,13 @@ impl Schedule {
             .map(|run| run.seed);
         let made = seeds.collect::<BTreeSet<u64>>().len();
         let asked = plan::requested_bytes(definition, mode, at).unwrap_or(0);
-        let bytes = one.bytes(mode, asked);
+        let bytes = participant.bytes(mode, asked);
         ScheduledCell {
             participant: index,
             first: u32::try_from(made).unwrap_or(u32::MAX),
             end: end.min(request.at_most.unwrap_or(end)).max(1),
             kept,
-            seconds: plan::expected_seconds(definition, mode, &one.key, at, bytes),
+            seconds: plan::expected_seconds(definition, mode, &participant.key, at, bytes),
         }
     }
 
@@ -295,8 +296,8 @@ fn machine(participants: &Participants) -> TestMachine {
 /// An axis with the values that are visited, and those that programs show in place of them.
 fn sweep_axis(axis: &AxisDefinition, visited: &[String], participants: &Participants) -> SweepAxis {
     let mut values = visited.to_vec();
-    for one in &participants.all {
-        let own = one.program.ignores.get(&axis.key);
+    for participant in &participants.all {
+        let own = participant.program.ignores.get(&axis.key);
         let own = own.filter(|own| !values.contains(own)).cloned();
         values.extend(own);
     }

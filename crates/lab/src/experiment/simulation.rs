@@ -22,12 +22,12 @@ use crate::simulate::{self, SimMeasure, SimReport, SimRequest};
 pub(crate) fn run(
     setup: &RunSetup<'_>,
     at: &SweepPoint,
-    one: &Participant,
+    participant: &Participant,
     seed: u64,
 ) -> Result<Option<FinishedRun>, LabError> {
     let definition = setup.definition;
     let wrong = |what: String| key_error(setup.name, "simulation", what);
-    let mut options = options(setup, at, one)?;
+    let mut options = options(setup, at, participant)?;
     options.push(("seed".to_owned(), seed.to_string()));
     let request = SimRequest::of_options(&options)?;
     let begin = Instant::now();
@@ -67,7 +67,7 @@ pub(crate) fn run(
     Ok(Some(FinishedRun {
         record,
         settings: Default::default(),
-        series: reading::read_series(&definition.series, &one.key, &trace),
+        series: reading::read_series(&definition.series, &participant.key, &trace),
     }))
 }
 
@@ -100,14 +100,14 @@ fn interruptible(
 fn options(
     setup: &RunSetup<'_>,
     at: &SweepPoint,
-    one: &Participant,
+    participant: &Participant,
 ) -> Result<Vec<(String, String)>, LabError> {
     let mut given = Variables::new();
     if let Some(asked) = plan::requested_bytes(setup.definition, setup.mode, at) {
-        let bytes = one.bytes(setup.mode, asked);
+        let bytes = participant.bytes(setup.mode, asked);
         given.insert("bytes".to_owned(), bytes.to_string());
     }
-    let sets = &one.variant.sets;
+    let sets = &participant.variant.sets;
     let variables = plan::expand_variables(setup.name, setup.definition, at, given, sets)?;
     let table = setup.definition.simulation.iter().flatten();
     let table = table.filter(|(_, value)| value.as_bool() != Some(false));

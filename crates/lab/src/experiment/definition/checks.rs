@@ -1,4 +1,4 @@
-//! Mistakes in an experiment's file that only the whole file shows.
+//! Checks of an experiment file that need more than one of its keys.
 
 use super::super::Mode;
 use super::{AxisDefinition, ExperimentDefinition, ExperimentKind, ONLY_ROW};
@@ -25,7 +25,7 @@ impl AxisDefinition {
 }
 
 impl ExperimentDefinition {
-    /// Refuses a file that makes no sense; the message names the key.
+    /// Checks the whole file. The error names the key.
     pub(super) fn check(&self, file: &str) -> Result<(), LabError> {
         let must = |ok: bool, key: &str, what: &str| require(file, key, ok, what);
         self.across.check(file, "across")?;
@@ -66,7 +66,7 @@ impl ExperimentDefinition {
         Ok(())
     }
 
-    /// Keys of programs must be those of programs that take part.
+    /// Checks that `best`, `baseline` and `series` name programs that take part.
     fn check_participants(&self, file: &str) -> Result<(), LabError> {
         let must = |ok: bool, key: &str, what: &str| require(file, key, ok, what);
         let takes_part = |key: &String| self.all_programs().any(|known| known == key);
@@ -118,7 +118,7 @@ impl ExperimentDefinition {
             let key = format!("ratios.{name}");
             let is_free = built_in_unit(name).is_none();
             must(is_free, &key, "is the name of another measure")?;
-            // One level deep, so that no ratio is made of itself.
+            // Ratios of ratios are refused, so that no ratio can depend on itself.
             let is_ratio = |part: &String| self.ratios.contains_key(part);
             let nested = is_ratio(&ratio.of) || is_ratio(&ratio.to);
             must(!nested, &key, "is made of a ratio")?;
@@ -154,14 +154,14 @@ impl ExperimentDefinition {
         Ok(())
     }
 
-    /// Every measure: the experiment's first, then the further ones.
+    /// Returns all measures: the main one first, then the further ones.
     fn measures(&self) -> Vec<&str> {
         let also = self.also.iter().map(|also| also.measure.as_str());
         std::iter::once(self.measure.as_str()).chain(also).collect()
     }
 }
 
-/// A measure of the simulator.
+/// Looks up a measure of the simulator by its name.
 fn simulator_measure(file: &str, name: &str) -> Result<SimMeasure, LabError> {
     SimMeasure::named(name).ok_or_else(|| {
         let names = SimMeasure::ALL.map(|measure| measure.name).join(", ");

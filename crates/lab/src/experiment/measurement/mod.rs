@@ -56,7 +56,7 @@ impl RunMaker<'_> {
     /// first run another lab.
     pub(crate) fn run(
         &self,
-        one: &Participant,
+        participant: &Participant,
         prepared: &PreparedRun,
         seed: u64,
     ) -> Result<Option<FinishedRun>, LabError> {
@@ -82,7 +82,7 @@ impl RunMaker<'_> {
         drop(alive);
         let outcome = self.outcome(prepared, code)?;
         let output = RunOutput {
-            one,
+            participant,
             definition: self.definition,
             prepared,
             printed: read_text(&prepared.task.client_output()),
@@ -191,7 +191,7 @@ fn read_text(path: &Path) -> String {
 
 /// The output of a run that has ended.
 struct RunOutput<'a> {
-    one: &'a Participant,
+    participant: &'a Participant,
     definition: &'a ExperimentDefinition,
     prepared: &'a PreparedRun,
     /// By the client, to its standard output.
@@ -220,7 +220,8 @@ impl RunOutput<'_> {
             also = self.further_values();
             if !self.definition.series.is_empty() {
                 let trace = read_text(&task.directory.join(TRACE_FILE));
-                series = reading::read_series(&self.definition.series, &self.one.key, &trace);
+                series =
+                    reading::read_series(&self.definition.series, &self.participant.key, &trace);
             }
         }
         let spoiled = self.network_problems();
@@ -230,7 +231,7 @@ impl RunOutput<'_> {
             .iter()
             .map(|word| shell_word(word))
             .collect();
-        let limited_by = self.one.program.reads.get("limited_by");
+        let limited_by = self.participant.program.reads.get("limited_by");
         let record = RunRecord {
             value: value.as_ref().ok().copied(),
             bytes: if value.is_ok() { self.bytes() } else { 0 },
@@ -283,7 +284,7 @@ impl RunOutput<'_> {
 
     /// The number of one of the program's readings.
     fn read_number(&self, name: &str) -> Option<f64> {
-        let reading = self.one.program.reads.get(name)?;
+        let reading = self.participant.program.reads.get(name)?;
         let prepared = self.prepared;
         reading.read_number(&self.printed, &prepared.task.directory, &prepared.variables)
     }
@@ -306,7 +307,7 @@ impl RunOutput<'_> {
 
     #[allow(clippy::cast_precision_loss, reason = "file sizes are far below 2⁵³")]
     fn simple_value(&self, measure: &str) -> Option<f64> {
-        if self.one.program.reads.contains_key(measure) {
+        if self.participant.program.reads.contains_key(measure) {
             return self.read_number(measure);
         }
         let (seconds, bytes) = (self.outcome.seconds, self.bytes() as f64);

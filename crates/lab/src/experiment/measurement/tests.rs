@@ -100,7 +100,7 @@ impl FakeLab {
         let unit = built_in_unit(measure).unwrap_or("ms");
         let text = format!("measure = \"{measure}\"\nunit = \"{unit}\"\n{EXPERIMENT}");
         let definition = ExperimentDefinition::parse("x.toml", &text).unwrap();
-        let one = Participant {
+        let participant = Participant {
             key: "x".to_owned(),
             program: ProgramDefinition::parse("x.toml", PROGRAM).unwrap(),
             binaries: Default::default(),
@@ -115,7 +115,7 @@ impl FakeLab {
                     is_first,
                 };
                 before();
-                let finished = maker.run(&one, &self.prepared, 7);
+                let finished = maker.run(&participant, &self.prepared, 7);
                 if maker.interrupts.has_signal() {
                     // Taken here, so that it does not end the test.
                     let held = nix::sys::signal::SigSet::from(nix::sys::signal::Signal::SIGTERM);

@@ -1,4 +1,4 @@
-//! Which measurements an experiment consists of: who takes part, at which points, with which variables.
+//! The plan of an experiment: which programs take part, at which points, with which variables and seeds.
 
 use std::path::{Path, PathBuf};
 
@@ -11,14 +11,14 @@ use super::template::{self, Variables};
 use super::{Mode, RunRequest, catalog};
 use crate::LabError;
 
-/// A program or variant that takes part.
+/// A program or variant that takes part in an experiment.
 #[derive(Debug, Clone)]
 pub(crate) struct Participant {
     pub(crate) key: String,
     pub(crate) program: ProgramDefinition,
-    /// Where its executables are: variable → path.
+    /// Its executables: variable → path.
     pub(crate) binaries: Variables,
-    /// The difference from the program; without a variant there is none.
+    /// The variant's differences from the program; the default value if it is the program itself.
     pub(crate) variant: VariantDefinition,
 }
 
@@ -46,7 +46,7 @@ impl Participant {
         within(&self.program.only) && within(&self.variant.only)
     }
 
-    /// As it is kept with the results.
+    /// Returns the form that is saved with the results.
     pub(crate) fn to_compared_program(&self) -> ComparedProgram {
         let label = match self.variant.label.as_str() {
             "" => &self.program.label,
@@ -59,14 +59,14 @@ impl Participant {
         }
     }
 
-    /// Repetitions in `mode`, if they are its own.
+    /// Returns the variant's own number of repetitions in `mode`. `None`: the experiment's applies.
     pub(crate) fn repetitions(&self, mode: Mode) -> Option<u32> {
         self.variant
             .quick_repetitions
             .filter(|_| mode == Mode::Quick)
     }
 
-    /// Size of the file that it moves where the point asks for `bytes`.
+    /// Returns the size of the file that it moves where the point asks for `bytes`.
     pub(crate) fn bytes(&self, mode: Mode, bytes: u64) -> u64 {
         let largest = self.variant.quick_largest.as_ref();
         let largest = largest.filter(|_| mode == Mode::Quick);
@@ -75,27 +75,28 @@ impl Participant {
     }
 }
 
-/// The programs that take part in a run, and remarks on those that do not.
+/// The programs that take part in a run, and remarks on these and on omitted ones.
 #[derive(Debug, Default)]
 pub(crate) struct Participants {
-    /// In the order they are shown.
+    /// The participants, in the order in which they are shown.
     pub(crate) all: Vec<Participant>,
     /// Remarks for the reader of the results.
     pub(crate) notes: Vec<String>,
-    /// Version lines, by key.
+    /// Key → the line that the version command printed.
     pub(crate) versions: Vec<(String, String)>,
 }
 
-/// The directory of a user's own experiment file, which may hold programs, too.
+/// Returns the directory of a user's experiment file, which may also hold program files. `None`: the
+/// experiment ships with the lab.
 fn experiment_directory(name: &str) -> Option<&Path> {
     let path = Path::new(name);
     path.extension().and_then(|_| path.parent())
 }
 
-/// Gathers the programs that `request` or else the experiment names and that are installed.
+/// Finds the installed programs among those that `request` names, or else the experiment.
 ///
 /// # Errors
-/// No such program, a mistake in its file, or none is installed.
+/// A program does not exist or its file has a mistake; [`LabError::NotFound`] if none can run here.
 pub(crate) fn find_participants(
     request: &RunRequest,
     definition: &ExperimentDefinition,
@@ -109,21 +110,24 @@ pub(crate) fn find_participants(
     let root = rustix::process::geteuid().is_root();
     let mut found = Participants::default();
     for key in keys {
-        let mut one = Participant::load(definition, experiment_directory(&request.name), key)?;
-        let fits = one.program.client.is_none() == (definition.kind == ExperimentKind::Sim);
+        let mut participant =
+            Participant::load(definition, experiment_directory(&request.name), key)?;
+        let fits = participant.program.client.is_none() == (definition.kind == ExperimentKind::Sim);
         let what = format!("{key} does not fit this 'kind'");
         definition::require(&request.name, "programs", fits, what)?;
-        let needs_root = one.program.needs_root.contains(&definition.kind);
+        let needs_root = participant.program.needs_root.contains(&definition.kind);
         let left_out = if needs_root && !root {
-            let label = &one.program.label;
+            let label = &participant.program.label;
             Some(format!("{label} left out: its server needs root"))
         } else {
-            let located = one.program.locate(&search);
-            located.map(|binaries| one.binaries = binaries).err()
+            let located = participant.program.locate(&search);
+            located
+                .map(|binaries| participant.binaries = binaries)
+                .err()
         };
-        let quick = one.variant.quick_note();
+        let quick = participant.variant.quick_note();
         let quick = quick.filter(|_| request.mode == Mode::Quick);
-        let remarks = one.program.note.iter().chain(&quick);
+        let remarks = participant.program.note.iter().chain(&quick);
         let remarks = remarks.filter(|_| left_out.is_none());
         for note in left_out.iter().chain(remarks) {
             // Variants of one program share its remarks.
@@ -135,12 +139,12 @@ pub(crate) fn find_participants(
             continue;
         }
         let path = longhaul.display().to_string();
-        one.binaries.insert("longhaul".to_owned(), path);
-        let version = one.program.version(&one.binaries);
+        participant.binaries.insert("longhaul".to_owned(), path);
+        let version = participant.program.version(&participant.binaries);
         found
             .versions
             .extend(version.map(|version| (key.clone(), version)));
-        found.all.push(one);
+        found.all.push(participant);
     }
     match found.all.is_empty() {
         true => Err(LabError::NotFound(found.notes.join("; "))),
@@ -148,10 +152,10 @@ pub(crate) fn find_participants(
     }
 }
 
-/// The `longhaul` under test: `LONGHAUL_BIN`, else this executable.
+/// Returns the path of the `longhaul` under test: `LONGHAUL_BIN`, else this executable.
 ///
 /// # Errors
-/// The kernel does not say what runs.
+/// The path of this executable is unknown.
 pub(crate) fn find_longhaul() -> Result<PathBuf, LabError> {
     match std::env::var_os("LONGHAUL_BIN") {
         Some(path) => std::path::absolute(&path),
@@ -160,11 +164,11 @@ pub(crate) fn find_longhaul() -> Result<PathBuf, LabError> {
     .map_err(|e| LabError::system("cannot find the executable of longhaul", e))
 }
 
-/// The values of each axis that are visited, `down` first: those of `mode`, or those that `only`
-/// (`AXIS=VALUE[,VALUE...]`) picks from all.
+/// Returns the values of each axis that are visited, `down` first: those that `only`
+/// (`AXIS=VALUE[,VALUE...]`) selects from all values, else those of `mode`.
 ///
 /// # Errors
-/// [`LabError::Usage`]: an axis or a value that the experiment does not have.
+/// [`LabError::Usage`]: the experiment has no such axis or value.
 pub(crate) fn visited_values(
     definition: &ExperimentDefinition,
     mode: Mode,
@@ -202,8 +206,8 @@ pub(crate) fn visited_values(
     Ok(visited)
 }
 
-/// Every point of a sweep over `visited`, rows first, with the indices of the participants that run
-/// there. A participant that ignores an axis runs once, not for each of its values.
+/// Lists the points of a sweep over `visited`, row by row, with the indices of the participants that
+/// run there. A participant that ignores an axis runs once, not once for each of its values.
 pub(crate) fn points_with_participants(
     definition: &ExperimentDefinition,
     visited: &[Vec<String>],
@@ -225,9 +229,9 @@ pub(crate) fn points_with_participants(
     let mut points = Vec::new();
     for at in all {
         let mut here = Vec::new();
-        for (index, one) in participants.iter().enumerate() {
-            let shown = (index, one.program.listed_point(&at));
-            if one.takes_part_at(&at) && !done.contains(&shown) {
+        for (index, participant) in participants.iter().enumerate() {
+            let shown = (index, participant.program.listed_point(&at));
+            if participant.takes_part_at(&at) && !done.contains(&shown) {
                 done.push(shown);
                 here.push(index);
             }
@@ -239,10 +243,10 @@ pub(crate) fn points_with_participants(
     points
 }
 
-/// How many cells a whole experiment has, with those of programs that are not installed.
+/// Counts the cells of a whole experiment, including those of programs that are not installed.
 ///
 /// # Errors
-/// A mistake in a program's file.
+/// A program does not exist, or its file has a mistake.
 pub(crate) fn count_cells(
     name: &str,
     mode: Mode,
@@ -256,12 +260,12 @@ pub(crate) fn count_cells(
     Ok(points.iter().map(|(_, here)| here.len()).sum())
 }
 
-/// Values of the holes at a point: `given`, then the point's axes and what their values set, which may refer
-/// to it, then `own`, a variant's settings, then the experiment's parameters, which both may refer to all
-/// these. A parameter does not replace a value that is there.
+/// Collects the variables of templates at a point. They are, in this order: `given`; the variables that
+/// the values of the axes set; `own`, a variant's settings; the experiment's parameters. Each may refer to
+/// `given` and to variables of the axes before it. A parameter never replaces another variable.
 ///
 /// # Errors
-/// A hole that nothing fills.
+/// [`LabError::Usage`]: a template names a variable that is not set.
 pub(crate) fn expand_variables(
     name: &str,
     definition: &ExperimentDefinition,
@@ -292,7 +296,7 @@ pub(crate) fn expand_variables(
     Ok(all)
 }
 
-/// Values of the axes of a point as they are written, with nothing filled in.
+/// Returns the variables that a point's axes set, as they are written: templates are not expanded.
 fn unexpanded_variables(definition: &ExperimentDefinition, at: &SweepPoint) -> Variables {
     let axes = definition
         .axes()
@@ -302,8 +306,8 @@ fn unexpanded_variables(definition: &ExperimentDefinition, at: &SweepPoint) -> V
         .collect()
 }
 
-/// Size of the file that is asked for at a point: an axis's, else the experiment's. `None`: no file, or
-/// it depends on what is known only when a run is prepared.
+/// Returns the size of the file that a point asks for: an axis's, else the experiment's. `None`: there is
+/// no file, or its size depends on variables that are known only when a run is prepared.
 pub(crate) fn requested_bytes(
     definition: &ExperimentDefinition,
     mode: Mode,
@@ -315,16 +319,17 @@ pub(crate) fn requested_bytes(
     units::size(&size).ok()
 }
 
-/// The order in which the participants of a point run in one repetition: each begins once, so that
-/// no program always follows the same other one.
+/// Returns the order in which the participants of a point run in one repetition. It is rotated by one in
+/// each repetition, so that a slow drift of the machine does not favour the program that runs first.
 pub(crate) fn rotated_order(count: usize, repetition: u32) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     order.rotate_left(repetition as usize % count.max(1));
     order
 }
 
-/// The seed of a run: the same for every program at a point, another one in each repetition, and
-/// independent of which other points are visited. At most 2⁵³ − 1, which every JSON reader keeps.
+/// Returns the seed of a run, at most 2⁵³ − 1, which every JSON reader keeps exactly. All programs of a
+/// point have the same seed, so that they meet the same random losses; each repetition has another one.
+/// It does not depend on which other points are visited, so that a resumed run has the seeds of a whole one.
 pub(crate) fn run_seed(seed: u64, at: &SweepPoint, repetition: u32) -> u64 {
     let point: String = at
         .iter()
@@ -338,13 +343,13 @@ pub(crate) fn run_seed(seed: u64, at: &SweepPoint, repetition: u32) -> u64 {
     fnv1a(&parts.concat()) >> 11
 }
 
-/// Cost of building and taking down a network and of starting a server in a run, seconds.
+/// The time that a run needs for its network and its servers, seconds; an estimate.
 const OVERHEAD_SECONDS: f64 = 1.0;
 
-/// The rate that is assumed where nothing is published, bit/s: of a network, and of loopback.
+/// The rates that are assumed where nothing better is known, bit/s: of a network, and of loopback.
 const ASSUMED_RATES: (f64, f64) = (300e6, 10e9);
 
-/// A guess of how long one run of a participant lasts, with a file of `bytes`.
+/// Estimates the duration of one run with a file of `bytes`, in seconds.
 #[allow(clippy::cast_precision_loss, reason = "a guess")]
 pub(crate) fn expected_seconds(
     definition: &ExperimentDefinition,
@@ -361,8 +366,8 @@ pub(crate) fn expected_seconds(
     moving.min(f64::from(*definition.limit.for_mode(mode))) + OVERHEAD_SECONDS
 }
 
-/// The rate at which a program is expected to move its file, bit/s: what its variant says, or what
-/// was published, or the network's.
+/// Estimates the rate of a program, bit/s: its variant's `expects`, else the published goodput, else the
+/// rate of the bottleneck.
 fn expected_rate(definition: &ExperimentDefinition, key: &str, at: &SweepPoint) -> f64 {
     let variant = definition.variants.get(key);
     let said = variant.and_then(|variant| variant.expects);
@@ -377,7 +382,7 @@ fn expected_rate(definition: &ExperimentDefinition, key: &str, at: &SweepPoint) 
     bottleneck_rate(definition, at).map_or(assumed, |rate| rate.min(assumed))
 }
 
-/// The rate of a network's usual path, bit/s, if the point alone says it.
+/// Returns the rate of a network's default path, bit/s. `None`: it depends on more than the point.
 #[allow(clippy::cast_precision_loss, reason = "a guess")]
 fn bottleneck_rate(definition: &ExperimentDefinition, at: &SweepPoint) -> Option<f64> {
     let network = definition.network.as_ref()?;

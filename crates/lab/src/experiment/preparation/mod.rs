@@ -69,14 +69,14 @@ impl RunSetup<'_> {
     /// A mistake in the experiment's or the program's file, or a full disk.
     pub(crate) fn prepare(
         &self,
-        one: &Participant,
+        participant: &Participant,
         at: &SweepPoint,
         seed: u64,
         record: bool,
     ) -> Result<Option<PreparedRun>, LabError> {
         let directory = self.scratch.clear()?;
-        let mut variables = self.variables(one, at, seed, &directory)?;
-        let Some((bytes, is_cut)) = self.payload(one, &mut variables)? else {
+        let mut variables = self.variables(participant, at, seed, &directory)?;
+        let Some((bytes, is_cut)) = self.payload(participant, &mut variables)? else {
             return Ok(None);
         };
         self.write_files(&self.definition.files, &variables, &directory)?;
@@ -91,7 +91,7 @@ impl RunSetup<'_> {
         });
         let hosts = hosts(network.as_ref());
         self.add_addresses(&mut variables, &hosts);
-        let program = &one.program;
+        let program = &participant.program;
         let servers = self.servers(program, &mut variables, &directory)?;
         let client = program.client.as_ref().ok_or_else(|| {
             let what = format!("{} has no client", program.label);
@@ -124,7 +124,7 @@ impl RunSetup<'_> {
     /// that every run has.
     fn variables(
         &self,
-        one: &Participant,
+        participant: &Participant,
         at: &SweepPoint,
         seed: u64,
         directory: &Path,
@@ -146,22 +146,28 @@ impl RunSetup<'_> {
         if rustix::process::geteuid().is_root() {
             given.insert("user".to_owned(), "nobody".to_owned());
         }
-        given.extend(one.binaries.clone());
-        plan::expand_variables(self.name, self.definition, at, given, &one.variant.sets)
+        given.extend(participant.binaries.clone());
+        plan::expand_variables(
+            self.name,
+            self.definition,
+            at,
+            given,
+            &participant.variant.sets,
+        )
     }
 
     /// Makes the file to be moved and sets `bytes`, `name` and `file`. Its size, and whether the point
     /// asks for a larger one. `None`: the user wants to stop.
     fn payload(
         &self,
-        one: &Participant,
+        participant: &Participant,
         variables: &mut Variables,
     ) -> Result<Option<(u64, bool)>, LabError> {
         let Some(size) = variables.get("bytes") else {
             return Ok(Some((0, false)));
         };
         let asked = units::size(size).map_err(|e| key_error(self.name, "bytes", e))?;
-        let bytes = one.bytes(self.mode, asked);
+        let bytes = participant.bytes(self.mode, asked);
         let Some(file) = self.scratch.make_payload(bytes, self.interrupts)? else {
             return Ok(None);
         };

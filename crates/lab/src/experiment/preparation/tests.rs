@@ -57,7 +57,7 @@ fn participant() -> Participant {
 
 fn prepare(
     experiment: &str,
-    one: &Participant,
+    participant: &Participant,
     at: [&str; 2],
 ) -> (Scratch, Result<PreparedRun, LabError>) {
     let definition = ExperimentDefinition::parse("t.toml", experiment).unwrap();
@@ -71,7 +71,7 @@ fn prepare(
         scratch: &scratch,
         interrupts: &Interrupts::block().unwrap(),
     };
-    let prepared = setup.prepare(one, &at.into(), 7, true);
+    let prepared = setup.prepare(participant, &at.into(), 7, true);
     (scratch, prepared.map(Option::unwrap))
 }
 
@@ -219,16 +219,16 @@ argv = ["cp", "{host.source}:{port.source}", "{host.destination}:{port.destinati
 
 #[test]
 fn variants_and_values_of_an_axis_have_settings_and_a_size_of_their_own() {
-    let mut one = participant();
-    one.variant.sets = [("p".to_owned(), "{8*latency}".to_owned())].into();
-    one.variant.quick_largest = Some("500B".into());
+    let mut limited = participant();
+    limited.variant.sets = [("p".to_owned(), "{8*latency}".to_owned())].into();
+    limited.variant.quick_largest = Some("500B".into());
     let experiment = EXPERIMENT
         .replace("[parameters]", "[parameters]\np = \"1\"")
         .replace(
             "key = \"latency\"",
             "key = \"latency\"\nsets.\"5\".bytes = \"2000B\"",
         );
-    let (_scratch, prepared) = prepare(&experiment, &one, ["0.5", "nowhere"]);
+    let (_scratch, prepared) = prepare(&experiment, &limited, ["0.5", "nowhere"]);
     let prepared = prepared.unwrap();
     assert_eq!((prepared.bytes, prepared.is_cut), (500, true));
     assert_eq!(prepared.task.client.argv[..3], ["/bin/x", "-p", "4"]);

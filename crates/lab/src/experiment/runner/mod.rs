@@ -235,12 +235,12 @@ impl ExperimentRun<'_> {
 
     /// The cell of a participant at a point, with what was published.
     fn blank_cell(&self, participant: usize, at: &SweepPoint) -> ResultCell {
-        let (one, mode) = (&self.participants[participant], self.request.mode);
+        let (participant, mode) = (&self.participants[participant], self.request.mode);
         let asked = |mode| plan::requested_bytes(&self.definition, mode, at).unwrap_or(0);
-        let is_whole = one.bytes(mode, asked(mode)) == asked(Mode::Full);
-        let at = one.program.listed_point(at);
+        let is_whole = participant.bytes(mode, asked(mode)) == asked(Mode::Full);
+        let at = participant.program.listed_point(at);
         let published = |measure: &str| {
-            let paper = self.definition.published(&one.key, measure, &at);
+            let paper = self.definition.published(&participant.key, measure, &at);
             // The time for a part of the file is not the published one.
             paper.filter(|_| is_whole || !definition::grows_with_file(measure))
         };
@@ -254,7 +254,7 @@ impl ExperimentRun<'_> {
         let (also, paper) = (also.collect(), published(&self.definition.measure));
         ResultCell {
             also,
-            ..statistics::empty_cell(&one.key, at, paper)
+            ..statistics::empty_cell(&participant.key, at, paper)
         }
     }
 
@@ -306,7 +306,7 @@ impl ExperimentRun<'_> {
         at: &SweepPoint,
         seed: u64,
     ) -> Result<Option<FinishedRun>, LabError> {
-        let one = &self.participants[participant];
+        let participant = &self.participants[participant];
         let setup = RunSetup {
             name: &self.results.experiment,
             definition: &self.definition,
@@ -316,10 +316,10 @@ impl ExperimentRun<'_> {
             interrupts: &self.interrupts,
         };
         if self.definition.kind == ExperimentKind::Sim {
-            return simulation::run(&setup, at, one, seed);
+            return simulation::run(&setup, at, participant, seed);
         }
         let record = self.results.environment.sysctls.is_empty();
-        let Some(prepared) = setup.prepare(one, at, seed, record)? else {
+        let Some(prepared) = setup.prepare(participant, at, seed, record)? else {
             return Ok(None);
         };
         let maker = RunMaker {
@@ -328,7 +328,7 @@ impl ExperimentRun<'_> {
             interrupts: &self.interrupts,
             is_first: !self.measured && !self.request.wait,
         };
-        maker.run(one, &prepared, seed)
+        maker.run(participant, &prepared, seed)
     }
 
     /// Says one line for each cell of a point that has all its runs, and one for each best of them.
