@@ -1,14 +1,14 @@
-//! The best of several participants at a point, and the ratio of all others there to it.
+//! The best of several participants at each point, and the ratio of every participant to it.
 
 use super::definition::BestOfSeveral;
 use super::results::{ComparedProgram, FurtherMeasure, MeasureValue, ResultCell};
 
-/// Key in [`ResultCell::also`] of the ratio to the best of `key`.
+/// Returns the key in [`ResultCell::also`] of the ratio to the best of the set `key`.
 fn ratio_key(key: &str) -> String {
     format!("of-{key}")
 }
 
-/// The bests of which one of `programs` is part, as they are kept with the results.
+/// Returns the sets that contain one of `programs`, in the form that is saved with the results.
 pub(crate) fn to_compared_programs(
     bests: &BestOfSeveral,
     programs: &[ComparedProgram],
@@ -25,7 +25,7 @@ pub(crate) fn to_compared_programs(
     shown.collect()
 }
 
-/// The ratios to the bests, as they are kept with the results.
+/// Returns the measures "ratio to the best", in the form that is saved with the results.
 pub(crate) fn ratio_measures(
     bests: &BestOfSeveral,
     higher_is_better: bool,
@@ -38,8 +38,8 @@ pub(crate) fn ratio_measures(
     })
 }
 
-/// Adds to the cells of one point a cell for each best that was measured there, and to all of them their
-/// ratios to it.
+/// Adds to the cells of one point a cell for the best of each set, and to all cells their ratio to it.
+/// A set of which nothing was measured at the point has no cell.
 pub(crate) fn add_bests(
     bests: &BestOfSeveral,
     higher_is_better: bool,
@@ -51,7 +51,7 @@ pub(crate) fn add_bests(
     for (key, best) in bests {
         let measured = cells.iter().filter(|cell| best.of.contains(&cell.program));
         let measured = measured.filter_map(|cell| Some((cell, median(cell)?)));
-        // Of equal values the first: max_by would take the last.
+        // `max_by` returns the last of equal values; the first is wanted, in the experiment's order.
         let winner = measured
             .rev()
             .max_by(|(_, a), (_, b)| (a * sign).total_cmp(&(b * sign)));
@@ -84,7 +84,7 @@ pub(crate) fn add_bests(
     }
 }
 
-/// Takes from a cell its ratios to the bests.
+/// Removes the ratios to the bests from a cell.
 pub(crate) fn remove_ratios(bests: &BestOfSeveral, cell: &mut ResultCell) {
     for key in bests.keys().map(|key| ratio_key(key)) {
         cell.also.remove(&key);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_gets_a_cell_and_the_others_their_ratio() {
+    fn the_best_gets_a_cell_and_every_program_a_ratio_to_it() {
         let cells = added(
             true,
             &[
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_best_is_shown_where_one_of_its_programs_takes_part() {
+    fn a_set_is_shown_if_one_of_its_programs_takes_part() {
         let program = |key: &str| ComparedProgram {
             key: key.to_owned(),
             label: key.to_owned(),

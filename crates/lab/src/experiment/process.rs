@@ -1,5 +1,5 @@
-//! Child processes: waiting for them with a bound, ending those that they leave after_name, and the signals that
-//! end an experiment.
+//! Child processes: waiting for them with a deadline, terminating the orphans that they leave, and the
+//! signals that end an experiment.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,14 +15,14 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 use crate::LabError;
 use crate::net::signals::terminating_signals;
 
-/// How the wait for a process came to an end.
+/// How the wait for a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WaitEnd {
-    /// It ended.
+    /// The process ended.
     Ended(ExitStatus),
-    /// It still runs at the deadline.
+    /// The process still runs at the deadline.
     Late,
-    /// It still runs and the user wants to stop.
+    /// The process still runs, and the user wants to stop.
     Interrupted,
 }
 
@@ -50,10 +50,10 @@ pub(crate) fn wait(
     }
 }
 
-/// Waits until `done` is readable; false: `stop` was so before.
+/// Waits until `done` or `stop` becomes readable. Returns whether `done` did.
 ///
 /// # Errors
-/// They cannot be observed.
+/// poll(2) fails.
 pub(crate) fn wait_for_done_or_stop(
     done: BorrowedFd<'_>,
     stop: BorrowedFd<'_>,
@@ -68,8 +68,9 @@ pub(crate) fn wait_for_done_or_stop(
     }
 }
 
-/// Ends this process, and its group if `group`, when the pipe that is its standard input has no
-/// writing end any more: the process that started it has ended, perhaps by a signal.
+/// Starts a thread that exits this process, and with `group` kills its process group, when standard input
+/// closes. Standard input is a pipe whose writing end belongs to the process that started this one, so
+/// that it closes also when that process is killed.
 ///
 /// # Errors
 /// No thread can be started.
@@ -88,7 +89,7 @@ pub(crate) fn exit_when_input_closes(group: bool) -> io::Result<()> {
         .map(|_| ())
 }
 
-/// Whether `fd` is readable now.
+/// Whether `fd` is readable at the moment.
 pub(crate) fn is_readable(fd: impl AsFd) -> bool {
     let mut events = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
     matches!(poll(&mut events, Some(&timespec(Duration::ZERO))), Ok(n) if n > 0)
@@ -108,21 +109,21 @@ fn pid(child: &Child) -> io::Result<Pid> {
         .ok_or_else(|| io::Error::other("a process without an id"))
 }
 
-/// How long a process may take to end when asked to.
+/// The time that a process has to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Asks `child` to end, and ends it if it does not.
+/// Sends `child` SIGTERM, and SIGKILL if it still runs after two seconds; then reaps it.
 ///
 /// # Errors
-/// It cannot be observed.
+/// The process cannot be observed.
 pub(crate) fn terminate(child: &mut Child) -> io::Result<()> {
     terminate_within(child, GRACE)
 }
 
-/// As [`end`], with this time for `child` to end by itself.
+/// Does the same as [`terminate`] with another time between SIGTERM and SIGKILL.
 ///
 /// # Errors
-/// It cannot be observed.
+/// The process cannot be observed.
 pub(crate) fn terminate_within(child: &mut Child, grace: Duration) -> io::Result<()> {
     if child.try_wait()?.is_some() {
         return Ok(());
@@ -135,18 +136,18 @@ pub(crate) fn terminate_within(child: &mut Child, grace: Duration) -> io::Result
     Ok(())
 }
 
-/// Lets this process become the parent of its descendants whose own parents end, so that
-/// [`terminate_orphans`] finds them and their processor time is counted here.
+/// Makes this process the parent of its descendants whose own parents end (PR_SET_CHILD_SUBREAPER,
+/// prctl(2)), so that [`terminate_orphans`] finds them and their processor time is counted here.
 ///
 /// # Errors
-/// The kernel refuses.
+/// prctl(2) fails.
 pub(crate) fn adopt_orphans() -> io::Result<()> {
-    // The value only has to be non-zero.
+    // The kernel reads the argument as a flag: any value but zero sets it.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     Ok(())
 }
 
-/// Waits a moment for every child to end, then ends the rest.
+/// Waits up to two seconds for all children to end, then kills those that remain.
 ///
 /// # Errors
 /// A child cannot be waited for.
@@ -158,7 +159,7 @@ pub(crate) fn terminate_orphans() -> io::Result<()> {
             Ok(None) => {
                 if Instant::now() > patience {
                     for child in list_children()? {
-                        // It may have ended since.
+                        // An error means that the process has ended in the meantime.
                         let _ = rustix::process::kill_process(child, Signal::KILL);
                     }
                 }
@@ -170,7 +171,7 @@ pub(crate) fn terminate_orphans() -> io::Result<()> {
     }
 }
 
-/// The processes whose parent is this one.
+/// Lists the children of this process.
 fn list_children() -> io::Result<Vec<Pid>> {
     let own = rustix::process::getpid().as_raw_nonzero().get();
     let mut found = Vec::new();
@@ -193,18 +194,18 @@ fn list_children() -> io::Result<Vec<Pid>> {
     Ok(found)
 }
 
-/// The parent in a `/proc/PID/stat`: the second field after_name the name, which may hold anything
-/// and is in parentheses.
+/// Reads the parent's id from the text of `/proc/PID/stat`: the second field after the name. The name is
+/// in parentheses and may itself contain spaces and parentheses (proc(5)).
 fn parse_parent(stat: &str) -> Option<i32> {
     let after_name = stat.rsplit_once(')')?.1;
     after_name.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Processor seconds, user and system, of all children that have ended and been waited for, and
-/// of theirs.
+/// Returns the processor seconds, user and system, of all children that have ended and been waited for,
+/// and of their children (RUSAGE_CHILDREN, getrusage(2)).
 ///
 /// # Errors
-/// The kernel does not say.
+/// getrusage(2) fails.
 pub(crate) fn ended_children_cpu() -> io::Result<f64> {
     use nix::sys::resource::{UsageWho, getrusage};
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
@@ -215,12 +216,12 @@ pub(crate) fn ended_children_cpu() -> io::Result<f64> {
     Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
 }
 
-/// The state of a listening socket in `/proc/net/tcp`.
+/// The state of a listening socket in `/proc/net/tcp`: TCP_LISTEN, 10, in hexadecimal.
 const LISTEN: &str = "0A";
 
-/// Whether something listens on TCP `port` in the network namespace of process `id`. With
-/// `in_other_namespace` that namespace must be another one than this process's: before a process has
-/// entered its host, it still sees ours.
+/// Whether a socket listens on TCP `port` in the network namespace of process `id`. With
+/// `in_other_namespace` that namespace must differ from this process's: a process that has not yet
+/// entered its host still has ours, where another program may listen on the same port.
 pub(crate) fn is_listening(id: u32, port: u16, in_other_namespace: bool) -> bool {
     if in_other_namespace && network_namespace(&id.to_string()) == network_namespace("self") {
         return false;
@@ -235,7 +236,7 @@ fn network_namespace(process: &str) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{process}/ns/net")).ok()
 }
 
-/// Whether a table as in `/proc/net/tcp` has a listening socket on `port`.
+/// Whether a table in the format of `/proc/net/tcp` has a listening socket on `port`.
 fn has_listener(table: &str, port: u16) -> bool {
     let ending = format!(":{port:04X}");
     table.lines().skip(1).any(|line| {
@@ -245,10 +246,11 @@ fn has_listener(table: &str, port: u16) -> bool {
     })
 }
 
-/// While it exists, signals that would end this process wait. Dropped, it lets one that came take its effect, so
-/// that the caller's shell sees a program that ended by that signal.
+/// Blocks the signals that would end this process while it exists. When it is dropped, a pending signal
+/// takes effect, so that the caller's shell sees a program that was ended by that signal.
 ///
-/// It works on the calling thread: the process has no other, or none that would take the signal.
+/// It changes the signal mask of the calling thread only. The process must have no other thread that
+/// accepts these signals.
 #[derive(Debug)]
 pub(crate) struct Interrupts {
     pending: SignalFd,
@@ -256,12 +258,12 @@ pub(crate) struct Interrupts {
 }
 
 impl Interrupts {
-    /// Holds the signals back.
+    /// Blocks the signals.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// [`LabError::System`]: the mask cannot be set or no signalfd(2) can be created.
     pub(crate) fn block() -> Result<Self, LabError> {
-        let failed = |errno| LabError::system("cannot hold signals back", errno);
+        let failed = |errno| LabError::system("cannot block signals", errno);
         let before = SigSet::thread_get_mask().map_err(failed)?;
         let held = terminating_signals();
         held.thread_block().map_err(failed)?;
@@ -270,12 +272,12 @@ impl Interrupts {
         Ok(Self { pending, before })
     }
 
-    /// Readable once a signal has come.
+    /// Returns the descriptor that becomes readable when a signal arrives.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.pending.as_fd()
     }
 
-    /// Whether a signal has come.
+    /// Whether a signal has arrived.
     pub(crate) fn has_signal(&self) -> bool {
         is_readable(&self.pending)
     }
@@ -283,7 +285,7 @@ impl Interrupts {
 
 impl Drop for Interrupts {
     fn drop(&mut self) {
-        // Only an impossible set could be refused.
+        // sigprocmask(2) fails only for invalid arguments, and this mask was returned by the kernel.
         let _ = self.before.thread_set_mask();
     }
 }
@@ -296,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parent_is_behind_the_name() {
+    fn the_parent_is_read_after_the_name() {
         assert_eq!(parse_parent("12 (a b) c) S 7 12 12"), Some(7));
         assert_eq!(parse_parent("12 (x"), None);
         assert_eq!(parse_parent(""), None);
@@ -316,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_readable_stop_interrupts() {
+    fn a_readable_stop_descriptor_interrupts_the_wait() {
         let (read, write) = io::pipe().unwrap();
         assert!(!is_readable(&read));
         drop(write);
@@ -343,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn an_own_listener_is_seen_here_and_not_elsewhere() {
+    fn a_listener_of_this_namespace_is_not_one_of_another() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         assert!(is_listening(std::process::id(), port, false));
