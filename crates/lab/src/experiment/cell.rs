@@ -241,7 +241,7 @@ fn run_client(task: &CellTask) -> Result<(f64, Option<String>), LabError> {
         }
         WaitEnd::Late | WaitEnd::Interrupted => {
             process::terminate(&mut child).map_err(cannot_observe)?;
-            Some(format!("not finished after {} s", task.limit_seconds))
+            Some(format!("not done after {} s", task.limit_seconds))
         }
     };
     Ok((seconds, failure))
@@ -341,7 +341,7 @@ mod tests {
         let mut slow = task(&directory, "exec sleep 60");
         slow.limit_seconds = 0;
         let (seconds, failure) = run_client(&slow).unwrap();
-        assert_eq!(failure.as_deref(), Some("not finished after 0 s"));
+        assert_eq!(failure.as_deref(), Some("not done after 0 s"));
         assert!(seconds < 30.0);
     }
 

@@ -1,4 +1,4 @@
-//! Which runs of an experiment are still to be made, and how long they will take.
+//! The schedule of an experiment: the runs that are still to be made, and an estimate of their duration.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -16,68 +16,69 @@ use super::results::{SweepAxis, SweepPoint, TestMachine};
 use super::{Mode, RunRequest, store};
 use crate::LabError;
 
-/// An experiment that is ready to be run.
+/// An experiment that is ready to run.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     pub(crate) definition: ExperimentDefinition,
     pub(crate) participants: Vec<Participant>,
     /// The `longhaul` under test.
     pub(crate) longhaul: PathBuf,
-    /// The results, without cells.
+    /// Results that have everything but cells.
     pub(crate) empty_results: ExperimentResults,
-    /// Where something is to be run, in the order in which it is.
+    /// The points at which runs are missing, in the order in which they are visited.
     pub(crate) visits: Vec<PointVisit>,
-    /// Cells that have all their runs already.
+    /// The number of cells that already have all their runs.
     finished_cells: usize,
 }
 
-/// A point of the sweep where something is to be run.
+/// A point of the sweep at which runs are missing.
 #[derive(Debug)]
 pub(crate) struct PointVisit {
     pub(crate) at: SweepPoint,
     pub(crate) cells: Vec<ScheduledCell>,
 }
 
-/// The runs that a participant has to make at a point.
+/// The missing runs of one participant at a point: the repetitions from `first` up to, but not including,
+/// `end`.
 #[derive(Debug)]
 pub(crate) struct ScheduledCell {
-    /// Its index.
+    /// The participant's index in [`Schedule::participants`].
     pub(crate) participant: usize,
-    /// The first repetition; those before it are in `kept`.
+    /// The first missing repetition, from 0; those before it are in `kept`.
     pub(crate) first: u32,
-    /// Behind the last one.
+    /// The number of repetitions.
     pub(crate) end: u32,
-    /// Runs that an earlier command left of this cell.
+    /// The cell with the runs of earlier commands, if there are any.
     pub(crate) kept: Option<ResultCell>,
-    /// How long a run takes, expected.
+    /// The estimated duration of one run.
     seconds: f64,
 }
 
-/// The plan of a run of an experiment.
+/// The plan of an experiment's run, for people.
 #[derive(Debug)]
 pub struct PlannedRun {
-    /// The experiment.
+    /// The experiment's name.
     pub experiment: String,
     /// `quick` or `full`.
     pub mode: String,
-    /// Points of the sweep where something is to be run.
+    /// Points of the sweep at which runs are missing.
     pub points: usize,
-    /// Programs that take part.
+    /// The number of programs that take part.
     pub programs: usize,
-    /// Cells to be measured.
+    /// Cells that lack runs.
     pub cells: usize,
-    /// Cells that have all their runs already.
+    /// Cells that already have all their runs.
     pub finished_cells: usize,
-    /// Single measurements.
+    /// Runs to make.
     pub runs: u64,
-    /// How many runs the cells have.
+    /// The numbers of runs per cell that occur.
     pub repetitions: BTreeSet<u32>,
-    /// How long it will take, a guess.
+    /// The estimated duration.
     pub seconds: f64,
 }
 
 impl PlannedRun {
-    /// One line for people.
+    /// Describes the plan in one line.
     pub fn to_text(&self) -> String {
         let runs: Vec<String> = self.repetitions.iter().map(u32::to_string).collect();
         let what = match self.cells {
@@ -92,22 +93,23 @@ impl PlannedRun {
         };
         let already = match self.finished_cells {
             0 => String::new(),
-            n => format!("; {n} cells are there already"),
+            n => format!("; {n} cells are already measured"),
         };
         format!("{} ({}): {what}{already}", self.experiment, self.mode)
     }
 }
 
-/// A guess in seconds, for people: whole seconds, at least one.
+/// Shows an estimated duration for people, in whole seconds and at least one.
 pub(crate) fn format_seconds(seconds: f64) -> String {
     show::time(Duration::from_secs_f64(seconds.clamp(1.0, 1e9).round()))
 }
 
 impl Schedule {
-    /// The cells that `request` asks for. With `resume`, less those that its results have already.
+    /// Schedules the runs that `request` asks for; with `resume` only those that the saved results lack.
     ///
     /// # Errors
-    /// No such experiment or program, a mistake in a file, results that do not fit.
+    /// An experiment or program does not exist, a file has a mistake, or saved results are of another seed or
+    /// version.
     pub(crate) fn new(request: &RunRequest) -> Result<Self, LabError> {
         let known = catalog::load_experiment(&request.name)?;
         let visited = plan::visited_values(&known.definition, request.mode, &request.only)?;
@@ -190,12 +192,12 @@ impl Schedule {
         self.visits.iter().flat_map(|visit| &visit.cells)
     }
 
-    /// The most repetitions that a cell has.
+    /// Returns the largest number of repetitions of a cell; 0 if nothing is to run.
     pub(crate) fn most_repetitions(&self) -> u32 {
         self.cells().map(|cell| cell.end).max().unwrap_or(0)
     }
 
-    /// The plan with at most so many repetitions.
+    /// Makes the plan with at most `at_most` repetitions of each cell.
     pub(crate) fn plan(&self, at_most: u32) -> PlannedRun {
         let runs = |cell: &ScheduledCell| cell.end.min(at_most).saturating_sub(cell.first);
         let seconds = |cell: &ScheduledCell| cell.seconds * f64::from(runs(cell));
@@ -213,13 +215,13 @@ impl Schedule {
     }
 }
 
-/// Whether the lab has spoiled every run of a cell.
+/// Whether no run of a cell is valid and the last one failed because the lab could not keep up.
 pub(crate) fn is_spoiled(cell: &ResultCell) -> bool {
     let invalid = cell.samples.iter().all(|run| !run.invalid.is_empty());
     invalid && cell.samples.last().is_some_and(|run| run.spoiled)
 }
 
-/// Cells of an experiment that ships; `None`: there is none of that name.
+/// Counts the cells of a shipped experiment. `None`: no shipped experiment or no mode has that name.
 pub(crate) fn count_shipped_cells(name: &str, mode: &str) -> Option<usize> {
     let mut modes = [Mode::Full, Mode::Quick].into_iter();
     let mode = modes.find(|known| known.name() == mode)?;
@@ -228,7 +230,7 @@ pub(crate) fn count_shipped_cells(name: &str, mode: &str) -> Option<usize> {
     plan::count_cells(name, mode, &known.definition).ok()
 }
 
-/// Results without cells.
+/// Makes results that have everything but cells.
 fn empty_results(
     known: &LoadedExperiment,
     request: &RunRequest,
@@ -236,7 +238,7 @@ fn empty_results(
     participants: &Participants,
 ) -> Result<ExperimentResults, LabError> {
     let definition = &known.definition;
-    // The axis down, if there is one, is the first that is visited.
+    // `visited` has the values of `down`, if there is one, before those of `across`.
     let across = visited.last().map_or(&[][..], Vec::as_slice);
     let down = definition.down.as_ref().zip(visited.first());
     let own: Vec<ComparedProgram> = participants
@@ -252,7 +254,7 @@ fn empty_results(
     let ratios = best::ratio_measures(&definition.best, definition.higher_is_better);
     let charts = definition.series.iter().map(SeriesDefinition::to_chart);
     let notes = definition.notes.iter().chain(&participants.notes);
-    // To the second, as RFC 3339 without a fraction.
+    // A timestamp of whole seconds is shown without a fraction (RFC 3339).
     let second = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second());
     Ok(ExperimentResults {
         experiment: known.name.clone(),
@@ -281,7 +283,7 @@ fn empty_results(
     })
 }
 
-/// This machine, with the versions of the programs; the hosts' settings are added when they are known.
+/// Describes this machine and the programs' versions. The first run adds the hosts' kernel settings.
 fn machine(participants: &Participants) -> TestMachine {
     let system = rustix::system::uname();
     let cpus = std::thread::available_parallelism();
@@ -293,7 +295,7 @@ fn machine(participants: &Participants) -> TestMachine {
     }
 }
 
-/// An axis with the values that are visited, and those that programs show in place of them.
+/// Makes an axis of the visited values and of those that are listed for programs that ignore the axis.
 fn sweep_axis(axis: &AxisDefinition, visited: &[String], participants: &Participants) -> SweepAxis {
     let mut values = visited.to_vec();
     for participant in &participants.all {

@@ -16,7 +16,7 @@ pub(crate) struct Scratch {
     memory: OwnedDirectory,
 }
 
-/// The bytes written between two checks for a signal. Even a slow disk writes them within a second.
+/// The bytes written between two checks for a signal: a slow disk needs about a second for them.
 const PIECE_BYTES: u64 = 32 << 20;
 
 impl Scratch {

@@ -1,4 +1,4 @@
-//! A run in the simulator.
+//! Runs of experiments of kind `sim`, in the simulator.
 
 use std::os::fd::AsFd;
 use std::time::Instant;
@@ -18,7 +18,7 @@ use crate::simulate::{self, SimMeasure, SimReport, SimRequest};
 /// Simulates one point for a participant. `None`: the user wants to stop.
 ///
 /// # Errors
-/// A mistake in the experiment's `simulation` table.
+/// [`LabError::Usage`]: the experiment's `simulation` table has a mistake.
 pub(crate) fn run(
     setup: &RunSetup<'_>,
     at: &SweepPoint,
@@ -26,19 +26,21 @@ pub(crate) fn run(
     seed: u64,
 ) -> Result<Option<FinishedRun>, LabError> {
     let definition = setup.definition;
-    let wrong = |what: String| key_error(setup.name, "simulation", what);
-    let mut options = options(setup, at, participant)?;
+    let mistake = |what: String| key_error(setup.name, "simulation", what);
+    let mut options = collect_options(setup, at, participant)?;
     options.push(("seed".to_owned(), seed.to_string()));
     let request = SimRequest::of_options(&options)?;
     let begin = Instant::now();
-    let Some(report) = interruptible(&request, setup.interrupts)? else {
+    let Some(report) = simulate_interruptibly(&request, setup.interrupts)? else {
         return Ok(None);
     };
     let [point] = report.points.as_slice() else {
-        return Err(wrong("'flows' must be one number at each point".to_owned()));
+        return Err(mistake(
+            "'flows' must be one number at each point".to_owned(),
+        ));
     };
     let value = |name: &str| SimMeasure::named(name)?.of(point);
-    let missing = || "nothing was measured".to_owned();
+    let missing = || format!("the simulation has no value of {}", definition.measure);
     let measured = value(&definition.measure);
     let also = definition.also.iter().map(|also| &also.measure);
     let also = also.filter_map(|name| Some((name.clone(), value(name)?)));
@@ -58,7 +60,7 @@ pub(crate) fn run(
         limited_by: Some(point.limited_by.clone()),
         also: also.collect(),
     };
-    // A chunk is a sample of the trace.
+    // Chunks take the place of a client's trace samples, so that charts over time can show them.
     let chunks = point
         .chunks
         .iter()
@@ -71,8 +73,8 @@ pub(crate) fn run(
     }))
 }
 
-/// Simulates in a thread, which nobody waits for once the user wants to stop: the process then ends.
-fn interruptible(
+/// Simulates in a thread. When the user wants to stop, the thread is not waited for: the process then ends.
+fn simulate_interruptibly(
     request: &SimRequest,
     interrupts: &Interrupts,
 ) -> Result<Option<SimReport>, LabError> {
@@ -80,7 +82,7 @@ fn interruptible(
     let (done, running) = std::io::pipe().map_err(failed)?;
     let request = request.clone();
     let simulate = move || {
-        // The pipe closes when the simulation ends, also by a panic.
+        // The pipe closes when the closure returns, and also when the simulation panics.
         let _running = running;
         simulate::run(&request)
     };
@@ -95,9 +97,9 @@ fn interruptible(
     }
 }
 
-/// The options of `longhaul lab sim` that the experiment's `simulation` table has at a point. A flag has
-/// an empty value.
-fn options(
+/// Collects the options of `longhaul lab sim` from the experiment's `simulation` table, expanded for a
+/// point. A flag has an empty value.
+fn collect_options(
     setup: &RunSetup<'_>,
     at: &SweepPoint,
     participant: &Participant,

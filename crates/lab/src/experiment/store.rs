@@ -1,5 +1,5 @@
-//! Results as files: JSON for programs, CSV with one line a run for spreadsheets. Cells of several commands are
-//! put together.
+//! Saved results: JSON for programs, and CSV with one line per run for spreadsheets. The cells of several
+//! commands are merged into one file.
 
 use std::fs::{File, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -12,21 +12,21 @@ use super::{SavedResults, best};
 use crate::LabError;
 use crate::quoting::{csv_line, csv_text};
 
-/// Begin of the note that a command leaves which ended early.
+/// The beginning of the note in the results of a command that ended early.
 pub(crate) const ENDED_EARLY: &str = "Ended early: ";
 
-/// Where the results of an experiment are kept.
+/// Returns the path of an experiment's JSON results: `OUT/NAME-MODE.json`.
 pub(crate) fn results_file(out: &Path, results: &ExperimentResults) -> PathBuf {
     out.join(format!("{}-{}.json", results.experiment, results.mode))
 }
 
-/// Largest file of results that is read.
+/// The largest results file that is read, bytes. It bounds the memory that a wrong file can take.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
-/// The results that `file` holds; `None`: it is not there.
+/// Reads the results in `file`. `None`: the file does not exist.
 ///
 /// # Errors
-/// It cannot be read, or holds something else, which is not to be overwritten.
+/// The file cannot be read, or has other content, which must not be overwritten.
 pub(crate) fn read(file: &Path) -> Result<Option<ExperimentResults>, LabError> {
     let mut text = String::new();
     let shown = file.display();
@@ -43,10 +43,10 @@ pub(crate) fn read(file: &Path) -> Result<Option<ExperimentResults>, LabError> {
     })
 }
 
-/// Moves results that are there out of the way, to a name that ends in `~`.
+/// Renames existing results: `~` is appended to the name. A file that has this name is replaced.
 ///
 /// # Errors
-/// The directory cannot be written.
+/// [`LabError::System`]: the file cannot be renamed.
 pub(crate) fn set_aside(file: &Path) -> Result<(), LabError> {
     let mut aside = file.as_os_str().to_owned();
     aside.push("~");
@@ -59,10 +59,11 @@ pub(crate) fn set_aside(file: &Path) -> Result<(), LabError> {
     }
 }
 
-/// Refuses to mix cells of different seeds or of different versions of an experiment.
+/// Checks that the saved results `kept` and new ones are of the same experiment, mode, seed and version of
+/// the experiment's file.
 ///
 /// # Errors
-/// [`LabError::Usage`] names `file`, which holds `kept`.
+/// [`LabError::Usage`] names `file`, from which `kept` was read, and the difference.
 pub(crate) fn check_compatible(
     file: &Path,
     kept: &ExperimentResults,
@@ -84,18 +85,18 @@ pub(crate) fn check_compatible(
     )))
 }
 
-/// Puts the cells of a run into `OUT/NAME-MODE.json` and `.csv`, beside the cells that are there.
-/// Commands that write at the same time take turns, and each keeps the other's cells.
+/// Merges the cells of a run into `OUT/NAME-MODE.json` and `.csv`. Commands that save at the same time
+/// wait for each other by a lock on `out`, and no cell is lost.
 ///
 /// # Errors
-/// A full disk, a directory that cannot be written, results of another seed or version.
+/// A file cannot be written, or the saved results are of another seed or version.
 pub(crate) fn save(
     out: &Path,
     definition: &ExperimentDefinition,
     fresh: &ExperimentResults,
 ) -> Result<SavedResults, LabError> {
     let cannot = |e| LabError::system(format!("cannot lock {}", out.display()), e);
-    // The lock ends with this function.
+    // The lock (flock(2)) is released when `lock` is dropped at the end of this function.
     let lock = File::open(out).map_err(cannot)?;
     lock.lock().map_err(cannot)?;
     let json = results_file(out, fresh);
@@ -111,7 +112,7 @@ pub(crate) fn save(
     Ok(SavedResults { results, json, csv })
 }
 
-/// Replaces a file at once.
+/// Replaces a file atomically, so that a reader or a crash never meets half of it.
 fn replace(out: &Path, path: &Path, content: io::Result<String>) -> Result<(), LabError> {
     let written = content.and_then(|content| {
         let mut builder = tempfile::Builder::new();
@@ -125,7 +126,7 @@ fn replace(out: &Path, path: &Path, content: io::Result<String>) -> Result<(), L
     written.map_err(|e| LabError::system(format!("cannot write {}", path.display()), e))
 }
 
-/// One line a run, with a heading (RFC 4180).
+/// Writes the CSV text (RFC 4180): a heading, then one line per run.
 fn csv(results: &ExperimentResults) -> String {
     let axes = || results.down.iter().chain([&results.across]);
     let before = ["experiment", "mode", "program"].map(str::to_owned);
@@ -153,7 +154,7 @@ fn csv(results: &ExperimentResults) -> String {
         .chain(after.map(str::to_owned))
         .chain(also);
     let mut text = csv_line(heading.map(|name| csv_text(&name)));
-    // A best repeats the runs of another cell.
+    // The cell of a best repeats the runs of another cell, which already has their lines.
     for cell in results.cells.iter().filter(|cell| cell.chosen.is_none()) {
         for (index, run) in cell.samples.iter().enumerate() {
             let at = axes().map(|axis| cell.at.get(&axis.key).cloned().unwrap_or_default());
@@ -196,14 +197,15 @@ fn fields(
     fields
 }
 
-/// `kept` with every cell that `fresh` has anew. Unfinished cells stay until they are finished.
+/// Merges results. A cell of `fresh` replaces the same cell of `kept`; unfinished cells stay until they
+/// are finished.
 fn merged(
     definition: &ExperimentDefinition,
     kept: Option<ExperimentResults>,
     fresh: &ExperimentResults,
 ) -> ExperimentResults {
     let mut all = fresh.clone();
-    // The bests are found anew.
+    // The bests are determined again from the merged cells.
     let is_own = |program: &ComparedProgram| !definition.best.contains_key(&program.key);
     all.programs.retain(is_own);
     if let Some(mut kept) = kept {
@@ -234,7 +236,7 @@ fn merged(
             now.sysctls.entry(key).or_insert(value);
         }
         add_missing(&mut all.notes, kept.notes, PartialEq::eq);
-        // The pairs of option and value that both commands were given.
+        // Only the options (pairs of name and value) that both commands had describe the merged results.
         let pairs = kept.options.chunks(2);
         let common = pairs.filter(|pair| all.options.chunks(2).any(|other| other == *pair));
         all.options = common.flatten().cloned().collect();
@@ -251,7 +253,7 @@ pub(crate) fn is_same_cell(one: &ResultCell, other: &ResultCell) -> bool {
     one.program == other.program && one.at == other.at
 }
 
-/// Adds those of `more` that are not known.
+/// Appends the items of `more` that `known` does not contain.
 fn add_missing<T>(known: &mut Vec<T>, more: Vec<T>, is_same: impl Fn(&T, &T) -> bool) {
     for item in more {
         if !known.iter().any(|other| is_same(other, &item)) {
@@ -260,7 +262,7 @@ fn add_missing<T>(known: &mut Vec<T>, more: Vec<T>, is_same: impl Fn(&T, &T) -> 
     }
 }
 
-/// Orders axes, programs and cells as the experiment has them, and adds the bests.
+/// Sorts axes, programs and cells in the experiment's order, and adds the bests.
 fn sort_results(definition: &ExperimentDefinition, results: &mut ExperimentResults) {
     let place = |value: &String, all: &[String]| {
         let place = all.iter().position(|known| known == value);
@@ -322,7 +324,7 @@ label = "better one"
 of = ["one", "two"]
 "#;
 
-    /// Results of `program` at some round trips, with their medians.
+    /// Makes results of `program` with a median for each round-trip time.
     fn results(program: &str, medians: &[(&str, f64)]) -> ExperimentResults {
         let values: Vec<&str> = medians.iter().map(|(rtt, _)| *rtt).collect();
         let text = serde_json::json!({
@@ -360,7 +362,7 @@ of = ["one", "two"]
     }
 
     #[test]
-    fn cells_that_are_there_stay_and_those_measured_again_are_replaced() {
+    fn saved_cells_stay_and_those_measured_again_are_replaced() {
         let first = merge(None, &results("one", &[("10", 5.0)]));
         let all = merge(Some(first), &results("one", &[("1", 6.0), ("10", 7.0)]));
         assert_eq!(all.across.values, ["1", "10"]);
@@ -372,7 +374,7 @@ of = ["one", "two"]
     }
 
     #[test]
-    fn the_best_is_found_anew_among_the_programs_of_several_commands() {
+    fn the_best_is_chosen_among_the_programs_of_several_commands() {
         let two = merge(None, &results("two", &[("1", 50.0)]));
         assert_eq!(summaries(&two), ["two 1 50", "better 1 50"]);
         let all = merge(Some(two), &results("one", &[("1", 100.0)]));
@@ -383,7 +385,7 @@ of = ["one", "two"]
     }
 
     #[test]
-    fn half_a_cell_is_kept_apart_until_it_is_whole() {
+    fn an_unfinished_cell_is_kept_apart_until_it_is_finished() {
         let mut first = results("one", &[("1", 5.0)]);
         first.unfinished = std::mem::take(&mut first.cells);
         first.notes = vec![format!("{ENDED_EARLY}interrupted after 0 of 1 points.")];
@@ -391,7 +393,7 @@ of = ["one", "two"]
         assert_eq!((first.cells.len(), first.unfinished.len()), (0, 1));
         let both = merge(Some(first), &results("one", &[("10", 6.0)]));
         assert_eq!((both.cells.len(), both.unfinished.len()), (2, 1));
-        assert!(both.notes.is_empty(), "of a command that has ended since");
+        assert!(both.notes.is_empty(), "a note on an early end is dropped");
         let all = merge(Some(both), &results("one", &[("1", 7.0)]));
         assert!(all.unfinished.is_empty());
         assert!(summaries(&all).contains(&"one 1 7".to_owned()));

@@ -328,7 +328,7 @@ pub(crate) fn rotated_order(count: usize, repetition: u32) -> Vec<usize> {
 }
 
 /// Returns the seed of a run, at most 2⁵³ − 1, which every JSON reader keeps exactly. All programs of a
-/// point have the same seed, so that they meet the same random losses; each repetition has another one.
+/// point have the same seed, so that they meet the same random events; each repetition has another one.
 /// It does not depend on which other points are visited, so that a resumed run has the seeds of a whole one.
 pub(crate) fn run_seed(seed: u64, at: &SweepPoint, repetition: u32) -> u64 {
     let point: String = at

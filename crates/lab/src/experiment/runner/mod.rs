@@ -1,4 +1,4 @@
-//! Runs an experiment, point by point, and keeps finished cells at every moment.
+//! Runs an experiment point by point, and saves the finished cells after each point.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -16,41 +16,41 @@ use super::store::{self, ENDED_EARLY};
 use super::{Mode, RunRequest, SavedResults, best, simulation};
 use crate::LabError;
 
-/// How often a run is made again because the lab could not keep up.
+/// How often a run is repeated because the lab could not keep up.
 const RETRIES: u32 = 2;
 
-/// How often cells that have no run that counts are visited again at the end.
+/// How often cells without a valid run are visited again at the end, when the machine may be less busy.
 const REVISITS: u32 = 2;
 
-/// How much may be lost when this process is killed.
+/// The longest time without saving, and so the most work that is lost when this process is killed.
 const SAVE_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Experiment that is being run, and its results so far.
+/// An experiment that is running, and its results so far.
 struct ExperimentRun<'a> {
     request: &'a RunRequest,
     definition: ExperimentDefinition,
     participants: Vec<Participant>,
     longhaul: PathBuf,
-    // Dropped before `interrupts`: a signal takes effect when everything else is gone.
+    // Fields are dropped in their order: the directories are removed before a pending signal ends the process.
     scratch: Scratch,
     interrupts: Interrupts,
     results: ExperimentResults,
-    /// When the results were last written.
+    /// The time at which the results were last saved.
     saved: Instant,
-    /// Something was measured.
+    /// Whether a run was made.
     measured: bool,
 }
 
-/// Why a run ends early.
+/// Why an experiment ends before its last run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EarlyEnd {
-    /// A signal came.
+    /// A signal arrived.
     Interrupted,
-    /// The time that was given is used up.
+    /// The time of [`RunRequest::until`] has come.
     OutOfTime,
 }
 
-/// Runs what `request` asks for; `say` gets lines for people.
+/// Runs the experiment of `request`; `print` receives progress lines for people.
 ///
 /// # Errors
 /// See [`super::run`].
@@ -87,7 +87,7 @@ pub(crate) fn run(
     if let Err(error) = experiment.visit_all(schedule.visits, print) {
         let results = &experiment.results;
         if !results.cells.is_empty() || !results.unfinished.is_empty() {
-            // Why it ended matters more than whether this can be written.
+            // The first error tells the user more than one of saving would.
             let _ = experiment.save();
         }
         return Err(error);
@@ -96,15 +96,15 @@ pub(crate) fn run(
     if experiment.interrupts.has_signal() {
         let json = saved.json.display();
         print(&format!(
-            "what is done is in {json}; --resume goes on from there"
+            "finished runs are in {json}; --resume continues from there"
         ));
     }
-    // The signal takes effect when the experiment is dropped, here.
+    // A pending signal takes effect when `experiment` is dropped at the end of this function.
     Ok(saved)
 }
 
 impl ExperimentRun<'_> {
-    /// Visits the points, then again those where the lab spoiled every run.
+    /// Visits all points, then again those with cells of which the lab spoiled every run.
     fn visit_all(
         &mut self,
         mut visits: Vec<PointVisit>,
@@ -128,7 +128,7 @@ impl ExperimentRun<'_> {
         Ok(())
     }
 
-    /// The visits to cells of which no run counts, from the first repetition.
+    /// Selects the cells of which the lab spoiled every run, to be measured again from the first repetition.
     fn spoiled_visits(&self, mut visits: Vec<PointVisit>) -> Vec<PointVisit> {
         for visit in &mut visits {
             let at = &visit.at;
@@ -143,7 +143,7 @@ impl ExperimentRun<'_> {
         visits
     }
 
-    /// Visits the points; after each, its results are on the disk.
+    /// Visits the points and saves the results after each. Returns why it ended early, if it did.
     fn visit_each(
         &mut self,
         visits: &[PointVisit],
@@ -177,16 +177,17 @@ impl ExperimentRun<'_> {
         Ok(None)
     }
 
-    /// Runs every program of a point in turn, as often as it has repetitions.
+    /// Runs the programs of a point in turn, repetition by repetition, so that a change of the machine's load
+    /// affects all of them alike. Returns why it ended early, if it did.
     fn visit(
         &mut self,
         visit: &PointVisit,
         print: &mut dyn FnMut(&str),
     ) -> Result<Option<EarlyEnd>, LabError> {
         let blank = |cell: &schedule::ScheduledCell| self.blank_cell(cell.participant, &visit.at);
-        let begin =
+        let start_cell =
             |cell: &schedule::ScheduledCell| cell.kept.clone().unwrap_or_else(|| blank(cell));
-        let mut cells: Vec<ResultCell> = visit.cells.iter().map(begin).collect();
+        let mut cells: Vec<ResultCell> = visit.cells.iter().map(start_cell).collect();
         let mut left: Vec<u32> = visit
             .cells
             .iter()
@@ -218,7 +219,7 @@ impl ExperimentRun<'_> {
         ended
     }
 
-    /// Takes cells into the results: those that lack runs do not count.
+    /// Puts cells into the results. Those that still lack runs (`left`) go to the unfinished ones.
     fn store_cells(&mut self, cells: &[ResultCell], left: &[u32]) {
         let results = &mut self.results;
         for (cell, left) in cells.iter().zip(left) {
@@ -233,7 +234,7 @@ impl ExperimentRun<'_> {
         }
     }
 
-    /// The cell of a participant at a point, with what was published.
+    /// Makes the empty cell of a participant at a point, with its published values.
     fn blank_cell(&self, participant: usize, at: &SweepPoint) -> ResultCell {
         let (participant, mode) = (&self.participants[participant], self.request.mode);
         let asked = |mode| plan::requested_bytes(&self.definition, mode, at).unwrap_or(0);
@@ -241,7 +242,7 @@ impl ExperimentRun<'_> {
         let at = participant.program.listed_point(at);
         let published = |measure: &str| {
             let paper = self.definition.published(&participant.key, measure, &at);
-            // The time for a part of the file is not the published one.
+            // A published time is for the whole file and says nothing about a smaller one.
             paper.filter(|_| is_whole || !definition::grows_with_file(measure))
         };
         let also = self.definition.also.iter().map(|also| {
@@ -258,8 +259,8 @@ impl ExperimentRun<'_> {
         }
     }
 
-    /// Runs a program once, and again if the lab could not keep up; every run is kept, or none if it
-    /// ends early.
+    /// Runs a program once, and again while the lab cannot keep up. All these runs are added to the cell, or
+    /// none if the experiment ends early, so that a resumed experiment makes the repetition as a whole.
     fn add_runs(
         &mut self,
         participant: usize,
@@ -299,7 +300,7 @@ impl ExperimentRun<'_> {
         Ok(None)
     }
 
-    /// Makes one run; `None`: the user wants to stop.
+    /// Makes one run. `None`: the user wants to stop.
     fn measure(
         &self,
         participant: usize,
@@ -331,7 +332,7 @@ impl ExperimentRun<'_> {
         maker.run(participant, &prepared, seed)
     }
 
-    /// Says one line for each cell of a point that has all its runs, and one for each best of them.
+    /// Prints one line for each cell of a point that has all its runs, and one for the best of each set.
     fn print_cells(&self, cells: &[ResultCell], left: &[u32], print: &mut dyn FnMut(&str)) {
         let whole = cells.iter().zip(left).filter(|(_, left)| **left == 0);
         let mut whole: Vec<ResultCell> = whole.map(|(cell, _)| cell.clone()).collect();
@@ -351,7 +352,7 @@ impl ExperimentRun<'_> {
         }
     }
 
-    /// Writes the cells that were measured, beside those that are there.
+    /// Saves the measured cells together with those that are already in the file.
     fn save(&mut self) -> Result<SavedResults, LabError> {
         self.results.seconds = self.saved.elapsed().as_secs_f64();
         self.saved = Instant::now();
@@ -359,7 +360,7 @@ impl ExperimentRun<'_> {
     }
 }
 
-/// Keeps the series of a run, if its chart still lacks a run.
+/// Adds the series of a run to those of its cell, up to the number of runs that each chart shows.
 fn keep_series(
     definition: &ExperimentDefinition,
     kept: &mut Vec<TimeSeries>,
