@@ -108,20 +108,22 @@ pub(crate) fn run(
     print: &mut dyn FnMut(&str),
 ) -> Result<AllRuns, LabError> {
     let until = budget.map(|budget| Instant::now() + budget);
-    let (mut to_come, left_out) = schedules(request, experiment_names())?;
-    describe_plan(&to_come, &left_out, budget)
+    let (mut remaining, left_out) = schedules(request, experiment_names())?;
+    describe_plan(&remaining, &left_out, budget)
         .lines()
         .for_each(&mut *print);
     let mut done = AllRuns::default();
-    while !to_come.is_empty() {
+    while !remaining.is_empty() {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
-            let names = to_come.into_iter().map(|one| one.empty_results.experiment);
+            let names = remaining
+                .into_iter()
+                .map(|one| one.empty_results.experiment);
             done.not_begun = names.collect();
             break;
         }
-        let at_most = left.map(|left| affordable_repetitions(&to_come, left).unwrap_or(1));
-        let name = to_come.remove(0).empty_results.experiment;
+        let at_most = left.map(|left| affordable_repetitions(&remaining, left).unwrap_or(1));
+        let name = remaining.remove(0).empty_results.experiment;
         let one = RunRequest {
             at_most: at_most.or(request.at_most),
             until,

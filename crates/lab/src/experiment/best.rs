@@ -14,10 +14,10 @@ pub(crate) fn to_compared_programs(
     programs: &[ComparedProgram],
 ) -> Vec<ComparedProgram> {
     let takes_part = |key: &String| programs.iter().any(|program| program.key == *key);
-    let some = bests
+    let taking_part = bests
         .iter()
         .filter(|(_, best)| best.of.iter().any(takes_part));
-    let shown = some.map(|(key, best)| ComparedProgram {
+    let shown = taking_part.map(|(key, best)| ComparedProgram {
         key: key.clone(),
         label: best.label.clone(),
         published_ratio: None,

@@ -134,8 +134,8 @@ impl CellTask {
         // iperf3 --json writes its errors into the document.
         let document: Option<serde_json::Value> = serde_json::from_str(&out).ok();
         let error = document.and_then(|d| Some(d.get("error")?.as_str()?.to_owned()));
-        let words = last(&err).or(error).or_else(|| last(&out));
-        words.unwrap_or_else(|| "it printed no message".to_owned())
+        let message = last(&err).or(error).or_else(|| last(&out));
+        message.unwrap_or_else(|| "it printed no message".to_owned())
     }
 }
 
@@ -214,8 +214,8 @@ fn start_servers(task: &CellTask, started: &mut Vec<Child>) -> Result<(), LabErr
                     continue;
                 }
             };
-            let words = task.last_message(&server.name);
-            return Err(LabError::Program(format!("the server {why}: {words}")));
+            let message = task.last_message(&server.name);
+            return Err(LabError::Program(format!("the server {why}: {message}")));
         }
     }
     Ok(())

@@ -152,12 +152,12 @@ pub(crate) fn adopt_orphans() -> io::Result<()> {
 /// # Errors
 /// A child cannot be waited for.
 pub(crate) fn terminate_orphans() -> io::Result<()> {
-    let patience = Instant::now() + GRACE;
+    let deadline = Instant::now() + GRACE;
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
             Ok(Some(_)) => {}
             Ok(None) => {
-                if Instant::now() > patience {
+                if Instant::now() > deadline {
                     for child in list_children()? {
                         // An error means that the process has ended in the meantime.
                         let _ = rustix::process::kill_process(child, Signal::KILL);

@@ -160,18 +160,21 @@ impl Schedule {
     ) -> ScheduledCell {
         let (participant, definition, mode) =
             (&self.participants[index], &self.definition, request.mode);
-        let usual = participant
+        let default_repetitions = participant
             .repetitions(mode)
             .unwrap_or(*definition.repetitions.for_mode(mode));
-        let end = request.repetitions.unwrap_or(usual);
-        let shown = participant.program.listed_point(at);
-        let here = |cell: &&ResultCell| cell.program == participant.key && cell.at == shown;
-        let kept = kept.and_then(|kept| kept.cells.iter().chain(&kept.unfinished).find(here));
+        let end = request.repetitions.unwrap_or(default_repetitions);
+        let listed_at = participant.program.listed_point(at);
+        let is_this_cell =
+            |cell: &&ResultCell| cell.program == participant.key && cell.at == listed_at;
+        let kept =
+            kept.and_then(|kept| kept.cells.iter().chain(&kept.unfinished).find(is_this_cell));
         let kept = kept.filter(|cell| !is_spoiled(cell)).map(|cell| {
             let mut cell = cell.clone();
             best::remove_ratios(&definition.best, &mut cell);
             cell
         });
+        // A repeated run has the seed of its repetition, so that distinct seeds count repetitions.
         let seeds = kept
             .iter()
             .flat_map(|cell| &cell.samples)

@@ -44,7 +44,7 @@ pub(crate) fn run(
     let measured = value(&definition.measure);
     let also = definition.also.iter().map(|also| &also.measure);
     let also = also.filter_map(|name| Some((name.clone(), value(name)?)));
-    let words = options.iter().map(|(key, value)| match value.as_str() {
+    let arguments = options.iter().map(|(key, value)| match value.as_str() {
         "" => format!(" --{key}"),
         value => format!(" --{key} {}", shell_word(value)),
     });
@@ -56,7 +56,7 @@ pub(crate) fn run(
         bytes: request.file().unwrap_or(0),
         cpu_seconds: None,
         seed,
-        command: format!("longhaul lab sim{}", words.collect::<String>()),
+        command: format!("longhaul lab sim{}", arguments.collect::<String>()),
         limited_by: Some(point.limited_by.clone()),
         also: also.collect(),
     };

@@ -9,8 +9,8 @@ use crate::simulate::SimMeasure;
 impl AxisDefinition {
     fn check(&self, file: &str, axis: &str) -> Result<(), LabError> {
         let ensure = |ok: bool, what: String| require(file, axis, ok, what);
-        let some = !self.full.is_empty() && !self.quick.is_empty();
-        ensure(some, "'full' and 'quick' need values".to_owned())?;
+        let has_values = !self.full.is_empty() && !self.quick.is_empty();
+        ensure(has_values, "'full' and 'quick' need values".to_owned())?;
         for (index, value) in self.full.iter().enumerate() {
             let first = !self.full[..index].contains(value);
             ensure(first, format!("'{value}' twice"))?;
@@ -36,12 +36,12 @@ impl ExperimentDefinition {
         }
         for mode in [Mode::Full, Mode::Quick] {
             let key = |what: &str| format!("{what}.{}", mode.name());
-            let some = !self.programs.for_mode(mode).is_empty();
-            must(some, &key("programs"), "name at least one")?;
-            let some = *self.repetitions.for_mode(mode) > 0;
-            must(some, &key("repetitions"), "must be more than 0")?;
-            let some = *self.limit.for_mode(mode) > 0;
-            must(some, &key("limit"), "must be more than 0")?;
+            let has_programs = !self.programs.for_mode(mode).is_empty();
+            must(has_programs, &key("programs"), "name at least one")?;
+            let is_positive = *self.repetitions.for_mode(mode) > 0;
+            must(is_positive, &key("repetitions"), "must be more than 0")?;
+            let is_positive = *self.limit.for_mode(mode) > 0;
+            must(is_positive, &key("limit"), "must be more than 0")?;
             let size = self
                 .bytes
                 .as_ref()
@@ -92,9 +92,9 @@ impl ExperimentDefinition {
     }
 
     fn check_row(&self, file: &str, key: &str, values: &[f64]) -> Result<(), LabError> {
-        let (have, want) = (values.len(), self.across.full.len());
-        let what = format!("{have} numbers for the {want} values of 'across.full'");
-        require(file, key, have == want, what)
+        let (count, expected) = (values.len(), self.across.full.len());
+        let what = format!("{count} numbers for the {expected} values of 'across.full'");
+        require(file, key, count == expected, what)
     }
 
     fn check_measures(&self, file: &str) -> Result<(), LabError> {
@@ -130,8 +130,12 @@ impl ExperimentDefinition {
         let must = |ok: bool, key: &str, what: &str| require(file, key, ok, what);
         for (name, variant) in &self.variants {
             let key = |what: &str| format!("variants.{name}.{what}");
-            let some = variant.quick_repetitions != Some(0);
-            must(some, &key("quick_repetitions"), "must be more than 0")?;
+            let is_positive = variant.quick_repetitions != Some(0);
+            must(
+                is_positive,
+                &key("quick_repetitions"),
+                "must be more than 0",
+            )?;
             let largest = variant.quick_largest.as_deref().map(units::size);
             let largest = largest.transpose();
             largest.map_err(|e| key_error(file, &key("quick_largest"), e))?;

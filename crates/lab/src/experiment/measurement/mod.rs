@@ -227,7 +227,7 @@ impl RunOutput<'_> {
             }
         }
         let spoiled = self.network_problems();
-        let words: Vec<String> = task
+        let arguments: Vec<String> = task
             .client
             .argv
             .iter()
@@ -242,7 +242,7 @@ impl RunOutput<'_> {
             seconds: self.outcome.seconds,
             cpu_seconds: Some(self.outcome.cpu_seconds),
             seed,
-            command: words.join(" "),
+            command: arguments.join(" "),
             limited_by: limited_by.and_then(|reading| reading.read_text(&self.printed)),
             also,
         };
@@ -268,9 +268,9 @@ impl RunOutput<'_> {
     /// Checks the size of the received file after a client that exited with success. `None`: it is complete.
     fn missing_bytes(&self) -> Option<String> {
         let sink = self.prepared.received.as_ref()?;
-        let there = std::fs::metadata(sink).map_or(0, |m| m.len());
+        let received = std::fs::metadata(sink).map_or(0, |m| m.len());
         let wanted = self.prepared.bytes;
-        (there != wanted).then(|| format!("received {there} of {wanted} bytes"))
+        (received != wanted).then(|| format!("received {received} of {wanted} bytes"))
     }
 
     /// Returns the bytes that were moved: the program's reading, else the size of the file.

@@ -156,9 +156,9 @@ fn values_are_measured_by_the_lab_or_read_from_the_output() {
         assert_eq!((&*record.command, &*settings["a: k"]), ("x 'a b'", "v"));
         assert_eq!(record.limited_by.as_deref(), Some("loss"));
     }
-    let odd = fake.measure("colour").unwrap().record;
+    let unknown = fake.measure("colour").unwrap().record;
     assert_eq!(
-        (odd.value, odd.invalid),
+        (unknown.value, unknown.invalid),
         (None, vec!["its output has no colour".to_owned()])
     );
 }

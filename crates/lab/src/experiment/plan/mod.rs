@@ -138,6 +138,7 @@ pub(crate) fn find_participants(
         if left_out.is_some() {
             continue;
         }
+        // Command lines refer to the executable under test as `{longhaul}`.
         let path = longhaul.display().to_string();
         participant.binaries.insert("longhaul".to_owned(), path);
         let version = participant.program.version(&participant.binaries);
@@ -314,8 +315,8 @@ pub(crate) fn requested_bytes(
     at: &SweepPoint,
 ) -> Option<u64> {
     let known = unexpanded_variables(definition, at);
-    let usual = definition.bytes.as_ref().map(|bytes| bytes.for_mode(mode));
-    let size = template::expand(known.get("bytes").or(usual)?, &known).ok()?;
+    let default_size = definition.bytes.as_ref().map(|bytes| bytes.for_mode(mode));
+    let size = template::expand(known.get("bytes").or(default_size)?, &known).ok()?;
     units::size(&size).ok()
 }
 
@@ -370,8 +371,8 @@ pub(crate) fn expected_seconds(
 /// rate of the bottleneck.
 fn expected_rate(definition: &ExperimentDefinition, key: &str, at: &SweepPoint) -> f64 {
     let variant = definition.variants.get(key);
-    let said = variant.and_then(|variant| variant.expects);
-    let known = said.or_else(|| definition.published(key, "goodput", at));
+    let variant_rate = variant.and_then(|variant| variant.expects);
+    let known = variant_rate.or_else(|| definition.published(key, "goodput", at));
     if let Some(megabits) = known {
         return megabits * 1e6;
     }

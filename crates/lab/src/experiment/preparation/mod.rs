@@ -191,8 +191,8 @@ impl RunSetup<'_> {
             variables.insert(format!("address.{host}"), address.to_string());
         }
         if !emulated {
-            let here = Ipv4Addr::LOCALHOST.to_string();
-            variables.insert("loopback".to_owned(), here);
+            let loopback = Ipv4Addr::LOCALHOST.to_string();
+            variables.insert("loopback".to_owned(), loopback);
         }
     }
 

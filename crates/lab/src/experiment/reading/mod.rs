@@ -177,8 +177,8 @@ impl OutputReading {
     fn rate(&self, points: &[(f64, f64)]) -> Option<f64> {
         let (begin, end) = self.interval(points)?;
         let within = points.iter().filter(|(t, _)| (begin..=end).contains(t));
-        let grown = value_at(points, end)? - value_at(points, begin)?;
-        let rate = grown / (end - begin);
+        let growth = value_at(points, end)? - value_at(points, begin)?;
+        let rate = growth / (end - begin);
         (within.count() >= FEWEST_SAMPLES && rate.is_finite()).then_some(rate)
     }
 
@@ -186,17 +186,18 @@ impl OutputReading {
         let begin = match self.seconds {
             Some((begin, _)) => begin,
             None => {
-                let nothing = points.iter().rposition(|(_, value)| *value == 0.0);
-                points.get(nothing.unwrap_or(0))?.0
+                // The field is 0 until the first bytes arrive: the last 0 is the start of the transfer.
+                let last_zero = points.iter().rposition(|(_, value)| *value == 0.0);
+                points.get(last_zero.unwrap_or(0))?.0
             }
         };
         let end = self.seconds.map_or(f64::INFINITY, |(_, end)| end);
         let mut later = points.iter().filter(|(t, _)| (begin..end).contains(t));
-        let risen = |(time, value): &&(f64, f64)| {
+        let is_fast = |(time, value): &&(f64, f64)| {
             let later = value_at(points, time + self.hold);
             later.is_some_and(|later| later - value >= 0.9 * rate * self.hold)
         };
-        later.find(risen).map(|(time, _)| time - begin)
+        later.find(is_fast).map(|(time, _)| time - begin)
     }
 
     fn median(&self, mut points: Vec<(f64, f64)>) -> Option<f64> {
@@ -216,12 +217,12 @@ impl FileStatistic {
         let count = values.len() as f64;
         let sum: f64 = values.iter().sum();
         let squares: f64 = values.iter().map(|value| value * value).sum();
-        let found = match self {
+        let combined = match self {
             Self::Mean => sum / count,
             Self::Sum => sum,
             Self::Jain => sum * sum / (count * squares),
         };
-        (!values.is_empty() && found.is_finite()).then_some(found)
+        (!values.is_empty() && combined.is_finite()).then_some(combined)
     }
 }
 

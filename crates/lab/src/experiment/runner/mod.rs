@@ -72,6 +72,7 @@ pub(crate) fn run(
     for note in &results.notes {
         print(&format!("note: {note}"));
     }
+    // Until here a signal may end the process at once: nothing has to be saved or removed.
     let interrupts = Interrupts::block()?;
     let mut experiment = ExperimentRun {
         request,
@@ -134,9 +135,9 @@ impl ExperimentRun<'_> {
             let at = &visit.at;
             visit.cells.retain_mut(|cell| {
                 (cell.first, cell.kept) = (0, None);
-                let blank = self.blank_cell(cell.participant, at);
-                let mut own = self.results.cells.iter();
-                own.any(|cell| store::is_same_cell(cell, &blank) && schedule::is_spoiled(cell))
+                let empty = self.new_cell(cell.participant, at);
+                let mut measured = self.results.cells.iter();
+                measured.any(|cell| store::is_same_cell(cell, &empty) && schedule::is_spoiled(cell))
             });
         }
         visits.retain(|visit| !visit.cells.is_empty());
@@ -149,7 +150,7 @@ impl ExperimentRun<'_> {
         visits: &[PointVisit],
         print: &mut dyn FnMut(&str),
     ) -> Result<Option<EarlyEnd>, LabError> {
-        let began = Instant::now();
+        let start = Instant::now();
         for (done, visit) in visits.iter().enumerate() {
             if let Some(end) = self.visit(visit, print)? {
                 let why = match end {
@@ -166,7 +167,7 @@ impl ExperimentRun<'_> {
             }
             self.save()?;
             let left = visits.len() - done - 1;
-            let each = began.elapsed().as_secs_f64() / (done + 1) as f64;
+            let each = start.elapsed().as_secs_f64() / (done + 1) as f64;
             if left > 0 {
                 print(&format!(
                     "  {left} points left, about {}",
@@ -184,9 +185,9 @@ impl ExperimentRun<'_> {
         visit: &PointVisit,
         print: &mut dyn FnMut(&str),
     ) -> Result<Option<EarlyEnd>, LabError> {
-        let blank = |cell: &schedule::ScheduledCell| self.blank_cell(cell.participant, &visit.at);
+        let empty = |cell: &schedule::ScheduledCell| self.new_cell(cell.participant, &visit.at);
         let start_cell =
-            |cell: &schedule::ScheduledCell| cell.kept.clone().unwrap_or_else(|| blank(cell));
+            |cell: &schedule::ScheduledCell| cell.kept.clone().unwrap_or_else(|| empty(cell));
         let mut cells: Vec<ResultCell> = visit.cells.iter().map(start_cell).collect();
         let mut left: Vec<u32> = visit
             .cells
@@ -235,10 +236,10 @@ impl ExperimentRun<'_> {
     }
 
     /// Makes the empty cell of a participant at a point, with its published values.
-    fn blank_cell(&self, participant: usize, at: &SweepPoint) -> ResultCell {
+    fn new_cell(&self, participant: usize, at: &SweepPoint) -> ResultCell {
         let (participant, mode) = (&self.participants[participant], self.request.mode);
-        let asked = |mode| plan::requested_bytes(&self.definition, mode, at).unwrap_or(0);
-        let is_whole = participant.bytes(mode, asked(mode)) == asked(Mode::Full);
+        let requested = |mode| plan::requested_bytes(&self.definition, mode, at).unwrap_or(0);
+        let is_whole = participant.bytes(mode, requested(mode)) == requested(Mode::Full);
         let at = participant.program.listed_point(at);
         let published = |measure: &str| {
             let paper = self.definition.published(&participant.key, measure, &at);
@@ -319,6 +320,7 @@ impl ExperimentRun<'_> {
         if self.definition.kind == ExperimentKind::Sim {
             return simulation::run(&setup, at, participant, seed);
         }
+        // Settings do not change during an experiment, so that only its first run records them.
         let record = self.results.environment.sysctls.is_empty();
         let Some(prepared) = setup.prepare(participant, at, seed, record)? else {
             return Ok(None);
@@ -334,14 +336,14 @@ impl ExperimentRun<'_> {
 
     /// Prints one line for each cell of a point that has all its runs, and one for the best of each set.
     fn print_cells(&self, cells: &[ResultCell], left: &[u32], print: &mut dyn FnMut(&str)) {
-        let whole = cells.iter().zip(left).filter(|(_, left)| **left == 0);
-        let mut whole: Vec<ResultCell> = whole.map(|(cell, _)| cell.clone()).collect();
-        if whole.len() == cells.len() {
+        let finished = cells.iter().zip(left).filter(|(_, left)| **left == 0);
+        let mut finished: Vec<ResultCell> = finished.map(|(cell, _)| cell.clone()).collect();
+        if finished.len() == cells.len() {
             let higher_is_better = self.definition.higher_is_better;
-            best::add_bests(&self.definition.best, higher_is_better, &mut whole);
+            best::add_bests(&self.definition.best, higher_is_better, &mut finished);
         }
         let results = &self.results;
-        for cell in whole {
+        for cell in finished {
             let (reference, unit) = (&results.reference, &results.unit);
             print(&statistics::describe_cell(
                 &cell,
