@@ -135,6 +135,7 @@ pub(crate) fn load_program(
     ProgramDefinition::parse(&format!("{key}.toml"), text)
 }
 
+/// Finds the text of a shipped file.
 fn find_text(shipped: &[ShippedFile], name: &str) -> Option<&'static str> {
     let mut shipped = shipped.iter();
     shipped
@@ -142,6 +143,7 @@ fn find_text(shipped: &[ShippedFile], name: &str) -> Option<&'static str> {
         .map(|(_, text)| *text)
 }
 
+/// Lists the names of shipped files for a message.
 fn join_names(shipped: &[ShippedFile]) -> String {
     let names: Vec<_> = shipped.iter().map(|(name, _)| *name).collect();
     names.join(", ")

@@ -154,6 +154,7 @@ pub(crate) fn run(file: &Path) -> Result<(), LabError> {
     run_task(&task)
 }
 
+/// Makes the measurement of `task` and writes its outcome.
 fn run_task(task: &CellTask) -> Result<(), LabError> {
     let cannot_observe = |error| LabError::system("cannot observe the programs", error);
     // The experiment blocks signals, and children inherit the mask; the programs under test need them.
@@ -183,6 +184,7 @@ fn run_task(task: &CellTask) -> Result<(), LabError> {
         .map_err(|e| LabError::system(format!("cannot write {}", path.display()), e))
 }
 
+/// Reads the job file.
 fn read(file: &Path) -> Result<CellTask, LabError> {
     let text = std::fs::read_to_string(file)
         .map_err(|e| LabError::system(format!("cannot read {}", file.display()), e))?;

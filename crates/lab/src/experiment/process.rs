@@ -232,6 +232,7 @@ pub(crate) fn is_listening(id: u32, port: u16, in_other_namespace: bool) -> bool
     })
 }
 
+/// Returns the identity of a process's network namespace. `None`: there is no such process.
 fn network_namespace(process: &str) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{process}/ns/net")).ok()
 }

@@ -188,6 +188,7 @@ impl ExecutableSearch {
         }
     }
 
+    /// Finds the executable at one of the places of `binaries`. `None`: there is none.
     fn find(&self, place: &str) -> Option<PathBuf> {
         if let Some(name) = place.strip_prefix('$') {
             let path = std::path::absolute(std::env::var_os(name)?).ok()?;

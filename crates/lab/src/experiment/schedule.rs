@@ -151,6 +151,7 @@ impl Schedule {
         Ok(schedule)
     }
 
+    /// Schedules the missing runs of one participant at a point; `kept` are the saved results.
     fn cell(
         &self,
         request: &RunRequest,
@@ -191,6 +192,7 @@ impl Schedule {
         }
     }
 
+    /// Iterates over the cells of all points.
     fn cells(&self) -> impl Iterator<Item = &ScheduledCell> {
         self.visits.iter().flat_map(|visit| &visit.cells)
     }

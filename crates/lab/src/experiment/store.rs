@@ -165,6 +165,7 @@ fn csv(results: &ExperimentResults) -> String {
     text
 }
 
+/// Lists the fields of one CSV line: those of run `index` (from 0) of a cell at the values `at`.
 fn fields(
     results: &ExperimentResults,
     cell: &ResultCell,

@@ -7,6 +7,7 @@ use crate::LabError;
 use crate::simulate::SimMeasure;
 
 impl AxisDefinition {
+    /// Checks that the values differ and that all other keys refer to them.
     fn check(&self, file: &str, axis: &str) -> Result<(), LabError> {
         let ensure = |ok: bool, what: String| require(file, axis, ok, what);
         let has_values = !self.full.is_empty() && !self.quick.is_empty();
@@ -91,12 +92,14 @@ impl ExperimentDefinition {
         Ok(())
     }
 
+    /// Checks that a row of published numbers has one for each value of `across.full`.
     fn check_row(&self, file: &str, key: &str, values: &[f64]) -> Result<(), LabError> {
         let (count, expected) = (values.len(), self.across.full.len());
         let what = format!("{count} numbers for the {expected} values of 'across.full'");
         require(file, key, count == expected, what)
     }
 
+    /// Checks names and units of the measures, and that ratios are made of other measures.
     fn check_measures(&self, file: &str) -> Result<(), LabError> {
         let must = |ok: bool, key: &str, what: &str| require(file, key, ok, what);
         let also = self.also.iter().map(|also| (&also.measure, &also.unit));
@@ -126,6 +129,7 @@ impl ExperimentDefinition {
         Ok(())
     }
 
+    /// Checks the keys of the variants.
     fn check_variants(&self, file: &str) -> Result<(), LabError> {
         let must = |ok: bool, key: &str, what: &str| require(file, key, ok, what);
         for (name, variant) in &self.variants {

@@ -43,7 +43,8 @@ pub(crate) struct RunMaker<'a> {
     pub(crate) longhaul: &'a Path,
     pub(crate) definition: &'a ExperimentDefinition,
     pub(crate) interrupts: &'a Interrupts,
-    /// Whether nothing was measured yet. Then another running lab is an error; later runs wait for it.
+    /// Whether another running lab is an error: it is before the first run, unless the user asked to wait.
+    /// Later runs always wait for it.
     pub(crate) is_first: bool,
 }
 
@@ -202,6 +203,7 @@ struct RunOutput<'a> {
 }
 
 impl RunOutput<'_> {
+    /// Makes the record of the run: its values, or the reasons why it is not valid.
     fn into_finished_run(self, seed: u64) -> FinishedRun {
         let task = &self.prepared.task;
         let failure = self
@@ -305,9 +307,12 @@ impl RunOutput<'_> {
             false => self.simple_value(&ratio.to),
         };
         let value = self.simple_value(&ratio.of)? / below?;
+        // A division by zero is not a measurement.
         value.is_finite().then_some(value)
     }
 
+    /// Returns the value of a measure that is not a ratio. A reading of the program takes precedence over
+    /// the lab's own measurement, which includes start and exit of the client.
     #[allow(clippy::cast_precision_loss, reason = "file sizes are far below 2⁵³")]
     fn simple_value(&self, measure: &str) -> Option<f64> {
         if self.participant.program.reads.contains_key(measure) {

@@ -23,6 +23,7 @@ pub(crate) struct Participant {
 }
 
 impl Participant {
+    /// Loads the program, or the variant's program, from its file. Its executables are not located yet.
     fn load(
         definition: &ExperimentDefinition,
         own_directory: Option<&Path>,
@@ -36,6 +37,7 @@ impl Participant {
         })
     }
 
+    /// Whether the program and the variant both allow the values of a point.
     fn takes_part_at(&self, at: &SweepPoint) -> bool {
         let within = |only: &OnlyAt| {
             let allows = |(axis, values): (&String, &Vec<String>)| {
@@ -226,6 +228,7 @@ pub(crate) fn points_with_participants(
             .flat_map(|at| values.iter().map(move |value| with(at, value)));
         all = longer.collect();
     }
+    // Two points that are listed as the same one for a program are one cell, which runs once.
     let mut done: Vec<(usize, SweepPoint)> = Vec::new();
     let mut points = Vec::new();
     for at in all {

@@ -108,6 +108,7 @@ impl RunSetup<'_> {
                 .map_or_else(Vec::new, |network| settings_to_record(network, &hosts)),
             directory,
         };
+        // A client that names the sink must leave the whole file there; others discard what they receive.
         let sink = self.scratch.sink();
         let names_sink = |word: &String| word.contains(&path_text(&sink));
         let receives = bytes > 0 && task.client.argv.iter().any(names_sink);
@@ -168,8 +169,8 @@ impl RunSetup<'_> {
         let Some(size) = variables.get("bytes") else {
             return Ok(Some((0, false)));
         };
-        let asked = units::size(size).map_err(|e| key_error(self.name, "bytes", e))?;
-        let bytes = participant.bytes(self.mode, asked);
+        let requested = units::size(size).map_err(|e| key_error(self.name, "bytes", e))?;
+        let bytes = participant.bytes(self.mode, requested);
         let Some(file) = self.scratch.make_payload(bytes, self.interrupts)? else {
             return Ok(None);
         };
@@ -177,7 +178,7 @@ impl RunSetup<'_> {
         variables.insert("name".to_owned(), name.into_owned());
         variables.insert("file".to_owned(), path_text(&file));
         variables.insert("bytes".to_owned(), bytes.to_string());
-        Ok(Some((bytes, bytes < asked)))
+        Ok(Some((bytes, bytes < requested)))
     }
 
     /// Sets `address.HOST` for every host, and `loopback` where the run uses the loopback interface.
@@ -233,6 +234,7 @@ impl RunSetup<'_> {
         Ok(servers)
     }
 
+    /// Expands a command line for its host.
     fn command(
         &self,
         program: &ProgramDefinition,
@@ -247,6 +249,7 @@ impl RunSetup<'_> {
         Ok(HostCommand { host, argv })
     }
 
+    /// Expands files and writes them into `directory`.
     fn write_files(
         &self,
         files: &Variables,
@@ -261,6 +264,7 @@ impl RunSetup<'_> {
         Ok(())
     }
 
+    /// Makes the error for a template that cannot be expanded.
     fn template_error(&self, key: &str, error: &TemplateError) -> LabError {
         key_error(self.name, key, error)
     }

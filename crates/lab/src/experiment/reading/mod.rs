@@ -140,6 +140,7 @@ impl OutputReading {
         value.as_str().map(str::to_owned)
     }
 
+    /// Reads the number, before it is scaled, from one text.
     fn number_in(&self, text: &str, variables: &Variables) -> Option<f64> {
         if let Some(path) = &self.json {
             return json_value(text, path)?.as_f64();
@@ -174,6 +175,7 @@ impl OutputReading {
         ))
     }
 
+    /// Returns the growth per second within the interval. `None`: it has too few samples.
     fn rate(&self, points: &[(f64, f64)]) -> Option<f64> {
         let (begin, end) = self.interval(points)?;
         let within = points.iter().filter(|(t, _)| (begin..=end).contains(t));
@@ -182,6 +184,7 @@ impl OutputReading {
         (within.count() >= FEWEST_SAMPLES && rate.is_finite()).then_some(rate)
     }
 
+    /// Returns the seconds until the field first grows at 90 % of `rate`. `None`: it never does.
     fn time_to_ninety_percent(&self, points: &[(f64, f64)], rate: f64) -> Option<f64> {
         let begin = match self.seconds {
             Some((begin, _)) => begin,
@@ -200,6 +203,7 @@ impl OutputReading {
         later.find(is_fast).map(|(time, _)| time - begin)
     }
 
+    /// Returns the median of the samples within the interval, without zeros.
     fn median(&self, mut points: Vec<(f64, f64)>) -> Option<f64> {
         points.retain(|(_, value)| *value != 0.0);
         let (first, last) = (points.first()?.0, points.last()?.0);

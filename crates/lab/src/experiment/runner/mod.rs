@@ -201,6 +201,7 @@ impl ExperimentRun<'_> {
             let seed = plan::run_seed(self.results.seed, &visit.at, repetition);
             for index in plan::rotated_order(cells.len(), repetition) {
                 let scheduled = &visit.cells[index];
+                // The cells of a point may lack different repetitions.
                 if !(scheduled.first..scheduled.end).contains(&repetition) {
                     continue;
                 }
@@ -224,6 +225,7 @@ impl ExperimentRun<'_> {
     fn store_cells(&mut self, cells: &[ResultCell], left: &[u32]) {
         let results = &mut self.results;
         for (cell, left) in cells.iter().zip(left) {
+            // An earlier save during this visit may have stored the cell as unfinished.
             for all in [&mut results.unfinished, &mut results.cells] {
                 all.retain(|known| !store::is_same_cell(known, cell));
             }
