@@ -96,7 +96,7 @@ pub(crate) fn plan(request: &RunRequest, budget: Option<Duration>) -> Result<Str
     Ok(describe_plan(&ready, &left_out, budget))
 }
 
-/// Runs every experiment. Before each, the repetitions are chosen anew from the rest of the budget,
+/// Runs every experiment. Before each, the repetitions are chosen again from the rest of the budget,
 /// because estimates of the experiments before it may have been wrong.
 ///
 /// # Errors

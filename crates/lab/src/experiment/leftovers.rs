@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_living_runs_directory_is_left_alone_and_a_dead_ones_is_removed() {
+    fn an_active_runs_directory_is_kept_and_a_dead_runs_is_removed() {
         let place = tempfile::tempdir().unwrap();
         let living = OwnedDirectory::new_in(place.path()).unwrap();
         let dead = place.path().join(format!("{PREFIX}dead"));
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_runs_processes_are_ended_also_those_that_do_not_listen() {
+    fn a_dead_runs_processes_are_ended_even_if_they_ignore_sigterm() {
         let place = tempfile::tempdir().unwrap();
         let [dead, living] = ["dead", "living"].map(|end| {
             let path = place.path().join(format!("{PREFIX}{end}"));
@@ -221,13 +221,13 @@ mod tests {
         let (mut left, mut kept) = (start(&dead), start(&living));
         assert_eq!(remove_leftovers_in(place.path()), [dead]);
         left.wait().unwrap();
-        assert_eq!(kept.try_wait().unwrap(), None, "of a living run");
+        assert_eq!(kept.try_wait().unwrap(), None, "the run is active");
         kept.kill().unwrap();
         kept.wait().unwrap();
     }
 
     #[test]
-    fn a_link_in_the_place_of_a_directory_is_not_followed() {
+    fn a_symbolic_link_in_place_of_a_directory_is_not_followed() {
         let place = tempfile::tempdir().unwrap();
         let elsewhere = tempfile::tempdir().unwrap();
         std::fs::write(elsewhere.path().join("kept"), "x").unwrap();

@@ -71,7 +71,7 @@ pub(crate) fn empty_cell(program: &str, at: SweepPoint, paper: Option<f64>) -> R
     }
 }
 
-/// Adds a run to a cell and computes the cell's statistics anew, from its valid runs.
+/// Adds a run to a cell and recomputes the cell's statistics from its valid runs.
 pub(crate) fn add_run(cell: &mut ResultCell, run: RunRecord) {
     cell.samples.push(run);
     let valid = || cell.samples.iter().filter(|run| run.invalid.is_empty());

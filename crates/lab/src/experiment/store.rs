@@ -401,7 +401,7 @@ of = ["one", "two"]
     }
 
     #[test]
-    fn two_versions_of_a_program_are_noted_and_only_common_options_kept() {
+    fn two_versions_of_a_program_are_noted_and_only_common_options_are_kept() {
         let with = |version: &str, rtt: &str| {
             let mut results = results("one", &[]);
             results
