@@ -2,8 +2,8 @@
 //!
 //! A [`topology`] describes a network. [`net`] builds it from network namespaces, TUN devices and a
 //! user-space emulator, and runs a command in it. [`experiment`] runs programs over such networks as a
-//! user would and saves the results. [`report`] turns them into tables and figures. [`simulate`] runs
-//! the simulator instead.
+//! user would and saves the results. [`report`] turns them into tables and figures. [`simulate`] answers
+//! the same questions without programs: it runs the simulator of the crate `sim`.
 
 #![forbid(unsafe_code)]
 
@@ -44,7 +44,7 @@ pub enum LabError {
 }
 
 impl LabError {
-    /// A failed system call, with the operation that it belongs to.
+    /// Makes the error of a failed system call; `doing` names the operation and its object.
     pub fn system(doing: impl Into<String>, source: impl Into<std::io::Error>) -> Self {
         Self::System {
             doing: doing.into(),

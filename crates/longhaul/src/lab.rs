@@ -20,7 +20,7 @@ pub(crate) fn run(verb: LabVerb) -> u8 {
     let runs_program = matches!(verb, LabVerb::Exec(_) | LabVerb::Init { .. });
     if !runs_program && !matches!(verb, LabVerb::Cell { .. }) {
         // Removes what a killed lab left behind. Not inside a lab: that one is still running.
-        lab::experiment::sweep();
+        lab::experiment::remove_leftovers();
         lab::net::recover();
     }
     let result = match verb {

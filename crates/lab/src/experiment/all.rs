@@ -1,46 +1,46 @@
-//! Every experiment that ships, one after another, within a budget of time.
+//! Runs every experiment that ships, one after another, within a time budget.
 
 use std::time::{Duration, Instant};
 
-use super::schedule::{self, PlannedRun, Schedule, span};
+use super::schedule::{self, PlannedRun, Schedule, format_seconds};
 use super::{RunRequest, SavedResults, catalog, runner};
 use crate::LabError;
 
 /// The outcome of a run of all experiments.
 #[derive(Debug, Default)]
 pub struct AllRuns {
-    /// Results, in the order in which they were made.
+    /// The saved results, in the order in which they were made.
     pub saved: Vec<SavedResults>,
-    /// Experiments that failed, and why.
+    /// The experiments that failed, each with its error.
     pub failed: Vec<(String, LabError)>,
-    /// Experiments that were not begun: the budget was used up.
+    /// The experiments that did not start because the budget was used up.
     pub not_begun: Vec<String>,
-    /// Cells of which the lab spoiled every run.
+    /// The number of cells without a valid run because the lab could not keep up.
     pub spoiled: usize,
 }
 
-fn names() -> impl Iterator<Item = &'static str> {
+fn experiment_names() -> impl Iterator<Item = &'static str> {
     catalog::EXPERIMENTS.iter().map(|(name, _)| *name)
 }
 
-/// `request`, which is for all, for one.
-fn of_one(request: &RunRequest, name: &str) -> RunRequest {
+/// Makes the request for the experiment called `name` from the one for all experiments.
+fn request_for(request: &RunRequest, name: &str) -> RunRequest {
     RunRequest {
         name: name.to_owned(),
         ..request.clone()
     }
 }
 
-/// The experiments that can be run, and a line for each that cannot be run here.
-fn ready<'a>(
+/// Schedules the experiments that can run here; the second list has a line for each that cannot.
+fn schedules<'a>(
     request: &RunRequest,
     names: impl Iterator<Item = &'a str>,
 ) -> Result<(Vec<Schedule>, Vec<String>), LabError> {
     let (mut ready, mut left_out) = (Vec::new(), Vec::new());
     for name in names {
-        match Schedule::of(&of_one(request, name)) {
+        match Schedule::new(&request_for(request, name)) {
             Ok(schedule) => ready.push(schedule),
-            // No program of it is installed, or none may run without root.
+            // None of its programs is installed, or all of them need root.
             Err(LabError::NotFound(why)) => left_out.push(format!("{name} is left out: {why}")),
             Err(error) => return Err(error),
         }
@@ -48,26 +48,28 @@ fn ready<'a>(
     Ok((ready, left_out))
 }
 
-/// The most repetitions that fit into `budget`; `None`: not even one of everything does.
-fn fitting(ready: &[Schedule], budget: Duration) -> Option<u32> {
+/// Returns the most repetitions of every cell that fit into `budget`. `None`: not even one fits.
+fn affordable_repetitions(ready: &[Schedule], budget: Duration) -> Option<u32> {
     let wanted = ready.iter().map(Schedule::most_repetitions).max();
     let seconds = |most: u32| -> f64 {
-        let planned = ready.iter().map(|one| one.planned(most));
+        let planned = ready.iter().map(|one| one.plan(most));
         planned.map(|planned| planned.seconds).sum()
     };
     let fits = |most: &u32| seconds(*most) <= budget.as_secs_f64();
     (1..=wanted.unwrap_or(1).max(1)).rev().find(fits)
 }
 
-/// A line for each experiment, one for all, and one for each thing that is left out.
-fn text(ready: &[Schedule], left_out: &[String], budget: Option<Duration>) -> String {
-    let most = budget.map_or(Some(u32::MAX), |budget| fitting(ready, budget));
-    let planned = ready.iter().map(|one| one.planned(most.unwrap_or(1)));
+/// Describes the plan for people: a line for each experiment, a total, and the lines of `left_out`.
+fn describe_plan(ready: &[Schedule], left_out: &[String], budget: Option<Duration>) -> String {
+    let most = budget.map_or(Some(u32::MAX), |budget| {
+        affordable_repetitions(ready, budget)
+    });
+    let planned = ready.iter().map(|one| one.plan(most.unwrap_or(1)));
     let planned: Vec<PlannedRun> = planned.collect();
     let mut lines: Vec<String> = planned.iter().map(PlannedRun::to_text).collect();
     let cells: usize = planned.iter().map(|one| one.cells).sum();
     let runs: u64 = planned.iter().map(|one| one.runs).sum();
-    let time = span(planned.iter().map(|one| one.seconds).sum());
+    let time = format_seconds(planned.iter().map(|one| one.seconds).sum());
     lines.push(format!("all: {cells} cells, {runs} runs; about {time}"));
     let wanted = ready.iter().map(Schedule::most_repetitions).max();
     match (most, budget) {
@@ -77,7 +79,7 @@ fn text(ready: &[Schedule], left_out: &[String], budget: Option<Duration>) -> St
         (None, Some(budget)) => lines.push(format!(
             "one repetition of everything takes longer than the budget of {}: the last experiments are left \
              out",
-            span(budget.as_secs_f64())
+            format_seconds(budget.as_secs_f64())
         )),
         _ => {}
     }
@@ -85,47 +87,51 @@ fn text(ready: &[Schedule], left_out: &[String], budget: Option<Duration>) -> St
     lines.join("\n")
 }
 
-/// A plan for [`run`], for people.
+/// Describes what [`run`] would do, as text of several lines for people.
 ///
 /// # Errors
-/// Results that do not fit, a mistake in a file.
+/// Existing results are of another seed or version, or a file has a mistake.
 pub(crate) fn plan(request: &RunRequest, budget: Option<Duration>) -> Result<String, LabError> {
-    let (ready, left_out) = ready(request, names())?;
-    Ok(text(&ready, &left_out, budget))
+    let (ready, left_out) = schedules(request, experiment_names())?;
+    Ok(describe_plan(&ready, &left_out, budget))
 }
 
-/// Runs every experiment. Before each, repetitions are trimmed to the rest of the budget.
+/// Runs every experiment. Before each, the repetitions are chosen again from the rest of the budget,
+/// because estimates of the experiments before it may have been wrong.
 ///
 /// # Errors
-/// As [`plan`]; an experiment that fails is kept and the next one is run.
+/// The errors of [`plan`], and [`LabError::Busy`]. An experiment that fails is listed in the result, and
+/// the next one runs.
 pub(crate) fn run(
     request: &RunRequest,
     budget: Option<Duration>,
-    say: &mut dyn FnMut(&str),
+    print: &mut dyn FnMut(&str),
 ) -> Result<AllRuns, LabError> {
     let until = budget.map(|budget| Instant::now() + budget);
-    let (mut to_come, left_out) = ready(request, names())?;
-    text(&to_come, &left_out, budget)
+    let (mut remaining, left_out) = schedules(request, experiment_names())?;
+    describe_plan(&remaining, &left_out, budget)
         .lines()
-        .for_each(&mut *say);
+        .for_each(&mut *print);
     let mut done = AllRuns::default();
-    while !to_come.is_empty() {
+    while !remaining.is_empty() {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
-            let names = to_come.into_iter().map(|one| one.blank.experiment);
+            let names = remaining
+                .into_iter()
+                .map(|one| one.empty_results.experiment);
             done.not_begun = names.collect();
             break;
         }
-        let at_most = left.map(|left| fitting(&to_come, left).unwrap_or(1));
-        let name = to_come.remove(0).blank.experiment;
+        let at_most = left.map(|left| affordable_repetitions(&remaining, left).unwrap_or(1));
+        let name = remaining.remove(0).empty_results.experiment;
         let one = RunRequest {
             at_most: at_most.or(request.at_most),
             until,
-            // Other labs may come and go between experiments.
+            // Once something was measured, another lab that started in between is no reason to give up.
             wait: request.wait || !done.saved.is_empty(),
-            ..of_one(request, &name)
+            ..request_for(request, &name)
         };
-        match runner::run(&one, say) {
+        match runner::run(&one, print) {
             Ok(saved) => {
                 let cells = saved.results.cells.iter();
                 done.spoiled += cells.filter(|cell| schedule::is_spoiled(cell)).count();
@@ -133,7 +139,7 @@ pub(crate) fn run(
             }
             Err(busy @ LabError::Busy(_)) => return Err(busy),
             Err(error) => {
-                say(&format!("{name}: {error}"));
+                print(&format!("{name}: {error}"));
                 done.failed.push((name, error));
             }
         }
@@ -151,9 +157,9 @@ mod tests {
         let out = tempfile::tempdir().unwrap();
         let mut request = RunRequest::new("all", Mode::Quick, out.path());
         request.repetitions = Some(4);
-        // Experiments that need nothing but the simulator.
-        let (ready, _) = ready(&request, ["ns2-static", "autopar-fig3"].into_iter()).unwrap();
-        let whole = text(&ready, &["x is left out: why".to_owned()], None);
+        // These experiments need only the simulator, so that they can be scheduled on any machine.
+        let (ready, _) = schedules(&request, ["ns2-static", "autopar-fig3"].into_iter()).unwrap();
+        let whole = describe_plan(&ready, &["x is left out: why".to_owned()], None);
         let starts = [
             "ns2-static (quick): ",
             "autopar-fig3 (quick): ",
@@ -163,11 +169,11 @@ mod tests {
         for (line, start) in whole.lines().zip(starts) {
             assert!(line.starts_with(start), "{whole}");
         }
-        let seconds: f64 = ready.iter().map(|one| one.planned(4).seconds).sum();
+        let seconds: f64 = ready.iter().map(|one| one.plan(4).seconds).sum();
         let half = Duration::from_secs_f64(seconds / 2.0 + 0.001);
-        assert_eq!(fitting(&ready, half), Some(2));
-        assert!(text(&ready, &[], Some(half)).contains("trimmed to 2"));
-        let little = text(&ready, &[], Some(Duration::from_millis(1)));
+        assert_eq!(affordable_repetitions(&ready, half), Some(2));
+        assert!(describe_plan(&ready, &[], Some(half)).contains("trimmed to 2"));
+        let little = describe_plan(&ready, &[], Some(Duration::from_millis(1)));
         assert!(
             little.contains("the last experiments are left out"),
             "{little}"

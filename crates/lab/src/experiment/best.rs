@@ -1,20 +1,23 @@
-//! The best of several participants at a point, and the ratio of all others there to it.
+//! The best of several participants at each point, and the ratio of every participant to it.
 
 use super::definition::BestOfSeveral;
 use super::results::{ComparedProgram, FurtherMeasure, MeasureValue, ResultCell};
 
-/// Key in [`ResultCell::also`] of the ratio to the best of `key`.
+/// Returns the key in [`ResultCell::also`] of the ratio to the best of the set `key`.
 fn ratio_key(key: &str) -> String {
     format!("of-{key}")
 }
 
-/// The bests of which one of `programs` is part, as they are kept with the results.
-pub(crate) fn shown(bests: &BestOfSeveral, programs: &[ComparedProgram]) -> Vec<ComparedProgram> {
+/// Returns the sets that contain one of `programs`, in the form that is saved with the results.
+pub(crate) fn to_compared_programs(
+    bests: &BestOfSeveral,
+    programs: &[ComparedProgram],
+) -> Vec<ComparedProgram> {
     let takes_part = |key: &String| programs.iter().any(|program| program.key == *key);
-    let some = bests
+    let taking_part = bests
         .iter()
         .filter(|(_, best)| best.of.iter().any(takes_part));
-    let shown = some.map(|(key, best)| ComparedProgram {
+    let shown = taking_part.map(|(key, best)| ComparedProgram {
         key: key.clone(),
         label: best.label.clone(),
         published_ratio: None,
@@ -22,8 +25,8 @@ pub(crate) fn shown(bests: &BestOfSeveral, programs: &[ComparedProgram]) -> Vec<
     shown.collect()
 }
 
-/// The ratios to the bests, as they are kept with the results.
-pub(crate) fn ratios(
+/// Returns the measures "ratio to the best", in the form that is saved with the results.
+pub(crate) fn ratio_measures(
     bests: &BestOfSeveral,
     higher_is_better: bool,
 ) -> impl Iterator<Item = FurtherMeasure> + '_ {
@@ -35,16 +38,20 @@ pub(crate) fn ratios(
     })
 }
 
-/// Adds to the cells of one point a cell for each best that was measured there, and to all of them their
-/// ratios to it.
-pub(crate) fn add(bests: &BestOfSeveral, higher_is_better: bool, cells: &mut Vec<ResultCell>) {
+/// Adds to the cells of one point a cell for the best of each set, and to all cells their ratio to it.
+/// A set of which nothing was measured at the point has no cell.
+pub(crate) fn add_bests(
+    bests: &BestOfSeveral,
+    higher_is_better: bool,
+    cells: &mut Vec<ResultCell>,
+) {
     let sign = if higher_is_better { 1.0 } else { -1.0 };
     let median = |cell: &ResultCell| cell.median.filter(|value| value.is_finite());
     let mut winners = Vec::new();
     for (key, best) in bests {
         let measured = cells.iter().filter(|cell| best.of.contains(&cell.program));
         let measured = measured.filter_map(|cell| Some((cell, median(cell)?)));
-        // Of equal values the first: max_by would take the last.
+        // `max_by` returns the last of equal values; the first is wanted, in the experiment's order.
         let winner = measured
             .rev()
             .max_by(|(_, a), (_, b)| (a * sign).total_cmp(&(b * sign)));
@@ -77,8 +84,8 @@ pub(crate) fn add(bests: &BestOfSeveral, higher_is_better: bool, cells: &mut Vec
     }
 }
 
-/// Takes from a cell its ratios to the bests.
-pub(crate) fn forget(bests: &BestOfSeveral, cell: &mut ResultCell) {
+/// Removes the ratios to the bests from a cell.
+pub(crate) fn remove_ratios(bests: &BestOfSeveral, cell: &mut ResultCell) {
     for key in bests.keys().map(|key| ratio_key(key)) {
         cell.also.remove(&key);
         cell.samples.iter_mut().for_each(|run| {
@@ -102,7 +109,7 @@ mod tests {
             ..empty_cell(program, Default::default(), None)
         };
         let mut cells: Vec<ResultCell> = medians.iter().map(cell).collect();
-        add(&bests(), higher_is_better, &mut cells);
+        add_bests(&bests(), higher_is_better, &mut cells);
         cells
     }
 
@@ -114,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_gets_a_cell_and_the_others_their_ratio() {
+    fn the_best_gets_a_cell_and_every_program_a_ratio_to_it() {
         let cells = added(
             true,
             &[
@@ -128,7 +135,7 @@ mod tests {
         assert_eq!(best.chosen.as_deref(), Some("two"));
         assert_eq!(ratios_of(&cells), [0.625, 1.0, 1.25, 1.0].map(Some));
         let mut cell = cells[0].clone();
-        forget(&bests(), &mut cell);
+        remove_ratios(&bests(), &mut cell);
         assert!(cell.also.is_empty());
         let cells = added(false, &[("one", Some(50.0)), ("two", Some(80.0))]);
         assert_eq!(cells[2].chosen.as_deref(), Some("one"), "less is better");
@@ -144,15 +151,18 @@ mod tests {
     }
 
     #[test]
-    fn a_best_is_shown_where_one_of_its_programs_takes_part() {
+    fn a_set_is_shown_if_one_of_its_programs_takes_part() {
         let program = |key: &str| ComparedProgram {
             key: key.to_owned(),
             label: key.to_owned(),
             published_ratio: None,
         };
-        assert_eq!(shown(&bests(), &[program("two")])[0].label, "best set");
-        assert!(shown(&bests(), &[program("free")]).is_empty());
-        let ratios: Vec<FurtherMeasure> = ratios(&bests(), true).collect();
+        assert_eq!(
+            to_compared_programs(&bests(), &[program("two")])[0].label,
+            "best set"
+        );
+        assert!(to_compared_programs(&bests(), &[program("free")]).is_empty());
+        let ratios: Vec<FurtherMeasure> = ratio_measures(&bests(), true).collect();
         assert_eq!(ratios[0].label, "ratio to the best set");
     }
 }

@@ -1,5 +1,5 @@
-//! One measurement, in the process that makes it: starts the servers, waits until they accept, runs
-//! the client, counts time and processor time, ends everything.
+//! One measurement, in the process that makes it (`longhaul lab cell`). It starts the servers, waits until
+//! they listen, runs the client, measures wall-clock and processor time, and terminates all processes.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,56 +14,57 @@ use super::process::{self, WaitEnd};
 use crate::LabError;
 use crate::net::signals::unblock_all;
 
-/// A command line and where it runs.
+/// A command line and the host on which it runs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct HostCommand {
-    /// Host of the lab; without a lab it has no meaning.
+    /// The host of the lab; ignored without a lab.
     pub(crate) host: String,
-    /// Program and arguments.
+    /// The program and its arguments.
     pub(crate) argv: Vec<String>,
 }
 
-/// A server, its name and where it listens.
+/// A server to start, with its name and port.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct ServerTask {
-    /// Of the files with its output.
+    /// The name of the files with its output, without `.out` and `.err`.
     pub(crate) name: String,
     pub(crate) command: HostCommand,
-    /// TCP port on which it listens when it is ready.
+    /// The TCP port on which it listens when it is ready.
     pub(crate) port: u16,
 }
 
-/// Measurement to make.
+/// A measurement to make: the content of the job file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct CellTask {
-    /// The `longhaul` that has `lab exec`; `None`: there is no lab, everything runs here.
+    /// The `longhaul` whose `lab exec` enters the lab's hosts; `None`: there is no lab, and all programs run
+    /// in this process's network namespace.
     pub(crate) lab: Option<PathBuf>,
     pub(crate) servers: Vec<ServerTask>,
     /// The program to measure.
     pub(crate) client: HostCommand,
-    /// When the client is ended, seconds.
+    /// Seconds after which the client is terminated and the run has failed.
     pub(crate) limit_seconds: u32,
-    /// For the programs' output and the outcome; their working directory and home.
+    /// The directory for the programs' output and the outcome. It is also their working directory and home.
     pub(crate) directory: PathBuf,
-    /// Kernel settings to be noted: host, keys.
+    /// Kernel settings to record: the host, and keys of sysctl(8).
     pub(crate) record: Vec<(String, Vec<String>)>,
 }
 
-/// Outcome of a measurement.
+/// The outcome of a measurement.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct CellOutcome {
-    /// Why the client failed.
+    /// Why the client failed; `None`: it succeeded.
     pub(crate) failure: Option<String>,
-    /// Wall-clock seconds of the client, from its start to its end.
+    /// Wall-clock seconds of the client, from its start to its exit.
     pub(crate) seconds: f64,
-    /// Processor seconds of client and server, their children included, start and end included.
+    /// Processor seconds (user and system) of client, servers and their children, from start to exit.
     pub(crate) cpu_seconds: f64,
-    /// `HOST: KEY` → value.
+    /// The recorded kernel settings: `HOST: KEY` → value.
     pub(crate) settings: BTreeMap<String, String>,
 }
 
 impl CellOutcome {
-    /// Of a run that did not get as far as its client.
+    /// Makes the outcome of a run that failed before its client started.
     pub(crate) fn failed(why: String) -> Self {
         Self {
             failure: Some(why),
@@ -73,17 +74,17 @@ impl CellOutcome {
 }
 
 impl CellTask {
-    /// Where the client's standard output goes.
+    /// Returns the path of the client's standard output.
     pub(crate) fn client_output(&self) -> PathBuf {
         self.directory.join("client.out")
     }
 
-    /// Where [`run`] writes the outcome.
+    /// Returns the path to which [`run`] writes the outcome.
     pub(crate) fn outcome_file(&self) -> PathBuf {
         self.directory.join("outcome.json")
     }
 
-    /// The command on its host.
+    /// Builds the command that runs on its host, through `lab exec` if there is a lab.
     fn command(&self, on_host: &HostCommand) -> Command {
         let mut argv = on_host.argv.iter();
         let mut command;
@@ -93,7 +94,7 @@ impl CellTask {
         } else {
             command = Command::new(argv.next().map_or("", String::as_str));
         }
-        // A home of its own keeps the user's settings files out of the measurement.
+        // With this directory as home, the programs do not read the user's settings files.
         command
             .args(argv)
             .current_dir(&self.directory)
@@ -104,7 +105,7 @@ impl CellTask {
         command
     }
 
-    /// Starts a command with its output in `NAME.out` and `NAME.err`.
+    /// Starts a command and redirects its output to `NAME.out` and `NAME.err`.
     fn start(&self, on_host: &HostCommand, name: &str) -> Result<Child, LabError> {
         let file = |end: &str| {
             let path = self.directory.join(format!("{name}.{end}"));
@@ -119,8 +120,8 @@ impl CellTask {
             .map_err(|e| LabError::system(format!("cannot start {shown}"), e))
     }
 
-    /// Why a program that printed to `NAME.out` and `NAME.err` gave up, as far as it says.
-    fn last_words(&self, name: &str) -> String {
+    /// Returns the last line that a failed program printed to `NAME.err` or else `NAME.out`.
+    fn last_message(&self, name: &str) -> String {
         let text = |end: &str| {
             let bytes = std::fs::read(self.directory.join(format!("{name}.{end}")));
             String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
@@ -133,43 +134,47 @@ impl CellTask {
         // iperf3 --json writes its errors into the document.
         let document: Option<serde_json::Value> = serde_json::from_str(&out).ok();
         let error = document.and_then(|d| Some(d.get("error")?.as_str()?.to_owned()));
-        let words = last(&err).or(error).or_else(|| last(&out));
-        words.unwrap_or_else(|| "it said nothing".to_owned())
+        let message = last(&err).or(error).or_else(|| last(&out));
+        message.unwrap_or_else(|| "it printed no message".to_owned())
     }
 }
 
-/// Runs the task in `file` and writes its outcome beside the programs' output.
+/// Runs the task in `file` and writes its outcome into the task's directory.
 ///
-/// The process ends, with all it started, when its standard input does: in a lab the network then goes
-/// and ends the rest, else everything is in one process group.
+/// When its standard input closes, this process exits and all processes that it started end, too: in a lab
+/// `lab net` kills them with the network; without one they are in this process's group, which is killed.
 ///
 /// # Errors
-/// The task cannot be read, a setting cannot be read, the server does not start. A client that
-/// fails is an outcome.
+/// The task or a kernel setting cannot be read, or a server does not start. A client that fails is an
+/// outcome, not an error.
 pub(crate) fn run(file: &Path) -> Result<(), LabError> {
     let task = read(file)?;
-    process::end_with_input(task.lab.is_none())
+    process::exit_when_input_closes(task.lab.is_none())
         .map_err(|e| LabError::system("cannot start a thread", e))?;
-    measure(&task)
+    run_task(&task)
 }
 
-fn measure(task: &CellTask) -> Result<(), LabError> {
-    let observed = |error| LabError::system("cannot observe the programs", error);
+/// Makes the measurement of `task` and writes its outcome.
+fn run_task(task: &CellTask) -> Result<(), LabError> {
+    let cannot_observe = |error| LabError::system("cannot observe the programs", error);
+    // The experiment blocks signals, and children inherit the mask; the programs under test need them.
     unblock_all()?;
-    process::adopt_orphans().map_err(observed)?;
-    let settings = record(task)?;
-    let before = process::ended_children_cpu().map_err(observed)?;
+    process::adopt_orphans().map_err(cannot_observe)?;
+    let settings = read_settings(task)?;
+    let before = process::ended_children_cpu().map_err(cannot_observe)?;
     let mut started = Vec::new();
-    let measured = start_all(task, &mut started).and_then(|()| client(task));
+    let measured = start_servers(task, &mut started).and_then(|()| run_client(task));
+    // Servers are terminated even if the client failed, and before processor time is read: the kernel
+    // counts only children that have ended and been waited for.
     for mut server in started {
-        process::end(&mut server).map_err(observed)?;
+        process::terminate(&mut server).map_err(cannot_observe)?;
     }
-    process::end_orphans().map_err(observed)?;
+    process::terminate_orphans().map_err(cannot_observe)?;
     let (seconds, failure) = measured?;
     let outcome = CellOutcome {
         failure,
         seconds,
-        cpu_seconds: process::ended_children_cpu().map_err(observed)? - before,
+        cpu_seconds: process::ended_children_cpu().map_err(cannot_observe)? - before,
         settings,
     };
     let path = task.outcome_file();
@@ -179,6 +184,7 @@ fn measure(task: &CellTask) -> Result<(), LabError> {
         .map_err(|e| LabError::system(format!("cannot write {}", path.display()), e))
 }
 
+/// Reads the job file.
 fn read(file: &Path) -> Result<CellTask, LabError> {
     let text = std::fs::read_to_string(file)
         .map_err(|e| LabError::system(format!("cannot read {}", file.display()), e))?;
@@ -186,18 +192,18 @@ fn read(file: &Path) -> Result<CellTask, LabError> {
         .map_err(|e| LabError::Usage(format!("{}: not a job: {e}", file.display())))
 }
 
-/// How long a server may take until it accepts.
-const START: Duration = Duration::from_secs(20);
+/// The longest time from the start of the servers until all of them listen.
+const SERVER_START_LIMIT: Duration = Duration::from_secs(20);
 
-/// Starts the servers, then waits until each listens. Those that were started are in `started` whatever
-/// happens.
-fn start_all(task: &CellTask, started: &mut Vec<Child>) -> Result<(), LabError> {
+/// Starts the servers, then waits until each listens. The servers that were started are in `started` also
+/// after an error, so that the caller can terminate them.
+fn start_servers(task: &CellTask, started: &mut Vec<Child>) -> Result<(), LabError> {
     for server in &task.servers {
         started.push(task.start(&server.command, &server.name)?);
     }
-    let give_up = Instant::now() + START;
+    let give_up = Instant::now() + SERVER_START_LIMIT;
     for (server, child) in task.servers.iter().zip(started) {
-        while !process::listens(child.id(), server.port, task.lab.is_some()) {
+        while !process::is_listening(child.id(), server.port, task.lab.is_some()) {
             let ended = child.try_wait();
             let ended = ended.map_err(|e| LabError::system("cannot observe the server", e))?;
             let why = match ended {
@@ -210,21 +216,21 @@ fn start_all(task: &CellTask, started: &mut Vec<Child>) -> Result<(), LabError> 
                     continue;
                 }
             };
-            let words = task.last_words(&server.name);
-            return Err(LabError::Program(format!("the server {why}: {words}")));
+            let message = task.last_message(&server.name);
+            return Err(LabError::Program(format!("the server {why}: {message}")));
         }
     }
     Ok(())
 }
 
-/// Runs the client: its seconds, and why it failed.
-fn client(task: &CellTask) -> Result<(f64, Option<String>), LabError> {
+/// Runs the client. Returns its wall-clock seconds, and why it failed if it did.
+fn run_client(task: &CellTask) -> Result<(f64, Option<String>), LabError> {
     use std::os::unix::process::ExitStatusExt;
-    let observed = |error| LabError::system("cannot observe the client", error);
+    let cannot_observe = |error| LabError::system("cannot observe the client", error);
     let begin = Instant::now();
     let limit = Duration::from_secs(u64::from(task.limit_seconds));
     let mut child = task.start(&task.client, "client")?;
-    let end = process::wait(&mut child, begin + limit, None).map_err(observed)?;
+    let end = process::wait(&mut child, begin + limit, None).map_err(cannot_observe)?;
     let seconds = begin.elapsed().as_secs_f64();
     let failure = match end {
         WaitEnd::Ended(status) if status.success() => None,
@@ -233,22 +239,22 @@ fn client(task: &CellTask) -> Result<(f64, Option<String>), LabError> {
                 (Some(code), _) => format!("exit code {code}"),
                 (_, signal) => format!("ended by signal {}", signal.unwrap_or_default()),
             };
-            Some(format!("{how}: {}", task.last_words("client")))
+            Some(format!("{how}: {}", task.last_message("client")))
         }
         WaitEnd::Late | WaitEnd::Interrupted => {
-            process::end(&mut child).map_err(observed)?;
+            process::terminate(&mut child).map_err(cannot_observe)?;
             Some(format!("not done after {} s", task.limit_seconds))
         }
     };
     Ok((seconds, failure))
 }
 
-/// Prints a line for each file, an empty one if it is not there: some kernels hide settings of the
-/// whole machine from network namespaces.
+/// A shell script that prints one line per file, an empty one for a file that does not exist: some
+/// kernels hide settings of the whole machine from network namespaces.
 const PRINT_FILES: &str = r#"for f; do cat "$f" 2>/dev/null || echo; done"#;
 
-/// Reads the kernel settings to be noted, each on its host.
-fn record(task: &CellTask) -> Result<BTreeMap<String, String>, LabError> {
+/// Reads the kernel settings to record, each on its host.
+fn read_settings(task: &CellTask) -> Result<BTreeMap<String, String>, LabError> {
     let mut settings = BTreeMap::new();
     for (host, keys) in &task.record {
         let files = keys
@@ -305,10 +311,10 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_timed_and_its_output_kept() {
+    fn a_client_is_timed_and_its_output_is_saved() {
         let directory = tempfile::tempdir().unwrap();
         let task = task(&directory, "sleep 0.05; echo $HOME; pwd");
-        let (seconds, failure) = client(&task).unwrap();
+        let (seconds, failure) = run_client(&task).unwrap();
         assert!(
             failure.is_none() && (0.05..9.0).contains(&seconds),
             "{seconds}"
@@ -319,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_has_its_reason() {
+    fn a_failed_client_reports_its_exit_status_and_last_message() {
         let directory = tempfile::tempdir().unwrap();
         for (script, reason) in [
             (
@@ -328,21 +334,21 @@ mod tests {
             ),
             ("echo out; exit 3", "exit code 3: out"),
             ("echo '{\"error\": \"busy\"}'; exit 1", "exit code 1: busy"),
-            ("exit 1", "exit code 1: it said nothing"),
-            ("kill -9 $$", "ended by signal 9: it said nothing"),
+            ("exit 1", "exit code 1: it printed no message"),
+            ("kill -9 $$", "ended by signal 9: it printed no message"),
         ] {
-            let (_, failure) = client(&task(&directory, script)).unwrap();
+            let (_, failure) = run_client(&task(&directory, script)).unwrap();
             assert_eq!(failure.as_deref(), Some(reason), "{script}");
         }
         let mut slow = task(&directory, "exec sleep 60");
         slow.limit_seconds = 0;
-        let (seconds, failure) = client(&slow).unwrap();
+        let (seconds, failure) = run_client(&slow).unwrap();
         assert_eq!(failure.as_deref(), Some("not done after 0 s"));
         assert!(seconds < 30.0);
     }
 
     #[test]
-    fn on_a_host_a_command_goes_through_the_lab() {
+    fn in_a_lab_a_command_runs_through_lab_exec() {
         let directory = tempfile::tempdir().unwrap();
         let mut task = task(&directory, "true");
         task.lab = Some("/opt/longhaul".into());
@@ -353,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_gives_up_is_not_waited_for() {
+    fn a_server_that_exits_before_it_listens_is_an_error_at_once() {
         let directory = tempfile::tempdir().unwrap();
         let mut task = task(&directory, "true");
         let server = |name: &str, script: &str| ServerTask {
@@ -364,21 +370,21 @@ mod tests {
         let fails = server("server-one", "echo 'port taken' >&2");
         task.servers = vec![fails, server("server-two", "exec sleep 60")];
         let mut started = Vec::new();
-        let message = start_all(&task, &mut started).unwrap_err().to_string();
+        let message = start_servers(&task, &mut started).unwrap_err().to_string();
         assert_eq!(message, "the server ended before it listened: port taken");
-        assert_eq!(started.len(), 2, "the other one is there to be ended");
+        assert_eq!(started.len(), 2, "the caller can terminate both servers");
         for mut child in started {
-            process::end(&mut child).unwrap();
+            process::terminate(&mut child).unwrap();
         }
     }
 
     #[test]
-    fn settings_are_read_and_those_that_are_hidden_left_out() {
+    fn settings_are_read_and_hidden_ones_are_omitted() {
         let directory = tempfile::tempdir().unwrap();
         let mut task = task(&directory, "true");
         let keys = ["net.ipv4.tcp_rmem", "net.no_such", "kernel.ostype"].map(str::to_owned);
         task.record = vec![("a".into(), keys.into())];
-        let settings = record(&task).unwrap();
+        let settings = read_settings(&task).unwrap();
         assert_eq!(settings["a: kernel.ostype"], "Linux");
         assert_eq!(settings["a: net.ipv4.tcp_rmem"].split(' ').count(), 3);
         assert_eq!(settings.len(), 2);
@@ -387,7 +393,7 @@ mod tests {
     const JOB: &str = "LAB_TEST_JOB";
     const PORT: &str = "LAB_TEST_PORT";
 
-    /// This test executable, as one of the tests below that are parts of another one.
+    /// Returns the command line that runs one ignored test of this executable: a part of another test.
     fn part(name: &str) -> Vec<String> {
         let own = std::env::current_exe().unwrap().display().to_string();
         let test = format!("experiment::cell::tests::{name}");
@@ -398,7 +404,7 @@ mod tests {
     #[ignore = "a part of a_cell_leaves_nothing_behind"]
     fn part_cell() {
         if let Ok(job) = std::env::var(JOB) {
-            measure(&read(Path::new(&job)).unwrap()).unwrap();
+            run_task(&read(Path::new(&job)).unwrap()).unwrap();
         }
     }
 
@@ -410,7 +416,7 @@ mod tests {
         };
         let port: u16 = port.parse().unwrap();
         std::fs::write("server", std::process::id().to_string()).unwrap();
-        // A session that outlives its server, if nobody ends it.
+        // This process leaves the server's session (setsid(2)), so that it outlives the server unless it is found.
         let script = "setsid sh -c 'echo $$ > session; exec sleep 60' &";
         let status = Command::new("sh").args(["-c", script]).status().unwrap();
         assert!(status.success());
@@ -423,7 +429,7 @@ mod tests {
     #[test]
     fn a_cell_leaves_nothing_behind() {
         let directory = tempfile::tempdir().unwrap();
-        // A port below those that the system gives away, so that nobody takes it before the server does.
+        // The port is below the ephemeral range, so that no other program is given it before the server binds it.
         let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
         let port = (20_000..32_000).rev().find(is_free).unwrap();
         let script = "until test -s session; do sleep 0.01; done
@@ -456,7 +462,7 @@ mod tests {
             std::fs::read_to_string(task.client_output()).unwrap(),
             "100000\n"
         );
-        // Another program may have the port by now, so the processes are looked for by their ids.
+        // The processes are checked by their ids, because another program may have taken the port by now.
         for name in ["session", "server"] {
             let process = std::fs::read_to_string(directory.path().join(name)).unwrap();
             assert!(!Path::new("/proc").join(process.trim()).exists(), "{name}");

@@ -1,8 +1,9 @@
-//! Directories that belong to one process, and those whose process was killed.
+//! Directories that belong to one process, and the removal of those whose process was killed.
 //!
-//! A directory is owned by who holds the lock (flock(2)) on it. The kernel drops the lock with the
-//! process, so that a directory that can be locked has no owner. Processes of a run carry the path of
-//! its directory in their environment.
+//! The owner of a directory is the process that holds the lock (flock(2)) on it. The kernel releases
+//! the lock when the process ends, so that a directory that can be locked has no owner. Every process
+//! of a run has the path of the run's directory in its environment ([`MARK`]), by which it is found
+//! after its parents have ended.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::ErrorKind;
@@ -17,20 +18,20 @@ use tempfile::TempDir;
 
 use crate::LabError;
 
-/// Environment of every process of a run: the directory of its files.
+/// The environment variable of every process of a run: the path of the run's directory.
 pub(crate) const MARK: &str = "LONGHAUL_LAB_SCRATCH";
 
-/// How the names of directories begin.
+/// The prefix of the directories' names.
 const PREFIX: &str = "longhaul-lab.";
 
-/// A file system in memory, so that no disk takes part.
+/// A file system in memory (tmpfs), so that received files measure no disk.
 const MEMORY: &str = "/dev/shm";
 
-/// How long leftover processes have between being asked to end and being killed.
+/// The time between SIGTERM and SIGKILL for leftover processes.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Where a run's files are: on a disk, and in memory if there is such a place.
-pub(crate) fn places() -> [PathBuf; 2] {
+/// The parent directories of a run's files: on a disk, and in memory if the system has a tmpfs.
+pub(crate) fn locations() -> [PathBuf; 2] {
     let temporary = std::env::temp_dir();
     let memory = Path::new(MEMORY);
     match memory.is_dir() {
@@ -39,30 +40,30 @@ pub(crate) fn places() -> [PathBuf; 2] {
     }
 }
 
-/// A directory of this process; it goes with it.
+/// A directory that this process owns. It is removed when the value is dropped.
 #[derive(Debug)]
 pub(crate) struct OwnedDirectory {
-    // Removed while the lock is held: fields are dropped in their order.
+    // Fields are dropped in their order: the directory is removed while the lock is still held.
     directory: TempDir,
     _lock: File,
 }
 
 impl OwnedDirectory {
-    /// Makes a directory in `place`.
+    /// Creates a directory in `place`.
     ///
     /// # Errors
-    /// A full or missing file system.
+    /// [`LabError::System`]: the file system is full or does not exist.
     pub(crate) fn new_in(place: &Path) -> Result<Self, LabError> {
         let failed =
             |e| LabError::system(format!("cannot make a directory in {}", place.display()), e);
         loop {
-            // Servers give up root and must still reach the files.
+            // Servers that drop root's privileges must still be able to read the files.
             let directory = tempfile::Builder::new()
                 .prefix(PREFIX)
                 .permissions(Permissions::from_mode(0o755))
                 .tempdir_in(place)
                 .map_err(failed)?;
-            // Another lab may have taken it for a leftover before it was locked.
+            // Another lab may have removed it as a leftover before it was locked; then a new one is made.
             if let Some(lock) = lock(directory.path()).map_err(failed)? {
                 return Ok(Self {
                     directory,
@@ -72,14 +73,14 @@ impl OwnedDirectory {
         }
     }
 
-    /// Where it is.
+    /// The directory's path.
     pub(crate) fn path(&self) -> &Path {
         self.directory.path()
     }
 }
 
-/// Takes the lock of a directory of this user's, never through a symbolic link. `None`: another process
-/// has it, or it is gone.
+/// Locks a directory of this user, without following a symbolic link. `None`: another process holds the
+/// lock, another user owns the directory, or it no longer exists.
 fn lock(path: &Path) -> std::io::Result<Option<File>> {
     let flags = OFlags::NOFOLLOW | OFlags::DIRECTORY;
     let flags = i32::try_from(flags.bits()).unwrap_or_default();
@@ -93,7 +94,7 @@ fn lock(path: &Path) -> std::io::Result<Option<File>> {
         Err(std::fs::TryLockError::WouldBlock) => return Ok(None),
         Err(std::fs::TryLockError::Error(e)) => return Err(e),
     }
-    // Who held the lock before may have removed it.
+    // The previous owner may have removed the directory between the open and the lock.
     let held = directory.metadata()?;
     let still = std::fs::symlink_metadata(path)
         .is_ok_and(|named| (named.dev(), named.ino()) == (held.dev(), held.ino()));
@@ -101,27 +102,27 @@ fn lock(path: &Path) -> std::io::Result<Option<File>> {
     Ok((still && own).then_some(directory))
 }
 
-/// Ends what runs that were killed left running, and removes their directories. Those of living runs,
-/// and other users', are not touched.
-pub fn sweep() {
-    for place in places() {
-        sweep_in(&place);
+/// Ends the processes that killed runs left behind, and removes their directories. Active runs and
+/// other users' directories are not touched.
+pub fn remove_leftovers() {
+    for place in locations() {
+        remove_leftovers_in(&place);
     }
 }
 
-/// Returns the directories that are gone.
-fn sweep_in(place: &Path) -> Vec<PathBuf> {
+/// Does the same in one parent directory. Returns the directories that it removed.
+fn remove_leftovers_in(place: &Path) -> Vec<PathBuf> {
     let mut gone = Vec::new();
     for entry in std::fs::read_dir(place).into_iter().flatten().flatten() {
         if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
             continue;
         }
         let path = entry.path();
-        // A directory that cannot be opened is another user's; one that cannot be removed is tried again next time.
+        // A directory that cannot be opened belongs to another user.
         let Ok(Some(_lock)) = lock(&path) else {
             continue;
         };
-        end_marked(&path);
+        terminate_marked(&path);
         match std::fs::remove_dir_all(&path) {
             Ok(()) => gone.push(path),
             Err(error) => tracing::warn!(%error, "cannot remove {}", path.display()),
@@ -130,19 +131,19 @@ fn sweep_in(place: &Path) -> Vec<PathBuf> {
     gone
 }
 
-/// Ends the processes of the run whose directory is `mark`.
-pub(crate) fn end_marked(mark: &Path) {
-    // A network that is asked takes itself down, with the machine's settings.
+/// Ends the processes of the run whose directory is `mark`: first by SIGTERM, then by SIGKILL.
+pub(crate) fn terminate_marked(mark: &Path) {
+    // SIGTERM comes first because `lab net` then removes its network and restores the machine's settings.
     for signal in [Signal::TERM, Signal::KILL] {
         let until = Instant::now() + GRACE;
-        let mut left = marked(mark);
+        let mut left = find_marked(mark);
         for process in &left {
             // It may have ended since.
             let _ = pidfd_send_signal(process, signal);
         }
         while !left.is_empty() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
-            left = marked(mark);
+            left = find_marked(mark);
         }
         if left.is_empty() {
             return;
@@ -150,8 +151,8 @@ pub(crate) fn end_marked(mark: &Path) {
     }
 }
 
-/// The living processes that carry `mark`.
-fn marked(mark: &Path) -> Vec<OwnedFd> {
+/// Finds the processes that have `mark` in their environment, as pidfds.
+fn find_marked(mark: &Path) -> Vec<OwnedFd> {
     let entry = format!("{MARK}={}", mark.display());
     let mut found = Vec::new();
     for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -160,7 +161,7 @@ fn marked(mark: &Path) -> Vec<OwnedFd> {
         let Some(pid) = pid.and_then(Pid::from_raw) else {
             continue;
         };
-        // Opened before it is looked at: the number may be another process's a moment later.
+        // The pidfd is opened before the environment is read: the kernel may give the number to another process.
         let Ok(open) = pidfd_open(pid, PidfdFlags::empty()) else {
             continue;
         };
@@ -182,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_living_runs_directory_is_left_alone_and_a_dead_ones_is_removed() {
+    fn an_active_runs_directory_is_kept_and_a_dead_runs_is_removed() {
         let place = tempfile::tempdir().unwrap();
         let living = OwnedDirectory::new_in(place.path()).unwrap();
         let dead = place.path().join(format!("{PREFIX}dead"));
@@ -190,7 +191,10 @@ mod tests {
         std::fs::write(dead.join("served/1.dat"), "x").unwrap();
         let others = place.path().join("longhaul-lap.dead");
         std::fs::create_dir(&others).unwrap();
-        assert_eq!(sweep_in(place.path()), std::slice::from_ref(&dead));
+        assert_eq!(
+            remove_leftovers_in(place.path()),
+            std::slice::from_ref(&dead)
+        );
         assert!(!dead.exists() && living.path().exists() && others.exists());
         let path = living.path().to_owned();
         drop(living);
@@ -198,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_runs_processes_are_ended_also_those_that_do_not_listen() {
+    fn a_dead_runs_processes_are_ended_even_if_they_ignore_sigterm() {
         let place = tempfile::tempdir().unwrap();
         let [dead, living] = ["dead", "living"].map(|end| {
             let path = place.path().join(format!("{PREFIX}{end}"));
@@ -215,21 +219,21 @@ mod tests {
                 .unwrap()
         };
         let (mut left, mut kept) = (start(&dead), start(&living));
-        assert_eq!(sweep_in(place.path()), [dead]);
+        assert_eq!(remove_leftovers_in(place.path()), [dead]);
         left.wait().unwrap();
-        assert_eq!(kept.try_wait().unwrap(), None, "of a living run");
+        assert_eq!(kept.try_wait().unwrap(), None, "the run is active");
         kept.kill().unwrap();
         kept.wait().unwrap();
     }
 
     #[test]
-    fn a_link_in_the_place_of_a_directory_is_not_followed() {
+    fn a_symbolic_link_in_place_of_a_directory_is_not_followed() {
         let place = tempfile::tempdir().unwrap();
         let elsewhere = tempfile::tempdir().unwrap();
         std::fs::write(elsewhere.path().join("kept"), "x").unwrap();
         let link = place.path().join(format!("{PREFIX}link"));
         std::os::unix::fs::symlink(elsewhere.path(), &link).unwrap();
-        assert!(sweep_in(place.path()).is_empty());
+        assert!(remove_leftovers_in(place.path()).is_empty());
         assert!(elsewhere.path().join("kept").exists());
     }
 }

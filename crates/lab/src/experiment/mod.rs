@@ -1,18 +1,23 @@
-//! Experiments: a data file says network, settings, programs, sweep and repetitions; this runs it.
+//! Experiments: series of measurements of programs under test, each described by a data file.
 //!
-//! A `definition` is an experiment's file, a `program` that of a program under test; both ship in
-//! the `catalog`. A `plan` says which points to visit. For every run, `preparation` fills a point
-//! into the files, `measurement` starts a fresh process for it (in a fresh network), and in that
-//! process `cell` starts server and client and counts.
+//! The file states the network, the settings, the programs, the sweep and the repetitions.
+//! `definition` reads experiment files, `program` the files of programs under test; `catalog` holds
+//! those that ship. A *point* is one combination of values of the swept axes, a *cell* is one program
+//! at one point, and a *run* is one repetition of a cell.
 //!
-//! A `schedule` is what of it is still to be run; `store` puts the cells of several commands together.
-//! `scratch` has a run's files, and `leftovers` removes those of runs that were killed.
+//! `plan` lists the points and who takes part in them, and `schedule` the runs that are still to be
+//! made. For every run, `preparation` fills the values of the point into command lines and files,
+//! `measurement` starts a fresh process in a fresh network, and in that process `cell` starts servers
+//! and client and measures them. `runner` leads all this; `simulation` takes the place of the last
+//! three for experiments in the simulator. `store` merges the results of several commands into one
+//! file. `scratch` provides a run's directories, and `leftovers` removes those of killed runs.
 
 mod all;
 mod best;
 mod catalog;
 mod cell;
 mod definition;
+mod hash;
 mod leftovers;
 mod measurement;
 mod plan;
@@ -36,10 +41,10 @@ use crate::LabError;
 use results::ExperimentResults;
 
 pub use all::AllRuns;
-pub use leftovers::sweep;
+pub use leftovers::remove_leftovers;
 pub use schedule::PlannedRun;
-pub(crate) use schedule::planned_cells;
-pub(crate) use statistics::FEWEST;
+pub(crate) use schedule::count_shipped_cells;
+pub(crate) use statistics::MIN_INTERVAL_VALUES;
 
 /// How much of an experiment to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +56,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// As in results and their files' names.
+    /// The mode's name in results and in their file names: `quick` or `full`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Quick => "quick",
@@ -65,32 +70,32 @@ impl Mode {
 pub struct RunRequest {
     /// A name from [`catalog()`], or the path of an experiment file (it ends in `.toml`).
     pub name: String,
-    /// How much.
+    /// How much of the experiment is run.
     pub mode: Mode,
-    /// Directory for the results; made if missing.
+    /// The directory for the results; it is created if it does not exist.
     pub out: PathBuf,
-    /// Instead of the experiment's.
+    /// Runs of each cell, in place of the experiment's number.
     pub repetitions: Option<u32>,
-    /// Instead of the experiment's.
+    /// The seed of all random events, in place of the experiment's.
     pub seed: Option<u64>,
-    /// `AXIS=VALUE[,VALUE...]`: only these points.
+    /// The points to visit, each entry as `AXIS=VALUE[,VALUE...]`; empty: all points of `mode`.
     pub only: Vec<String>,
-    /// Only these programs; empty: all that are installed.
+    /// Keys of the programs to run; empty: all programs of the experiment that are installed.
     pub programs: Vec<String>,
-    /// Go on with the results that are there: only what they lack is run.
+    /// Continue from existing results: only missing runs are made.
     pub resume: bool,
-    /// Set the results aside that are there.
+    /// Move existing results out of the way and start without them.
     pub fresh: bool,
-    /// Wait for another lab to end instead of refusing.
+    /// Wait for another lab to end; otherwise [`LabError::Busy`] is returned.
     pub wait: bool,
-    /// Fewer repetitions than the experiment, or `repetitions`, says.
+    /// An upper bound of the repetitions, set when a budget is too short for all of them.
     pub at_most: Option<u32>,
-    /// No run is begun later.
+    /// The time after which no further run starts.
     pub until: Option<Instant>,
 }
 
 impl RunRequest {
-    /// Everything that an experiment has in `mode`, with its results in `out`.
+    /// A request for all points and installed programs of an experiment, with its results in `out`.
     pub fn new(name: &str, mode: Mode, out: &Path) -> Self {
         Self {
             name: name.to_owned(),
@@ -108,7 +113,7 @@ impl RunRequest {
         }
     }
 
-    /// Options that narrow or change the run beyond mode and seed, as words of a command line.
+    /// The options other than mode and seed that change what is measured, as command-line arguments.
     fn options(&self) -> Vec<String> {
         let repetitions = self.repetitions.map(|n| ("--repetitions", n.to_string()));
         let only = self.only.iter().map(|point| ("--only", point.clone()));
@@ -125,72 +130,76 @@ impl RunRequest {
 /// An experiment that ships with the lab.
 #[derive(Debug)]
 pub struct ExperimentListing {
-    /// For `longhaul lab run`.
+    /// The argument of `longhaul lab run`.
     pub name: String,
-    /// One line.
+    /// One line that describes the experiment.
     pub title: String,
-    /// The published result.
+    /// The published result that it is compared with; empty: none.
     pub source: String,
 }
 
-/// Where an experiment's results went.
+/// An experiment's results and the files that hold them.
 #[derive(Debug)]
 pub struct SavedResults {
     /// The results.
     pub results: ExperimentResults,
     /// `OUT/NAME-MODE.json`.
     pub json: PathBuf,
-    /// `OUT/NAME-MODE.csv`: one line a sample.
+    /// `OUT/NAME-MODE.csv`: one line per run.
     pub csv: PathBuf,
 }
 
-/// The experiments that ship with the lab.
+/// Lists the experiments that ship with the lab.
 pub fn catalog() -> Vec<ExperimentListing> {
     catalog::listings()
 }
 
-/// Runs an experiment, cell by cell; `say` gets a line for people when a cell is done.
+/// Runs an experiment point by point; `print` receives progress lines for people.
 ///
-/// Signals that would end the process are held back in the calling thread meanwhile: what is done is
-/// kept, then the signal takes its effect.
+/// Signals that would end the process are blocked in the calling thread while the experiment runs.
+/// When one arrives, the finished runs are saved first; then the signal takes effect.
 ///
 /// # Errors
-/// No such experiment, a mistake in its file, a missing privilege; a program that fails is a failed
-/// sample, not an error.
-pub fn run(request: &RunRequest, say: &mut dyn FnMut(&str)) -> Result<SavedResults, LabError> {
-    runner::run(request, say)
+/// There is no such experiment, its file has a mistake, or a privilege is missing. A program that
+/// fails is a run without a value, not an error.
+pub fn run(request: &RunRequest, print: &mut dyn FnMut(&str)) -> Result<SavedResults, LabError> {
+    runner::run(request, print)
 }
 
-/// Plans [`run`] for `request`, with the time it would take.
+/// Plans [`run`] for `request`, with an estimate of its duration. Nothing is measured or written.
 ///
 /// # Errors
-/// As [`run`], as far as nothing has to be run to know.
+/// The errors of [`run`] that can be found without a measurement.
 pub fn plan(request: &RunRequest) -> Result<PlannedRun, LabError> {
-    Ok(schedule::Schedule::of(request)?.planned(u32::MAX))
+    Ok(schedule::Schedule::new(request)?.plan(u32::MAX))
 }
 
-/// Runs every experiment that ships, the name in `request` is ignored; repetitions are trimmed to `budget`.
+/// Runs every experiment that ships; the name in `request` is ignored. Where `budget` is too short for
+/// all repetitions, fewer are made.
 ///
 /// # Errors
-/// As [`plan_all`]; another lab is running. An experiment that fails is kept, and the next one run.
+/// The errors of [`plan_all`], and [`LabError::Busy`] if another lab is running. An experiment that
+/// fails is listed in [`AllRuns::failed`], and the next one runs.
 pub fn run_all(
     request: &RunRequest,
     budget: Option<Duration>,
-    say: &mut dyn FnMut(&str),
+    print: &mut dyn FnMut(&str),
 ) -> Result<AllRuns, LabError> {
-    all::run(request, budget, say)
+    all::run(request, budget, print)
 }
 
-/// Plans [`run_all`], with the time it would take.
+/// Plans [`run_all`], with an estimate of its duration: text of several lines for people.
 ///
 /// # Errors
-/// ExperimentResults that do not fit, an option that some experiment does not have.
+/// Existing results are of another seed or version, or an experiment lacks an axis, value or program
+/// that `request` names.
 pub fn plan_all(request: &RunRequest, budget: Option<Duration>) -> Result<String, LabError> {
     all::plan(request, budget)
 }
 
-/// One measurement inside a lab (`longhaul lab cell`, not for users): starts the servers, runs the
-/// client, writes the outcome; ends early when its standard input does.
+/// Makes one measurement inside a lab (`longhaul lab cell`, which only [`run`] starts): starts the
+/// servers, runs the client and writes the outcome. The process exits early when its standard input
+/// closes. Returns the exit code.
 ///
 /// # Errors
 /// The job cannot be read, or a server does not start.

@@ -1,5 +1,5 @@
-//! Child processes: waiting for them with a bound, ending those that they leave behind, and the signals that
-//! end an experiment.
+//! Child processes: waiting for them with a deadline, terminating the orphans that they leave, and the
+//! signals that end an experiment.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,14 +15,14 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 use crate::LabError;
 use crate::net::signals::terminating_signals;
 
-/// How the wait for a process came to an end.
+/// How the wait for a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WaitEnd {
-    /// It ended.
+    /// The process ended.
     Ended(ExitStatus),
-    /// It still runs at the deadline.
+    /// The process still runs at the deadline.
     Late,
-    /// It still runs and the user wants to stop.
+    /// The process still runs, and the user wants to stop.
     Interrupted,
 }
 
@@ -50,11 +50,14 @@ pub(crate) fn wait(
     }
 }
 
-/// Waits until `done` is readable; false: `stop` was so before.
+/// Waits until `done` or `stop` becomes readable. Returns whether `done` did.
 ///
 /// # Errors
-/// They cannot be observed.
-pub(crate) fn done_before(done: BorrowedFd<'_>, stop: BorrowedFd<'_>) -> io::Result<bool> {
+/// poll(2) fails.
+pub(crate) fn wait_for_done_or_stop(
+    done: BorrowedFd<'_>,
+    stop: BorrowedFd<'_>,
+) -> io::Result<bool> {
     loop {
         let mut events = [done, stop].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
         match poll(&mut events, None) {
@@ -65,12 +68,13 @@ pub(crate) fn done_before(done: BorrowedFd<'_>, stop: BorrowedFd<'_>) -> io::Res
     }
 }
 
-/// Ends this process, and its group if `group`, when the pipe that is its standard input has no
-/// writing end any more: the process that started it has ended, perhaps by a signal.
+/// Starts a thread that exits this process, and with `group` kills its process group, when standard input
+/// closes. Standard input is a pipe whose writing end belongs to the process that started this one, so
+/// that it closes also when that process is killed.
 ///
 /// # Errors
 /// No thread can be started.
-pub(crate) fn end_with_input(group: bool) -> io::Result<()> {
+pub(crate) fn exit_when_input_closes(group: bool) -> io::Result<()> {
     let watch = move || {
         // Nothing is ever written to the pipe, so that any return of read(2) means its end.
         let _ = io::Read::read(&mut io::stdin(), &mut [0]);
@@ -85,8 +89,8 @@ pub(crate) fn end_with_input(group: bool) -> io::Result<()> {
         .map(|_| ())
 }
 
-/// Whether `fd` is readable now.
-pub(crate) fn readable(fd: impl AsFd) -> bool {
+/// Whether `fd` is readable at the moment.
+pub(crate) fn is_readable(fd: impl AsFd) -> bool {
     let mut events = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
     matches!(poll(&mut events, Some(&timespec(Duration::ZERO))), Ok(n) if n > 0)
 }
@@ -105,22 +109,22 @@ fn pid(child: &Child) -> io::Result<Pid> {
         .ok_or_else(|| io::Error::other("a process without an id"))
 }
 
-/// How long a process may take to end when asked to.
+/// The time that a process has to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Asks `child` to end, and ends it if it does not.
+/// Sends `child` SIGTERM, and SIGKILL if it still runs after two seconds; then reaps it.
 ///
 /// # Errors
-/// It cannot be observed.
-pub(crate) fn end(child: &mut Child) -> io::Result<()> {
-    end_within(child, GRACE)
+/// The process cannot be observed.
+pub(crate) fn terminate(child: &mut Child) -> io::Result<()> {
+    terminate_within(child, GRACE)
 }
 
-/// As [`end`], with this time for `child` to end by itself.
+/// Does the same as [`terminate`] with another time between SIGTERM and SIGKILL.
 ///
 /// # Errors
-/// It cannot be observed.
-pub(crate) fn end_within(child: &mut Child, grace: Duration) -> io::Result<()> {
+/// The process cannot be observed.
+pub(crate) fn terminate_within(child: &mut Child, grace: Duration) -> io::Result<()> {
     if child.try_wait()?.is_some() {
         return Ok(());
     }
@@ -132,30 +136,30 @@ pub(crate) fn end_within(child: &mut Child, grace: Duration) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets this process become the parent of its descendants whose own parents end, so that
-/// [`end_orphans`] finds them and their processor time is counted here.
+/// Makes this process the parent of its descendants whose own parents end (PR_SET_CHILD_SUBREAPER,
+/// prctl(2)), so that [`terminate_orphans`] finds them and their processor time is counted here.
 ///
 /// # Errors
-/// The kernel refuses.
+/// prctl(2) fails.
 pub(crate) fn adopt_orphans() -> io::Result<()> {
-    // The value only has to be non-zero.
+    // The kernel reads the argument as a flag: any value but zero sets it.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     Ok(())
 }
 
-/// Waits a moment for every child to end, then ends the rest.
+/// Waits up to two seconds for all children to end, then kills those that remain.
 ///
 /// # Errors
 /// A child cannot be waited for.
-pub(crate) fn end_orphans() -> io::Result<()> {
-    let patience = Instant::now() + GRACE;
+pub(crate) fn terminate_orphans() -> io::Result<()> {
+    let deadline = Instant::now() + GRACE;
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
             Ok(Some(_)) => {}
             Ok(None) => {
-                if Instant::now() > patience {
-                    for child in children()? {
-                        // It may have ended since.
+                if Instant::now() > deadline {
+                    for child in list_children()? {
+                        // An error means that the process has ended in the meantime.
                         let _ = rustix::process::kill_process(child, Signal::KILL);
                     }
                 }
@@ -167,8 +171,8 @@ pub(crate) fn end_orphans() -> io::Result<()> {
     }
 }
 
-/// The processes whose parent is this one.
-fn children() -> io::Result<Vec<Pid>> {
+/// Lists the children of this process.
+fn list_children() -> io::Result<Vec<Pid>> {
     let own = rustix::process::getpid().as_raw_nonzero().get();
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc")? {
@@ -183,25 +187,25 @@ fn children() -> io::Result<Vec<Pid>> {
         let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else {
             continue;
         };
-        if parent(&stat) == Some(own) {
+        if parse_parent(&stat) == Some(own) {
             found.extend(Pid::from_raw(id));
         }
     }
     Ok(found)
 }
 
-/// The parent in a `/proc/PID/stat`: the second field behind the name, which may hold anything
-/// and is in parentheses.
-fn parent(stat: &str) -> Option<i32> {
-    let behind = stat.rsplit_once(')')?.1;
-    behind.split_whitespace().nth(1)?.parse().ok()
+/// Reads the parent's id from the text of `/proc/PID/stat`: the second field after the name. The name is
+/// in parentheses and may itself contain spaces and parentheses (proc(5)).
+fn parse_parent(stat: &str) -> Option<i32> {
+    let after_name = stat.rsplit_once(')')?.1;
+    after_name.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Processor seconds, user and system, of all children that have ended and been waited for, and
-/// of theirs.
+/// Returns the processor seconds, user and system, of all children that have ended and been waited for,
+/// and of their children (RUSAGE_CHILDREN, getrusage(2)).
 ///
 /// # Errors
-/// The kernel does not say.
+/// getrusage(2) fails.
 pub(crate) fn ended_children_cpu() -> io::Result<f64> {
     use nix::sys::resource::{UsageWho, getrusage};
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
@@ -212,14 +216,14 @@ pub(crate) fn ended_children_cpu() -> io::Result<f64> {
     Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
 }
 
-/// The state of a listening socket in `/proc/net/tcp`.
+/// The state of a listening socket in `/proc/net/tcp`: TCP_LISTEN, 10, in hexadecimal.
 const LISTEN: &str = "0A";
 
-/// Whether something listens on TCP `port` in the network namespace of process `id`. With
-/// `elsewhere` that namespace must be another one than this process's: before a process has
-/// entered its host, it still sees ours.
-pub(crate) fn listens(id: u32, port: u16, elsewhere: bool) -> bool {
-    if elsewhere && namespace(&id.to_string()) == namespace("self") {
+/// Whether a socket listens on TCP `port` in the network namespace of process `id`. With
+/// `in_other_namespace` that namespace must differ from this process's: a process that has not yet
+/// entered its host still has ours, where another program may listen on the same port.
+pub(crate) fn is_listening(id: u32, port: u16, in_other_namespace: bool) -> bool {
+    if in_other_namespace && network_namespace(&id.to_string()) == network_namespace("self") {
         return false;
     }
     ["tcp", "tcp6"].iter().any(|table| {
@@ -228,11 +232,12 @@ pub(crate) fn listens(id: u32, port: u16, elsewhere: bool) -> bool {
     })
 }
 
-fn namespace(process: &str) -> Option<PathBuf> {
+/// Returns the identity of a process's network namespace. `None`: there is no such process.
+fn network_namespace(process: &str) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{process}/ns/net")).ok()
 }
 
-/// Whether a table as in `/proc/net/tcp` has a listening socket on `port`.
+/// Whether a table in the format of `/proc/net/tcp` has a listening socket on `port`.
 fn has_listener(table: &str, port: u16) -> bool {
     let ending = format!(":{port:04X}");
     table.lines().skip(1).any(|line| {
@@ -242,10 +247,11 @@ fn has_listener(table: &str, port: u16) -> bool {
     })
 }
 
-/// While it exists, signals that would end this process wait. Dropped, it lets one that came take its effect, so
-/// that the caller's shell sees a program that ended by that signal.
+/// Blocks the signals that would end this process while it exists. When it is dropped, a pending signal
+/// takes effect, so that the caller's shell sees a program that was ended by that signal.
 ///
-/// It works on the calling thread: the process has no other, or none that would take the signal.
+/// It changes the signal mask of the calling thread only. The process must have no other thread that
+/// accepts these signals.
 #[derive(Debug)]
 pub(crate) struct Interrupts {
     pending: SignalFd,
@@ -253,12 +259,12 @@ pub(crate) struct Interrupts {
 }
 
 impl Interrupts {
-    /// Holds the signals back.
+    /// Blocks the signals.
     ///
     /// # Errors
-    /// The kernel refuses.
-    pub(crate) fn hold() -> Result<Self, LabError> {
-        let failed = |errno| LabError::system("cannot hold signals back", errno);
+    /// [`LabError::System`]: the mask cannot be set or no signalfd(2) can be created.
+    pub(crate) fn block() -> Result<Self, LabError> {
+        let failed = |errno| LabError::system("cannot block signals", errno);
         let before = SigSet::thread_get_mask().map_err(failed)?;
         let held = terminating_signals();
         held.thread_block().map_err(failed)?;
@@ -267,20 +273,20 @@ impl Interrupts {
         Ok(Self { pending, before })
     }
 
-    /// Readable once a signal has come.
+    /// Returns the descriptor that becomes readable when a signal arrives.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.pending.as_fd()
     }
 
-    /// Whether a signal has come.
-    pub(crate) fn has_come(&self) -> bool {
-        readable(&self.pending)
+    /// Whether a signal has arrived.
+    pub(crate) fn has_signal(&self) -> bool {
+        is_readable(&self.pending)
     }
 }
 
 impl Drop for Interrupts {
     fn drop(&mut self) {
-        // Only an impossible set could be refused.
+        // sigprocmask(2) fails only for invalid arguments, and this mask was returned by the kernel.
         let _ = self.before.thread_set_mask();
     }
 }
@@ -293,10 +299,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parent_is_behind_the_name() {
-        assert_eq!(parent("12 (a b) c) S 7 12 12"), Some(7));
-        assert_eq!(parent("12 (x"), None);
-        assert_eq!(parent(""), None);
+    fn the_parent_is_read_after_the_name() {
+        assert_eq!(parse_parent("12 (a b) c) S 7 12 12"), Some(7));
+        assert_eq!(parse_parent("12 (x"), None);
+        assert_eq!(parse_parent(""), None);
     }
 
     #[test]
@@ -308,23 +314,23 @@ mod tests {
         let mut slow = Command::new("sleep").arg("60").spawn().unwrap();
         let now = Instant::now() + Duration::from_millis(20);
         assert_eq!(wait(&mut slow, now, None).unwrap(), WaitEnd::Late);
-        end(&mut slow).unwrap();
+        terminate(&mut slow).unwrap();
         assert!(slow.try_wait().unwrap().is_some());
     }
 
     #[test]
-    fn a_readable_stop_interrupts() {
+    fn a_readable_stop_descriptor_interrupts_the_wait() {
         let (read, write) = io::pipe().unwrap();
-        assert!(!readable(&read));
+        assert!(!is_readable(&read));
         drop(write);
-        assert!(readable(&read));
+        assert!(is_readable(&read));
         let mut slow = Command::new("sleep").arg("60").spawn().unwrap();
         let late = Instant::now() + Duration::from_secs(60);
         assert_eq!(
             wait(&mut slow, late, Some(read.as_fd())).unwrap(),
             WaitEnd::Interrupted
         );
-        end(&mut slow).unwrap();
+        terminate(&mut slow).unwrap();
     }
 
     const TABLE: &str = "  sl  local_address rem_address   st tx_queue rx_queue\n   \
@@ -340,12 +346,12 @@ mod tests {
     }
 
     #[test]
-    fn an_own_listener_is_seen_here_and_not_elsewhere() {
+    fn a_listener_of_this_namespace_is_not_one_of_another() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        assert!(listens(std::process::id(), port, false));
-        assert!(!listens(std::process::id(), port, true));
+        assert!(is_listening(std::process::id(), port, false));
+        assert!(!is_listening(std::process::id(), port, true));
         drop(listener);
-        assert!(!listens(std::process::id(), port, false));
+        assert!(!is_listening(std::process::id(), port, false));
     }
 }

@@ -1,5 +1,5 @@
-//! A program under test as its file says it: how to start its server and its client, and how to
-//! read what it measured. `docs/experiments.md` describes the keys.
+//! The file of a program under test: how its servers and its client are started, and how measured values
+//! are read from its output. `docs/experiments.md` describes the keys.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -9,8 +9,9 @@ use std::process::{Command, Stdio};
 
 use serde::Deserialize;
 
-use super::definition::{self, ExperimentKind, OnlyAt, SweepPoint};
+use super::definition::{self, ExperimentKind, OnlyAt};
 use super::reading::OutputReading;
+use super::results::SweepPoint;
 use super::template::{self, CommandWord, Variables};
 use crate::LabError;
 
@@ -22,64 +23,64 @@ pub(crate) struct ProgramDefinition {
     /// A remark for the reader of the results.
     #[serde(default)]
     pub(crate) note: Option<String>,
-    /// How to get it.
+    /// How a user installs it, for the message that it is missing.
     #[serde(default)]
     install: String,
-    /// Variable → where the executable may be: names on the search path, paths below `{peers}`, or
-    /// `$NAME` for a path in the environment. All must be there.
+    /// Variable → places of the executable, of which the first that exists counts: names on the search path,
+    /// paths below `{peers}`, or `$NAME` for a path in the environment. Every variable needs one.
     #[serde(default)]
     binaries: BTreeMap<String, Vec<String>>,
-    /// A command whose first line of output is the version.
+    /// The command whose first line of output is the version.
     #[serde(default)]
     version: Vec<CommandWord>,
-    /// Where it runs as root only.
+    /// The kinds of experiments in which it needs root.
     #[serde(default)]
     pub(crate) needs_root: Vec<ExperimentKind>,
-    /// Axis → the value this program's row has in place of the axis's own: it is run once, not
-    /// for each value.
+    /// Axis → the value that is shown for this program, which does not depend on the axis. It runs once
+    /// instead of once for each value.
     #[serde(default)]
     pub(crate) ignores: BTreeMap<String, String>,
-    /// The only values that it can be run at.
+    /// The only values at which it takes part.
     #[serde(default)]
     pub(crate) only: OnlyAt,
-    /// The server, started first; none: no server.
+    /// The server, which is started before the client; none: no server.
     #[serde(default)]
     server: Option<ServerDefinition>,
-    /// Further servers by name, for clients that need several.
+    /// Name → a further server, for clients that need several.
     #[serde(default)]
     servers: BTreeMap<String, ServerDefinition>,
-    /// The client, which is measured; none: the simulator.
+    /// The client, which is measured; none: the program is the simulator.
     #[serde(default)]
     pub(crate) client: Option<ClientDefinition>,
-    /// Measure → where it is in the output. `limited_by` is kept as text.
+    /// Measure → its place in the output. `limited_by` is read as text, all others as numbers.
     #[serde(default)]
     pub(crate) reads: BTreeMap<String, OutputReading>,
 }
 
-/// A server.
+/// A server of a program under test.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ServerDefinition {
-    /// Where it runs.
+    /// The host on which it runs.
     pub(crate) host: String,
-    /// Its command line; it listens on `{port}`, in the foreground.
+    /// Its command line. It must stay in the foreground and listen on `{port}`.
     pub(crate) argv: Vec<CommandWord>,
-    /// Files it needs in `{scratch}`: name → content.
+    /// Files that it needs in `{scratch}`: name → template of the content.
     #[serde(default)]
     pub(crate) files: Variables,
 }
 
-/// A client.
+/// The client of a program under test.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ClientDefinition {
-    /// Where it runs.
+    /// The host on which it runs.
     pub(crate) host: String,
     /// Its command line.
     pub(crate) argv: Vec<CommandWord>,
 }
 
-/// File in `{scratch}` to which a client writes samples over time: JSON, one a line.
+/// The file in `{scratch}` to which a client writes samples over time: one JSON object per line.
 pub(crate) const TRACE_FILE: &str = "trace";
 
 impl ProgramDefinition {
@@ -92,29 +93,29 @@ impl ProgramDefinition {
         let servers = program.servers().map(|(_, server)| &server.argv);
         let clients = program.client.iter().map(|client| &client.argv);
         let started = servers.chain(clients).all(|argv| !argv.is_empty());
-        definition::check(file, "argv", started, "is empty")?;
+        definition::require(file, "argv", started, "is empty")?;
         for (name, places) in &program.binaries {
             let key = format!("binaries.{name}");
-            definition::check(file, &key, !places.is_empty(), "name at least one")?;
+            definition::require(file, &key, !places.is_empty(), "name at least one")?;
         }
         for (name, reading) in &mut program.reads {
             reading.read_trace_of(TRACE_FILE);
-            if let Some(what) = reading.mistake() {
-                return Err(definition::mistake(file, &format!("reads.{name}"), what));
+            if let Some(what) = reading.find_mistake() {
+                return Err(definition::key_error(file, &format!("reads.{name}"), what));
             }
         }
         Ok(program)
     }
 
-    /// Every server, the one without a name first.
+    /// Returns all servers with their names; the one without a name comes first.
     pub(crate) fn servers(&self) -> impl Iterator<Item = (Option<&str>, &ServerDefinition)> {
         let named = self.servers.iter();
         let named = named.map(|(name, server)| (Some(name.as_str()), server));
         self.server.iter().map(|server| (None, server)).chain(named)
     }
 
-    /// The point as this program's row is called.
-    pub(crate) fn shown_at(&self, at: &SweepPoint) -> SweepPoint {
+    /// Returns the point under which this program's results are listed: ignored axes have the shown value.
+    pub(crate) fn listed_point(&self, at: &SweepPoint) -> SweepPoint {
         let mut shown = at.clone();
         for (axis, value) in &mut shown {
             if let Some(own) = self.ignores.get(axis) {
@@ -124,10 +125,10 @@ impl ProgramDefinition {
         shown
     }
 
-    /// Where its executables are: variable → path.
+    /// Finds its executables: variable → path.
     ///
     /// # Errors
-    /// A sentence with the name of the one that is missing and how to install it.
+    /// A message for people: which executable is missing, and how it is installed.
     pub(crate) fn locate(&self, search: &ExecutableSearch) -> Result<Variables, String> {
         let located = self.binaries.iter().map(|(variable, places)| {
             let found = places.iter().find_map(|place| search.find(place));
@@ -146,7 +147,8 @@ impl ProgramDefinition {
         located.collect()
     }
 
-    /// The first line that the version command prints.
+    /// Runs the version command and returns the first line that is not blank. `None`: there is no command, or
+    /// it prints nothing.
     pub(crate) fn version(&self, variables: &Variables) -> Option<String> {
         let argv = template::command(&self.version, variables).ok()?;
         let (program, arguments) = argv.split_first()?;
@@ -165,7 +167,7 @@ impl ProgramDefinition {
     }
 }
 
-/// Where executables are looked for.
+/// The directories in which executables are looked for.
 #[derive(Debug)]
 pub(crate) struct ExecutableSearch {
     directories: Vec<PathBuf>,
@@ -173,8 +175,8 @@ pub(crate) struct ExecutableSearch {
 }
 
 impl ExecutableSearch {
-    /// `PATH` and the administrators' directories, in which servers are; `LONGHAUL_PEERS` for
-    /// unpacked packages.
+    /// Reads `PATH`, adds the directories of servers, which users often lack in theirs, and reads
+    /// `LONGHAUL_PEERS`, the directory of unpacked packages.
     pub(crate) fn from_environment() -> Self {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let mut directories: Vec<PathBuf> = std::env::split_paths(&path).collect();
@@ -186,6 +188,7 @@ impl ExecutableSearch {
         }
     }
 
+    /// Finds the executable at one of the places of `binaries`. `None`: there is none.
     fn find(&self, place: &str) -> Option<PathBuf> {
         if let Some(name) = place.strip_prefix('$') {
             let path = std::path::absolute(std::env::var_os(name)?).ok()?;
@@ -195,7 +198,7 @@ impl ExecutableSearch {
             let path = self.peers.as_ref()?.join(below);
             return Some(path).filter(|path| is_executable(path));
         }
-        // An absolute place stays itself when it is joined.
+        // `join` with an absolute path returns that path, so that absolute places need no case of their own.
         let mut paths = self
             .directories
             .iter()
@@ -230,18 +233,18 @@ goodput = { json = "end.sum_received.bits_per_second", scale = 1e-6 }
 "#;
 
     #[test]
-    fn a_program_that_ignores_an_axis_has_a_row_of_its_own() {
+    fn a_program_that_ignores_an_axis_is_listed_at_its_own_value() {
         let program = ProgramDefinition::parse("x.toml", GOOD).unwrap();
         let point = |p: &str| -> SweepPoint {
             [("p", p), ("buffer", "1MB")]
                 .map(|(k, v)| (k.into(), v.into()))
                 .into()
         };
-        assert_eq!(program.shown_at(&point("4")), point("auto"));
+        assert_eq!(program.listed_point(&point("4")), point("auto"));
     }
 
     #[test]
-    fn executables_and_their_versions_are_found_or_named() {
+    fn executables_and_versions_are_found_and_missing_ones_are_named() {
         let search = ExecutableSearch::from_environment();
         let program = ProgramDefinition::parse("x.toml", GOOD).unwrap();
         assert!(program.locate(&search).unwrap()["sh"].ends_with("/sh"));

@@ -1,10 +1,10 @@
-//! ExperimentResults as they are kept: everything that is needed to draw them and to run them again.
+//! The results of an experiment as they are saved: everything needed to draw them and to repeat the runs.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The usual name of the values beside measured ones.
+/// The usual name of the reference values that measured ones are compared with.
 pub const PUBLISHED: &str = "published";
 
 fn published() -> String {
@@ -15,39 +15,43 @@ fn is_published(reference: &str) -> bool {
     reference == PUBLISHED
 }
 
-/// One run of an experiment. Its JSON file is what the report reads.
+/// A point of the sweep: axis key → value, as written in the experiment.
+pub(crate) type SweepPoint = BTreeMap<String, String>;
+
+/// The results of one experiment in one mode. The report reads them from their JSON file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExperimentResults {
-    /// Name, as in `longhaul lab run NAME`.
+    /// The experiment's name, as in `longhaul lab run NAME`.
     pub experiment: String,
     /// One line for people.
     pub title: String,
     /// The published result, a paper's table or figure; empty: nothing published.
     pub source: String,
-    /// The source of the values beside the measured ones: `published`, or whose.
+    /// The name of the reference values ([`ResultCell::paper`]): `published`, or another word where they
+    /// were not published.
     #[serde(default = "published", skip_serializing_if = "is_published")]
     pub reference: String,
     /// `quick` or `full`.
     pub mode: String,
-    /// When it began, RFC 3339.
+    /// The time at which the first command began (RFC 3339, UTC).
     pub started: String,
-    /// Seconds it took.
+    /// Wall-clock seconds of all commands together.
     pub seconds: f64,
-    /// The seed that all random events come from.
+    /// The seed of all random events.
     pub seed: u64,
-    /// Which version of the experiment's file this is of: cells of two versions are never mixed.
+    /// The fingerprint of the experiment's file. Cells of two versions of a file are never mixed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub definition: String,
-    /// Further options, word by word as on the command line: `--only`, `p=1`.
+    /// Further options, one element for each command-line argument: `--only`, `p=1`.
     #[serde(default)]
     pub options: Vec<String>,
-    /// Machine and programs.
+    /// The machine and the versions of the programs.
     pub environment: TestMachine,
     /// Unit of the measure: `Mbit/s`, `ms`, `%`.
     pub unit: String,
-    /// Larger values are better.
+    /// Whether larger values are better.
     pub higher_is_better: bool,
-    /// Further measures of the same runs.
+    /// Further measures of the same runs, in the order in which they are shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<FurtherMeasure>,
     /// Charts over time; [`TimeSeries::chart`] is an index into it.
@@ -58,21 +62,21 @@ pub struct ExperimentResults {
     pub baseline: Option<String>,
     /// The axis along the table's columns and the figure's x.
     pub across: SweepAxis,
-    /// The axis along the table's rows: one line in the figure each. `None`: one row a program.
+    /// The axis along the table's rows; each of its values is a line in the figure. `None`: each program
+    /// has one row.
     pub down: Option<SweepAxis>,
-    /// Programs, in the order they are shown.
+    /// The programs, in the order in which they are shown.
     pub programs: Vec<ComparedProgram>,
-    /// Measured values; each cell has all its runs.
+    /// The cells that have all their runs.
     pub cells: Vec<ResultCell>,
-    /// Cells that were interrupted before their last run: `--resume` goes on with them, nothing
-    /// else counts them.
+    /// Cells that were interrupted before their last run. `--resume` continues them; reports ignore them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unfinished: Vec<ResultCell>,
-    /// How many cells the whole experiment has in this mode, as far as its programs are known; 0:
-    /// not counted.
+    /// The number of cells of the whole experiment in this mode, including those of programs that are not
+    /// installed; 0: not counted.
     #[serde(default)]
     pub planned: usize,
-    /// Remarks for the reader: what was left out and why.
+    /// Remarks for the reader: what was omitted and why.
     pub notes: Vec<String>,
 }
 
@@ -81,33 +85,33 @@ pub struct ExperimentResults {
 pub struct FurtherMeasure {
     /// Key in [`ResultCell::also`] and [`RunRecord::also`].
     pub key: String,
-    /// For people: `time`.
+    /// The name shown to people: `time`.
     pub label: String,
-    /// Of its values.
+    /// The unit of its values.
     pub unit: String,
-    /// Larger values are better.
+    /// Whether larger values are better.
     pub higher_is_better: bool,
 }
 
-/// A chart over time, one for each cell that has [`TimeSeries`] for it.
+/// A chart over time. It is drawn once for each cell that has [`TimeSeries`] for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimeChart {
-    /// For people: `Window and flight size`.
+    /// The title shown to people: `Window and flight size`.
     pub title: String,
-    /// Of the drawn values.
+    /// The unit of the drawn values.
     pub unit: String,
 }
 
-/// TestMachine that the figures were made in.
+/// The machine on which the runs were made.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct TestMachine {
-    /// `uname -r`.
+    /// The kernel's release, as `uname -r` prints it.
     pub kernel: String,
-    /// Processors.
+    /// The number of processors that this process may use.
     pub cpus: usize,
-    /// Version line of each program, by program name.
+    /// Program key → the first line that its version command prints.
     pub versions: BTreeMap<String, String>,
-    /// Settings as they were on each host (`a: net.ipv4.tcp_rmem`).
+    /// Kernel settings of each host: `HOST: KEY` (`a: net.ipv4.tcp_rmem`) → value.
     pub sysctls: BTreeMap<String, String>,
 }
 
@@ -116,13 +120,13 @@ pub struct TestMachine {
 pub struct SweepAxis {
     /// Key in [`ResultCell::at`].
     pub key: String,
-    /// For people: `one-way latency`.
+    /// The name shown to people: `one-way latency`.
     pub label: String,
-    /// `ms`, `%`, or empty.
+    /// The unit of the values: `ms`, `%`; empty: none.
     pub unit: String,
-    /// Values in order, as written in the experiment.
+    /// The values in the experiment's order, as written there.
     pub values: Vec<String>,
-    /// The figure's axis is logarithmic.
+    /// Whether the figure's axis is logarithmic.
     pub logarithmic: bool,
 }
 
@@ -131,9 +135,9 @@ pub struct SweepAxis {
 pub struct ComparedProgram {
     /// Key in [`ResultCell::program`].
     pub key: String,
-    /// For people: `globus-url-copy with globus-gridftp-server`.
+    /// The name shown to people: `globus-url-copy with globus-gridftp-server`.
     pub label: String,
-    /// How many times the value of [`ExperimentResults::baseline`] was published for it.
+    /// The published ratio of its value to that of [`ExperimentResults::baseline`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published_ratio: Option<f64>,
 }
@@ -141,82 +145,83 @@ pub struct ComparedProgram {
 /// One point of the sweep for one program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ResultCell {
-    /// Which program.
+    /// The program's [`ComparedProgram::key`].
     pub program: String,
-    /// SweepAxis key → value, as written in the experiment.
+    /// The point: axis key → value, as written in the experiment.
     pub at: BTreeMap<String, String>,
-    /// This is the best of several programs: the key of the one whose cell it repeats.
+    /// The program that was the best of several at this point; this cell repeats that program's cell.
+    /// `None`: a cell of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chosen: Option<String>,
-    /// Median of the valid samples; `None`: there was none.
+    /// The median of the valid runs; `None`: no run was valid.
     pub median: Option<f64>,
-    /// Half-width of the 95 % confidence interval of the mean; `None`: fewer than three valid samples.
+    /// Half the width of the 95 % confidence interval of the mean; `None`: fewer than three valid runs.
     pub half_width: Option<f64>,
-    /// The published value.
+    /// The published value, or another reference ([`ExperimentResults::reference`]).
     pub paper: Option<f64>,
-    /// Median processor seconds of client and server together for each GB (10⁹ bytes) moved, over
-    /// the valid samples that know it.
+    /// Median of the processor seconds of client and server together per GB (10⁹ bytes) moved, over the
+    /// valid runs for which it is known.
     #[serde(default)]
     pub cpu_per_gigabyte: Option<f64>,
-    /// Further measures: their key → what the valid samples come to.
+    /// Further measures: key → summary of the valid runs.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub also: BTreeMap<String, MeasureValue>,
-    /// Lines over time, from the first runs that count.
+    /// Lines over time, from the first valid runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub series: Vec<TimeSeries>,
     /// Every run, valid or not.
     pub samples: Vec<RunRecord>,
 }
 
-/// A further measure of a cell.
+/// The summary of a further measure over a cell's valid runs.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct MeasureValue {
-    /// Median of the valid samples.
+    /// The median of the valid runs.
     pub median: Option<f64>,
-    /// Half-width of the 95 % confidence interval of the mean.
+    /// Half the width of the 95 % confidence interval of the mean.
     pub half_width: Option<f64>,
-    /// The published value.
+    /// The published value, or another reference ([`ExperimentResults::reference`]).
     pub paper: Option<f64>,
 }
 
-/// A line over time.
+/// One line of a chart over time, from one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TimeSeries {
     /// Index into [`ExperimentResults::charts`].
     pub chart: usize,
-    /// Name of its line in the chart.
+    /// The name of the line in the chart.
     pub line: String,
-    /// Which of the runs that are kept over time, from 0.
+    /// The number of the run among those whose series are kept, from 0.
     pub run: usize,
-    /// Seconds, as long as `values`.
+    /// The times of the samples in the program's trace, seconds; one for each of `values`.
     pub times: Vec<f64>,
-    /// In the chart's unit.
+    /// The values in the chart's unit.
     pub values: Vec<f64>,
 }
 
-/// One run of one program.
+/// One run of one program at one point.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
     /// The measured value, in the experiment's unit; `None`: the run failed.
     pub value: Option<f64>,
-    /// Why it does not count; empty: it does.
+    /// The reasons why the run is not valid; empty: it is valid and counts.
     pub invalid: Vec<String>,
-    /// The lab could not keep up: the run says nothing about the program.
+    /// Whether the lab could not keep up, so that the run says nothing about the program.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub spoiled: bool,
-    /// Wall-clock seconds of the client program.
+    /// Wall-clock seconds of the client, from its start to its exit.
     pub seconds: f64,
-    /// Bytes moved.
+    /// Bytes that the client moved.
     pub bytes: u64,
-    /// Processor seconds of client and server together.
+    /// Processor seconds (user and system) of client and servers together; `None` in the simulator.
     pub cpu_seconds: Option<f64>,
-    /// The lab's seed in this run.
+    /// The seed of this run's random events.
     pub seed: u64,
-    /// The program's command line.
+    /// The client's command line, quoted for a shell.
     pub command: String,
-    /// Limiter by the word of the program, if it says so.
+    /// The limiter that the program reports, if it reports one.
     pub limited_by: Option<String>,
-    /// Further measures: their key → value.
+    /// Further measures: key → value.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub also: BTreeMap<String, f64>,
 }

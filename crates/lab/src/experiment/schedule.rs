@@ -1,4 +1,4 @@
-//! Which runs of an experiment are still to be made, and how long they will take.
+//! The schedule of an experiment: the runs that are still to be made, and an estimate of their duration.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -7,76 +7,78 @@ use std::time::Duration;
 use units::show;
 
 use super::best;
-use super::catalog::{self, KnownExperiment};
-use super::definition::{AxisDefinition, ExperimentDefinition, MeasureDefinition, SweepPoint};
+use super::catalog::{self, LoadedExperiment};
+use super::definition::{AxisDefinition, ExperimentDefinition, MeasureDefinition};
 use super::plan::{self, Participant, Participants};
 use super::reading::SeriesDefinition;
-use super::results::{ComparedProgram, ExperimentResults, ResultCell, SweepAxis, TestMachine};
+use super::results::{ComparedProgram, ExperimentResults, ResultCell};
+use super::results::{SweepAxis, SweepPoint, TestMachine};
 use super::{Mode, RunRequest, store};
 use crate::LabError;
 
-/// An experiment that is ready to be run.
+/// An experiment that is ready to run.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     pub(crate) definition: ExperimentDefinition,
     pub(crate) participants: Vec<Participant>,
     /// The `longhaul` under test.
     pub(crate) longhaul: PathBuf,
-    /// The results, without cells.
-    pub(crate) blank: ExperimentResults,
-    /// Where something is to be run, in the order in which it is.
+    /// Results that have everything but cells.
+    pub(crate) empty_results: ExperimentResults,
+    /// The points at which runs are missing, in the order in which they are visited.
     pub(crate) visits: Vec<PointVisit>,
-    /// Cells that have all their runs already.
-    already: usize,
+    /// The number of cells that already have all their runs.
+    finished_cells: usize,
 }
 
-/// A point of the sweep where something is to be run.
+/// A point of the sweep at which runs are missing.
 #[derive(Debug)]
 pub(crate) struct PointVisit {
     pub(crate) at: SweepPoint,
     pub(crate) cells: Vec<ScheduledCell>,
 }
 
-/// The runs that a participant has to make at a point.
+/// The missing runs of one participant at a point: the repetitions from `first` up to, but not including,
+/// `end`.
 #[derive(Debug)]
 pub(crate) struct ScheduledCell {
-    /// Its index.
+    /// The participant's index in [`Schedule::participants`].
     pub(crate) participant: usize,
-    /// The first repetition; those before it are in `kept`.
+    /// The first missing repetition, from 0; those before it are in `kept`.
     pub(crate) first: u32,
-    /// Behind the last one.
+    /// The number of repetitions.
     pub(crate) end: u32,
-    /// Runs that an earlier command left of this cell.
+    /// The cell with the runs of earlier commands, if there are any.
     pub(crate) kept: Option<ResultCell>,
-    /// How long a run takes, expected.
+    /// The estimated duration of one run.
     seconds: f64,
 }
 
-/// The plan of a run of an experiment.
+/// The plan of an experiment's run, for people.
 #[derive(Debug)]
 pub struct PlannedRun {
-    /// The experiment.
+    /// The experiment's name.
     pub experiment: String,
     /// `quick` or `full`.
     pub mode: String,
-    /// Points of the sweep where something is to be run.
+    /// Points of the sweep at which runs are missing.
     pub points: usize,
-    /// Programs that take part.
+    /// The number of programs that take part.
     pub programs: usize,
-    /// Cells to be measured.
+    /// Cells that lack runs.
     pub cells: usize,
-    /// Cells that have all their runs already.
-    pub already: usize,
-    /// Single measurements.
+    /// Cells that already have all their runs.
+    pub finished_cells: usize,
+    /// Runs to make.
     pub runs: u64,
-    /// How many runs the cells have.
+    /// The numbers of runs per cell that occur.
     pub repetitions: BTreeSet<u32>,
-    /// How long it will take, a guess.
+    /// The estimated duration.
     pub seconds: f64,
 }
 
 impl PlannedRun {
-    /// One line for people.
+    /// Describes the plan in one line.
     pub fn to_text(&self) -> String {
         let runs: Vec<String> = self.repetitions.iter().map(u32::to_string).collect();
         let what = match self.cells {
@@ -86,51 +88,54 @@ impl PlannedRun {
                 self.points,
                 self.programs,
                 runs.join(" or "),
-                span(self.seconds),
+                format_seconds(self.seconds),
             ),
         };
-        let already = match self.already {
+        let already = match self.finished_cells {
             0 => String::new(),
-            n => format!("; {n} cells are there already"),
+            n => format!("; {n} cells are already measured"),
         };
         format!("{} ({}): {what}{already}", self.experiment, self.mode)
     }
 }
 
-/// A guess in seconds, for people: whole seconds, at least one.
-pub(crate) fn span(seconds: f64) -> String {
+/// Shows an estimated duration for people, in whole seconds and at least one.
+pub(crate) fn format_seconds(seconds: f64) -> String {
     show::time(Duration::from_secs_f64(seconds.clamp(1.0, 1e9).round()))
 }
 
 impl Schedule {
-    /// The cells that `request` asks for. With `resume`, less those that its results have already.
+    /// Schedules the runs that `request` asks for; with `resume` only those that the saved results lack.
     ///
     /// # Errors
-    /// No such experiment or program, a mistake in a file, results that do not fit.
-    pub(crate) fn of(request: &RunRequest) -> Result<Self, LabError> {
-        let known = catalog::known(&request.name)?;
+    /// An experiment or program does not exist, a file has a mistake, or saved results are of another seed or
+    /// version.
+    pub(crate) fn new(request: &RunRequest) -> Result<Self, LabError> {
+        let known = catalog::load_experiment(&request.name)?;
         let visited = plan::visited_values(&known.definition, request.mode, &request.only)?;
-        let longhaul = plan::longhaul()?;
-        let participants = plan::participants(request, &known.definition, &longhaul)?;
-        let blank = blank(&known, request, &visited, &participants)?;
-        let file = store::file(&request.out, &blank);
+        let longhaul = plan::find_longhaul()?;
+        let participants = plan::find_participants(request, &known.definition, &longhaul)?;
+        let empty_results = empty_results(&known, request, &visited, &participants)?;
+        let file = store::results_file(&request.out, &empty_results);
         let kept = if request.resume {
             store::read(&file)?
         } else {
             None
         };
         if let Some(kept) = &kept {
-            store::check(&file, kept, &blank)?;
+            store::check_compatible(&file, kept, &empty_results)?;
         }
         let mut schedule = Self {
             definition: known.definition,
             participants: participants.all,
             longhaul,
-            blank,
+            empty_results,
             visits: Vec::new(),
-            already: 0,
+            finished_cells: 0,
         };
-        for (at, here) in plan::points(&schedule.definition, &visited, &schedule.participants) {
+        for (at, here) in
+            plan::points_with_participants(&schedule.definition, &visited, &schedule.participants)
+        {
             let cell = |index| schedule.cell(request, index, &at, kept.as_ref());
             let all: Vec<ScheduledCell> = here.into_iter().map(cell).collect();
             let count = all.len();
@@ -138,7 +143,7 @@ impl Schedule {
                 .into_iter()
                 .filter(|cell| cell.first < cell.end)
                 .collect();
-            schedule.already += count - cells.len();
+            schedule.finished_cells += count - cells.len();
             if !cells.is_empty() {
                 schedule.visits.push(PointVisit { at, cells });
             }
@@ -146,6 +151,7 @@ impl Schedule {
         Ok(schedule)
     }
 
+    /// Schedules the missing runs of one participant at a point; `kept` are the saved results.
     fn cell(
         &self,
         request: &RunRequest,
@@ -153,55 +159,60 @@ impl Schedule {
         at: &SweepPoint,
         kept: Option<&ExperimentResults>,
     ) -> ScheduledCell {
-        let (one, definition, mode) = (&self.participants[index], &self.definition, request.mode);
-        let usual = one
+        let (participant, definition, mode) =
+            (&self.participants[index], &self.definition, request.mode);
+        let default_repetitions = participant
             .repetitions(mode)
-            .unwrap_or(*definition.repetitions.of(mode));
-        let end = request.repetitions.unwrap_or(usual);
-        let shown = one.program.shown_at(at);
-        let here = |cell: &&ResultCell| cell.program == one.key && cell.at == shown;
-        let kept = kept.and_then(|kept| kept.cells.iter().chain(&kept.unfinished).find(here));
+            .unwrap_or(*definition.repetitions.for_mode(mode));
+        let end = request.repetitions.unwrap_or(default_repetitions);
+        let listed_at = participant.program.listed_point(at);
+        let is_this_cell =
+            |cell: &&ResultCell| cell.program == participant.key && cell.at == listed_at;
+        let kept =
+            kept.and_then(|kept| kept.cells.iter().chain(&kept.unfinished).find(is_this_cell));
         let kept = kept.filter(|cell| !is_spoiled(cell)).map(|cell| {
             let mut cell = cell.clone();
-            best::forget(&definition.best, &mut cell);
+            best::remove_ratios(&definition.best, &mut cell);
             cell
         });
+        // A repeated run has the seed of its repetition, so that distinct seeds count repetitions.
         let seeds = kept
             .iter()
             .flat_map(|cell| &cell.samples)
             .map(|run| run.seed);
         let made = seeds.collect::<BTreeSet<u64>>().len();
-        let asked = plan::asked_bytes(definition, mode, at).unwrap_or(0);
-        let bytes = one.bytes(mode, asked);
+        let asked = plan::requested_bytes(definition, mode, at).unwrap_or(0);
+        let bytes = participant.bytes(mode, asked);
         ScheduledCell {
             participant: index,
             first: u32::try_from(made).unwrap_or(u32::MAX),
             end: end.min(request.at_most.unwrap_or(end)).max(1),
             kept,
-            seconds: plan::expected_seconds(definition, mode, &one.key, at, bytes),
+            seconds: plan::expected_seconds(definition, mode, &participant.key, at, bytes),
         }
     }
 
+    /// Iterates over the cells of all points.
     fn cells(&self) -> impl Iterator<Item = &ScheduledCell> {
         self.visits.iter().flat_map(|visit| &visit.cells)
     }
 
-    /// The most repetitions that a cell has.
+    /// Returns the largest number of repetitions of a cell; 0 if nothing is to run.
     pub(crate) fn most_repetitions(&self) -> u32 {
         self.cells().map(|cell| cell.end).max().unwrap_or(0)
     }
 
-    /// The plan with at most so many repetitions.
-    pub(crate) fn planned(&self, at_most: u32) -> PlannedRun {
+    /// Makes the plan with at most `at_most` repetitions of each cell.
+    pub(crate) fn plan(&self, at_most: u32) -> PlannedRun {
         let runs = |cell: &ScheduledCell| cell.end.min(at_most).saturating_sub(cell.first);
         let seconds = |cell: &ScheduledCell| cell.seconds * f64::from(runs(cell));
         PlannedRun {
-            experiment: self.blank.experiment.clone(),
-            mode: self.blank.mode.clone(),
+            experiment: self.empty_results.experiment.clone(),
+            mode: self.empty_results.mode.clone(),
             points: self.visits.len(),
             programs: self.participants.len(),
             cells: self.cells().count(),
-            already: self.already,
+            finished_cells: self.finished_cells,
             runs: self.cells().map(|cell| u64::from(runs(cell))).sum(),
             repetitions: self.cells().map(|cell| cell.end.min(at_most)).collect(),
             seconds: self.cells().map(seconds).sum(),
@@ -209,39 +220,46 @@ impl Schedule {
     }
 }
 
-/// Whether the lab has spoiled every run of a cell.
+/// Whether no run of a cell is valid and the last one failed because the lab could not keep up.
 pub(crate) fn is_spoiled(cell: &ResultCell) -> bool {
     let invalid = cell.samples.iter().all(|run| !run.invalid.is_empty());
     invalid && cell.samples.last().is_some_and(|run| run.spoiled)
 }
 
-/// Cells of an experiment that ships; `None`: there is none of that name.
-pub(crate) fn planned_cells(name: &str, mode: &str) -> Option<usize> {
+/// Counts the cells of a shipped experiment. `None`: no shipped experiment or no mode has that name.
+pub(crate) fn count_shipped_cells(name: &str, mode: &str) -> Option<usize> {
     let mut modes = [Mode::Full, Mode::Quick].into_iter();
     let mode = modes.find(|known| known.name() == mode)?;
     let shipped = catalog::EXPERIMENTS.iter().any(|(known, _)| *known == name);
-    let known = catalog::known(name).ok().filter(|_| shipped)?;
+    let known = catalog::load_experiment(name).ok().filter(|_| shipped)?;
     plan::count_cells(name, mode, &known.definition).ok()
 }
 
-/// Results without cells.
-fn blank(
-    known: &KnownExperiment,
+/// Makes results that have everything but cells.
+fn empty_results(
+    known: &LoadedExperiment,
     request: &RunRequest,
     visited: &[Vec<String>],
     participants: &Participants,
 ) -> Result<ExperimentResults, LabError> {
     let definition = &known.definition;
-    // The axis down, if there is one, is the first that is visited.
+    // `visited` has the values of `down`, if there is one, before those of `across`.
     let across = visited.last().map_or(&[][..], Vec::as_slice);
     let down = definition.down.as_ref().zip(visited.first());
-    let own: Vec<ComparedProgram> = participants.all.iter().map(Participant::shown).collect();
-    let bests = best::shown(&definition.best, &own);
-    let also = definition.also.iter().map(MeasureDefinition::shown);
-    let ratios = best::ratios(&definition.best, definition.higher_is_better);
-    let charts = definition.series.iter().map(SeriesDefinition::chart);
+    let own: Vec<ComparedProgram> = participants
+        .all
+        .iter()
+        .map(Participant::to_compared_program)
+        .collect();
+    let bests = best::to_compared_programs(&definition.best, &own);
+    let also = definition
+        .also
+        .iter()
+        .map(MeasureDefinition::to_further_measure);
+    let ratios = best::ratio_measures(&definition.best, definition.higher_is_better);
+    let charts = definition.series.iter().map(SeriesDefinition::to_chart);
     let notes = definition.notes.iter().chain(&participants.notes);
-    // To the second, as RFC 3339 without a fraction.
+    // A timestamp of whole seconds is shown without a fraction (RFC 3339).
     let second = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second());
     Ok(ExperimentResults {
         experiment: known.name.clone(),
@@ -260,8 +278,8 @@ fn blank(
         also: also.chain(ratios).collect(),
         charts: charts.collect(),
         baseline: definition.baseline.clone(),
-        across: shown(&definition.across, across, participants),
-        down: down.map(|(axis, values)| shown(axis, values, participants)),
+        across: sweep_axis(&definition.across, across, participants),
+        down: down.map(|(axis, values)| sweep_axis(axis, values, participants)),
         programs: own.into_iter().chain(bests).collect(),
         cells: Vec::new(),
         unfinished: Vec::new(),
@@ -270,7 +288,7 @@ fn blank(
     })
 }
 
-/// This machine, with the versions of the programs; the hosts' settings are added when they are known.
+/// Describes this machine and the programs' versions. The first run adds the hosts' kernel settings.
 fn machine(participants: &Participants) -> TestMachine {
     let system = rustix::system::uname();
     let cpus = std::thread::available_parallelism();
@@ -282,11 +300,11 @@ fn machine(participants: &Participants) -> TestMachine {
     }
 }
 
-/// An axis with the values that are visited, and those that programs show in place of them.
-fn shown(axis: &AxisDefinition, visited: &[String], participants: &Participants) -> SweepAxis {
+/// Makes an axis of the visited values and of those that are listed for programs that ignore the axis.
+fn sweep_axis(axis: &AxisDefinition, visited: &[String], participants: &Participants) -> SweepAxis {
     let mut values = visited.to_vec();
-    for one in &participants.all {
-        let own = one.program.ignores.get(&axis.key);
+    for participant in &participants.all {
+        let own = participant.program.ignores.get(&axis.key);
         let own = own.filter(|own| !values.contains(own)).cloned();
         values.extend(own);
     }

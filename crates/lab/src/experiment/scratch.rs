@@ -1,4 +1,4 @@
-//! The files of a run: what is moved, where it goes, what programs print.
+//! The directories of a run: for files to serve, for received files and for the programs' output.
 
 use std::fs::{File, Permissions};
 use std::io::{self, Read};
@@ -9,62 +9,62 @@ use super::leftovers::{self, OwnedDirectory};
 use super::process::Interrupts;
 use crate::LabError;
 
-/// Directories that go away with it.
+/// The directories of an experiment. They are removed when the value is dropped.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     work: OwnedDirectory,
     memory: OwnedDirectory,
 }
 
-/// Bytes written between two looks at whether the user wants to stop: a moment's work for a
-/// slow disk, too.
-const STEP: u64 = 32 << 20;
+/// The bytes written between two checks for a signal: a slow disk needs about a second for them.
+const PIECE_BYTES: u64 = 32 << 20;
 
 impl Scratch {
-    /// Makes the directories: one for files to be served and for programs' output, one in memory
-    /// for what is received.
+    /// Creates the directories: one for served files and the programs' output, and one in memory for
+    /// received files.
     ///
     /// # Errors
-    /// A full or missing file system.
+    /// [`LabError::System`]: a file system is full or does not exist.
     pub(crate) fn new() -> Result<Self, LabError> {
-        let [work, memory] = leftovers::places();
+        let [work, memory] = leftovers::locations();
         Ok(Self {
             work: OwnedDirectory::new_in(&work)?,
             memory: OwnedDirectory::new_in(&memory)?,
         })
     }
 
-    /// Where everything but what is in memory lies: the mark of the processes of this run.
+    /// Returns the directory on disk, whose path also marks the processes of this experiment
+    /// ([`leftovers::MARK`]).
     pub(crate) fn mark(&self) -> &Path {
         self.work.path()
     }
 
-    /// The directory that servers serve; nothing else is in it.
+    /// Returns the directory that servers serve. It has no other files.
     pub(crate) fn served(&self) -> PathBuf {
         self.work.path().join("served")
     }
 
-    /// The file received by programs that need a real one.
+    /// Returns the path, in memory, for the received file of a client that cannot write to `/dev/null`.
     pub(crate) fn sink(&self) -> PathBuf {
         self.memory.path().join("received")
     }
 
-    /// The directory, in memory, into which servers write; empty before every measurement.
+    /// Returns the directory, in memory, into which servers write. It is empty before every measurement.
     pub(crate) fn inbox(&self) -> PathBuf {
         self.memory.path().join("inbox")
     }
 
-    /// A fresh, empty directory for one measurement; the sink is gone and the inbox empty, too.
+    /// Creates an empty directory for one measurement, empties the inbox and removes the sink.
     ///
     /// # Errors
-    /// A full file system.
+    /// [`LabError::System`]: a directory cannot be removed or created.
     pub(crate) fn clear(&self) -> Result<PathBuf, LabError> {
         let cell = self.work.path().join("cell");
         let emptied = |result: io::Result<()>| match result {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
             _ => Ok(()),
         };
-        // Sessions of a server that gave up root write into the inbox.
+        // The inbox is writable for all, because sessions of a server that dropped root write into it.
         let make = |directory: &Path, mode: u32| {
             emptied(std::fs::remove_dir_all(directory))
                 .and_then(|()| std::fs::create_dir(directory))
@@ -77,13 +77,13 @@ impl Scratch {
         Ok(cell)
     }
 
-    /// Makes the served file unless the last one had the same size: random bytes, on the disk and
-    /// in the page cache, so that neither compression nor write-back is measured. `None`: the user wants
-    /// to stop.
+    /// Creates the served file unless the last one has the same size. Its bytes are random, so that no program
+    /// gains by compression; they are synced, so that no write-back disturbs the run, and in the page cache.
+    /// `None`: the user wants to stop.
     ///
     /// # Errors
-    /// A full file system.
-    pub(crate) fn payload(
+    /// [`LabError::System`]: the file system is full.
+    pub(crate) fn make_payload(
         &self,
         bytes: u64,
         interrupts: &Interrupts,
@@ -99,15 +99,15 @@ impl Scratch {
             }
             std::fs::create_dir(&served)?;
             std::fs::set_permissions(&served, Permissions::from_mode(0o755))?;
-            // Under its own name only when it is whole.
+            // The file gets its final name when it is complete, so that an interrupted one is never reused.
             let part = served.join("part");
             let mut file = File::create(&part)?;
             let mut random = File::open("/dev/urandom")?.take(bytes);
             while random.limit() > 0 {
-                if interrupts.has_come() {
+                if interrupts.has_signal() {
                     return Ok(false);
                 }
-                io::copy(&mut random.by_ref().take(STEP), &mut file)?;
+                io::copy(&mut random.by_ref().take(PIECE_BYTES), &mut file)?;
                 file.sync_data()?;
             }
             file.sync_all()?;
@@ -128,20 +128,23 @@ mod tests {
     use super::*;
 
     fn payload(scratch: &Scratch, bytes: u64) -> Option<PathBuf> {
-        let interrupts = Interrupts::hold().unwrap();
-        scratch.payload(bytes, &interrupts).unwrap()
+        let interrupts = Interrupts::block().unwrap();
+        scratch.make_payload(bytes, &interrupts).unwrap()
     }
 
     #[test]
-    fn a_payload_is_given_up_when_a_signal_has_come() {
+    fn the_creation_of_a_payload_stops_when_a_signal_arrives() {
         let scratch = Scratch::new().unwrap();
         let before = SigSet::thread_get_mask().unwrap();
-        let interrupts = Interrupts::hold().unwrap();
+        let interrupts = Interrupts::block().unwrap();
         raise(Signal::SIGTERM).unwrap();
-        // More than is written between two looks.
-        assert_eq!(scratch.payload(STEP + 1, &interrupts).unwrap(), None);
+        // One byte more than is written between two checks.
+        assert_eq!(
+            scratch.make_payload(PIECE_BYTES + 1, &interrupts).unwrap(),
+            None
+        );
         assert_eq!(std::fs::read_dir(scratch.served()).unwrap().count(), 1);
-        // Taken, or it would end this test.
+        // The signal is consumed here; otherwise it would end the test.
         assert_eq!(
             SigSet::from(Signal::SIGTERM).wait().unwrap(),
             Signal::SIGTERM
@@ -152,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_served_file_has_its_size_and_is_kept_while_that_fits() {
+    fn the_served_file_has_the_requested_size_and_is_reused_for_it() {
         let scratch = Scratch::new().unwrap();
         let first = payload(&scratch, 100_000).unwrap();
         let content = std::fs::read(&first).unwrap();
@@ -168,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn each_measurement_begins_with_nothing() {
+    fn each_measurement_begins_with_empty_directories() {
         let scratch = Scratch::new().unwrap();
         let cell = scratch.clear().unwrap();
         std::fs::write(cell.join("client.out"), "old").unwrap();

@@ -1,14 +1,14 @@
-//! A run in the simulator.
+//! Runs of experiments of kind `sim`, in the simulator.
 
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use super::definition::{SweepPoint, mistake};
+use super::definition::key_error;
 use super::measurement::FinishedRun;
 use super::plan::{self, Participant};
 use super::preparation::RunSetup;
 use super::process::{self, Interrupts};
-use super::results::RunRecord;
+use super::results::{RunRecord, SweepPoint};
 use super::template::{self, Variables};
 use super::{reading, template::TemplateError};
 use crate::LabError;
@@ -18,31 +18,33 @@ use crate::simulate::{self, SimMeasure, SimReport, SimRequest};
 /// Simulates one point for a participant. `None`: the user wants to stop.
 ///
 /// # Errors
-/// A mistake in the experiment's `simulation` table.
+/// [`LabError::Usage`]: the experiment's `simulation` table has a mistake.
 pub(crate) fn run(
     setup: &RunSetup<'_>,
     at: &SweepPoint,
-    one: &Participant,
+    participant: &Participant,
     seed: u64,
 ) -> Result<Option<FinishedRun>, LabError> {
     let definition = setup.definition;
-    let wrong = |what: String| mistake(setup.name, "simulation", what);
-    let mut options = options(setup, at, one)?;
+    let mistake = |what: String| key_error(setup.name, "simulation", what);
+    let mut options = collect_options(setup, at, participant)?;
     options.push(("seed".to_owned(), seed.to_string()));
     let request = SimRequest::of_options(&options)?;
     let begin = Instant::now();
-    let Some(report) = interruptible(&request, setup.interrupts)? else {
+    let Some(report) = simulate_interruptibly(&request, setup.interrupts)? else {
         return Ok(None);
     };
     let [point] = report.points.as_slice() else {
-        return Err(wrong("'flows' must be one number at each point".to_owned()));
+        return Err(mistake(
+            "'flows' must be one number at each point".to_owned(),
+        ));
     };
     let value = |name: &str| SimMeasure::named(name)?.of(point);
-    let missing = || "nothing was measured".to_owned();
+    let missing = || format!("the simulation has no value of {}", definition.measure);
     let measured = value(&definition.measure);
     let also = definition.also.iter().map(|also| &also.measure);
     let also = also.filter_map(|name| Some((name.clone(), value(name)?)));
-    let words = options.iter().map(|(key, value)| match value.as_str() {
+    let arguments = options.iter().map(|(key, value)| match value.as_str() {
         "" => format!(" --{key}"),
         value => format!(" --{key} {}", shell_word(value)),
     });
@@ -54,11 +56,11 @@ pub(crate) fn run(
         bytes: request.file().unwrap_or(0),
         cpu_seconds: None,
         seed,
-        command: format!("longhaul lab sim{}", words.collect::<String>()),
+        command: format!("longhaul lab sim{}", arguments.collect::<String>()),
         limited_by: Some(point.limited_by.clone()),
         also: also.collect(),
     };
-    // A chunk is a sample of the trace.
+    // Chunks take the place of a client's trace samples, so that charts over time can show them.
     let chunks = point
         .chunks
         .iter()
@@ -67,12 +69,12 @@ pub(crate) fn run(
     Ok(Some(FinishedRun {
         record,
         settings: Default::default(),
-        series: reading::series(&definition.series, &one.key, &trace),
+        series: reading::read_series(&definition.series, &participant.key, &trace),
     }))
 }
 
-/// Simulates in a thread, which nobody waits for once the user wants to stop: the process then ends.
-fn interruptible(
+/// Simulates in a thread. When the user wants to stop, the thread is not waited for: the process then ends.
+fn simulate_interruptibly(
     request: &SimRequest,
     interrupts: &Interrupts,
 ) -> Result<Option<SimReport>, LabError> {
@@ -80,13 +82,13 @@ fn interruptible(
     let (done, running) = std::io::pipe().map_err(failed)?;
     let request = request.clone();
     let simulate = move || {
-        // The pipe closes when the simulation ends, also by a panic.
+        // The pipe closes when the closure returns, and also when the simulation panics.
         let _running = running;
         simulate::run(&request)
     };
     let builder = std::thread::Builder::new().name("simulation".into());
     let thread = builder.spawn(simulate).map_err(failed)?;
-    if !process::done_before(done.as_fd(), interrupts.fd()).map_err(failed)? {
+    if !process::wait_for_done_or_stop(done.as_fd(), interrupts.fd()).map_err(failed)? {
         return Ok(None);
     }
     match thread.join() {
@@ -95,20 +97,20 @@ fn interruptible(
     }
 }
 
-/// The options of `longhaul lab sim` that the experiment's `simulation` table has at a point. A flag has
-/// an empty value.
-fn options(
+/// Collects the options of `longhaul lab sim` from the experiment's `simulation` table, expanded for a
+/// point. A flag has an empty value.
+fn collect_options(
     setup: &RunSetup<'_>,
     at: &SweepPoint,
-    one: &Participant,
+    participant: &Participant,
 ) -> Result<Vec<(String, String)>, LabError> {
     let mut given = Variables::new();
-    if let Some(asked) = plan::asked_bytes(setup.definition, setup.mode, at) {
-        let bytes = one.bytes(setup.mode, asked);
+    if let Some(asked) = plan::requested_bytes(setup.definition, setup.mode, at) {
+        let bytes = participant.bytes(setup.mode, asked);
         given.insert("bytes".to_owned(), bytes.to_string());
     }
-    let sets = &one.variant.sets;
-    let variables = plan::variables(setup.name, setup.definition, at, given, sets)?;
+    let sets = &participant.variant.sets;
+    let variables = plan::expand_variables(setup.name, setup.definition, at, given, sets)?;
     let table = setup.definition.simulation.iter().flatten();
     let table = table.filter(|(_, value)| value.as_bool() != Some(false));
     let filled = table.map(|(key, value)| {
@@ -120,5 +122,5 @@ fn options(
         Ok((key.clone(), value))
     });
     let filled: Result<_, TemplateError> = filled.collect();
-    filled.map_err(|e| mistake(setup.name, "simulation", e))
+    filled.map_err(|e| key_error(setup.name, "simulation", e))
 }

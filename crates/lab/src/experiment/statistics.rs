@@ -1,9 +1,8 @@
-//! Medians, how far a mean can be trusted, and what the runs of a cell come to.
+//! Statistics over the runs of a cell: medians, confidence intervals and their description for people.
 
-use super::definition::SweepPoint;
-use super::results::{FurtherMeasure, MeasureValue, ResultCell, RunRecord};
+use super::results::{FurtherMeasure, MeasureValue, ResultCell, RunRecord, SweepPoint};
 
-/// The median: the middle value, or the mean of the two middle ones. `None` without values.
+/// Returns the median: the middle value, or the mean of the two middle ones. `None` without values.
 pub(crate) fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -15,18 +14,19 @@ pub(crate) fn median(values: &[f64]) -> Option<f64> {
     })
 }
 
-/// Values that an interval needs.
-pub(crate) const FEWEST: usize = 3;
+/// The fewest values for which a confidence interval is shown.
+pub(crate) const MIN_INTERVAL_VALUES: usize = 3;
 
-/// Half-width of the 95 % confidence interval of the mean, `t · s / √n` with Student's t for n − 1
-/// degrees of freedom. `None` with fewer than three values: of two, t is 12.7, and nothing can be said.
+/// Returns half the width of the 95 % confidence interval of the mean, `t · s / √n` with Student's t for
+/// n − 1 degrees of freedom. `None` with fewer than three values: of two, t is 12.7, and the interval
+/// would tell nothing.
 ///
-/// It assumes runs that are independent and roughly normal; with three repetitions t is 4.3, so a
-/// wide interval says "few runs" as much as "runs differ".
+/// It assumes that runs are independent and roughly normally distributed. With three repetitions t is
+/// 4.3, so that a wide interval may also mean that there are few runs, not that they differ much.
 #[allow(clippy::cast_precision_loss, reason = "a few repetitions")]
 pub(crate) fn half_width(values: &[f64]) -> Option<f64> {
     let n = values.len();
-    if n < FEWEST {
+    if n < MIN_INTERVAL_VALUES {
         return None;
     }
     let mean = values.iter().sum::<f64>() / n as f64;
@@ -42,8 +42,8 @@ const STUDENT_T_95: [f64; 30] = [
     2.0639, 2.0595, 2.0555, 2.0518, 2.0484, 2.0452, 2.0423,
 ];
 
-/// The 0.975 quantile of Student's t distribution: from the table, above it by the expansion about
-/// the normal quantile (Abramowitz and Stegun, 26.7.5), whose error there is below 10⁻⁴.
+/// Returns the 0.975 quantile of Student's t distribution: from the table, and above its end by the
+/// expansion about the normal quantile (Abramowitz and Stegun, 26.7.5), whose error there is below 10⁻⁴.
 #[allow(clippy::cast_precision_loss, reason = "a count of runs")]
 fn student_t_95(degrees: usize) -> f64 {
     if let Some(t) = degrees.checked_sub(1).and_then(|i| STUDENT_T_95.get(i)) {
@@ -55,7 +55,7 @@ fn student_t_95(degrees: usize) -> f64 {
     z + first / v + second / (v * v)
 }
 
-/// A cell without runs.
+/// Makes a cell without runs.
 pub(crate) fn empty_cell(program: &str, at: SweepPoint, paper: Option<f64>) -> ResultCell {
     ResultCell {
         program: program.to_owned(),
@@ -71,7 +71,7 @@ pub(crate) fn empty_cell(program: &str, at: SweepPoint, paper: Option<f64>) -> R
     }
 }
 
-/// Adds a run to a cell and sums up again: only valid runs count.
+/// Adds a run to a cell and recomputes the cell's statistics from its valid runs.
 pub(crate) fn add_run(cell: &mut ResultCell, run: RunRecord) {
     cell.samples.push(run);
     let valid = || cell.samples.iter().filter(|run| run.invalid.is_empty());
@@ -91,20 +91,21 @@ pub(crate) fn add_run(cell: &mut ResultCell, run: RunRecord) {
     cell.cpu_per_gigabyte = median(&cpu);
 }
 
-/// Below this many bytes, what a run costs is its start and end, not its bytes.
-const WORTH_COUNTING: u64 = 1 << 20;
+/// The fewest bytes for which processor time is divided by them: below, start and end of the programs
+/// take most of it.
+const MIN_BYTES_FOR_CPU: u64 = 1 << 20;
 
-/// Processor seconds for each GB (10⁹ bytes) of a run that moved some and did not fail.
+/// Returns the processor seconds per GB (10⁹ bytes). `None`: the run failed or moved too few bytes.
 #[allow(clippy::cast_precision_loss, reason = "file sizes are far below 2⁵³")]
 fn cpu_per_gigabyte(run: &RunRecord) -> Option<f64> {
     run.value?;
     let seconds = run.cpu_seconds?;
-    (run.bytes >= WORTH_COUNTING).then_some(seconds / (run.bytes as f64 / 1e9))
+    (run.bytes >= MIN_BYTES_FOR_CPU).then_some(seconds / (run.bytes as f64 / 1e9))
 }
 
-/// A cell in one line for people: program, point, median, the value beside it (`reference`), further measures,
-/// processor time.
-pub(crate) fn describe(
+/// Describes a cell in one line for people: program, point, median, the reference value with its name
+/// (`reference`), further measures and processor time.
+pub(crate) fn describe_cell(
     cell: &ResultCell,
     reference: &str,
     unit: &str,
@@ -120,8 +121,8 @@ pub(crate) fn describe(
         .map(|(axis, value)| format!("{axis} {value}"))
         .collect();
     let value = match (cell.median, cell.half_width) {
-        (Some(m), Some(h)) => format!("{} ± {} {unit}", short(m), short(h)),
-        (Some(m), None) => format!("{} {unit}", short(m)),
+        (Some(m), Some(h)) => format!("{} ± {} {unit}", format_number(m), format_number(h)),
+        (Some(m), None) => format!("{} {unit}", format_number(m)),
         (None, _) => {
             let last = cell.samples.last().and_then(|run| run.invalid.first());
             format!(
@@ -132,11 +133,16 @@ pub(crate) fn describe(
     };
     let mut line = format!("{label:<20} {:<20} {value}", at.join(", "));
     if let Some(paper) = cell.paper {
-        line += &format!("  ({reference} {})", short(paper));
+        line += &format!("  ({reference} {})", format_number(paper));
     }
     for further in also {
         if let Some(median) = cell.also.get(&further.key).and_then(|value| value.median) {
-            line += &format!("  {} {} {}", further.label, short(median), further.unit);
+            line += &format!(
+                "  {} {} {}",
+                further.label,
+                format_number(median),
+                further.unit
+            );
         }
     }
     if let Some(seconds) = cell.cpu_per_gigabyte {
@@ -151,13 +157,13 @@ pub(crate) fn describe(
     }
     let (all, count) = (cell.samples.len(), valid().count());
     if count < all && cell.median.is_some() {
-        line += &format!("  [{} of {all} runs do not count]", all - count);
+        line += &format!("  [{} of {all} runs are not valid]", all - count);
     }
     line
 }
 
-/// Four significant digits, more before the point if need be.
-fn short(value: f64) -> String {
+/// Shows a number with four significant digits, and never fewer than all digits before the point.
+fn format_number(value: f64) -> String {
     let digits = match value.abs() {
         a if a >= 1000.0 => 0,
         a if a >= 100.0 => 1,
@@ -189,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn medians_and_intervals_of_known_values() {
+    fn medians_and_intervals_agree_with_known_values() {
         assert_eq!((median(&[]), median(&[9.0, 1.0, 5.0])), (None, Some(5.0)));
         assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), Some(2.5));
         assert_eq!(
@@ -199,14 +205,14 @@ mod tests {
         // s = 1, n = 3: 4.3027 / √3; s = √2.5, n = 5: t = 2.7764.
         assert!((half_width(&[1.0, 2.0, 3.0]).unwrap() - 2.4842).abs() < 1e-3);
         assert!((half_width(&[1.0, 2.0, 3.0, 4.0, 5.0]).unwrap() - 1.9632).abs() < 1e-3);
-        // Above the table, as printed tables have it.
+        // Above the table's end, the expansion agrees with printed tables.
         for (degrees, printed) in [(40, 2.0211), (60, 2.0003), (120, 1.9799)] {
             assert!((student_t_95(degrees) - printed).abs() < 2e-4, "{degrees}");
         }
     }
 
     #[test]
-    fn only_valid_runs_count_and_the_line_says_what_does_not() {
+    fn only_valid_runs_count_and_the_line_reports_the_others() {
         let at: SweepPoint = [("p".to_owned(), "4".to_owned())].into();
         let mut cell = empty_cell("x", at, Some(90.0));
         let published = MeasureValue {
@@ -214,7 +220,7 @@ mod tests {
             ..MeasureValue::default()
         };
         cell.also.insert("seconds".to_owned(), published);
-        let line = |cell: &ResultCell| describe(cell, "published", "Mbit/s", &[]);
+        let line = |cell: &ResultCell| describe_cell(cell, "published", "Mbit/s", &[]);
         add_run(&mut cell, run(Some(500.0), &["late"]));
         assert_eq!((cell.median, cell.cpu_per_gigabyte), (None, None));
         assert!(line(&cell).contains("no result: late"));
@@ -226,19 +232,19 @@ mod tests {
         let seconds = cell.also["seconds"];
         assert_eq!((seconds.median, seconds.paper), (Some(3.0), Some(9.0)));
         cell.samples[2].limited_by = Some("loss".to_owned());
-        let told = line(&cell);
+        let described = line(&cell);
         for part in [
             "p 4",
             "2.000 ± 2.484 Mbit/s",
             "(published 90.00)",
             "0.50 CPU s/GB",
             "limited by loss",
-            "[2 of 5 runs do not count]",
+            "[2 of 5 runs are not valid]",
         ] {
-            assert!(told.contains(part), "{part}: {told}");
+            assert!(described.contains(part), "{part}: {described}");
         }
         assert_eq!(
-            [0.1234, 12.345, 915.22].map(short),
+            [0.1234, 12.345, 915.22].map(format_number),
             ["0.123", "12.35", "915.2"]
         );
     }

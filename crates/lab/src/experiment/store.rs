@@ -1,5 +1,5 @@
-//! Results as files: JSON for programs, CSV with one line a run for spreadsheets. Cells of several commands are
-//! put together.
+//! Saved results: JSON for programs, and CSV with one line per run for spreadsheets. The cells of several
+//! commands are merged into one file.
 
 use std::fs::{File, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -12,25 +12,25 @@ use super::{SavedResults, best};
 use crate::LabError;
 use crate::quoting::{csv_line, csv_text};
 
-/// Begin of the note that a command leaves which ended early.
+/// The beginning of the note in the results of a command that ended early.
 pub(crate) const ENDED_EARLY: &str = "Ended early: ";
 
-/// Where the results of an experiment are kept.
-pub(crate) fn file(out: &Path, results: &ExperimentResults) -> PathBuf {
+/// Returns the path of an experiment's JSON results: `OUT/NAME-MODE.json`.
+pub(crate) fn results_file(out: &Path, results: &ExperimentResults) -> PathBuf {
     out.join(format!("{}-{}.json", results.experiment, results.mode))
 }
 
-/// Largest file of results that is read.
-const LARGEST: u64 = 64 << 20;
+/// The largest results file that is read, bytes. It bounds the memory that a wrong file can take.
+const MAX_FILE_BYTES: u64 = 64 << 20;
 
-/// The results that `file` holds; `None`: it is not there.
+/// Reads the results in `file`. `None`: the file does not exist.
 ///
 /// # Errors
-/// It cannot be read, or holds something else, which is not to be overwritten.
+/// The file cannot be read, or has other content, which must not be overwritten.
 pub(crate) fn read(file: &Path) -> Result<Option<ExperimentResults>, LabError> {
     let mut text = String::new();
     let shown = file.display();
-    match File::open(file).and_then(|file| file.take(LARGEST).read_to_string(&mut text)) {
+    match File::open(file).and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text)) {
         Ok(_) => {}
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(LabError::system(format!("cannot read {shown}"), e)),
@@ -43,10 +43,10 @@ pub(crate) fn read(file: &Path) -> Result<Option<ExperimentResults>, LabError> {
     })
 }
 
-/// Moves results that are there out of the way, to a name that ends in `~`.
+/// Renames existing results: `~` is appended to the name. A file that has this name is replaced.
 ///
 /// # Errors
-/// The directory cannot be written.
+/// [`LabError::System`]: the file cannot be renamed.
 pub(crate) fn set_aside(file: &Path) -> Result<(), LabError> {
     let mut aside = file.as_os_str().to_owned();
     aside.push("~");
@@ -59,11 +59,12 @@ pub(crate) fn set_aside(file: &Path) -> Result<(), LabError> {
     }
 }
 
-/// Refuses to mix cells of different seeds or of different versions of an experiment.
+/// Checks that the saved results `kept` and new ones are of the same experiment, mode, seed and version of
+/// the experiment's file.
 ///
 /// # Errors
-/// [`LabError::Usage`] names `file`, which holds `kept`.
-pub(crate) fn check(
+/// [`LabError::Usage`] names `file`, from which `kept` was read, and the difference.
+pub(crate) fn check_compatible(
     file: &Path,
     kept: &ExperimentResults,
     fresh: &ExperimentResults,
@@ -84,24 +85,24 @@ pub(crate) fn check(
     )))
 }
 
-/// Puts the cells of a run into `OUT/NAME-MODE.json` and `.csv`, beside the cells that are there.
-/// Commands that write at the same time take turns, and each keeps the other's cells.
+/// Merges the cells of a run into `OUT/NAME-MODE.json` and `.csv`. Commands that save at the same time
+/// wait for each other by a lock on `out`, and no cell is lost.
 ///
 /// # Errors
-/// A full disk, a directory that cannot be written, results of another seed or version.
+/// A file cannot be written, or the saved results are of another seed or version.
 pub(crate) fn save(
     out: &Path,
     definition: &ExperimentDefinition,
     fresh: &ExperimentResults,
 ) -> Result<SavedResults, LabError> {
     let cannot = |e| LabError::system(format!("cannot lock {}", out.display()), e);
-    // The lock ends with this function.
+    // The lock (flock(2)) is released when `lock` is dropped at the end of this function.
     let lock = File::open(out).map_err(cannot)?;
     lock.lock().map_err(cannot)?;
-    let json = file(out, fresh);
+    let json = results_file(out, fresh);
     let kept = read(&json)?;
     if let Some(kept) = &kept {
-        check(&json, kept, fresh)?;
+        check_compatible(&json, kept, fresh)?;
     }
     let results = merged(definition, kept, fresh);
     let csv = json.with_extension("csv");
@@ -111,7 +112,7 @@ pub(crate) fn save(
     Ok(SavedResults { results, json, csv })
 }
 
-/// Replaces a file at once.
+/// Replaces a file atomically, so that a reader or a crash never meets half of it.
 fn replace(out: &Path, path: &Path, content: io::Result<String>) -> Result<(), LabError> {
     let written = content.and_then(|content| {
         let mut builder = tempfile::Builder::new();
@@ -125,7 +126,7 @@ fn replace(out: &Path, path: &Path, content: io::Result<String>) -> Result<(), L
     written.map_err(|e| LabError::system(format!("cannot write {}", path.display()), e))
 }
 
-/// One line a run, with a heading (RFC 4180).
+/// Writes the CSV text (RFC 4180): a heading, then one line per run.
 fn csv(results: &ExperimentResults) -> String {
     let axes = || results.down.iter().chain([&results.across]);
     let before = ["experiment", "mode", "program"].map(str::to_owned);
@@ -153,7 +154,7 @@ fn csv(results: &ExperimentResults) -> String {
         .chain(after.map(str::to_owned))
         .chain(also);
     let mut text = csv_line(heading.map(|name| csv_text(&name)));
-    // A best repeats the runs of another cell.
+    // The cell of a best repeats the runs of another cell, which already has their lines.
     for cell in results.cells.iter().filter(|cell| cell.chosen.is_none()) {
         for (index, run) in cell.samples.iter().enumerate() {
             let at = axes().map(|axis| cell.at.get(&axis.key).cloned().unwrap_or_default());
@@ -164,6 +165,7 @@ fn csv(results: &ExperimentResults) -> String {
     text
 }
 
+/// Lists the fields of one CSV line: those of run `index` (from 0) of a cell at the values `at`.
 fn fields(
     results: &ExperimentResults,
     cell: &ResultCell,
@@ -196,28 +198,29 @@ fn fields(
     fields
 }
 
-/// `kept` with every cell that `fresh` has anew. Unfinished cells stay until they are finished.
+/// Merges results. A cell of `fresh` replaces the same cell of `kept`; unfinished cells stay until they
+/// are finished.
 fn merged(
     definition: &ExperimentDefinition,
     kept: Option<ExperimentResults>,
     fresh: &ExperimentResults,
 ) -> ExperimentResults {
     let mut all = fresh.clone();
-    // The bests are found anew.
+    // The bests are determined again from the merged cells.
     let is_own = |program: &ComparedProgram| !definition.best.contains_key(&program.key);
     all.programs.retain(is_own);
     if let Some(mut kept) = kept {
         kept.cells.retain(|cell| cell.chosen.is_none());
-        unite(&mut all.cells, kept.cells, is_same);
-        unite(&mut all.unfinished, kept.unfinished, is_same);
+        add_missing(&mut all.cells, kept.cells, is_same_cell);
+        add_missing(&mut all.unfinished, kept.unfinished, is_same_cell);
         all.cells
             .iter_mut()
-            .for_each(|cell| best::forget(&definition.best, cell));
+            .for_each(|cell| best::remove_ratios(&definition.best, cell));
         kept.programs.retain(is_own);
-        unite(&mut all.programs, kept.programs, |a, b| a.key == b.key);
-        unite(&mut all.across.values, kept.across.values, PartialEq::eq);
+        add_missing(&mut all.programs, kept.programs, |a, b| a.key == b.key);
+        add_missing(&mut all.across.values, kept.across.values, PartialEq::eq);
         match (&mut all.down, kept.down) {
-            (Some(axis), Some(more)) => unite(&mut axis.values, more.values, PartialEq::eq),
+            (Some(axis), Some(more)) => add_missing(&mut axis.values, more.values, PartialEq::eq),
             (axis, more) => *axis = axis.take().or(more),
         }
         let (now, before) = (&mut all.environment, kept.environment);
@@ -233,8 +236,8 @@ fn merged(
         for (key, value) in before.sysctls {
             now.sysctls.entry(key).or_insert(value);
         }
-        unite(&mut all.notes, kept.notes, PartialEq::eq);
-        // The pairs of option and value that both commands were given.
+        add_missing(&mut all.notes, kept.notes, PartialEq::eq);
+        // Only the options (pairs of name and value) that both commands had describe the merged results.
         let pairs = kept.options.chunks(2);
         let common = pairs.filter(|pair| all.options.chunks(2).any(|other| other == *pair));
         all.options = common.flatten().cloned().collect();
@@ -242,17 +245,17 @@ fn merged(
         all.seconds += kept.seconds;
         all.planned = all.planned.max(kept.planned);
     }
-    arrange(definition, &mut all);
+    sort_results(definition, &mut all);
     all
 }
 
 /// Whether two cells are of the same program at the same point.
-pub(crate) fn is_same(one: &ResultCell, other: &ResultCell) -> bool {
+pub(crate) fn is_same_cell(one: &ResultCell, other: &ResultCell) -> bool {
     one.program == other.program && one.at == other.at
 }
 
-/// Adds those of `more` that are not known.
-fn unite<T>(known: &mut Vec<T>, more: Vec<T>, is_same: impl Fn(&T, &T) -> bool) {
+/// Appends the items of `more` that `known` does not contain.
+fn add_missing<T>(known: &mut Vec<T>, more: Vec<T>, is_same: impl Fn(&T, &T) -> bool) {
     for item in more {
         if !known.iter().any(|other| is_same(other, &item)) {
             known.push(item);
@@ -260,8 +263,8 @@ fn unite<T>(known: &mut Vec<T>, more: Vec<T>, is_same: impl Fn(&T, &T) -> bool) 
     }
 }
 
-/// Orders axes, programs and cells as the experiment has them, and adds the bests.
-fn arrange(definition: &ExperimentDefinition, results: &mut ExperimentResults) {
+/// Sorts axes, programs and cells in the experiment's order, and adds the bests.
+fn sort_results(definition: &ExperimentDefinition, results: &mut ExperimentResults) {
     let place = |value: &String, all: &[String]| {
         let place = all.iter().position(|known| known == value);
         place.unwrap_or(usize::MAX)
@@ -278,7 +281,7 @@ fn arrange(definition: &ExperimentDefinition, results: &mut ExperimentResults) {
         .programs
         .sort_by_key(|program| place(&program.key, &programs));
     let keys: Vec<String> = results.programs.iter().map(|p| p.key.clone()).collect();
-    let bests = best::shown(&definition.best, &results.programs);
+    let bests = best::to_compared_programs(&definition.best, &results.programs);
     results.programs.extend(bests);
     let order = |cell: &ResultCell| -> (Vec<usize>, usize) {
         let at = definition.axes().map(|axis| {
@@ -291,10 +294,10 @@ fn arrange(definition: &ExperimentDefinition, results: &mut ExperimentResults) {
     cells.sort_by_cached_key(order);
     results
         .unfinished
-        .retain(|half| !cells.iter().any(|whole| is_same(half, whole)));
+        .retain(|half| !cells.iter().any(|whole| is_same_cell(half, whole)));
     for point in cells.chunk_by(|one, other| one.at == other.at) {
         let mut point = point.to_vec();
-        best::add(&definition.best, definition.higher_is_better, &mut point);
+        best::add_bests(&definition.best, definition.higher_is_better, &mut point);
         results.cells.extend(point);
     }
 }
@@ -322,7 +325,7 @@ label = "better one"
 of = ["one", "two"]
 "#;
 
-    /// Results of `program` at some round trips, with their medians.
+    /// Makes results of `program` with a median for each round-trip time.
     fn results(program: &str, medians: &[(&str, f64)]) -> ExperimentResults {
         let values: Vec<&str> = medians.iter().map(|(rtt, _)| *rtt).collect();
         let text = serde_json::json!({
@@ -352,7 +355,7 @@ of = ["one", "two"]
         merged(&definition, kept, fresh)
     }
 
-    fn told(results: &ExperimentResults) -> Vec<String> {
+    fn summaries(results: &ExperimentResults) -> Vec<String> {
         let cells = results.cells.iter();
         cells
             .map(|c| format!("{} {} {}", c.program, c.at["rtt"], c.median.unwrap()))
@@ -360,30 +363,30 @@ of = ["one", "two"]
     }
 
     #[test]
-    fn cells_that_are_there_stay_and_those_measured_again_are_replaced() {
+    fn saved_cells_stay_and_those_measured_again_are_replaced() {
         let first = merge(None, &results("one", &[("10", 5.0)]));
         let all = merge(Some(first), &results("one", &[("1", 6.0), ("10", 7.0)]));
         assert_eq!(all.across.values, ["1", "10"]);
         assert_eq!(
-            told(&all),
+            summaries(&all),
             ["one 1 6", "better 1 6", "one 10 7", "better 10 7"]
         );
         assert_eq!(all.seconds, 2.0);
     }
 
     #[test]
-    fn the_best_is_found_anew_among_the_programs_of_several_commands() {
+    fn the_best_is_chosen_among_the_programs_of_several_commands() {
         let two = merge(None, &results("two", &[("1", 50.0)]));
-        assert_eq!(told(&two), ["two 1 50", "better 1 50"]);
+        assert_eq!(summaries(&two), ["two 1 50", "better 1 50"]);
         let all = merge(Some(two), &results("one", &[("1", 100.0)]));
-        assert_eq!(told(&all), ["one 1 100", "two 1 50", "better 1 100"]);
+        assert_eq!(summaries(&all), ["one 1 100", "two 1 50", "better 1 100"]);
         assert_eq!(all.cells[1].also["of-better"].median, Some(0.5));
         let keys: Vec<_> = all.programs.iter().map(|p| &*p.key).collect();
         assert_eq!(keys, ["one", "two", "better"]);
     }
 
     #[test]
-    fn half_a_cell_is_kept_apart_until_it_is_whole() {
+    fn an_unfinished_cell_is_kept_apart_until_it_is_finished() {
         let mut first = results("one", &[("1", 5.0)]);
         first.unfinished = std::mem::take(&mut first.cells);
         first.notes = vec![format!("{ENDED_EARLY}interrupted after 0 of 1 points.")];
@@ -391,14 +394,14 @@ of = ["one", "two"]
         assert_eq!((first.cells.len(), first.unfinished.len()), (0, 1));
         let both = merge(Some(first), &results("one", &[("10", 6.0)]));
         assert_eq!((both.cells.len(), both.unfinished.len()), (2, 1));
-        assert!(both.notes.is_empty(), "of a command that has ended since");
+        assert!(both.notes.is_empty(), "a note on an early end is dropped");
         let all = merge(Some(both), &results("one", &[("1", 7.0)]));
         assert!(all.unfinished.is_empty());
-        assert!(told(&all).contains(&"one 1 7".to_owned()));
+        assert!(summaries(&all).contains(&"one 1 7".to_owned()));
     }
 
     #[test]
-    fn two_versions_of_a_program_are_noted_and_only_common_options_kept() {
+    fn two_versions_of_a_program_are_noted_and_only_common_options_are_kept() {
         let with = |version: &str, rtt: &str| {
             let mut results = results("one", &[]);
             results
@@ -420,12 +423,14 @@ of = ["one", "two"]
         let kept = results("one", &[]);
         let mut fresh = kept.clone();
         let file = Path::new("t-full.json");
-        let told = |fresh: &ExperimentResults| check(file, &kept, fresh).map_err(|e| e.to_string());
-        assert_eq!(told(&fresh), Ok(()));
+        let refusal = |fresh: &ExperimentResults| {
+            check_compatible(file, &kept, fresh).map_err(|e| e.to_string())
+        };
+        assert_eq!(refusal(&fresh), Ok(()));
         fresh.definition = "g".into();
-        assert!(told(&fresh).unwrap_err().contains("another version"));
+        assert!(refusal(&fresh).unwrap_err().contains("another version"));
         fresh.seed = 2;
-        let refused = told(&fresh).unwrap_err();
+        let refused = refusal(&fresh).unwrap_err();
         assert!(
             refused.contains("seed 1, not 2") && refused.contains("--fresh"),
             "{refused}"

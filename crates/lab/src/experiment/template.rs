@@ -1,25 +1,28 @@
-//! Text with holes: `{name}` is replaced by a variable, `{250*rate*rtt}` by a product of numbers and
-//! variables; `{{` and `}}` stand for single braces.
+//! Templates: texts in which `{name}` is replaced by the value of a variable and `{250*rate*rtt}` by the
+//! product of numbers and variables. `{{` and `}}` stand for single braces.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// Values for the holes.
+/// The variables of templates: name → value.
 pub(crate) type Variables = BTreeMap<String, String>;
 
-/// Why a text cannot be filled in.
+/// Why a template cannot be expanded.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TemplateError {
     /// A variable without a value.
     #[error("'{{{0}}}' has no value here")]
     Unset(String),
-    /// Braces that do not pair, a name with odd characters, or a product of something else than numbers.
-    #[error("'{0}' is no variable; write {{name}}, {{2*name}}, or {{{{ for a brace")]
+    /// Unpaired braces, an invalid name, or a product whose factors are not all numbers.
+    #[error("'{0}' is not a variable: write {{name}}, {{2*name}}, or {{{{ for a brace")]
     Malformed(String),
 }
 
-/// Fills in one text.
+/// Replaces the variables in a text.
+///
+/// # Errors
+/// A variable has no value, or the text is malformed.
 pub(crate) fn expand(text: &str, variables: &Variables) -> Result<String, TemplateError> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -40,7 +43,7 @@ pub(crate) fn expand(text: &str, variables: &Variables) -> Result<String, Templa
     Ok(out)
 }
 
-/// Value for the inside of a pair of braces.
+/// Returns the text that replaces the braces around `hole`.
 fn value(hole: &str, variables: &Variables) -> Result<String, TemplateError> {
     let legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
     let malformed = || TemplateError::Malformed(format!("{{{hole}}}"));
@@ -62,17 +65,20 @@ fn value(hole: &str, variables: &Variables) -> Result<String, TemplateError> {
     Ok(product.to_string())
 }
 
-/// A word of a command line, or words that belong together.
+/// One argument of a command line, or several that belong together.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum CommandWord {
     /// One argument.
     One(String),
-    /// Arguments that are left out together when a variable in them has no value.
+    /// Arguments that are all omitted when a variable in one of them has no value.
     Optional(Vec<String>),
 }
 
-/// Fills in a command line.
+/// Expands a command line into its arguments.
+///
+/// # Errors
+/// A variable outside of optional arguments has no value, or a text is malformed.
 pub(crate) fn command(
     words: &[CommandWord],
     variables: &Variables,
@@ -94,7 +100,10 @@ pub(crate) fn command(
     Ok(argv)
 }
 
-/// Fills in every text of a TOML table.
+/// Expands every text of a TOML table, at any depth of nested tables.
+///
+/// # Errors
+/// A variable has no value, or a text is malformed.
 pub(crate) fn table(
     table: &toml::Table,
     variables: &Variables,
@@ -123,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_are_filled_and_mistakes_are_named() {
+    fn variables_are_replaced_and_mistakes_are_named() {
         for (text, filled) in [
             ("-p {p}", "-p 4"),
             ("{2*latency}ms", "0.5ms"),
@@ -142,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn optional_words_go_together_and_tables_are_filled_to_any_depth() {
+    fn optional_arguments_are_omitted_together_and_nested_tables_are_expanded() {
         let text = r#"argv = ["cp", ["-p", "{p}"], ["--buffer", "{buffer}"], "x"]"#;
         let words: BTreeMap<String, Vec<CommandWord>> = toml::from_str(text).unwrap();
         let argv = command(&words["argv"], &variables()).unwrap();
@@ -157,7 +166,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn doubled_braces_give_any_text_back(text in ".{0,60}") {
+        fn a_text_with_doubled_braces_expands_to_itself(text in ".{0,60}") {
             let _ = expand(&text, &variables());
             let doubled = text.replace('{', "{{").replace('}', "}}");
             prop_assert_eq!(expand(&doubled, &variables()), Ok(text));

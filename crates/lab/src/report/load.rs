@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::SkippedFile;
 use crate::LabError;
 use crate::experiment::results::{ExperimentResults, FurtherMeasure, PUBLISHED};
-use crate::experiment::{FEWEST, planned_cells};
+use crate::experiment::{MIN_INTERVAL_VALUES, count_shipped_cells};
 
 /// Largest file that is read; the fullest sweep with every command line is far below one mebibyte.
 const LARGEST: u64 = 64 * 1024 * 1024;
@@ -207,11 +207,11 @@ fn read(path: &Path) -> Result<ExperimentResults, String> {
         .map_err(|error| format!("not results of an experiment: {error}"))?;
     // Older files do not say how many cells their experiment has, and have intervals of two runs.
     if results.planned == 0 {
-        results.planned = planned_cells(&results.experiment, &results.mode).unwrap_or(0);
+        results.planned = count_shipped_cells(&results.experiment, &results.mode).unwrap_or(0);
     }
     for cell in &mut results.cells {
         let valid = cell.samples.iter().filter(|run| run.invalid.is_empty());
-        if valid.count() < FEWEST {
+        if valid.count() < MIN_INTERVAL_VALUES {
             cell.half_width = None;
             cell.also
                 .values_mut()

@@ -1,16 +1,17 @@
-//! Mistakes in an experiment's file that only the whole file shows.
+//! Checks of an experiment file that need more than one of its keys.
 
 use super::super::Mode;
 use super::{AxisDefinition, ExperimentDefinition, ExperimentKind, ONLY_ROW};
-use super::{built_in_unit, check, mistake};
+use super::{built_in_unit, key_error, require};
 use crate::LabError;
 use crate::simulate::SimMeasure;
 
 impl AxisDefinition {
+    /// Checks that the values differ and that all other keys refer to them.
     fn check(&self, file: &str, axis: &str) -> Result<(), LabError> {
-        let ensure = |ok: bool, what: String| check(file, axis, ok, what);
-        let some = !self.full.is_empty() && !self.quick.is_empty();
-        ensure(some, "'full' and 'quick' need values".to_owned())?;
+        let ensure = |ok: bool, what: String| require(file, axis, ok, what);
+        let has_values = !self.full.is_empty() && !self.quick.is_empty();
+        ensure(has_values, "'full' and 'quick' need values".to_owned())?;
         for (index, value) in self.full.iter().enumerate() {
             let first = !self.full[..index].contains(value);
             ensure(first, format!("'{value}' twice"))?;
@@ -25,9 +26,9 @@ impl AxisDefinition {
 }
 
 impl ExperimentDefinition {
-    /// Refuses a file that makes no sense; the message names the key.
+    /// Checks the whole file. The error names the key.
     pub(super) fn check(&self, file: &str) -> Result<(), LabError> {
-        let must = |ok: bool, key: &str, what: &str| check(file, key, ok, what);
+        let must = |ok: bool, key: &str, what: &str| require(file, key, ok, what);
         self.across.check(file, "across")?;
         if let Some(down) = &self.down {
             down.check(file, "down")?;
@@ -36,15 +37,18 @@ impl ExperimentDefinition {
         }
         for mode in [Mode::Full, Mode::Quick] {
             let key = |what: &str| format!("{what}.{}", mode.name());
-            let some = !self.programs.of(mode).is_empty();
-            must(some, &key("programs"), "name at least one")?;
-            let some = *self.repetitions.of(mode) > 0;
-            must(some, &key("repetitions"), "must be more than 0")?;
-            let some = *self.limit.of(mode) > 0;
-            must(some, &key("limit"), "must be more than 0")?;
-            let size = self.bytes.as_ref().map(|bytes| units::size(bytes.of(mode)));
+            let has_programs = !self.programs.for_mode(mode).is_empty();
+            must(has_programs, &key("programs"), "name at least one")?;
+            let is_positive = *self.repetitions.for_mode(mode) > 0;
+            must(is_positive, &key("repetitions"), "must be more than 0")?;
+            let is_positive = *self.limit.for_mode(mode) > 0;
+            must(is_positive, &key("limit"), "must be more than 0")?;
+            let size = self
+                .bytes
+                .as_ref()
+                .map(|bytes| units::size(bytes.for_mode(mode)));
             let size = size.transpose();
-            size.map_err(|e| mistake(file, &key("bytes"), e))?;
+            size.map_err(|e| key_error(file, &key("bytes"), e))?;
         }
         let fits = self.network.is_some() == (self.kind == ExperimentKind::Net);
         must(fits, "network", "is for kind 'net', which needs it")?;
@@ -63,9 +67,9 @@ impl ExperimentDefinition {
         Ok(())
     }
 
-    /// Keys of programs must be those of programs that take part.
+    /// Checks that `best`, `baseline` and `series` name programs that take part.
     fn check_participants(&self, file: &str) -> Result<(), LabError> {
-        let must = |ok: bool, key: &str, what: &str| check(file, key, ok, what);
+        let must = |ok: bool, key: &str, what: &str| require(file, key, ok, what);
         let takes_part = |key: &String| self.all_programs().any(|known| known == key);
         for (key, best) in &self.best {
             let at = format!("best.{key}");
@@ -88,14 +92,16 @@ impl ExperimentDefinition {
         Ok(())
     }
 
+    /// Checks that a row of published numbers has one for each value of `across.full`.
     fn check_row(&self, file: &str, key: &str, values: &[f64]) -> Result<(), LabError> {
-        let (have, want) = (values.len(), self.across.full.len());
-        let what = format!("{have} numbers for the {want} values of 'across.full'");
-        check(file, key, have == want, what)
+        let (count, expected) = (values.len(), self.across.full.len());
+        let what = format!("{count} numbers for the {expected} values of 'across.full'");
+        require(file, key, count == expected, what)
     }
 
+    /// Checks names and units of the measures, and that ratios are made of other measures.
     fn check_measures(&self, file: &str) -> Result<(), LabError> {
-        let must = |ok: bool, key: &str, what: &str| check(file, key, ok, what);
+        let must = |ok: bool, key: &str, what: &str| require(file, key, ok, what);
         let also = self.also.iter().map(|also| (&also.measure, &also.unit));
         let all = std::iter::once((&self.measure, &self.unit)).chain(also);
         let mut seen: Vec<&String> = Vec::new();
@@ -104,7 +110,7 @@ impl ExperimentDefinition {
             must(first, "measure", &format!("'{measure}' twice"))?;
             seen.push(measure);
             let known = match self.kind {
-                ExperimentKind::Sim => Some(simulated(file, measure)?.unit),
+                ExperimentKind::Sim => Some(simulator_measure(file, measure)?.unit),
                 _ => built_in_unit(measure),
             };
             let known = known.unwrap_or(unit);
@@ -115,7 +121,7 @@ impl ExperimentDefinition {
             let key = format!("ratios.{name}");
             let is_free = built_in_unit(name).is_none();
             must(is_free, &key, "is the name of another measure")?;
-            // One level deep, so that no ratio is made of itself.
+            // Ratios of ratios are refused, so that no ratio can depend on itself.
             let is_ratio = |part: &String| self.ratios.contains_key(part);
             let nested = is_ratio(&ratio.of) || is_ratio(&ratio.to);
             must(!nested, &key, "is made of a ratio")?;
@@ -123,15 +129,20 @@ impl ExperimentDefinition {
         Ok(())
     }
 
+    /// Checks the keys of the variants.
     fn check_variants(&self, file: &str) -> Result<(), LabError> {
-        let must = |ok: bool, key: &str, what: &str| check(file, key, ok, what);
+        let must = |ok: bool, key: &str, what: &str| require(file, key, ok, what);
         for (name, variant) in &self.variants {
             let key = |what: &str| format!("variants.{name}.{what}");
-            let some = variant.quick_repetitions != Some(0);
-            must(some, &key("quick_repetitions"), "must be more than 0")?;
+            let is_positive = variant.quick_repetitions != Some(0);
+            must(
+                is_positive,
+                &key("quick_repetitions"),
+                "must be more than 0",
+            )?;
             let largest = variant.quick_largest.as_deref().map(units::size);
             let largest = largest.transpose();
-            largest.map_err(|e| mistake(file, &key("quick_largest"), e))?;
+            largest.map_err(|e| key_error(file, &key("quick_largest"), e))?;
             let compared = variant.published_ratio.is_none() || self.baseline.is_some();
             must(compared, &key("published_ratio"), "needs a 'baseline'")?;
             for (axis, values) in &variant.only {
@@ -151,18 +162,18 @@ impl ExperimentDefinition {
         Ok(())
     }
 
-    /// Every measure: the experiment's first, then the further ones.
+    /// Returns all measures: the main one first, then the further ones.
     fn measures(&self) -> Vec<&str> {
         let also = self.also.iter().map(|also| also.measure.as_str());
         std::iter::once(self.measure.as_str()).chain(also).collect()
     }
 }
 
-/// A measure of the simulator.
-fn simulated(file: &str, name: &str) -> Result<SimMeasure, LabError> {
+/// Looks up a measure of the simulator by its name.
+fn simulator_measure(file: &str, name: &str) -> Result<SimMeasure, LabError> {
     SimMeasure::named(name).ok_or_else(|| {
         let names = SimMeasure::ALL.map(|measure| measure.name).join(", ");
-        mistake(file, "measure", format!("the simulator has {names}"))
+        key_error(file, "measure", format!("the simulator has {names}"))
     })
 }
 

@@ -1,4 +1,4 @@
-//! An experiment as its file says it. `docs/experiments.md` describes the keys.
+//! The experiment file: its types and how it is read. `docs/experiments.md` describes the keys.
 
 mod checks;
 
@@ -10,14 +10,11 @@ use serde::de::DeserializeOwned;
 
 use super::Mode;
 use super::reading::SeriesDefinition;
-use super::results::{FurtherMeasure, PUBLISHED};
+use super::results::{FurtherMeasure, PUBLISHED, SweepPoint};
 use super::template::Variables;
 use crate::LabError;
 
-/// Axis key → value, as written in the experiment.
-pub(crate) type SweepPoint = BTreeMap<String, String>;
-
-/// Axis key → the only values at which a program takes part.
+/// Axis key → the only values at which a program takes part; axes that are missing do not restrict it.
 pub(crate) type OnlyAt = BTreeMap<String, Vec<String>>;
 
 /// Reads the TOML text of the file called `name`.
@@ -33,8 +30,8 @@ pub(crate) fn parse<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, La
     })
 }
 
-/// A mistake that only the whole file shows: `name: key 'KEY': what is wrong`.
-pub(crate) fn mistake(name: &str, key: &str, what: impl Display) -> LabError {
+/// Makes the error for a value that is valid TOML but does not fit: `name: key 'KEY': what is wrong`.
+pub(crate) fn key_error(name: &str, key: &str, what: impl Display) -> LabError {
     LabError::Usage(format!("{name}: key '{key}': {what}"))
 }
 
@@ -59,8 +56,8 @@ pub(crate) struct ByMode<T> {
 }
 
 impl<T> ByMode<T> {
-    /// The one of `mode`.
-    pub(crate) fn of(&self, mode: Mode) -> &T {
+    /// Returns the value for `mode`.
+    pub(crate) fn for_mode(&self, mode: Mode) -> &T {
         match mode {
             Mode::Full => &self.full,
             Mode::Quick => &self.quick,
@@ -72,29 +69,29 @@ impl<T> ByMode<T> {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AxisDefinition {
-    /// The variable that it sets.
+    /// The variable that a value of this axis sets.
     pub(crate) key: String,
     pub(crate) label: String,
     /// `ms`, `%`, or empty.
     #[serde(default)]
     pub(crate) unit: String,
-    /// Every value, in order.
+    /// All values, in order.
     pub(crate) full: Vec<String>,
-    /// Those of them that a quick run visits.
+    /// The values of `full` that a quick run visits.
     quick: Vec<String>,
-    /// Whether it is drawn logarithmically.
+    /// Whether the figure's axis is logarithmic.
     #[serde(default)]
     pub(crate) logarithmic: bool,
-    /// Meanings of values in command lines and networks, where they are not themselves.
+    /// Value → the text that stands for it in command lines and networks, where they differ.
     #[serde(default)]
     means: BTreeMap<String, String>,
-    /// Value → further variables that it sets.
+    /// Value → further variables that this value sets.
     #[serde(default)]
     sets: BTreeMap<String, Variables>,
 }
 
 impl AxisDefinition {
-    /// The values that `mode` visits.
+    /// Returns the values that `mode` visits.
     pub(crate) fn values(&self, mode: Mode) -> &[String] {
         match mode {
             Mode::Full => &self.full,
@@ -102,7 +99,7 @@ impl AxisDefinition {
         }
     }
 
-    /// The variables that are set by `value`: itself or its meaning, then the further ones.
+    /// Returns the variables that `value` sets: the axis's own, then the further ones, which may refer to it.
     pub(crate) fn variables<'a>(
         &'a self,
         value: &'a str,
@@ -114,7 +111,7 @@ impl AxisDefinition {
     }
 }
 
-/// A further measure of the same runs. It becomes a table and figures of its own.
+/// A further measure of the same runs. The report gives it a table and figures of its own.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MeasureDefinition {
@@ -126,8 +123,8 @@ pub(crate) struct MeasureDefinition {
 }
 
 impl MeasureDefinition {
-    /// As it is kept with the results.
-    pub(crate) fn shown(&self) -> FurtherMeasure {
+    /// Returns the form that is saved with the results.
+    pub(crate) fn to_further_measure(&self) -> FurtherMeasure {
         FurtherMeasure {
             key: self.measure.clone(),
             label: self.label.clone(),
@@ -137,48 +134,49 @@ impl MeasureDefinition {
     }
 }
 
-/// One measure divided by another one of the same run, or by a number that the run was made with.
+/// A measure that is the quotient of two others of the same run, or of one and a number that the run
+/// was configured with.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RatioDefinition {
-    /// Measure above the line.
+    /// The numerator: a measure.
     pub(crate) of: String,
-    /// Measure below it, or a text with holes (`{rtt}`).
+    /// The denominator: a measure, or a template (`{rtt}`).
     pub(crate) to: String,
 }
 
-/// A program with settings that only this variant of it has. It takes part under its own key.
+/// A program with settings of its own. It takes part in the experiment under its own key.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct VariantDefinition {
-    /// Key of the program.
+    /// The key of the program.
     pub(crate) program: String,
     pub(crate) label: String,
-    /// Variables, which may refer to the point and win over the experiment's parameters.
+    /// Variables, which may refer to the point's. They take precedence over the experiment's parameters.
     #[serde(default)]
     pub(crate) sets: Variables,
-    /// The only values at which it takes part, beside the program's own.
+    /// The only values at which it takes part, in addition to the program's own restriction.
     #[serde(default)]
     pub(crate) only: OnlyAt,
-    /// Repetitions in a quick run, in place of the experiment's.
+    /// The number of repetitions in a quick run, in place of the experiment's.
     #[serde(default)]
     pub(crate) quick_repetitions: Option<u32>,
-    /// The largest file that it moves in a quick run, where others move a larger one.
+    /// The size of the largest file that it moves in a quick run, also where others move a larger one.
     #[serde(default)]
     pub(crate) quick_largest: Option<String>,
-    /// Mbit/s that it is expected to reach, from which the length of a run is guessed.
+    /// The expected goodput in Mbit/s, from which the duration of a run is estimated.
     #[serde(default)]
     pub(crate) expects: Option<f64>,
-    /// How many times the baseline's value was published for it.
+    /// The published ratio of its value to the baseline's.
     #[serde(default)]
     pub(crate) published_ratio: Option<f64>,
-    /// Measure → published numbers over `across.full` (`nan`: none at that value).
+    /// Measure → published numbers, one for each value of `across.full` (`nan`: none).
     #[serde(default)]
     paper: BTreeMap<String, Vec<f64>>,
 }
 
 impl VariantDefinition {
-    /// Note on it for the reader of the results of a quick run.
+    /// Describes how a quick run of it differs from others, for the reader. `None`: it does not.
     pub(crate) fn quick_note(&self) -> Option<String> {
         let runs = self.quick_repetitions.map(|n| match n {
             1 => "has one run".to_owned(),
@@ -196,17 +194,17 @@ impl VariantDefinition {
     }
 }
 
-/// Programs or variants of which the best one counts at each point: the result of trying them all.
+/// A set of programs or variants. At each point the best of them is shown, as if a user had tried all.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BestDefinition {
-    /// `best globus-url-copy`.
+    /// The name shown to people: `best globus-url-copy`.
     pub(crate) label: String,
-    /// Keys of programs or variants.
+    /// The keys of the programs or variants.
     pub(crate) of: Vec<String>,
 }
 
-/// Its key → its definition.
+/// The key of a set → its definition.
 pub(crate) type BestOfSeveral = BTreeMap<String, BestDefinition>;
 
 /// An experiment.
@@ -214,10 +212,10 @@ pub(crate) type BestOfSeveral = BTreeMap<String, BestDefinition>;
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExperimentDefinition {
     pub(crate) title: String,
-    /// The published result; empty: nothing published.
+    /// The published result that the experiment reproduces; empty: none.
     #[serde(default)]
     pub(crate) source: String,
-    /// The name of the values in `paper`.
+    /// The name of the reference values in `paper`; `published` unless they are somebody's own.
     #[serde(default = "published")]
     pub(crate) reference: String,
     pub(crate) kind: ExperimentKind,
@@ -230,17 +228,17 @@ pub(crate) struct ExperimentDefinition {
     /// Further measures of the same runs.
     #[serde(default)]
     pub(crate) also: Vec<MeasureDefinition>,
-    /// Measures that are made of two others.
+    /// Measures that are quotients of two others.
     #[serde(default)]
     pub(crate) ratios: BTreeMap<String, RatioDefinition>,
-    /// Fields kept over time from the clients' traces.
+    /// Charts over time, drawn from the clients' traces.
     #[serde(default)]
     pub(crate) series: Vec<SeriesDefinition>,
     #[serde(default)]
     pub(crate) variants: BTreeMap<String, VariantDefinition>,
     #[serde(default)]
     pub(crate) best: BestOfSeveral,
-    /// Key of the program, variant or best that others are compared with.
+    /// The key of the program, variant or best that the others are compared with.
     #[serde(default)]
     pub(crate) baseline: Option<String>,
     /// The seed of all random events.
@@ -249,34 +247,34 @@ pub(crate) struct ExperimentDefinition {
     /// Remarks for the reader of the results.
     #[serde(default)]
     pub(crate) notes: Vec<String>,
-    /// Keys of the programs and variants, in the order they are shown.
+    /// The keys of the programs and variants, in the order in which they are shown.
     pub(crate) programs: ByMode<Vec<String>>,
-    /// Runs of each program at each point.
+    /// The number of runs of each program at each point.
     pub(crate) repetitions: ByMode<u32>,
-    /// Size of the file that is moved (`256MiB`); none: no file is made.
+    /// The size of the file that is moved (`256MiB`); none: no file is created.
     #[serde(default)]
     pub(crate) bytes: Option<ByMode<String>>,
-    /// Seconds after which a client is ended and its run has failed.
+    /// Seconds after which a client is terminated and its run has failed.
     pub(crate) limit: ByMode<u32>,
     /// Variables that all points share.
     #[serde(default)]
     pub(crate) parameters: Variables,
-    /// Files of every run in `{scratch}`: name → content with holes.
+    /// Files that every run finds in `{scratch}`: name → template of the content.
     #[serde(default)]
     pub(crate) files: Variables,
-    /// The table's columns and the figure's x.
+    /// The axis of the table's columns and of the figure's x axis.
     pub(crate) across: AxisDefinition,
-    /// The table's rows and the figure's lines.
+    /// The axis of the table's rows and of the figure's lines.
     #[serde(default)]
     pub(crate) down: Option<AxisDefinition>,
-    /// A topology file's content, texts with holes.
+    /// The content of a topology file; its texts are templates.
     #[serde(default)]
     pub(crate) network: Option<toml::Table>,
-    /// Options of the simulator, texts with holes.
+    /// Options of the simulator; texts are templates.
     #[serde(default)]
     pub(crate) simulation: Option<toml::Table>,
-    /// Published numbers: for each value of `down` a row over `across.full`; without `down` the
-    /// row is called `values`.
+    /// Published numbers: for each value of `down` a row with one number for each value of `across.full`.
+    /// Without `down` the only row is called `values`.
     #[serde(default)]
     paper: BTreeMap<String, Vec<f64>>,
 }
@@ -293,7 +291,7 @@ fn one() -> u64 {
     1
 }
 
-/// The row of published numbers when there is no `down` axis.
+/// The key of the row of published numbers where there is no `down` axis.
 const ONLY_ROW: &str = "values";
 
 impl ExperimentDefinition {
@@ -307,25 +305,25 @@ impl ExperimentDefinition {
         Ok(definition)
     }
 
-    /// The axes: `down` first, as rows are visited one after the other.
+    /// Returns the axes. `down` comes first because points are visited row by row.
     pub(crate) fn axes(&self) -> impl Iterator<Item = &AxisDefinition> {
         self.down.iter().chain([&self.across])
     }
 
-    /// Keys of all programs and variants that may take part, some of them twice.
+    /// Returns the keys of all programs and variants that may take part. Those of both modes come twice.
     pub(crate) fn all_programs(&self) -> impl Iterator<Item = &String> {
         self.programs.full.iter().chain(&self.programs.quick)
     }
 
-    /// The key of the program that takes part as `key`: itself, or the program of this variant.
+    /// Returns the key of the program that runs as `key`: the variant's program, or `key` itself.
     pub(crate) fn program_of<'a>(&'a self, key: &'a str) -> &'a str {
         self.variants
             .get(key)
             .map_or(key, |variant| &variant.program)
     }
 
-    /// The published value of a measure of a program or variant at a point: the variant's own, else what
-    /// was published of the experiment's measure.
+    /// Returns the published value of a measure of a program or variant at a point: the variant's own, else
+    /// the experiment's, which exists only for its main measure.
     pub(crate) fn published(&self, key: &str, measure: &str, at: &SweepPoint) -> Option<f64> {
         let value = at.get(&self.across.key)?;
         let column = self.across.full.iter().position(|v| v == value)?;
@@ -341,15 +339,15 @@ impl ExperimentDefinition {
     }
 }
 
-/// Refuses a file in which `ok` does not hold for `key`.
-pub(crate) fn check(file: &str, key: &str, ok: bool, what: impl Display) -> Result<(), LabError> {
+/// Returns [`key_error`] unless `ok`.
+pub(crate) fn require(file: &str, key: &str, ok: bool, what: impl Display) -> Result<(), LabError> {
     match ok {
         true => Ok(()),
-        false => Err(mistake(file, key, what)),
+        false => Err(key_error(file, key, what)),
     }
 }
 
-/// The unit of a measure that needs no reading.
+/// Returns the unit of a measure that the lab takes itself. `None`: the program's output has it.
 pub(crate) fn built_in_unit(measure: &str) -> Option<&'static str> {
     match measure {
         "goodput" => Some("Mbit/s"),
@@ -360,7 +358,7 @@ pub(crate) fn built_in_unit(measure: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether a measure is larger for larger files: values of files of different sizes cannot be compared.
+/// Whether a measure grows with the file's size, so that runs with different files cannot be compared.
 pub(crate) fn grows_with_file(measure: &str) -> bool {
     ["seconds", "wall", "retransmits"].contains(&measure)
 }

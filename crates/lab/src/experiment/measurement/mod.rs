@@ -1,4 +1,4 @@
-//! One run of one program: the process that makes it, and what its output says.
+//! One run of one program: starting the process that makes it, and reading the results that it leaves.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,51 +21,52 @@ use crate::LabError;
 use crate::net::NetReport;
 use crate::quoting::shell_word;
 
-/// A run that was made.
+/// A run that has ended.
 #[derive(Debug)]
 pub(crate) struct FinishedRun {
-    /// Valid or not.
+    /// The record of the run, valid or not.
     pub(crate) record: RunRecord,
-    /// The hosts' kernel settings (`HOST: KEY` → value), if they were asked for.
+    /// The hosts' kernel settings (`HOST: KEY` → value), if they were requested.
     pub(crate) settings: BTreeMap<String, String>,
-    /// Fields of the client's trace over time.
+    /// The charts' lines, read from the client's trace.
     pub(crate) series: Vec<TimeSeries>,
 }
 
-/// How long a network may take to come and go, or to wait for another one, beyond the client's
-/// limit.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// The time beyond the client's limit for building and removing the network, and for waiting until
+/// another lab ends.
+const NETWORK_ALLOWANCE: Duration = Duration::from_secs(600);
 
-/// How runs are made.
+/// Makes the runs of an experiment.
 #[derive(Debug)]
 pub(crate) struct RunMaker<'a> {
-    /// The `longhaul` that has the lab.
+    /// The executable whose `lab net` and `lab cell` make the run.
     pub(crate) longhaul: &'a Path,
     pub(crate) definition: &'a ExperimentDefinition,
     pub(crate) interrupts: &'a Interrupts,
-    /// Nothing was measured yet: a lab that is busy is an error instead of waited for.
+    /// Whether another running lab is an error: it is before the first run, unless the user asked to wait.
+    /// Later runs always wait for it.
     pub(crate) is_first: bool,
 }
 
 impl RunMaker<'_> {
-    /// Makes a run in a fresh process (and over a fresh network, if it has one) and reads what the
-    /// participant measured. `None`: the user wants to stop.
+    /// Makes a run in a fresh process, and in a fresh network if the experiment has one, and reads its
+    /// results. `None`: the user wants to stop.
     ///
     /// # Errors
-    /// The lab refuses to run at all: a mistake in a file, a privilege that is missing, before the
-    /// first run another lab.
+    /// The lab cannot run at all: a file has a mistake, a privilege is missing, or, before the first run,
+    /// another lab is running. All other failures are runs without a value.
     pub(crate) fn run(
         &self,
-        one: &Participant,
+        participant: &Participant,
         prepared: &PreparedRun,
         seed: u64,
     ) -> Result<Option<FinishedRun>, LabError> {
-        // The run ends when this pipe closes, which it also does when this process is killed.
+        // The run ends when this pipe closes, which the kernel does also when this process is killed.
         let (lifeline, alive) =
             std::io::pipe().map_err(|e| LabError::system("cannot make a pipe", e))?;
         let mut child = self.start(prepared, seed, lifeline)?;
         let limit = Duration::from_secs(u64::from(prepared.task.limit_seconds));
-        let deadline = Instant::now() + limit + PATIENCE;
+        let deadline = Instant::now() + limit + NETWORK_ALLOWANCE;
         let wait = process::wait(&mut child, deadline, Some(self.interrupts.fd()))
             .map_err(|e| LabError::system("cannot observe the lab", e))?;
         let code = match wait {
@@ -82,17 +83,17 @@ impl RunMaker<'_> {
         drop(alive);
         let outcome = self.outcome(prepared, code)?;
         let output = RunOutput {
-            one,
+            participant,
             definition: self.definition,
             prepared,
-            printed: text(&prepared.task.client_output()),
+            printed: read_text(&prepared.task.client_output()),
             outcome,
         };
-        Ok(Some(output.judge(seed)))
+        Ok(Some(output.into_finished_run(seed)))
     }
 
-    /// Starts `lab cell`, inside `lab net` if there is a network. It leads a process group, so that
-    /// a terminal's Ctrl-C reaches only the experiment, which then ends it.
+    /// Starts `lab cell`, inside `lab net` if there is a network. It leads a process group of its own, so
+    /// that a terminal's Ctrl-C reaches only the experiment, which then terminates the run in order.
     fn start(
         &self,
         prepared: &PreparedRun,
@@ -128,30 +129,31 @@ impl RunMaker<'_> {
             .map_err(|e| LabError::system(format!("cannot start {}", self.longhaul.display()), e))
     }
 
-    /// The outcome that the process observed, or why it observed nothing.
+    /// Reads the outcome that the process wrote. If it wrote none, its exit code and its last line tell why.
     fn outcome(&self, prepared: &PreparedRun, code: Option<i32>) -> Result<CellOutcome, LabError> {
         let observed = std::fs::read(prepared.task.outcome_file()).ok();
         if let Some(outcome) = observed.and_then(|json| serde_json::from_slice(&json).ok()) {
             return Ok(outcome);
         }
-        let errors = text(&error_file(prepared));
+        let errors = read_text(&error_file(prepared));
         let last = errors.lines().rfind(|line| !line.trim().is_empty());
-        let last = last.unwrap_or("the lab said nothing");
+        let last = last.unwrap_or("the lab printed no message");
         let mut why = last
             .strip_prefix("longhaul lab: ")
             .unwrap_or(last)
             .to_owned();
         if let Some(topology) = &prepared.topology {
-            // The user wrote an experiment, not this file.
-            why = why.replace(&topology.display().to_string(), "[network], filled in");
+            // The user wrote the table [network] of an experiment and does not know this generated file.
+            why = why.replace(&topology.display().to_string(), "[network], expanded");
         }
+        // The exit codes of `longhaul lab`: usage, refused, not found, busy.
         match code {
             Some(2) => Err(LabError::Usage(why)),
             Some(3) => Err(LabError::Refused(why)),
             Some(4) => Err(LabError::NotFound(why)),
             Some(7) if self.is_first => Err(LabError::Busy(why)),
             Some(_) => Ok(CellOutcome::failed(why)),
-            None => Ok(CellOutcome::failed(format!("the run was stuck: {why}"))),
+            None => Ok(CellOutcome::failed(format!("the run did not end: {why}"))),
         }
     }
 }
@@ -164,45 +166,51 @@ fn report_file(prepared: &PreparedRun) -> PathBuf {
     prepared.task.directory.join("report.json")
 }
 
-/// How long a network has to take itself down; then it is killed, and the kernel takes it down.
+/// The time that `lab net` has to remove its network after SIGTERM. Then it is killed, and the kernel
+/// removes the network.
 const TAKE_DOWN: Duration = Duration::from_millis(800);
 
-/// Ends a run. A network ends the processes that run on it; without one, they are in the group, or
-/// have made themselves independent of it.
+/// Terminates a run. `lab net` kills the processes on its network itself. Without a network they are in
+/// the run's process group; those that left the group are found by their environment.
 fn stop(prepared: &PreparedRun, child: &mut Child) -> Result<(), LabError> {
     let failed = |e| LabError::system("cannot end a run", e);
     if prepared.topology.is_some() {
-        process::end_within(child, TAKE_DOWN).map_err(failed)?;
+        process::terminate_within(child, TAKE_DOWN).map_err(failed)?;
     } else {
         let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let killed = group.map(|group| rustix::process::kill_process_group(group, Signal::KILL));
         killed.transpose().map_err(|e| failed(e.into()))?;
         child.wait().map_err(failed)?;
     }
-    leftovers::end_marked(&prepared.mark);
+    leftovers::terminate_marked(&prepared.mark);
     Ok(())
 }
 
-/// A file's content; empty if it is not there.
-fn text(path: &Path) -> String {
+/// Reads a file; the text is empty if the file does not exist.
+fn read_text(path: &Path) -> String {
     let bytes = std::fs::read(path).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The output of a run that has ended.
+/// The files and outcome of a run that has ended.
 struct RunOutput<'a> {
-    one: &'a Participant,
+    participant: &'a Participant,
     definition: &'a ExperimentDefinition,
     prepared: &'a PreparedRun,
-    /// By the client, to its standard output.
+    /// The client's standard output.
     printed: String,
     outcome: CellOutcome,
 }
 
 impl RunOutput<'_> {
-    fn judge(self, seed: u64) -> FinishedRun {
+    /// Makes the record of the run: its values, or the reasons why it is not valid.
+    fn into_finished_run(self, seed: u64) -> FinishedRun {
         let task = &self.prepared.task;
-        let failure = self.outcome.failure.clone().or_else(|| self.incomplete());
+        let failure = self
+            .outcome
+            .failure
+            .clone()
+            .or_else(|| self.missing_bytes());
         let value = match failure {
             Some(why) => Err(why),
             None => {
@@ -215,18 +223,19 @@ impl RunOutput<'_> {
         if value.is_ok() {
             also = self.further_values();
             if !self.definition.series.is_empty() {
-                let trace = text(&task.directory.join(TRACE_FILE));
-                series = reading::series(&self.definition.series, &self.one.key, &trace);
+                let trace = read_text(&task.directory.join(TRACE_FILE));
+                series =
+                    reading::read_series(&self.definition.series, &self.participant.key, &trace);
             }
         }
-        let spoiled = self.spoiled();
-        let words: Vec<String> = task
+        let spoiled = self.network_problems();
+        let arguments: Vec<String> = task
             .client
             .argv
             .iter()
             .map(|word| shell_word(word))
             .collect();
-        let limited_by = self.one.program.reads.get("limited_by");
+        let limited_by = self.participant.program.reads.get("limited_by");
         let record = RunRecord {
             value: value.as_ref().ok().copied(),
             bytes: if value.is_ok() { self.bytes() } else { 0 },
@@ -235,8 +244,8 @@ impl RunOutput<'_> {
             seconds: self.outcome.seconds,
             cpu_seconds: Some(self.outcome.cpu_seconds),
             seed,
-            command: words.join(" "),
-            limited_by: limited_by.and_then(|reading| reading.text(&self.printed)),
+            command: arguments.join(" "),
+            limited_by: limited_by.and_then(|reading| reading.read_text(&self.printed)),
             also,
         };
         FinishedRun {
@@ -246,8 +255,8 @@ impl RunOutput<'_> {
         }
     }
 
-    /// Why the network cannot be believed: it could not keep up, or left no report.
-    fn spoiled(&self) -> Vec<String> {
+    /// Returns the reasons why the network was not emulated as configured; empty: it was, or there is none.
+    fn network_problems(&self) -> Vec<String> {
         if self.prepared.topology.is_none() {
             return Vec::new();
         }
@@ -258,33 +267,34 @@ impl RunOutput<'_> {
         }
     }
 
-    /// Why a client that says it succeeded did not.
-    fn incomplete(&self) -> Option<String> {
+    /// Checks the size of the received file after a client that exited with success. `None`: it is complete.
+    fn missing_bytes(&self) -> Option<String> {
         let sink = self.prepared.received.as_ref()?;
-        let there = std::fs::metadata(sink).map_or(0, |m| m.len());
+        let received = std::fs::metadata(sink).map_or(0, |m| m.len());
         let wanted = self.prepared.bytes;
-        (there != wanted).then(|| format!("received {there} of {wanted} bytes"))
+        (received != wanted).then(|| format!("received {received} of {wanted} bytes"))
     }
 
-    /// The bytes that were moved.
+    /// Returns the bytes that were moved: the program's reading, else the size of the file.
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "a count of bytes"
     )]
     fn bytes(&self) -> u64 {
-        let read = self.read("bytes");
+        let read = self.read_number("bytes");
         read.map_or(self.prepared.bytes, |bytes| bytes as u64)
     }
 
-    /// The number of one of the program's readings.
-    fn read(&self, name: &str) -> Option<f64> {
-        let reading = self.one.program.reads.get(name)?;
+    /// Reads the number of one of the program's readings. `None`: it has none of this name, or no value.
+    fn read_number(&self, name: &str) -> Option<f64> {
+        let reading = self.participant.program.reads.get(name)?;
         let prepared = self.prepared;
-        reading.number(&self.printed, &prepared.task.directory, &prepared.variables)
+        reading.read_number(&self.printed, &prepared.task.directory, &prepared.variables)
     }
 
-    /// A measured value: a ratio of two others, a reading of the program, else by the clock.
+    /// Returns the value of a measure: a ratio of two others, else a reading of the program, else a value
+    /// that the lab measures itself.
     fn value(&self, measure: &str) -> Option<f64> {
         let Some(ratio) = self.definition.ratios.get(measure) else {
             return self.simple_value(measure);
@@ -297,13 +307,16 @@ impl RunOutput<'_> {
             false => self.simple_value(&ratio.to),
         };
         let value = self.simple_value(&ratio.of)? / below?;
+        // A division by zero is not a measurement.
         value.is_finite().then_some(value)
     }
 
+    /// Returns the value of a measure that is not a ratio. A reading of the program takes precedence over
+    /// the lab's own measurement, which includes start and exit of the client.
     #[allow(clippy::cast_precision_loss, reason = "file sizes are far below 2⁵³")]
     fn simple_value(&self, measure: &str) -> Option<f64> {
-        if self.one.program.reads.contains_key(measure) {
-            return self.read(measure);
+        if self.participant.program.reads.contains_key(measure) {
+            return self.read_number(measure);
         }
         let (seconds, bytes) = (self.outcome.seconds, self.bytes() as f64);
         match measure {
@@ -315,7 +328,8 @@ impl RunOutput<'_> {
         }
     }
 
-    /// The further measures that this program has and that are comparable with others'.
+    /// Returns the further measures that this program has. Those that grow with the file's size are omitted
+    /// if this program moved a smaller file than the others.
     fn further_values(&self) -> BTreeMap<String, f64> {
         let names = self.definition.also.iter().map(|also| &also.measure);
         let cut = self.prepared.is_cut;

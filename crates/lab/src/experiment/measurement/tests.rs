@@ -46,7 +46,7 @@ sample = "stream"
 lines = { window = "window" }
 "#;
 
-/// A `longhaul` whose `lab net` and `lab cell` are `script`; the job's directory is `$DIR`.
+/// A prepared run and a `longhaul` that is a shell script, in which `$DIR` is the job's directory.
 struct FakeLab {
     directory: TempDir,
     longhaul: PathBuf,
@@ -89,8 +89,8 @@ fn fake(network: bool, script: &str) -> FakeLab {
 const DONE: &str = r#"echo '{"seconds": 0.5, "cpu_seconds": 0.02, "settings": {"a: k": "v"}}' > $DIR/outcome.json"#;
 
 impl FakeLab {
-    /// Runs an experiment that measures `measure`, in a thread of its own, whose signals are held back;
-    /// `None`: it was interrupted.
+    /// Makes a run that measures `measure`, in a thread whose signals are blocked. `None`: it was
+    /// interrupted.
     fn run(
         &self,
         measure: &str,
@@ -100,7 +100,7 @@ impl FakeLab {
         let unit = built_in_unit(measure).unwrap_or("ms");
         let text = format!("measure = \"{measure}\"\nunit = \"{unit}\"\n{EXPERIMENT}");
         let definition = ExperimentDefinition::parse("x.toml", &text).unwrap();
-        let one = Participant {
+        let participant = Participant {
             key: "x".to_owned(),
             program: ProgramDefinition::parse("x.toml", PROGRAM).unwrap(),
             binaries: Default::default(),
@@ -111,13 +111,13 @@ impl FakeLab {
                 let maker = RunMaker {
                     longhaul: &self.longhaul,
                     definition: &definition,
-                    interrupts: &Interrupts::hold().unwrap(),
+                    interrupts: &Interrupts::block().unwrap(),
                     is_first,
                 };
                 before();
-                let finished = maker.run(&one, &self.prepared, 7);
-                if maker.interrupts.has_come() {
-                    // Taken here, so that it does not end the test.
+                let finished = maker.run(&participant, &self.prepared, 7);
+                if maker.interrupts.has_signal() {
+                    // The signal is consumed here, so that it does not end the test.
                     let held = nix::sys::signal::SigSet::from(nix::sys::signal::Signal::SIGTERM);
                     held.wait().unwrap();
                 }
@@ -133,7 +133,7 @@ impl FakeLab {
 }
 
 #[test]
-fn values_come_from_the_clock_or_the_output() {
+fn values_are_measured_by_the_lab_or_read_from_the_output() {
     let output =
         r#"printf 'time=3 ms\ntime=5 ms\n{"limited_by": "loss", "buffer": 8}\n' > $DIR/client.out"#;
     let fake = fake(false, &format!("{DONE}\n{output}"));
@@ -156,15 +156,15 @@ fn values_come_from_the_clock_or_the_output() {
         assert_eq!((&*record.command, &*settings["a: k"]), ("x 'a b'", "v"));
         assert_eq!(record.limited_by.as_deref(), Some("loss"));
     }
-    let odd = fake.measure("colour").unwrap().record;
+    let unknown = fake.measure("colour").unwrap().record;
     assert_eq!(
-        (odd.value, odd.invalid),
+        (unknown.value, unknown.invalid),
         (None, vec!["its output has no colour".to_owned()])
     );
 }
 
 #[test]
-fn further_measures_are_those_that_the_program_has_and_that_can_be_compared() {
+fn further_measures_are_omitted_where_they_cannot_be_compared() {
     let output = r#"printf '{"buffer": 8, "retransmits": 5}\n' > $DIR/client.out"#;
     let trace = r#"printf '{"sample": "stream", "time": 0.5, "window": 64000}\n' > $DIR/trace"#;
     let log = r#"printf '{"memory": 1}\n{"memory": 96}\n' > $DIR/log"#;
@@ -177,14 +177,14 @@ fn further_measures_are_those_that_the_program_has_and_that_can_be_compared() {
         (made.series[0].times[0], made.series[0].values[0]),
         (0.5, 64.0)
     );
-    // Values that grow with the file say nothing where others move a larger one.
+    // Values that grow with the file cannot be compared where others move a larger one.
     fake.prepared.is_cut = true;
     also.remove("retransmits");
     assert_eq!(fake.measure("wall").unwrap().record.also, also);
 }
 
 #[test]
-fn a_file_that_is_not_whole_is_a_failure() {
+fn an_incomplete_file_is_a_failure() {
     let mut fake = fake(false, DONE);
     let sink = fake.directory.path().join("received");
     std::fs::write(&sink, "short").unwrap();
@@ -195,7 +195,7 @@ fn a_file_that_is_not_whole_is_a_failure() {
 }
 
 #[test]
-fn a_network_that_could_not_keep_up_spoils_the_run_but_not_the_value() {
+fn a_network_that_could_not_keep_up_makes_the_run_invalid_but_keeps_its_value() {
     let report = r#"echo '{"seconds": 1, "emulator_cpu": 1, "foreign_cpu": 0, "stolen_cpu": 0,
         "overruns": 0, "invalid": ["late"], "notes": [], "directions": []}' > $DIR/report.json"#;
     let late = fake(true, &format!("{DONE}\n{report}\nexit 9"));
@@ -207,7 +207,7 @@ fn a_network_that_could_not_keep_up_spoils_the_run_but_not_the_value() {
 }
 
 #[test]
-fn refusals_end_the_experiment_and_other_failures_are_runs_without_a_value() {
+fn refusals_are_errors_and_other_failures_are_runs_without_a_value() {
     let refuse = |code: u8| {
         let script = format!("echo 'longhaul lab: no TUN' >&2; exit {code}");
         fake(false, &script).measure("wall")
@@ -223,18 +223,18 @@ fn refusals_end_the_experiment_and_other_failures_are_runs_without_a_value() {
     );
     let topology = fake(true, "echo $DIR/topology.toml: line 3: no >&2; exit 2");
     let error = topology.measure("wall").unwrap_err().to_string();
-    assert_eq!(error, "[network], filled in: line 3: no");
+    assert_eq!(error, "[network], expanded: line 3: no");
     let later = fake(false, "echo busy >&2; exit 7").run("wall", false, || {});
     assert_eq!(later.unwrap().unwrap().record.invalid, ["busy"]);
 }
 
 #[test]
-fn the_lab_is_asked_for_the_network_and_the_seed() {
+fn lab_net_is_started_with_the_topology_and_the_seed() {
     let fake = fake(true, "echo \"$@\" > $DIR/words");
     let directory = fake.directory.path().display();
     for (is_first, wait) in [(true, ""), (false, "--wait ")] {
         fake.run("wall", is_first, || {}).unwrap();
-        let words = text(&fake.directory.path().join("words"));
+        let words = read_text(&fake.directory.path().join("words"));
         let expected = format!(
             "lab net --quiet --topology {directory}/topology.toml --seed 7 --report \
              {directory}/report.json {wait}-- {directory}/longhaul lab cell {directory}/job.json"

@@ -1,40 +1,43 @@
-//! Which measurements an experiment consists of: who takes part, at which points, with which variables.
+//! The plan of an experiment: which programs take part, at which points, with which variables and seeds.
 
 use std::path::{Path, PathBuf};
 
 use super::definition::{self, AxisDefinition, ExperimentDefinition, ExperimentKind, OnlyAt};
-use super::definition::{SweepPoint, VariantDefinition, mistake};
+use super::definition::{VariantDefinition, key_error};
+use super::hash::fnv1a;
 use super::program::{ExecutableSearch, ProgramDefinition};
-use super::results::ComparedProgram;
+use super::results::{ComparedProgram, SweepPoint};
 use super::template::{self, Variables};
 use super::{Mode, RunRequest, catalog};
 use crate::LabError;
 
-/// A program or variant that takes part.
+/// A program or variant that takes part in an experiment.
 #[derive(Debug, Clone)]
 pub(crate) struct Participant {
     pub(crate) key: String,
     pub(crate) program: ProgramDefinition,
-    /// Where its executables are: variable → path.
+    /// Its executables: variable → path.
     pub(crate) binaries: Variables,
-    /// The difference from the program; without a variant there is none.
+    /// The variant's differences from the program; the default value if it is the program itself.
     pub(crate) variant: VariantDefinition,
 }
 
 impl Participant {
-    fn of(
+    /// Loads the program, or the variant's program, from its file. Its executables are not located yet.
+    fn load(
         definition: &ExperimentDefinition,
-        beside: Option<&Path>,
+        own_directory: Option<&Path>,
         key: &str,
     ) -> Result<Self, LabError> {
         Ok(Self {
             key: key.to_owned(),
-            program: catalog::program(beside, definition.program_of(key))?,
+            program: catalog::load_program(own_directory, definition.program_of(key))?,
             binaries: Variables::new(),
             variant: definition.variants.get(key).cloned().unwrap_or_default(),
         })
     }
 
+    /// Whether the program and the variant both allow the values of a point.
     fn takes_part_at(&self, at: &SweepPoint) -> bool {
         let within = |only: &OnlyAt| {
             let allows = |(axis, values): (&String, &Vec<String>)| {
@@ -45,8 +48,8 @@ impl Participant {
         within(&self.program.only) && within(&self.variant.only)
     }
 
-    /// As it is kept with the results.
-    pub(crate) fn shown(&self) -> ComparedProgram {
+    /// Returns the form that is saved with the results.
+    pub(crate) fn to_compared_program(&self) -> ComparedProgram {
         let label = match self.variant.label.as_str() {
             "" => &self.program.label,
             _ => &self.variant.label,
@@ -58,14 +61,14 @@ impl Participant {
         }
     }
 
-    /// Repetitions in `mode`, if they are its own.
+    /// Returns the variant's own number of repetitions in `mode`. `None`: the experiment's applies.
     pub(crate) fn repetitions(&self, mode: Mode) -> Option<u32> {
         self.variant
             .quick_repetitions
             .filter(|_| mode == Mode::Quick)
     }
 
-    /// Size of the file that it moves where the point asks for `bytes`.
+    /// Returns the size of the file that it moves where the point asks for `bytes`.
     pub(crate) fn bytes(&self, mode: Mode, bytes: u64) -> u64 {
         let largest = self.variant.quick_largest.as_ref();
         let largest = largest.filter(|_| mode == Mode::Quick);
@@ -74,55 +77,59 @@ impl Participant {
     }
 }
 
-/// The programs that take part in a run, and remarks on those that do not.
+/// The programs that take part in a run, and remarks on these and on omitted ones.
 #[derive(Debug, Default)]
 pub(crate) struct Participants {
-    /// In the order they are shown.
+    /// The participants, in the order in which they are shown.
     pub(crate) all: Vec<Participant>,
     /// Remarks for the reader of the results.
     pub(crate) notes: Vec<String>,
-    /// Version lines, by key.
+    /// Key → the line that the version command printed.
     pub(crate) versions: Vec<(String, String)>,
 }
 
-/// The directory of a user's own experiment file, which may hold programs, too.
-fn beside(name: &str) -> Option<&Path> {
+/// Returns the directory of a user's experiment file, which may also hold program files. `None`: the
+/// experiment ships with the lab.
+fn experiment_directory(name: &str) -> Option<&Path> {
     let path = Path::new(name);
     path.extension().and_then(|_| path.parent())
 }
 
-/// Gathers the programs that `request` or else the experiment names and that are installed.
+/// Finds the installed programs among those that `request` names, or else the experiment.
 ///
 /// # Errors
-/// No such program, a mistake in its file, or none is installed.
-pub(crate) fn participants(
+/// A program does not exist or its file has a mistake; [`LabError::NotFound`] if none can run here.
+pub(crate) fn find_participants(
     request: &RunRequest,
     definition: &ExperimentDefinition,
     longhaul: &Path,
 ) -> Result<Participants, LabError> {
     let keys = match request.programs.as_slice() {
-        [] => definition.programs.of(request.mode),
+        [] => definition.programs.for_mode(request.mode),
         named => named,
     };
     let search = ExecutableSearch::from_environment();
     let root = rustix::process::geteuid().is_root();
     let mut found = Participants::default();
     for key in keys {
-        let mut one = Participant::of(definition, beside(&request.name), key)?;
-        let fits = one.program.client.is_none() == (definition.kind == ExperimentKind::Sim);
+        let mut participant =
+            Participant::load(definition, experiment_directory(&request.name), key)?;
+        let fits = participant.program.client.is_none() == (definition.kind == ExperimentKind::Sim);
         let what = format!("{key} does not fit this 'kind'");
-        definition::check(&request.name, "programs", fits, what)?;
-        let needs_root = one.program.needs_root.contains(&definition.kind);
+        definition::require(&request.name, "programs", fits, what)?;
+        let needs_root = participant.program.needs_root.contains(&definition.kind);
         let left_out = if needs_root && !root {
-            let label = &one.program.label;
+            let label = &participant.program.label;
             Some(format!("{label} left out: its server needs root"))
         } else {
-            let located = one.program.locate(&search);
-            located.map(|binaries| one.binaries = binaries).err()
+            let located = participant.program.locate(&search);
+            located
+                .map(|binaries| participant.binaries = binaries)
+                .err()
         };
-        let quick = one.variant.quick_note();
+        let quick = participant.variant.quick_note();
         let quick = quick.filter(|_| request.mode == Mode::Quick);
-        let remarks = one.program.note.iter().chain(&quick);
+        let remarks = participant.program.note.iter().chain(&quick);
         let remarks = remarks.filter(|_| left_out.is_none());
         for note in left_out.iter().chain(remarks) {
             // Variants of one program share its remarks.
@@ -133,13 +140,14 @@ pub(crate) fn participants(
         if left_out.is_some() {
             continue;
         }
+        // Command lines refer to the executable under test as `{longhaul}`.
         let path = longhaul.display().to_string();
-        one.binaries.insert("longhaul".to_owned(), path);
-        let version = one.program.version(&one.binaries);
+        participant.binaries.insert("longhaul".to_owned(), path);
+        let version = participant.program.version(&participant.binaries);
         found
             .versions
             .extend(version.map(|version| (key.clone(), version)));
-        found.all.push(one);
+        found.all.push(participant);
     }
     match found.all.is_empty() {
         true => Err(LabError::NotFound(found.notes.join("; "))),
@@ -147,11 +155,11 @@ pub(crate) fn participants(
     }
 }
 
-/// The `longhaul` under test: `LONGHAUL_BIN`, else this executable.
+/// Returns the path of the `longhaul` under test: `LONGHAUL_BIN`, else this executable.
 ///
 /// # Errors
-/// The kernel does not say what runs.
-pub(crate) fn longhaul() -> Result<PathBuf, LabError> {
+/// The path of this executable is unknown.
+pub(crate) fn find_longhaul() -> Result<PathBuf, LabError> {
     match std::env::var_os("LONGHAUL_BIN") {
         Some(path) => std::path::absolute(&path),
         None => std::env::current_exe(),
@@ -159,11 +167,11 @@ pub(crate) fn longhaul() -> Result<PathBuf, LabError> {
     .map_err(|e| LabError::system("cannot find the executable of longhaul", e))
 }
 
-/// The values of each axis that are visited, `down` first: those of `mode`, or those that `only`
-/// (`AXIS=VALUE[,VALUE...]`) picks from all.
+/// Returns the values of each axis that are visited, `down` first: those that `only`
+/// (`AXIS=VALUE[,VALUE...]`) selects from all values, else those of `mode`.
 ///
 /// # Errors
-/// [`LabError::Usage`]: an axis or a value that the experiment does not have.
+/// [`LabError::Usage`]: the experiment has no such axis or value.
 pub(crate) fn visited_values(
     definition: &ExperimentDefinition,
     mode: Mode,
@@ -201,9 +209,9 @@ pub(crate) fn visited_values(
     Ok(visited)
 }
 
-/// Every point of a sweep over `visited`, rows first, with the indices of the participants that run
-/// there. A participant that ignores an axis runs once, not for each of its values.
-pub(crate) fn points(
+/// Lists the points of a sweep over `visited`, row by row, with the indices of the participants that
+/// run there. A participant that ignores an axis runs once, not once for each of its values.
+pub(crate) fn points_with_participants(
     definition: &ExperimentDefinition,
     visited: &[Vec<String>],
     participants: &[Participant],
@@ -220,13 +228,14 @@ pub(crate) fn points(
             .flat_map(|at| values.iter().map(move |value| with(at, value)));
         all = longer.collect();
     }
+    // Two points that are listed as the same one for a program are one cell, which runs once.
     let mut done: Vec<(usize, SweepPoint)> = Vec::new();
     let mut points = Vec::new();
     for at in all {
         let mut here = Vec::new();
-        for (index, one) in participants.iter().enumerate() {
-            let shown = (index, one.program.shown_at(&at));
-            if one.takes_part_at(&at) && !done.contains(&shown) {
+        for (index, participant) in participants.iter().enumerate() {
+            let shown = (index, participant.program.listed_point(&at));
+            if participant.takes_part_at(&at) && !done.contains(&shown) {
                 done.push(shown);
                 here.push(index);
             }
@@ -238,30 +247,30 @@ pub(crate) fn points(
     points
 }
 
-/// How many cells a whole experiment has, with those of programs that are not installed.
+/// Counts the cells of a whole experiment, including those of programs that are not installed.
 ///
 /// # Errors
-/// A mistake in a program's file.
+/// A program does not exist, or its file has a mistake.
 pub(crate) fn count_cells(
     name: &str,
     mode: Mode,
     definition: &ExperimentDefinition,
 ) -> Result<usize, LabError> {
-    let keys = definition.programs.of(mode).iter();
-    let all = keys.map(|key| Participant::of(definition, beside(name), key));
+    let keys = definition.programs.for_mode(mode).iter();
+    let all = keys.map(|key| Participant::load(definition, experiment_directory(name), key));
     let all: Vec<Participant> = all.collect::<Result<_, _>>()?;
     let visited = visited_values(definition, mode, &[])?;
-    let points = points(definition, &visited, &all);
+    let points = points_with_participants(definition, &visited, &all);
     Ok(points.iter().map(|(_, here)| here.len()).sum())
 }
 
-/// Values of the holes at a point: `given`, then the point's axes and what their values set, which may refer
-/// to it, then `own`, a variant's settings, then the experiment's parameters, which both may refer to all
-/// these. A parameter does not replace a value that is there.
+/// Collects the variables of templates at a point. They are, in this order: `given`; the variables that
+/// the values of the axes set; `own`, a variant's settings; the experiment's parameters. Each may refer to
+/// `given` and to variables of the axes before it. A parameter never replaces another variable.
 ///
 /// # Errors
-/// A hole that nothing fills.
-pub(crate) fn variables(
+/// [`LabError::Usage`]: a template names a variable that is not set.
+pub(crate) fn expand_variables(
     name: &str,
     definition: &ExperimentDefinition,
     at: &SweepPoint,
@@ -272,14 +281,14 @@ pub(crate) fn variables(
     for axis in definition.axes() {
         let value = at.get(&axis.key).map_or("", String::as_str);
         for (key, text) in axis.variables(value) {
-            let text = template::expand(text, &known).map_err(|e| mistake(name, key, e))?;
+            let text = template::expand(text, &known).map_err(|e| key_error(name, key, e))?;
             known.insert(key.clone(), text);
         }
     }
     let mut all = known.clone();
     let expanded = |table: &str, key: &str, text: &str| {
         let key = format!("{table}.{key}");
-        template::expand(text, &known).map_err(|e| mistake(name, &key, e))
+        template::expand(text, &known).map_err(|e| key_error(name, &key, e))
     };
     for (key, text) in own {
         all.insert(key.clone(), expanded("variants.sets", key, text)?);
@@ -291,8 +300,8 @@ pub(crate) fn variables(
     Ok(all)
 }
 
-/// Values of the axes of a point as they are written, with nothing filled in.
-fn unexpanded(definition: &ExperimentDefinition, at: &SweepPoint) -> Variables {
+/// Returns the variables that a point's axes set, as they are written: templates are not expanded.
+fn unexpanded_variables(definition: &ExperimentDefinition, at: &SweepPoint) -> Variables {
     let axes = definition
         .axes()
         .filter_map(|axis| Some((axis, at.get(&axis.key)?)));
@@ -301,29 +310,30 @@ fn unexpanded(definition: &ExperimentDefinition, at: &SweepPoint) -> Variables {
         .collect()
 }
 
-/// Size of the file that is asked for at a point: an axis's, else the experiment's. `None`: no file, or
-/// it depends on what is known only when a run is prepared.
-pub(crate) fn asked_bytes(
+/// Returns the size of the file that a point asks for: an axis's, else the experiment's. `None`: there is
+/// no file, or its size depends on variables that are known only when a run is prepared.
+pub(crate) fn requested_bytes(
     definition: &ExperimentDefinition,
     mode: Mode,
     at: &SweepPoint,
 ) -> Option<u64> {
-    let known = unexpanded(definition, at);
-    let usual = definition.bytes.as_ref().map(|bytes| bytes.of(mode));
-    let size = template::expand(known.get("bytes").or(usual)?, &known).ok()?;
+    let known = unexpanded_variables(definition, at);
+    let default_size = definition.bytes.as_ref().map(|bytes| bytes.for_mode(mode));
+    let size = template::expand(known.get("bytes").or(default_size)?, &known).ok()?;
     units::size(&size).ok()
 }
 
-/// The order in which the participants of a point run in one repetition: each begins once, so that
-/// no program always follows the same other one.
-pub(crate) fn rotated(count: usize, repetition: u32) -> Vec<usize> {
+/// Returns the order in which the participants of a point run in one repetition. It is rotated by one in
+/// each repetition, so that a slow drift of the machine does not favour the program that runs first.
+pub(crate) fn rotated_order(count: usize, repetition: u32) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     order.rotate_left(repetition as usize % count.max(1));
     order
 }
 
-/// The seed of a run: the same for every program at a point, another one in each repetition, and
-/// independent of which other points are visited. At most 2⁵³ − 1, which every JSON reader keeps.
+/// Returns the seed of a run, at most 2⁵³ − 1, which every JSON reader keeps exactly. All programs of a
+/// point have the same seed, so that they meet the same random events; each repetition has another one.
+/// It does not depend on which other points are visited, so that a resumed run has the seeds of a whole one.
 pub(crate) fn run_seed(seed: u64, at: &SweepPoint, repetition: u32) -> u64 {
     let point: String = at
         .iter()
@@ -337,23 +347,13 @@ pub(crate) fn run_seed(seed: u64, at: &SweepPoint, repetition: u32) -> u64 {
     fnv1a(&parts.concat()) >> 11
 }
 
-/// Tells versions of an experiment's file apart.
-pub(crate) fn fingerprint(text: &str) -> String {
-    format!("{:016x}", fnv1a(text.as_bytes()))
-}
-
-fn fnv1a(bytes: &[u8]) -> u64 {
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
-}
-
-/// Cost of building and taking down a network and of starting a server in a run, seconds.
+/// The time that a run needs for its network and its servers, seconds; an estimate.
 const OVERHEAD_SECONDS: f64 = 1.0;
 
-/// The rate that is assumed where nothing is published, bit/s: of a network, and of loopback.
+/// The rates that are assumed where nothing better is known, bit/s: of a network, and of loopback.
 const ASSUMED_RATES: (f64, f64) = (300e6, 10e9);
 
-/// A guess of how long one run of a participant lasts, with a file of `bytes`.
+/// Estimates the duration of one run with a file of `bytes`, in seconds.
 #[allow(clippy::cast_precision_loss, reason = "a guess")]
 pub(crate) fn expected_seconds(
     definition: &ExperimentDefinition,
@@ -367,15 +367,15 @@ pub(crate) fn expected_seconds(
         Some(seconds) => seconds,
         None => bytes as f64 * 8.0 / expected_rate(definition, key, at).max(1.0),
     };
-    moving.min(f64::from(*definition.limit.of(mode))) + OVERHEAD_SECONDS
+    moving.min(f64::from(*definition.limit.for_mode(mode))) + OVERHEAD_SECONDS
 }
 
-/// The rate at which a program is expected to move its file, bit/s: what its variant says, or what
-/// was published, or the network's.
+/// Estimates the rate of a program, bit/s: its variant's `expects`, else the published goodput, else the
+/// rate of the bottleneck.
 fn expected_rate(definition: &ExperimentDefinition, key: &str, at: &SweepPoint) -> f64 {
     let variant = definition.variants.get(key);
-    let said = variant.and_then(|variant| variant.expects);
-    let known = said.or_else(|| definition.published(key, "goodput", at));
+    let variant_rate = variant.and_then(|variant| variant.expects);
+    let known = variant_rate.or_else(|| definition.published(key, "goodput", at));
     if let Some(megabits) = known {
         return megabits * 1e6;
     }
@@ -383,15 +383,15 @@ fn expected_rate(definition: &ExperimentDefinition, key: &str, at: &SweepPoint) 
         ExperimentKind::Loopback => ASSUMED_RATES.1,
         ExperimentKind::Net | ExperimentKind::Sim => ASSUMED_RATES.0,
     };
-    bottleneck(definition, at).map_or(assumed, |rate| rate.min(assumed))
+    bottleneck_rate(definition, at).map_or(assumed, |rate| rate.min(assumed))
 }
 
-/// The rate of a network's usual path, bit/s, if the point alone says it.
+/// Returns the rate of a network's default path, bit/s. `None`: it depends on more than the point.
 #[allow(clippy::cast_precision_loss, reason = "a guess")]
-fn bottleneck(definition: &ExperimentDefinition, at: &SweepPoint) -> Option<f64> {
+fn bottleneck_rate(definition: &ExperimentDefinition, at: &SweepPoint) -> Option<f64> {
     let network = definition.network.as_ref()?;
     let rate = network.get("default")?.get("rate")?.as_str()?;
-    let rate = template::expand(rate, &unexpanded(definition, at)).ok()?;
+    let rate = template::expand(rate, &unexpanded_variables(definition, at)).ok()?;
     let rate = units::rate(&rate).ok()?;
     Some(rate.as_bits_per_second() as f64)
 }

@@ -41,9 +41,9 @@ fn visited(mode: Mode, only: &[&str]) -> Result<Vec<Vec<String>>, LabError> {
     visited_values(&definition(), mode, &only)
 }
 
-fn who(only: &[&str], participants: &[Participant]) -> Vec<Vec<usize>> {
+fn participants_at(only: &[&str], participants: &[Participant]) -> Vec<Vec<usize>> {
     let visited = visited(Mode::Full, only).unwrap();
-    let points = points(&definition(), &visited, participants);
+    let points = points_with_participants(&definition(), &visited, participants);
     points.into_iter().map(|(_, here)| here).collect()
 }
 
@@ -54,9 +54,20 @@ fn at(p: &str, latency: &str) -> SweepPoint {
 }
 
 #[test]
-fn rows_come_one_after_the_other() {
+fn every_shipped_experiment_has_cells_in_both_modes_and_names_programs_that_ship() {
+    for (name, _) in catalog::EXPERIMENTS {
+        let definition = catalog::load_experiment(name).unwrap().definition;
+        for mode in [Mode::Full, Mode::Quick] {
+            let cells = count_cells(name, mode, &definition).unwrap();
+            assert!(cells > 0, "{name}");
+        }
+    }
+}
+
+#[test]
+fn points_are_listed_row_by_row() {
     let visited = visited(Mode::Full, &[]).unwrap();
-    let points = points(&definition(), &visited, &[participant("")]);
+    let points = points_with_participants(&definition(), &visited, &[participant("")]);
     let order: Vec<_> = points
         .iter()
         .map(|(at, _)| (&*at["p"], &*at["latency"]))
@@ -69,7 +80,7 @@ fn rows_come_one_after_the_other() {
 }
 
 #[test]
-fn a_choice_picks_from_all_values_in_their_order() {
+fn only_selects_from_all_values_and_keeps_their_order() {
     let chosen = visited(Mode::Quick, &["latency=10,5", "p=1"]).unwrap();
     assert_eq!(chosen, [vec!["1"], vec!["5", "10"]]);
     for (bad, named) in [
@@ -83,26 +94,29 @@ fn a_choice_picks_from_all_values_in_their_order() {
 }
 
 #[test]
-fn a_program_that_ignores_an_axis_runs_once_and_others_where_they_can() {
+fn a_program_that_ignores_an_axis_runs_once_and_only_restricts_the_points() {
     let participants = [
         participant(""),
         participant("ignores = { p = 'auto' }"),
         participant("only = { p = ['1'] }"),
     ];
     let expected = [vec![0, 1, 2], vec![0, 1, 2], vec![0], vec![0]];
-    assert_eq!(who(&["latency=1,5"], &participants), expected);
-    assert_eq!(who(&[], &participants[1..2]).len(), 3);
+    assert_eq!(participants_at(&["latency=1,5"], &participants), expected);
+    assert_eq!(participants_at(&[], &participants[1..2]).len(), 3);
     let mut some = participant("only = { latency = ['1', '5'] }");
     some.variant.only = [("latency".to_owned(), vec!["5".to_owned(), "10".to_owned()])].into();
     let expected = [vec![0], vec![0, 1], vec![0]];
-    assert_eq!(who(&["p=1"], &[participant(""), some]), expected);
+    assert_eq!(
+        participants_at(&["p=1"], &[participant(""), some]),
+        expected
+    );
 }
 
 #[test]
-fn every_participant_begins_in_turn() {
-    let orders = [0, 1, 5].map(|repetition| rotated(3, repetition));
+fn every_participant_runs_first_in_one_of_the_repetitions() {
+    let orders = [0, 1, 5].map(|repetition| rotated_order(3, repetition));
     assert_eq!(orders, [[0, 1, 2], [1, 2, 0], [2, 0, 1]]);
-    assert!(rotated(0, 4).is_empty());
+    assert!(rotated_order(0, 4).is_empty());
 }
 
 #[test]
@@ -120,7 +134,7 @@ fn seeds_differ_by_point_repetition_and_seed() {
 }
 
 #[test]
-fn a_run_is_expected_to_last_as_long_as_published_but_not_beyond_its_limit() {
+fn the_expected_duration_follows_from_the_published_rate_and_the_limit() {
     let expected =
         |mode, latency| expected_seconds(&definition(), mode, "x", &at("4", latency), 450_000_000);
     assert!((expected(Mode::Full, "5") - 9.0).abs() < 1e-9);

@@ -1,4 +1,4 @@
-//! From a point of the sweep to the command lines, the network and the files of one run.
+//! The preparation of one run: command lines, network and files for a point of the sweep.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, TcpListener};
@@ -6,51 +6,53 @@ use std::path::{Path, PathBuf};
 
 use super::Mode;
 use super::cell::{CellTask, HostCommand, ServerTask};
-use super::definition::{ExperimentDefinition, ExperimentKind, SweepPoint, mistake};
+use super::definition::{ExperimentDefinition, ExperimentKind, key_error};
 use super::plan::{self, Participant};
 use super::process::Interrupts;
 use super::program::ProgramDefinition;
+use super::results::SweepPoint;
 use super::scratch::Scratch;
 use super::template::{self, CommandWord, TemplateError, Variables};
 use crate::LabError;
 use crate::topology::Topology;
 
-/// Parts of one run.
+/// A run that is ready to be started.
 #[derive(Debug)]
 pub(crate) struct PreparedRun {
     pub(crate) task: CellTask,
-    /// Marks its processes ([`leftovers::MARK`](super::leftovers::MARK)).
+    /// The value of [`leftovers::MARK`](super::leftovers::MARK) in the environment of its processes.
     pub(crate) mark: PathBuf,
-    /// The network; `None`: this machine's loopback.
+    /// The topology file; `None`: the run uses this machine's loopback interface.
     pub(crate) topology: Option<PathBuf>,
-    /// Size of the file that is moved; 0: none.
+    /// The size of the file that is moved; 0: none.
     pub(crate) bytes: u64,
-    /// The point asks for a larger file, which others move there.
+    /// Whether the point asks for a larger file, which other programs move there.
     pub(crate) is_cut: bool,
-    /// The client has to leave a file of that size here.
+    /// The path at which the client must leave a file of `bytes` bytes; `None`: it is not checked.
     pub(crate) received: Option<PathBuf>,
-    /// Values of the holes.
+    /// The variables of templates.
     pub(crate) variables: Variables,
 }
 
-/// Parts that all runs of an experiment share.
+/// The settings that all runs of an experiment share.
 #[derive(Debug)]
 pub(crate) struct RunSetup<'a> {
-    /// The experiment's name, for messages.
+    /// The experiment's name, for error messages.
     pub(crate) name: &'a str,
     pub(crate) definition: &'a ExperimentDefinition,
     pub(crate) mode: Mode,
-    /// The `longhaul` that is under test and has the lab.
+    /// The `longhaul` under test, which also runs the lab.
     pub(crate) longhaul: &'a Path,
     pub(crate) scratch: &'a Scratch,
     pub(crate) interrupts: &'a Interrupts,
 }
 
-/// The control port of every server on an emulated host, where it is free; each has its own host.
-const PORT: u16 = 2811;
+/// The port of every server on an emulated host (that of GridFTP). It is free there: each server has a
+/// host, and so a network namespace, of its own.
+const EMULATED_PORT: u16 = 2811;
 
-/// Settings that are noted of every host, beside those that the experiment changes.
-const NOTED: [&str; 7] = [
+/// The kernel settings that are recorded for every host, in addition to those that the experiment sets.
+const RECORDED_SETTINGS: [&str; 7] = [
     "net.core.rmem_max",
     "net.core.wmem_max",
     "net.ipv4.tcp_congestion_control",
@@ -61,21 +63,21 @@ const NOTED: [&str; 7] = [
 ];
 
 impl RunSetup<'_> {
-    /// Prepares a run at a point with a seed. With `record` it notes the hosts' kernel settings.
-    /// `None`: the user wants to stop.
+    /// Prepares a run at a point. With `record` the run also records the hosts' kernel settings. `None`: the
+    /// user wants to stop.
     ///
     /// # Errors
-    /// A mistake in the experiment's or the program's file, or a full disk.
+    /// The experiment's or the program's file has a mistake, or a file cannot be written.
     pub(crate) fn prepare(
         &self,
-        one: &Participant,
+        participant: &Participant,
         at: &SweepPoint,
         seed: u64,
         record: bool,
     ) -> Result<Option<PreparedRun>, LabError> {
         let directory = self.scratch.clear()?;
-        let mut variables = self.variables(one, at, seed, &directory)?;
-        let Some((bytes, is_cut)) = self.payload(one, &mut variables)? else {
+        let mut variables = self.variables(participant, at, seed, &directory)?;
+        let Some((bytes, is_cut)) = self.prepare_payload(participant, &mut variables)? else {
             return Ok(None);
         };
         self.write_files(&self.definition.files, &variables, &directory)?;
@@ -83,30 +85,32 @@ impl RunSetup<'_> {
         let network = network
             .map(|network| template::table(network, &variables))
             .transpose();
-        let network = network.map_err(|e| self.wrong("network", &e))?;
+        let network = network.map_err(|e| self.template_error("network", &e))?;
         let topology = network.as_ref().map(|network| {
             let path = directory.join("topology.toml");
-            write(&path, &network.to_string()).map(|()| path)
+            write_file(&path, &network.to_string()).map(|()| path)
         });
-        let hosts = hosts(network.as_ref());
+        let hosts = host_names(network.as_ref());
         self.add_addresses(&mut variables, &hosts);
-        let program = &one.program;
-        let servers = self.servers(program, &mut variables, &directory)?;
+        let program = &participant.program;
+        let servers = self.prepare_servers(program, &mut variables, &directory)?;
         let client = program.client.as_ref().ok_or_else(|| {
             let what = format!("{} has no client", program.label);
-            mistake(self.name, "programs", what)
+            key_error(self.name, "programs", what)
         })?;
-        let noted = network.as_ref().filter(|_| record);
+        let recorded_network = network.as_ref().filter(|_| record);
         let task = CellTask {
             lab: (self.definition.kind == ExperimentKind::Net).then(|| self.longhaul.to_owned()),
             servers,
             client: self.command(program, &client.host, &client.argv, &variables)?,
-            limit_seconds: *self.definition.limit.of(self.mode),
-            record: noted.map_or_else(Vec::new, |network| self::noted(network, &hosts)),
+            limit_seconds: *self.definition.limit.for_mode(self.mode),
+            record: recorded_network
+                .map_or_else(Vec::new, |network| settings_to_record(network, &hosts)),
             directory,
         };
+        // A client that names the sink must leave the whole file there; others discard what they receive.
         let sink = self.scratch.sink();
-        let names_sink = |word: &String| word.contains(&text(&sink));
+        let names_sink = |word: &String| word.contains(&path_text(&sink));
         let receives = bytes > 0 && task.client.argv.iter().any(names_sink);
         Ok(Some(PreparedRun {
             mark: self.scratch.mark().to_owned(),
@@ -119,59 +123,65 @@ impl RunSetup<'_> {
         }))
     }
 
-    /// The point of the sweep, the experiment's parameters, the variant's settings, and the variables
-    /// that every run has.
+    /// Collects the variables of a run: those that every run has, then those of the point, the variant and
+    /// the experiment.
     fn variables(
         &self,
-        one: &Participant,
+        participant: &Participant,
         at: &SweepPoint,
         seed: u64,
         directory: &Path,
     ) -> Result<Variables, LabError> {
         let mut given: Variables = [
-            ("longhaul", text(self.longhaul)),
-            ("sink", text(&self.scratch.sink())),
-            ("root", text(&self.scratch.served())),
-            ("inbox", text(&self.scratch.inbox())),
-            ("scratch", text(directory)),
+            ("longhaul", path_text(self.longhaul)),
+            ("sink", path_text(&self.scratch.sink())),
+            ("root", path_text(&self.scratch.served())),
+            ("inbox", path_text(&self.scratch.inbox())),
+            ("scratch", path_text(directory)),
             ("seed", seed.to_string()),
         ]
         .map(|(key, value)| (key.to_owned(), value))
         .into();
         if let Some(bytes) = &self.definition.bytes {
-            given.insert("bytes".to_owned(), bytes.of(self.mode).clone());
+            given.insert("bytes".to_owned(), bytes.for_mode(self.mode).clone());
         }
-        // Root's servers run their sessions as somebody else; other users' as themselves.
+        // Servers that are started as root need a user for their sessions; others cannot change theirs.
         if rustix::process::geteuid().is_root() {
             given.insert("user".to_owned(), "nobody".to_owned());
         }
-        given.extend(one.binaries.clone());
-        plan::variables(self.name, self.definition, at, given, &one.variant.sets)
+        given.extend(participant.binaries.clone());
+        plan::expand_variables(
+            self.name,
+            self.definition,
+            at,
+            given,
+            &participant.variant.sets,
+        )
     }
 
-    /// Makes the file to be moved and sets `bytes`, `name` and `file`. Its size, and whether the point
-    /// asks for a larger one. `None`: the user wants to stop.
-    fn payload(
+    /// Creates the file to move and sets the variables `bytes`, `name` and `file`. Returns its size, and
+    /// whether the point asks for a larger one. `None`: the user wants to stop.
+    fn prepare_payload(
         &self,
-        one: &Participant,
+        participant: &Participant,
         variables: &mut Variables,
     ) -> Result<Option<(u64, bool)>, LabError> {
         let Some(size) = variables.get("bytes") else {
             return Ok(Some((0, false)));
         };
-        let asked = units::size(size).map_err(|e| mistake(self.name, "bytes", e))?;
-        let bytes = one.bytes(self.mode, asked);
-        let Some(file) = self.scratch.payload(bytes, self.interrupts)? else {
+        let requested = units::size(size).map_err(|e| key_error(self.name, "bytes", e))?;
+        let bytes = participant.bytes(self.mode, requested);
+        let Some(file) = self.scratch.make_payload(bytes, self.interrupts)? else {
             return Ok(None);
         };
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         variables.insert("name".to_owned(), name.into_owned());
-        variables.insert("file".to_owned(), text(&file));
+        variables.insert("file".to_owned(), path_text(&file));
         variables.insert("bytes".to_owned(), bytes.to_string());
-        Ok(Some((bytes, bytes < asked)))
+        Ok(Some((bytes, bytes < requested)))
     }
 
-    /// Sets `address.HOST` for every host.
+    /// Sets `address.HOST` for every host, and `loopback` where the run uses the loopback interface.
     fn add_addresses(&self, variables: &mut Variables, hosts: &[String]) {
         let emulated = self.definition.kind == ExperimentKind::Net;
         for (index, host) in hosts.iter().enumerate() {
@@ -182,14 +192,14 @@ impl RunSetup<'_> {
             variables.insert(format!("address.{host}"), address.to_string());
         }
         if !emulated {
-            let here = Ipv4Addr::LOCALHOST.to_string();
-            variables.insert("loopback".to_owned(), here);
+            let loopback = Ipv4Addr::LOCALHOST.to_string();
+            variables.insert("loopback".to_owned(), loopback);
         }
     }
 
-    /// The servers of `program`; sets `host` and `port`, for those with names `host.NAME` and
-    /// `port.NAME`. In their own texts `host` and `port` are their own.
-    fn servers(
+    /// Prepares the servers of `program`. It sets `host` and `port`, for servers with a name `host.NAME` and
+    /// `port.NAME`. In a server's own templates, `host` and `port` are its own.
+    fn prepare_servers(
         &self,
         program: &ProgramDefinition,
         variables: &mut Variables,
@@ -200,9 +210,9 @@ impl RunSetup<'_> {
             let ending = name.map(|name| format!(".{name}")).unwrap_or_default();
             let address = variables.get(&format!("address.{}", server.host)).cloned();
             let missing = || format!("there is no host '{}'", server.host);
-            let address = address.ok_or_else(|| mistake(self.name, "network", missing()))?;
+            let address = address.ok_or_else(|| key_error(self.name, "network", missing()))?;
             let port = match self.definition.kind {
-                ExperimentKind::Net => PORT,
+                ExperimentKind::Net => EMULATED_PORT,
                 ExperimentKind::Loopback | ExperimentKind::Sim => free_port()?,
             };
             variables.insert(format!("host{ending}"), address.clone());
@@ -224,6 +234,7 @@ impl RunSetup<'_> {
         Ok(servers)
     }
 
+    /// Expands a command line for its host.
     fn command(
         &self,
         program: &ProgramDefinition,
@@ -232,11 +243,13 @@ impl RunSetup<'_> {
         variables: &Variables,
     ) -> Result<HostCommand, LabError> {
         let argv = template::command(argv, variables);
-        let argv = argv.map_err(|e| self.wrong(&format!("argv of {}", program.label), &e))?;
+        let argv =
+            argv.map_err(|e| self.template_error(&format!("argv of {}", program.label), &e))?;
         let host = host.to_owned();
         Ok(HostCommand { host, argv })
     }
 
+    /// Expands files and writes them into `directory`.
     fn write_files(
         &self,
         files: &Variables,
@@ -245,36 +258,37 @@ impl RunSetup<'_> {
     ) -> Result<(), LabError> {
         for (name, content) in files {
             let content = template::expand(content, variables);
-            let content = content.map_err(|e| self.wrong(&format!("files.{name}"), &e))?;
-            write(&directory.join(name), &content)?;
+            let content = content.map_err(|e| self.template_error(&format!("files.{name}"), &e))?;
+            write_file(&directory.join(name), &content)?;
         }
         Ok(())
     }
 
-    fn wrong(&self, key: &str, error: &TemplateError) -> LabError {
-        mistake(self.name, key, error)
+    /// Makes the error for a template that cannot be expanded.
+    fn template_error(&self, key: &str, error: &TemplateError) -> LabError {
+        key_error(self.name, key, error)
     }
 }
 
-fn text(path: &Path) -> String {
+fn path_text(path: &Path) -> String {
     path.display().to_string()
 }
 
-fn write(path: &Path, content: &str) -> Result<(), LabError> {
+fn write_file(path: &Path, content: &str) -> Result<(), LabError> {
     std::fs::write(path, content)
         .map_err(|e| LabError::system(format!("cannot write {}", path.display()), e))
 }
 
-/// The hosts of a topology file in the order of their addresses; two are there by default.
-fn hosts(network: Option<&toml::Table>) -> Vec<String> {
+/// Lists the hosts of a topology file in the order of their addresses. By default they are `a` and `b`.
+fn host_names(network: Option<&toml::Table>) -> Vec<String> {
     match network.and_then(|network| network.get("hosts")?.as_table()) {
         Some(hosts) => hosts.keys().cloned().collect(),
         None => ["a", "b"].map(str::to_owned).into(),
     }
 }
 
-/// The settings to be noted of each host: the usual ones and those that the topology sets.
-fn noted(network: &toml::Table, hosts: &[String]) -> Vec<(String, Vec<String>)> {
+/// Lists the kernel settings to record for each host: [`RECORDED_SETTINGS`] and those that the topology sets.
+fn settings_to_record(network: &toml::Table, hosts: &[String]) -> Vec<(String, Vec<String>)> {
     let keys = |table: Option<&toml::Table>| -> Vec<String> {
         let settings = table.and_then(|table| table.get("sysctl")?.as_table());
         settings.map_or_else(Vec::new, |settings| settings.keys().cloned().collect())
@@ -283,14 +297,14 @@ fn noted(network: &toml::Table, hosts: &[String]) -> Vec<(String, Vec<String>)> 
         let table = network
             .get("hosts")
             .and_then(|hosts| hosts.get(host)?.as_table());
-        let mut all: BTreeSet<String> = NOTED.map(str::to_owned).into();
+        let mut all: BTreeSet<String> = RECORDED_SETTINGS.map(str::to_owned).into();
         all.extend(keys(Some(network)).into_iter().chain(keys(table)));
         (host.clone(), all.into_iter().collect())
     };
     hosts.iter().map(of_host).collect()
 }
 
-/// A TCP port that nobody listens on at the moment.
+/// Finds a TCP port of the loopback address that is free at the moment.
 fn free_port() -> Result<u16, LabError> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .and_then(|listener| listener.local_addr())

@@ -57,7 +57,7 @@ fn participant() -> Participant {
 
 fn prepare(
     experiment: &str,
-    one: &Participant,
+    participant: &Participant,
     at: [&str; 2],
 ) -> (Scratch, Result<PreparedRun, LabError>) {
     let definition = ExperimentDefinition::parse("t.toml", experiment).unwrap();
@@ -69,9 +69,9 @@ fn prepare(
         mode: Mode::Quick,
         longhaul: Path::new("/opt/longhaul"),
         scratch: &scratch,
-        interrupts: &Interrupts::hold().unwrap(),
+        interrupts: &Interrupts::block().unwrap(),
     };
-    let prepared = setup.prepare(one, &at.into(), 7, true);
+    let prepared = setup.prepare(participant, &at.into(), 7, true);
     (scratch, prepared.map(Option::unwrap))
 }
 
@@ -93,11 +93,11 @@ fn a_point_becomes_a_network_files_and_command_lines() {
         (&*server.name, server.port, &*server.command.host),
         ("server", 2811, "b")
     );
-    let root = text(&scratch.served());
+    let root = path_text(&scratch.served());
     assert_eq!(server.command.argv, ["serve", "10.99.0.2", "2811", &root]);
     let (url, sink) = (
         format!("ftp://10.99.0.2:2811{}", file.display()),
-        text(&scratch.sink()),
+        path_text(&scratch.sink()),
     );
     let expected = ["/bin/x", "--rate", "0.6", &url, "1000.dat", &sink];
     assert_eq!(task.client.argv, expected);
@@ -109,7 +109,7 @@ fn a_point_becomes_a_network_files_and_command_lines() {
 }
 
 #[test]
-fn the_settings_that_the_experiment_changes_are_noted_on_their_hosts() {
+fn the_settings_that_the_experiment_sets_are_recorded_for_their_hosts() {
     let (_scratch, prepared) = prepare(EXPERIMENT, &participant(), ["5", "nowhere"]);
     let prepared = prepared.unwrap();
     assert_eq!(prepared.received, None);
@@ -133,7 +133,7 @@ fn the_settings_that_the_experiment_changes_are_noted_on_their_hosts() {
 }
 
 #[test]
-fn on_loopback_the_port_is_free_and_nothing_is_noted() {
+fn on_loopback_the_port_is_free_and_no_setting_is_recorded() {
     let network = EXPERIMENT.find("[network]").unwrap();
     let experiment = EXPERIMENT[..network].replace("\"net\"", "\"loopback\"");
     let (_scratch, prepared) = prepare(&experiment, &participant(), ["5", "memory"]);
@@ -146,7 +146,7 @@ fn on_loopback_the_port_is_free_and_nothing_is_noted() {
 }
 
 #[test]
-fn mistakes_name_experiment_and_place() {
+fn errors_name_the_experiment_and_the_key() {
     for (from, to, named) in [
         ("{2*latency}ms", "{2*letency}ms", "key 'network'"),
         ("{1.2*latency}", "{latncy}", "key 'parameters.offered'"),
@@ -195,7 +195,7 @@ argv = ["cp", "{host.source}:{port.source}", "{host.destination}:{port.destinati
     third_party.program = ProgramDefinition::parse("x.toml", program).unwrap();
     let (scratch, prepared) = prepare(&experiment, &third_party, ["5", "nowhere"]);
     let task = prepared.unwrap().task;
-    let told = |server: &ServerTask| {
+    let summary = |server: &ServerTask| {
         format!(
             "{} {} {}",
             server.name,
@@ -203,9 +203,9 @@ argv = ["cp", "{host.source}:{port.source}", "{host.destination}:{port.destinati
             server.command.argv.join(" ")
         )
     };
-    let servers: Vec<String> = task.servers.iter().map(told).collect();
-    // Hosts have addresses in the order of the network, servers come in that of their names.
-    let inbox = text(&scratch.inbox());
+    let servers: Vec<String> = task.servers.iter().map(summary).collect();
+    // Addresses follow the order of the network's hosts, servers the order of their names.
+    let inbox = path_text(&scratch.inbox());
     let destination = format!("server-destination c serve 10.99.0.3:2811 {inbox}");
     assert_eq!(
         servers,
@@ -219,16 +219,16 @@ argv = ["cp", "{host.source}:{port.source}", "{host.destination}:{port.destinati
 
 #[test]
 fn variants_and_values_of_an_axis_have_settings_and_a_size_of_their_own() {
-    let mut one = participant();
-    one.variant.sets = [("p".to_owned(), "{8*latency}".to_owned())].into();
-    one.variant.quick_largest = Some("500B".into());
+    let mut limited = participant();
+    limited.variant.sets = [("p".to_owned(), "{8*latency}".to_owned())].into();
+    limited.variant.quick_largest = Some("500B".into());
     let experiment = EXPERIMENT
         .replace("[parameters]", "[parameters]\np = \"1\"")
         .replace(
             "key = \"latency\"",
             "key = \"latency\"\nsets.\"5\".bytes = \"2000B\"",
         );
-    let (_scratch, prepared) = prepare(&experiment, &one, ["0.5", "nowhere"]);
+    let (_scratch, prepared) = prepare(&experiment, &limited, ["0.5", "nowhere"]);
     let prepared = prepared.unwrap();
     assert_eq!((prepared.bytes, prepared.is_cut), (500, true));
     assert_eq!(prepared.task.client.argv[..3], ["/bin/x", "-p", "4"]);

@@ -1,4 +1,4 @@
-//! Numbers and series in the output of a run: what the client printed, files, samples over time.
+//! The readings of a run: numbers and series that are read from what the client printed, or from files.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,68 +10,69 @@ use super::results::{TimeChart, TimeSeries};
 use super::statistics::median;
 use super::template::{self, Variables};
 
-/// Where a value is in the output of a client, or in files: exactly one of `json`, `after` and `trace`.
+/// The place of a value in the output of a client, or in files: exactly one of `json`, `after` and `trace`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OutputReading {
-    /// Keys and indices joined by dots, in the whole output or its last line.
+    /// The path of the value, keys and indices joined by dots, in the JSON of the whole output or, if that is
+    /// not JSON, of its last line.
     #[serde(default)]
     json: Option<String>,
-    /// A text that the number follows; of several numbers the median.
+    /// The text directly before the number. If it occurs several times, the median of the numbers counts.
     #[serde(default)]
     after: Option<String>,
-    /// A field of samples over time, of which `take` counts.
+    /// A field of samples over time, which `take` reduces to one number.
     #[serde(default)]
     trace: Option<String>,
     #[serde(default)]
     take: TraceStatistic,
-    /// The part that counts: shares of the field's last value for `rate` and `ninety`, of the time in which
-    /// the field is not 0 for `median`.
+    /// The interval that counts, as two shares: for `rate` and `ninety` of the field's last value, for
+    /// `median` of the time in which the field is not 0.
     #[serde(default)]
     between: Option<(f64, f64)>,
-    /// The part that counts in seconds, in place of `between`.
+    /// The interval that counts in seconds, in place of `between`.
     #[serde(default)]
     seconds: Option<(f64, f64)>,
-    /// For `ninety`: the growth a second of which nine tenths are to be reached, in place of the `rate`; a text
-    /// with holes.
+    /// For `ninety`: the growth per second of which nine tenths are to be reached, in place of the `rate`; a
+    /// template.
     #[serde(default)]
     target: Option<String>,
-    /// For `ninety`: how long the growth has to hold, seconds.
+    /// For `ninety`: the time over which the growth is averaged, seconds.
     #[serde(default = "half")]
     hold: f64,
-    /// A file in `{scratch}` that is read in place of what the client printed; `NAME*`: all that begin so.
+    /// A file in `{scratch}` that is read in place of the client's output; `NAME*`: all files with this prefix.
     #[serde(default)]
     file: Option<String>,
-    /// The number that the values of several files come to.
+    /// How the values of several files are combined.
     #[serde(default)]
     of_files: FileStatistic,
-    /// Factor for the number.
+    /// The factor by which the number is multiplied.
     #[serde(default = "one")]
     scale: f64,
 }
 
-/// The number that a field over time comes to.
+/// How a field over time is reduced to one number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum TraceStatistic {
-    /// Growth a second within the part.
+    /// The growth per second within the interval.
     Rate,
-    /// Seconds until the field grows by nine tenths of its rate within the part, for a while: from its last
-    /// 0, or from the begin of the part in `seconds`.
+    /// Seconds until the field first grows at nine tenths of its rate within the interval, averaged over
+    /// `hold`. They count from the field's last 0, or from the beginning of the interval in `seconds`.
     Ninety,
-    /// The median of the samples within the part. Zeros do not count: there was nothing to measure.
+    /// The median of the samples within the interval. Zeros are ignored: nothing was measured then.
     #[default]
     Median,
 }
 
-/// The number that the values of several files come to.
+/// How the values of several files are combined.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum FileStatistic {
     #[default]
     Mean,
     Sum,
-    /// Jain's index, (Σx)² / (n·Σx²): 1 when all are equal.
+    /// Jain's fairness index, (Σx)² / (n·Σx²): 1 when all are equal (Jain, Chiu and Hawe, 1984).
     Jain,
 }
 
@@ -83,12 +84,12 @@ fn half() -> f64 {
     0.5
 }
 
-/// With fewer samples within the part, the result would depend on when they were taken.
+/// The fewest samples within an interval. With fewer, the rate would depend on when they were taken.
 const FEWEST_SAMPLES: usize = 10;
 
 impl OutputReading {
-    /// The mistake in it.
-    pub(crate) fn mistake(&self) -> Option<&'static str> {
+    /// Returns what is wrong with this reading. `None`: nothing.
+    pub(crate) fn find_mistake(&self) -> Option<&'static str> {
         let places = [&self.json, &self.after, &self.trace];
         if places.into_iter().flatten().count() != 1 {
             return Some("give one of 'json', 'after' and 'trace'");
@@ -107,15 +108,15 @@ impl OutputReading {
         needed.then_some("'trace' needs 'between' or 'seconds'")
     }
 
-    /// Lets a reading of a trace that names no file read `file`.
+    /// Sets `file` for a reading of a trace that names none.
     pub(crate) fn read_trace_of(&mut self, file: &str) {
         if self.trace.is_some() && self.file.is_none() {
             self.file = Some(file.to_owned());
         }
     }
 
-    /// The number in what the client `printed`, or in files in `directory`.
-    pub(crate) fn number(
+    /// Reads the number from what the client `printed`, or from files in `directory`. `None`: it is not there.
+    pub(crate) fn read_number(
         &self,
         printed: &str,
         directory: &Path,
@@ -124,29 +125,30 @@ impl OutputReading {
         let value = match &self.file {
             None => self.number_in(printed, variables)?,
             Some(name) => {
-                let texts = texts(directory, name);
+                let texts = read_files(directory, name);
                 let values = texts.iter().map(|text| self.number_in(text, variables));
-                // A file without a value is a flow that failed: then nothing was measured.
+                // A file without a value is from a flow that failed: a sum over the others would be wrong.
                 self.of_files.of(&values.collect::<Option<Vec<f64>>>()?)?
             }
         };
         Some(value * self.scale)
     }
 
-    /// The value in what the client printed as text.
-    pub(crate) fn text(&self, printed: &str) -> Option<String> {
-        let value = json(printed, self.json.as_deref()?)?;
+    /// Reads a text at a JSON path from what the client printed. `None`: it is not there.
+    pub(crate) fn read_text(&self, printed: &str) -> Option<String> {
+        let value = json_value(printed, self.json.as_deref()?)?;
         value.as_str().map(str::to_owned)
     }
 
+    /// Reads the number, before it is scaled, from one text.
     fn number_in(&self, text: &str, variables: &Variables) -> Option<f64> {
         if let Some(path) = &self.json {
-            return json(text, path)?.as_f64();
+            return json_value(text, path)?.as_f64();
         }
         if let Some(marker) = &self.after {
             return median(&numbers_after(text, marker));
         }
-        let points = points(text, "transfer", self.trace.as_ref()?);
+        let points = samples(text, "transfer", self.trace.as_ref()?);
         match self.take {
             TraceStatistic::Rate => self.rate(&points),
             TraceStatistic::Ninety => {
@@ -155,46 +157,53 @@ impl OutputReading {
                     .as_ref()
                     .map(|text| template::expand(text, variables));
                 let target = target.map(|text| text.ok()?.parse().ok());
-                self.ninety(&points, target.unwrap_or_else(|| self.rate(&points))?)
+                self.time_to_ninety_percent(&points, target.unwrap_or_else(|| self.rate(&points))?)
             }
             TraceStatistic::Median => self.median(points),
         }
     }
 
-    /// The moments between which the part lies, where the field only grows.
-    fn part(&self, points: &[(f64, f64)]) -> Option<(f64, f64)> {
+    /// Returns the beginning and the end of the interval of a field that only grows, seconds.
+    fn interval(&self, points: &[(f64, f64)]) -> Option<(f64, f64)> {
         if self.seconds.is_some() {
             return self.seconds;
         }
         let ((from, to), last) = (self.between?, points.last()?.1);
-        Some((reached(points, from * last)?, reached(points, to * last)?))
+        Some((
+            time_when_reached(points, from * last)?,
+            time_when_reached(points, to * last)?,
+        ))
     }
 
+    /// Returns the growth per second within the interval. `None`: it has too few samples.
     fn rate(&self, points: &[(f64, f64)]) -> Option<f64> {
-        let (begin, end) = self.part(points)?;
+        let (begin, end) = self.interval(points)?;
         let within = points.iter().filter(|(t, _)| (begin..=end).contains(t));
-        let grown = value_at(points, end)? - value_at(points, begin)?;
-        let rate = grown / (end - begin);
+        let growth = value_at(points, end)? - value_at(points, begin)?;
+        let rate = growth / (end - begin);
         (within.count() >= FEWEST_SAMPLES && rate.is_finite()).then_some(rate)
     }
 
-    fn ninety(&self, points: &[(f64, f64)], rate: f64) -> Option<f64> {
+    /// Returns the seconds until the field first grows at 90 % of `rate`. `None`: it never does.
+    fn time_to_ninety_percent(&self, points: &[(f64, f64)], rate: f64) -> Option<f64> {
         let begin = match self.seconds {
             Some((begin, _)) => begin,
             None => {
-                let nothing = points.iter().rposition(|(_, value)| *value == 0.0);
-                points.get(nothing.unwrap_or(0))?.0
+                // The field is 0 until the first bytes arrive: the last 0 is the start of the transfer.
+                let last_zero = points.iter().rposition(|(_, value)| *value == 0.0);
+                points.get(last_zero.unwrap_or(0))?.0
             }
         };
         let end = self.seconds.map_or(f64::INFINITY, |(_, end)| end);
         let mut later = points.iter().filter(|(t, _)| (begin..end).contains(t));
-        let risen = |(time, value): &&(f64, f64)| {
+        let is_fast = |(time, value): &&(f64, f64)| {
             let later = value_at(points, time + self.hold);
             later.is_some_and(|later| later - value >= 0.9 * rate * self.hold)
         };
-        later.find(risen).map(|(time, _)| time - begin)
+        later.find(is_fast).map(|(time, _)| time - begin)
     }
 
+    /// Returns the median of the samples within the interval, without zeros.
     fn median(&self, mut points: Vec<(f64, f64)>) -> Option<f64> {
         points.retain(|(_, value)| *value != 0.0);
         let (first, last) = (points.first()?.0, points.last()?.0);
@@ -212,17 +221,17 @@ impl FileStatistic {
         let count = values.len() as f64;
         let sum: f64 = values.iter().sum();
         let squares: f64 = values.iter().map(|value| value * value).sum();
-        let found = match self {
+        let combined = match self {
             Self::Mean => sum / count,
             Self::Sum => sum,
             Self::Jain => sum * sum / (count * squares),
         };
-        (!values.is_empty() && found.is_finite()).then_some(found)
+        (!values.is_empty() && combined.is_finite()).then_some(combined)
     }
 }
 
-/// The contents of the files in `directory` that `name` means.
-fn texts(directory: &Path, name: &str) -> Vec<String> {
+/// Reads the files in `directory` that match `name`. Files that cannot be read are omitted.
+fn read_files(directory: &Path, name: &str) -> Vec<String> {
     let text = |path: &Path| {
         let bytes = std::fs::read(path).ok()?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
@@ -235,8 +244,8 @@ fn texts(directory: &Path, name: &str) -> Vec<String> {
     meant.filter_map(|entry| text(&entry.path())).collect()
 }
 
-/// The value at `path` of the output as one JSON document, else of its last line.
-fn json(output: &str, path: &str) -> Option<Value> {
+/// Finds the value at `path` in the output as one JSON document, else in its last line.
+fn json_value(output: &str, path: &str) -> Option<Value> {
     let last = || output.lines().rfind(|line| !line.trim().is_empty());
     let document: Option<Value> = serde_json::from_str(output).ok();
     let document = document.or_else(|| serde_json::from_str(last()?).ok())?;
@@ -245,7 +254,7 @@ fn json(output: &str, path: &str) -> Option<Value> {
         .cloned()
 }
 
-/// The numbers that directly follow `marker`.
+/// Finds the numbers that directly follow `marker`.
 fn numbers_after(output: &str, marker: &str) -> Vec<f64> {
     let number = |rest: &str| {
         let rest = rest.trim_start();
@@ -255,9 +264,9 @@ fn numbers_after(output: &str, marker: &str) -> Vec<f64> {
     output.split(marker).skip(1).filter_map(number).collect()
 }
 
-/// Time and value of the samples (JSON objects, one a line) called `sample` that have `field`; other
-/// lines are passed over.
-fn points(text: &str, sample: &str, field: &str) -> Vec<(f64, f64)> {
+/// Reads time and value of the samples (one JSON object per line) of kind `sample` that have `field`. Other
+/// lines are ignored.
+fn samples(text: &str, sample: &str, field: &str) -> Vec<(f64, f64)> {
     let point = |line: &str| {
         let value: Value = serde_json::from_str(line).ok()?;
         let meant = value.get("sample").is_none_or(|name| name == sample);
@@ -266,15 +275,16 @@ fn points(text: &str, sample: &str, field: &str) -> Vec<(f64, f64)> {
     text.lines().filter_map(point).collect()
 }
 
-/// When `value` is reached; `None` if it never is, or already was at the first sample.
-fn reached(points: &[(f64, f64)], value: f64) -> Option<f64> {
+/// Returns the time at which `value` is reached, interpolated between two samples. `None`: it is never
+/// reached, or already at the first sample.
+fn time_when_reached(points: &[(f64, f64)], value: f64) -> Option<f64> {
     let after = points.iter().position(|(_, v)| *v >= value)?;
     let (t0, v0) = points[after.checked_sub(1)?];
     let (t1, v1) = points[after];
     Some(t0 + (value - v0) / (v1 - v0) * (t1 - t0))
 }
 
-/// The value at `time`, on the line between its neighbours; `None` outside.
+/// Returns the value at `time`, interpolated between two samples. `None`: it is outside of the samples.
 fn value_at(points: &[(f64, f64)], time: f64) -> Option<f64> {
     let after = points.iter().position(|(t, _)| *t >= time)?;
     let (t1, v1) = points[after];
@@ -285,26 +295,26 @@ fn value_at(points: &[(f64, f64)], time: f64) -> Option<f64> {
     })
 }
 
-/// A chart over time for each cell: which samples of a trace, which of their fields.
+/// A chart over time for each cell: the samples of a trace and their fields that it shows.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SeriesDefinition {
-    /// `Window and flight size`.
+    /// The title shown to people: `Window and flight size`.
     title: String,
-    /// Unit of the drawn values.
+    /// The unit of the drawn values.
     unit: String,
-    /// Factor for the fields.
+    /// The factor by which the fields are multiplied.
     #[serde(default = "one")]
     scale: f64,
     /// The kind of samples: `stream` or `transfer`.
     #[serde(default)]
     sample: String,
-    /// Name of a line in the chart → field.
+    /// The name of a line in the chart → the field.
     pub(crate) lines: BTreeMap<String, String>,
-    /// Of how many runs of each cell it is kept, the first ones that count.
+    /// The number of runs of each cell whose series are saved: the first valid ones.
     #[serde(default = "one_run")]
     pub(crate) runs: usize,
-    /// Keys of the programs or variants that have it; empty: all.
+    /// The keys of the programs or variants that have this chart; empty: all.
     #[serde(default)]
     pub(crate) programs: Vec<String>,
 }
@@ -314,8 +324,8 @@ fn one_run() -> usize {
 }
 
 impl SeriesDefinition {
-    /// As it is kept with the results.
-    pub(crate) fn chart(&self) -> TimeChart {
+    /// Returns the form that is saved with the results.
+    pub(crate) fn to_chart(&self) -> TimeChart {
         TimeChart {
             title: self.title.clone(),
             unit: self.unit.clone(),
@@ -323,11 +333,11 @@ impl SeriesDefinition {
     }
 }
 
-/// Most points of a line that are kept.
+/// The most points of a line that are saved.
 const MOST_POINTS: usize = 240;
 
-/// The charts of `definitions` that `program` has, from its samples in the order of time.
-pub(crate) fn series(
+/// Reads the series of `program` for the charts of `definitions` from its trace, which is in order of time.
+pub(crate) fn read_series(
     definitions: &[SeriesDefinition],
     program: &str,
     trace: &str,
@@ -339,11 +349,11 @@ pub(crate) fn series(
             continue;
         }
         for (line, field) in &definition.lines {
-            let mut points = points(trace, &definition.sample, field);
+            let mut points = samples(trace, &definition.sample, field);
             points
                 .iter_mut()
                 .for_each(|(_, value)| *value *= definition.scale);
-            let kept = thinned(&points);
+            let kept = thin(&points);
             let rounded = kept
                 .into_iter()
                 .map(|(time, value)| (rounded(time), rounded(value)));
@@ -362,9 +372,9 @@ pub(crate) fn series(
     all
 }
 
-/// At most [`MOST_POINTS`] of the points of a line: it is cut into slices of as many points each, of which
-/// the lowest and the highest are kept, so that every peak stays.
-fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+/// Selects at most [`MOST_POINTS`] points of a line. The line is cut into slices of equal length, and the
+/// lowest and the highest point of each are kept, so that no peak is lost.
+fn thin(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     if points.len() <= MOST_POINTS {
         return points.to_vec();
     }
@@ -380,7 +390,7 @@ fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     kept
 }
 
-/// Five significant digits, which is what a chart can show.
+/// Rounds to five significant digits, which is more than a chart can show.
 fn rounded(number: f64) -> f64 {
     format!("{number:.4e}").parse().unwrap_or(number)
 }

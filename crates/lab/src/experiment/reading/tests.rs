@@ -8,10 +8,10 @@ fn reading(text: &str) -> OutputReading {
 
 fn number(text: &str, output: &str) -> Option<f64> {
     let variables = [("wanted".to_owned(), "1000".to_owned())].into();
-    reading(text).number(output, Path::new("/no/such"), &variables)
+    reading(text).read_number(output, Path::new("/no/such"), &variables)
 }
 
-/// A sample of the transfer, and one of a stream, each 0.1 s.
+/// A trace with a sample of the transfer and one of a stream every 0.1 s.
 fn trace(field: &str, values: impl IntoIterator<Item = f64>) -> String {
     let line = |(index, value): (usize, f64)| {
         let time = index as f64 / 10.0;
@@ -21,7 +21,7 @@ fn trace(field: &str, values: impl IntoIterator<Item = f64>) -> String {
     values.into_iter().enumerate().map(line).collect()
 }
 
-/// Nothing for 1 s, 3 s at 100 a second, 6 s at 1000 a second, then 1 s of the last bytes.
+/// A trace of 11 s: nothing for 1 s, 100 bytes/s for 3 s, 1000 bytes/s for 6 s, then the last bytes.
 fn slow_fast_slow() -> String {
     let value = |index| match f64::from(index) / 10.0 {
         t if t < 1.0 => 0.0,
@@ -34,7 +34,7 @@ fn slow_fast_slow() -> String {
 }
 
 #[test]
-fn json_is_the_whole_output_or_its_last_line() {
+fn json_is_read_from_the_whole_output_or_its_last_line() {
     let rate = "json = 'end.streams.0.rate'\nscale = 0.5";
     let document = "{\n \"end\": {\"streams\": [{\"rate\": 3}]}\n}\n";
     assert_eq!(number(rate, document), Some(1.5));
@@ -45,26 +45,26 @@ fn json_is_the_whole_output_or_its_last_line() {
     }
     let limit = reading("json = 'limited_by'");
     assert_eq!(
-        limit.text("{\"limited_by\": \"loss\"}"),
+        limit.read_text("{\"limited_by\": \"loss\"}"),
         Some("loss".into())
     );
-    assert_eq!(limit.text("{\"limited_by\": 3}"), None);
+    assert_eq!(limit.read_text("{\"limited_by\": 3}"), None);
 }
 
 #[test]
-fn of_numbers_after_a_text_the_median_counts() {
+fn the_median_of_the_numbers_after_a_text_is_read() {
     let output = "64 bytes: time=10.2 ms\n64 bytes: time=10.1 ms\ntime=99 ms\ntime=x";
     assert_eq!(number("after = 'time='", output), Some(10.2));
     assert_eq!(number("after = 'time='", "nothing"), None);
 }
 
 #[test]
-fn the_rate_and_the_time_to_it_come_from_the_part_between_two_shares() {
+fn the_rate_and_the_time_to_it_are_measured_between_two_shares() {
     let steady = "trace = 'bytes'\nbetween = [0.5, 0.95]\ntake = ";
     let trace = slow_fast_slow();
     let rate = number(&format!("{steady}'rate'"), &trace).unwrap();
     assert!((rate - 1000.0).abs() < 1e-6, "{rate}");
-    // From 0.9 s, the last 0, until 90 % of half a second is fast.
+    // The time counts from 1 s, the last 0, until 90 % of the following half second is fast.
     let ninety = number(&format!("{steady}'ninety'"), &trace).unwrap();
     assert!((2.9..3.2).contains(&ninety), "{ninety}");
     let few = "{\"sample\":\"transfer\",\"time\":1,\"bytes\":3}";
@@ -75,7 +75,7 @@ fn the_rate_and_the_time_to_it_come_from_the_part_between_two_shares() {
 }
 
 #[test]
-fn a_part_may_be_given_in_seconds_and_a_target_as_a_number() {
+fn an_interval_may_be_given_in_seconds_and_a_target_as_a_number() {
     let part = "trace = 'bytes'\nseconds = [2, 9]\ntake = ";
     let trace = slow_fast_slow();
     let rate = number(&format!("{part}'rate'"), &trace).unwrap();
@@ -89,7 +89,7 @@ fn a_part_may_be_given_in_seconds_and_a_target_as_a_number() {
 }
 
 #[test]
-fn the_median_of_a_part_passes_over_zeros() {
+fn the_median_of_an_interval_ignores_zeros() {
     // Nothing for 2 s, one stream until 5 s, then four until 10 s.
     let streams = |index| match index {
         0..20 | 100.. => 0.0,
@@ -103,7 +103,7 @@ fn the_median_of_a_part_passes_over_zeros() {
 }
 
 #[test]
-fn several_files_come_to_a_mean_a_sum_or_an_index() {
+fn several_files_are_combined_by_mean_sum_or_fairness_index() {
     let directory = tempfile::tempdir().unwrap();
     for (name, value) in [("flow-1", 3.0), ("flow-2", 1.0), ("other", 9.0)] {
         let text = format!("{{\"rate\": {value}}}");
@@ -111,7 +111,7 @@ fn several_files_come_to_a_mean_a_sum_or_an_index() {
     }
     let number = |of: &str| {
         let text = format!("json = 'rate'\nfile = 'flow-*'\nof_files = '{of}'");
-        reading(&text).number("", directory.path(), &Variables::new())
+        reading(&text).read_number("", directory.path(), &Variables::new())
     };
     assert_eq!(
         [number("mean"), number("sum"), number("jain")],
@@ -122,13 +122,13 @@ fn several_files_come_to_a_mean_a_sum_or_an_index() {
 }
 
 #[test]
-fn a_reading_has_one_place_and_a_sound_part() {
+fn a_reading_needs_exactly_one_place_and_a_valid_interval() {
     for good in [
         "json = 'a'",
         "after = 'b'",
         "trace = 'a'\nbetween = [0.4, 1]",
     ] {
-        assert_eq!(reading(good).mistake(), None);
+        assert_eq!(reading(good).find_mistake(), None);
     }
     for bad in [
         "scale = 2",
@@ -139,12 +139,12 @@ fn a_reading_has_one_place_and_a_sound_part() {
         "trace = 'a'\nbetween = [0.5, 1.1]",
         "trace = 'a'\nseconds = [nan, 1]",
     ] {
-        assert!(reading(bad).mistake().is_some(), "{bad}");
+        assert!(reading(bad).find_mistake().is_some(), "{bad}");
     }
 }
 
 #[test]
-fn series_are_the_fields_of_the_samples_that_are_meant() {
+fn series_hold_the_fields_of_one_kind_of_samples() {
     let text = "title = 'W'\nunit = 'kB'\nscale = 0.001\nsample = 'stream'\nprograms = ['drs']\n\
                 lines = { window = 'window', 'flight size' = 'in_flight' }";
     let definitions = [toml::from_str(text).unwrap()];
@@ -152,14 +152,14 @@ fn series_are_the_fields_of_the_samples_that_are_meant() {
 {"sample":"transfer","time":0.2,"window":1}
 no sample at all
 {"sample":"stream","time":0.4,"window":128000}"#;
-    let found = series(&definitions, "drs", trace);
+    let found = read_series(&definitions, "drs", trace);
     let shown: Vec<_> = found
         .iter()
         .map(|s| (&*s.line, &*s.times, &*s.values))
         .collect();
     let window = ("window", &[0.2, 0.4][..], &[64.0, 128.0][..]);
     assert_eq!(shown, [("flight size", &[0.2][..], &[32.0][..]), window]);
-    assert!(series(&definitions, "stock", trace).is_empty());
+    assert!(read_series(&definitions, "stock", trace).is_empty());
 }
 
 proptest! {
@@ -169,7 +169,7 @@ proptest! {
     ) {
         let whole: Vec<(f64, f64)> =
             values.iter().enumerate().map(|(i, v)| (i as f64, f64::from(*v))).collect();
-        let thin = thinned(&whole);
+        let thin = thin(&whole);
         prop_assert!(thin.len() <= MOST_POINTS);
         prop_assert!(thin.windows(2).all(|pair| pair[0].0 < pair[1].0));
         let highest = |p: &[(f64, f64)]| p.iter().map(|p| p.1).fold(f64::MIN, f64::max);
@@ -177,7 +177,7 @@ proptest! {
     }
 
     #[test]
-    fn any_output_is_answered(values in prop::collection::vec(-9.0..1e12_f64, 0..60), text in ".{0,99}") {
+    fn any_output_is_read_without_panic(values in prop::collection::vec(-9.0..1e12_f64, 0..60), text in ".{0,99}") {
         let trace = trace("bytes", values) + &text;
         for take in ["rate", "ninety", "median"] {
             let text = format!("trace = 'bytes'\nbetween = [0.5, 0.95]\ntake = '{take}'");

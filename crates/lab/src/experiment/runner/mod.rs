@@ -1,81 +1,82 @@
-//! Runs an experiment, point by point, and keeps finished cells at every moment.
+//! Runs an experiment point by point, and saves the finished cells after each point.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::definition::{self, ExperimentDefinition, ExperimentKind, SweepPoint};
+use super::definition::{self, ExperimentDefinition, ExperimentKind};
 use super::measurement::{FinishedRun, RunMaker};
 use super::plan::{self, Participant};
 use super::preparation::RunSetup;
 use super::process::Interrupts;
-use super::results::{ExperimentResults, MeasureValue, ResultCell, TimeSeries};
-use super::schedule::{self, PointVisit, Schedule, span};
+use super::results::{ExperimentResults, MeasureValue, ResultCell, SweepPoint, TimeSeries};
+use super::schedule::{self, PointVisit, Schedule, format_seconds};
 use super::scratch::Scratch;
 use super::statistics::{self, add_run};
 use super::store::{self, ENDED_EARLY};
 use super::{Mode, RunRequest, SavedResults, best, simulation};
 use crate::LabError;
 
-/// How often a run is made again because the lab could not keep up.
+/// How often a run is repeated because the lab could not keep up.
 const RETRIES: u32 = 2;
 
-/// How often cells that have no run that counts are visited again at the end.
-const ROUNDS: u32 = 2;
+/// How often cells without a valid run are visited again at the end, when the machine may be less busy.
+const REVISITS: u32 = 2;
 
-/// How much may be lost when this process is killed.
-const UNSAVED: Duration = Duration::from_secs(30);
+/// The longest time without saving, and so the most work that is lost when this process is killed.
+const SAVE_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Experiment that is being run, and its results so far.
+/// An experiment that is running, and its results so far.
 struct ExperimentRun<'a> {
     request: &'a RunRequest,
     definition: ExperimentDefinition,
     participants: Vec<Participant>,
     longhaul: PathBuf,
-    // Dropped before `interrupts`: a signal takes effect when everything else is gone.
+    // Fields are dropped in their order: the directories are removed before a pending signal ends the process.
     scratch: Scratch,
     interrupts: Interrupts,
     results: ExperimentResults,
-    /// When the results were last written.
+    /// The time at which the results were last saved.
     saved: Instant,
-    /// Something was measured.
+    /// Whether a run was made.
     measured: bool,
 }
 
-/// Why a run ends early.
+/// Why an experiment ends before its last run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EarlyEnd {
-    /// A signal came.
+    /// A signal arrived.
     Interrupted,
-    /// The time that was given is used up.
+    /// The time of [`RunRequest::until`] has come.
     OutOfTime,
 }
 
-/// Runs what `request` asks for; `say` gets lines for people.
+/// Runs the experiment of `request`; `print` receives progress lines for people.
 ///
 /// # Errors
 /// See [`super::run`].
 pub(crate) fn run(
     request: &RunRequest,
-    say: &mut dyn FnMut(&str),
+    print: &mut dyn FnMut(&str),
 ) -> Result<SavedResults, LabError> {
-    let schedule = Schedule::of(request)?;
-    let results = &schedule.blank;
+    let schedule = Schedule::new(request)?;
+    let results = &schedule.empty_results;
     std::fs::create_dir_all(&request.out)
         .map_err(|e| LabError::system(format!("cannot make {}", request.out.display()), e))?;
-    let file = store::file(&request.out, results);
+    let file = store::results_file(&request.out, results);
     if request.fresh {
         store::set_aside(&file)?;
     } else if let Some(kept) = store::read(&file)? {
-        store::check(&file, &kept, results)?;
+        store::check_compatible(&file, &kept, results)?;
     }
-    say(&schedule.planned(u32::MAX).to_text());
+    print(&schedule.plan(u32::MAX).to_text());
     for note in &results.notes {
-        say(&format!("note: {note}"));
+        print(&format!("note: {note}"));
     }
-    let interrupts = Interrupts::hold()?;
+    // Until here a signal may end the process at once: nothing has to be saved or removed.
+    let interrupts = Interrupts::block()?;
     let mut experiment = ExperimentRun {
         request,
-        results: schedule.blank,
+        results: schedule.empty_results,
         definition: schedule.definition,
         participants: schedule.participants,
         longhaul: schedule.longhaul,
@@ -84,74 +85,74 @@ pub(crate) fn run(
         saved: Instant::now(),
         measured: false,
     };
-    if let Err(error) = experiment.visit_all(schedule.visits, say) {
+    if let Err(error) = experiment.visit_all(schedule.visits, print) {
         let results = &experiment.results;
         if !results.cells.is_empty() || !results.unfinished.is_empty() {
-            // Why it ended matters more than whether this can be written.
+            // The first error tells the user more than one of saving would.
             let _ = experiment.save();
         }
         return Err(error);
     }
     let saved = experiment.save()?;
-    if experiment.interrupts.has_come() {
+    if experiment.interrupts.has_signal() {
         let json = saved.json.display();
-        say(&format!(
-            "what is done is in {json}; --resume goes on from there"
+        print(&format!(
+            "finished runs are in {json}; --resume continues from there"
         ));
     }
-    // The signal takes effect when the experiment is dropped, here.
+    // A pending signal takes effect when `experiment` is dropped at the end of this function.
     Ok(saved)
 }
 
 impl ExperimentRun<'_> {
-    /// Visits the points, then again those where the lab spoiled every run.
+    /// Visits all points, then again those with cells of which the lab spoiled every run.
     fn visit_all(
         &mut self,
         mut visits: Vec<PointVisit>,
-        say: &mut dyn FnMut(&str),
+        print: &mut dyn FnMut(&str),
     ) -> Result<(), LabError> {
-        for round in 0..=ROUNDS {
-            if self.visit_each(&visits, say)?.is_some() {
+        for round in 0..=REVISITS {
+            if self.visit_each(&visits, print)?.is_some() {
                 return Ok(());
             }
-            visits = self.spoiled(visits);
+            visits = self.spoiled_visits(visits);
             let cells: usize = visits.iter().map(|visit| visit.cells.len()).sum();
             if cells == 0 {
                 return Ok(());
             }
-            let then = match round < ROUNDS {
-                true => format!(" and are repeated ({} of {ROUNDS} times)", round + 1),
+            let then = match round < REVISITS {
+                true => format!(" and are repeated ({} of {REVISITS} times)", round + 1),
                 false => ": the machine is too busy".to_owned(),
             };
-            say(&format!("{cells} cells have only INVALID runs{then}"));
+            print(&format!("{cells} cells have only INVALID runs{then}"));
         }
         Ok(())
     }
 
-    /// The visits to cells of which no run counts, from the first repetition.
-    fn spoiled(&self, mut visits: Vec<PointVisit>) -> Vec<PointVisit> {
+    /// Selects the cells of which the lab spoiled every run, to be measured again from the first repetition.
+    fn spoiled_visits(&self, mut visits: Vec<PointVisit>) -> Vec<PointVisit> {
         for visit in &mut visits {
             let at = &visit.at;
             visit.cells.retain_mut(|cell| {
                 (cell.first, cell.kept) = (0, None);
-                let blank = self.blank_cell(cell.participant, at);
-                let mut own = self.results.cells.iter();
-                own.any(|cell| store::is_same(cell, &blank) && schedule::is_spoiled(cell))
+                let empty = self.new_cell(cell.participant, at);
+                let mut measured = self.results.cells.iter();
+                measured.any(|cell| store::is_same_cell(cell, &empty) && schedule::is_spoiled(cell))
             });
         }
         visits.retain(|visit| !visit.cells.is_empty());
         visits
     }
 
-    /// Visits the points; after each, its results are on the disk.
+    /// Visits the points and saves the results after each. Returns why it ended early, if it did.
     fn visit_each(
         &mut self,
         visits: &[PointVisit],
-        say: &mut dyn FnMut(&str),
+        print: &mut dyn FnMut(&str),
     ) -> Result<Option<EarlyEnd>, LabError> {
-        let began = Instant::now();
+        let start = Instant::now();
         for (done, visit) in visits.iter().enumerate() {
-            if let Some(end) = self.visit(visit, say)? {
+            if let Some(end) = self.visit(visit, print)? {
                 let why = match end {
                     EarlyEnd::Interrupted => "interrupted",
                     EarlyEnd::OutOfTime => "the time is used up",
@@ -160,33 +161,34 @@ impl ExperimentRun<'_> {
                     "{ENDED_EARLY}{why} after {done} of {} points.",
                     visits.len()
                 );
-                say(&note);
+                print(&note);
                 self.results.notes.push(note);
                 return Ok(Some(end));
             }
             self.save()?;
             let left = visits.len() - done - 1;
-            let each = began.elapsed().as_secs_f64() / (done + 1) as f64;
+            let each = start.elapsed().as_secs_f64() / (done + 1) as f64;
             if left > 0 {
-                say(&format!(
+                print(&format!(
                     "  {left} points left, about {}",
-                    span(each * left as f64)
+                    format_seconds(each * left as f64)
                 ));
             }
         }
         Ok(None)
     }
 
-    /// Runs every program of a point in turn, as often as it has repetitions.
+    /// Runs the programs of a point in turn, repetition by repetition, so that a change of the machine's load
+    /// affects all of them alike. Returns why it ended early, if it did.
     fn visit(
         &mut self,
         visit: &PointVisit,
-        say: &mut dyn FnMut(&str),
+        print: &mut dyn FnMut(&str),
     ) -> Result<Option<EarlyEnd>, LabError> {
-        let blank = |cell: &schedule::ScheduledCell| self.blank_cell(cell.participant, &visit.at);
-        let begin =
-            |cell: &schedule::ScheduledCell| cell.kept.clone().unwrap_or_else(|| blank(cell));
-        let mut cells: Vec<ResultCell> = visit.cells.iter().map(begin).collect();
+        let empty = |cell: &schedule::ScheduledCell| self.new_cell(cell.participant, &visit.at);
+        let start_cell =
+            |cell: &schedule::ScheduledCell| cell.kept.clone().unwrap_or_else(|| empty(cell));
+        let mut cells: Vec<ResultCell> = visit.cells.iter().map(start_cell).collect();
         let mut left: Vec<u32> = visit
             .cells
             .iter()
@@ -197,8 +199,9 @@ impl ExperimentRun<'_> {
         let mut ended = Ok(None);
         'repetitions: for repetition in first..end {
             let seed = plan::run_seed(self.results.seed, &visit.at, repetition);
-            for index in plan::rotated(cells.len(), repetition) {
+            for index in plan::rotated_order(cells.len(), repetition) {
                 let scheduled = &visit.cells[index];
+                // The cells of a point may lack different repetitions.
                 if !(scheduled.first..scheduled.end).contains(&repetition) {
                     continue;
                 }
@@ -208,22 +211,23 @@ impl ExperimentRun<'_> {
                 }
                 left[index] -= 1;
             }
-            if self.saved.elapsed() > UNSAVED {
-                self.keep(&cells, &left);
+            if self.saved.elapsed() > SAVE_INTERVAL {
+                self.store_cells(&cells, &left);
                 self.save()?;
             }
         }
-        self.keep(&cells, &left);
-        self.tell(&cells, &left, say);
+        self.store_cells(&cells, &left);
+        self.print_cells(&cells, &left, print);
         ended
     }
 
-    /// Takes cells into the results: those that lack runs do not count.
-    fn keep(&mut self, cells: &[ResultCell], left: &[u32]) {
+    /// Puts cells into the results. Those that still lack runs (`left`) go to the unfinished ones.
+    fn store_cells(&mut self, cells: &[ResultCell], left: &[u32]) {
         let results = &mut self.results;
         for (cell, left) in cells.iter().zip(left) {
+            // An earlier save during this visit may have stored the cell as unfinished.
             for all in [&mut results.unfinished, &mut results.cells] {
-                all.retain(|known| !store::is_same(known, cell));
+                all.retain(|known| !store::is_same_cell(known, cell));
             }
             let kept = match left {
                 0 => &mut results.cells,
@@ -233,15 +237,15 @@ impl ExperimentRun<'_> {
         }
     }
 
-    /// The cell of a participant at a point, with what was published.
-    fn blank_cell(&self, participant: usize, at: &SweepPoint) -> ResultCell {
-        let (one, mode) = (&self.participants[participant], self.request.mode);
-        let asked = |mode| plan::asked_bytes(&self.definition, mode, at).unwrap_or(0);
-        let is_whole = one.bytes(mode, asked(mode)) == asked(Mode::Full);
-        let at = one.program.shown_at(at);
+    /// Makes the empty cell of a participant at a point, with its published values.
+    fn new_cell(&self, participant: usize, at: &SweepPoint) -> ResultCell {
+        let (participant, mode) = (&self.participants[participant], self.request.mode);
+        let requested = |mode| plan::requested_bytes(&self.definition, mode, at).unwrap_or(0);
+        let is_whole = participant.bytes(mode, requested(mode)) == requested(Mode::Full);
+        let at = participant.program.listed_point(at);
         let published = |measure: &str| {
-            let paper = self.definition.published(&one.key, measure, &at);
-            // The time for a part of the file is not the published one.
+            let paper = self.definition.published(&participant.key, measure, &at);
+            // A published time is for the whole file and says nothing about a smaller one.
             paper.filter(|_| is_whole || !definition::grows_with_file(measure))
         };
         let also = self.definition.also.iter().map(|also| {
@@ -254,12 +258,12 @@ impl ExperimentRun<'_> {
         let (also, paper) = (also.collect(), published(&self.definition.measure));
         ResultCell {
             also,
-            ..statistics::empty_cell(&one.key, at, paper)
+            ..statistics::empty_cell(&participant.key, at, paper)
         }
     }
 
-    /// Runs a program once, and again if the lab could not keep up; every run is kept, or none if it
-    /// ends early.
+    /// Runs a program once, and again while the lab cannot keep up. All these runs are added to the cell, or
+    /// none if the experiment ends early, so that a resumed experiment makes the repetition as a whole.
     fn add_runs(
         &mut self,
         participant: usize,
@@ -269,7 +273,7 @@ impl ExperimentRun<'_> {
     ) -> Result<Option<EarlyEnd>, LabError> {
         let mut runs = Vec::new();
         for _ in 0..=RETRIES {
-            if self.interrupts.has_come() {
+            if self.interrupts.has_signal() {
                 return Ok(Some(EarlyEnd::Interrupted));
             }
             if self
@@ -299,14 +303,14 @@ impl ExperimentRun<'_> {
         Ok(None)
     }
 
-    /// Makes one run; `None`: the user wants to stop.
+    /// Makes one run. `None`: the user wants to stop.
     fn measure(
         &self,
         participant: usize,
         at: &SweepPoint,
         seed: u64,
     ) -> Result<Option<FinishedRun>, LabError> {
-        let one = &self.participants[participant];
+        let participant = &self.participants[participant];
         let setup = RunSetup {
             name: &self.results.experiment,
             definition: &self.definition,
@@ -316,10 +320,11 @@ impl ExperimentRun<'_> {
             interrupts: &self.interrupts,
         };
         if self.definition.kind == ExperimentKind::Sim {
-            return simulation::run(&setup, at, one, seed);
+            return simulation::run(&setup, at, participant, seed);
         }
+        // Settings do not change during an experiment, so that only its first run records them.
         let record = self.results.environment.sysctls.is_empty();
-        let Some(prepared) = setup.prepare(one, at, seed, record)? else {
+        let Some(prepared) = setup.prepare(participant, at, seed, record)? else {
             return Ok(None);
         };
         let maker = RunMaker {
@@ -328,25 +333,30 @@ impl ExperimentRun<'_> {
             interrupts: &self.interrupts,
             is_first: !self.measured && !self.request.wait,
         };
-        maker.run(one, &prepared, seed)
+        maker.run(participant, &prepared, seed)
     }
 
-    /// Says one line for each cell of a point that has all its runs, and one for each best of them.
-    fn tell(&self, cells: &[ResultCell], left: &[u32], say: &mut dyn FnMut(&str)) {
-        let whole = cells.iter().zip(left).filter(|(_, left)| **left == 0);
-        let mut whole: Vec<ResultCell> = whole.map(|(cell, _)| cell.clone()).collect();
-        if whole.len() == cells.len() {
+    /// Prints one line for each cell of a point that has all its runs, and one for the best of each set.
+    fn print_cells(&self, cells: &[ResultCell], left: &[u32], print: &mut dyn FnMut(&str)) {
+        let finished = cells.iter().zip(left).filter(|(_, left)| **left == 0);
+        let mut finished: Vec<ResultCell> = finished.map(|(cell, _)| cell.clone()).collect();
+        if finished.len() == cells.len() {
             let higher_is_better = self.definition.higher_is_better;
-            best::add(&self.definition.best, higher_is_better, &mut whole);
+            best::add_bests(&self.definition.best, higher_is_better, &mut finished);
         }
         let results = &self.results;
-        for cell in whole {
+        for cell in finished {
             let (reference, unit) = (&results.reference, &results.unit);
-            say(&statistics::describe(&cell, reference, unit, &results.also));
+            print(&statistics::describe_cell(
+                &cell,
+                reference,
+                unit,
+                &results.also,
+            ));
         }
     }
 
-    /// Writes the cells that were measured, beside those that are there.
+    /// Saves the measured cells together with those that are already in the file.
     fn save(&mut self) -> Result<SavedResults, LabError> {
         self.results.seconds = self.saved.elapsed().as_secs_f64();
         self.saved = Instant::now();
@@ -354,7 +364,7 @@ impl ExperimentRun<'_> {
     }
 }
 
-/// Keeps the series of a run, if its chart still lacks a run.
+/// Adds the series of a run to those of its cell, up to the number of runs that each chart shows.
 fn keep_series(
     definition: &ExperimentDefinition,
     kept: &mut Vec<TimeSeries>,

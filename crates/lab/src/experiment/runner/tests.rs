@@ -22,7 +22,7 @@ warm-up = "1s"
 values = [21.2, 42.4, 84.8]
 "#;
 
-/// Two variants, and the best of them.
+/// Two variants, and a set of both.
 const VARIANTS: &str = r#"
 [variants.slow]
 program = "simulator"
@@ -41,7 +41,7 @@ label = "better one"
 of = ["slow", "fast"]
 "#;
 
-/// An experiment file in a directory of its own, and a request to run it quickly.
+/// An experiment file in a directory of its own, and a request for a quick run of it.
 struct Fixture {
     directory: tempfile::TempDir,
     request: RunRequest,
@@ -57,7 +57,7 @@ impl Fixture {
         Self { directory, request }
     }
 
-    /// A fixture with one repetition at one point.
+    /// Makes a fixture with one repetition at one point.
     fn at(connections: &str) -> Self {
         let mut fixture = Self::new(EXPERIMENT);
         fixture.request.repetitions = Some(1);
@@ -65,11 +65,11 @@ impl Fixture {
         fixture
     }
 
-    /// Runs it: the results, and the lines that were said.
+    /// Runs the experiment. Returns the results and the printed lines.
     fn run(&self) -> Result<(ExperimentResults, String), LabError> {
-        let mut said = String::new();
-        let saved = run(&self.request, &mut |line| said += &format!("{line}\n"))?;
-        Ok((saved.results, said))
+        let mut printed = String::new();
+        let saved = run(&self.request, &mut |line| printed += &format!("{line}\n"))?;
+        Ok((saved.results, printed))
     }
 
     fn results(&self) -> ExperimentResults {
@@ -84,7 +84,7 @@ impl Fixture {
         store::read(&self.file()).unwrap().unwrap()
     }
 
-    /// Replaces the results that are kept.
+    /// Replaces the saved results.
     fn keep(&self, results: &ExperimentResults) {
         std::fs::write(self.file(), serde_json::to_vec(results).unwrap()).unwrap();
     }
@@ -96,9 +96,9 @@ fn values(results: &ExperimentResults) -> Vec<&str> {
 }
 
 #[test]
-fn a_whole_experiment_is_run_reported_and_kept() {
+fn a_whole_experiment_is_run_printed_and_saved() {
     let fixture = Fixture::new(EXPERIMENT);
-    let (_, said) = fixture.run().unwrap();
+    let (_, printed) = fixture.run().unwrap();
     let kept = fixture.kept();
     assert_eq!((values(&kept), kept.planned), (vec!["1", "4"], 2));
     assert_eq!(
@@ -115,8 +115,8 @@ fn a_whole_experiment_is_run_reported_and_kept() {
         );
         assert_eq!(cell.half_width, None, "of two runs");
     }
-    assert!(said.contains("few (quick): 2 points, 1 programs, 2 cells of 2 runs; about"));
-    assert!(said.contains("connections 4"), "{said}");
+    assert!(printed.contains("few (quick): 2 points, 1 programs, 2 cells of 2 runs; about"));
+    assert!(printed.contains("connections 4"), "{printed}");
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_request_changes_points_repetitions_and_seed() {
 }
 
 #[test]
-fn variants_take_part_as_programs_and_the_best_of_them_is_no_run() {
+fn variants_take_part_as_programs_and_the_best_of_them_adds_no_run() {
     let text = EXPERIMENT
         .replace("[\"simulator\"]", "[\"slow\", \"fast\"]")
         .replace("notes =", "baseline = 'either'\nnotes =")
@@ -140,7 +140,7 @@ fn variants_take_part_as_programs_and_the_best_of_them_is_no_run() {
             "\nrtt = '{rtt}'\n",
         );
     let fixture = Fixture::new(&(text + VARIANTS));
-    let (results, said) = fixture.run().unwrap();
+    let (results, printed) = fixture.run().unwrap();
     let programs = results.programs.iter();
     let programs: Vec<_> = programs
         .map(|p| (&*p.key, &*p.label, p.published_ratio))
@@ -167,7 +167,7 @@ fn variants_take_part_as_programs_and_the_best_of_them_is_no_run() {
     ];
     assert_eq!(runs, expected);
     for point in results.cells.chunks(3) {
-        // At a point and repetition all programs have the same seed.
+        // All programs have the same seed in one repetition at a point.
         assert_eq!(point[0].samples[0].seed, point[1].samples[0].seed);
         assert_eq!(
             (point[2].chosen.as_deref(), point[2].median),
@@ -181,7 +181,7 @@ fn variants_take_part_as_programs_and_the_best_of_them_is_no_run() {
         "In a quick run '200 ms' has one run",
         "\neither (fast)",
     ] {
-        assert!(said.contains(line), "{said}");
+        assert!(printed.contains(line), "{printed}");
     }
     let csv = std::fs::read_to_string(fixture.file().with_extension("csv")).unwrap();
     assert!(
@@ -191,7 +191,7 @@ fn variants_take_part_as_programs_and_the_best_of_them_is_no_run() {
 }
 
 #[test]
-fn an_experiment_with_a_mistake_is_refused_before_anything_is_written() {
+fn an_experiment_with_a_mistake_is_refused_before_results_are_written() {
     for (from, to, named) in [
         ("{connections}\"", "{conections}\"", "key 'simulation'"),
         ("flows =", "flaws =", "flaws"),
@@ -210,7 +210,7 @@ fn an_experiment_with_a_mistake_is_refused_before_anything_is_written() {
 }
 
 #[test]
-fn a_second_run_in_the_same_place_keeps_the_cells_of_the_first() {
+fn a_second_run_in_the_same_directory_keeps_the_cells_of_the_first() {
     let mut fixture = Fixture::at("2");
     fixture.results();
     fixture.request.only = vec!["connections=1".into()];
@@ -235,16 +235,16 @@ fn a_resumed_run_makes_only_the_missing_runs() {
         (2, &first.cells[0].samples[0])
     );
     assert_ne!(four.samples[0].seed, four.samples[1].seed);
-    let (_, said) = fixture.run().unwrap();
+    let (_, printed) = fixture.run().unwrap();
     assert_eq!(fixture.kept().cells, all.cells);
-    assert!(said.contains("nothing to run; 2 cells"), "{said}");
+    assert!(printed.contains("nothing to run; 2 cells"), "{printed}");
 }
 
 #[test]
 fn an_unfinished_cell_is_finished_when_the_run_is_resumed() {
     let mut fixture = Fixture::at("4");
     let mut half = fixture.results();
-    // As an interrupt after the first of two repetitions leaves it.
+    // An interrupt after the first of two repetitions leaves the cell like this.
     half.unfinished = std::mem::take(&mut half.cells);
     fixture.keep(&half);
     (fixture.request.repetitions, fixture.request.resume) = (None, true);
@@ -270,17 +270,17 @@ fn a_cell_of_which_the_lab_spoiled_every_run_is_run_again_when_resumed() {
 }
 
 #[test]
-fn a_run_whose_time_is_used_up_says_so_and_has_no_cells() {
+fn a_run_without_time_has_no_cells_and_prints_the_reason() {
     let mut fixture = Fixture::new(EXPERIMENT);
     fixture.request.until = Some(Instant::now());
-    let (results, said) = fixture.run().unwrap();
+    let (results, printed) = fixture.run().unwrap();
     assert!(results.cells.is_empty());
     let line = "\nEnded early: the time is used up after 0 of 2 points.\n";
-    assert!(said.contains(line), "{said}");
+    assert!(printed.contains(line), "{printed}");
 }
 
 #[test]
-fn results_that_do_not_fit_are_neither_mixed_nor_overwritten() {
+fn results_of_another_seed_are_neither_mixed_nor_overwritten() {
     let mut fixture = Fixture::at("1");
     let before = fixture.results();
     fixture.request.seed = Some(9);
