@@ -29,7 +29,7 @@ pub(crate) fn run(
     let wrong = |what: String| mistake(setup.name, "simulation", what);
     let mut options = options(setup, at, one)?;
     options.push(("seed".to_owned(), seed.to_string()));
-    let request = SimRequest::of_options(&options)?;
+    let request = SimRequest::from_options(&options)?;
     let begin = Instant::now();
     let Some(report) = interruptible(&request, setup.interrupts)? else {
         return Ok(None);
