@@ -7,7 +7,7 @@ use super::figure::{
     ChartAxis, ChartLine, ChartPanel, ChartPoint, Figure, FigureKind, LegendEntry,
 };
 use super::scale::{self, SweptAxis};
-use super::shapes::{RADIUS, connected, cross, error_bar, fitted, marker, px, text_width};
+use super::shapes::{RADIUS, cross, error_bar, line_path, marker, px, text_width, truncated};
 
 /// With more points on a line than this, markers of the usual size would cover each other.
 const MANY: usize = 24;
@@ -62,7 +62,7 @@ fn inline(panel: &ChartPanel, size: (f64, f64), id: &str, class: &str) -> Markup
     html! {
         svg class=(class) viewBox=(format!("0 0 {} {}", px(size.0), px(size.1))) role="img"
             aria-labelledby=(title) aria-describedby=(description) {
-            title id=(title) { (name(panel)) }
+            title id=(title) { (accessible_name(panel)) }
             desc id=(description) { (panel.description) }
             (draw(panel, size))
         }
@@ -70,7 +70,7 @@ fn inline(panel: &ChartPanel, size: (f64, f64), id: &str, class: &str) -> Markup
 }
 
 /// A chart's name for readers who do not see it.
-pub(super) fn name(panel: &ChartPanel) -> String {
+pub(super) fn accessible_name(panel: &ChartPanel) -> String {
     let separator = if panel.title.is_empty() { "" } else { ": " };
     format!(
         "{}{separator}{} against {}",
@@ -85,7 +85,7 @@ pub(super) fn draw(panel: &ChartPanel, size: (f64, f64)) -> Markup {
     let frame = ChartFrame::of(panel, size);
     html! {
         @if !panel.title.is_empty() {
-            text class="c-title" x="4" y="15" { (fitted(&panel.title, TITLE, size.0 - 8.0)) }
+            text class="c-title" x="4" y="15" { (truncated(&panel.title, TITLE, size.0 - 8.0)) }
         }
         text class="c-label" x="4" y=(px(frame.top - 11.0)) { (panel.unit) }
         (frame.vertical_axis())
@@ -158,7 +158,7 @@ impl<'a> ChartFrame<'a> {
 
     /// How far a line is moved sideways so that it does not hide others: only where the axis
     /// has names, not numbers.
-    fn dodge(&self, index: usize) -> f64 {
+    fn sideways_offset(&self, index: usize) -> f64 {
         let count = self.panel.lines.len();
         let Some(swept) = self
             .swept
@@ -169,7 +169,7 @@ impl<'a> ChartFrame<'a> {
         };
         #[allow(clippy::cast_precision_loss, reason = "a chart has few lines")]
         let (index, count) = (index as f64, count as f64);
-        let step = (swept.room * 0.6 / count).min(RADIUS * 3.0);
+        let step = (swept.smallest_step * 0.6 / count).min(RADIUS * 3.0);
         // The line that is drawn last is first in the legend, so it is to the left.
         step * ((count - 1.0) / 2.0 - index)
     }
@@ -190,15 +190,15 @@ impl<'a> ChartFrame<'a> {
     fn marks(&self) -> Vec<(f64, String, bool)> {
         match (&self.panel.x, &self.swept) {
             (ChartAxis::Swept { values, .. }, Some(swept)) => {
-                let placed = values.iter().zip(&swept.places).zip(&swept.worthy);
-                let worthy = placed.filter(|(_, worthy)| **worthy);
+                let placed = values.iter().zip(&swept.places).zip(&swept.wanted);
+                let wanted = placed.filter(|(_, wanted)| **wanted);
                 let (labels, places): (Vec<&String>, Vec<f64>) =
-                    worthy.map(|((value, place), _)| (value, *place)).unzip();
+                    wanted.map(|((value, place), _)| (value, *place)).unzip();
                 let widths: Vec<f64> = labels
                     .iter()
                     .map(|value| text_width(value, LABEL))
                     .collect();
-                let shown = scale::with_room(&places, &widths, 5.0);
+                let shown = scale::labels_with_room(&places, &widths, 5.0);
                 let marks = places.into_iter().zip(labels).zip(shown);
                 marks
                     .map(|((place, label), shown)| (place, label.clone(), shown))
@@ -206,7 +206,7 @@ impl<'a> ChartFrame<'a> {
             }
             (ChartAxis::Time(marks), _) => {
                 let step = marks.get(1).copied().unwrap_or(1.0);
-                let mark = |mark: &f64| (self.moment(*mark), scale::label(*mark, step), true);
+                let mark = |mark: &f64| (self.moment(*mark), scale::format_mark(*mark, step), true);
                 marks.iter().map(mark).collect()
             }
             (ChartAxis::Swept { .. }, None) => Vec::new(),
@@ -219,7 +219,7 @@ impl<'a> ChartFrame<'a> {
         for (place, _, shown) in &marks {
             lines += &format!("M{} {floor}v{}", px(*place), if *shown { "5" } else { "3" });
         }
-        let name = fitted(self.panel.x.name(), LABEL, self.right - 4.0);
+        let name = truncated(self.panel.x.name(), LABEL, self.right - 4.0);
         html! {
             @for (place, label, _) in marks.iter().filter(|(.., shown)| *shown) {
                 text class="c-label c-middle" x=(px(*place)) y=(px(self.bottom + 18.0)) { (label) }
@@ -230,14 +230,14 @@ impl<'a> ChartFrame<'a> {
     }
 
     fn line(&self, index: usize, line: &ChartLine) -> Markup {
-        let dodge = self.dodge(index);
+        let offset = self.sideways_offset(index);
         let place = |(index, point): (usize, &Option<ChartPoint>)| match &self.swept {
-            Some(swept) => swept.places.get(index).copied().unwrap_or_default() + dodge,
+            Some(swept) => swept.places.get(index).copied().unwrap_or_default() + offset,
             None => self.moment(point.as_ref().map_or(0.0, |point| point.time)),
         };
         let xs: Vec<f64> = line.points.iter().enumerate().map(place).collect();
         let points = line.points.iter().zip(&xs);
-        let path = connected(points.clone().map(|(point, x)| {
+        let path = line_path(points.clone().map(|(point, x)| {
             let value = point.as_ref()?.value?;
             Some(format!("{} {}", px(*x), px(self.y(value))))
         }));
@@ -361,7 +361,11 @@ mod tests {
         results.across.values[0] = "small".to_owned();
         let figures = figures(&results);
         let frame = ChartFrame::of(&figures[0].panels[0], SMALL);
-        assert!(frame.dodge(0) > 0.0 && frame.dodge(1) == 0.0 && frame.dodge(2) < 0.0);
+        assert!(
+            frame.sideways_offset(0) > 0.0
+                && frame.sideways_offset(1) == 0.0
+                && frame.sideways_offset(2) < 0.0
+        );
     }
 
     #[test]

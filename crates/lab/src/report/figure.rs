@@ -134,10 +134,10 @@ pub(super) fn sweeps(grid: &ResultGrid<'_>, palette: &Palette, name: &str) -> Ve
     let (rows, programs) = (grid.rows(), grid.results.programs.len());
     let mut figures = Vec::new();
     if rows > 0 && (programs > 1 || rows == 1) {
-        figures.push(planner.by_row());
+        figures.push(planner.figure_by_row());
     }
     if rows > 1 && programs > 0 {
-        figures.push(planner.by_program());
+        figures.push(planner.figure_by_program());
     }
     let lines = |figure: &Figure| figure.panels.iter().any(|panel| !panel.lines.is_empty());
     figures.retain(lines);
@@ -157,23 +157,25 @@ struct FigurePlanner<'a> {
 }
 
 impl FigurePlanner<'_> {
-    fn by_row(&self) -> Figure {
+    fn figure_by_row(&self) -> Figure {
         let down = self.grid.results.down.as_ref();
         let heading = down.map_or_else(String::new, |axis| format!("by {}", axis.label));
-        let rows = (0..self.grid.rows()).filter(|row| !self.grid.is_free(*row));
-        let panels = rows.map(|row| (self.row(row).label, self.lines_of_row(row)));
+        let rows = (0..self.grid.rows()).filter(|row| !self.grid.is_independent(*row));
+        let panels = rows.map(|row| (self.row_entry(row).label, self.lines_of_row(row)));
         let programs = self
             .grid
             .programs()
-            .map(|(_, program)| self.program(program));
+            .map(|(_, program)| self.program_entry(program));
         let (legend, panels) = (programs.collect(), panels.collect());
         self.figure(FigureKind::Rows, heading, legend, panels)
     }
 
-    fn by_program(&self) -> Figure {
+    fn figure_by_program(&self) -> Figure {
         let programs = self.grid.programs();
         let panels = programs.map(|(index, one)| (one.label.clone(), self.lines_of_program(index)));
-        let legend = (0..self.grid.rows()).map(|row| self.row(row)).collect();
+        let legend = (0..self.grid.rows())
+            .map(|row| self.row_entry(row))
+            .collect();
         let heading = "by program".to_owned();
         self.figure(FigureKind::Programs, heading, legend, panels.collect())
     }
@@ -187,7 +189,7 @@ impl FigurePlanner<'_> {
     ) -> Figure {
         let results = self.grid.results;
         if self.grid.has_paper() {
-            legend.push(self.paper());
+            legend.push(self.published_entry());
         }
         panels.retain(|(_, lines)| !lines.is_empty());
         if let [(title, _)] = panels.as_mut_slice() {
@@ -226,30 +228,31 @@ impl FigurePlanner<'_> {
 
     fn lines_of_row(&self, row: usize) -> Vec<ChartLine> {
         let mut lines = Vec::new();
-        if self.grid.one_publication {
+        if self.grid.has_shared_publication {
             let value = |column| self.grid.published(row, column);
-            lines.extend(self.published(row, self.paper(), value));
+            lines.extend(self.published_line(row, self.published_entry(), value));
         } else {
             for (index, program) in self.grid.programs() {
-                lines.extend(self.published_of(index, row, self.program(program)));
+                lines.extend(self.program_published_line(index, row, self.program_entry(program)));
             }
         }
         // The first program is the one that matters most: it is drawn last, on top.
         for (index, program) in self.grid.programs().rev() {
-            let row = self.grid.counterpart(index, row);
-            lines.extend(self.measured(index, row, self.program(program)));
+            let row = self.grid.compared_row(index, row);
+            lines.extend(self.measured_line(index, row, self.program_entry(program)));
         }
         lines
     }
 
     fn lines_of_program(&self, program: usize) -> Vec<ChartLine> {
-        let rows = || (0..self.grid.rows()).map(|row| (row, self.row(row)));
-        let published = rows().filter_map(|(row, entry)| self.published_of(program, row, entry));
-        let measured = rows().filter_map(|(row, entry)| self.measured(program, row, entry));
+        let rows = || (0..self.grid.rows()).map(|row| (row, self.row_entry(row)));
+        let published =
+            rows().filter_map(|(row, entry)| self.program_published_line(program, row, entry));
+        let measured = rows().filter_map(|(row, entry)| self.measured_line(program, row, entry));
         published.chain(measured).collect()
     }
 
-    fn measured(&self, program: usize, row: usize, entry: LegendEntry) -> Option<ChartLine> {
+    fn measured_line(&self, program: usize, row: usize, entry: LegendEntry) -> Option<ChartLine> {
         let point = |column| {
             let cell = self.grid.cell(program, row, column)?;
             let value = self.grid.median(program, row, column);
@@ -257,25 +260,34 @@ impl FigurePlanner<'_> {
             (value.is_some() || !cell.samples.is_empty()).then(|| ChartPoint {
                 value,
                 half_width: half.filter(|half| half.is_finite() && *half > 0.0),
-                tip: text::measured_tip(self.grid, program, (row, column), cell),
+                tip: text::describe_measured(self.grid, program, (row, column), cell),
                 ..ChartPoint::default()
             })
         };
-        line(entry, (0..self.grid.columns()).map(point).collect())
+        nonempty_line(entry, (0..self.grid.columns()).map(point).collect())
     }
 
     /// The values published for a program; they are hidden with it and with all published values.
-    fn published_of(&self, program: usize, row: usize, of: LegendEntry) -> Option<ChartLine> {
+    fn program_published_line(
+        &self,
+        program: usize,
+        row: usize,
+        of: LegendEntry,
+    ) -> Option<ChartLine> {
         let mut entry = LegendEntry {
             keys: format!("{} {PAPER}", of.keys),
-            label: format!("{}, {}", self.paper().label, self.grid.label(program)),
+            label: format!(
+                "{}, {}",
+                self.published_entry().label,
+                self.grid.label(program)
+            ),
             ..of
         };
         entry.style.published = true;
-        self.published(row, entry, |column| self.grid.paper(program, row, column))
+        self.published_line(row, entry, |column| self.grid.paper(program, row, column))
     }
 
-    fn published(
+    fn published_line(
         &self,
         row: usize,
         entry: LegendEntry,
@@ -285,15 +297,15 @@ impl FigurePlanner<'_> {
             let value = value(column)?;
             Some(ChartPoint {
                 value: Some(value),
-                tip: text::published_tip(self.grid, &entry.label, (row, column), value),
+                tip: text::describe_published(self.grid, &entry.label, (row, column), value),
                 ..ChartPoint::default()
             })
         };
         let points = (0..self.grid.columns()).map(point).collect();
-        line(entry, points)
+        nonempty_line(entry, points)
     }
 
-    fn program(&self, program: &ComparedProgram) -> LegendEntry {
+    fn program_entry(&self, program: &ComparedProgram) -> LegendEntry {
         let programs = &self.grid.results.programs;
         let index = programs.iter().position(|one| one.key == program.key);
         LegendEntry {
@@ -307,7 +319,7 @@ impl FigurePlanner<'_> {
         }
     }
 
-    fn row(&self, row: usize) -> LegendEntry {
+    fn row_entry(&self, row: usize) -> LegendEntry {
         let down = self.grid.results.down.as_ref();
         LegendEntry {
             keys: format!("r{row}"),
@@ -320,7 +332,7 @@ impl FigurePlanner<'_> {
         }
     }
 
-    fn paper(&self) -> LegendEntry {
+    fn published_entry(&self) -> LegendEntry {
         LegendEntry {
             keys: PAPER.to_owned(),
             label: self.grid.results.reference.clone(),
@@ -334,7 +346,7 @@ impl FigurePlanner<'_> {
 }
 
 /// A line that has a point.
-fn line(entry: LegendEntry, points: Vec<Option<ChartPoint>>) -> Option<ChartLine> {
+fn nonempty_line(entry: LegendEntry, points: Vec<Option<ChartPoint>>) -> Option<ChartLine> {
     let any = points.iter().any(Option::is_some);
     any.then_some(ChartLine { entry, points })
 }
@@ -359,7 +371,10 @@ fn describe(values: &[String], lines: &[ChartLine]) -> String {
     let sentence = |line: &ChartLine| {
         let points = values.iter().zip(&line.points);
         let valued = |(at, point): (&String, &Option<ChartPoint>)| {
-            Some(format!("{} at {at}", text::value(point.as_ref()?.value?)))
+            Some(format!(
+                "{} at {at}",
+                text::format_value(point.as_ref()?.value?)
+            ))
         };
         let mut valued = points.filter_map(valued);
         let first = valued.next()?;

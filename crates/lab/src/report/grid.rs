@@ -19,11 +19,11 @@ pub(super) struct CellPlace {
 pub(super) struct ResultGrid<'a> {
     pub(super) results: &'a ExperimentResults,
     /// Cells whose program or values are not in the axes, or that come twice.
-    pub(super) strays: usize,
+    pub(super) ignored_cells: usize,
     /// Every program was published with the same value at the same point, or not at all.
-    pub(super) one_publication: bool,
+    pub(super) has_shared_publication: bool,
     cells: HashMap<CellPlace, &'a ResultCell>,
-    free: Vec<bool>,
+    independent: Vec<bool>,
 }
 
 impl<'a> ResultGrid<'a> {
@@ -31,26 +31,26 @@ impl<'a> ResultGrid<'a> {
     pub(super) fn of(results: &'a ExperimentResults) -> Self {
         let mut grid = Self {
             results,
-            strays: 0,
-            one_publication: false,
+            ignored_cells: 0,
+            has_shared_publication: false,
             cells: HashMap::new(),
-            free: Vec::new(),
+            independent: Vec::new(),
         };
         for cell in &results.cells {
             match place(results, cell) {
                 Some(place) if !grid.cells.contains_key(&place) => {
                     grid.cells.insert(place, cell);
                 }
-                _ => grid.strays += 1,
+                _ => grid.ignored_cells += 1,
             }
         }
-        grid.one_publication = grid.points().all(|(row, column)| {
+        grid.has_shared_publication = grid.points().all(|(row, column)| {
             let published = grid.published(row, column);
             let programs = 0..results.programs.len();
             let mut papers = programs.filter_map(|program| grid.paper(program, row, column));
             papers.all(|paper| Some(paper) == published)
         });
-        grid.free = grid.free_rows();
+        grid.independent = grid.independent_rows();
         grid
     }
 
@@ -59,11 +59,11 @@ impl<'a> ResultGrid<'a> {
     /// A program that chooses the number of streams by itself has a row of its own (`auto`) on an axis of
     /// stream counts. It is to be compared with every other row. The row with most programs (the first of
     /// several) is never free, so that one is left to compare with.
-    fn free_rows(&self) -> Vec<bool> {
+    fn independent_rows(&self) -> Vec<bool> {
         let programs: Vec<Vec<usize>> = (0..self.rows())
             .map(|row| {
                 let all = 0..self.results.programs.len();
-                all.filter(|program| self.takes_part(*program, row))
+                all.filter(|program| self.has_cell_in_row(*program, row))
                     .collect()
             })
             .collect();
@@ -96,18 +96,19 @@ impl<'a> ResultGrid<'a> {
     }
 
     /// Whether the row stands for no value of the axis.
-    pub(super) fn is_free(&self, row: usize) -> bool {
-        self.free.get(row).copied().unwrap_or(false)
+    pub(super) fn is_independent(&self, row: usize) -> bool {
+        self.independent.get(row).copied().unwrap_or(false)
     }
 
     /// Whether the program was to be measured somewhere in this row.
-    pub(super) fn takes_part(&self, program: usize, row: usize) -> bool {
+    pub(super) fn has_cell_in_row(&self, program: usize, row: usize) -> bool {
         (0..self.columns()).any(|column| self.cell(program, row, column).is_some())
     }
 
     /// The row of a program that is to be compared with `row`: the same, or the program's free one.
-    pub(super) fn counterpart(&self, program: usize, row: usize) -> usize {
-        let own = (0..self.rows()).find(|own| self.is_free(*own) && self.takes_part(program, *own));
+    pub(super) fn compared_row(&self, program: usize, row: usize) -> usize {
+        let own = (0..self.rows())
+            .find(|own| self.is_independent(*own) && self.has_cell_in_row(program, *own));
         own.unwrap_or(row)
     }
 
@@ -285,7 +286,7 @@ mod tests {
         results.cells.push(lost);
         results.cells.push(results.cells[0].clone());
         let grid = ResultGrid::of(&results);
-        assert_eq!((grid.strays, grid.rows(), grid.columns()), (2, 2, 2));
+        assert_eq!((grid.ignored_cells, grid.rows(), grid.columns()), (2, 2, 2));
         assert_eq!(grid.median(0, 1, 1), results.cells[3].median);
         assert_eq!(grid.cells().count(), 8);
         assert_eq!(
@@ -298,26 +299,30 @@ mod tests {
     fn a_program_that_ignores_the_axis_has_a_counterpart_in_every_row() {
         let mut results = samples::with_auto();
         let grid = ResultGrid::of(&results);
-        assert_eq!(grid.free, [false, false, true]);
-        assert!(grid.takes_part(2, 2) && !grid.takes_part(2, 0) && !grid.takes_part(0, 2));
-        assert_eq!((grid.counterpart(2, 0), grid.counterpart(0, 1)), (2, 1));
+        assert_eq!(grid.independent, [false, false, true]);
+        assert!(
+            grid.has_cell_in_row(2, 2)
+                && !grid.has_cell_in_row(2, 0)
+                && !grid.has_cell_in_row(0, 2)
+        );
+        assert_eq!((grid.compared_row(2, 0), grid.compared_row(0, 1)), (2, 1));
         // A program of one row does not free it, and of two lonely rows one stays to compare with.
         results
             .cells
             .retain(|cell| cell.program != "guc" || cell.at["streams"] == "1");
-        assert_eq!(ResultGrid::of(&results).free, [false, false, true]);
+        assert_eq!(ResultGrid::of(&results).independent, [false, false, true]);
         results
             .cells
             .retain(|cell| cell.program != "longhaul" || cell.at["streams"] == "8");
-        assert_eq!(ResultGrid::of(&results).free, [false, true, true]);
+        assert_eq!(ResultGrid::of(&results).independent, [false, true, true]);
     }
 
     #[test]
     fn one_publication_or_one_for_each_program() {
         let mut results = samples::two_by_two();
-        assert!(ResultGrid::of(&results).one_publication);
+        assert!(ResultGrid::of(&results).has_shared_publication);
         results.cells[0].paper = Some(1.0);
-        assert!(!ResultGrid::of(&results).one_publication);
+        assert!(!ResultGrid::of(&results).has_shared_publication);
         assert_eq!(ratio(Some(5.0), Some(2.0)), Some(2.5));
         assert_eq!(
             (ratio(Some(5.0), Some(0.0)), ratio(None, Some(2.0))),

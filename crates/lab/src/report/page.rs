@@ -47,7 +47,7 @@ pub(super) fn write(
                 header class="top" {
                     h1 { "longhaul lab" }
                     p {
-                        (text::count(sections.len(), "experiment"))
+                        (text::format_count(sections.len(), "experiment"))
                         ", each beside the published values where there are any"
                     }
                 }
@@ -114,8 +114,8 @@ fn summary_line(section: &ExperimentSection<'_>) -> Markup {
                 span { (section.loaded.results.title) }
                 small { (summary::coverage(grid)) }
             }
-            (statements(&summary::papers(grid), "nothing to compare with"))
-            (statements(&summary::peers(grid), "no peer to compare with"))
+            (statements(&summary::compare_with_published(grid), "nothing to compare with"))
+            (statements(&summary::compare_with_peers(grid), "no peer to compare with"))
         }
     }
 }
@@ -126,8 +126,8 @@ fn statements(statements: &[SummaryStatement], none: &str) -> Markup {
             @if statements.is_empty() { p class="quiet" { (none) } }
             @for statement in statements {
                 p {
-                    b { (statement.figure) }
-                    span { (statement.what) }
+                    b { (statement.median) }
+                    span { (statement.name) }
                     @if statement.spread.points > 1 { (shapes::strip(&statement.spread)) }
                     small { (statement.detail) }
                 }
@@ -146,8 +146,8 @@ fn experiment(section: &ExperimentSection<'_>, palette: &Palette) -> Markup {
         section id=(section.loaded.name) class="experiment" {
             h2 { (results.title) " " span { (section.loaded.label()) } }
             @if !results.source.is_empty() { p class="source" { (published) } }
-            p class="quiet" { (text::origin(results)) "; took " (text::duration(results.seconds)) }
-            p class="rerun" { span { "Run it again: " } code { (text::command(results)) } }
+            p class="quiet" { (text::describe_origin(results)) "; took " (text::format_duration(results.seconds)) }
+            p class="rerun" { span { "Run it again: " } code { (text::rerun_command(results)) } }
             @for measure in &section.measures { (measure_section(measure)) }
             @for figure in &section.timelines { (view(figure)) }
             (notes(section))
@@ -160,7 +160,7 @@ fn experiment(section: &ExperimentSection<'_>, palette: &Palette) -> Markup {
 fn measure_section(measure: &MeasureSection<'_>) -> Markup {
     html! {
         @if !measure.heading.is_empty() {
-            h3 id=(measure.name) { (text::capitalised(&measure.heading)) }
+            h3 id=(measure.name) { (text::capitalize(&measure.heading)) }
         }
         div class="views" { @for figure in &measure.figures { (view(figure)) } }
         @if measure.figures.is_empty() { p class="quiet" { "There is no value to draw." } }
@@ -174,7 +174,7 @@ fn view(figure: &Figure) -> Markup {
     let split = (!over_time).then(|| figure.kind.name());
     html! {
         figure class=(if over_time { "view over-time" } else { "view" }) data-split=[split] {
-            @if !figure.heading.is_empty() { figcaption { (text::capitalised(&figure.heading)) } }
+            @if !figure.heading.is_empty() { figcaption { (text::capitalize(&figure.heading)) } }
             (chart::legend(&figure.legend))
             (chart::panels(figure))
             @if !over_time { p class="files" { a href=(figure.file) { "This figure as SVG" } } }
@@ -183,9 +183,9 @@ fn view(figure: &Figure) -> Markup {
 }
 
 fn notes(section: &ExperimentSection<'_>) -> Markup {
-    let strays = section.measures[0].grid.strays;
-    let stray = (strays > 0).then(|| {
-        let cells = text::count(strays, "cell");
+    let ignored_cells = section.measures[0].grid.ignored_cells;
+    let stray = (ignored_cells > 0).then(|| {
+        let cells = text::format_count(ignored_cells, "cell");
         format!("{cells} of the results file fit no point of the sweep, or come twice.")
     });
     let notes: Vec<&String> = section.loaded.results.notes.iter().chain(&stray).collect();

@@ -2,9 +2,9 @@
 
 use maud::{PreEscaped, html};
 
-use super::chart::{LABEL, LARGE, TITLE, draw, name, size, swatch};
+use super::chart::{LABEL, LARGE, TITLE, accessible_name, draw, size, swatch};
 use super::figure::{ChartPanel, Figure};
-use super::shapes::{fitted, px, text_width};
+use super::shapes::{px, text_width, truncated};
 use super::{text, theme};
 use crate::experiment::results::ExperimentResults;
 
@@ -24,8 +24,9 @@ pub(super) fn svg(results: &ExperimentResults, figure: &Figure) -> String {
         "" => String::new(),
         source => format!("{source}; "),
     };
-    let about = format!("{source}{}", text::origin(results));
-    let sentence = |panel: &ChartPanel| format!("{}. {}", name(panel), panel.description);
+    let about = format!("{source}{}", text::describe_origin(results));
+    let sentence =
+        |panel: &ChartPanel| format!("{}. {}", accessible_name(panel), panel.description);
     let description: Vec<String> = figure.panels.iter().map(sentence).collect();
     let room = layout.size.0 - MARGIN * 2.0;
     let at = |(x, y): &(f64, f64)| format!("translate({} {})", px(*x), px(*y));
@@ -37,8 +38,8 @@ pub(super) fn svg(results: &ExperimentResults, figure: &Figure) -> String {
             desc id="description" { (description.join(" ")) }
             style { (PreEscaped(theme::file_style())) }
             rect class="c-page" width=(width) height=(height) {}
-            text class="c-heading" x=(px(MARGIN)) y="32" { (fitted(&heading, 18.0, room)) }
-            text class="c-source" x=(px(MARGIN)) y="52" { (fitted(&about, LABEL, room)) }
+            text class="c-heading" x=(px(MARGIN)) y="32" { (truncated(&heading, 18.0, room)) }
+            text class="c-source" x=(px(MARGIN)) y="52" { (truncated(&about, LABEL, room)) }
             @for (entry, place) in figure.legend.iter().zip(&layout.legend) {
                 g transform=(at(place)) {
                     (swatch(&entry.style))

@@ -3,7 +3,7 @@
 use super::text;
 
 /// Most marks that an axis ever gets, whatever its range.
-const MOST: usize = 50;
+const MAX_MARKS: usize = 50;
 
 /// The place of `value` on a linear map of `values` to `places`, which may fall (SVG's y axis does). Values
 /// outside are drawn at the edge.
@@ -70,7 +70,7 @@ impl ValueAxis {
         };
         let label = |mark: &f64| {
             let step = if self.logarithmic { *mark } else { step };
-            (*mark, label(*mark, step))
+            (*mark, format_mark(*mark, step))
         };
         self.marks.iter().map(label).collect()
     }
@@ -92,9 +92,9 @@ pub(super) struct SweptAxis {
     /// Where each value is.
     pub(super) places: Vec<f64>,
     /// Which values are labelled if there is room: all, or the round ones of many.
-    pub(super) worthy: Vec<bool>,
+    pub(super) wanted: Vec<bool>,
     /// Smallest distance between two values.
-    pub(super) room: f64,
+    pub(super) smallest_step: f64,
 }
 
 /// Share of a logarithmic axis that is set aside for the value zero.
@@ -106,9 +106,9 @@ const MANY: usize = 16;
 impl SweptAxis {
     /// Places for `values` between the coordinates `start` and `end`.
     pub(super) fn of(values: &[String], logarithmic: bool, start: f64, end: f64) -> Self {
-        let numbers = numbers(values);
-        let worthy = match &numbers {
-            Some(numbers) if numbers.len() > MANY => round(numbers, logarithmic),
+        let numbers = rising_numbers(values);
+        let wanted = match &numbers {
+            Some(numbers) if numbers.len() > MANY => round_values(numbers, logarithmic),
             _ => vec![true; values.len()],
         };
         let positive = |numbers: &[f64]| numbers.iter().any(|number| *number > 0.0);
@@ -122,16 +122,16 @@ impl SweptAxis {
         let steps = places.windows(2).map(|pair| pair[1] - pair[0]);
         Self {
             is_category: numbers.is_none(),
-            room: steps.fold(end - start, f64::min),
+            smallest_step: steps.fold(end - start, f64::min),
             places,
-            worthy,
+            wanted,
         }
     }
 }
 
 /// All values as numbers, or `None` if one is not, if there are fewer than two, or if they do not
 /// rise: then the order in the experiment is what matters.
-fn numbers(values: &[String]) -> Option<Vec<f64>> {
+fn rising_numbers(values: &[String]) -> Option<Vec<f64>> {
     let number = |value: &String| {
         let number: f64 = value.trim().parse().ok()?;
         (number.is_finite() && number.abs() < 1e15).then_some(number)
@@ -142,7 +142,7 @@ fn numbers(values: &[String]) -> Option<Vec<f64>> {
 }
 
 /// The first, the last, and those that an axis without given values would be marked at.
-fn round(numbers: &[f64], logarithmic: bool) -> Vec<bool> {
+fn round_values(numbers: &[f64], logarithmic: bool) -> Vec<bool> {
     let low = numbers
         .iter()
         .copied()
@@ -155,8 +155,8 @@ fn round(numbers: &[f64], logarithmic: bool) -> Vec<bool> {
     let near = |number: f64, mark: f64| (number - mark).abs() <= 1e-9 * mark.abs().max(1e-9);
     let is_round = |number: f64| marks.iter().any(|mark| near(number, *mark));
     let ends = [0, numbers.len() - 1];
-    let worthy = |(index, number): (usize, &f64)| ends.contains(&index) || is_round(*number);
-    numbers.iter().enumerate().map(worthy).collect()
+    let wanted = |(index, number): (usize, &f64)| ends.contains(&index) || is_round(*number);
+    numbers.iter().enumerate().map(wanted).collect()
 }
 
 fn linear_places(numbers: &[f64], start: f64, end: f64) -> Vec<f64> {
@@ -211,7 +211,7 @@ pub(super) fn linear_marks(low: f64, high: f64, wanted: u32) -> Vec<f64> {
     let step = power * [1.0, 2.0, 2.5, 5.0].into_iter().find(fits).unwrap_or(10.0);
     let (first, last) = ((low / step).floor(), (high / step).ceil());
     let indices = std::iter::successors(Some(first), |index| Some(index + 1.0));
-    let within = indices.take_while(|index| *index <= last).take(MOST);
+    let within = indices.take_while(|index| *index <= last).take(MAX_MARKS);
     within.map(|index| index * step).collect()
 }
 
@@ -232,7 +232,7 @@ fn logarithmic_marks(low: f64, high: f64) -> Vec<f64> {
     let stride = ((last - first) / 10.0).ceil();
     let mut marks = Vec::new();
     let mut exponent = first;
-    while exponent < last + stride && marks.len() < MOST {
+    while exponent < last + stride && marks.len() < MAX_MARKS {
         marks.extend(factors.iter().map(|factor| factor * 10f64.powf(exponent)));
         exponent += stride;
     }
@@ -247,7 +247,7 @@ fn logarithmic_marks(low: f64, high: f64) -> Vec<f64> {
 }
 
 /// A mark's label, with the decimals that its neighbours need: 0, 0.5, 1.0 or 0, 200, 400.
-pub(super) fn label(mark: f64, step: f64) -> String {
+pub(super) fn format_mark(mark: f64, step: f64) -> String {
     let size = step.abs();
     if !(1e-6..1e7).contains(&size) {
         return format!("{mark:e}");
@@ -258,12 +258,12 @@ pub(super) fn label(mark: f64, step: f64) -> String {
         .unwrap_or(8);
     let decimals = usize::try_from(decimals).unwrap_or(0);
     // Adding zero makes a negative zero positive.
-    text::grouped(&format!("{:.decimals$}", mark + 0.0))
+    text::group_thousands(&format!("{:.decimals$}", mark + 0.0))
 }
 
 /// Which labels to show so that no two come nearer than `gap`: the first and the last if they can,
 /// and in between each that has room. `centres` rise; `widths` are the labels' own.
-pub(super) fn with_room(centres: &[f64], widths: &[f64], gap: f64) -> Vec<bool> {
+pub(super) fn labels_with_room(centres: &[f64], widths: &[f64], gap: f64) -> Vec<bool> {
     let spans = centres.iter().zip(widths);
     let spans: Vec<(f64, f64)> = spans.map(|(c, w)| (c - w / 2.0, c + w / 2.0)).collect();
     let Some((&(_, mut edge), &(last, _))) = spans.first().zip(spans.last()) else {
@@ -311,7 +311,10 @@ mod tests {
     #[test]
     fn swept_values_lie_in_proportion_by_decades_or_evenly() {
         let linear = swept(&["0", "1", "5"], false);
-        assert_eq!((linear.places, linear.room), (vec![0.0, 20.0, 100.0], 20.0));
+        assert_eq!(
+            (linear.places, linear.smallest_step),
+            (vec![0.0, 20.0, 100.0], 20.0)
+        );
         assert_eq!(swept(&["1", "5", "10"], false).places, [10.0, 50.0, 100.0]);
         assert_eq!(swept(&["1", "10", "100"], true).places, [0.0, 50.0, 100.0]);
         assert_eq!(swept(&["0", "1", "10"], true).places, [0.0, 12.0, 100.0]);
@@ -326,8 +329,8 @@ mod tests {
     fn of_many_values_the_round_ones_are_labelled() {
         let flows: Vec<String> = (1..=64).map(|value| value.to_string()).collect();
         let labelled = |logarithmic| -> Vec<&str> {
-            let worthy = SweptAxis::of(&flows, logarithmic, 0.0, 100.0).worthy;
-            let shown = flows.iter().zip(worthy).filter(|(_, worthy)| *worthy);
+            let wanted = SweptAxis::of(&flows, logarithmic, 0.0, 100.0).wanted;
+            let shown = flows.iter().zip(wanted).filter(|(_, wanted)| *wanted);
             shown.map(|(value, _)| value.as_str()).collect()
         };
         assert_eq!(labelled(true), ["1", "2", "5", "10", "20", "50", "64"]);
@@ -335,7 +338,7 @@ mod tests {
             labelled(false),
             ["1", "10", "20", "30", "40", "50", "60", "64"]
         );
-        assert_eq!(swept(&["3", "7", "11"], true).worthy, [true; 3]);
+        assert_eq!(swept(&["3", "7", "11"], true).wanted, [true; 3]);
     }
 
     #[test]
@@ -374,10 +377,10 @@ mod tests {
         assert_eq!(logarithmic_marks(10.0, 10.0), [10.0, 20.0]);
         assert!(logarithmic_marks(1e-300, 1e300).len() <= 12);
         let labels = [
-            label(400.0, 200.0),
-            label(0.5, 0.25),
-            label(-0.0, 0.5),
-            label(2e9, 1e9),
+            format_mark(400.0, 200.0),
+            format_mark(0.5, 0.25),
+            format_mark(-0.0, 0.5),
+            format_mark(2e9, 1e9),
         ];
         assert_eq!(labels, ["400", "0.50", "0.0", "2e9"]);
     }
@@ -386,10 +389,13 @@ mod tests {
     fn crowded_labels_give_way_to_the_first_and_last() {
         let centres = [0.0, 10.0, 20.0, 30.0, 40.0];
         let crowded = [true, false, true, false, true];
-        assert_eq!(with_room(&centres, &[12.0; 5], 2.0), crowded);
-        assert_eq!(with_room(&centres, &[5.0; 5], 2.0), [true; 5]);
-        assert_eq!(with_room(&[0.0, 1.0], &[9.0, 9.0], 2.0), [true, false]);
-        assert!(with_room(&[], &[], 2.0).is_empty());
+        assert_eq!(labels_with_room(&centres, &[12.0; 5], 2.0), crowded);
+        assert_eq!(labels_with_room(&centres, &[5.0; 5], 2.0), [true; 5]);
+        assert_eq!(
+            labels_with_room(&[0.0, 1.0], &[9.0, 9.0], 2.0),
+            [true, false]
+        );
+        assert!(labels_with_room(&[], &[], 2.0).is_empty());
     }
 
     proptest! {
@@ -401,7 +407,7 @@ mod tests {
                 (positive.0, positive.1, logarithmic_marks(positive.0, positive.1)),
             ] {
                 let slack = 1e-6 * span.max(high.abs());
-                prop_assert!(marks.len() >= 2 && marks.len() <= MOST);
+                prop_assert!(marks.len() >= 2 && marks.len() <= MAX_MARKS);
                 prop_assert!(marks.windows(2).all(|pair| pair[0] < pair[1]));
                 prop_assert!(marks[0] <= low + slack && marks[marks.len() - 1] >= high - slack);
             }

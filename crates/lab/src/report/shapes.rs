@@ -29,7 +29,7 @@ pub(super) fn text_width(text: &str, size: f64) -> f64 {
 }
 
 /// `text`, cut with an ellipsis if it would be wider than `room`.
-pub(super) fn fitted(text: &str, size: f64, room: f64) -> String {
+pub(super) fn truncated(text: &str, size: f64, room: f64) -> String {
     if text_width(text, size) <= room {
         return text.to_owned();
     }
@@ -40,7 +40,7 @@ pub(super) fn fitted(text: &str, size: f64, room: f64) -> String {
 }
 
 /// A path through points (`x y`), interrupted where one is missing; empty if no two points are neighbours.
-pub(super) fn connected(points: impl Iterator<Item = Option<String>>) -> String {
+pub(super) fn line_path(points: impl Iterator<Item = Option<String>>) -> String {
     let mut path = String::new();
     let mut previous: Option<String> = None;
     for point in points {
@@ -161,7 +161,7 @@ mod tests {
     fn a_line_is_interrupted_where_a_point_is_missing() {
         let path = |points: &[&str]| {
             let point = |text: &&str| (!text.is_empty()).then(|| (*text).to_owned());
-            connected(points.iter().map(point))
+            line_path(points.iter().map(point))
         };
         assert_eq!(path(&["0 1", "2 3", "", "4 5", "6 7"]), "M0 1L2 3M4 5L6 7");
         assert_eq!(path(&["1 1", "11 1", "11 1"]), "M1 1L11 1L11 1");
@@ -180,8 +180,8 @@ mod tests {
             [12.0, 12.5, -0.001, 100.0].map(px),
             ["12", "12.5", "0", "100"]
         );
-        assert_eq!(fitted("short", 10.0, 100.0), "short");
-        let cut = fitted("globus-url-copy with globus-gridftp-server", 10.0, 120.0);
+        assert_eq!(truncated("short", 10.0, 100.0), "short");
+        let cut = truncated("globus-url-copy with globus-gridftp-server", 10.0, 120.0);
         assert!(
             cut.ends_with('…') && text_width(&cut, 10.0) <= 120.0,
             "{cut}"

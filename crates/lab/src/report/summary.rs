@@ -1,7 +1,7 @@
 //! Summary of an experiment in a line: how near to the paper, and longhaul beside its peers.
 
 use super::grid::{ResultGrid, RunCounts, ratio};
-use super::text::{self, factor};
+use super::text::{self, format_ratio};
 use crate::experiment::results::ComparedProgram;
 
 /// Ratios at the points of a sweep.
@@ -36,9 +36,9 @@ impl RatioSpread {
 #[derive(Debug)]
 pub(super) struct SummaryStatement {
     /// `globus-url-copy / published`.
-    pub(super) what: String,
+    pub(super) name: String,
     /// `×0.93`.
-    pub(super) figure: String,
+    pub(super) median: String,
     /// `half of 56 points 0.85–1.02, all 0.41–1.20`.
     pub(super) detail: String,
     /// The ratios behind it.
@@ -47,59 +47,62 @@ pub(super) struct SummaryStatement {
 
 /// The programs that reproduce published values, against them: the one that the papers measured, if it
 /// takes part; otherwise all that move files; otherwise (the lab measures itself) all.
-pub(super) fn papers(grid: &ResultGrid<'_>) -> Vec<SummaryStatement> {
-    let rules: [fn(&str) -> bool; 3] = [|key| key == "globus", |key| !is_limit(key), |_| true];
+pub(super) fn compare_with_published(grid: &ResultGrid<'_>) -> Vec<SummaryStatement> {
+    let rules: [fn(&str) -> bool; 3] =
+        [|key| key == "globus", |key| !is_network_test(key), |_| true];
     let chosen = rules
         .into_iter()
         .find(|rule| grid.programs().any(|(_, one)| rule(&one.key)));
     let reproduces = |one: &ComparedProgram| chosen.is_some_and(|rule| rule(&one.key));
     let programs = grid.programs().filter(|(_, one)| reproduces(one));
     let statements = programs.filter_map(|(program, named)| {
-        let what = format!("{} / {}", named.label, grid.results.reference);
+        let name = format!("{} / {}", named.label, grid.results.reference);
         let published = |row, column| grid.paper(program, row, column);
-        statement(grid, program, what, published)
+        ratio_statement(grid, program, name, published)
     });
     statements.collect()
 }
 
 /// Every program against the experiment's baseline, or longhaul against the best other program at each point.
-pub(super) fn peers(grid: &ResultGrid<'_>) -> Vec<SummaryStatement> {
+pub(super) fn compare_with_peers(grid: &ResultGrid<'_>) -> Vec<SummaryStatement> {
     if let Some(key) = &grid.results.baseline {
-        return against(grid, key);
+        return compare_with_baseline(grid, key);
     }
     let direction = if grid.results.higher_is_better {
         ""
     } else {
         " (less is better)"
     };
-    let ours = grid.programs().filter(|(_, program)| is_ours(&program.key));
+    let ours = grid
+        .programs()
+        .filter(|(_, program)| is_longhaul(&program.key));
     let statements = ours.filter_map(|(program, named)| {
-        let chooses =
-            (0..grid.rows()).any(|row| grid.is_free(row) && grid.takes_part(program, row));
+        let chooses = (0..grid.rows())
+            .any(|row| grid.is_independent(row) && grid.has_cell_in_row(program, row));
         let setting = match &grid.results.down {
             Some(axis) if chooses => format!(" at any {}", axis.label),
             _ => String::new(),
         };
-        let what = format!("{} / best peer{setting}{direction}", named.label);
-        statement(grid, program, what, |row, column| {
-            opponent(grid, row, column)
+        let name = format!("{} / best peer{setting}{direction}", named.label);
+        ratio_statement(grid, program, name, |row, column| {
+            peer_value(grid, row, column)
         })
     });
     statements.collect()
 }
 
 /// Every program against the one called `key`.
-fn against(grid: &ResultGrid<'_>, key: &str) -> Vec<SummaryStatement> {
+fn compare_with_baseline(grid: &ResultGrid<'_>, key: &str) -> Vec<SummaryStatement> {
     let Some((baseline, named)) = grid.programs().find(|(_, program)| program.key == key) else {
         return Vec::new();
     };
     let others = grid.programs().filter(|(program, _)| *program != baseline);
     let statements = others.filter_map(|(program, other)| {
-        let what = format!("{} / {}", other.label, named.label);
+        let name = format!("{} / {}", other.label, named.label);
         let value = |row, column| grid.median(baseline, row, column);
-        let mut statement = statement(grid, program, what, value)?;
+        let mut statement = ratio_statement(grid, program, name, value)?;
         if let Some(published) = other.published_ratio.filter(|ratio| ratio.is_finite()) {
-            statement.detail += &format!("; published up to \u{d7}{}", factor(published));
+            statement.detail += &format!("; published up to \u{d7}{}", format_ratio(published));
         }
         Some(statement)
     });
@@ -108,11 +111,11 @@ fn against(grid: &ResultGrid<'_>, key: &str) -> Vec<SummaryStatement> {
 
 /// Opponent of longhaul at a point: the best peer there; where longhaul chose by itself, the
 /// best peer at the row that was best for it.
-fn opponent(grid: &ResultGrid<'_>, row: usize, column: usize) -> Option<f64> {
-    match grid.is_free(row) {
+fn peer_value(grid: &ResultGrid<'_>, row: usize, column: usize) -> Option<f64> {
+    match grid.is_independent(row) {
         true => {
             let all = (0..grid.rows()).filter_map(|row| best_peer(grid, row, column));
-            all.reduce(better(grid))
+            all.reduce(better_value(grid))
         }
         false => best_peer(grid, row, column),
     }
@@ -122,13 +125,13 @@ fn opponent(grid: &ResultGrid<'_>, row: usize, column: usize) -> Option<f64> {
 fn best_peer(grid: &ResultGrid<'_>, row: usize, column: usize) -> Option<f64> {
     let peers = grid
         .programs()
-        .filter(|(_, one)| !is_ours(&one.key) && !is_limit(&one.key));
+        .filter(|(_, one)| !is_longhaul(&one.key) && !is_network_test(&one.key));
     let values = peers
-        .filter_map(|(program, _)| grid.median(program, grid.counterpart(program, row), column));
-    values.reduce(better(grid))
+        .filter_map(|(program, _)| grid.median(program, grid.compared_row(program, row), column));
+    values.reduce(better_value(grid))
 }
 
-fn better(grid: &ResultGrid<'_>) -> fn(f64, f64) -> f64 {
+fn better_value(grid: &ResultGrid<'_>) -> fn(f64, f64) -> f64 {
     match grid.results.higher_is_better {
         true => f64::max,
         false => f64::min,
@@ -136,15 +139,15 @@ fn better(grid: &ResultGrid<'_>) -> fn(f64, f64) -> f64 {
 }
 
 /// The ratios of a program's values to `other` at all points; `None`: no point has both.
-fn statement(
+fn ratio_statement(
     grid: &ResultGrid<'_>,
     program: usize,
-    what: String,
+    name: String,
     other: impl Fn(usize, usize) -> Option<f64>,
 ) -> Option<SummaryStatement> {
     let ratio = |(row, column)| ratio(grid.median(program, row, column), other(row, column));
     let spread = RatioSpread::of(grid.points().filter_map(ratio).collect())?;
-    let range = |low, high| format!("{}\u{2013}{}", factor(low), factor(high));
+    let range = |low, high| format!("{}\u{2013}{}", format_ratio(low), format_ratio(high));
     let all = range(spread.low, spread.high);
     let half = range(spread.first_quartile, spread.third_quartile);
     let detail = match spread.points {
@@ -153,8 +156,8 @@ fn statement(
         _ => format!("half of {} points {half}, all {all}", spread.points),
     };
     Some(SummaryStatement {
-        what,
-        figure: format!("\u{d7}{}", factor(spread.median)),
+        name,
+        median: format!("\u{d7}{}", format_ratio(spread.median)),
         detail,
         spread,
     })
@@ -174,7 +177,7 @@ pub(super) fn coverage(grid: &ResultGrid<'_>) -> String {
     let wanted = cells.len().max(grid.results.planned);
     let mut text = format!(
         "{measured} of {wanted} cells measured, {}",
-        text::count(all, "run")
+        text::format_count(all, "run")
     );
     if valid < all {
         text += &format!(", {} left out", all - valid);
@@ -183,12 +186,12 @@ pub(super) fn coverage(grid: &ResultGrid<'_>) -> String {
 }
 
 /// Whether it is longhaul, with any settings.
-fn is_ours(key: &str) -> bool {
+fn is_longhaul(key: &str) -> bool {
     key == "longhaul" || key.starts_with("longhaul-")
 }
 
 /// Whether it moves no file and shows the limit of the network.
-fn is_limit(key: &str) -> bool {
+fn is_network_test(key: &str) -> bool {
     key.starts_with("iperf")
 }
 
@@ -212,8 +215,8 @@ mod tests {
     use super::*;
     use crate::experiment::results::ExperimentResults;
 
-    fn what(statements: &[SummaryStatement]) -> Vec<&str> {
-        statements.iter().map(|one| one.what.as_str()).collect()
+    fn names(statements: &[SummaryStatement]) -> Vec<&str> {
+        statements.iter().map(|one| one.name.as_str()).collect()
     }
 
     #[test]
@@ -224,16 +227,16 @@ mod tests {
             .iter_mut()
             .for_each(|cell| cell.program = "globus".to_owned());
         let grid = ResultGrid::of(&results);
-        let [paper] = &papers(&grid)[..] else {
+        let [paper] = &compare_with_published(&grid)[..] else {
             panic!()
         };
         assert_eq!(
-            (&*paper.what, &*paper.figure),
+            (&*paper.name, &*paper.median),
             ("globus-url-copy / published", "×1.25")
         );
         assert_eq!(paper.detail, "4 points: 1.25\u{2013}1.25");
         // 100/500, 200/600, 300/700, 400/800
-        assert_eq!(peers(&grid)[0].figure, "×0.38");
+        assert_eq!(compare_with_peers(&grid)[0].median, "×0.38");
         assert_eq!(coverage(&grid), "8 of 8 cells measured, 24 runs");
     }
 
@@ -242,20 +245,20 @@ mod tests {
         let mut results = samples::two_by_two();
         results.higher_is_better = false;
         let less = ["longhaul / best peer (less is better)"];
-        assert_eq!(what(&peers(&ResultGrid::of(&results))), less);
+        assert_eq!(names(&compare_with_peers(&ResultGrid::of(&results))), less);
         results.programs[1].key = "iperf3-udp".to_owned();
         results.cells[4..]
             .iter_mut()
             .for_each(|cell| cell.program = "iperf3-udp".to_owned());
-        assert!(peers(&ResultGrid::of(&results)).is_empty());
+        assert!(compare_with_peers(&ResultGrid::of(&results)).is_empty());
         assert!(
-            papers(&ResultGrid::of(&results)).is_empty(),
+            compare_with_published(&ResultGrid::of(&results)).is_empty(),
             "longhaul reproduces, unpublished"
         );
         results.programs.remove(0);
         let limit = ["globus-url-copy / published"];
         assert_eq!(
-            what(&papers(&ResultGrid::of(&results))),
+            names(&compare_with_published(&ResultGrid::of(&results))),
             limit,
             "the lab measures itself"
         );
@@ -277,9 +280,9 @@ mod tests {
     #[test]
     fn a_program_that_chooses_is_held_against_the_best_choice_of_others() {
         let results = samples::with_auto();
-        let statement = &peers(&ResultGrid::of(&results))[1];
+        let statement = &compare_with_peers(&ResultGrid::of(&results))[1];
         let expected = "longhaul, which chooses / best peer at any parallel streams";
-        assert_eq!(statement.what, expected);
+        assert_eq!(statement.name, expected);
         // 900 against 700 with 8 streams, not 500 with one; 1000 against 800.
         assert_eq!(statement.detail, "2 points: 1.25\u{2013}1.29");
     }
@@ -290,12 +293,12 @@ mod tests {
         results.baseline = Some("guc".to_owned());
         results.programs[0].published_ratio = Some(9.0);
         // Streams 1 and 8; the program that chooses has no row in common with it.
-        let statements = peers(&ResultGrid::of(&results));
-        assert_eq!(what(&statements), ["longhaul / globus-url-copy"]);
-        assert_eq!(statements[0].figure, "×0.38");
+        let statements = compare_with_peers(&ResultGrid::of(&results));
+        assert_eq!(names(&statements), ["longhaul / globus-url-copy"]);
+        assert_eq!(statements[0].median, "×0.38");
         assert!(statements[0].detail.ends_with("; published up to ×9.00"));
         results.baseline = Some("absent".to_owned());
-        assert!(peers(&ResultGrid::of(&results)).is_empty());
+        assert!(compare_with_peers(&ResultGrid::of(&results)).is_empty());
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub(super) fn html(grid: &ResultGrid<'_>, id: &str) -> Markup {
     let table = ResultTable {
         grid,
         rows,
-        paper_line: rows != TableRows::Values && grid.one_publication && grid.has_paper(),
+        paper_line: rows != TableRows::Values && grid.has_shared_publication && grid.has_paper(),
     };
     let caption = format!("{id}-caption");
     html! {
@@ -152,7 +152,7 @@ impl ResultTable<'_> {
                     @for column in columns() { (published_cell(grid.published(row, column))) }
                 }
             }
-            @for (program, named) in grid.programs().filter(|(one, _)| grid.takes_part(*one, row)) {
+            @for (program, named) in grid.programs().filter(|(one, _)| grid.has_cell_in_row(*one, row)) {
                 tr {
                     th scope="row" { (named.label) }
                     @for column in columns() { (self.cell(grid.cell(program, row, column))) }
@@ -194,18 +194,21 @@ impl ResultTable<'_> {
         let runs = RunCounts::of(cell);
         let about = match runs.all {
             0 => "not measured".to_owned(),
-            _ => text::circumstances(cell).join("; "),
+            _ => text::describe_runs(cell).join("; "),
         };
-        let paper = cell.paper.filter(|_| !self.paper_line).map(text::value);
-        let ratio =
-            ratio(cell.median, cell.paper).map(|ratio| format!("\u{d7}{}", text::factor(ratio)));
+        let paper = cell
+            .paper
+            .filter(|_| !self.paper_line)
+            .map(text::format_value);
+        let ratio = ratio(cell.median, cell.paper)
+            .map(|ratio| format!("\u{d7}{}", text::format_ratio(ratio)));
         let comparison: Vec<String> = paper.into_iter().chain(ratio).collect();
         html! {
             td title=(about) {
                 @if let Some(median) = cell.median {
-                    span class="value" { (text::value(median)) }
+                    span class="value" { (text::format_value(median)) }
                     @if let Some(half) = cell.half_width {
-                        span class="half" { " \u{b1}\u{a0}" (text::spread(half, median)) }
+                        span class="half" { " \u{b1}\u{a0}" (text::format_half_width(half, median)) }
                     }
                     @if runs.has_left_out() { sup class="bad" { "\u{2020}" } }
                 } @else if runs.all == 0 {
@@ -221,7 +224,7 @@ impl ResultTable<'_> {
 
 fn published_cell(value: Option<f64>) -> Markup {
     match value {
-        Some(value) => html! { td class="published" { (text::value(value)) } },
+        Some(value) => html! { td class="published" { (text::format_value(value)) } },
         None => html! { td class="none" title="not published" { "\u{2013}" } },
     }
 }
@@ -243,7 +246,7 @@ fn left_out(grid: &ResultGrid<'_>) -> Markup {
     html! {
         @if !lines.is_empty() {
             details class="left-out" {
-                summary { "\u{2020} Runs left out, in " (text::count(lines.len(), "cell")) }
+                summary { "\u{2020} Runs left out, in " (text::format_count(lines.len(), "cell")) }
                 ul { @for line in lines { li { (line) } } }
             }
         }

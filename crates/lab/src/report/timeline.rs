@@ -145,7 +145,7 @@ fn time_panel(
             .collect();
         // Only the last point has a marker.
         if let Some(Some(last)) = points.last_mut() {
-            let [value, time] = [last.value.unwrap_or_default(), last.time].map(text::value);
+            let [value, time] = [last.value.unwrap_or_default(), last.time].map(text::format_value);
             last.tip = format!("{}\n{value} {unit} after {time} s", line.name);
         }
         Some(ChartLine {
@@ -169,7 +169,7 @@ fn describe_series(line: &NamedSeries<'_>) -> String {
     let low = values.iter().copied().fold(f64::INFINITY, f64::min);
     let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let last = values.last().copied().unwrap_or_default();
-    let [low, high, last] = [low, high, last].map(text::value);
+    let [low, high, last] = [low, high, last].map(text::format_value);
     format!("{}: {low} to {high}, at the end {last}.", line.name)
 }
 
