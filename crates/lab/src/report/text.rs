@@ -1,4 +1,4 @@
-//! Numbers and facts in the words of the report.
+//! Numbers and facts as the report shows them.
 
 use std::time::Duration;
 
@@ -6,14 +6,15 @@ use super::grid::{ResultGrid, RunCounts, ratio};
 use crate::experiment::results::{ExperimentResults, ResultCell};
 use crate::quoting::shell_word;
 
-/// A measured value with about three significant digits: `889`, `41.3`, `8.18`, `0.0052`.
+/// Formats a measured value with about three significant digits: `889`, `41.3`, `8.18`, `0.0052`.
 pub(super) fn format_value(number: f64) -> String {
     format_half_width(number, number)
 }
 
-/// A half-width, written as precisely as the value that it belongs to.
-pub(super) fn format_half_width(half_width: f64, of: f64) -> String {
-    let decimals = match of.abs() {
+/// Formats a half-width with the decimals of the value that it belongs to.
+pub(super) fn format_half_width(half_width: f64, value: f64) -> String {
+    // Limits such as 99.95 are those from which rounding adds a digit before the point.
+    let decimals = match value.abs() {
         size if size >= 99.95 || size == 0.0 => 0,
         size if size >= 9.995 => 1,
         size if size >= 0.9995 => 2,
@@ -24,7 +25,7 @@ pub(super) fn format_half_width(half_width: f64, of: f64) -> String {
     group_thousands(&format!("{half_width:.decimals$}"))
 }
 
-/// `0.93`, `1.80`, `11.9`: one value divided by another.
+/// Formats a ratio: `0.93`, `1.80`, `11.9`.
 pub(super) fn format_ratio(number: f64) -> String {
     match number.abs() {
         size if size >= 99.5 => format!("{number:.0}"),
@@ -36,13 +37,13 @@ pub(super) fn format_ratio(number: f64) -> String {
     }
 }
 
-/// `1 run`, `3 runs`.
+/// Formats a number of things: `1 run`, `3 runs`.
 pub(super) fn format_count(number: usize, one: &str) -> String {
     let ending = if number == 1 { "" } else { "s" };
     format!("{number} {one}{ending}")
 }
 
-/// A number of five digits and more with narrow spaces between its thousands: `31 638`.
+/// Separates the thousands of a number with five or more digits by narrow spaces: `31 638`.
 pub(super) fn group_thousands(number: &str) -> String {
     let end = number.find('.').unwrap_or(number.len());
     let begin = usize::from(number.starts_with('-'));
@@ -59,14 +60,14 @@ pub(super) fn group_thousands(number: &str) -> String {
     out
 }
 
-/// `one` with its first letter in upper case.
+/// `text` with its first letter in upper case.
 pub(super) fn capitalize(text: &str) -> String {
     let mut characters = text.chars();
     let first = characters.next().map(char::to_uppercase);
     first.into_iter().flatten().chain(characters).collect()
 }
 
-/// Facts about a measured cell, one a line: program, point, value, published value, circumstances.
+/// The tooltip of a measured cell, one fact per line: program, point, value, published value, runs.
 pub(super) fn describe_measured(
     grid: &ResultGrid<'_>,
     program: usize,
@@ -99,7 +100,7 @@ pub(super) fn describe_measured(
     lines.join("\n")
 }
 
-/// Facts about a published value.
+/// The tooltip of a published value.
 pub(super) fn describe_published(
     grid: &ResultGrid<'_>,
     label: &str,
@@ -110,7 +111,7 @@ pub(super) fn describe_published(
     format!("{label}\n{point}\n{shown} {}", grid.results.unit)
 }
 
-/// Runs and those left out, processor time, limiter.
+/// Describes the runs of a cell: how many were made and left out, CPU time, limiter.
 pub(super) fn describe_runs(cell: &ResultCell) -> Vec<String> {
     let runs = RunCounts::of(cell);
     let mut line = format_count(runs.all, "run");
@@ -119,15 +120,19 @@ pub(super) fn describe_runs(cell: &ResultCell) -> Vec<String> {
         line += &format!(", {left_out} left out: {}", runs.reasons.join("; "));
     }
     let mut lines = vec![line];
-    lines.extend(cell.chosen.iter().map(|chosen| format!("it is {chosen}")));
+    lines.extend(
+        cell.chosen
+            .iter()
+            .map(|chosen| format!("best program: {chosen}")),
+    );
     let cpu = cell.cpu_per_gigabyte.map(format_value);
-    lines.extend(cpu.map(|seconds| format!("{seconds} s of processor time a GB")));
+    lines.extend(cpu.map(|seconds| format!("{seconds} s of CPU time per GB")));
     let limit = cell.samples.iter().find_map(|run| run.limited_by.as_ref());
     lines.extend(limit.map(|limit| format!("limited by {limit}")));
     lines
 }
 
-/// One line on where results come from: when, how much, on which machine.
+/// Describes the origin of results in one line: time, mode, cells, seed, machine.
 pub(super) fn describe_origin(results: &ExperimentResults) -> String {
     let machine = &results.environment;
     let seed = format!("seed {}", results.seed);
@@ -145,13 +150,13 @@ pub(super) fn describe_origin(results: &ExperimentResults) -> String {
     parts.join(", ")
 }
 
-/// How long the results took: `48 s`, `12 min 4 s`, `3 h 20 min`.
+/// Formats the time that the results took: `48 s`, `12 min 4 s`, `3 h 20 min`.
 pub(super) fn format_duration(seconds: f64) -> String {
     Duration::try_from_secs_f64(seconds.round())
         .map_or_else(|_| "unknown time".to_owned(), units::show::time)
 }
 
-/// `2026-11-20 13:55 UTC`; text that is no RFC 3339 time stays as it is.
+/// Formats a time as `2026-11-20 13:55 UTC`. Text that is not an RFC 3339 time is returned unchanged.
 fn format_start(rfc3339: &str) -> String {
     rfc3339.parse::<jiff::Timestamp>().map_or_else(
         |_| rfc3339.to_owned(),
@@ -159,7 +164,7 @@ fn format_start(rfc3339: &str) -> String {
     )
 }
 
-/// `full run, all 56 cells` or `full run, 12 of 56 cells`.
+/// Describes how much was measured: `full run, all 56 cells` or `full run, 12 of 56 cells`.
 fn describe_extent(results: &ExperimentResults) -> String {
     let mode = &results.mode;
     let own = results.cells.iter().filter(|cell| cell.chosen.is_none());
@@ -173,7 +178,7 @@ fn describe_extent(results: &ExperimentResults) -> String {
     }
 }
 
-/// The command that runs the experiment again.
+/// The command line that runs the experiment again with the same seed and options.
 pub(super) fn rerun_command(results: &ExperimentResults) -> String {
     let name = shell_word(&results.experiment);
     let mode = match results.mode.as_str() {
@@ -227,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn tips_tell_value_published_value_runs_cost_and_limiter() {
+    fn tooltips_have_value_published_value_runs_cpu_time_and_limiter() {
         let mut results = samples::two_by_two();
         results.cells[4].samples[0].limited_by = Some("receive window".to_owned());
         results.cells[4].cpu_per_gigabyte = Some(0.7);
@@ -236,7 +241,7 @@ mod tests {
         assert_eq!(
             describe_measured(&grid, 1, (0, 0), &cell),
             "globus-url-copy\nparallel streams 1, one-way latency 1\u{a0}ms\n\
-             500 ± 25 Mbit/s\npublished 400, ×1.25\n3 runs\n0.700 s of processor time a GB\n\
+             500 ± 25 Mbit/s\npublished 400, ×1.25\n3 runs\n0.700 s of CPU time per GB\n\
              limited by receive window"
         );
         cell.median = None;
@@ -253,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn origin_and_command_repeat_what_was_run() {
+    fn origin_and_command_describe_the_run() {
         let mut results = samples::two_by_two();
         let quick = "2026-11-20 13:55 UTC, quick run, 8 cells, seed 7, Linux 6.18.0, 2 processors";
         assert_eq!(describe_origin(&results), quick);
