@@ -24,7 +24,7 @@ pub(super) struct Figure {
     pub(super) file: String,
 }
 
-/// What each chart of a figure is for.
+/// Kind of a figure: the subject of each of its charts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FigureKind {
     /// One chart for each row; its lines are the programs.

@@ -35,7 +35,7 @@ impl RatioSpread {
 /// One comparison in the summary, as text.
 #[derive(Debug)]
 pub(super) struct SummaryStatement {
-    /// What is divided by what: `globus-url-copy / published`.
+    /// Numerator and denominator of the ratio: `globus-url-copy / published`.
     pub(super) name: String,
     /// Median of the ratios: `×0.93`.
     pub(super) median: String,

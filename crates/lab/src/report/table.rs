@@ -7,7 +7,7 @@ use super::text;
 use crate::experiment::results::{PUBLISHED, ResultCell};
 use crate::quoting::{csv_line, csv_text};
 
-/// What a line of the table stands for.
+/// Kind of a table: the subject of each of its lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TableRows {
     /// A program. Lines are grouped by the value of the axis down.
