@@ -15,7 +15,7 @@ class Proxy:
     """Relays control and data connections of one client, counts the data and can cut all of it."""
 
     def __init__(self):
-        self.server = None  # Where connections go.
+        self.server = None  # Address to which connections are relayed.
         self.lock = threading.Lock()
         self.sockets = set()
         self.carried = 0
@@ -56,7 +56,7 @@ class Proxy:
             self.sockets.update(sockets)
 
     def lines(self, source, sink, rewrite):
-        """Relays lines, with other addresses where they announce data connections."""
+        """Relays lines, and replaces the addresses of data connections by those of the proxy."""
         try:
             for line in source.makefile("rb"):
                 sink.sendall(rewrite(line))
@@ -98,7 +98,7 @@ class Proxy:
         return b"127,0,0,1,%d,%d" % divmod(port, 256)
 
     def between(self, target):
-        """The port of a listener whose connections go to `target`."""
+        """Listens for connections to relay to `target`; returns the port."""
         listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.keep(listener)
         self.start(self.data, listener, target)
@@ -144,7 +144,7 @@ class Proxy:
 
 
 def reset(one):
-    """Closes a socket so that its peer sees a reset, and wakes whoever reads from it."""
+    """Closes a socket with a reset, and wakes the thread that reads from it."""
     try:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         one.shutdown(socket.SHUT_RDWR)

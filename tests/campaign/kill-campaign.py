@@ -1,36 +1,36 @@
 #!/usr/bin/env python3
-"""Is anything lost when copies are killed, cut off, crowded out or lied to?
+"""Tests that no data is lost when copies are killed, cut off, or disturbed by other writers.
 
-Each moment is one copy, a get or a put of one big file or of a tree, over a proxy that counts what the
-data connections carry. At a moment drawn from the seed (a share of the bytes), one thing happens:
+Each test ("moment") is one copy, a get or a put of one big file or of a tree, over a proxy that counts the
+bytes of the data connections. At a random share of the bytes, which the seed decides, one fault happens:
 
     client, server, both    killed with SIGKILL; the server is started again
-    link                    every connection is reset, and none is accepted for a moment
+    link                    every connection is reset, and none is accepted for a short time
     disk                    the destination's file system is full (a small tmpfs; needs root)
-    changed                 the source gets other content
+    changed                 the content of the source changes
     writer                  a second copy, of another source, to the same destination
     stor                    a foreign client STORs to the partial file (puts; for gets: `writer`)
 
-Then `cp --resume` is run until it says 0. A moment is lost when
+Then `cp --resume` is run until it exits with 0. The test fails ("lost") if
 
-    the destination is not the source (for `changed`, `writer`: not one of the two, whole),
-    at any time a file had its final name and was not whole (looked at every few milliseconds),
-    two copies to one destination were both told success though both were moving data, or the one
-        that was is not what is there,
+    the destination differs from the source (for `changed` and `writer`: from both complete contents),
+    a file had its final name while it was incomplete (checked every few milliseconds),
+    two copies to one destination both reported success though both were moving data, or only one did
+        and the destination has other content,
     a partial file or a journal is left over,
-    or the copy does not end with 0 after all.
+    or no run of the copy exits with 0.
 
-After `client`, `server`, `both` and `link` no more than --again of the bytes, and one block and what the
-kernel holds of each stream, may be sent again.
+After `client`, `server`, `both` and `link`, a limited number of bytes may be sent again: the share --again of
+all bytes, and for each stream one block and what the kernel buffers.
 
     cargo build --release
     tests/campaign/kill-campaign.py                          # 200 moments, about 25 minutes
-    tests/campaign/kill-campaign.py --moments 16 --seed 7    # a first impression
-    tests/campaign/kill-campaign.py --seed 7 --only 12       # that moment again, its files are kept
-    tests/campaign/kill-campaign.py --sabotage content       # the campaign must fail: content, early, leftover
+    tests/campaign/kill-campaign.py --moments 16 --seed 7    # a short run
+    tests/campaign/kill-campaign.py --seed 7 --only 12       # repeats one moment and keeps its files
+    tests/campaign/kill-campaign.py --sabotage content       # breaks copies (content, early, leftover): must fail
 
-Prints a table; --json FILE writes every moment. Exit code 1: something was lost, or too much sent again.
-LONGHAUL_BIN names another binary.
+The program prints a table; --json FILE writes every moment. Exit code 1: data was lost, or too much was sent
+again. LONGHAUL_BIN is the path of another binary.
 """
 
 import argparse
@@ -56,14 +56,14 @@ LONGHAUL = os.environ.get("LONGHAUL_BIN", str(ROOT / "target/release/longhaul"))
 
 FAULTS = ["client", "server", "both", "link", "disk", "changed", "writer", "stor"]
 SHAPES = ["big get", "big put", "tree get", "tree put"]
-# Bytes are sent again without anybody's fault after these only.
+# Faults after which the bytes that are sent again are limited. Others, such as a changed source, require it.
 COUNTED = {"client", "server", "both", "link"}
 BLOCK = 256 << 10
-# What sockets hold of a stream between the sender's write and the receiver's read, proxy included.
+# Upper bound of the bytes of a stream that are in socket buffers, including those of the proxy.
 IN_FLIGHT = 1 << 20
 STREAMS = 2
 CONCURRENCY = 2
-PATIENCE = 120
+TIMEOUT = 120
 
 
 class Server:
@@ -75,7 +75,7 @@ class Server:
     def start(self):
         argv = [LONGHAUL, "serve", "--listen", f"127.0.0.1:{self.port}", "--root", str(self.root),
                 "--anonymous", "rw"]
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + TIMEOUT
         while True:
             self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=self.log, text=True)
             line = self.process.stdout.readline()
@@ -94,10 +94,10 @@ class Server:
 
 
 class Watcher:
-    """Looks at everything that has its final name, and notes what is not whole."""
+    """Watches all files that have their final names, and records incomplete ones."""
 
     def __init__(self, place, allowed):
-        self.place, self.allowed = place, allowed  # Relative name -> sums of whole contents.
+        self.place, self.allowed = place, allowed  # Relative name -> checksums of complete contents.
         self.seen, self.broken, self.over = set(), [], threading.Event()
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
@@ -132,7 +132,7 @@ def sum_of(path):
 
 
 def fill(place, shape, dice, size):
-    """Writes the source; its names."""
+    """Writes the source; returns the names of its files."""
     if shape.startswith("big"):
         place.mkdir(parents=True)
         (place / "big.dat").write_bytes(dice.randbytes(size))
@@ -151,7 +151,7 @@ def fill(place, shape, dice, size):
 
 
 class Moment:
-    """One copy, one fault, and what came of them."""
+    """One copy with one fault, and the result."""
 
     def __init__(self, options, number, place):
         self.options, self.number, self.place = options, number, place
@@ -171,7 +171,7 @@ class Moment:
         self.served.mkdir()
         self.here.mkdir()
         source_side, self.target_side = (self.here, self.served) if put else (self.served, self.here)
-        # A tree comes into the destination under its own name.
+        # A tree is copied into the destination directory under its own name.
         inner = "copy/source" if self.shape.startswith("tree") else "copy"
         self.source, self.target = source_side / "source", self.target_side / inner
         self.names = fill(self.source, self.shape, self.dice, self.options.size)
@@ -207,7 +207,7 @@ class Moment:
         self.check()
 
     def ends(self, proxy, source):
-        """The command line's source and destination."""
+        """Source and destination for the command line."""
         name = "" if self.shape.startswith("tree") else "/" + self.names[0]
         url = f"ftp://127.0.0.1:{proxy.port}"
         if self.shape.endswith("get"):
@@ -230,18 +230,18 @@ class Moment:
 
     def finished(self, process):
         try:
-            return process.wait(PATIENCE)
+            return process.wait(TIMEOUT)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            self.lost.append(f"a copy does not end within {PATIENCE} s")
+            self.lost.append(f"a copy does not end within {TIMEOUT} s")
             return -1
 
     def copy_with_fault(self):
         rate = ["--limit-rate", self.options.rate]
         copy = self.start(self.proxy, self.source, *rate)
         goal = self.share * self.size
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + TIMEOUT
         while copy.poll() is None and self.proxy.carried < goal and time.monotonic() < until:
             time.sleep(0.002)
         self.sabotage_early()
@@ -272,7 +272,7 @@ class Moment:
         self.proxy.cut(self.dice.random() * 0.5)
 
     def small_disk(self):
-        """The destination on a file system of half the size."""
+        """Mounts a file system of half the needed size at the destination."""
         place = str(self.target_side / "copy")
         half = f"size={self.size // 2048}k,mode=777"
         subprocess.run(["mount", "-t", "tmpfs", "-o", half, "tmpfs", place], check=True)
@@ -291,7 +291,7 @@ class Moment:
         length = path.stat().st_size
         other = self.dice.randbytes(max(1, length + self.dice.choice([0, -1, 1]) * (length // 3)))
         self.sums[name].add(hashlib.sha1(other).digest())
-        # As an editor does it, or in place.
+        # The file is replaced, as editors do, or overwritten in place.
         if self.dice.random() < 0.5:
             beside = self.place / "other"
             beside.write_bytes(other)
@@ -310,14 +310,14 @@ class Moment:
         proxy.server = self.server.port
         second = self.start(proxy, other, "--limit-rate", self.options.rate)
         named = None
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + TIMEOUT
         while (copy.poll() is None or second.poll() is None) and time.monotonic() < until:
             if named is None and (self.target / self.names[0]).exists():
                 named = time.monotonic()
             time.sleep(0.002)
         codes = (self.finished(copy), self.finished(second))
         proxy.close()
-        # The second one had data while the first one was not done.
+        # The second copy moved data before the first had ended.
         beside = proxy.first_data and named and proxy.first_data < named
         self.log.write(f"+ two writers ended with {codes}\n")
         if codes == (0, 0) and beside and self.shape.startswith("big"):
@@ -346,7 +346,7 @@ class Moment:
         stray = self.target / f"{name}.longhaul-partial"
         self.finished(copy)
         if answer.startswith("226") and stray.exists() and same_bytes(stray, content):
-            stray.unlink()  # It was the foreign client's, stored before or after the copy.
+            stray.unlink()  # The foreign client stored it before or after the copy.
 
     def sabotage(self):
         name = next(n for n in self.names if (self.source / n).stat().st_size)
@@ -435,7 +435,7 @@ def campaign(options, place):
         began = time.monotonic()
         try:
             moment.run()
-        except Exception as error:  # A moment that the campaign itself cannot judge is not a good one.
+        except Exception as error:  # An error of the campaign itself counts as a failure.
             moment.lost.append(f"the campaign failed: {type(error).__name__}: {error}")
         verdict = "; ".join(moment.lost) or ("too much sent again" if moment.too_much() else "ok")
         print(f"{number:4} {moment.shape:<9} {moment.fault:<8} at {moment.share:4.0%}  exits {moment.exits}  "

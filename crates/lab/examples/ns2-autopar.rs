@@ -1,11 +1,11 @@
-//! Holds the modes of Ito, Ohsaki and Imase (2008) in the simulator against ns-2 at every point of the
-//! reference table, and prints the comparison that is kept beside it.
+//! Compares the modes of Ito, Ohsaki and Imase (2008) in the simulator with ns-2 at every point of the
+//! reference table, and prints the comparison, which is committed with the table.
 //!
 //! ```sh
 //! cargo run --release -p lab --example ns2-autopar > crates/lab/validation/comparison-autopar.txt
 //! ```
 //!
-//! Fails if a point is beyond tolerance.
+//! Exits with an error if a deviation is beyond the tolerance.
 
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -26,28 +26,28 @@ fn main() -> ExitCode {
             if beyond == 0 {
                 return ExitCode::SUCCESS;
             }
-            eprintln!("ns2-autopar: {beyond} points are beyond tolerance");
+            eprintln!("ns2-autopar: {beyond} points are beyond the tolerance");
         }
         Err(error) => eprintln!("ns2-autopar: {error}"),
     }
     ExitCode::FAILURE
 }
 
-/// The text to be kept; how many points are beyond tolerance.
+/// The comparison's text, and the number of points beyond the tolerance.
 fn report() -> Result<(String, usize), LabError> {
     let (mut lines, mut beyond) = (String::new(), 0);
     for reference in ns2::modes()? {
         let report = simulate::run(&reference.request())?;
         for ours in &report.points {
             beyond += usize::from(!reference.agrees(ours));
-            let _ = writeln!(lines, "{}", reference.beside(ours));
+            let _ = writeln!(lines, "{}", reference.comparison_line(ours));
         }
     }
     let text = format!(
-        "Goodput (Mbit/s) of a file and of the last chunk of the modes' own size, connections then, and \
-         seconds until\nthe mode had ended: the simulator, and ns-2 2.35. Tolerated: {:.0} % ({:.0} % \
-         at 100 ms,\nwhere AIMD is not judged) and one step (of MI with an eta of 0.9 or more any \
-         number);\n{beyond} points beyond.\n\n{MODE_COLUMNS}\n{lines}",
+        "Goodput (Mbit/s) of a file and of its last full chunk, the number of connections in that chunk, and \
+         the\nseconds until the mode had found it: the simulator, and ns-2 2.35. Tolerated: {:.0} % ({:.0} % \
+         at 100 ms, where\nAIMD is not judged) and one step of the mode (any number for MI with an eta of \
+         0.9 or more);\n{beyond} points beyond.\n\n{MODE_COLUMNS}\n{lines}",
         MODE_TOLERANCE * 100.0,
         BURST_TOLERANCE * 100.0
     );

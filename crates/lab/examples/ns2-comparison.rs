@@ -1,11 +1,11 @@
-//! Holds the simulator against ns-2 at every point of the reference table, and prints the comparison
-//! that is kept beside it.
+//! Compares the simulator with ns-2 at every point of the reference tables, and prints the comparison,
+//! which is committed with them.
 //!
 //! ```sh
 //! cargo run --release -p lab --example ns2-comparison > crates/lab/validation/comparison.txt
 //! ```
 //!
-//! Fails if a point is beyond tolerance.
+//! Exits with an error if a deviation is beyond the tolerance.
 
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -14,14 +14,16 @@ use lab::LabError;
 use lab::simulate::ns2::{self, FIXED_COLUMNS, FIXED_TOLERANCE, FixedNs2Run};
 use lab::simulate::{self, FlowCounts, SimRequest};
 
-/// The comparison, and whether it is good.
+/// The comparison of a part of the tables.
 #[derive(Default)]
 struct Ns2Comparison {
+    /// A line for each point.
     lines: String,
-    /// Largest deviation in goodput.
+    /// Largest relative deviation of goodput.
     goodput: f64,
-    /// Largest deviation in the mean round trip.
+    /// Largest relative deviation of the mean RTT.
     rtt: f64,
+    /// Number of points beyond the tolerance.
     beyond: usize,
 }
 
@@ -37,14 +39,14 @@ fn main() -> ExitCode {
             if beyond == 0 {
                 return ExitCode::SUCCESS;
             }
-            eprintln!("ns2-comparison: {beyond} points are beyond tolerance");
+            eprintln!("ns2-comparison: {beyond} points are beyond the tolerance");
         }
         Err(error) => eprintln!("ns2-comparison: {error}"),
     }
     ExitCode::FAILURE
 }
 
-/// The text to be kept; how many points are beyond tolerance.
+/// The comparison's text, and the number of points beyond the tolerance.
 fn report() -> Result<(String, usize), LabError> {
     let (sweep, losses) = (ns2::sweep()?, ns2::losses()?);
     let with = |overhead| sweep.iter().filter(move |r| r.overhead_us() == overhead);
@@ -76,7 +78,8 @@ fn report() -> Result<(String, usize), LabError> {
 
 impl Ns2Comparison {
     fn of<'r>(part: impl Iterator<Item = &'r FixedNs2Run>) -> Result<Self, LabError> {
-        // Runs that differ in nothing but the number of connections are simulated together.
+        // Runs that differ only in the number of connections become one request, whose simulations run in
+        // parallel.
         let mut settings: Vec<(SimRequest, Vec<&FixedNs2Run>)> = Vec::new();
         for reference in part {
             let setting = SimRequest {
@@ -105,7 +108,7 @@ impl Ns2Comparison {
             self.goodput = self.goodput.max(goodput.abs());
             self.rtt = self.rtt.max(rtt.abs());
             self.beyond += usize::from(!reference.agrees(ours));
-            let _ = writeln!(self.lines, "{}", reference.beside(ours));
+            let _ = writeln!(self.lines, "{}", reference.comparison_line(ours));
         }
         Ok(())
     }

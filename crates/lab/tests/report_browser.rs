@@ -1,9 +1,8 @@
-//! The report in a real browser: are the charts drawn, does the page fit a phone, do its switches
-//! work, in light and in dark?
+//! The report in a real browser: charts are drawn, the page fits a phone, and its buttons work, in the
+//! light and the dark theme.
 //!
-//! The sample results are made by formula in the shape of the BBC white paper's tables; they are
-//! not measurements. Without a browser the tests say `SKIPPED`; with `LONGHAUL_REQUIRE_PEERS=1` they
-//! fail.
+//! The sample results have the shape of the BBC white paper's tables. They were computed by a formula,
+//! not measured. Without a browser the tests print `SKIPPED`; with `LONGHAUL_REQUIRE_PEERS=1` they fail.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -20,14 +19,15 @@ use lab::experiment::results::{
 use lab::report::{self, WrittenReport};
 use serde_json::Value;
 
-/// The page that looks at the report.
+/// The page that loads the report in frames and inspects it.
 const PROBE: &str = include_str!("report_data/probe.html");
 
-/// Longest that a browser may take, which is long because other tests may run beside it.
-const PATIENCE: Duration = Duration::from_secs(90);
+/// Time limit for a browser. It is long because other tests may run at the same time.
+const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Charts in the report of the samples: twice three rows and three programs, and, for the experiment
-/// without an axis down, one for each of its two measures and one for each cell with lines over time.
+/// Number of charts in the report of the samples: three rows and three programs for each of two
+/// experiments; for the third one, which has no axis down, one for each of its two measures and one for
+/// each of its two cells with lines over time.
 const CHARTS: &str = "16";
 
 const LIGHT: &str = "rgb(255, 255, 255)";
@@ -39,8 +39,8 @@ fn charts_are_drawn_and_the_page_fits() {
     let folder = tempfile::tempdir().unwrap();
     let written = sample_report(folder.path());
     let page = written.page.as_path();
-    let light = look(&browser, folder.path(), &[(page, 1280), (page, 360)], false);
-    let dark = look(&browser, folder.path(), &[(page, 360)], true);
+    let light = inspect(&browser, folder.path(), &[(page, 1280), (page, 360)], false);
+    let dark = inspect(&browser, folder.path(), &[(page, 360)], true);
     for (seen, width, background) in [
         (&light[0], "1280", LIGHT),
         (&light[1], "360", LIGHT),
@@ -55,11 +55,11 @@ fn charts_are_drawn_and_the_page_fits() {
 }
 
 #[test]
-fn tips_and_switches_work() {
+fn tooltips_and_buttons_work() {
     let Some(browser) = browser() else { return };
     let folder = tempfile::tempdir().unwrap();
     let written = sample_report(folder.path());
-    let seen = &look(&browser, folder.path(), &[(&written.page, 360)], false)[0];
+    let seen = &inspect(&browser, folder.path(), &[(&written.page, 360)], false)[0];
     assert_eq!(seen["failed"], Value::Null, "{seen}");
     let tip = seen["tip"].as_str().unwrap();
     assert!(
@@ -85,12 +85,12 @@ fn tips_and_switches_work() {
     assert_eq!(
         colours,
         [LIGHT, DARK, LIGHT],
-        "light, dark, and the system's again"
+        "light, dark, and again that of the system"
     );
 }
 
 #[test]
-fn a_chart_that_is_not_drawn_is_noticed() {
+fn a_chart_that_is_not_drawn_is_reported() {
     let Some(browser) = browser() else { return };
     let folder = tempfile::tempdir().unwrap();
     let written = sample_report(folder.path());
@@ -101,7 +101,7 @@ fn a_chart_that_is_not_drawn_is_noticed() {
     assert!(after.contains(line));
     let broken = after.replacen(line, "<path class=\"c-line\" d=\"x", 1);
     fs::write(&written.page, format!("{before}{broken}")).unwrap();
-    let seen = &look(&browser, folder.path(), &[(&written.page, 1280)], false)[0];
+    let seen = &inspect(&browser, folder.path(), &[(&written.page, 1280)], false)[0];
     assert_eq!(seen["drawn"], "15", "{seen}");
     assert!(
         seen["failed"]
@@ -113,7 +113,7 @@ fn a_chart_that_is_not_drawn_is_noticed() {
 }
 
 #[test]
-fn figures_stand_alone() {
+fn svg_files_are_complete_without_the_page() {
     let Some(browser) = browser() else { return };
     let folder = tempfile::tempdir().unwrap();
     let written = sample_report(folder.path());
@@ -124,7 +124,7 @@ fn figures_stand_alone() {
         .map(|file| (file.as_path(), 1280))
         .collect();
     assert_eq!(figures.len(), 6);
-    for seen in look(&browser, folder.path(), &figures, false) {
+    for seen in inspect(&browser, folder.path(), &figures, false) {
         assert_eq!(
             (&seen["root"], &seen["malformed"]),
             (&"svg".into(), &false.into()),
@@ -135,8 +135,8 @@ fn figures_stand_alone() {
     }
 }
 
-/// The two samples, and one of them reduced to one row without an axis down, which has a further
-/// measure and lines over time.
+/// Writes the report of three experiments: the two samples, and one of them reduced to one row without an
+/// axis down, with a further measure and lines over time.
 fn sample_report(folder: &Path) -> WrittenReport {
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/report_data");
     let results = folder.join("results");
@@ -148,14 +148,14 @@ fn sample_report(folder: &Path) -> WrittenReport {
     let mut single: ExperimentResults = serde_json::from_str(&text).unwrap();
     single.cells.retain(|cell| cell.at["p"] == "4");
     single.down = None;
-    add_more(&mut single);
+    add_further_measure(&mut single);
     let json = serde_json::to_string(&single).unwrap();
     fs::write(results.join("single-quick.json"), json).unwrap();
     report::write(&results, &folder.join("out")).unwrap()
 }
 
-/// Adds the time of each run, and a window that grows for the first two cells.
-fn add_more(results: &mut ExperimentResults) {
+/// Adds a further measure, the time, to all cells, and the window over time to the first two.
+fn add_further_measure(results: &mut ExperimentResults) {
     results.also.push(FurtherMeasure {
         key: "seconds".into(),
         label: "time".into(),
@@ -184,8 +184,8 @@ fn add_more(results: &mut ExperimentResults) {
     }
 }
 
-/// Findings of the probe on each page in a frame of so many pixels.
-fn look(browser: &Path, folder: &Path, pages: &[(&Path, u32)], dark: bool) -> Vec<Value> {
+/// Loads each page in a frame of the given width in pixels, and returns what the probe found on it.
+fn inspect(browser: &Path, folder: &Path, pages: &[(&Path, u32)], dark: bool) -> Vec<Value> {
     let probe = folder.join("probe.html");
     let frames: String = pages
         .iter()
@@ -209,7 +209,7 @@ fn look(browser: &Path, folder: &Path, pages: &[(&Path, u32)], dark: bool) -> Ve
             "--disable-background-networking",
             "--disable-extensions",
         ])
-        // The probe and the page are files; otherwise one could not look into the other.
+        // The probe and the page are files, which otherwise may not access each other.
         .args([
             "--allow-file-access-from-files",
             "--hide-scrollbars",
@@ -240,7 +240,7 @@ fn look(browser: &Path, folder: &Path, pages: &[(&Path, u32)], dark: bool) -> Ve
     serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}: {json:?}"))
 }
 
-/// Runs a browser to its end, or ends it with all its processes.
+/// Runs a browser until it exits, or kills it with all its processes at the time limit.
 fn run(mut command: Command, output: &Path) {
     command
         .stdin(Stdio::null())
@@ -251,26 +251,26 @@ fn run(mut command: Command, output: &Path) {
     let started = Instant::now();
     while running.0.try_wait().unwrap().is_none() {
         assert!(
-            started.elapsed() < PATIENCE,
-            "the browser did not end within {PATIENCE:?}"
+            started.elapsed() < TIMEOUT,
+            "the browser did not end within {TIMEOUT:?}"
         );
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// A process group that ends with this value.
+/// A process group that is killed when this value is dropped.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
         let group = rustix::process::Pid::from_child(&self.0);
-        // Fails if nothing of it is left, which is what is wanted.
+        // Killing fails if no process is left, which is fine.
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         let _ = self.0.wait();
     }
 }
 
-/// A Chromium of whatever name, or `None` after saying that the test is skipped.
+/// Finds Chromium under one of its names; `None`, after a message, if the test is skipped.
 fn browser() -> Option<PathBuf> {
     let names = [
         "chromium",
@@ -291,7 +291,7 @@ fn browser() -> Option<PathBuf> {
         );
         let thread = std::thread::current();
         let test = thread.name().unwrap_or("test");
-        // Past the capture of the test runner, which hides what a passing test prints.
+        // A direct write is not captured by the test runner, which hides the output of passing tests.
         let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {why}");
     }
     found

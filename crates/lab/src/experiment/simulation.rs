@@ -29,7 +29,7 @@ pub(crate) fn run(
     let mistake = |what: String| key_error(setup.name, "simulation", what);
     let mut options = collect_options(setup, at, participant)?;
     options.push(("seed".to_owned(), seed.to_string()));
-    let request = SimRequest::of_options(&options)?;
+    let request = SimRequest::from_options(&options)?;
     let begin = Instant::now();
     let Some(report) = simulate_interruptibly(&request, setup.interrupts)? else {
         return Ok(None);

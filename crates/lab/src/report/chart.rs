@@ -1,4 +1,4 @@
-//! Draws charts as SVG: axes, lines, error bars, markers, legends.
+//! Draws charts as SVG: axes, lines, error bars, markers and legends.
 
 use maud::{Markup, html};
 
@@ -7,26 +7,29 @@ use super::figure::{
     ChartAxis, ChartLine, ChartPanel, ChartPoint, Figure, FigureKind, LegendEntry,
 };
 use super::scale::{self, SweptAxis};
-use super::shapes::{RADIUS, connected, cross, error_bar, fitted, marker, px, text_width};
+use super::shapes::{RADIUS, cross, error_bar, line_path, marker, px, text_width, truncated};
 
-/// With more points on a line than this, markers of the usual size would cover each other.
+/// Number of points from which markers are smaller, because larger ones would overlap.
 const MANY: usize = 24;
 
-/// Radius of markers then.
+/// Radius of the smaller markers.
 const SMALL_RADIUS: f64 = 2.5;
 
-/// Sizes of letters, as in the style sheet.
+/// Font size of labels, as in the style sheet.
 pub(super) const LABEL: f64 = 12.0;
+/// Font size of titles, as in the style sheet.
 pub(super) const TITLE: f64 = 13.0;
 
-/// Width and height of charts: one of several, one of several with a line for each row, one over time, one
-/// that stands alone.
+/// Width and height of a chart by row.
 const SMALL: (f64, f64) = (360.0, 264.0);
+/// Width and height of a chart by program.
 const TALL: (f64, f64) = (360.0, 340.0);
+/// Width and height of a chart over time.
 const WIDE: (f64, f64) = (480.0, 280.0);
+/// Width and height of the only chart of a figure.
 pub(super) const LARGE: (f64, f64) = (760.0, 400.0);
 
-/// The size of a figure's charts, also beside others on a phone.
+/// The size of each chart of a figure with several, and of a single chart on a phone.
 pub(super) fn size(figure: &Figure) -> (f64, f64) {
     match figure.kind {
         FigureKind::Rows => SMALL,
@@ -35,8 +38,8 @@ pub(super) fn size(figure: &Figure) -> (f64, f64) {
     }
 }
 
-/// A figure's charts for the page. A single chart is large, and drawn a second time for phones, where its
-/// letters keep their size.
+/// A figure's charts for the page. A single chart is drawn in two sizes; the style sheet shows the small one
+/// on phones, so that its text does not shrink.
 pub(super) fn panels(figure: &Figure) -> Markup {
     let narrow = size(figure);
     let id = |index: usize| format!("{}-{index}", figure.id);
@@ -56,21 +59,21 @@ pub(super) fn panels(figure: &Figure) -> Markup {
     }
 }
 
-/// A chart as an SVG element of its own. `id` must be unique on the page.
+/// A chart as a separate SVG element. `id` must be unique on the page.
 fn inline(panel: &ChartPanel, size: (f64, f64), id: &str, class: &str) -> Markup {
     let (title, description) = (format!("{id}-title"), format!("{id}-description"));
     html! {
         svg class=(class) viewBox=(format!("0 0 {} {}", px(size.0), px(size.1))) role="img"
             aria-labelledby=(title) aria-describedby=(description) {
-            title id=(title) { (name(panel)) }
+            title id=(title) { (accessible_name(panel)) }
             desc id=(description) { (panel.description) }
             (draw(panel, size))
         }
     }
 }
 
-/// A chart's name for readers who do not see it.
-pub(super) fn name(panel: &ChartPanel) -> String {
+/// A chart's name for readers who cannot see it.
+pub(super) fn accessible_name(panel: &ChartPanel) -> String {
     let separator = if panel.title.is_empty() { "" } else { ": " };
     format!(
         "{}{separator}{} against {}",
@@ -80,12 +83,12 @@ pub(super) fn name(panel: &ChartPanel) -> String {
     )
 }
 
-/// The chart itself, with its top left corner at the origin.
+/// Draws the chart with its top left corner at the origin.
 pub(super) fn draw(panel: &ChartPanel, size: (f64, f64)) -> Markup {
     let frame = ChartFrame::of(panel, size);
     html! {
         @if !panel.title.is_empty() {
-            text class="c-title" x="4" y="15" { (fitted(&panel.title, TITLE, size.0 - 8.0)) }
+            text class="c-title" x="4" y="15" { (truncated(&panel.title, TITLE, size.0 - 8.0)) }
         }
         text class="c-label" x="4" y=(px(frame.top - 11.0)) { (panel.unit) }
         (frame.vertical_axis())
@@ -94,7 +97,7 @@ pub(super) fn draw(panel: &ChartPanel, size: (f64, f64)) -> Markup {
     }
 }
 
-/// Where things are within a chart.
+/// Coordinates within a chart.
 struct ChartFrame<'a> {
     panel: &'a ChartPanel,
     left: f64,
@@ -113,7 +116,7 @@ impl<'a> ChartFrame<'a> {
             .map(|(_, label)| text_width(&label, LABEL));
         let left = widths.fold(20.0, f64::max) + 12.0;
         let right = size.0 - 14.0;
-        // Markers at the ends of the axis stay inside the frame.
+        // The inset keeps markers at the ends of the axis inside the frame.
         let inset = RADIUS + 4.0;
         let swept = match &panel.x {
             ChartAxis::Time(_) => None,
@@ -138,13 +141,13 @@ impl<'a> ChartFrame<'a> {
         }
     }
 
-    /// The height of a value.
+    /// The vertical coordinate of a value.
     fn y(&self, value: f64) -> f64 {
         self.panel.y.place(value, self.bottom, self.top)
     }
 
-    /// The place of a moment on an axis of time.
-    fn moment(&self, time: f64) -> f64 {
+    /// The horizontal coordinate of a time in seconds on an axis of time.
+    fn x_of_time(&self, time: f64) -> f64 {
         let end = match &self.panel.x {
             ChartAxis::Time(marks) => marks.last().copied(),
             ChartAxis::Swept { .. } => None,
@@ -156,9 +159,9 @@ impl<'a> ChartFrame<'a> {
         )
     }
 
-    /// How far a line is moved sideways so that it does not hide others: only where the axis
-    /// has names, not numbers.
-    fn dodge(&self, index: usize) -> f64 {
+    /// Distance by which a line is moved sideways, so that lines do not hide each other. It is 0 on an axis of
+    /// numbers, where the position has a meaning.
+    fn sideways_offset(&self, index: usize) -> f64 {
         let count = self.panel.lines.len();
         let Some(swept) = self
             .swept
@@ -169,8 +172,8 @@ impl<'a> ChartFrame<'a> {
         };
         #[allow(clippy::cast_precision_loss, reason = "a chart has few lines")]
         let (index, count) = (index as f64, count as f64);
-        let step = (swept.room * 0.6 / count).min(RADIUS * 3.0);
-        // The line that is drawn last is first in the legend, so it is to the left.
+        let step = (swept.smallest_step * 0.6 / count).min(RADIUS * 3.0);
+        // The line that is drawn last is the first in the legend, so it is the leftmost.
         step * ((count - 1.0) / 2.0 - index)
     }
 
@@ -186,19 +189,23 @@ impl<'a> ChartFrame<'a> {
         }
     }
 
-    /// Place, label and whether the label is shown, for each mark of the horizontal axis.
+    /// The marks of the horizontal axis: coordinate, label, and whether there is room for the label.
     fn marks(&self) -> Vec<(f64, String, bool)> {
         match (&self.panel.x, &self.swept) {
             (ChartAxis::Swept { values, .. }, Some(swept)) => {
-                let placed = values.iter().zip(&swept.places).zip(&swept.worthy);
-                let worthy = placed.filter(|(_, worthy)| **worthy);
-                let (labels, places): (Vec<&String>, Vec<f64>) =
-                    worthy.map(|((value, place), _)| (value, *place)).unzip();
+                let placed = values
+                    .iter()
+                    .zip(&swept.places)
+                    .zip(&swept.label_candidates);
+                let label_candidates = placed.filter(|(_, is_candidate)| **is_candidate);
+                let (labels, places): (Vec<&String>, Vec<f64>) = label_candidates
+                    .map(|((value, place), _)| (value, *place))
+                    .unzip();
                 let widths: Vec<f64> = labels
                     .iter()
                     .map(|value| text_width(value, LABEL))
                     .collect();
-                let shown = scale::with_room(&places, &widths, 5.0);
+                let shown = scale::labels_with_room(&places, &widths, 5.0);
                 let marks = places.into_iter().zip(labels).zip(shown);
                 marks
                     .map(|((place, label), shown)| (place, label.clone(), shown))
@@ -206,7 +213,8 @@ impl<'a> ChartFrame<'a> {
             }
             (ChartAxis::Time(marks), _) => {
                 let step = marks.get(1).copied().unwrap_or(1.0);
-                let mark = |mark: &f64| (self.moment(*mark), scale::label(*mark, step), true);
+                let mark =
+                    |mark: &f64| (self.x_of_time(*mark), scale::format_mark(*mark, step), true);
                 marks.iter().map(mark).collect()
             }
             (ChartAxis::Swept { .. }, None) => Vec::new(),
@@ -219,7 +227,7 @@ impl<'a> ChartFrame<'a> {
         for (place, _, shown) in &marks {
             lines += &format!("M{} {floor}v{}", px(*place), if *shown { "5" } else { "3" });
         }
-        let name = fitted(self.panel.x.name(), LABEL, self.right - 4.0);
+        let name = truncated(self.panel.x.name(), LABEL, self.right - 4.0);
         html! {
             @for (place, label, _) in marks.iter().filter(|(.., shown)| *shown) {
                 text class="c-label c-middle" x=(px(*place)) y=(px(self.bottom + 18.0)) { (label) }
@@ -230,14 +238,14 @@ impl<'a> ChartFrame<'a> {
     }
 
     fn line(&self, index: usize, line: &ChartLine) -> Markup {
-        let dodge = self.dodge(index);
+        let offset = self.sideways_offset(index);
         let place = |(index, point): (usize, &Option<ChartPoint>)| match &self.swept {
-            Some(swept) => swept.places.get(index).copied().unwrap_or_default() + dodge,
-            None => self.moment(point.as_ref().map_or(0.0, |point| point.time)),
+            Some(swept) => swept.places.get(index).copied().unwrap_or_default() + offset,
+            None => self.x_of_time(point.as_ref().map_or(0.0, |point| point.time)),
         };
         let xs: Vec<f64> = line.points.iter().enumerate().map(place).collect();
         let points = line.points.iter().zip(&xs);
-        let path = connected(points.clone().map(|(point, x)| {
+        let path = line_path(points.clone().map(|(point, x)| {
             let value = point.as_ref()?.value?;
             Some(format!("{} {}", px(*x), px(self.y(value))))
         }));
@@ -256,7 +264,7 @@ impl<'a> ChartFrame<'a> {
     fn point(&self, point: &ChartPoint, style: &LineStyle, x: f64) -> Markup {
         let bar = point.value.zip(point.half_width).and_then(|(value, half)| {
             let (low, high) = (self.y(value - half), self.y(value + half));
-            // A bar that would hide behind its marker says nothing.
+            // A shorter bar would be hidden by its marker.
             (low - high > RADIUS).then(|| error_bar(x, low, high))
         });
         let crowded = self
@@ -264,7 +272,7 @@ impl<'a> ChartFrame<'a> {
             .as_ref()
             .is_some_and(|swept| swept.places.len() > MANY);
         let radius = if crowded { SMALL_RADIUS } else { RADIUS };
-        // A published point that is met exactly shows as a ring around the measured one.
+        // A published point is larger, so that it remains visible as a ring around an equal measured one.
         let radius = radius * if style.published { 1.4 } else { 1.0 };
         html! {
             g class="c-point" {
@@ -285,7 +293,7 @@ fn class(style: &LineStyle) -> String {
     format!("series {}{published}", style.colour)
 }
 
-/// A line with its marker, as the legend shows it, in a box of 28 by 14.
+/// A line with its marker for the legend, in a box of 28 by 14 units.
 pub(super) fn swatch(style: &LineStyle) -> Markup {
     html! {
         g class=(class(style)) {
@@ -337,7 +345,7 @@ mod tests {
         assert_eq!(
             drawn(&results).matches("c-failed").count(),
             1,
-            "a cross at the floor"
+            "a cross at the bottom"
         );
     }
 
@@ -352,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn names_on_the_axis_move_lines_apart() {
+    fn lines_are_moved_apart_on_an_axis_of_names() {
         let mut results = samples::two_by_two();
         let latency = |cell: &crate::experiment::results::ResultCell| cell.at["latency"] == "1";
         for cell in results.cells.iter_mut().filter(|cell| latency(cell)) {
@@ -361,11 +369,15 @@ mod tests {
         results.across.values[0] = "small".to_owned();
         let figures = figures(&results);
         let frame = ChartFrame::of(&figures[0].panels[0], SMALL);
-        assert!(frame.dodge(0) > 0.0 && frame.dodge(1) == 0.0 && frame.dodge(2) < 0.0);
+        assert!(
+            frame.sideways_offset(0) > 0.0
+                && frame.sideways_offset(1) == 0.0
+                && frame.sideways_offset(2) < 0.0
+        );
     }
 
     #[test]
-    fn everything_is_drawn_inside_the_chart() {
+    fn all_paths_are_inside_the_chart() {
         let mut results = samples::two_by_two();
         results.cells[0].half_width = Some(1e9);
         for path in drawn(&results).split(" d=\"").skip(1) {

@@ -1,9 +1,9 @@
-//! Figures as data: which lines go into which chart.
+//! Figures as data: which lines are in which chart.
 //!
-//! A sweep of two axes over several programs has too many lines for one chart. It is drawn as small
-//! multiples, twice: one chart for each row (its lines are the programs, with the published curve),
-//! which compares programs; and one chart for each program (its lines are the rows), which is the
-//! shape that papers draw.
+//! A sweep of two axes over several programs has too many lines for one chart. It becomes two figures of
+//! several charts. The first has a chart for each row, whose lines are the programs and the published
+//! values; it compares programs. The second has a chart for each program, whose lines are the rows, as
+//! papers usually draw them.
 
 use super::grid::{self, ResultGrid};
 use super::scale::ValueAxis;
@@ -11,21 +11,20 @@ use super::theme::{self, Palette};
 use super::{shapes, text};
 use crate::experiment::results::ComparedProgram;
 
-/// A chart or several, with one legend.
+/// One or several charts with a common legend.
 pub(super) struct Figure {
     pub(super) kind: FigureKind,
-    /// `by parallel streams`; empty if there is only one figure.
+    /// Heading, such as `by parallel streams`; empty without an axis down.
     pub(super) heading: String,
-    /// Lines and their names, in the order of the legend.
     pub(super) legend: Vec<LegendEntry>,
     pub(super) panels: Vec<ChartPanel>,
-    /// Begins the anchors of its charts.
+    /// Prefix of the ids of its charts.
     pub(super) id: String,
-    /// Name of its SVG file; charts over time have none.
+    /// Name of its SVG file; empty for charts over time, which have none.
     pub(super) file: String,
 }
 
-/// The difference between the charts of a figure.
+/// Kind of a figure: the subject of each of its charts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FigureKind {
     /// One chart for each row; its lines are the programs.
@@ -37,7 +36,7 @@ pub(super) enum FigureKind {
 }
 
 impl FigureKind {
-    /// For file names and anchors.
+    /// The name in file names and anchors.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Rows => "rows",
@@ -47,21 +46,21 @@ impl FigureKind {
     }
 }
 
-/// How a line looks.
+/// The style of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LineStyle {
     /// CSS class of its colour.
     pub(super) colour: String,
-    /// Number of its marker.
+    /// Number of its marker, as in [`shapes::marker`].
     pub(super) marker: usize,
-    /// Dashed, with hollow markers: published, not measured.
+    /// Whether the values are published rather than measured: a dashed line with hollow markers.
     pub(super) published: bool,
 }
 
-/// A line of the legend, and of charts.
+/// The name and style of a line, as the legend shows them.
 #[derive(Clone)]
 pub(super) struct LegendEntry {
-    /// Its own key, and those of further entries with which it is hidden, separated by spaces.
+    /// Keys of the legend's entries that hide the line, separated by spaces. The first is its own.
     pub(super) keys: String,
     pub(super) label: String,
     pub(super) style: LineStyle,
@@ -69,11 +68,11 @@ pub(super) struct LegendEntry {
 
 /// One chart.
 pub(super) struct ChartPanel {
-    /// Heading; empty if there is one chart only.
+    /// Title; empty if the figure has only one chart.
     pub(super) title: String,
-    /// The values for readers who do not see the chart.
+    /// Description for readers who cannot see the chart.
     pub(super) description: String,
-    /// Lines, those behind first.
+    /// Lines in drawing order: later ones cover earlier ones.
     pub(super) lines: Vec<ChartLine>,
     pub(super) x: ChartAxis,
     /// Unit of the vertical axis.
@@ -83,18 +82,18 @@ pub(super) struct ChartPanel {
 
 /// The horizontal axis.
 pub(super) enum ChartAxis {
-    /// The values of a sweep, under the name of its axis.
+    /// The values of a sweep, with the name of its axis.
     Swept {
         name: String,
         values: Vec<String>,
         logarithmic: bool,
     },
-    /// Seconds, with these marks.
+    /// Seconds, with marks at these times.
     Time(Vec<f64>),
 }
 
 impl ChartAxis {
-    /// The name, with its unit.
+    /// The name with the unit.
     pub(super) fn name(&self) -> &str {
         match self {
             Self::Swept { name, .. } => name,
@@ -103,28 +102,28 @@ impl ChartAxis {
     }
 }
 
-/// One line.
+/// One line of a chart.
 pub(super) struct ChartLine {
     pub(super) entry: LegendEntry,
-    /// One for each value of a sweep, or one for each sample over time.
+    /// A point for each value of a sweep (`None`: not measured), or for each sample over time.
     pub(super) points: Vec<Option<ChartPoint>>,
 }
 
-/// One point.
+/// One point of a line.
 #[derive(Default)]
 pub(super) struct ChartPoint {
-    /// Seconds, on an axis of time.
+    /// Seconds; used with [`ChartAxis::Time`] only.
     pub(super) time: f64,
-    /// Its value; `None`: the measurement failed.
+    /// Value; `None`: the measurement failed.
     pub(super) value: Option<f64>,
-    /// Half-width of its interval.
+    /// Half-width of the error bar.
     pub(super) half_width: Option<f64>,
-    /// Facts for the reader, one a line; empty: the point has no marker.
+    /// Text of the tooltip, one fact per line; empty: the point has no marker.
     pub(super) tip: String,
 }
 
-/// The figures of a sweep, the most telling first; none if nothing was measured or published. `name` begins
-/// the names of their files.
+/// The figures of a sweep, most important first; empty if nothing was measured or published. `name` is the
+/// prefix of the names of their files.
 pub(super) fn sweeps(grid: &ResultGrid<'_>, palette: &Palette, name: &str) -> Vec<Figure> {
     let planner = FigurePlanner {
         grid,
@@ -134,22 +133,23 @@ pub(super) fn sweeps(grid: &ResultGrid<'_>, palette: &Palette, name: &str) -> Ve
     let (rows, programs) = (grid.rows(), grid.results.programs.len());
     let mut figures = Vec::new();
     if rows > 0 && (programs > 1 || rows == 1) {
-        figures.push(planner.by_row());
+        figures.push(planner.figure_by_row());
     }
     if rows > 1 && programs > 0 {
-        figures.push(planner.by_program());
+        figures.push(planner.figure_by_program());
     }
-    let lines = |figure: &Figure| figure.panels.iter().any(|panel| !panel.lines.is_empty());
-    figures.retain(lines);
+    let has_lines = |figure: &Figure| figure.panels.iter().any(|panel| !panel.lines.is_empty());
+    figures.retain(has_lines);
     if let Some(first) = figures.first_mut() {
         first.file = format!("{name}.svg");
     }
     figures
 }
 
-/// The key of everything that was published, and the class of its colour.
+/// Legend key of all published values, and CSS class of their colour.
 const PAPER: &str = "paper";
 
+/// Plans the figures of one measure.
 struct FigurePlanner<'a> {
     grid: &'a ResultGrid<'a>,
     palette: &'a Palette,
@@ -157,23 +157,25 @@ struct FigurePlanner<'a> {
 }
 
 impl FigurePlanner<'_> {
-    fn by_row(&self) -> Figure {
+    fn figure_by_row(&self) -> Figure {
         let down = self.grid.results.down.as_ref();
         let heading = down.map_or_else(String::new, |axis| format!("by {}", axis.label));
-        let rows = (0..self.grid.rows()).filter(|row| !self.grid.is_free(*row));
-        let panels = rows.map(|row| (self.row(row).label, self.lines_of_row(row)));
+        let rows = (0..self.grid.rows()).filter(|row| !self.grid.is_independent(*row));
+        let panels = rows.map(|row| (self.row_entry(row).label, self.lines_of_row(row)));
         let programs = self
             .grid
             .programs()
-            .map(|(_, program)| self.program(program));
+            .map(|(_, program)| self.program_entry(program));
         let (legend, panels) = (programs.collect(), panels.collect());
         self.figure(FigureKind::Rows, heading, legend, panels)
     }
 
-    fn by_program(&self) -> Figure {
+    fn figure_by_program(&self) -> Figure {
         let programs = self.grid.programs();
         let panels = programs.map(|(index, one)| (one.label.clone(), self.lines_of_program(index)));
-        let legend = (0..self.grid.rows()).map(|row| self.row(row)).collect();
+        let legend = (0..self.grid.rows())
+            .map(|row| self.row_entry(row))
+            .collect();
         let heading = "by program".to_owned();
         self.figure(FigureKind::Programs, heading, legend, panels.collect())
     }
@@ -187,15 +189,15 @@ impl FigurePlanner<'_> {
     ) -> Figure {
         let results = self.grid.results;
         if self.grid.has_paper() {
-            legend.push(self.paper());
+            legend.push(self.published_entry());
         }
         panels.retain(|(_, lines)| !lines.is_empty());
         if let [(title, _)] = panels.as_mut_slice() {
             title.clear();
         }
         let values = extremes(panels.iter().flat_map(|(_, lines)| lines));
-        // Charts that compare programs are read point by point, so small values must show; those by
-        // program have the shape that papers draw, from zero.
+        // Charts that compare programs are read point by point, so small values must be visible too. Those
+        // of one program begin at zero, as in papers.
         let y = match kind {
             FigureKind::Rows => ValueAxis::fitting(&values),
             _ => ValueAxis::linear(&values),
@@ -226,30 +228,31 @@ impl FigurePlanner<'_> {
 
     fn lines_of_row(&self, row: usize) -> Vec<ChartLine> {
         let mut lines = Vec::new();
-        if self.grid.one_publication {
+        if self.grid.has_shared_publication {
             let value = |column| self.grid.published(row, column);
-            lines.extend(self.published(row, self.paper(), value));
+            lines.extend(self.published_line(row, self.published_entry(), value));
         } else {
             for (index, program) in self.grid.programs() {
-                lines.extend(self.published_of(index, row, self.program(program)));
+                lines.extend(self.program_published_line(index, row, self.program_entry(program)));
             }
         }
-        // The first program is the one that matters most: it is drawn last, on top.
+        // The first program is the most important one, so it is drawn last, on top.
         for (index, program) in self.grid.programs().rev() {
-            let row = self.grid.counterpart(index, row);
-            lines.extend(self.measured(index, row, self.program(program)));
+            let row = self.grid.compared_row(index, row);
+            lines.extend(self.measured_line(index, row, self.program_entry(program)));
         }
         lines
     }
 
     fn lines_of_program(&self, program: usize) -> Vec<ChartLine> {
-        let rows = || (0..self.grid.rows()).map(|row| (row, self.row(row)));
-        let published = rows().filter_map(|(row, entry)| self.published_of(program, row, entry));
-        let measured = rows().filter_map(|(row, entry)| self.measured(program, row, entry));
+        let rows = || (0..self.grid.rows()).map(|row| (row, self.row_entry(row)));
+        let published =
+            rows().filter_map(|(row, entry)| self.program_published_line(program, row, entry));
+        let measured = rows().filter_map(|(row, entry)| self.measured_line(program, row, entry));
         published.chain(measured).collect()
     }
 
-    fn measured(&self, program: usize, row: usize, entry: LegendEntry) -> Option<ChartLine> {
+    fn measured_line(&self, program: usize, row: usize, entry: LegendEntry) -> Option<ChartLine> {
         let point = |column| {
             let cell = self.grid.cell(program, row, column)?;
             let value = self.grid.median(program, row, column);
@@ -257,25 +260,35 @@ impl FigurePlanner<'_> {
             (value.is_some() || !cell.samples.is_empty()).then(|| ChartPoint {
                 value,
                 half_width: half.filter(|half| half.is_finite() && *half > 0.0),
-                tip: text::measured_tip(self.grid, program, (row, column), cell),
+                tip: text::describe_measured(self.grid, program, (row, column), cell),
                 ..ChartPoint::default()
             })
         };
-        line(entry, (0..self.grid.columns()).map(point).collect())
+        nonempty_line(entry, (0..self.grid.columns()).map(point).collect())
     }
 
-    /// The values published for a program; they are hidden with it and with all published values.
-    fn published_of(&self, program: usize, row: usize, of: LegendEntry) -> Option<ChartLine> {
+    /// The line of the values published for a program. It is hidden with the program's own line, and with all
+    /// published values.
+    fn program_published_line(
+        &self,
+        program: usize,
+        row: usize,
+        of: LegendEntry,
+    ) -> Option<ChartLine> {
         let mut entry = LegendEntry {
             keys: format!("{} {PAPER}", of.keys),
-            label: format!("{}, {}", self.paper().label, self.grid.label(program)),
+            label: format!(
+                "{}, {}",
+                self.published_entry().label,
+                self.grid.label(program)
+            ),
             ..of
         };
         entry.style.published = true;
-        self.published(row, entry, |column| self.grid.paper(program, row, column))
+        self.published_line(row, entry, |column| self.grid.paper(program, row, column))
     }
 
-    fn published(
+    fn published_line(
         &self,
         row: usize,
         entry: LegendEntry,
@@ -285,15 +298,15 @@ impl FigurePlanner<'_> {
             let value = value(column)?;
             Some(ChartPoint {
                 value: Some(value),
-                tip: text::published_tip(self.grid, &entry.label, (row, column), value),
+                tip: text::describe_published(self.grid, &entry.label, (row, column), value),
                 ..ChartPoint::default()
             })
         };
         let points = (0..self.grid.columns()).map(point).collect();
-        line(entry, points)
+        nonempty_line(entry, points)
     }
 
-    fn program(&self, program: &ComparedProgram) -> LegendEntry {
+    fn program_entry(&self, program: &ComparedProgram) -> LegendEntry {
         let programs = &self.grid.results.programs;
         let index = programs.iter().position(|one| one.key == program.key);
         LegendEntry {
@@ -307,7 +320,7 @@ impl FigurePlanner<'_> {
         }
     }
 
-    fn row(&self, row: usize) -> LegendEntry {
+    fn row_entry(&self, row: usize) -> LegendEntry {
         let down = self.grid.results.down.as_ref();
         LegendEntry {
             keys: format!("r{row}"),
@@ -320,7 +333,7 @@ impl FigurePlanner<'_> {
         }
     }
 
-    fn paper(&self) -> LegendEntry {
+    fn published_entry(&self) -> LegendEntry {
         LegendEntry {
             keys: PAPER.to_owned(),
             label: self.grid.results.reference.clone(),
@@ -333,14 +346,14 @@ impl FigurePlanner<'_> {
     }
 }
 
-/// A line that has a point.
-fn line(entry: LegendEntry, points: Vec<Option<ChartPoint>>) -> Option<ChartLine> {
+/// A line with these points; `None`: there is no point.
+fn nonempty_line(entry: LegendEntry, points: Vec<Option<ChartPoint>>) -> Option<ChartLine> {
     let any = points.iter().any(Option::is_some);
     any.then_some(ChartLine { entry, points })
 }
 
-/// Values that the vertical axis must have room for: every value, and error bars as far as they do not
-/// make the values themselves small.
+/// The values that the vertical axis must cover: all values, and the upper ends of error bars, but at most
+/// 15 % above the highest value, so that a long bar does not shrink the lines.
 fn extremes<'a>(lines: impl Iterator<Item = &'a ChartLine>) -> Vec<f64> {
     let points: Vec<&ChartPoint> = lines
         .flat_map(|line| line.points.iter().flatten())
@@ -354,12 +367,15 @@ fn extremes<'a>(lines: impl Iterator<Item = &'a ChartLine>) -> Vec<f64> {
     values.iter().copied().chain(bars).collect()
 }
 
-/// Each line's first and last value.
+/// Describes each line by its first and last value.
 fn describe(values: &[String], lines: &[ChartLine]) -> String {
     let sentence = |line: &ChartLine| {
         let points = values.iter().zip(&line.points);
         let valued = |(at, point): (&String, &Option<ChartPoint>)| {
-            Some(format!("{} at {at}", text::value(point.as_ref()?.value?)))
+            Some(format!(
+                "{} at {at}",
+                text::format_value(point.as_ref()?.value?)
+            ))
         };
         let mut valued = points.filter_map(valued);
         let first = valued.next()?;
@@ -389,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_of_programs_is_drawn_by_row_and_by_program() {
+    fn a_sweep_of_two_axes_has_a_figure_by_row_and_one_by_program() {
         let drawn = figures(&samples::two_by_two());
         let shape = |figure: &Figure| (figure.kind, figure.panels.len(), figure.file.clone());
         let shapes: Vec<_> = drawn.iter().map(shape).collect();
@@ -410,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_chooses_is_in_every_chart_that_compares() {
+    fn a_program_that_chooses_its_streams_is_in_every_chart_by_row() {
         let drawn = figures(&samples::with_auto());
         assert_eq!((drawn[0].panels.len(), drawn[1].panels.len()), (2, 3));
         for panel in &drawn[0].panels {
@@ -438,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn a_paper_with_a_value_for_each_program_has_a_line_for_each() {
+    fn values_published_for_each_program_have_a_line_for_each() {
         let mut results = samples::two_by_two();
         results.cells[0].paper = Some(1.0);
         let drawn = figures(&results);
@@ -454,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_measurement_is_a_point_without_a_value_and_nothing_measured_no_figure() {
+    fn a_failed_measurement_is_a_point_without_a_value_and_without_cells_there_is_no_figure() {
         let mut results = samples::two_by_two();
         results.cells[0].median = None;
         for run in &mut results.cells[0].samples {

@@ -1,10 +1,12 @@
-//! Results as a grid of program × row × column, with the published value of each point.
+//! Results as a grid of program × row × column.
+//!
+//! A *point* of a sweep is a row (a value of the axis down) and a column (a value of the axis across).
 
 use std::collections::HashMap;
 
 use crate::experiment::results::{ComparedProgram, ExperimentResults, ResultCell, SweepAxis};
 
-/// Indices of a cell's program, its row (the axis down) and its column (the axis across).
+/// The place of a cell in the grid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct CellPlace {
     /// Index into [`ExperimentResults::programs`].
@@ -18,52 +20,53 @@ pub(super) struct CellPlace {
 /// The cells of one experiment by their place.
 pub(super) struct ResultGrid<'a> {
     pub(super) results: &'a ExperimentResults,
-    /// Cells whose program or values are not in the axes, or that come twice.
-    pub(super) strays: usize,
-    /// Every program was published with the same value at the same point, or not at all.
-    pub(super) one_publication: bool,
+    /// Number of cells whose program or values are unknown, or whose place another cell has.
+    pub(super) ignored_cells: usize,
+    /// Whether no point has different published values for different programs.
+    pub(super) has_shared_publication: bool,
     cells: HashMap<CellPlace, &'a ResultCell>,
-    free: Vec<bool>,
+    /// For each row, whether it [is independent](Self::is_independent).
+    independent: Vec<bool>,
 }
 
 impl<'a> ResultGrid<'a> {
-    /// Sorts the cells of `results`.
+    /// Finds the places of the cells of `results`.
     pub(super) fn of(results: &'a ExperimentResults) -> Self {
         let mut grid = Self {
             results,
-            strays: 0,
-            one_publication: false,
+            ignored_cells: 0,
+            has_shared_publication: false,
             cells: HashMap::new(),
-            free: Vec::new(),
+            independent: Vec::new(),
         };
         for cell in &results.cells {
             match place(results, cell) {
                 Some(place) if !grid.cells.contains_key(&place) => {
                     grid.cells.insert(place, cell);
                 }
-                _ => grid.strays += 1,
+                _ => grid.ignored_cells += 1,
             }
         }
-        grid.one_publication = grid.points().all(|(row, column)| {
+        grid.has_shared_publication = grid.points().all(|(row, column)| {
             let published = grid.published(row, column);
             let programs = 0..results.programs.len();
             let mut papers = programs.filter_map(|program| grid.paper(program, row, column));
             papers.all(|paper| Some(paper) == published)
         });
-        grid.free = grid.free_rows();
+        grid.independent = grid.independent_rows();
         grid
     }
 
-    /// Rows that stand for no value of their axis: none of their programs takes part in another row.
+    /// Finds the independent rows: those whose programs have no cells in other rows.
     ///
-    /// A program that chooses the number of streams by itself has a row of its own (`auto`) on an axis of
-    /// stream counts. It is to be compared with every other row. The row with most programs (the first of
-    /// several) is never free, so that one is left to compare with.
-    fn free_rows(&self) -> Vec<bool> {
+    /// A program that chooses the number of streams itself has a row of its own (`auto`) on an axis of
+    /// stream counts, and is compared with every other row. The row with most programs (the first if
+    /// several have as many) is never independent, so that a row remains for the comparison.
+    fn independent_rows(&self) -> Vec<bool> {
         let programs: Vec<Vec<usize>> = (0..self.rows())
             .map(|row| {
                 let all = 0..self.results.programs.len();
-                all.filter(|program| self.takes_part(*program, row))
+                all.filter(|program| self.has_cell_in_row(*program, row))
                     .collect()
             })
             .collect();
@@ -82,7 +85,7 @@ impl<'a> ResultGrid<'a> {
         programs.iter().enumerate().map(alone).collect()
     }
 
-    /// Number of rows; one where there is no axis down.
+    /// Number of rows; 1 without an axis down.
     pub(super) fn rows(&self) -> usize {
         self.results
             .down
@@ -95,19 +98,21 @@ impl<'a> ResultGrid<'a> {
         self.results.across.values.len()
     }
 
-    /// Whether the row stands for no value of the axis.
-    pub(super) fn is_free(&self, row: usize) -> bool {
-        self.free.get(row).copied().unwrap_or(false)
+    /// Whether the programs of this row ignore the axis down, because they choose its value themselves.
+    pub(super) fn is_independent(&self, row: usize) -> bool {
+        self.independent.get(row).copied().unwrap_or(false)
     }
 
-    /// Whether the program was to be measured somewhere in this row.
-    pub(super) fn takes_part(&self, program: usize, row: usize) -> bool {
+    /// Whether the program has a cell in this row.
+    pub(super) fn has_cell_in_row(&self, program: usize, row: usize) -> bool {
         (0..self.columns()).any(|column| self.cell(program, row, column).is_some())
     }
 
-    /// The row of a program that is to be compared with `row`: the same, or the program's free one.
-    pub(super) fn counterpart(&self, program: usize, row: usize) -> usize {
-        let own = (0..self.rows()).find(|own| self.is_free(*own) && self.takes_part(program, *own));
+    /// The row of `program` that is compared with `row`: the program's independent row if it has one,
+    /// otherwise the same.
+    pub(super) fn compared_row(&self, program: usize, row: usize) -> usize {
+        let own = (0..self.rows())
+            .find(|own| self.is_independent(*own) && self.has_cell_in_row(program, *own));
         own.unwrap_or(row)
     }
 
@@ -115,12 +120,12 @@ impl<'a> ResultGrid<'a> {
     pub(super) fn programs(
         &self,
     ) -> impl DoubleEndedIterator<Item = (usize, &'a ComparedProgram)> + use<'a> {
-        // An explicit range: `enumerate` alone cannot be reversed without a known length.
+        // A zipped range can be reversed; `enumerate` here cannot.
         let programs = &self.results.programs;
         (0..programs.len()).zip(programs)
     }
 
-    /// A program's label.
+    /// The label of a program; empty if there is none.
     pub(super) fn label(&self, program: usize) -> &'a str {
         let program = self.results.programs.get(program);
         program.map_or("", |program| program.label.as_str())
@@ -135,30 +140,30 @@ impl<'a> ResultGrid<'a> {
         self.cells.get(&place).copied()
     }
 
-    /// The measured value at a place.
+    /// The median at a place; `None`: there is no finite one.
     pub(super) fn median(&self, program: usize, row: usize, column: usize) -> Option<f64> {
         let median = self.cell(program, row, column)?.median;
         median.filter(|value| value.is_finite())
     }
 
-    /// The value published for a program at a point.
+    /// The value that was published for a program at a point.
     pub(super) fn paper(&self, program: usize, row: usize, column: usize) -> Option<f64> {
         let paper = self.cell(program, row, column)?.paper;
         paper.filter(|value| value.is_finite())
     }
 
-    /// The value published for a point, whichever program it is noted with.
+    /// The value that was published for a point: that of the first program with one.
     pub(super) fn published(&self, row: usize, column: usize) -> Option<f64> {
         (0..self.results.programs.len()).find_map(|program| self.paper(program, row, column))
     }
 
-    /// Whether anything was published about this experiment.
+    /// Whether any point has a published value.
     pub(super) fn has_paper(&self) -> bool {
         self.points()
             .any(|(row, column)| self.published(row, column).is_some())
     }
 
-    /// Every point of the sweep: row and column.
+    /// All points of the sweep as row and column.
     pub(super) fn points(&self) -> impl Iterator<Item = (usize, usize)> + use<'a> {
         let columns = self.columns();
         (0..self.rows()).flat_map(move |row| (0..columns).map(move |column| (row, column)))
@@ -178,7 +183,7 @@ impl<'a> ResultGrid<'a> {
         })
     }
 
-    /// `parallel streams 4, latency 5 ms`: the row's value and the column's.
+    /// The name of a point: `parallel streams 4, latency 5 ms`.
     pub(super) fn point_name(&self, row: usize, column: usize) -> String {
         let across = value_name(&self.results.across, column);
         match &self.results.down {
@@ -207,22 +212,22 @@ pub(super) fn value_name(axis: &SweepAxis, index: usize) -> String {
     format!("{} {value}{space}{}", axis.label, axis.unit)
 }
 
-/// Measured over published, where both are there.
+/// `measured` divided by `published`; `None` without one of them, or if the ratio is not finite.
 pub(super) fn ratio(measured: Option<f64>, published: Option<f64>) -> Option<f64> {
     let ratio = measured? / published.filter(|value| *value != 0.0)?;
     ratio.is_finite().then_some(ratio)
 }
 
-/// How many runs count, how many were made, and why the others do not.
+/// The numbers of runs and of valid runs of a cell, and why the others are invalid.
 #[derive(Debug)]
 pub(super) struct RunCounts {
-    /// Runs whose value counts.
+    /// Number of valid runs: those with a value and without a reason against it.
     pub(super) valid: usize,
-    /// Runs that were made.
+    /// Number of runs.
     pub(super) all: usize,
-    /// Why runs were left out, each reason once, in order.
+    /// Reasons for which runs are left out, in order and without repetition.
     pub(super) reasons: Vec<String>,
-    /// No run gave a value at all: the program failed. Otherwise those left out were invalid.
+    /// Whether no run has a value, not even an invalid one.
     pub(super) failed: bool,
 }
 
@@ -232,7 +237,7 @@ impl RunCounts {
         let mut reasons: Vec<String> = Vec::new();
         for run in &cell.samples {
             let silent = run.value.is_none() && run.invalid.is_empty();
-            let silent = silent.then(|| "failed without saying why".to_owned());
+            let silent = silent.then(|| "failed without a reason".to_owned());
             for reason in run.invalid.iter().cloned().chain(silent) {
                 if !reasons.contains(&reason) {
                     reasons.push(reason);
@@ -251,12 +256,13 @@ impl RunCounts {
         }
     }
 
-    /// Whether some run does not count.
+    /// Whether a run is left out.
     pub(super) fn has_left_out(&self) -> bool {
         self.valid < self.all
     }
 }
 
+/// The place of a cell; `None`: its program or a value is unknown.
 fn place(results: &ExperimentResults, cell: &ResultCell) -> Option<CellPlace> {
     let index_on = |axis: &SweepAxis| {
         let value = cell.at.get(&axis.key)?;
@@ -278,14 +284,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_find_their_places_and_strays_are_counted() {
+    fn cells_are_at_their_places_and_ignored_ones_are_counted() {
         let mut results = samples::two_by_two();
         let mut lost = results.cells[0].clone();
         lost.at.insert("latency".to_owned(), "999".to_owned());
         results.cells.push(lost);
         results.cells.push(results.cells[0].clone());
         let grid = ResultGrid::of(&results);
-        assert_eq!((grid.strays, grid.rows(), grid.columns()), (2, 2, 2));
+        assert_eq!((grid.ignored_cells, grid.rows(), grid.columns()), (2, 2, 2));
         assert_eq!(grid.median(0, 1, 1), results.cells[3].median);
         assert_eq!(grid.cells().count(), 8);
         assert_eq!(
@@ -295,29 +301,34 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_ignores_the_axis_has_a_counterpart_in_every_row() {
+    fn a_program_that_ignores_the_axis_is_compared_with_every_row() {
         let mut results = samples::with_auto();
         let grid = ResultGrid::of(&results);
-        assert_eq!(grid.free, [false, false, true]);
-        assert!(grid.takes_part(2, 2) && !grid.takes_part(2, 0) && !grid.takes_part(0, 2));
-        assert_eq!((grid.counterpart(2, 0), grid.counterpart(0, 1)), (2, 1));
-        // A program of one row does not free it, and of two lonely rows one stays to compare with.
+        assert_eq!(grid.independent, [false, false, true]);
+        assert!(
+            grid.has_cell_in_row(2, 2)
+                && !grid.has_cell_in_row(2, 0)
+                && !grid.has_cell_in_row(0, 2)
+        );
+        assert_eq!((grid.compared_row(2, 0), grid.compared_row(0, 1)), (2, 1));
+        // A program with one row only does not make that row independent if another program shares it, and
+        // of two rows without common programs one is not independent.
         results
             .cells
             .retain(|cell| cell.program != "guc" || cell.at["streams"] == "1");
-        assert_eq!(ResultGrid::of(&results).free, [false, false, true]);
+        assert_eq!(ResultGrid::of(&results).independent, [false, false, true]);
         results
             .cells
             .retain(|cell| cell.program != "longhaul" || cell.at["streams"] == "8");
-        assert_eq!(ResultGrid::of(&results).free, [false, true, true]);
+        assert_eq!(ResultGrid::of(&results).independent, [false, true, true]);
     }
 
     #[test]
-    fn one_publication_or_one_for_each_program() {
+    fn published_values_are_shared_unless_programs_have_different_ones() {
         let mut results = samples::two_by_two();
-        assert!(ResultGrid::of(&results).one_publication);
+        assert!(ResultGrid::of(&results).has_shared_publication);
         results.cells[0].paper = Some(1.0);
-        assert!(!ResultGrid::of(&results).one_publication);
+        assert!(!ResultGrid::of(&results).has_shared_publication);
         assert_eq!(ratio(Some(5.0), Some(2.0)), Some(2.5));
         assert_eq!(
             (ratio(Some(5.0), Some(0.0)), ratio(None, Some(2.0))),
@@ -326,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_give_each_reason_once() {
+    fn run_counts_have_each_reason_once() {
         let mut cell = samples::two_by_two().cells[0].clone();
         assert!(!RunCounts::of(&cell).has_left_out());
         cell.samples[0].invalid = vec!["the emulator was late".to_owned()];
@@ -335,7 +346,7 @@ mod tests {
         assert_eq!((runs.valid, runs.all, runs.failed), (1, 3, false));
         assert_eq!(
             runs.reasons,
-            ["the emulator was late", "failed without saying why"]
+            ["the emulator was late", "failed without a reason"]
         );
         cell.samples.iter_mut().for_each(|run| run.value = None);
         assert!(RunCounts::of(&cell).failed);

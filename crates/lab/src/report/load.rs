@@ -1,4 +1,4 @@
-//! Reading a directory of results, and sorting experiments by the paper that they reproduce.
+//! Reads a directory of results files, and sorts experiments by the paper that they reproduce.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -10,26 +10,26 @@ use crate::LabError;
 use crate::experiment::results::{ExperimentResults, FurtherMeasure, PUBLISHED};
 use crate::experiment::{MIN_INTERVAL_VALUES, count_shipped_cells};
 
-/// Largest file that is read; the fullest sweep with every command line is far below one mebibyte.
-const LARGEST: u64 = 64 * 1024 * 1024;
+/// Largest results file, bytes. The largest sweep with all command lines is far below 1 MiB.
+const MAX_FILE: u64 = 64 * 1024 * 1024;
 
 /// One file of results.
 pub(super) struct LoadedResults {
-    /// Begins the names of all that is drawn from it, and is its anchor on the page: letters, digits
-    /// and `.-_`, unique in this report.
+    /// Prefix of the names of its files, and its anchor on the page. It has only letters, digits
+    /// and `.-_`, and is unique in the report.
     pub(super) name: String,
     pub(super) results: ExperimentResults,
-    /// The same for each of [`ExperimentResults::also`], in their order.
+    /// The results with each further measure ([`ExperimentResults::also`]) as the main one, in their order.
     pub(super) also: Vec<ExperimentResults>,
 }
 
 impl LoadedResults {
-    /// `results` under a name that is unique.
+    /// `name` must be unique.
     pub(super) fn new(name: String, results: ExperimentResults) -> Self {
         let also = results
             .also
             .iter()
-            .map(|also| projected(&results, also))
+            .map(|also| with_main_measure(&results, also))
             .collect();
         Self {
             name,
@@ -38,7 +38,7 @@ impl LoadedResults {
         }
     }
 
-    /// `bbc-5.1 (quick)`: one experiment may be there in both modes, and in files of several names.
+    /// The label `bbc-5.1 (quick)`, with the mode because an experiment may be there in both modes.
     pub(super) fn label(&self) -> String {
         format!("{}{}", self.base(), self.mode())
     }
@@ -50,13 +50,13 @@ impl LoadedResults {
         }
     }
 
-    /// The experiment's name, or the name of its file where that says more (`bbc-5.1-lan`).
+    /// The name of the file without the mode (`bbc-5.1-lan`), otherwise that of the experiment.
     fn base(&self) -> &str {
         let file = self.name.strip_suffix(&format!("-{}", self.results.mode));
         file.unwrap_or(&self.results.experiment)
     }
 
-    /// The paper, and the table or figure in it; longhaul's own experiments reproduce none.
+    /// The paper, and the table or figure in it. Experiments that reproduce none have the heading [`OWN`].
     fn citation(&self) -> (String, String) {
         let results = &self.results;
         if results.source.is_empty() || results.reference != PUBLISHED {
@@ -69,7 +69,7 @@ impl LoadedResults {
             .filter(|(_, place)| is_place(place))
         {
             Some((paper, place)) => {
-                // Two files may be of one figure.
+                // Several files may reproduce the same figure; their names tell them apart.
                 let file = match self.base() {
                     base if base == file_name(&results.experiment) => String::new(),
                     base => format!(", {base}"),
@@ -81,8 +81,8 @@ impl LoadedResults {
     }
 }
 
-/// `results` as if `also` were what the experiment measures.
-fn projected(results: &ExperimentResults, also: &FurtherMeasure) -> ExperimentResults {
+/// `results` with the further measure `also` as the main one.
+fn with_main_measure(results: &ExperimentResults, also: &FurtherMeasure) -> ExperimentResults {
     let mut projected = results.clone();
     projected.unit.clone_from(&also.unit);
     projected.higher_is_better = also.higher_is_better;
@@ -96,7 +96,7 @@ fn projected(results: &ExperimentResults, also: &FurtherMeasure) -> ExperimentRe
             run.value = run.also.get(&also.key).copied();
         }
     }
-    // A program without this measure takes no part in it.
+    // A program without this measure would be an empty line in its table.
     projected
         .cells
         .retain(|cell| cell.median.is_some() || cell.paper.is_some());
@@ -105,17 +105,17 @@ fn projected(results: &ExperimentResults, also: &FurtherMeasure) -> ExperimentRe
     projected
 }
 
-/// Heading of experiments that reproduce nothing published.
-const OWN: &str = "longhaul itself";
+/// Heading of the experiments that reproduce no paper.
+const OWN: &str = "longhaul's own experiments";
 
-/// Words with which the place in a paper begins, the last part of a source.
+/// First words of the last part of a source if that part is a place in the paper.
 const PLACES: [&str; 4] = ["table", "figure", "section", "network"];
 
-/// A paper, and its tables and figures: name and index of the results.
+/// A paper, and for each of its tables and figures the name and the index of the results.
 pub(super) type CitedPaper = (String, Vec<(String, usize)>);
 
-/// Papers in the order in which they first come, longhaul's own experiments last; within a paper by the
-/// number of table or figure.
+/// Groups results by paper, in the order in which the papers first occur, with longhaul's own experiments
+/// last. The results of a paper are in the order of the numbers of their tables or figures.
 pub(super) fn by_paper<'a>(results: impl Iterator<Item = &'a LoadedResults>) -> Vec<CitedPaper> {
     let mut papers: Vec<CitedPaper> = Vec::new();
     for (index, one) in results.enumerate() {
@@ -127,13 +127,13 @@ pub(super) fn by_paper<'a>(results: impl Iterator<Item = &'a LoadedResults>) -> 
     }
     papers.sort_by_key(|(name, _)| name == OWN);
     for (_, entries) in papers.iter_mut().filter(|(name, _)| name != OWN) {
-        entries.sort_by(|(one, _), (other, _)| number(one).total_cmp(&number(other)));
+        entries.sort_by(|(one, _), (other, _)| figure_number(one).total_cmp(&figure_number(other)));
     }
     papers
 }
 
-/// The number of a table or figure: 5.1 of `table 5.1 (quick)`.
-fn number(figure: &str) -> f64 {
+/// The first number in the name of a table or figure: 5.1 in `table 5.1 (quick)`; infinity without one.
+fn figure_number(figure: &str) -> f64 {
     let from = figure.trim_start_matches(|c: char| !c.is_ascii_digit());
     let end = from.find(|c: char| !c.is_ascii_digit() && c != '.');
     from[..end.unwrap_or(from.len())]
@@ -141,11 +141,15 @@ fn number(figure: &str) -> f64 {
         .unwrap_or(f64::INFINITY)
 }
 
-/// All results in `directory`, by file name, and the `*.json` files that hold none.
+/// Reads all results in `directory` in the order of their file names, and lists the `*.json` files that
+/// hold none.
 ///
 /// # Errors
-/// The directory cannot be read or has no results.
-pub(super) fn all(directory: &Path) -> Result<(Vec<LoadedResults>, Vec<SkippedFile>), LabError> {
+/// [`LabError::NotFound`]: the directory does not exist or holds no results. [`LabError::System`]: it
+/// cannot be listed.
+pub(super) fn read_all(
+    directory: &Path,
+) -> Result<(Vec<LoadedResults>, Vec<SkippedFile>), LabError> {
     let (mut loaded, mut skipped, mut names) = (Vec::new(), Vec::new(), BTreeSet::new());
     for path in candidates(directory)? {
         match read(&path) {
@@ -171,7 +175,8 @@ pub(super) fn all(directory: &Path) -> Result<(Vec<LoadedResults>, Vec<SkippedFi
     )))
 }
 
-/// The `*.json` files, sorted so that `bbc-5.2` comes before `bbc-5.10`.
+/// The `*.json` files of a directory, with numbers in their names in numeric order: `bbc-5.2` comes before
+/// `bbc-5.10`.
 fn candidates(directory: &Path) -> Result<Vec<PathBuf>, LabError> {
     let shown = directory.display();
     let cannot = |error: std::io::Error| match error.kind() {
@@ -191,21 +196,22 @@ fn candidates(directory: &Path) -> Result<Vec<PathBuf>, LabError> {
             paths.push(path);
         }
     }
-    paths.sort_by_cached_key(|path| natural(&path.to_string_lossy()));
+    paths.sort_by_cached_key(|path| sort_key(&path.to_string_lossy()));
     Ok(paths)
 }
 
 fn read(path: &Path) -> Result<ExperimentResults, String> {
     let mut text = String::new();
     File::open(path)
-        .and_then(|file| file.take(LARGEST + 1).read_to_string(&mut text))
+        .and_then(|file| file.take(MAX_FILE + 1).read_to_string(&mut text))
         .map_err(|error| format!("cannot be read: {error}"))?;
-    if text.len() as u64 > LARGEST {
-        return Err(format!("larger than {} MiB: no results", LARGEST >> 20));
+    if text.len() as u64 > MAX_FILE {
+        let limit = MAX_FILE >> 20;
+        return Err(format!("larger than {limit} MiB, so no results file"));
     }
     let mut results: ExperimentResults = serde_json::from_str(&text)
         .map_err(|error| format!("not results of an experiment: {error}"))?;
-    // Older files do not say how many cells their experiment has, and have intervals of two runs.
+    // Older files lack the number of planned cells, and have intervals of only two runs.
     if results.planned == 0 {
         results.planned = count_shipped_cells(&results.experiment, &results.mode).unwrap_or(0);
     }
@@ -221,7 +227,8 @@ fn read(path: &Path) -> Result<ExperimentResults, String> {
     Ok(results)
 }
 
-/// A part of a file name, an anchor and an XML name at once.
+/// Turns `stem` into a text that is valid in file names, as an anchor, and as an XML name: other characters
+/// become `_`, and the first is a letter.
 pub(super) fn file_name(stem: &str) -> String {
     let safe = |c: char| {
         if c.is_ascii_alphanumeric() || ".-_".contains(c) {
@@ -237,6 +244,7 @@ pub(super) fn file_name(stem: &str) -> String {
     }
 }
 
+/// Returns `name`, or `name` with the first free number from 2, and adds it to `taken`.
 fn unique(name: &str, taken: &mut BTreeSet<String>) -> String {
     let numbered = (2_u32..).map(|number| format!("{name}-{number}"));
     let mut candidates = std::iter::once(name.to_owned()).chain(numbered);
@@ -244,8 +252,8 @@ fn unique(name: &str, taken: &mut BTreeSet<String>) -> String {
     free.unwrap_or_default()
 }
 
-/// A key that sorts numbers inside names by their size: numbers are filled up with zeros.
-fn natural(name: &str) -> String {
+/// Sort key of a name in which numbers are padded with zeros, so that they sort by their value.
+fn sort_key(name: &str) -> String {
     let (mut key, mut digits) = (String::new(), String::new());
     for character in name.chars().chain(['\0']) {
         if character.is_ascii_digit() {
@@ -274,14 +282,14 @@ mod tests {
         let mut taken = BTreeSet::new();
         let names = [(); 3].map(|()| unique("a", &mut taken));
         assert_eq!(names, ["a", "a-2", "a-3"]);
-        assert!(natural("bbc-5.2-full") < natural("bbc-5.10-full"));
-        assert!(natural("bbc-5.2") < natural("drs"));
+        assert!(sort_key("bbc-5.2-full") < sort_key("bbc-5.10-full"));
+        assert!(sort_key("bbc-5.2") < sort_key("drs"));
     }
 
     #[test]
     fn a_directory_without_results_is_refused_with_the_reason() {
         let folder = tempfile::tempdir().unwrap();
-        let message = |path: &Path| all(path).map(|_| ()).unwrap_err().to_string();
+        let message = |path: &Path| read_all(path).map(|_| ()).unwrap_err().to_string();
         assert!(message(folder.path()).contains("longhaul lab run"));
         assert!(message(&folder.path().join("absent")).contains("--results"));
         std::fs::write(folder.path().join("x.json"), "no").unwrap();
@@ -300,7 +308,7 @@ mod tests {
         results.cells[0].samples.pop();
         let json = serde_json::to_string(&results).unwrap();
         std::fs::write(folder.path().join("a.json"), json).unwrap();
-        let cells = &all(folder.path()).unwrap().0[0].results.cells;
+        let cells = &read_all(folder.path()).unwrap().0[0].results.cells;
         assert_eq!(cells[0].half_width, None);
         assert!(cells[1].half_width.is_some());
     }

@@ -1,8 +1,11 @@
-//! The report: results as one self-contained HTML page, with tables, figures, SVG and CSV.
+//! The report: one self-contained HTML page of tables and figures, with an SVG file for each figure and a
+//! CSV file for each table.
 //!
-//! `load` reads the results, `grid` sorts their cells. `figure` and `timeline` decide which lines go into
-//! which chart, `chart` draws them with the axes of `scale` and the `shapes`, `poster` makes an SVG file of several
-//! charts. `table` writes the numbers, `summary` compares programs, and `page` puts all together. Markup is written by maud, which escapes every string of a results file.
+//! `load` reads the results files, `grid` finds a cell by program, row and column. `figure` and `timeline`
+//! decide which lines a chart has, `chart` draws them with the axes of `scale` and the paths of `shapes`,
+//! and `poster` writes a figure's charts to an SVG file. `table` writes the numbers, `summary` compares
+//! programs, and `page` assembles the page. All markup is written by maud, which escapes every string of
+//! a results file.
 
 mod chart;
 mod figure;
@@ -30,23 +33,23 @@ use grid::ResultGrid;
 use load::LoadedResults;
 use theme::Palette;
 
-/// Files that were written.
+/// The files that were written, and those that could not be read.
 #[derive(Debug)]
 pub struct WrittenReport {
     /// `OUT/index.html`.
     pub page: PathBuf,
-    /// Each figure's SVG and each table's CSV.
+    /// The SVG file of each figure and the CSV file of each table.
     pub files: Vec<PathBuf>,
-    /// `*.json` files that hold no results; the page names them too.
+    /// `*.json` files without results; the page lists them too.
     pub skipped: Vec<SkippedFile>,
 }
 
-/// A file that is not in the report. Shown as one line: its name and why.
+/// A file that is not in the report. It is shown as its name and the reason.
 #[derive(Debug)]
 pub struct SkippedFile {
-    /// Its path.
+    /// Path of the file.
     pub file: PathBuf,
-    /// The reason.
+    /// Reason.
     pub why: String,
 }
 
@@ -57,43 +60,43 @@ impl fmt::Display for SkippedFile {
     }
 }
 
-/// An experiment with all that is drawn from it.
+/// The section of an experiment.
 struct ExperimentSection<'a> {
     loaded: &'a LoadedResults,
-    /// The experiment's own measure, then the further ones.
+    /// The experiment's main measure, then its further ones.
     measures: Vec<MeasureSection<'a>>,
     /// Charts over time.
     timelines: Vec<Figure>,
 }
 
-/// One measure of an experiment.
+/// The figures and the table of one measure of an experiment.
 struct MeasureSection<'a> {
-    /// Begins the names of its files and its anchors.
+    /// Prefix of the names of its files and anchors.
     name: String,
-    /// The measure; empty for the first, which has the experiment's title.
+    /// The measure's label; empty for the main measure, which is below the experiment's title.
     heading: String,
     grid: ResultGrid<'a>,
     figures: Vec<Figure>,
-    /// The name of its CSV file.
+    /// Name of its CSV file.
     csv: String,
 }
 
-/// Draws every results file (`*.json`) in `results` into `out`, which is made if missing.
+/// Writes the report of every results file (`*.json`) in `results` to the directory `out`, which is
+/// created if it does not exist.
 ///
-/// `NAME.json` becomes a section of `index.html`, `NAME.svg` (with a second figure
-/// `NAME-programs.svg` where there is one) and `NAME-table.csv`; a further measure has
-/// files called `NAME-MEASURE...`. Other `*.json` files are skipped and
-/// named in [`WrittenReport::skipped`].
+/// `NAME.json` becomes a section of `index.html`, the figure `NAME.svg`, possibly a second one
+/// `NAME-programs.svg`, and `NAME-table.csv`. The files of a further measure are called
+/// `NAME-MEASURE...`. Other `*.json` files are listed in [`WrittenReport::skipped`].
 ///
 /// # Errors
-/// [`LabError::NotFound`]: no such directory, or no results in it. [`LabError::System`]: `out` cannot
-/// be written.
+/// [`LabError::NotFound`]: `results` does not exist or holds no results. [`LabError::System`]: `out`
+/// cannot be written.
 pub fn write(results: &Path, out: &Path) -> Result<WrittenReport, LabError> {
-    let (loaded, skipped) = load::all(results)?;
+    let (loaded, skipped) = load::read_all(results)?;
     let palette = Palette::of(&loaded);
     let sections = sections(&loaded, &palette);
     std::fs::create_dir_all(out)
-        .map_err(|error| LabError::system(format!("cannot make {}", out.display()), error))?;
+        .map_err(|error| LabError::system(format!("cannot create {}", out.display()), error))?;
     let mut files = Vec::new();
     for measure in sections.iter().flat_map(|section| &section.measures) {
         for figure in &measure.figures {
@@ -102,7 +105,7 @@ pub fn write(results: &Path, out: &Path) -> Result<WrittenReport, LabError> {
         }
         files.push(save(out, &measure.csv, &table::csv(&measure.grid))?);
     }
-    // The page comes last, so that its links never point to missing files.
+    // The page is written last, so that its links never point to missing files.
     let page = page::write(&sections, &palette, &skipped);
     Ok(WrittenReport {
         page: save(out, "index.html", &page)?,
@@ -138,7 +141,7 @@ fn measure<'a>(
     let grid = ResultGrid::of(results);
     MeasureSection {
         figures: figure::sweeps(&grid, palette, &name),
-        // Not NAME.csv: an experiment keeps its runs under that name.
+        // An experiment writes its runs to NAME.csv, which must not be overwritten.
         csv: format!("{name}-table.csv"),
         heading,
         grid,
@@ -168,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn each_measure_has_figures_and_a_table_and_other_files_are_named() {
+    fn each_measure_has_figures_and_a_table_and_skipped_files_are_listed() {
         let (folder, written) = written(&samples::with_more());
         let name = |file: &PathBuf| file.file_name().unwrap().to_string_lossy().into_owned();
         let names: Vec<String> = written.files.iter().map(name).collect();
@@ -187,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_that_cannot_be_made_is_named() {
+    fn the_error_names_an_output_directory_that_cannot_be_created() {
         let (folder, _) = written(&samples::two_by_two());
         let out = folder.path().join("net.json/out");
         let error = write(folder.path(), &out).unwrap_err();

@@ -1,4 +1,4 @@
-//! The page: summary, contents, and a section for each experiment. It needs nothing but itself.
+//! The page: summary, contents, and a section for each experiment. It loads no other file.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -8,22 +8,23 @@ use super::theme::{self, Palette};
 use super::{ExperimentSection, MeasureSection, SkippedFile, chart, load, shapes, table, text};
 use crate::experiment::results::{ExperimentResults, PUBLISHED};
 
-/// Layout and looks of everything but charts.
+/// Style sheet of everything except charts.
 const STYLE: &str = include_str!("style.css");
 
-/// Tips, legend switches, the theme switch; the page is complete without.
+/// Script for tooltips, legend buttons and the theme button. The page is complete without it.
 const SCRIPT: &str = include_str!("script.js");
 
-/// The page may load nothing from anywhere.
+/// Content security policy: the page may load nothing.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
                       img-src data:; base-uri 'none'; form-action 'none'";
 
-/// How the strips of the summary are read.
-const STRIPS: &str = "A ratio is taken at each point of a sweep, between medians; the figure is the median of \
-    these ratios. The strips run from \u{d7}0.1 to \u{d7}10 with a mark at \u{d7}1: thin for all points, \
-    thick for half of them, a dot for the median. Runs that the lab marked invalid count nowhere.";
+/// Explanation of the summary for readers.
+const STRIPS: &str = "At each point of a sweep, a ratio of two medians is computed; the number shown is the \
+    median of these ratios. The strips run from \u{d7}0.1 to \u{d7}10 with a mark at \u{d7}1: the thin line \
+    covers all points, the thick line the middle half of them, the dot is the median. Runs that the lab \
+    marked as invalid are not counted.";
 
-/// The page's text.
+/// Writes the HTML of the page.
 pub(super) fn write(
     sections: &[ExperimentSection<'_>],
     palette: &Palette,
@@ -47,8 +48,8 @@ pub(super) fn write(
                 header class="top" {
                     h1 { "longhaul lab" }
                     p {
-                        (text::count(sections.len(), "experiment"))
-                        ", each beside the published values where there are any"
+                        (text::format_count(sections.len(), "experiment"))
+                        ", compared with published values where there are any"
                     }
                 }
                 div class="columns" {
@@ -66,7 +67,7 @@ pub(super) fn write(
     page.into_string()
 }
 
-/// An index by paper and figure; experiments that reproduce none are under their own heading.
+/// The contents by paper and figure; longhaul's own experiments have a heading of their own.
 fn contents(sections: &[ExperimentSection<'_>]) -> Markup {
     html! {
         nav aria-label="Contents" {
@@ -98,7 +99,7 @@ fn overview(sections: &[ExperimentSection<'_>], skipped: &[SkippedFile]) -> Mark
                 @for section in sections { (summary_line(section)) }
             }
             @if !skipped.is_empty() {
-                p { "Left out of this report:" }
+                p { "Files that are not in this report:" }
                 ul { @for one in skipped { li { (one.to_string()) } } }
             }
         }
@@ -114,8 +115,8 @@ fn summary_line(section: &ExperimentSection<'_>) -> Markup {
                 span { (section.loaded.results.title) }
                 small { (summary::coverage(grid)) }
             }
-            (statements(&summary::papers(grid), "nothing to compare with"))
-            (statements(&summary::peers(grid), "no peer to compare with"))
+            (statements(&summary::compare_with_published(grid), "no published values to compare with"))
+            (statements(&summary::compare_with_peers(grid), "no other program to compare with"))
         }
     }
 }
@@ -126,8 +127,8 @@ fn statements(statements: &[SummaryStatement], none: &str) -> Markup {
             @if statements.is_empty() { p class="quiet" { (none) } }
             @for statement in statements {
                 p {
-                    b { (statement.figure) }
-                    span { (statement.what) }
+                    b { (statement.median) }
+                    span { (statement.name) }
                     @if statement.spread.points > 1 { (shapes::strip(&statement.spread)) }
                     small { (statement.detail) }
                 }
@@ -140,14 +141,14 @@ fn experiment(section: &ExperimentSection<'_>, palette: &Palette) -> Markup {
     let results = &section.loaded.results;
     let published = match results.reference.as_str() {
         PUBLISHED => format!("Published values: {}", results.source),
-        other => format!("Values called '{other}': {}", results.source),
+        other => format!("Reference values ('{other}'): {}", results.source),
     };
     html! {
         section id=(section.loaded.name) class="experiment" {
             h2 { (results.title) " " span { (section.loaded.label()) } }
             @if !results.source.is_empty() { p class="source" { (published) } }
-            p class="quiet" { (text::origin(results)) "; took " (text::duration(results.seconds)) }
-            p class="rerun" { span { "Run it again: " } code { (text::command(results)) } }
+            p class="quiet" { (text::describe_origin(results)) "; took " (text::format_duration(results.seconds)) }
+            p class="rerun" { span { "Command to run it again: " } code { (text::rerun_command(results)) } }
             @for measure in &section.measures { (measure_section(measure)) }
             @for figure in &section.timelines { (view(figure)) }
             (notes(section))
@@ -156,14 +157,14 @@ fn experiment(section: &ExperimentSection<'_>, palette: &Palette) -> Markup {
     }
 }
 
-/// Figures and table of one measure.
+/// The figures and the table of one measure.
 fn measure_section(measure: &MeasureSection<'_>) -> Markup {
     html! {
         @if !measure.heading.is_empty() {
-            h3 id=(measure.name) { (text::capitalised(&measure.heading)) }
+            h3 id=(measure.name) { (text::capitalize(&measure.heading)) }
         }
         div class="views" { @for figure in &measure.figures { (view(figure)) } }
-        @if measure.figures.is_empty() { p class="quiet" { "There is no value to draw." } }
+        @if measure.figures.is_empty() { p class="quiet" { "There are no values to draw." } }
         (table::html(&measure.grid, &format!("{}-table", measure.name)))
         p class="files" { a href=(measure.csv) { "This table as CSV" } }
     }
@@ -174,7 +175,7 @@ fn view(figure: &Figure) -> Markup {
     let split = (!over_time).then(|| figure.kind.name());
     html! {
         figure class=(if over_time { "view over-time" } else { "view" }) data-split=[split] {
-            @if !figure.heading.is_empty() { figcaption { (text::capitalised(&figure.heading)) } }
+            @if !figure.heading.is_empty() { figcaption { (text::capitalize(&figure.heading)) } }
             (chart::legend(&figure.legend))
             (chart::panels(figure))
             @if !over_time { p class="files" { a href=(figure.file) { "This figure as SVG" } } }
@@ -183,12 +184,18 @@ fn view(figure: &Figure) -> Markup {
 }
 
 fn notes(section: &ExperimentSection<'_>) -> Markup {
-    let strays = section.measures[0].grid.strays;
-    let stray = (strays > 0).then(|| {
-        let cells = text::count(strays, "cell");
-        format!("{cells} of the results file fit no point of the sweep, or come twice.")
+    let ignored_cells = section.measures[0].grid.ignored_cells;
+    let ignored = (ignored_cells > 0).then(|| {
+        let cells = text::format_count(ignored_cells, "cell");
+        format!("Ignored {cells} of the results file: not in the sweep, or duplicates.")
     });
-    let notes: Vec<&String> = section.loaded.results.notes.iter().chain(&stray).collect();
+    let notes: Vec<&String> = section
+        .loaded
+        .results
+        .notes
+        .iter()
+        .chain(&ignored)
+        .collect();
     html! {
         @if !notes.is_empty() { ul class="notes" { @for note in notes { li { (note) } } } }
     }
@@ -199,7 +206,7 @@ fn machine(results: &ExperimentResults, palette: &Palette) -> Markup {
     let is_other = |key: &str| !results.programs.iter().any(|program| program.key == key);
     html! {
         details {
-            summary { "Programs and settings" }
+            summary { "Program versions and kernel settings" }
             dl {
                 @for program in &results.programs {
                     @let version = machine.versions.get(&program.key);
@@ -237,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_has_everything_and_loads_nothing() {
+    fn the_page_has_all_sections_and_loads_nothing() {
         let page = page(samples::with_more());
         for text in [
             "Parallel streams against latency",
@@ -260,7 +267,7 @@ mod tests {
         ids.iter_mut()
             .for_each(|id| *id = id.split('"').next().unwrap());
         let unique: std::collections::BTreeSet<&str> = ids.iter().copied().collect();
-        assert_eq!(unique.len(), ids.len(), "every id once");
+        assert_eq!(unique.len(), ids.len(), "ids are unique");
     }
 
     #[test]

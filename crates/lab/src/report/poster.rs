@@ -1,18 +1,19 @@
-//! A figure as an SVG file: heading, legend, charts side by side, and where it comes from.
+//! A figure as an SVG file: heading, origin of the results, legend, and the charts in a grid.
 
 use maud::{PreEscaped, html};
 
-use super::chart::{LABEL, LARGE, TITLE, draw, name, size, swatch};
+use super::chart::{LABEL, LARGE, TITLE, accessible_name, draw, size, swatch};
 use super::figure::{ChartPanel, Figure};
-use super::shapes::{fitted, px, text_width};
+use super::shapes::{px, text_width, truncated};
 use super::{text, theme};
 use crate::experiment::results::ExperimentResults;
 
-/// Space around and between the charts of a poster, and the height of a line of its legend.
+/// Space around and between charts, in SVG user units.
 const MARGIN: f64 = 16.0;
+/// Height of a line of the legend.
 const LEGEND_LINE: f64 = 22.0;
 
-/// A figure as an SVG file: heading, legend, charts side by side, and where it comes from.
+/// Writes the text of the SVG file.
 pub(super) fn svg(results: &ExperimentResults, figure: &Figure) -> String {
     let layout = PosterLayout::of(figure);
     let (width, height) = (px(layout.size.0), px(layout.size.1));
@@ -24,8 +25,9 @@ pub(super) fn svg(results: &ExperimentResults, figure: &Figure) -> String {
         "" => String::new(),
         source => format!("{source}; "),
     };
-    let about = format!("{source}{}", text::origin(results));
-    let sentence = |panel: &ChartPanel| format!("{}. {}", name(panel), panel.description);
+    let about = format!("{source}{}", text::describe_origin(results));
+    let sentence =
+        |panel: &ChartPanel| format!("{}. {}", accessible_name(panel), panel.description);
     let description: Vec<String> = figure.panels.iter().map(sentence).collect();
     let room = layout.size.0 - MARGIN * 2.0;
     let at = |(x, y): &(f64, f64)| format!("translate({} {})", px(*x), px(*y));
@@ -37,8 +39,8 @@ pub(super) fn svg(results: &ExperimentResults, figure: &Figure) -> String {
             desc id="description" { (description.join(" ")) }
             style { (PreEscaped(theme::file_style())) }
             rect class="c-page" width=(width) height=(height) {}
-            text class="c-heading" x=(px(MARGIN)) y="32" { (fitted(&heading, 18.0, room)) }
-            text class="c-source" x=(px(MARGIN)) y="52" { (fitted(&about, LABEL, room)) }
+            text class="c-heading" x=(px(MARGIN)) y="32" { (truncated(&heading, 18.0, room)) }
+            text class="c-source" x=(px(MARGIN)) y="52" { (truncated(&about, LABEL, room)) }
             @for (entry, place) in figure.legend.iter().zip(&layout.legend) {
                 g transform=(at(place)) {
                     (swatch(&entry.style))
@@ -54,13 +56,13 @@ pub(super) fn svg(results: &ExperimentResults, figure: &Figure) -> String {
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}\n",
         svg.into_string()
     );
-    // XML 1.0 (section 2.2) forbids these characters: one of them would make the file unreadable.
+    // XML 1.0 (section 2.2) forbids these characters, even escaped: a reader would reject the whole file.
     let forbidden =
         |c: char| c.is_control() && !"\t\n\r".contains(c) || "\u{fffe}\u{ffff}".contains(c);
     svg.replace(forbidden, "\u{fffd}")
 }
 
-/// Where everything goes on a poster: top left corners.
+/// The layout of an SVG file: sizes, and the top left corners of its parts.
 struct PosterLayout {
     size: (f64, f64),
     panel: (f64, f64),
@@ -117,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_poster_stands_alone_and_its_parts_stay_inside() {
+    fn an_svg_file_is_self_contained_and_its_parts_are_inside() {
         let mut results = samples::two_by_two();
         results.unit = "Mbit\u{0}/s".to_owned();
         for number in 0..9 {

@@ -1,11 +1,11 @@
-//! Results for the unit tests of the report.
+//! Sample results for the unit tests of the report.
 
 use serde_json::{Value, json};
 
 use crate::experiment::results::ExperimentResults;
 
-/// Two programs, two stream counts, two latencies, three runs each. Cells are in the order of
-/// program, row, column; medians are 100, 200, ... 800.
+/// Results of two programs, two stream counts and two latencies, with three runs for each cell. Cells
+/// are in the order of program, row, column; their medians are 100, 200, ... 800.
 pub(super) fn two_by_two() -> ExperimentResults {
     let points = [("1", "1"), ("1", "50"), ("8", "1"), ("8", "50")];
     let places = ["longhaul", "guc"]
@@ -38,8 +38,8 @@ pub(super) fn two_by_two() -> ExperimentResults {
     serde_json::from_value(results).unwrap()
 }
 
-/// [`two_by_two`] with a third program that chooses the number of streams: its row is `auto`, its
-/// medians are 900 and 1000.
+/// [`two_by_two`] with a third program that chooses the number of streams itself: its row is `auto`,
+/// its medians are 900 and 1000.
 pub(super) fn with_auto() -> ExperimentResults {
     let mut results = two_by_two();
     let (key, label) = ("longhaul-auto", "longhaul, which chooses");
@@ -60,8 +60,8 @@ pub(super) fn with_auto() -> ExperimentResults {
     results
 }
 
-/// [`two_by_two`] whose runs also measured a time, 1 s for each 100 Mbit/s, and the first cell's
-/// window over time.
+/// [`two_by_two`] with a further measure, a time of 1 s for each 100 Mbit/s, and with the window over
+/// time of the first cell.
 pub(super) fn with_more() -> ExperimentResults {
     let mut results = serde_json::to_value(two_by_two()).unwrap();
     let time = json!({"key": "seconds", "label": "time", "unit": "s", "higher_is_better": false});

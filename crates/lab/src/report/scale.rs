@@ -1,34 +1,34 @@
-//! Axes: from values to places, where marks stand, and which labels have room.
+//! Axes: coordinates of values, marks, and labels.
 
 use super::text;
 
-/// Most marks that an axis ever gets, whatever its range.
-const MOST: usize = 50;
+/// Largest number of marks of an axis.
+const MAX_MARKS: usize = 50;
 
-/// The place of `value` on a linear map of `values` to `places`, which may fall (SVG's y axis does). Values
-/// outside are drawn at the edge.
+/// Maps `value` linearly from the range `values` to the range `places`, which may be descending as SVG's y
+/// axis is. Values outside of the range are mapped to its nearer end.
 pub(super) fn place(value: f64, values: (f64, f64), places: (f64, f64)) -> f64 {
     let span = values.1 - values.0;
     let share = match span > 0.0 && span.is_finite() {
         true => ((value - values.0) / span).clamp(0.0, 1.0),
         false => 0.5,
     };
-    // A value that is not a number has no share; the edge is as good as any place.
+    // NaN has no place; any place inside the chart will do.
     let share = if share.is_nan() { 0.0 } else { share };
     places.0 + share * (places.1 - places.0)
 }
 
-/// The vertical axis, which has room for every value.
+/// The vertical axis.
 #[derive(Debug, Clone)]
 pub(super) struct ValueAxis {
-    /// Marks, lowest first; the ends of the axis are its first and last.
+    /// Marks in ascending order; the first and the last are the ends of the axis.
     pub(super) marks: Vec<f64>,
-    /// Equal factors are equal distances.
+    /// Whether the axis is logarithmic rather than linear.
     pub(super) logarithmic: bool,
 }
 
 impl ValueAxis {
-    /// A linear axis from zero (or below, if a value is) to above every one of `values`.
+    /// A linear axis from zero, or below the lowest negative value, to the highest of `values` or above.
     pub(super) fn linear(values: &[f64]) -> Self {
         let (low, high) = extremes(values, 0.0);
         Self {
@@ -37,8 +37,8 @@ impl ValueAxis {
         }
     }
 
-    /// A logarithmic axis if `values` are positive and so far apart (50 times) that a linear one would hide
-    /// the small ones, else a linear axis.
+    /// A logarithmic axis if all `values` are positive and the highest is at least 50 times the lowest, which a
+    /// linear axis would hide; otherwise a linear axis.
     pub(super) fn fitting(values: &[f64]) -> Self {
         let (low, high) = extremes(values, f64::INFINITY);
         if !(low > 0.0 && low < high && high / low >= 50.0) {
@@ -57,7 +57,7 @@ impl ValueAxis {
         if !self.logarithmic {
             return place(value, (low, high), (bottom, top));
         }
-        // Zero and negative values stand on the floor.
+        // Zero and negative values have no logarithm; they are drawn at the bottom.
         let at = if value > 0.0 { value } else { low };
         place(at.log10(), (low.log10(), high.log10()), (bottom, top))
     }
@@ -70,7 +70,7 @@ impl ValueAxis {
         };
         let label = |mark: &f64| {
             let step = if self.logarithmic { *mark } else { step };
-            (*mark, label(*mark, step))
+            (*mark, format_mark(*mark, step))
         };
         self.marks.iter().map(label).collect()
     }
@@ -87,28 +87,28 @@ fn extremes(values: &[f64], low: f64) -> (f64, f64) {
 /// The values of a sweep as a horizontal axis.
 #[derive(Debug)]
 pub(super) struct SweptAxis {
-    /// The values are names, evenly spaced; otherwise numbers.
+    /// Whether the values are names, which are evenly spaced, rather than numbers.
     pub(super) is_category: bool,
-    /// Where each value is.
+    /// Coordinate of each value.
     pub(super) places: Vec<f64>,
-    /// Which values are labelled if there is room: all, or the round ones of many.
-    pub(super) worthy: Vec<bool>,
+    /// For each value, whether it is labelled if there is room: all are, or only the round ones of many.
+    pub(super) label_candidates: Vec<bool>,
     /// Smallest distance between two values.
-    pub(super) room: f64,
+    pub(super) smallest_step: f64,
 }
 
-/// Share of a logarithmic axis that is set aside for the value zero.
+/// Share of a logarithmic axis that is reserved for the value zero, which has no logarithm.
 const ZERO_SHARE: f64 = 0.12;
 
-/// With more values than this, only round ones are labelled.
+/// Largest number of values of which all are labelled. Of more, only round ones are.
 const MANY: usize = 16;
 
 impl SweptAxis {
-    /// Places for `values` between the coordinates `start` and `end`.
+    /// The axis of `values` between the coordinates `start` and `end`.
     pub(super) fn of(values: &[String], logarithmic: bool, start: f64, end: f64) -> Self {
-        let numbers = numbers(values);
-        let worthy = match &numbers {
-            Some(numbers) if numbers.len() > MANY => round(numbers, logarithmic),
+        let numbers = rising_numbers(values);
+        let label_candidates = match &numbers {
+            Some(numbers) if numbers.len() > MANY => round_values(numbers, logarithmic),
             _ => vec![true; values.len()],
         };
         let positive = |numbers: &[f64]| numbers.iter().any(|number| *number > 0.0);
@@ -122,16 +122,16 @@ impl SweptAxis {
         let steps = places.windows(2).map(|pair| pair[1] - pair[0]);
         Self {
             is_category: numbers.is_none(),
-            room: steps.fold(end - start, f64::min),
+            smallest_step: steps.fold(end - start, f64::min),
             places,
-            worthy,
+            label_candidates,
         }
     }
 }
 
-/// All values as numbers, or `None` if one is not, if there are fewer than two, or if they do not
-/// rise: then the order in the experiment is what matters.
-fn numbers(values: &[String]) -> Option<Vec<f64>> {
+/// The values as numbers. `None`: one is not a number, there are fewer than two, or they are not in ascending
+/// order, in which case the axis keeps the experiment's order.
+fn rising_numbers(values: &[String]) -> Option<Vec<f64>> {
     let number = |value: &String| {
         let number: f64 = value.trim().parse().ok()?;
         (number.is_finite() && number.abs() < 1e15).then_some(number)
@@ -141,8 +141,8 @@ fn numbers(values: &[String]) -> Option<Vec<f64>> {
     (rises && numbers.len() > 1).then_some(numbers)
 }
 
-/// The first, the last, and those that an axis without given values would be marked at.
-fn round(numbers: &[f64], logarithmic: bool) -> Vec<bool> {
+/// For each number, whether it is the first, the last, or a mark that an ordinary axis of the range has.
+fn round_values(numbers: &[f64], logarithmic: bool) -> Vec<bool> {
     let low = numbers
         .iter()
         .copied()
@@ -155,13 +155,13 @@ fn round(numbers: &[f64], logarithmic: bool) -> Vec<bool> {
     let near = |number: f64, mark: f64| (number - mark).abs() <= 1e-9 * mark.abs().max(1e-9);
     let is_round = |number: f64| marks.iter().any(|mark| near(number, *mark));
     let ends = [0, numbers.len() - 1];
-    let worthy = |(index, number): (usize, &f64)| ends.contains(&index) || is_round(*number);
-    numbers.iter().enumerate().map(worthy).collect()
+    let is_candidate = |(index, number): (usize, &f64)| ends.contains(&index) || is_round(*number);
+    numbers.iter().enumerate().map(is_candidate).collect()
 }
 
 fn linear_places(numbers: &[f64], start: f64, end: f64) -> Vec<f64> {
     let (low, high) = (numbers[0], numbers[numbers.len() - 1]);
-    // An axis of positive values that nearly begins at zero begins there: proportions show.
+    // An axis that would begin near zero begins at zero, so that distances show proportions.
     let low = if low > 0.0 && low <= high * 0.2 {
         0.0
     } else {
@@ -197,9 +197,9 @@ fn even_places(count: usize, start: f64, end: f64) -> Vec<f64> {
         .collect()
 }
 
-/// Round values that cover `low..=high` with about `wanted` steps of 1, 2, 2.5 or 5 times a power of
-/// ten. The first is at or below `low`, the last at or above `high`. A range that is empty or not
-/// finite gives the marks of 0..1.
+/// Marks of a linear axis over `low..=high`, in about `wanted` steps of 1, 2, 2.5 or 5 times a power of
+/// ten. The first is at or below `low`, the last at or above `high`. For a range that is empty or not
+/// finite, the marks are those of 0..1.
 pub(super) fn linear_marks(low: f64, high: f64, wanted: u32) -> Vec<f64> {
     let span = high - low;
     if !span.is_finite() || span <= 0.0 || span < f64::EPSILON * high.abs().max(low.abs()) * 16.0 {
@@ -211,13 +211,13 @@ pub(super) fn linear_marks(low: f64, high: f64, wanted: u32) -> Vec<f64> {
     let step = power * [1.0, 2.0, 2.5, 5.0].into_iter().find(fits).unwrap_or(10.0);
     let (first, last) = ((low / step).floor(), (high / step).ceil());
     let indices = std::iter::successors(Some(first), |index| Some(index + 1.0));
-    let within = indices.take_while(|index| *index <= last).take(MOST);
+    let within = indices.take_while(|index| *index <= last).take(MAX_MARKS);
     within.map(|index| index * step).collect()
 }
 
-/// Marks of a logarithmic axis over the positive range `low..=high`: 1, 2 and 5 times powers of ten
-/// while there are few decades, then powers of ten alone. The first is at or below `low`, the last
-/// at or above `high`; there are at least two.
+/// Marks of a logarithmic axis over the positive range `low..=high`: 1, 2 and 5 times powers of ten for up
+/// to four decades, otherwise powers of ten only. The first is at or below `low`, the last at or above
+/// `high`; there are at least two.
 fn logarithmic_marks(low: f64, high: f64) -> Vec<f64> {
     if !(low.is_normal() && high.is_finite()) || low <= 0.0 || high < low {
         return vec![1.0, 10.0];
@@ -232,11 +232,11 @@ fn logarithmic_marks(low: f64, high: f64) -> Vec<f64> {
     let stride = ((last - first) / 10.0).ceil();
     let mut marks = Vec::new();
     let mut exponent = first;
-    while exponent < last + stride && marks.len() < MOST {
+    while exponent < last + stride && marks.len() < MAX_MARKS {
         marks.extend(factors.iter().map(|factor| factor * 10f64.powf(exponent)));
         exponent += stride;
     }
-    // Rounding must not push an end past the value that stands on it.
+    // The tolerance accepts a mark that equals the end of the range except for rounding.
     let start = marks
         .iter()
         .rposition(|mark| *mark <= low * (1.0 + 1e-9))
@@ -246,8 +246,8 @@ fn logarithmic_marks(low: f64, high: f64) -> Vec<f64> {
     marks.into_iter().take(end + 1).skip(start).collect()
 }
 
-/// A mark's label, with the decimals that its neighbours need: 0, 0.5, 1.0 or 0, 200, 400.
-pub(super) fn label(mark: f64, step: f64) -> String {
+/// Formats a mark with the decimals that the step between marks needs: 0, 0.5, 1.0 or 0, 200, 400.
+pub(super) fn format_mark(mark: f64, step: f64) -> String {
     let size = step.abs();
     if !(1e-6..1e7).contains(&size) {
         return format!("{mark:e}");
@@ -258,12 +258,12 @@ pub(super) fn label(mark: f64, step: f64) -> String {
         .unwrap_or(8);
     let decimals = usize::try_from(decimals).unwrap_or(0);
     // Adding zero makes a negative zero positive.
-    text::grouped(&format!("{:.decimals$}", mark + 0.0))
+    text::group_thousands(&format!("{:.decimals$}", mark + 0.0))
 }
 
-/// Which labels to show so that no two come nearer than `gap`: the first and the last if they can,
-/// and in between each that has room. `centres` rise; `widths` are the labels' own.
-pub(super) fn with_room(centres: &[f64], widths: &[f64], gap: f64) -> Vec<bool> {
+/// For each label, whether it is shown. No two shown labels are nearer than `gap`. The first is shown, the
+/// last if it fits, and others that fit between. `centres` are ascending.
+pub(super) fn labels_with_room(centres: &[f64], widths: &[f64], gap: f64) -> Vec<bool> {
     let spans = centres.iter().zip(widths);
     let spans: Vec<(f64, f64)> = spans.map(|(c, w)| (c - w / 2.0, c + w / 2.0)).collect();
     let Some((&(_, mut edge), &(last, _))) = spans.first().zip(spans.last()) else {
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_linear_map_may_fall_and_never_leaves_its_range() {
+    fn a_linear_map_may_descend_and_never_leaves_its_range() {
         let at = |value| place(value, (0.0, 10.0), (200.0, 20.0));
         assert_eq!(
             [at(0.0), at(5.0), at(99.0), at(f64::NAN)],
@@ -309,9 +309,12 @@ mod tests {
     }
 
     #[test]
-    fn swept_values_lie_in_proportion_by_decades_or_evenly() {
+    fn swept_values_are_placed_linearly_logarithmically_or_evenly() {
         let linear = swept(&["0", "1", "5"], false);
-        assert_eq!((linear.places, linear.room), (vec![0.0, 20.0, 100.0], 20.0));
+        assert_eq!(
+            (linear.places, linear.smallest_step),
+            (vec![0.0, 20.0, 100.0], 20.0)
+        );
         assert_eq!(swept(&["1", "5", "10"], false).places, [10.0, 50.0, 100.0]);
         assert_eq!(swept(&["1", "10", "100"], true).places, [0.0, 50.0, 100.0]);
         assert_eq!(swept(&["0", "1", "10"], true).places, [0.0, 12.0, 100.0]);
@@ -323,11 +326,14 @@ mod tests {
     }
 
     #[test]
-    fn of_many_values_the_round_ones_are_labelled() {
+    fn only_round_values_of_many_are_labelled() {
         let flows: Vec<String> = (1..=64).map(|value| value.to_string()).collect();
         let labelled = |logarithmic| -> Vec<&str> {
-            let worthy = SweptAxis::of(&flows, logarithmic, 0.0, 100.0).worthy;
-            let shown = flows.iter().zip(worthy).filter(|(_, worthy)| *worthy);
+            let label_candidates = SweptAxis::of(&flows, logarithmic, 0.0, 100.0).label_candidates;
+            let shown = flows
+                .iter()
+                .zip(label_candidates)
+                .filter(|(_, is_candidate)| *is_candidate);
             shown.map(|(value, _)| value.as_str()).collect()
         };
         assert_eq!(labelled(true), ["1", "2", "5", "10", "20", "50", "64"]);
@@ -335,11 +341,11 @@ mod tests {
             labelled(false),
             ["1", "10", "20", "30", "40", "50", "60", "64"]
         );
-        assert_eq!(swept(&["3", "7", "11"], true).worthy, [true; 3]);
+        assert_eq!(swept(&["3", "7", "11"], true).label_candidates, [true; 3]);
     }
 
     #[test]
-    fn the_value_axis_has_room_for_everything() {
+    fn the_value_axis_covers_all_values() {
         let axis = ValueAxis::linear(&[3.0, 922.0, f64::NAN]);
         assert_eq!(
             (axis.marks[0], axis.marks[5], axis.marks.len()),
@@ -366,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_ranges_still_have_marks_and_labels_the_decimals_of_the_step() {
+    fn invalid_ranges_have_marks_and_labels_have_the_decimals_of_the_step() {
         for (low, high) in [(5.0, 5.0), (f64::NAN, 1.0), (0.0, f64::INFINITY)] {
             assert_eq!(linear_marks(low, high, 5), [0.0, 0.5, 1.0]);
         }
@@ -374,41 +380,44 @@ mod tests {
         assert_eq!(logarithmic_marks(10.0, 10.0), [10.0, 20.0]);
         assert!(logarithmic_marks(1e-300, 1e300).len() <= 12);
         let labels = [
-            label(400.0, 200.0),
-            label(0.5, 0.25),
-            label(-0.0, 0.5),
-            label(2e9, 1e9),
+            format_mark(400.0, 200.0),
+            format_mark(0.5, 0.25),
+            format_mark(-0.0, 0.5),
+            format_mark(2e9, 1e9),
         ];
         assert_eq!(labels, ["400", "0.50", "0.0", "2e9"]);
     }
 
     #[test]
-    fn crowded_labels_give_way_to_the_first_and_last() {
+    fn the_first_and_last_of_crowded_labels_are_shown() {
         let centres = [0.0, 10.0, 20.0, 30.0, 40.0];
         let crowded = [true, false, true, false, true];
-        assert_eq!(with_room(&centres, &[12.0; 5], 2.0), crowded);
-        assert_eq!(with_room(&centres, &[5.0; 5], 2.0), [true; 5]);
-        assert_eq!(with_room(&[0.0, 1.0], &[9.0, 9.0], 2.0), [true, false]);
-        assert!(with_room(&[], &[], 2.0).is_empty());
+        assert_eq!(labels_with_room(&centres, &[12.0; 5], 2.0), crowded);
+        assert_eq!(labels_with_room(&centres, &[5.0; 5], 2.0), [true; 5]);
+        assert_eq!(
+            labels_with_room(&[0.0, 1.0], &[9.0, 9.0], 2.0),
+            [true, false]
+        );
+        assert!(labels_with_room(&[], &[], 2.0).is_empty());
     }
 
     proptest! {
         #[test]
-        fn marks_rise_and_enclose(low in -1e9..1e9f64, span in 1e-3..1e9f64, wanted in 1..12u32) {
+        fn marks_are_ascending_and_enclose_the_range(low in -1e9..1e9f64, span in 1e-3..1e9f64, wanted in 1..12u32) {
             let positive = (low.abs() + 1.0, low.abs() + 1.0 + span);
             for (low, high, marks) in [
                 (low, low + span, linear_marks(low, low + span, wanted)),
                 (positive.0, positive.1, logarithmic_marks(positive.0, positive.1)),
             ] {
                 let slack = 1e-6 * span.max(high.abs());
-                prop_assert!(marks.len() >= 2 && marks.len() <= MOST);
+                prop_assert!(marks.len() >= 2 && marks.len() <= MAX_MARKS);
                 prop_assert!(marks.windows(2).all(|pair| pair[0] < pair[1]));
                 prop_assert!(marks[0] <= low + slack && marks[marks.len() - 1] >= high - slack);
             }
         }
 
         #[test]
-        fn places_rise_within_the_range(
+        fn places_are_ascending_and_within_the_range(
             values in proptest::collection::btree_set(0..1_000_000u32, 2..12),
             logarithmic: bool,
         ) {

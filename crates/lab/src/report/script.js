@@ -1,7 +1,7 @@
 'use strict';
-// Everything on the page is there without this script; it adds tips, legend switches, a switch
-// between views and one between light and dark. It also notes on <html> whether all charts are
-// drawn, which is what the tests read.
+// The page is complete without this script. It adds tooltips, buttons that hide lines, buttons that
+// choose a figure, and a theme button. It also writes to attributes of <html> whether all charts are
+// drawn, which the tests read.
 (() => {
   const root = document.documentElement;
   const failures = [];
@@ -20,7 +20,7 @@
     root.dataset.failed = failures.join('; ');
   }
 
-  // A chart counts as drawn if each of its lines and markers covers some ground.
+  // A chart is drawn if it has markers, and each of its shapes has a width or a height.
   function countDrawn() {
     const hasExtent = (shape) => {
       const box = shape.getBBox();
@@ -39,7 +39,7 @@
   function themeSwitch() {
     const names = ['auto', 'light', 'dark'];
     let stored = 'auto';
-    try { stored = localStorage.getItem('longhaul-theme') || 'auto'; } catch { /* no storage here */ }
+    try { stored = localStorage.getItem('longhaul-theme') || 'auto'; } catch { /* a browser may forbid storage */ }
     const button = make('button', 'theme');
     button.type = 'button';
     const apply = (name) => {
@@ -52,12 +52,12 @@
     button.addEventListener('click', () => {
       current = (current + 1) % names.length;
       apply(names[current]);
-      try { localStorage.setItem('longhaul-theme', names[current]); } catch { /* not kept */ }
+      try { localStorage.setItem('longhaul-theme', names[current]); } catch { /* the choice is lost on reload */ }
     });
     document.querySelector('.top').append(button);
   }
 
-  // Two figures of one experiment: show one, with a button for each.
+  // If an experiment has several figures, only one is shown, with a button for each.
   function viewSwitch(views) {
     const figures = all('.view', views);
     if (figures.length < 2) return;
@@ -78,13 +78,13 @@
         buttons[index].setAttribute('aria-pressed', String(figure === chosen));
       });
     }
-    // The buttons say what the captions say; on paper there are no buttons.
+    // The captions repeat the buttons, so they are hidden except in print, where there are no buttons.
     figures.forEach((figure) => figure.classList.add('switched'));
     views.prepend(bar);
     show(figures[0]);
   }
 
-  // Legend entries become switches; a pointer on one lets the others fade.
+  // Legend entries become buttons that hide their lines. A mouse over one fades the lines of the others.
   function legendSwitch(figure) {
     const hidden = new Set();
     const series = all('.series[data-series]', figure);
@@ -106,12 +106,12 @@
         });
         hideTip();
       });
-      const light = (on) => {
+      const highlight = (on) => {
         figure.classList.toggle('fading', on && !hidden.has(key));
         series.forEach((one) => one.classList.toggle('lit', on && keysOf(one).includes(key)));
       };
-      button.addEventListener('pointerenter', (event) => light(event.pointerType === 'mouse'));
-      button.addEventListener('pointerleave', () => light(false));
+      button.addEventListener('pointerenter', (event) => highlight(event.pointerType === 'mouse'));
+      button.addEventListener('pointerleave', () => highlight(false));
     }
   }
 
@@ -158,13 +158,13 @@
     for (const point of shownPoints(chart)) {
       const at = centre(point);
       const far = Math.hypot(at.x - x, at.y - y);
-      // Later points are drawn on top: of two at one place they are the one that is seen.
+      // Of two points at the same place, the later one is drawn on top, so <= chooses the visible one.
       if (far <= distance) [best, distance] = [point, far];
     }
     return best;
   }
 
-  // The next point in a direction: along the line, or the nearest one above or below it.
+  // The next point in the direction of an arrow key: on the same line, or the nearest above or below.
   function neighbour(chart, from, key) {
     const points = shownPoints(chart);
     if (!from || !points.includes(from)) return points.at(-1);
@@ -209,7 +209,7 @@
     });
   }
 
-  // In the side bar, mark the section that is being read.
+  // Marks the section that is being read in the table of contents.
   function contents() {
     const links = new Map(all('nav a').map((link) => [link.hash.slice(1), link]));
     const watch = new IntersectionObserver((entries) => {

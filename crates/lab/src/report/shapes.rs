@@ -1,4 +1,6 @@
-//! Shapes: markers that differ without colour, lines, strips, and how wide a text will be.
+//! SVG shapes: markers, lines, error bars and strips, and estimates of the width of text.
+//!
+//! Markers differ in shape, so that charts are readable without colour.
 
 use std::f64::consts::TAU;
 
@@ -7,13 +9,13 @@ use maud::{Markup, html};
 use super::scale;
 use super::summary::RatioSpread;
 
-/// Number of different markers.
+/// Number of marker shapes.
 pub(super) const MARKERS: usize = 8;
 
-/// Usual radius of a marker, in the drawing's units (CSS pixels at full size).
+/// Default radius of a marker, in SVG user units (CSS pixels at full size).
 pub(super) const RADIUS: f64 = 4.0;
 
-/// A coordinate: at most two decimals, no trailing zeros.
+/// Writes a coordinate with at most two decimals and no trailing zeros, which keeps the page small.
 pub(super) fn px(number: f64) -> String {
     let written = format!("{number:.2}");
     match written.trim_end_matches('0').trim_end_matches('.') {
@@ -22,14 +24,14 @@ pub(super) fn px(number: f64) -> String {
     }
 }
 
-/// About how wide `text` is at `size` units: system fonts differ, so rather too much.
+/// Estimates the width of `text` at a font size. Fonts differ between systems, so the estimate is generous.
 pub(super) fn text_width(text: &str, size: f64) -> f64 {
     let characters = u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
     f64::from(characters) * size * 0.6
 }
 
-/// `text`, cut with an ellipsis if it would be wider than `room`.
-pub(super) fn fitted(text: &str, size: f64, room: f64) -> String {
+/// `text`, shortened with an ellipsis if it would be wider than `room`.
+pub(super) fn truncated(text: &str, size: f64, room: f64) -> String {
     if text_width(text, size) <= room {
         return text.to_owned();
     }
@@ -40,7 +42,7 @@ pub(super) fn fitted(text: &str, size: f64, room: f64) -> String {
 }
 
 /// A path through points (`x y`), interrupted where one is missing; empty if no two points are neighbours.
-pub(super) fn connected(points: impl Iterator<Item = Option<String>>) -> String {
+pub(super) fn line_path(points: impl Iterator<Item = Option<String>>) -> String {
     let mut path = String::new();
     let mut previous: Option<String> = None;
     for point in points {
@@ -55,8 +57,8 @@ pub(super) fn connected(points: impl Iterator<Item = Option<String>>) -> String 
     path
 }
 
-/// Path of marker `number` (modulo [`MARKERS`]) of about `radius` around a point: circle, square,
-/// triangle, diamond, triangle upside down, pentagon, star, hexagon. All have about the same area.
+/// Path of marker `number` (modulo [`MARKERS`]) around a point: circle, square, triangle, diamond, inverted
+/// triangle, pentagon, star, hexagon. All have about the area of a circle of `radius`.
 pub(super) fn marker(number: usize, x: f64, y: f64, radius: f64) -> String {
     match number % MARKERS {
         0 => circle(x, y, radius),
@@ -86,7 +88,7 @@ pub(super) fn circle(x: f64, y: f64, radius: f64) -> String {
     format!("M{left} {y}a{radius} {radius} 0 1 0 {across} 0a{radius} {radius} 0 1 0 -{across} 0Z")
 }
 
-/// Corners of a regular polygon, the first one up; `turn` is a share of a full turn.
+/// Corners of a regular polygon around the origin, clockwise from the top, rotated by `turn` full turns.
 pub(super) fn regular(corners: u32, radius: f64, turn: f64) -> Vec<(f64, f64)> {
     let corner = |corner: u32| {
         let angle = TAU * (f64::from(corner) / f64::from(corners) + turn);
@@ -101,7 +103,7 @@ pub(super) fn polygon(x: f64, y: f64, corners: &[(f64, f64)]) -> String {
     format!("M{}Z", corners.join("L"))
 }
 
-/// A cross: a point whose measurement failed.
+/// Path of a cross, which marks a failed measurement.
 pub(super) fn cross(x: f64, y: f64) -> String {
     let half = RADIUS * 0.9;
     let at = |dx: f64, dy: f64| format!("{} {}", px(x + dx), px(y + dy));
@@ -112,7 +114,7 @@ pub(super) fn cross(x: f64, y: f64) -> String {
     format!("M{}L{}M{}L{}", falling.0, falling.1, rising.0, rising.1)
 }
 
-/// An error bar from `low` to `high` at `x`, with caps.
+/// Path of an error bar with caps from `low` to `high` at `x`.
 pub(super) fn error_bar(x: f64, low: f64, high: f64) -> String {
     let (left, right, x) = (px(x - 3.0), px(x + 3.0), px(x));
     let (low, high) = (px(low), px(high));
@@ -122,8 +124,9 @@ pub(super) fn error_bar(x: f64, low: f64, high: f64) -> String {
 /// Width and height of a strip.
 const STRIP: (f64, f64) = (200.0, 16.0);
 
-/// A strip from ×0.1 to ×10 that shows how ratios spread: all of them thin, half of them thick, the median a
-/// dot; ratios beyond lie at its end. The numbers are in the text beside it, so it is hidden from screen readers.
+/// A strip with a logarithmic scale from ×0.1 to ×10 that shows the spread of ratios: a thin line for all, a
+/// thick one for the middle half, a dot for the median. Ratios beyond the scale are drawn at its ends. The
+/// text next to the strip has the numbers, so it is hidden from screen readers.
 pub(super) fn strip(spread: &RatioSpread) -> Markup {
     let middle = STRIP.1 / 2.0;
     let across = |from: f64, to: f64| {
@@ -161,7 +164,7 @@ mod tests {
     fn a_line_is_interrupted_where_a_point_is_missing() {
         let path = |points: &[&str]| {
             let point = |text: &&str| (!text.is_empty()).then(|| (*text).to_owned());
-            connected(points.iter().map(point))
+            line_path(points.iter().map(point))
         };
         assert_eq!(path(&["0 1", "2 3", "", "4 5", "6 7"]), "M0 1L2 3M4 5L6 7");
         assert_eq!(path(&["1 1", "11 1", "11 1"]), "M1 1L11 1L11 1");
@@ -180,8 +183,8 @@ mod tests {
             [12.0, 12.5, -0.001, 100.0].map(px),
             ["12", "12.5", "0", "100"]
         );
-        assert_eq!(fitted("short", 10.0, 100.0), "short");
-        let cut = fitted("globus-url-copy with globus-gridftp-server", 10.0, 120.0);
+        assert_eq!(truncated("short", 10.0, 100.0), "short");
+        let cut = truncated("globus-url-copy with globus-gridftp-server", 10.0, 120.0);
         assert!(
             cut.ends_with('…') && text_width(&cut, 10.0) <= 120.0,
             "{cut}"
@@ -189,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strip_has_equal_factors_at_equal_distances_and_extremes_inside() {
+    fn a_strip_is_logarithmic_and_extremes_are_at_its_ends() {
         assert_eq!(
             [1.0, 500.0, 0.0, -1.0].map(strip_place),
             [100.0, 200.0, 0.0, 0.0]

@@ -1,13 +1,13 @@
-//! Summary of an experiment in a line: how near to the paper, and longhaul beside its peers.
+//! The summary of an experiment: ratios of measured to published values, and of longhaul to other programs.
 
 use super::grid::{ResultGrid, RunCounts, ratio};
-use super::text::{self, factor};
+use super::text::{self, format_ratio};
 use crate::experiment::results::ComparedProgram;
 
-/// Ratios at the points of a sweep.
+/// The distribution of ratios over the points of a sweep.
 #[derive(Debug, PartialEq)]
 pub(super) struct RatioSpread {
-    /// How many points have both values.
+    /// Number of points with both values.
     pub(super) points: usize,
     pub(super) low: f64,
     pub(super) first_quartile: f64,
@@ -17,7 +17,7 @@ pub(super) struct RatioSpread {
 }
 
 impl RatioSpread {
-    /// `None` without any ratio.
+    /// The distribution of `ratios`; `None`: there is no ratio.
     pub(super) fn of(mut ratios: Vec<f64>) -> Option<Self> {
         ratios.sort_by(f64::total_cmp);
         let at = |share: f64| quantile(&ratios, share);
@@ -32,135 +32,139 @@ impl RatioSpread {
     }
 }
 
-/// One statement of the summary.
+/// One comparison in the summary, as text.
 #[derive(Debug)]
 pub(super) struct SummaryStatement {
-    /// `globus-url-copy / published`.
-    pub(super) what: String,
-    /// `×0.93`.
-    pub(super) figure: String,
-    /// `half of 56 points 0.85–1.02, all 0.41–1.20`.
+    /// Numerator and denominator of the ratio: `globus-url-copy / published`.
+    pub(super) name: String,
+    /// Median of the ratios: `×0.93`.
+    pub(super) median: String,
+    /// Points and ranges: `56 points: middle half 0.85–1.02, all 0.41–1.20`.
     pub(super) detail: String,
-    /// The ratios behind it.
+    /// The numbers.
     pub(super) spread: RatioSpread,
 }
 
-/// The programs that reproduce published values, against them: the one that the papers measured, if it
-/// takes part; otherwise all that move files; otherwise (the lab measures itself) all.
-pub(super) fn papers(grid: &ResultGrid<'_>) -> Vec<SummaryStatement> {
-    let rules: [fn(&str) -> bool; 3] = [|key| key == "globus", |key| !is_limit(key), |_| true];
+/// Compares programs with published values: globus-url-copy, which the papers measured, if it was measured;
+/// otherwise all programs that transfer files; if there are none (the lab's calibration), all programs.
+pub(super) fn compare_with_published(grid: &ResultGrid<'_>) -> Vec<SummaryStatement> {
+    let rules: [fn(&str) -> bool; 3] =
+        [|key| key == "globus", |key| !is_network_test(key), |_| true];
     let chosen = rules
         .into_iter()
         .find(|rule| grid.programs().any(|(_, one)| rule(&one.key)));
     let reproduces = |one: &ComparedProgram| chosen.is_some_and(|rule| rule(&one.key));
     let programs = grid.programs().filter(|(_, one)| reproduces(one));
     let statements = programs.filter_map(|(program, named)| {
-        let what = format!("{} / {}", named.label, grid.results.reference);
+        let name = format!("{} / {}", named.label, grid.results.reference);
         let published = |row, column| grid.paper(program, row, column);
-        statement(grid, program, what, published)
+        ratio_statement(grid, program, name, published)
     });
     statements.collect()
 }
 
-/// Every program against the experiment's baseline, or longhaul against the best other program at each point.
-pub(super) fn peers(grid: &ResultGrid<'_>) -> Vec<SummaryStatement> {
+/// Compares every program with the experiment's baseline, or, if it has none, longhaul with the best other
+/// program at each point.
+pub(super) fn compare_with_peers(grid: &ResultGrid<'_>) -> Vec<SummaryStatement> {
     if let Some(key) = &grid.results.baseline {
-        return against(grid, key);
+        return compare_with_baseline(grid, key);
     }
     let direction = if grid.results.higher_is_better {
         ""
     } else {
-        " (less is better)"
+        " (lower is better)"
     };
-    let ours = grid.programs().filter(|(_, program)| is_ours(&program.key));
+    let ours = grid
+        .programs()
+        .filter(|(_, program)| is_longhaul(&program.key));
     let statements = ours.filter_map(|(program, named)| {
-        let chooses =
-            (0..grid.rows()).any(|row| grid.is_free(row) && grid.takes_part(program, row));
+        let chooses = (0..grid.rows())
+            .any(|row| grid.is_independent(row) && grid.has_cell_in_row(program, row));
         let setting = match &grid.results.down {
-            Some(axis) if chooses => format!(" at any {}", axis.label),
+            Some(axis) if chooses => format!(" with its best {}", axis.label),
             _ => String::new(),
         };
-        let what = format!("{} / best peer{setting}{direction}", named.label);
-        statement(grid, program, what, |row, column| {
-            opponent(grid, row, column)
+        let name = format!("{} / best peer{setting}{direction}", named.label);
+        ratio_statement(grid, program, name, |row, column| {
+            peer_value(grid, row, column)
         })
     });
     statements.collect()
 }
 
-/// Every program against the one called `key`.
-fn against(grid: &ResultGrid<'_>, key: &str) -> Vec<SummaryStatement> {
+/// Compares every other program with the one that has this key.
+fn compare_with_baseline(grid: &ResultGrid<'_>, key: &str) -> Vec<SummaryStatement> {
     let Some((baseline, named)) = grid.programs().find(|(_, program)| program.key == key) else {
         return Vec::new();
     };
     let others = grid.programs().filter(|(program, _)| *program != baseline);
     let statements = others.filter_map(|(program, other)| {
-        let what = format!("{} / {}", other.label, named.label);
+        let name = format!("{} / {}", other.label, named.label);
         let value = |row, column| grid.median(baseline, row, column);
-        let mut statement = statement(grid, program, what, value)?;
+        let mut statement = ratio_statement(grid, program, name, value)?;
         if let Some(published) = other.published_ratio.filter(|ratio| ratio.is_finite()) {
-            statement.detail += &format!("; published up to \u{d7}{}", factor(published));
+            statement.detail += &format!("; published up to \u{d7}{}", format_ratio(published));
         }
         Some(statement)
     });
     statements.collect()
 }
 
-/// Opponent of longhaul at a point: the best peer there; where longhaul chose by itself, the
-/// best peer at the row that was best for it.
-fn opponent(grid: &ResultGrid<'_>, row: usize, column: usize) -> Option<f64> {
-    match grid.is_free(row) {
+/// The value of the best peer at a point. In an independent row, where longhaul chose the row's value
+/// itself, it is the best value of any peer in any row.
+fn peer_value(grid: &ResultGrid<'_>, row: usize, column: usize) -> Option<f64> {
+    match grid.is_independent(row) {
         true => {
             let all = (0..grid.rows()).filter_map(|row| best_peer(grid, row, column));
-            all.reduce(better(grid))
+            all.reduce(better_value(grid))
         }
         false => best_peer(grid, row, column),
     }
 }
 
-/// The best value of another file transfer program at a point.
+/// The best value of the peers at a point: the other programs that transfer files.
 fn best_peer(grid: &ResultGrid<'_>, row: usize, column: usize) -> Option<f64> {
     let peers = grid
         .programs()
-        .filter(|(_, one)| !is_ours(&one.key) && !is_limit(&one.key));
+        .filter(|(_, one)| !is_longhaul(&one.key) && !is_network_test(&one.key));
     let values = peers
-        .filter_map(|(program, _)| grid.median(program, grid.counterpart(program, row), column));
-    values.reduce(better(grid))
+        .filter_map(|(program, _)| grid.median(program, grid.compared_row(program, row), column));
+    values.reduce(better_value(grid))
 }
 
-fn better(grid: &ResultGrid<'_>) -> fn(f64, f64) -> f64 {
+fn better_value(grid: &ResultGrid<'_>) -> fn(f64, f64) -> f64 {
     match grid.results.higher_is_better {
         true => f64::max,
         false => f64::min,
     }
 }
 
-/// The ratios of a program's values to `other` at all points; `None`: no point has both.
-fn statement(
+/// Summarizes the ratios of a program's values to those of `other`; `None`: no point has both.
+fn ratio_statement(
     grid: &ResultGrid<'_>,
     program: usize,
-    what: String,
+    name: String,
     other: impl Fn(usize, usize) -> Option<f64>,
 ) -> Option<SummaryStatement> {
     let ratio = |(row, column)| ratio(grid.median(program, row, column), other(row, column));
     let spread = RatioSpread::of(grid.points().filter_map(ratio).collect())?;
-    let range = |low, high| format!("{}\u{2013}{}", factor(low), factor(high));
+    let range = |low, high| format!("{}\u{2013}{}", format_ratio(low), format_ratio(high));
     let all = range(spread.low, spread.high);
     let half = range(spread.first_quartile, spread.third_quartile);
     let detail = match spread.points {
         1 => "one point".to_owned(),
         2..=4 => format!("{} points: {all}", spread.points),
-        _ => format!("half of {} points {half}, all {all}", spread.points),
+        _ => format!("{} points: middle half {half}, all {all}", spread.points),
     };
     Some(SummaryStatement {
-        what,
-        figure: format!("\u{d7}{}", factor(spread.median)),
+        name,
+        median: format!("\u{d7}{}", format_ratio(spread.median)),
         detail,
         spread,
     })
 }
 
-/// How much was measured and how much of it does not count.
+/// Describes how much was measured, and how many runs were left out.
 pub(super) fn coverage(grid: &ResultGrid<'_>) -> String {
     let own = grid.cells().filter(|(_, cell)| cell.chosen.is_none());
     let cells: Vec<_> = own.map(|(_, cell)| (cell, RunCounts::of(cell))).collect();
@@ -170,11 +174,11 @@ pub(super) fn coverage(grid: &ResultGrid<'_>) -> String {
         .count();
     let all: usize = cells.iter().map(|(_, runs)| runs.all).sum();
     let valid: usize = cells.iter().map(|(_, runs)| runs.valid).sum();
-    // Of the whole experiment, if its results say how large that is.
+    // Older results do not have the number of planned cells.
     let wanted = cells.len().max(grid.results.planned);
     let mut text = format!(
         "{measured} of {wanted} cells measured, {}",
-        text::count(all, "run")
+        text::format_count(all, "run")
     );
     if valid < all {
         text += &format!(", {} left out", all - valid);
@@ -182,17 +186,17 @@ pub(super) fn coverage(grid: &ResultGrid<'_>) -> String {
     text
 }
 
-/// Whether it is longhaul, with any settings.
-fn is_ours(key: &str) -> bool {
+/// Whether the program is longhaul, with any settings.
+fn is_longhaul(key: &str) -> bool {
     key == "longhaul" || key.starts_with("longhaul-")
 }
 
-/// Whether it moves no file and shows the limit of the network.
-fn is_limit(key: &str) -> bool {
+/// Whether the program transfers no file but measures the network.
+fn is_network_test(key: &str) -> bool {
     key.starts_with("iperf")
 }
 
-/// Quantile of sorted values, between the nearest two.
+/// Quantile of sorted values, interpolated linearly; `None`: there are no values.
 #[allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -212,50 +216,50 @@ mod tests {
     use super::*;
     use crate::experiment::results::ExperimentResults;
 
-    fn what(statements: &[SummaryStatement]) -> Vec<&str> {
-        statements.iter().map(|one| one.what.as_str()).collect()
+    fn names(statements: &[SummaryStatement]) -> Vec<&str> {
+        statements.iter().map(|one| one.name.as_str()).collect()
     }
 
     #[test]
-    fn statements_come_from_the_cells() {
+    fn summaries_are_computed_from_the_cells() {
         let mut results = samples::two_by_two();
         results.programs[1].key = "globus".to_owned();
         results.cells[4..]
             .iter_mut()
             .for_each(|cell| cell.program = "globus".to_owned());
         let grid = ResultGrid::of(&results);
-        let [paper] = &papers(&grid)[..] else {
+        let [paper] = &compare_with_published(&grid)[..] else {
             panic!()
         };
         assert_eq!(
-            (&*paper.what, &*paper.figure),
+            (&*paper.name, &*paper.median),
             ("globus-url-copy / published", "×1.25")
         );
         assert_eq!(paper.detail, "4 points: 1.25\u{2013}1.25");
         // 100/500, 200/600, 300/700, 400/800
-        assert_eq!(peers(&grid)[0].figure, "×0.38");
+        assert_eq!(compare_with_peers(&grid)[0].median, "×0.38");
         assert_eq!(coverage(&grid), "8 of 8 cells measured, 24 runs");
     }
 
     #[test]
-    fn the_limit_of_the_network_is_no_peer_and_less_can_be_better() {
+    fn network_tests_are_not_peers_and_lower_values_can_be_better() {
         let mut results = samples::two_by_two();
         results.higher_is_better = false;
-        let less = ["longhaul / best peer (less is better)"];
-        assert_eq!(what(&peers(&ResultGrid::of(&results))), less);
+        let less = ["longhaul / best peer (lower is better)"];
+        assert_eq!(names(&compare_with_peers(&ResultGrid::of(&results))), less);
         results.programs[1].key = "iperf3-udp".to_owned();
         results.cells[4..]
             .iter_mut()
             .for_each(|cell| cell.program = "iperf3-udp".to_owned());
-        assert!(peers(&ResultGrid::of(&results)).is_empty());
+        assert!(compare_with_peers(&ResultGrid::of(&results)).is_empty());
         assert!(
-            papers(&ResultGrid::of(&results)).is_empty(),
-            "longhaul reproduces, unpublished"
+            compare_with_published(&ResultGrid::of(&results)).is_empty(),
+            "longhaul has no published values"
         );
         results.programs.remove(0);
         let limit = ["globus-url-copy / published"];
         assert_eq!(
-            what(&papers(&ResultGrid::of(&results))),
+            names(&compare_with_published(&ResultGrid::of(&results))),
             limit,
             "the lab measures itself"
         );
@@ -275,31 +279,31 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_chooses_is_held_against_the_best_choice_of_others() {
+    fn a_program_that_chooses_is_compared_with_the_best_choice_of_others() {
         let results = samples::with_auto();
-        let statement = &peers(&ResultGrid::of(&results))[1];
-        let expected = "longhaul, which chooses / best peer at any parallel streams";
-        assert_eq!(statement.what, expected);
+        let statement = &compare_with_peers(&ResultGrid::of(&results))[1];
+        let expected = "longhaul, which chooses / best peer with its best parallel streams";
+        assert_eq!(statement.name, expected);
         // 900 against 700 with 8 streams, not 500 with one; 1000 against 800.
         assert_eq!(statement.detail, "2 points: 1.25\u{2013}1.29");
     }
 
     #[test]
-    fn with_a_baseline_every_other_program_is_held_against_it() {
+    fn with_a_baseline_every_other_program_is_compared_with_it() {
         let mut results = samples::with_auto();
         results.baseline = Some("guc".to_owned());
         results.programs[0].published_ratio = Some(9.0);
         // Streams 1 and 8; the program that chooses has no row in common with it.
-        let statements = peers(&ResultGrid::of(&results));
-        assert_eq!(what(&statements), ["longhaul / globus-url-copy"]);
-        assert_eq!(statements[0].figure, "×0.38");
+        let statements = compare_with_peers(&ResultGrid::of(&results));
+        assert_eq!(names(&statements), ["longhaul / globus-url-copy"]);
+        assert_eq!(statements[0].median, "×0.38");
         assert!(statements[0].detail.ends_with("; published up to ×9.00"));
         results.baseline = Some("absent".to_owned());
-        assert!(peers(&ResultGrid::of(&results)).is_empty());
+        assert!(compare_with_peers(&ResultGrid::of(&results)).is_empty());
     }
 
     #[test]
-    fn quantiles_lie_between_values_and_coverage_counts_runs_left_out() {
+    fn quantiles_are_interpolated_and_coverage_counts_runs_left_out() {
         assert_eq!(quantile(&[1.0, 2.0, 3.0, 4.0], 0.5), Some(2.5));
         assert_eq!(quantile(&[1.0, 2.0, 3.0, 4.0, 5.0], 0.25), Some(2.0));
         assert_eq!(

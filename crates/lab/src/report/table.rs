@@ -1,4 +1,4 @@
-//! A table of an experiment, on the page and as CSV: measured values beside published ones.
+//! The table of one measure, as HTML and as CSV: measured and published values.
 
 use maud::{Markup, html};
 
@@ -7,42 +7,44 @@ use super::text;
 use crate::experiment::results::{PUBLISHED, ResultCell};
 use crate::quoting::{csv_line, csv_text};
 
-/// Kind of the table's lines.
+/// Kind of a table: the subject of each of its lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TableRows {
-    /// A program, in a group for each value of the axis down.
+    /// A program. Lines are grouped by the value of the axis down.
     Groups,
-    /// A program; there is no axis down.
+    /// A program, without an axis down.
     Programs,
-    /// A value of the axis down; there is one program.
+    /// A value of the axis down, with only one program.
     Values,
-    /// A value of the axis across, which has too many for columns; there is no axis down.
+    /// A value of the axis across, which has too many values for columns, without an axis down.
     Points,
 }
 
-/// Most values that are columns where they could be lines.
-const MOST_COLUMNS: usize = 12;
+/// Largest number of values of the axis across that become columns if there is no axis down.
+const MAX_COLUMNS: usize = 12;
 
 struct ResultTable<'a> {
     grid: &'a ResultGrid<'a>,
     rows: TableRows,
-    /// The published values have a line (or column) of their own; otherwise each is in the cell it
-    /// belongs to.
-    paper_line: bool,
+    /// Whether the published values have a line or column of their own. Otherwise each is in the cell of
+    /// its program.
+    has_published_line: bool,
 }
 
-/// The table in a box that scrolls by itself. `id` must be unique on the page.
+/// The table in a box that scrolls separately from the page. `id` must be unique on the page.
 pub(super) fn html(grid: &ResultGrid<'_>, id: &str) -> Markup {
     let rows = match (&grid.results.down, grid.results.programs.len()) {
         (Some(_), 1) => TableRows::Values,
         (Some(_), _) => TableRows::Groups,
-        (None, _) if grid.columns() > MOST_COLUMNS => TableRows::Points,
+        (None, _) if grid.columns() > MAX_COLUMNS => TableRows::Points,
         (None, _) => TableRows::Programs,
     };
     let table = ResultTable {
         grid,
         rows,
-        paper_line: rows != TableRows::Values && grid.one_publication && grid.has_paper(),
+        has_published_line: rows != TableRows::Values
+            && grid.has_shared_publication
+            && grid.has_paper(),
     };
     let caption = format!("{id}-caption");
     html! {
@@ -73,21 +75,21 @@ impl ResultTable<'_> {
         };
         let mut text = format!("{unit}median of the runs");
         if results.cells.iter().any(|cell| cell.half_width.is_some()) {
-            text += " \u{b1} half-width of the 95\u{a0}% interval";
+            text += " \u{b1} half-width of the 95\u{a0}% confidence interval of the mean";
         }
         if self.grid.has_paper() {
             let place = if self.rows == TableRows::Points {
-                "beside"
+                "on the right"
             } else {
                 "below"
             };
             let value = match results.reference.as_str() {
                 PUBLISHED => "the published value".to_owned(),
-                other => format!("the value called '{other}'"),
+                other => format!("the reference value ('{other}')"),
             };
-            text += &match self.paper_line {
-                true => format!("; {place} it the ratio to {value}"),
-                false => format!("; {place} it {value} and the ratio to it"),
+            text += &match self.has_published_line {
+                true => format!("; {place}: the ratio to {value}"),
+                false => format!("; {place}: {value} and the ratio to it"),
             };
         }
         if let ([program], TableRows::Values) = (results.programs.as_slice(), self.rows) {
@@ -103,7 +105,9 @@ impl ResultTable<'_> {
         let (corner, over, columns): (String, String, Vec<&str>) = match (&results.down, self.rows)
         {
             (_, TableRows::Points) => {
-                let published = self.paper_line.then_some(results.reference.as_str());
+                let published = self
+                    .has_published_line
+                    .then_some(results.reference.as_str());
                 let labels = self
                     .grid
                     .programs()
@@ -146,13 +150,13 @@ impl ResultTable<'_> {
         let columns = || 0..grid.columns();
         let published = columns().any(|column| grid.published(row, column).is_some());
         html! {
-            @if self.paper_line && published {
+            @if self.has_published_line && published {
                 tr {
                     th scope="row" class="published" { (grid.results.reference) }
                     @for column in columns() { (published_cell(grid.published(row, column))) }
                 }
             }
-            @for (program, named) in grid.programs().filter(|(one, _)| grid.takes_part(*one, row)) {
+            @for (program, named) in grid.programs().filter(|(one, _)| grid.has_cell_in_row(*one, row)) {
                 tr {
                     th scope="row" { (named.label) }
                     @for column in columns() { (self.cell(grid.cell(program, row, column))) }
@@ -178,7 +182,7 @@ impl ResultTable<'_> {
             @for (column, value) in self.grid.results.across.values.iter().enumerate() {
                 tr {
                     th scope="row" { (value) }
-                    @if self.paper_line { (published_cell(self.grid.published(0, column))) }
+                    @if self.has_published_line { (published_cell(self.grid.published(0, column))) }
                     @for (program, _) in self.grid.programs() {
                         (self.cell(self.grid.cell(program, 0, column)))
                     }
@@ -194,18 +198,21 @@ impl ResultTable<'_> {
         let runs = RunCounts::of(cell);
         let about = match runs.all {
             0 => "not measured".to_owned(),
-            _ => text::circumstances(cell).join("; "),
+            _ => text::describe_runs(cell).join("; "),
         };
-        let paper = cell.paper.filter(|_| !self.paper_line).map(text::value);
-        let ratio =
-            ratio(cell.median, cell.paper).map(|ratio| format!("\u{d7}{}", text::factor(ratio)));
+        let paper = cell
+            .paper
+            .filter(|_| !self.has_published_line)
+            .map(text::format_value);
+        let ratio = ratio(cell.median, cell.paper)
+            .map(|ratio| format!("\u{d7}{}", text::format_ratio(ratio)));
         let comparison: Vec<String> = paper.into_iter().chain(ratio).collect();
         html! {
             td title=(about) {
                 @if let Some(median) = cell.median {
-                    span class="value" { (text::value(median)) }
+                    span class="value" { (text::format_value(median)) }
                     @if let Some(half) = cell.half_width {
-                        span class="half" { " \u{b1}\u{a0}" (text::spread(half, median)) }
+                        span class="half" { " \u{b1}\u{a0}" (text::format_half_width(half, median)) }
                     }
                     @if runs.has_left_out() { sup class="bad" { "\u{2020}" } }
                 } @else if runs.all == 0 {
@@ -221,12 +228,13 @@ impl ResultTable<'_> {
 
 fn published_cell(value: Option<f64>) -> Markup {
     match value {
-        Some(value) => html! { td class="published" { (text::value(value)) } },
+        Some(value) => html! { td class="published" { (text::format_value(value)) } },
         None => html! { td class="none" title="not published" { "\u{2013}" } },
     }
 }
 
-/// Why runs were left out, for those who have no pointer, and for print.
+/// Lists the reasons for which runs were left out. Tooltips have them too, but not in print or without a
+/// pointer.
 fn left_out(grid: &ResultGrid<'_>) -> Markup {
     let line = |(place, cell): (grid::CellPlace, &ResultCell)| {
         let runs = RunCounts::of(cell);
@@ -243,14 +251,14 @@ fn left_out(grid: &ResultGrid<'_>) -> Markup {
     html! {
         @if !lines.is_empty() {
             details class="left-out" {
-                summary { "\u{2020} Runs left out, in " (text::count(lines.len(), "cell")) }
+                summary { "\u{2020} Runs left out, in " (text::format_count(lines.len(), "cell")) }
                 ul { @for line in lines { li { (line) } } }
             }
         }
     }
 }
 
-/// The table as CSV (RFC 4180): one line a cell, with numbers as exact as the results.
+/// The table as CSV (RFC 4180): one line per cell, with numbers that are not rounded.
 pub(super) fn csv(grid: &ResultGrid<'_>) -> String {
     let results = grid.results;
     let axes = || results.down.iter().chain([&results.across]);
@@ -299,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_show_median_half_width_and_ratio_below_the_papers_line() {
+    fn cells_show_median_half_width_and_ratio_below_the_published_line() {
         let table = written(&samples::two_by_two());
         assert_eq!(
             table.matches("class=\"published\">published</th>").count(),
@@ -313,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn one_program_has_a_line_for_each_value_and_the_paper_in_the_cell() {
+    fn one_program_has_a_line_for_each_value_and_published_values_in_its_cells() {
         let mut results = samples::two_by_two();
         results.programs.remove(0);
         let table = written(&results);
@@ -323,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_that_are_missing_failed_or_lack_runs_say_so() {
+    fn missing_failed_and_incomplete_cells_are_marked() {
         let mut results = samples::two_by_two();
         results.cells[0].samples[0].invalid = vec!["the emulator was <late>".to_owned()];
         results.cells[1].median = None;
@@ -341,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_has_the_programs_that_take_part() {
+    fn a_group_has_only_programs_with_cells_in_its_row() {
         let table = written(&samples::with_auto());
         let groups = table.split("<tbody>").skip(1);
         let lines: Vec<_> = groups
@@ -352,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn many_points_are_lines_rather_than_columns() {
+    fn an_axis_of_many_values_becomes_lines_instead_of_columns() {
         let mut results = samples::two_by_two();
         results.down = None;
         let table = written(&results);
@@ -373,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn the_csv_file_has_one_line_a_cell() {
+    fn the_csv_file_has_one_line_per_cell() {
         let mut results = samples::two_by_two();
         results.cells[0].samples[1].invalid = vec!["late, \"very\"".to_owned()];
         let csv = csv(&ResultGrid::of(&results));

@@ -1,18 +1,18 @@
-//! Colours, in light and in dark, and which program has which.
+//! Colours of the light and the dark theme, and their assignment to programs.
 
 use std::collections::BTreeMap;
 
 use super::load::LoadedResults;
 
-/// Number of colours for programs, and of steps in the ramp for ordered rows; further lines share a colour
-/// and differ by their marker.
+/// Number of colours for programs, and of steps of the ramp for rows. Further programs share a colour and
+/// have a different marker.
 pub(super) const COLOURS: usize = 8;
 
-/// Colours of `chart.css` as custom properties: name, light and dark value.
+/// The custom properties of `chart.css`: name, colour in the light theme, colour in the dark theme.
 ///
-/// `s0`..`s7` keep programs apart also for the colour-blind (hues after Okabe and Ito, 2008, with
-/// lightness changed for a contrast of at least 3:1 on the page); `r0`..`r7` are a ramp of rising
-/// lightness for rows that have an order (part of matplotlib's plasma).
+/// `s0`..`s7` are colours of programs that colour-blind readers can distinguish: the hues of Okabe and
+/// Ito (2008), with lightness changed for a contrast of at least 3:1 on the page. `r0`..`r7` are a ramp
+/// of rising lightness for rows, which have an order (part of matplotlib's plasma).
 const PALETTE: &[(&str, &str, &str)] = &[
     ("page", "#ffffff", "#12151a"),
     ("raised", "#f6f7f9", "#1a1e25"),
@@ -41,11 +41,11 @@ const PALETTE: &[(&str, &str, &str)] = &[
     ("r7", "#d9713a", "#fbe98a"),
 ];
 
-/// Style of charts, on the page and in SVG files.
+/// Style sheet of charts, on the page and in SVG files.
 const CHART_STYLE: &str = include_str!("chart.css");
 
-/// The page's custom properties: light, dark where the system or the reader wants it, and light
-/// again on paper.
+/// The page's custom properties and the style of charts. The theme is light, dark if the system or the
+/// reader chooses it, and always light in print.
 pub(super) fn page_style() -> String {
     let property = |(name, value): (&str, &str)| format!("--{name}:{value};");
     let light: String = PALETTE.iter().map(|c| property((c.0, c.1))).collect();
@@ -60,8 +60,7 @@ pub(super) fn page_style() -> String {
     )
 }
 
-/// The style of an SVG file, with plain colours: not every program that shows SVG knows custom
-/// properties.
+/// The style of an SVG file, with literal colours: some SVG viewers do not support custom properties.
 pub(super) fn file_style() -> String {
     let (mut light, mut dark) = (CHART_STYLE.to_owned(), CHART_STYLE.to_owned());
     for (name, of_light, of_dark) in PALETTE {
@@ -72,15 +71,15 @@ pub(super) fn file_style() -> String {
     format!("{light}\n@media (prefers-color-scheme:dark){{\n{dark}}}\n")
 }
 
-/// The number of each program's style, the same in every experiment of a report. longhaul's is always
-/// the first; programs that never meet in one experiment may share a number.
+/// The number of each program's style, which is the same in all experiments of a report. longhaul always
+/// has 0. Programs that are never in the same experiment may have the same number.
 #[derive(Default)]
 pub(super) struct Palette {
     numbers: BTreeMap<String, usize>,
 }
 
 impl Palette {
-    /// Gives every program of `loaded` a number.
+    /// Assigns a number to every program of `loaded`.
     pub(super) fn of(loaded: &[LoadedResults]) -> Self {
         let programs = |one: &LoadedResults| -> Vec<String> {
             one.results
@@ -91,7 +90,7 @@ impl Palette {
         };
         let experiments: Vec<Vec<String>> = loaded.iter().map(programs).collect();
         let mut keys: Vec<&String> = experiments.iter().flatten().collect();
-        // A stable sort: others keep the order in which they first occur.
+        // The sort is stable, so other programs keep the order in which they first occur.
         keys.sort_by_key(|key| *key != "longhaul");
         let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
         for key in keys {
@@ -108,12 +107,12 @@ impl Palette {
         Self { numbers }
     }
 
-    /// The CSS class of a program's colour.
+    /// The CSS class of the program's colour.
     pub(super) fn colour(&self, key: &str) -> String {
         format!("s{}", self.number(key) % COLOURS)
     }
 
-    /// The number of a program's marker; programs that share a colour differ in it.
+    /// The number of the program's marker. Programs with the same colour have different markers.
     pub(super) fn marker(&self, key: &str) -> usize {
         let number = self.number(key);
         number + number / COLOURS
@@ -124,7 +123,7 @@ impl Palette {
     }
 }
 
-/// The CSS class for row `index` of `rows`: the whole ramp is used.
+/// The CSS class of the colour of row `index` of `rows`. The rows are spread over the whole ramp.
 pub(super) fn ramp(index: usize, rows: usize) -> String {
     let step = match rows {
         0 | 1 => 0,
@@ -161,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn longhaul_is_first_and_programs_that_meet_look_different() {
+    fn longhaul_is_first_and_programs_of_one_experiment_look_different() {
         let experiment = |keys: &[&str]| {
             let mut results = samples::two_by_two();
             let named = |key: &&str| ComparedProgram {

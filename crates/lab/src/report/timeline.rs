@@ -1,4 +1,4 @@
-//! Samples over time as figures: a chart for each cell, or one for all programs at a point.
+//! Figures of samples over time: a chart for each cell, or one for all programs at a point.
 
 use super::figure::{ChartAxis, ChartLine, ChartPanel, ChartPoint, Figure, FigureKind};
 use super::figure::{LegendEntry, LineStyle};
@@ -8,7 +8,7 @@ use super::text;
 use super::theme::{self, Palette};
 use crate::experiment::results::{TimeChart, TimeSeries};
 
-/// The charts over time of an experiment that have something to show. `name` begins their anchors.
+/// The figures over time of an experiment, without empty ones. `name` is the prefix of their anchors.
 pub(super) fn timelines(grid: &ResultGrid<'_>, palette: &Palette, name: &str) -> Vec<Figure> {
     let charts = grid.results.charts.iter().enumerate();
     let all = charts.map(|(index, chart)| timeline(grid, palette, index, chart));
@@ -21,7 +21,7 @@ pub(super) fn timelines(grid: &ResultGrid<'_>, palette: &Palette, name: &str) ->
         .collect()
 }
 
-/// One line over time with its name and the colour of its program.
+/// One series with the name of its line and the key of its program.
 struct NamedSeries<'a> {
     name: String,
     program: &'a str,
@@ -39,7 +39,8 @@ fn timeline(grid: &ResultGrid<'_>, palette: &Palette, index: usize, chart: &Time
     };
     let several_runs = all().any(|series| series.run > 0);
     let first = all().next().map(|series| &series.line);
-    // Programs of which each has the same one line share a chart; a program with several lines has its own.
+    // If all series have the same name, the programs share a chart, so that they can be compared. Otherwise
+    // each program has a chart of its own.
     let together = all().all(|series| Some(&series.line) == first);
     let mut panels: Vec<(String, Vec<NamedSeries<'_>>)> = Vec::new();
     for (place, cell) in grid.cells() {
@@ -82,8 +83,8 @@ fn timeline(grid: &ResultGrid<'_>, palette: &Palette, index: usize, chart: &Time
     }
 }
 
-/// An entry for each name. A program has the same colour everywhere, that of the `palette`; lines of one
-/// program have a ramp.
+/// The legend: an entry for each name. With a `palette`, a line has the colour of its program as in all
+/// charts; without one, lines have the colours of a ramp.
 fn legend<'a>(
     lines: impl Iterator<Item = &'a NamedSeries<'a>>,
     palette: Option<&Palette>,
@@ -109,7 +110,7 @@ fn legend<'a>(
     names.iter().enumerate().map(entry).collect()
 }
 
-/// Whether the series is sound: a results file may hold anything.
+/// Whether the series has as many finite times as values, and at least one. A results file may hold anything.
 fn is_drawable(series: &TimeSeries) -> bool {
     let mut numbers = series.times.iter().chain(&series.values);
     !series.times.is_empty()
@@ -143,9 +144,9 @@ fn time_panel(
                 })
             })
             .collect();
-        // Only the last point has a marker.
+        // Only the last point has a tooltip, and so a marker: markers at all samples would hide the line.
         if let Some(Some(last)) = points.last_mut() {
-            let [value, time] = [last.value.unwrap_or_default(), last.time].map(text::value);
+            let [value, time] = [last.value.unwrap_or_default(), last.time].map(text::format_value);
             last.tip = format!("{}\n{value} {unit} after {time} s", line.name);
         }
         Some(ChartLine {
@@ -163,14 +164,17 @@ fn time_panel(
     }
 }
 
-/// A line's range and its last value.
+/// Describes a line by its range and its last value.
 fn describe_series(line: &NamedSeries<'_>) -> String {
     let values = &line.series.values;
     let low = values.iter().copied().fold(f64::INFINITY, f64::min);
     let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let last = values.last().copied().unwrap_or_default();
-    let [low, high, last] = [low, high, last].map(text::value);
-    format!("{}: {low} to {high}, at the end {last}.", line.name)
+    let [low, high, last] = [low, high, last].map(text::format_value);
+    format!(
+        "{}: between {low} and {high}, {last} at the end.",
+        line.name
+    )
 }
 
 #[cfg(test)]
@@ -207,7 +211,7 @@ mod tests {
         assert!(
             panel
                 .description
-                .starts_with("window: 64.0 to 512, at the end 512.")
+                .starts_with("window: between 64.0 and 512, 512 at the end.")
         );
     }
 
@@ -231,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn series_that_are_not_sound_are_not_drawn() {
+    fn series_with_missing_or_infinite_numbers_are_not_drawn() {
         let mut results = samples::with_more();
         results.cells[0].series[0].values.pop();
         results.cells[0].series[1].times[0] = f64::INFINITY;

@@ -1,9 +1,12 @@
 //! `longhaul lab sim`: simulated TCP connections over a bottleneck, as a table.
 //!
-//! [`run`] simulates one network for each number of parallel connections that was asked for and
-//! returns what each of them did, or one transfer that finds the number by itself ([`StreamFinder`]). An
-//! experiment of kind `sim` has a `simulation` table, which holds the command's options (`flows =
-//! "{connections}"`), and takes its [`SimMeasure`]s from its only point. [`ns2`] has results to compare with.
+//! [`run`] simulates the network of a [`SimRequest`] once for each requested number of parallel connections,
+//! or simulates one transfer that finds the number itself ([`StreamFinder`]). Each simulation gives a
+//! [`SimPoint`].
+//!
+//! An experiment of kind `sim` has a `simulation` table with the command's options (`flows =
+//! "{connections}"`). It takes its [`SimMeasure`]s from the only point of each simulation. [`ns2`] holds
+//! the results of ns-2 that validate the simulator.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -23,20 +26,21 @@ pub use outcome::{SimChunk, SimMeasure, SimPoint};
 pub use report::SimReport;
 pub use request::{FlowCounts, SimRequest, StreamFinder};
 
-/// Simulates what was asked for, for each number of connections.
+/// Runs the simulations of `request`, one for each number of connections.
 ///
 /// # Errors
-/// [`LabError::Usage`]: what [`SimRequest::check`] refuses, a transfer in chunks that has no time for one.
+/// [`LabError::Usage`]: [`SimRequest::check`] refuses the request, or a transfer in chunks has no time for
+/// even one chunk.
 pub fn run(request: &SimRequest) -> Result<SimReport, LabError> {
     request.check()?;
     let points = match &request.flows {
         FlowCounts::Each(counts) => {
             let fixed: Vec<InitialStreams> =
                 counts.iter().copied().map(InitialStreams::Fixed).collect();
-            points(request, &fixed)
+            simulate_each(request, &fixed)
         }
-        FlowCounts::Auto => points(request, &[InitialStreams::Automatic]),
-        FlowCounts::Found(finder) => vec![point::chunked(request, *finder)?],
+        FlowCounts::Auto => simulate_each(request, &[InitialStreams::Automatic]),
+        FlowCounts::Found(finder) => vec![point::simulate_chunks(request, *finder)?],
     };
     Ok(SimReport {
         request: request.clone(),
@@ -44,17 +48,19 @@ pub fn run(request: &SimRequest) -> Result<SimReport, LabError> {
     })
 }
 
-/// A point for each number of connections, simulated beside each other on all processors.
-fn points(request: &SimRequest, counts: &[InitialStreams]) -> Vec<SimPoint> {
+/// Simulates each number of connections, on all processors in parallel. The points are in the order of
+/// `counts`.
+fn simulate_each(request: &SimRequest, counts: &[InitialStreams]) -> Vec<SimPoint> {
     let next = AtomicUsize::new(0);
-    // A worker takes the next number when it is free: large numbers take much longer than small ones.
+    // A shared counter balances the load: many connections take much longer to simulate than few, so
+    // equal shares of `counts` would leave processors idle.
     let worker = || -> Vec<(usize, SimPoint)> {
-        let places = std::iter::from_fn(|| {
-            let place = next.fetch_add(1, Ordering::Relaxed);
-            counts.get(place).map(|streams| (place, *streams))
+        let indexed = std::iter::from_fn(|| {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            counts.get(index).map(|streams| (index, *streams))
         });
-        places
-            .map(|(place, streams)| (place, point::simulate(request, streams)))
+        indexed
+            .map(|(index, streams)| (index, point::simulate(request, streams)))
             .collect()
     };
     let processors = thread::available_parallelism().map_or(1, usize::from);
@@ -71,6 +77,6 @@ fn points(request: &SimRequest, counts: &[InitialStreams]) -> Vec<SimPoint> {
         }
         points
     });
-    points.sort_unstable_by_key(|(place, _)| *place);
+    points.sort_unstable_by_key(|(index, _)| *index);
     points.into_iter().map(|(_, point)| point).collect()
 }

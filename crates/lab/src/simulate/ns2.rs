@@ -1,4 +1,4 @@
-//! Results of ns-2: the committed tables that the simulator is held against, and how near it is.
+//! Results of ns-2 2.35 (`crates/lab/validation`), and the comparison of the simulator with them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,22 +14,22 @@ use super::request::{FlowCounts, SimRequest, StreamFinder};
 use crate::LabError;
 use crate::quoting::CsvRecord;
 
-/// Largest relative deviation in goodput, and in mean round trip, that counts as agreement, with a fixed
-/// number of connections.
+/// Tolerated relative deviations of goodput and of mean RTT with a fixed number of connections.
 pub const FIXED_TOLERANCE: (f64, f64) = (0.05, 0.10);
-/// Largest relative deviation in goodput that counts as agreement, with a mode of the 2008 paper.
+/// Tolerated relative deviation of goodput with a mode of Ito, Ohsaki and Imase (2008).
 pub const MODE_TOLERANCE: f64 = 0.03;
-/// The same at a one-way delay of 100 ms and more, where the windows that every chunk begins with are
-/// together more than the queue holds.
+/// Tolerated relative deviation of goodput with a mode at one-way delays of 100 ms and more. There the
+/// windows with which the connections begin a chunk are together larger than the queue.
 pub const BURST_TOLERANCE: f64 = 0.05;
 
-/// Names over the lines of [`FixedNs2Run::beside`]. `host`: the sending host holds packets back for
-/// up to so many microseconds. `loss`: the share of data packets lost at random.
+/// Heading of the lines of [`FixedNs2Run::comparison_line`]. `host`: largest random delay in the sending
+/// host, microseconds. `loss`: share of data packets lost at random.
 pub const FIXED_COLUMNS: &str = concat!(
     "   N host   loss  seed   goodput     ns-2          mean RTT     ns-2",
     "           drops   ns-2"
 );
-/// Names over the lines of [`ModeNs2Run::beside`].
+/// Heading of the lines of [`ModeNs2Run::comparison_line`]. `B`: bottleneck rate, Mbit/s. `tau`: one-way
+/// delay, milliseconds.
 pub const MODE_COLUMNS: &str = concat!(
     "mode     B   tau   eta seed    GB   goodput     ns-2          at the end     ns-2",
     "           N ns-2  settled  ns-2"
@@ -41,17 +41,17 @@ macro_rules! table {
     };
 }
 
-/// The sweep of the number of connections: with and without a random time in the sending host.
+/// The runs over the number of connections, with and without random delay in the sending host.
 ///
 /// # Errors
-/// [`LabError::Usage`]: a line that is not one of the table's, which names it.
+/// [`LabError::Usage`]: a line of the table cannot be read; the message contains it.
 pub fn sweep() -> Result<Vec<FixedNs2Run>, LabError> {
     rows(table!("ns2-static-sweep.csv"))
         .map(|row| row.map(FixedNs2Run))
         .collect()
 }
 
-/// Random loss and windows that do not limit.
+/// The runs with random loss and windows that do not limit.
 ///
 /// # Errors
 /// As [`sweep`].
@@ -61,7 +61,7 @@ pub fn losses() -> Result<Vec<FixedNs2Run>, LabError> {
         .collect()
 }
 
-/// The modes of Ito, Ohsaki and Imase (2008).
+/// The runs with the modes of Ito, Ohsaki and Imase (2008).
 ///
 /// # Errors
 /// As [`sweep`].
@@ -71,27 +71,26 @@ pub fn modes() -> Result<Vec<ModeNs2Run>, LabError> {
         .collect()
 }
 
-/// The lines of a table, as `crates/lab/validation/remake.sh` and `remake-autopar.sh` write them.
+/// Reads the lines of a table that `crates/lab/validation/remake.sh` or `remake-autopar.sh` wrote.
 fn rows(
     (name, text): (&'static str, &'static str),
 ) -> impl Iterator<Item = Result<Ns2Row, LabError>> {
     CsvRecord::all(text).map(move |record| {
-        let unread = format!("{name}: cannot be read: '{}'", record.line);
-        // The last column, the version of ns-2 or a window, is a number in every table.
+        let unreadable = format!("{name}: cannot read the line '{}'", record.line);
         let row = Ns2Row(record);
         match row.is_complete() {
             true => Ok(row),
-            false => Err(LabError::Usage(unread)),
+            false => Err(LabError::Usage(unreadable)),
         }
     })
 }
 
-/// One simulation by ns-2; `static-sweep.tcl` and `autopar.tcl` say what the columns are.
+/// One run of ns-2. `crates/lab/validation/static-sweep.tcl` and `autopar.tcl` explain the columns.
 #[derive(Debug)]
 struct Ns2Row(CsvRecord<'static>);
 
 impl Ns2Row {
-    /// Whether every column but those with a name in them is a number.
+    /// Whether every column holds a number, except the columns of names.
     fn is_complete(&self) -> bool {
         let is_name = |column: &str| ["mode", "tcp"].contains(&column);
         let mut numbers = self.0.names().filter(|column| !is_name(column));
@@ -103,26 +102,27 @@ impl Ns2Row {
     }
 }
 
+/// Relative deviation of `ours` from `theirs`.
 fn deviation(ours: f64, theirs: f64) -> f64 {
     ours / theirs - 1.0
 }
 
-/// A simulation by ns-2 with a fixed number of connections.
+/// A run of ns-2 with a fixed number of connections.
 #[derive(Debug)]
 pub struct FixedNs2Run(Ns2Row);
 
 impl FixedNs2Run {
-    /// Parallel connections.
+    /// Number of parallel connections.
     pub fn connections(&self) -> u32 {
         self.0.number("connections")
     }
 
-    /// Largest random time in the sending host, microseconds.
+    /// Largest random delay in the sending host, microseconds.
     pub fn overhead_us(&self) -> u64 {
         self.0.number("overhead_us")
     }
 
-    /// The same simulation in ours.
+    /// The request for the same simulation in our simulator.
     pub fn request(&self) -> SimRequest {
         let setting = SimRequest::default();
         let payload = u64::from(setting.packet - HEADERS);
@@ -143,21 +143,21 @@ impl FixedNs2Run {
         }
     }
 
-    /// Relative deviations of goodput and mean round trip, positive when ours is larger.
+    /// Relative deviations of goodput and mean RTT, positive if ours is larger.
     pub fn deviations(&self, ours: &SimPoint) -> (f64, f64) {
         let rtt = ours.mean_rtt_ms.unwrap_or(f64::NAN);
         let goodput = deviation(ours.goodput_mbps, self.0.number("goodput_mbps"));
         (goodput, deviation(rtt, self.0.number("mean_rtt_ms")))
     }
 
-    /// Whether both deviations are within the tolerance.
+    /// Whether both deviations are within [`FIXED_TOLERANCE`].
     pub fn agrees(&self, ours: &SimPoint) -> bool {
         let (goodput, rtt) = self.deviations(ours);
         goodput.abs() <= FIXED_TOLERANCE.0 && rtt.abs() <= FIXED_TOLERANCE.1
     }
 
-    /// A line of the comparison, under [`FIXED_COLUMNS`].
-    pub fn beside(&self, ours: &SimPoint) -> String {
+    /// A line of the comparison, with the columns of [`FIXED_COLUMNS`].
+    pub fn comparison_line(&self, ours: &SimPoint) -> String {
         let (goodput, rtt) = self.deviations(ours);
         let number = |column| self.0.number::<f64>(column);
         format!(
@@ -178,7 +178,7 @@ impl FixedNs2Run {
     }
 }
 
-/// Our number, that of ns-2, and the deviation.
+/// Our number, that of ns-2, and the relative deviation.
 struct ComparedNumbers(f64, f64, f64);
 
 impl fmt::Display for ComparedNumbers {
@@ -193,22 +193,22 @@ impl fmt::Display for ComparedNumbers {
     }
 }
 
-/// A transfer in ns-2 with a mode of the 2008 paper.
+/// A transfer in ns-2 with a mode of Ito, Ohsaki and Imase (2008).
 #[derive(Debug)]
 pub struct ModeNs2Run(Ns2Row);
 
 impl ModeNs2Run {
-    /// The mode; `None`: one connection.
+    /// The mode; `None`: the transfer has one connection throughout.
     pub fn mode(&self) -> Option<ChunkTuningMode> {
         ChunkTuningMode::parse(self.0.0.text("mode")?)
     }
 
-    /// A number by the name of its column.
+    /// The number in the column of this name.
     pub fn number(&self, column: &str) -> f64 {
         self.0.number(column)
     }
 
-    /// The same transfer in ours.
+    /// The request for the same transfer in our simulator.
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -238,50 +238,53 @@ impl ModeNs2Run {
         }
     }
 
-    /// Relative deviations of the goodput of the whole file, and of that at the end, positive when ours is
-    /// larger.
+    /// Relative deviations of the goodput of the whole file and of that of the last full chunk, positive if
+    /// ours is larger. The second is 0 if there is no full chunk.
     pub fn deviations(&self, ours: &SimPoint) -> (f64, f64) {
         let end = ours.end.as_ref().map_or(f64::NAN, |end| end.goodput_mbps);
         let theirs = self.number("whole_goodput_mbps");
         let whole = deviation(ours.goodput_mbps, self.number("goodput_mbps"));
-        // 0: there was no chunk of the mode's own size.
+        // In the tables, 0 means that the file has no chunk of the mode's own size.
         let has_end = self.mode().is_some() && theirs > 0.0;
         (whole, if has_end { deviation(end, theirs) } else { 0.0 })
     }
 
-    /// Whether the numbers of connections are equal or one step of the mode apart, and both goodputs within
-    /// the tolerance.
+    /// Whether the numbers of connections are equal or one step of the mode apart, and both goodputs are
+    /// within the tolerance.
     ///
-    /// A step of MI is γ = 2; with η near 1 its end is luck. MI+ reckons with what the last commands of
-    /// a chunk measured, the full path or the drained one, which moves its number by up to a third. AIMD
-    /// never rests: the last chunk of both may stand on either side of a fall by half. At 100 ms a test
-    /// that fails by half a per cent here and not in ns-2 decides its whole course, which is shown and
-    /// not judged.
+    /// A step of MI multiplies by γ = 2. With η near 1, small differences decide where it ends, so any
+    /// number agrees. MI+ computes its number from round trips of the last commands of a chunk, during
+    /// which the queue may still be full or already drained; that changes the number by up to a third. AIMD
+    /// oscillates without end, so the last chunks of the two simulators may be before and after a decrease
+    /// to a half. At 100 ms, a goodput test of AIMD that fails by half a per cent in only one of the
+    /// simulators changes everything after it, so these runs are shown but not judged.
     pub fn agrees(&self, ours: &SimPoint) -> bool {
-        let (mode, bursts) = (self.mode(), self.number("delay_ms") >= 100.0);
-        if bursts && mode == Some(ChunkTuningMode::Aimd) {
+        let (mode, has_bursts) = (self.mode(), self.number("delay_ms") >= 100.0);
+        if has_bursts && mode == Some(ChunkTuningMode::Aimd) {
             return true;
         }
         let (whole, end) = self.deviations(ours);
-        let tolerance = if bursts {
+        let tolerance = if has_bursts {
             BURST_TOLERANCE
         } else {
             MODE_TOLERANCE
         };
-        let near = whole.abs() <= tolerance && end.abs() <= tolerance;
+        let goodputs_agree = whole.abs() <= tolerance && end.abs() <= tolerance;
         let (a, b) = (f64::from(ours.flows), self.number("streams"));
         let ratio = (a / b).max(b / a);
+        // Of few connections, a difference of one or two is already a large ratio.
         let close = (a - b).abs() <= 2.0;
-        near && match mode {
-            Some(ChunkTuningMode::Mi) if self.number("eta") >= 0.9 => true,
-            Some(ChunkTuningMode::Mi) | None => ratio <= 2.0,
-            Some(ChunkTuningMode::MiPlus) => close || ratio <= 1.34,
-            Some(ChunkTuningMode::Aimd) => close || ratio <= 2.2,
-        }
+        goodputs_agree
+            && match mode {
+                Some(ChunkTuningMode::Mi) if self.number("eta") >= 0.9 => true,
+                Some(ChunkTuningMode::Mi) | None => ratio <= 2.0,
+                Some(ChunkTuningMode::MiPlus) => close || ratio <= 1.34,
+                Some(ChunkTuningMode::Aimd) => close || ratio <= 2.2,
+            }
     }
 
-    /// A line of the comparison, under [`MODE_COLUMNS`].
-    pub fn beside(&self, ours: &SimPoint) -> String {
+    /// A line of the comparison, with the columns of [`MODE_COLUMNS`].
+    pub fn comparison_line(&self, ours: &SimPoint) -> String {
         let (whole, end) = self.deviations(ours);
         let at_end = ours.end.as_ref().map_or(f64::NAN, |end| end.goodput_mbps);
         let settled = SimMeasure::named("settled").and_then(|measure| measure.of(ours));
@@ -311,22 +314,25 @@ mod tests {
     const FIXED: &str = include_str!("../../validation/comparison.txt");
     const MODES: &str = include_str!("../../validation/comparison-autopar.txt");
 
-    fn ours(request: &SimRequest) -> SimPoint {
+    fn simulated(request: &SimRequest) -> SimPoint {
         simulate::run(request).unwrap().points.remove(0)
     }
 
     #[track_caller]
-    fn assert_kept(line: &str, kept: &str) {
-        let stale = "the comparison is out of date (examples/ns2-*.rs make it)";
-        assert!(kept.lines().any(|known| known == line), "{stale}: {line}");
+    fn assert_committed(line: &str, committed: &str) {
+        let stale = "the committed comparison is out of date (examples/ns2-*.rs write it)";
+        assert!(
+            committed.lines().any(|known| known == line),
+            "{stale}: {line}"
+        );
     }
 
     #[track_caller]
-    fn hold_against_ns2(table: Vec<FixedNs2Run>, chosen: impl Fn(&FixedNs2Run) -> bool) {
+    fn assert_agreement(table: Vec<FixedNs2Run>, chosen: impl Fn(&FixedNs2Run) -> bool) {
         for run in table.into_iter().filter(chosen) {
-            let ours = ours(&run.request());
+            let ours = simulated(&run.request());
             assert!(run.agrees(&ours), "{ours:?} against {run:?}");
-            assert_kept(&run.beside(&ours), FIXED);
+            assert_committed(&run.comparison_line(&ours), FIXED);
         }
     }
 
@@ -352,7 +358,11 @@ mod tests {
             assert!(runs.count() >= 3, "{mode:?}");
         }
         let lines = MODES.lines().filter(|line| line.contains('%')).count();
-        assert_eq!(lines, table.len() + 1, "one line more says the tolerance");
+        assert_eq!(
+            lines,
+            table.len() + 1,
+            "the heading has one line with a tolerance"
+        );
         assert!(MODES.contains("0 points beyond"));
         let error = rows(("x.csv", "connections,seed\n1"))
             .next()
@@ -361,35 +371,35 @@ mod tests {
         assert!(error.to_string().contains("x.csv"), "{error}");
     }
 
-    /// Where windows limit, where the queue is nearly full, where it overflows, and the end.
+    // The numbers are chosen so that windows limit, the queue is nearly full, and the queue overflows.
     #[test]
     fn fixed_numbers_agree_with_ns2() {
         let few = [1, 4, 16, 29, 64];
         let first = |r: &FixedNs2Run| r.request().seed == 1;
-        hold_against_ns2(sweep().unwrap(), |r| {
+        assert_agreement(sweep().unwrap(), |r| {
             first(r) && few.contains(&r.connections())
         });
         let lossy = |r: &FixedNs2Run| r.0.number::<f64>("loss") >= 0.01;
-        hold_against_ns2(losses().unwrap(), |r| lossy(r) && r.connections() <= 8);
+        assert_agreement(losses().unwrap(), |r| lossy(r) && r.connections() <= 8);
     }
 
     #[test]
-    fn the_modes_end_as_in_ns2() {
+    fn the_modes_end_with_the_numbers_and_goodputs_of_ns2() {
         let table = modes().unwrap();
         let few = [("gigabytes", 1.0), ("seed", 1.0), ("delay_ms", 10.0)];
         let is_one = |r: &&ModeNs2Run| few.iter().all(|(key, value)| r.number(key) == *value);
         for run in table.iter().filter(is_one) {
-            let ours = ours(&run.request());
-            let line = run.beside(&ours);
+            let ours = simulated(&run.request());
+            let line = run.comparison_line(&ours);
             assert!(run.agrees(&ours), "{MODE_COLUMNS}\n{line}");
-            assert_kept(&line, MODES);
+            assert_committed(&line, MODES);
         }
     }
 
     #[test]
-    fn a_deviation_beyond_tolerance_is_no_agreement() {
+    fn deviations_beyond_the_tolerance_do_not_agree() {
         let run = &sweep().unwrap()[0];
-        let good = ours(&run.request());
+        let good = simulated(&run.request());
         let with = |goodput: f64, rtt: Option<f64>| SimPoint {
             goodput_mbps: good.goodput_mbps * goodput,
             mean_rtt_ms: rtt.and_then(|factor| Some(good.mean_rtt_ms? * factor)),
@@ -401,7 +411,7 @@ mod tests {
         let mi =
             |r: &&ModeNs2Run| r.mode() == Some(ChunkTuningMode::Mi) && r.number("gigabytes") == 1.0;
         let run = table.iter().find(mi).unwrap();
-        let good = ours(&run.request());
+        let good = simulated(&run.request());
         let mut many = good.clone();
         many.flows *= 4;
         let mut slow = good.clone();
@@ -409,10 +419,10 @@ mod tests {
         assert!(run.agrees(&good) && !run.agrees(&many) && !run.agrees(&slow));
     }
 
-    /// Ito, Ohsaki and Imase (2008), section 4: where MI and MI+ end, 32 and 25 connections, the
-    /// goodput is "approximately 97 Mbit/s".
+    // Ito, Ohsaki and Imase (2008), section 4: with the 32 and 25 connections with which MI and MI+ end, the
+    // goodput is "approximately 97 Mbit/s".
     #[test]
-    fn agrees_with_the_papers_goodput() {
+    fn goodput_with_25_and_32_connections_is_that_of_the_paper() {
         let report = simulate::run(&SimRequest {
             flows: FlowCounts::Each(vec![25, 32]),
             duration: Duration::from_secs(20),
@@ -424,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn the_experiments_show_this_table() {
+    fn the_experiments_contain_the_values_of_the_table() {
         let table = sweep().unwrap();
         for (experiment, column) in [
             (

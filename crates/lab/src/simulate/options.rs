@@ -1,4 +1,4 @@
-//! The options that say a simulation, as a command line or an experiment's file has them.
+//! Options of a simulation, as they stand on a command line or in an experiment's file.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use sim::tcp::CongestionAlgorithm;
 use tune::streams::chunked::ChunkParameters;
 use units::{Rate, UnitError};
 
-use super::request::SimRequest;
+use super::request::{SimRequest, refused};
 use crate::LabError;
 use crate::topology::{NetworkOptions, Topology};
 
-/// How long a file may take unless `time` says.
-const PATIENCE: Duration = Duration::from_secs(3600);
+/// Deadline of a file's transfer without the option `time`.
+const DEFAULT_DEADLINE: Duration = Duration::from_secs(3600);
 
-/// The names of all options.
+/// Names of all options.
 const OPTIONS: [&str; 20] = [
     "flows",
     "rate",
@@ -39,7 +39,8 @@ const OPTIONS: [&str; 20] = [
     "seed",
 ];
 
-/// Options by their names on the command line, without dashes; a flag has an empty value.
+/// Options as pairs of name and value. Names are those of the command line without dashes; a flag has
+/// an empty value.
 struct SimOptions<'a>(&'a [(String, String)]);
 
 impl SimOptions<'_> {
@@ -48,7 +49,8 @@ impl SimOptions<'_> {
         option.map(|(_, value)| value.as_str())
     }
 
-    fn read<T>(
+    /// Parses the quantity of option `name`; `None`: the option is not given.
+    fn parse_quantity<T>(
         &self,
         name: &str,
         parse: impl Fn(&str) -> Result<T, UnitError>,
@@ -57,7 +59,8 @@ impl SimOptions<'_> {
         value.map_err(|error| refused(name, error))
     }
 
-    fn number<T: FromStr>(&self, name: &str) -> Result<Option<T>, LabError> {
+    /// Parses the whole number of option `name`; `None`: the option is not given.
+    fn parse_number<T: FromStr>(&self, name: &str) -> Result<Option<T>, LabError> {
         let parse = |text: &str| {
             text.parse()
                 .map_err(|_| refused(name, "not a whole number"))
@@ -66,96 +69,102 @@ impl SimOptions<'_> {
     }
 }
 
-pub(super) fn refused(option: &str, why: impl std::fmt::Display) -> LabError {
-    LabError::Usage(format!("--{option}: {why}"))
-}
-
 impl SimRequest {
-    /// Reads options by their names on the command line; the rest is default.
+    /// Reads pairs of option name (without dashes) and value. Options that are not given have their
+    /// defaults.
     ///
     /// # Errors
-    /// [`LabError::Usage`]: no such option, a text that is no such quantity, `rtt` beside `delay`, or
-    /// what [`SimRequest::check`] refuses.
-    pub fn of_options(options: &[(String, String)]) -> Result<Self, LabError> {
+    /// [`LabError::Usage`]: an option is unknown, a value cannot be parsed, both `rtt` and `delay` are
+    /// given, or [`SimRequest::check`] refuses the request.
+    pub fn from_options(options: &[(String, String)]) -> Result<Self, LabError> {
         let unknown = options
             .iter()
             .find(|(name, _)| !OPTIONS.contains(&name.as_str()));
         if let Some((name, _)) = unknown {
             return Err(refused(name, "there is no such option"));
         }
-        let said = SimOptions(options);
+        let given = SimOptions(options);
         let mut request = Self::default();
-        let flows = said.get("flows").map(str::parse).transpose()?;
+        let flows = given.get("flows").map(str::parse).transpose()?;
         request.flows = flows.unwrap_or(request.flows);
-        request.rate = said.read("rate", units::rate)?.unwrap_or(request.rate);
-        let access_rate = said.read("access-rate", units::rate)?;
+        request.rate = given
+            .parse_quantity("rate", units::rate)?
+            .unwrap_or(request.rate);
+        let access_rate = given.parse_quantity("access-rate", units::rate)?;
         request.access_rate = access_rate.unwrap_or(request.access_rate);
-        request.window = said.read("window", units::size)?.unwrap_or(request.window);
-        request.bytes = said.read("bytes", units::size)?;
-        request.cross_traffic = said.read("cross-traffic", units::rate)?;
-        let jitter = said.read("jitter", units::milliseconds)?;
+        request.window = given
+            .parse_quantity("window", units::size)?
+            .unwrap_or(request.window);
+        request.bytes = given.parse_quantity("bytes", units::size)?;
+        request.cross_traffic = given.parse_quantity("cross-traffic", units::rate)?;
+        let jitter = given.parse_quantity("jitter", units::milliseconds)?;
         request.jitter = jitter.unwrap_or_default();
-        let warm_up = said.read("warm-up", units::milliseconds)?;
+        let warm_up = given.parse_quantity("warm-up", units::milliseconds)?;
         request.warm_up = warm_up.unwrap_or(request.warm_up);
-        if let Some(text) = said.get("autopar") {
+        if let Some(text) = given.get("autopar") {
             if request.finder().is_none() {
-                let why = "it is for --flows mi, mi+, aimd and probe, which find the number";
+                let why = "needs --flows mi, mi+, aimd or probe, which find the number";
                 return Err(refused("autopar", why));
             }
             request.autopar = ChunkParameters::parse(text).map_err(|e| refused("autopar", e))?;
         }
-        let usual = if request.file().is_some() {
-            PATIENCE
+        let default_time = if request.file().is_some() {
+            DEFAULT_DEADLINE
         } else {
             request.duration
         };
-        request.duration = said.read("time", units::milliseconds)?.unwrap_or(usual);
-        if let Some(share) = said.read("loss", units::probability)? {
+        request.duration = given
+            .parse_quantity("time", units::milliseconds)?
+            .unwrap_or(default_time);
+        if let Some(share) = given.parse_quantity("loss", units::probability)? {
             request.loss = Loss::Independent(share);
         }
-        if let Some(bytes) = said.read("packet", units::size)? {
+        if let Some(bytes) = given.parse_quantity("packet", units::size)? {
+            // `check` refuses a packet of u32::MAX bytes.
             request.packet = u32::try_from(bytes).unwrap_or(u32::MAX);
         }
-        request.congestion = match said.get("cc") {
+        request.congestion = match given.get("cc") {
             None | Some("newreno") => CongestionAlgorithm::NewReno,
             Some("cubic") => CongestionAlgorithm::Cubic,
             Some(other) => {
-                let why = format!("'{other}' is not simulated; there are newreno and cubic");
+                let why = format!("'{other}' is not simulated; use newreno or cubic");
                 return Err(refused("cc", why));
             }
         };
-        request.initial_window = said.number("initial-window")?;
-        request.delayed_ack = said.get("delayed-ack").is_some();
-        request.seed = said.number("seed")?.unwrap_or(request.seed);
-        request.read_delays(&said)?;
-        if let Some(text) = said.get("queue") {
-            request.queue = queue(text, request.rate, request.base_rtt())?;
+        request.initial_window = given.parse_number("initial-window")?;
+        request.delayed_ack = given.get("delayed-ack").is_some();
+        request.seed = given.parse_number("seed")?.unwrap_or(request.seed);
+        request.read_delays(&given)?;
+        // A queue in BDPs needs the rate and the delays.
+        if let Some(text) = given.get("queue") {
+            request.queue = parse_queue(text, request.rate, request.base_rtt())?;
         }
         request.check()?;
         Ok(request)
     }
 
-    /// With `rtt` the delays of the access links are within it, and none unless said.
-    fn read_delays(&mut self, said: &SimOptions<'_>) -> Result<(), LabError> {
-        let delay = said.read("delay", units::milliseconds)?;
-        let rtt = said.read("rtt", units::milliseconds)?;
-        let access = said.read("access-delay", units::milliseconds)?;
-        let usual = if rtt.is_some() {
+    /// Reads `rtt` or `delay`, and `access-delay`. An `rtt` includes the delays of the access links, which
+    /// are then 0 by default, so that the bottleneck has all of it.
+    fn read_delays(&mut self, given: &SimOptions<'_>) -> Result<(), LabError> {
+        let delay = given.parse_quantity("delay", units::milliseconds)?;
+        let rtt = given.parse_quantity("rtt", units::milliseconds)?;
+        let access = given.parse_quantity("access-delay", units::milliseconds)?;
+        let default_access = if rtt.is_some() {
             Duration::ZERO
         } else {
             self.access_delay
         };
-        self.access_delay = access.unwrap_or(usual);
+        self.access_delay = access.unwrap_or(default_access);
         self.delay = match (rtt, delay) {
             (Some(_), Some(_)) => {
-                let why = "--rtt and --delay say the same thing: give one of them";
+                let why = "--rtt and --delay set the same delay: give only one of them";
                 return Err(LabError::Usage(why.to_owned()));
             }
             (Some(rtt), None) => (rtt / 2)
                 .checked_sub(2 * self.access_delay)
                 .ok_or_else(|| {
-                    let why =
-                        "the four times that the access links are passed take longer than this";
+                    let why = "shorter than the delays of the access links, which a round trip passes \
+                               four times";
                     refused("rtt", why)
                 })?,
             (None, delay) => delay.unwrap_or(self.delay),
@@ -164,8 +173,8 @@ impl SimRequest {
     }
 }
 
-/// As `longhaul lab net` reads it, for a path of this rate and round trip.
-fn queue(text: &str, rate: Rate, rtt: Duration) -> Result<Queue, LabError> {
+/// Parses a queue size as `longhaul lab net` does, for a path of this rate and round trip.
+fn parse_queue(text: &str, rate: Rate, rtt: Duration) -> Result<Queue, LabError> {
     let path = NetworkOptions {
         rate: Some(rate.to_string()),
         rtt: Some(format!("{}ns", rtt.as_nanos())),
@@ -179,17 +188,17 @@ fn queue(text: &str, rate: Rate, rtt: Duration) -> Result<Queue, LabError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::{FILE, FlowCounts};
+    use super::super::request::{DEFAULT_FILE, FlowCounts};
     use super::*;
 
     fn request(options: &[(&str, &str)]) -> Result<SimRequest, LabError> {
         let option = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let options: Vec<(String, String)> = options.iter().map(option).collect();
-        SimRequest::of_options(&options)
+        SimRequest::from_options(&options)
     }
 
     #[test]
-    fn every_option_sets_its_field_and_the_rest_is_default() {
+    fn every_option_sets_its_field_and_other_fields_keep_their_defaults() {
         assert_eq!(request(&[]).unwrap(), SimRequest::default());
         assert_eq!(SimRequest::default().base_rtt(), Duration::from_millis(24));
         let all = request(&[
@@ -237,14 +246,14 @@ mod tests {
     }
 
     #[test]
-    fn a_file_may_take_an_hour_and_is_the_papers_unless_said() {
+    fn a_file_has_a_deadline_of_an_hour_and_the_papers_size_by_default() {
         let seconds = |options: &[(&str, &str)]| request(options).unwrap().duration.as_secs();
         assert_eq!(seconds(&[("bytes", "1GB")]), 3600);
         assert_eq!(seconds(&[("bytes", "1GB"), ("time", "5s")]), 5);
         let probe = request(&[("flows", "probe")]).unwrap();
         assert_eq!(
             (probe.file(), probe.effective_initial_window()),
-            (Some(FILE), 2)
+            (Some(DEFAULT_FILE), 2)
         );
         assert_eq!(SimRequest::default().file(), None);
         assert_eq!(
@@ -256,20 +265,23 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_name_their_option() {
+    fn errors_name_their_option() {
         for (options, named) in [
             (&[("rate", "fast")][..], "--rate: 'fast'"),
-            (&[("rate", "0")], "--rate: nothing"),
+            (&[("rate", "0")], "--rate: a bottleneck"),
             (&[("cc", "vegas")], "--cc: 'vegas'"),
             (&[("rtt", "1s"), ("delay", "1s")], "--rtt and --delay"),
             (
                 &[("rtt", "1ms"), ("access-delay", "1ms")],
-                "--rtt: the four times",
+                "--rtt: shorter than",
             ),
             (&[("queue", "some")], "--queue:"),
-            (&[("autopar", "eta=0.7")], "--autopar: it is for"),
+            (&[("autopar", "eta=0.7")], "--autopar: needs --flows"),
             (&[("seed", "x")], "--seed: not a whole number"),
-            (&[("initial-window", "0")], "--initial-window: 1 to 1000"),
+            (
+                &[("initial-window", "0")],
+                "--initial-window: must be 1 to 1000",
+            ),
             (&[("flaws", "1")], "--flaws: there is no such option"),
         ] {
             let message = request(options).unwrap_err().to_string();

@@ -1,12 +1,11 @@
-//! Outcome of a simulation, and the measures that an experiment takes from it.
+//! The outcome of a simulation, and the measures that an experiment takes from it.
 
 use serde::Serialize;
 
-/// One simulation.
+/// The outcome of one simulation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SimPoint {
-    /// Parallel connections; where the number is found on the way, of the last chunk that was not
-    /// just what was left.
+    /// Number of parallel connections; for a file in chunks, that of [`end`](Self::end).
     pub flows: u32,
     /// Payload that arrived in order, Mbit/s.
     pub goodput_mbps: f64,
@@ -18,18 +17,18 @@ pub struct SimPoint {
     pub losses: u64,
     /// Segments sent again.
     pub retransmits: u64,
-    /// Retransmission timers that ran out.
+    /// Retransmission timeouts.
     pub timeouts: u64,
-    /// Jain's index of the connections' goodputs, 1/N..=1; 1: all have the same.
+    /// Jain's fairness index of the connections' goodputs, 1/N..=1; 1: all are equal.
     pub fairness: f64,
-    /// How long the file took, seconds; `None`: endless, or not done in time.
+    /// Time that the file took, seconds; `None`: there is no file, or it was not complete at the deadline.
     pub seconds: Option<f64>,
-    /// Limiter of the connections, as `tune::judge` judges it from the sender's accounts.
+    /// The limiter of the connections, as `tune::diagnosis` infers it from the sender's accounts.
     pub limited_by: String,
-    /// The last chunk that was not just what was left of the file.
+    /// The last chunk whose size the tuner chose: a later one is only the rest of the file.
     #[serde(skip)]
     pub end: Option<SimChunk>,
-    /// Of a file in chunks, in their order.
+    /// Chunks of the file in their order; empty for a file that is not sent in chunks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub chunks: Vec<SimChunk>,
 }
@@ -37,40 +36,39 @@ pub struct SimPoint {
 /// A chunk of a simulated transfer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SimChunk {
-    /// When it had arrived, seconds since the first command.
+    /// Time of its complete arrival, seconds since the first command.
     pub time: f64,
-    /// How long it took, with its command, seconds.
+    /// Time that it took, including its command, seconds.
     pub seconds: f64,
-    /// Connections.
+    /// Number of connections.
     pub streams: u32,
-    /// Its size.
+    /// Size, bytes.
     pub bytes: u64,
-    /// Mbit/s.
+    /// Goodput, Mbit/s.
     pub goodput_mbps: f64,
-    /// The running average of the commands' round trips then, milliseconds.
+    /// Running average of the commands' round trips at its end, milliseconds.
     pub rtt_ms: f64,
-    /// Mean wait of a packet in the bottleneck's queue, milliseconds.
+    /// Mean queueing delay of a packet at the bottleneck, milliseconds.
     pub queueing_ms: f64,
-    /// The number had been found when it was asked for.
+    /// Whether the tuner had already found the number of connections when this chunk began.
     pub settled: bool,
-    /// Why it had so many connections.
+    /// The tuner's reason for this number of connections.
     pub reason: String,
 }
 
-/// Measure that an experiment takes from a simulation.
+/// A measure that an experiment takes from a simulation.
 #[derive(Debug, Clone, Copy)]
 pub struct SimMeasure {
-    /// The name in an experiment's file.
+    /// Name in an experiment's file.
     pub name: &'static str,
-    /// `Mbit/s`, `ms`, `s`, or empty.
+    /// Unit: `Mbit/s`, `ms`, `s`, or empty.
     pub unit: &'static str,
     value: fn(&SimPoint) -> Option<f64>,
 }
 
 impl SimMeasure {
-    /// All of them. `end_goodput` and `end_queueing` (mean wait of a packet in the bottleneck's queue) are of
-    /// the last chunk that was not just what was left; `settled` is when the number of connections had
-    /// been found.
+    /// All measures. `end_goodput` and `end_queueing` (mean queueing delay at the bottleneck) are those of
+    /// [`SimPoint::end`]. `settled` is the time at which the number of connections was found.
     pub const ALL: [Self; 6] = [
         Self::new("goodput", "Mbit/s", |point| Some(point.goodput_mbps)),
         Self::new("mean_rtt", "ms", |point| point.mean_rtt_ms),
@@ -83,6 +81,7 @@ impl SimMeasure {
         }),
         Self::new("settled", "s", |point| {
             let first = point.chunks.iter().position(|chunk| chunk.settled)?;
+            // The results of the chunk before it decided.
             Some(point.chunks.get(first.checked_sub(1)?)?.time)
         }),
     ];
@@ -95,12 +94,13 @@ impl SimMeasure {
         Self { name, unit, value }
     }
 
-    /// The measure of that name.
+    /// Finds the measure of this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|measure| measure.name == name)
     }
 
-    /// Its value at `point`; `None`: nothing arrived, or the number of connections was not to be found.
+    /// The value at `point`; `None`: the point has none, such as a mean RTT if nothing arrived, or a
+    /// measure of chunks if the file was not sent in chunks.
     pub fn of(self, point: &SimPoint) -> Option<f64> {
         (self.value)(point)
     }

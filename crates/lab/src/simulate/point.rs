@@ -1,4 +1,4 @@
-//! One simulation: a request becomes a scenario, and its flows a line of the table.
+//! One simulation: builds the scenario of a request, runs it, and summarizes its flows as a point.
 
 use std::time::Duration;
 
@@ -12,37 +12,37 @@ use tune::limiter::Limiter;
 use tune::streams::chunked as tuners;
 
 use super::outcome::{SimChunk, SimPoint};
-use super::request::{BLOCK, FILE, SimRequest, StreamFinder};
+use super::request::{BLOCK, DEFAULT_FILE, SimRequest, StreamFinder};
 use crate::LabError;
 
-/// Endless connections begin within this time, not in step.
-const STARTS_WITHIN: Duration = Duration::from_secs(1);
-/// Longest wait for a second segment to acknowledge (Linux: 40 ms while data flows).
+/// Interval over which the starts of endless connections are spread, so that they are not synchronized.
+const START_INTERVAL: Duration = Duration::from_secs(1);
+/// Timeout of a delayed ACK (Linux: 40 ms while data flows).
 const DELAYED_ACK: Duration = Duration::from_millis(40);
-/// How often the control connection of a transfer asks something, and how often a command measures
-/// the round trip while data flows.
+/// Interval at which a transfer is sampled, and at which commands measure the round trip while data flows.
 const TICK: Duration = Duration::from_millis(100);
-/// Bytes that a connection takes of a chunk at a time: few, so that all end together.
+/// Block size within a chunk, bytes. Small blocks let all connections finish a chunk at nearly the same time.
 const CHUNK_BLOCK: u64 = 16 << 10;
-/// Steps from one start to the next, as a share of [`STARTS_WITHIN`]: the golden ratio's fraction
-/// spreads any number of them evenly.
+/// Step from one start to the next, as a share of [`START_INTERVAL`]: the fraction of the golden ratio,
+/// whose multiples modulo 1 are evenly spread for any number of connections.
 const GOLDEN: f64 = 0.618_033_988_749_894_9;
 
-/// Simulates so many connections.
+/// Simulates connections that send without end, or a file that is not sent in chunks.
 pub(super) fn simulate(request: &SimRequest, streams: InitialStreams) -> SimPoint {
     match (request.bytes, streams) {
-        (Some(bytes), _) => transfer(request, streams, bytes),
-        (None, InitialStreams::Fixed(flows)) => endless(request, flows),
-        (None, InitialStreams::Automatic) => endless(request, request.automatic_flows()),
+        (Some(bytes), _) => simulate_file(request, streams, bytes),
+        (None, InitialStreams::Fixed(flows)) => simulate_endless(request, flows),
+        (None, InitialStreams::Automatic) => simulate_endless(request, request.automatic_flows()),
     }
 }
 
-fn endless(request: &SimRequest, flows: u32) -> SimPoint {
+/// Simulates `flows` connections that send without end, and measures them after the warm-up.
+fn simulate_endless(request: &SimRequest, flows: u32) -> SimPoint {
     let mut scenario = scenario(request);
     for number in 0..flows {
         scenario.flows.push(FlowSpec {
-            start: STARTS_WITHIN.mul_f64(phase(request.seed, number)),
-            ..flow(request)
+            start: START_INTERVAL.mul_f64(start_phase(request.seed, number)),
+            ..flow_spec(request)
         });
     }
     let mut simulation = Simulation::new(&scenario);
@@ -57,7 +57,7 @@ fn endless(request: &SimRequest, flows: u32) -> SimPoint {
     let after = all(&simulation);
     let measured = after.iter().zip(&before).map(|(now, then)| now.since(then));
     let measured: Vec<FlowStats> = measured.collect();
-    // The production rule judges by the senders' accounts.
+    // The limiter is inferred as in real transfers, from the senders' accounts.
     let bytes = measured.iter().map(|f| f.delivered_bytes).sum();
     let evidence = evidence(&measured, bytes, request.duration, flows, request.window);
     point(
@@ -67,9 +67,9 @@ fn endless(request: &SimRequest, flows: u32) -> SimPoint {
     )
 }
 
-/// A file that the streams share block by block, steered as a real transfer is.
-fn transfer(request: &SimRequest, streams: InitialStreams, bytes: u64) -> SimPoint {
-    let mut stream = flow(request);
+/// Simulates the transfer of a file whose blocks go to the streams as they become free.
+fn simulate_file(request: &SimRequest, streams: InitialStreams, bytes: u64) -> SimPoint {
+    let mut stream = flow_spec(request);
     stream.tcp.handshake = true;
     let transfer = SimTransfer {
         bytes,
@@ -86,17 +86,21 @@ fn transfer(request: &SimRequest, streams: InitialStreams, bytes: u64) -> SimPoi
     }
 }
 
-/// A file in chunks, with the number of connections found on the way: the modes of Ito, Ohsaki and
-/// Imase (2008), and longhaul's own way where it can only measure chunks.
+/// Simulates the transfer of a file in chunks. `finder` sets the number of connections of each chunk by the
+/// measurements of the chunks before it.
 ///
 /// # Errors
-/// [`LabError::Usage`]: not one chunk arrives in the time that is given.
-pub(super) fn chunked(request: &SimRequest, finder: StreamFinder) -> Result<SimPoint, LabError> {
+/// [`LabError::Usage`]: not even one chunk arrives before the deadline.
+pub(super) fn simulate_chunks(
+    request: &SimRequest,
+    finder: StreamFinder,
+) -> Result<SimPoint, LabError> {
     let parameters = request.autopar;
-    let mut stream = flow(request);
+    let mut stream = flow_spec(request);
+    // With at most one unsent segment queued, a connection takes its next block only when it can send it.
     stream.tcp.not_sent_lowat = stream.tcp.mss.into();
     let transfer = ChunkedSpec {
-        bytes: request.file().unwrap_or(FILE),
+        bytes: request.file().unwrap_or(DEFAULT_FILE),
         block: CHUNK_BLOCK,
         stream,
         round_trips: parameters.rtt_commands,
@@ -114,8 +118,8 @@ pub(super) fn chunked(request: &SimRequest, finder: StreamFinder) -> Result<SimP
     });
     if outcome.chunks.is_empty() {
         return Err(LabError::Usage(format!(
-            "--time: not one chunk of the file arrives in {} s, so that no number of connections can be \
-             said; give it more time",
+            "--time: not even one chunk of the file arrives in {} s, so no number of connections can be \
+             found; give more time",
             request.duration.as_secs_f64()
         )));
     }
@@ -145,14 +149,14 @@ pub(super) fn chunked(request: &SimRequest, finder: StreamFinder) -> Result<SimP
     })
 }
 
-/// Where in the interval of starts a connection begins, 0..1.
-fn phase(seed: u64, number: u32) -> f64 {
-    // Fractions of an irrational number's multiples: each seed moves the starts differently.
+/// Start time of connection `number` as a share of [`START_INTERVAL`], 0..1.
+fn start_phase(seed: u64, number: u32) -> f64 {
+    // The multiples of an irrational number have different fractions, so each seed gives different starts.
     let seed = (seed as f64 * std::f64::consts::SQRT_2).fract();
     (seed + f64::from(number) * GOLDEN).fract()
 }
 
-/// The network, without connections.
+/// The network of a request, without connections.
 fn scenario(request: &SimRequest) -> Scenario {
     let back = Conditions {
         rate: Some(request.rate),
@@ -179,8 +183,8 @@ fn scenario(request: &SimRequest) -> Scenario {
     }
 }
 
-/// A connection.
-fn flow(request: &SimRequest) -> FlowSpec {
+/// One of the request's connections.
+fn flow_spec(request: &SimRequest) -> FlowSpec {
     let access = AccessLink {
         rate: Some(request.access_rate),
         delay: request.access_delay,
@@ -201,16 +205,16 @@ fn flow(request: &SimRequest) -> FlowSpec {
     }
 }
 
-/// Point of `flows` over `elapsed`.
+/// Summarizes `flows` over the time `elapsed`. A point of no time has a goodput of 0.
 fn point(flows: &[FlowStats], elapsed: Duration, limiter: Limiter) -> SimPoint {
     let sum = |field: fn(&FlowStats) -> u64| flows.iter().map(field).sum::<u64>();
     let bits = sum(|f| f.delivered_bytes) as f64 * 8.0;
     let samples = sum(|f| f.sender.rtt_samples);
     let rtt_total: Duration = flows.iter().map(|f| f.sender.rtt_total).sum();
-    let is_nothing = elapsed.is_zero();
+
     SimPoint {
         flows: u32::try_from(flows.len()).unwrap_or(u32::MAX),
-        goodput_mbps: if is_nothing {
+        goodput_mbps: if elapsed.is_zero() {
             0.0
         } else {
             bits / elapsed.as_secs_f64() / 1e6
@@ -228,7 +232,8 @@ fn point(flows: &[FlowStats], elapsed: Duration, limiter: Limiter) -> SimPoint {
     }
 }
 
-/// Jain's index of the flows' bytes: 1 if all have the same, 1/N if one has all; 1 of nothing.
+/// Jain's fairness index of the flows' bytes: 1 if all are equal, 1/N if one flow has all bytes; 1 if
+/// nothing was delivered.
 fn fairness(flows: &[FlowStats]) -> f64 {
     let bytes = flows.iter().map(|f| f.delivered_bytes as f64);
     let squares: f64 = bytes.clone().map(|b| b * b).sum();
@@ -244,103 +249,107 @@ mod tests {
     use super::*;
     use crate::simulate::{self, SimMeasure, SimReport};
 
-    /// Simulates a few seconds of so many connections, with further options.
+    /// Simulates `flows` for a few seconds, with the options `more`.
     fn simulated(flows: &str, more: &[(&str, &str)]) -> SimReport {
-        let brief = [("flows", flows), ("warm-up", "2s"), ("time", "3s")];
+        let defaults = [("flows", flows), ("warm-up", "2s"), ("time", "3s")];
         let mut options: Vec<(String, String)> = Vec::new();
-        // The last value of an option counts, so that `more` may change those above.
-        for (name, value) in brief.iter().chain(more) {
+        // The last value of an option counts, so that `more` can override the defaults.
+        for (name, value) in defaults.iter().chain(more) {
             options.retain(|(known, _)| known != name);
             options.push(((*name).to_owned(), (*value).to_owned()));
         }
-        simulate::run(&SimRequest::of_options(&options).unwrap()).unwrap()
+        simulate::run(&SimRequest::from_options(&options).unwrap()).unwrap()
     }
 
-    fn fixed(flows: &str, more: &[(&str, &str)]) -> SimPoint {
+    fn first_point(flows: &str, more: &[(&str, &str)]) -> SimPoint {
         simulated(flows, more).points.remove(0)
     }
 
     #[track_caller]
-    fn near(value: f64, expected: f64, tolerance: f64) {
+    fn assert_near(value: f64, expected: f64, tolerance: f64) {
         let off = (value / expected - 1.0).abs();
         assert!(off <= tolerance, "{value} is not near {expected}");
     }
 
     #[test]
     fn the_window_limits_a_single_connection_and_a_full_bottleneck_is_shared() {
-        let p = fixed("1", &[]);
-        // 44 segments of 1 460 bytes a round trip; it takes 24 ms and the time to send.
-        near(p.goodput_mbps, 44.0 * 1460.0 * 8.0 / 0.024_148 / 1e6, 0.002);
-        near(p.mean_rtt_ms.unwrap(), 24.148, 0.002);
+        let p = first_point("1", &[]);
+        // 44 segments of 1460 bytes per round trip of 24 ms and the transmission times.
+        assert_near(p.goodput_mbps, 44.0 * 1460.0 * 8.0 / 0.024_148 / 1e6, 0.002);
+        assert_near(p.mean_rtt_ms.unwrap(), 24.148, 0.002);
         assert_eq!(
             (p.drops, p.retransmits, p.timeouts, p.seconds),
             (0, 0, 0, None)
         );
         assert_eq!(p.limited_by, "receive window");
-        let p = fixed("8", &[]);
-        near(p.goodput_mbps, 100.0 * 1460.0 / 1500.0, 0.001);
+        let p = first_point("8", &[]);
+        assert_near(p.goodput_mbps, 100.0 * 1460.0 / 1500.0, 0.001);
         // All windows are in flight: 8 * 44 packets of 0.12 ms.
-        near(p.mean_rtt_ms.unwrap(), 8.0 * 44.0 * 0.12, 0.005);
-        near(p.fairness, 1.0, 0.001);
-        let p = fixed("8", &[("cross-traffic", "40mbit")]);
-        near(p.goodput_mbps, 60.0 * 1460.0 / 1500.0, 0.02);
+        assert_near(p.mean_rtt_ms.unwrap(), 8.0 * 44.0 * 0.12, 0.005);
+        assert_near(p.fairness, 1.0, 0.001);
+        let p = first_point("8", &[("cross-traffic", "40mbit")]);
+        assert_near(p.goodput_mbps, 60.0 * 1460.0 / 1500.0, 0.02);
     }
 
     #[test]
     fn a_small_queue_drops_and_a_lossy_path_loses() {
-        let p = fixed("2", &[("queue", "20 packets"), ("window", "1MiB")]);
+        let p = first_point("2", &[("queue", "20 packets"), ("window", "1MiB")]);
         assert!(p.drops > 0 && p.losses == 0 && p.retransmits > 0, "{p:?}");
         assert_eq!(p.limited_by, "congestion window (loss)");
-        let p = fixed("2", &[("loss", "1%")]);
+        let p = first_point("2", &[("loss", "1%")]);
         assert!(p.losses > 0 && p.drops == 0, "{p:?}");
-        assert!(p.goodput_mbps < fixed("2", &[]).goodput_mbps, "{p:?}");
-        let p = fixed("2", &[("loss", "100%"), ("bytes", "1MB")]);
+        assert!(p.goodput_mbps < first_point("2", &[]).goodput_mbps, "{p:?}");
+        let p = first_point("2", &[("loss", "100%"), ("bytes", "1MB")]);
         assert_eq!(
             (p.goodput_mbps, p.mean_rtt_ms, p.seconds),
             (0.0, None, None)
         );
         assert_eq!(p.limited_by, "unknown");
-        let p = fixed("2", &[("loss", "100%")]);
+        let p = first_point("2", &[("loss", "100%")]);
         assert_eq!((p.goodput_mbps, p.fairness), (0.0, 1.0));
     }
 
     #[test]
-    fn a_file_takes_its_time() {
+    fn a_file_has_its_time_and_none_if_the_deadline_passes() {
         let file = [("bytes", "12MB"), ("time", "60s"), ("cc", "cubic")];
-        let p = fixed("4", &file);
+        let p = first_point("4", &file);
         let seconds = p.seconds.unwrap();
-        near(p.goodput_mbps, 96.0 / seconds, 0.001);
-        // 85 Mbit/s by windows, and a start that is slow for some round trips.
+        assert_near(p.goodput_mbps, 96.0 / seconds, 0.001);
+        // The windows allow 85 Mbit/s; slow start takes some round trips more.
         assert_eq!((p.flows, &*p.limited_by), (4, "receive window"));
         assert!((1.13..1.6).contains(&seconds), "{seconds}");
-        let p = fixed("4", &[("bytes", "12MB"), ("time", "1s")]);
+        let p = first_point("4", &[("bytes", "12MB"), ("time", "1s")]);
         assert_eq!(p.seconds, None);
         assert!(p.goodput_mbps > 50.0, "{p:?}");
     }
 
     #[test]
-    fn the_production_rule_says_how_many() {
-        assert_eq!(fixed("auto", &[]).flows, 4);
-        assert_eq!(fixed("auto", &[("delay", "1ms")]).flows, 2);
+    fn auto_simulates_the_number_that_longhaul_begins_with() {
+        assert_eq!(first_point("auto", &[]).flows, 4);
+        assert_eq!(first_point("auto", &[("delay", "1ms")]).flows, 2);
         let two_blocks = (2 * BLOCK).to_string();
-        assert_eq!(fixed("auto", &[("bytes", &two_blocks)]).flows, 2);
+        assert_eq!(first_point("auto", &[("bytes", &two_blocks)]).flows, 2);
     }
 
     #[test]
     fn delayed_acks_and_jitter_change_little_below_the_rate() {
-        let plain = fixed("2", &[]).goodput_mbps;
-        near(fixed("2", &[("delayed-ack", "")]).goodput_mbps, plain, 0.02);
-        let jittered = fixed("2", &[("jitter", "120us")]).goodput_mbps;
+        let plain = first_point("2", &[]).goodput_mbps;
+        assert_near(
+            first_point("2", &[("delayed-ack", "")]).goodput_mbps,
+            plain,
+            0.02,
+        );
+        let jittered = first_point("2", &[("jitter", "120us")]).goodput_mbps;
         assert!(jittered < plain, "{jittered}");
-        near(jittered, plain, 0.01);
+        assert_near(jittered, plain, 0.01);
     }
 
     #[test]
-    fn the_seed_decides_and_starts_are_spread() {
-        let lossy = |seed| fixed("3", &[("loss", "1%"), ("seed", seed)]);
+    fn a_seed_repeats_its_events_and_starts_are_spread() {
+        let lossy = |seed| first_point("3", &[("loss", "1%"), ("seed", seed)]);
         assert_eq!(lossy("1"), lossy("1"));
         assert_ne!(lossy("1"), lossy("2"));
-        let mut starts: Vec<f64> = (0..64).map(|n| phase(1, n)).collect();
+        let mut starts: Vec<f64> = (0..64).map(|n| start_phase(1, n)).collect();
         starts.sort_by(f64::total_cmp);
         assert!(starts[0] >= 0.0 && starts[63] < 1.0);
         let gaps = starts.windows(2).map(|w| w[1] - w[0]);
@@ -349,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_chunks_has_a_line_for_each_and_measures_of_the_last_whole_one() {
+    fn a_file_in_chunks_has_a_line_for_each_and_measures_of_the_last_full_one() {
         let file = [("bytes", "120MB"), ("jitter", "120us"), ("time", "1h")];
         let more = [&file[..], &[("autopar", "delta=1s")]].concat();
         let report = simulated("mi", &more);
@@ -372,7 +381,7 @@ mod tests {
         let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
         assert_eq!(json["points"][0]["chunks"][1]["streams"], 2);
 
-        let point = fixed("mi+", &more);
+        let point = first_point("mi+", &more);
         let own = &point.chunks[point.chunks.len() - 2];
         let of = |name: &str| SimMeasure::named(name).unwrap().of(&point);
         assert_eq!(of("streams"), Some(own.streams.into()));
@@ -382,7 +391,7 @@ mod tests {
         assert!((of("settled").unwrap() - (first.time - first.seconds)).abs() < 0.01);
         assert!(of("goodput").unwrap() < own.goodput_mbps);
 
-        let point = fixed("4", &file);
+        let point = first_point("4", &file);
         let of = |name: &str| SimMeasure::named(name).unwrap().of(&point);
         assert_eq!(
             (of("settled"), of("end_goodput"), of("streams")),

@@ -1,4 +1,4 @@
-//! Report of simulations, as text for people, CSV, and JSON.
+//! The report of simulations as text for people, CSV, and JSON.
 
 use std::time::Duration;
 
@@ -10,22 +10,28 @@ use units::Rate;
 use super::outcome::{SimChunk, SimPoint};
 use super::request::{SimRequest, StreamFinder};
 
-/// Simulations of one request, one for each number of connections.
+/// The simulations of one request, one for each number of connections.
 #[derive(Debug, Clone)]
 pub struct SimReport {
-    /// The simulation that was asked for.
+    /// The request.
     pub request: SimRequest,
-    /// The outcomes, in the order that was asked for.
+    /// The outcomes, in the order of the request's numbers of connections.
     pub points: Vec<SimPoint>,
 }
 
-/// A column of a table: its name in CSV, its name and unit for people, its width, and its values in both.
+/// A column of a table of `T`.
 struct TableColumn<T> {
+    /// Name in CSV and JSON.
     csv: &'static str,
+    /// Name in the text.
     name: &'static str,
+    /// Unit in the text; may be empty.
     unit: &'static str,
+    /// Width in the text, characters; 0: the column is in CSV only.
     width: usize,
+    /// Writes the value for CSV.
     exact: fn(&T) -> String,
+    /// Writes the value for the text.
     shown: fn(&T) -> String,
 }
 
@@ -49,7 +55,7 @@ fn decimals(value: f64) -> String {
     format!("{value:.3}")
 }
 
-/// Columns of the table of points, but for the seconds of a file and the limiter.
+/// Columns of the table of points, except the seconds of a file and the limiter.
 const POINTS: [TableColumn<SimPoint>; 8] = {
     let goodput: fn(&SimPoint) -> String = |p| decimals(p.goodput_mbps);
     let flows: fn(&SimPoint) -> String = |p| p.flows.to_string();
@@ -78,7 +84,7 @@ const POINTS: [TableColumn<SimPoint>; 8] = {
     ]
 };
 
-/// Columns of the table of chunks; those without a width are in CSV only.
+/// Columns of the table of chunks.
 const CHUNKS: [TableColumn<SimChunk>; 8] = {
     let streams: fn(&SimChunk) -> String = |c| c.streams.to_string();
     let goodput: fn(&SimChunk) -> String = |c| decimals(c.goodput_mbps);
@@ -124,7 +130,7 @@ const CHUNKS: [TableColumn<SimChunk>; 8] = {
     ]
 };
 
-/// One line for people.
+/// One line of the text: `text` of every column that has a width, right-aligned.
 fn line<T>(columns: &[TableColumn<T>], text: impl Fn(&TableColumn<T>) -> String) -> String {
     let shown = columns.iter().filter(|column| column.width > 0);
     let fields = shown.map(|column| format!("{:>1$}", text(column), column.width));
@@ -132,7 +138,7 @@ fn line<T>(columns: &[TableColumn<T>], text: impl Fn(&TableColumn<T>) -> String)
 }
 
 impl SimReport {
-    /// The request and a table.
+    /// Writes the request, a table of its points, and a table of chunks for a file in chunks.
     pub fn to_text(&self) -> String {
         let transfer = self.request.file().is_some();
         let seconds = if transfer { "   seconds" } else { "" };
@@ -165,7 +171,8 @@ impl SimReport {
         text
     }
 
-    /// One line a point, or of a file in chunks a chunk, under a line of names; no quoting is needed.
+    /// Writes CSV: a line of names, then a line for each chunk of a file in chunks, otherwise for each point.
+    /// No value needs quotes.
     pub fn to_csv(&self) -> String {
         let seed = self.request.seed;
         if let Some(point) = self.points.iter().find(|point| !point.chunks.is_empty()) {
@@ -191,19 +198,19 @@ impl SimReport {
         csv
     }
 
-    /// One object, `{"setting": {...}, "points": [...]}`, with a final line end.
+    /// Writes one JSON object, `{"setting": {...}, "points": [...]}`, and a line feed.
     #[allow(
         clippy::expect_used,
-        reason = "numbers, strings and structs always have a JSON form"
+        reason = "structs of numbers and strings can always be written as JSON"
     )]
     pub fn to_json(&self) -> String {
         let report = serde_json::json!({"setting": setting(&self.request), "points": self.points});
-        let json = serde_json::to_string_pretty(&report).expect("a report has a JSON form");
+        let json = serde_json::to_string_pretty(&report).expect("a report can be written as JSON");
         json + "\n"
     }
 }
 
-/// The request in plain numbers.
+/// The request as JSON, in the units of the keys' names.
 fn setting(request: &SimRequest) -> serde_json::Value {
     let file = request.file();
     let mut setting = serde_json::json!({
@@ -232,7 +239,7 @@ fn setting(request: &SimRequest) -> serde_json::Value {
     setting
 }
 
-/// Two or three lines for people.
+/// Describes the request in two lines of text, and its finder in a third.
 fn describe(request: &SimRequest) -> String {
     let megabits = |rate: Rate| rate.as_bits_per_second() as f64 / 1e6;
     let mut text = format!(
@@ -276,7 +283,7 @@ fn describe(request: &SimRequest) -> String {
     text
 }
 
-/// How the number of connections is found, in words, with the parameters that it uses.
+/// Describes how the number of connections is found, with the parameters that `finder` uses.
 fn describe_finder(finder: StreamFinder, p: &ChunkParameters) -> String {
     let text = format!(
         "{}: N0 {}, at most {}",
@@ -367,11 +374,11 @@ mod tests {
 
     #[test]
     fn a_point_has_a_line_in_every_format() {
-        let nothing = SimPoint {
+        let no_samples = SimPoint {
             mean_rtt_ms: None,
             ..point(64)
         };
-        let report = report(SimRequest::default(), vec![point(4), nothing]);
+        let report = report(SimRequest::default(), vec![point(4), no_samples]);
         let expected = "100 Mbit/s, 24 ms round trip without queues, queue 1000 packets, loss none\n\
             newreno, initial window 2, 64 KiB buffers, 1500-byte packets, an ACK per packet; \
             60 s measured after 20 s; seed 1\n\n   \
@@ -395,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_says_when_it_was_done_and_unusual_settings_are_said() {
+    fn a_file_has_its_seconds_and_settings_that_are_not_default_are_described() {
         let request = SimRequest {
             loss: Loss::Independent(0.005),
             queue: Queue::Bytes(12_500),

@@ -1,5 +1,6 @@
-//! Request for a simulation.
+//! The request for a simulation: its network, its connections, and how long it runs.
 
+use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -8,51 +9,50 @@ use sim::tcp::{CongestionAlgorithm, HEADERS};
 use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
 use units::Rate;
 
-use super::options;
 use crate::LabError;
 
-/// Most parallel connections in one simulation.
-const MOST_FLOWS: u32 = 1024;
-/// MODE E block: the default of `longhaul cp --block`.
+/// Largest number of parallel connections in one simulation.
+const MAX_FLOWS: u32 = 1024;
+/// Size of a MODE E block, bytes: the default of `longhaul cp --block`.
 pub(super) const BLOCK: usize = 1 << 20;
-/// Longest packet: what IPv4's length field can say.
-const MOST_PACKET: u32 = 65_535;
+/// Largest packet, bytes: the limit of IPv4's 16-bit total length (RFC 791, section 3.1).
+const MAX_PACKET: u32 = 65_535;
 /// Largest initial window, segments.
-const MOST_INITIAL_WINDOW: u32 = 1000;
-/// Longest simulated time.
-const LONGEST: Duration = Duration::from_secs(86_400);
+const MAX_INITIAL_WINDOW: u32 = 1000;
+/// Longest simulated time: one day.
+const MAX_TIME: Duration = Duration::from_secs(86_400);
 /// Longest one-way delay.
-const MOST_DELAY: Duration = Duration::from_secs(600);
-/// The file if no size is given: the paper's 10 Gbyte.
-pub(super) const FILE: u64 = 10_000_000_000;
+const MAX_DELAY: Duration = Duration::from_secs(600);
+/// Size of the file of a [`StreamFinder`] if the request has none, bytes: the 10 Gbyte of the paper.
+pub(super) const DEFAULT_FILE: u64 = 10_000_000_000;
 
-/// The way in which the number of connections is found while a file is sent.
+/// The algorithm that finds the number of connections while a file is transferred in chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamFinder {
-    /// One of the paper's modes: `mi`, `mi+`, `aimd`.
+    /// A mode of Ito, Ohsaki and Imase (2008): `mi`, `mi+`, `aimd`.
     Mode(ChunkTuningMode),
-    /// `probe`: longhaul's own, of chunks from a sender that it cannot look at.
+    /// `probe`: longhaul's algorithm for senders whose sockets it cannot sample.
     Probe,
 }
 
-/// How many parallel connections.
+/// The numbers of parallel connections to simulate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FlowCounts {
     /// One simulation for each of these numbers, in this order; each 1 to 1024.
     Each(Vec<u32>),
-    /// The number that longhaul opens by itself on this path (`tune::streams`).
+    /// The number that longhaul chooses for this path (`tune::streams`).
     Auto,
-    /// A number that is found while a file is transferred in chunks.
+    /// The number that this algorithm finds while a file is transferred in chunks.
     Found(StreamFinder),
 }
 
-/// A simulation: N connections from a server to a client over two routers, and the path between
-/// the routers is the bottleneck.
+/// A simulation: N connections from a server to a client over two routers. The path between the routers
+/// is the bottleneck.
 ///
 /// The default is the base setting of Ito, Ohsaki and Imase (2008).
 #[derive(Debug, Clone, PartialEq)]
 pub struct SimRequest {
-    /// Parallel connections. Default: 1 to 64, each.
+    /// Numbers of parallel connections. Default: each of 1 to 64.
     pub flows: FlowCounts,
     /// Bottleneck rate. Default: 100 Mbit/s.
     pub rate: Rate,
@@ -67,35 +67,36 @@ pub struct SimRequest {
     pub queue: Queue,
     /// Random loss of data packets behind the bottleneck. Default: none.
     pub loss: Loss,
-    /// Receiver's socket buffer of each connection, bytes of payload: no more is ever outstanding
-    /// (rounded down to whole segments). The sender's buffer does not limit. Default: 64 KiB.
+    /// Receive buffer of each connection, bytes of payload: the limit of its data in flight, rounded down
+    /// to whole segments. The sender's buffer never limits. Default: 64 KiB.
     pub window: u64,
-    /// CongestionAlgorithm control; recovery is by SACK in both. Default: NewReno.
+    /// Congestion control algorithm. Both recover lost segments by SACK. Default: NewReno.
     pub congestion: CongestionAlgorithm,
-    /// Initial congestion window, segments. Default: ns-2's 2 for endless connections, and for a
-    /// file the 10 of RFC 6928; a file in chunks has the former, as in the paper.
+    /// Initial congestion window, segments. `None`: see
+    /// [`effective_initial_window`](Self::effective_initial_window).
     pub initial_window: Option<u32>,
-    /// The receiver acknowledges every other segment (RFC 1122) instead of each. Default: no.
+    /// Whether the receiver acknowledges every other segment (RFC 1122, section 4.2.3.2) instead of each.
+    /// Default: no.
     pub delayed_ack: bool,
-    /// IP packet of a full segment, bytes, of which 40 are headers. Default: 1500.
+    /// Size of the IP packet of a full segment, bytes, of which 40 are headers. Default: 1500.
     pub packet: u32,
-    /// Measured time after the warm-up; with [`bytes`](Self::bytes), the longest that a transfer
-    /// may take. Default: 60 s.
+    /// Measured time after the warm-up; with [`bytes`](Self::bytes), the deadline of the transfer.
+    /// Default: 60 s.
     pub duration: Duration,
     /// Time before measurements begin; not used with [`bytes`](Self::bytes). Default: 20 s.
     pub warm_up: Duration,
-    /// Transfer a file of this size over all connections together (longhaul's MODE E: each takes
-    /// the next block as it becomes free), instead of sending without end. Default: none.
+    /// Size of a file that all connections transfer together, as in longhaul's MODE E: a connection takes
+    /// the next block when it is free. `None` (default): the connections send without end.
     pub bytes: Option<u64>,
-    /// Rate of cross traffic over the bottleneck: datagrams of the same size at a constant rate.
+    /// Rate of the cross traffic over the bottleneck: datagrams of the same size at a constant rate.
     /// Default: none.
     pub cross_traffic: Option<Rate>,
-    /// The sending host holds each packet back for a random time up to this, as ns-2's
-    /// `overhead_`; order is kept. Default: none.
+    /// Upper bound of the random time for which the sending host delays each packet, as in ns-2's
+    /// `overhead_`. Packets keep their order. Default: none.
     pub jitter: Duration,
-    /// ChunkParameters of [`FlowCounts::Found`]. Default: the paper's.
+    /// Parameters of [`FlowCounts::Found`]. Default: those of the paper.
     pub autopar: ChunkParameters,
-    /// Random events repeat with the same seed. Default: 1.
+    /// Seed of all random events: the same seed gives the same events. Default: 1.
     pub seed: u64,
 }
 
@@ -126,7 +127,7 @@ impl Default for SimRequest {
 }
 
 impl StreamFinder {
-    /// The one of that name.
+    /// Finds the algorithm of this name.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "probe" => Some(Self::Probe),
@@ -134,7 +135,7 @@ impl StreamFinder {
         }
     }
 
-    /// `mi`, `mi+`, `aimd`, `probe`.
+    /// The name on the command line: `mi`, `mi+`, `aimd`, `probe`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Mode(mode) => mode.name(),
@@ -144,19 +145,21 @@ impl StreamFinder {
 }
 
 impl SimRequest {
-    /// Round trip without queues and without the time to send.
+    /// Propagation delay of a round trip, without queueing and transmission.
     pub fn base_rtt(&self) -> Duration {
         2 * (self.delay + 2 * self.access_delay)
     }
 
-    /// The initial congestion window that is simulated, segments.
+    /// The initial congestion window that is simulated, segments. Default: 2, as in ns-2; 10 (RFC 6928)
+    /// for a file that is not sent in chunks.
     pub fn effective_initial_window(&self) -> u32 {
+        // Endless connections and chunks are compared with ns-2, whose default is 2.
         let plain_file = self.bytes.is_some() && self.finder().is_none();
         let default = if plain_file { 10 } else { 2 };
         self.initial_window.unwrap_or(default)
     }
 
-    /// How the number of connections is found, if it is.
+    /// The algorithm that finds the number of connections; `None`: the number is fixed.
     pub fn finder(&self) -> Option<StreamFinder> {
         match self.flows {
             FlowCounts::Found(finder) => Some(finder),
@@ -164,54 +167,56 @@ impl SimRequest {
         }
     }
 
-    /// Size of the file that is transferred, bytes: the paper's 10 Gbyte if the number of connections
-    /// is to be found and no size is said. `None`: no file.
+    /// Size of the transferred file, bytes: 10 Gbyte, as in the paper, if the number of connections is to be
+    /// found and the request has no size. `None`: the connections send without end.
     pub fn file(&self) -> Option<u64> {
-        self.bytes.or(self.finder().map(|_| FILE))
+        self.bytes.or(self.finder().map(|_| DEFAULT_FILE))
     }
 
-    /// Whether another seed can give another result: a file over an undisturbed path meets nothing
-    /// that is random.
+    /// Whether another seed can give another result.
     pub fn is_random(&self) -> bool {
         let disturbed = !self.jitter.is_zero() || self.loss != Loss::Never;
+        // Endless connections start at times that depend on the seed; those of a file start at once.
         self.file().is_none() || disturbed || self.cross_traffic.is_some()
     }
 
-    /// Number that longhaul begins with when none is given (`tune::streams`), on this path and for this file.
+    /// The number of connections with which longhaul begins on this path and for this file if the user gives
+    /// none (`tune::streams`).
     pub fn automatic_flows(&self) -> u32 {
         let prior = tune::streams::prior_from_rtt(self.base_rtt(), self.bytes, BLOCK, u32::MAX);
         prior.streams.unwrap_or(1)
     }
 
-    /// Refuses what cannot be simulated; options are named as on the command line.
+    /// Checks that every field is within its limits.
     ///
     /// # Errors
-    /// [`LabError::Usage`].
+    /// [`LabError::Usage`]: a field is not; the message names its option of the command line.
     pub fn check(&self) -> Result<(), LabError> {
         let payload = u64::from(self.packet.saturating_sub(HEADERS));
         let initial_window = self.initial_window.unwrap_or(1);
         let why = if self.rate.as_bits_per_second() == 0 {
-            "--rate: nothing gets through a bottleneck of rate 0"
+            "--rate: a bottleneck of rate 0 carries no packets"
         } else if self.access_rate.as_bits_per_second() == 0 {
-            "--access-rate: nothing gets through an access link of rate 0"
-        } else if !(HEADERS + 1..=MOST_PACKET).contains(&self.packet) {
-            "--packet: 41 to 65535 bytes, of which 40 are headers"
+            "--access-rate: an access link of rate 0 carries no packets"
+        } else if !(HEADERS + 1..=MAX_PACKET).contains(&self.packet) {
+            "--packet: must be 41 to 65535 bytes, of which 40 are headers"
         } else if matches!(self.queue, Queue::Packets(0) | Queue::Bytes(0)) {
-            "--queue: room for one packet at least, the one that is being sent"
+            // The link counts the packet in transmission as queued.
+            "--queue: must hold at least one packet, the one that is being sent"
         } else if self.window < payload {
-            "--window: the socket buffer must hold one packet's payload"
-        } else if !(1..=MOST_INITIAL_WINDOW).contains(&initial_window) {
-            "--initial-window: 1 to 1000 segments"
-        } else if self.duration.is_zero() || self.duration > LONGEST {
-            "--time: more than nothing, and a day at most"
-        } else if self.warm_up > LONGEST {
-            "--warm-up: a day at most"
-        } else if self.delay > MOST_DELAY || self.access_delay > MOST_DELAY {
-            "--delay, --access-delay, --rtt: ten minutes one way at most"
+            "--window: must be at least the payload of one packet"
+        } else if !(1..=MAX_INITIAL_WINDOW).contains(&initial_window) {
+            "--initial-window: must be 1 to 1000 segments"
+        } else if self.duration.is_zero() || self.duration > MAX_TIME {
+            "--time: must be more than 0 and at most a day"
+        } else if self.warm_up > MAX_TIME {
+            "--warm-up: must be at most a day"
+        } else if self.delay > MAX_DELAY || self.access_delay > MAX_DELAY {
+            "--delay, --access-delay, --rtt: must be at most ten minutes one way"
         } else if self.bytes == Some(0) {
-            "--bytes: a file of at least one byte"
+            "--bytes: must be at least one byte"
         } else if self.jitter > Duration::from_secs(1) {
-            "--jitter: a second at most"
+            "--jitter: must be at most one second"
         } else {
             return Ok(());
         };
@@ -219,11 +224,16 @@ impl SimRequest {
     }
 }
 
+/// The error for a value of `option` that is not accepted.
+pub(super) fn refused(option: &str, why: impl fmt::Display) -> LabError {
+    LabError::Usage(format!("--{option}: {why}"))
+}
+
 impl FromStr for FlowCounts {
     type Err = LabError;
 
-    /// `auto`, `mi`, `mi+`, `aimd`, `probe`, a number, a range `1..64` (both ends included), or a list
-    /// of either: `1,2,4..8`.
+    /// Parses `auto`, `mi`, `mi+`, `aimd`, `probe`, a number, a range `1..64` (both ends included), or a
+    /// list of numbers and ranges: `1,2,4..8`.
     fn from_str(text: &str) -> Result<Self, LabError> {
         if text == "auto" {
             return Ok(Self::Auto);
@@ -233,13 +243,13 @@ impl FromStr for FlowCounts {
         }
         let number = |part: &str| {
             let number = part.trim().parse().ok();
-            let number = number.filter(|n| (1..=MOST_FLOWS).contains(n));
+            let number = number.filter(|n| (1..=MAX_FLOWS).contains(n));
             number.ok_or_else(|| {
                 let why = format!(
-                    "'{text}' is not a number from 1 to {MOST_FLOWS}, a range such as 1..64, a list of \
+                    "'{text}' is not a number from 1 to {MAX_FLOWS}, a range such as 1..64, a list of \
                      them, auto, mi, mi+, aimd, or probe"
                 );
-                options::refused("flows", why)
+                refused("flows", why)
             })
         };
         let mut counts: Vec<u32> = Vec::new();
@@ -247,10 +257,8 @@ impl FromStr for FlowCounts {
             let (first, last) = part.split_once("..").unwrap_or((part, part));
             let (first, last) = (number(first)?, number(last)?);
             if first > last {
-                return Err(options::refused(
-                    "flows",
-                    format!("the range '{part}' runs backwards"),
-                ));
+                let why = format!("the range '{part}' ends below its start");
+                return Err(refused("flows", why));
             }
             counts.extend(first..=last);
         }
@@ -263,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_ranges_lists_and_finders() {
+    fn flows_are_numbers_ranges_lists_or_the_name_of_a_finder() {
         let counts = |text: &str| text.parse::<FlowCounts>().unwrap();
         assert_eq!(counts("1,8..9, 64"), FlowCounts::Each(vec![1, 8, 9, 64]));
         assert_eq!(counts("auto"), FlowCounts::Auto);

@@ -104,7 +104,7 @@ impl SimArgs {
         let format = self.format;
         // The request has a default seed, so an explicit one must be noted before.
         let seeded = self.seed.is_some();
-        let request = SimRequest::of_options(&self.options())?;
+        let request = SimRequest::from_options(&self.options())?;
         if seeded && !request.is_random() {
             print_to_stderr(
                 "longhaul lab sim: --seed changes nothing: without --jitter, --loss and \
