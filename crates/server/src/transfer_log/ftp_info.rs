@@ -65,7 +65,7 @@ fn word(bytes: &[u8]) -> String {
 }
 
 /// Adds text so that it cannot end the line, control a terminal or look like another field: control
-/// characters, marks of text direction, bytes that are not UTF-8, `"`, `\\` and `=` become `\\xHH`, and
+/// characters, marks of text direction, bytes that are not UTF-8, `"`, `\` and `=` become `\xHH`, and
 /// so do the characters in `also`. Blanks in file names stay, as in the original.
 fn escape(line: &mut String, bytes: &[u8], also: &str) {
     for chunk in bytes.utf8_chunks() {

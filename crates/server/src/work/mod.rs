@@ -146,7 +146,7 @@ async fn run_blocking_with_permit<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, FileError> {
     run_blocking(move || {
-        let _place = permit;
+        let _permit = permit;
         work()
     })
     .await
