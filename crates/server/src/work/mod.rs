@@ -215,10 +215,10 @@ mod tests {
                 write: true,
                 third_party: false,
             };
-            let room = crate::files::ListingMemory::default();
+            let memory = crate::files::ListingMemory::default();
             Self {
                 shared: Arc::new(ServerState::new(config, Arc::default(), logins, log)),
-                files: SessionFiles::new(root, rights, Arc::default(), Arc::default(), room),
+                files: SessionFiles::new(root, rights, Arc::default(), Arc::default(), memory),
                 _dir: dir,
             }
         }

@@ -136,7 +136,11 @@ fn a_policy_changes_streams_and_buffers_while_it_runs() {
             40 => 2,
             _ => sample.settings.streams,
         };
-        let receive_buffer = if samples.len() < 60 { 64 << 10 } else { 4 << 20 };
+        let receive_buffer = if samples.len() < 60 {
+            64 << 10
+        } else {
+            4 << 20
+        };
         Some(SimSettings {
             streams,
             receive_buffer,
