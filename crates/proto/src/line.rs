@@ -1,6 +1,6 @@
 //! Reads lines from the bytes of the control channel (server side) and removes Telnet sequences.
 //!
-//! Sources: RFC 959 §5.3 (lines), RFC 854 (IAC), RFC 1123 §4.1.3.1 (FTP servers skip Telnet).
+//! Sources: RFC 959 §5.3 (lines), RFC 854 (IAC), RFC 1123 §4.1.2.12 (Telnet options).
 //! A bare LF ends a line too. CR NUL stands for CR (RFC 854). IAC IAC stands for one byte 255; all other
 //! IAC sequences are dropped. This includes the IAC IP and IAC DM of an interrupt, since the ABOR that
 //! follows has the same effect.

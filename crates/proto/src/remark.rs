@@ -111,8 +111,11 @@ fn streams_unit(digits: &str) -> &'static str {
 
 fn is_limiter_name(name: &str) -> bool {
     let letter = |c: char| c.is_ascii_alphanumeric() || " ()-/".contains(c);
-    let single_spaced = name.starts_with(' ') || name.ends_with(' ') || name.contains("  ");
-    !name.is_empty() && name.len() <= MAX_LIMITER_NAME && name.chars().all(letter) && !single_spaced
+    let has_extra_space = name.starts_with(' ') || name.ends_with(' ') || name.contains("  ");
+    !name.is_empty()
+        && name.len() <= MAX_LIMITER_NAME
+        && name.chars().all(letter)
+        && !has_extra_space
 }
 
 /// Whether the name is a possible name of a congestion control in the kernel.
@@ -171,11 +174,11 @@ impl CompletionRemarks {
 /// The remark in a form for replies and terminals: one line of at most 400 printable characters; `None` if
 /// nothing is left.
 pub fn printable_remark(text: &str) -> Option<String> {
-    let single_spaced: String = text
+    let without_controls: String = text
         .chars()
         .map(|c| if needs_escape(c) { ' ' } else { c })
         .collect();
-    let words: Vec<&str> = single_spaced.split_whitespace().collect();
+    let words: Vec<&str> = without_controls.split_whitespace().collect();
     let line: String = words.join(" ").chars().take(MAX_REMARK_CHARS).collect();
     let line = line.trim_end().to_owned();
     (!line.is_empty()).then_some(line)

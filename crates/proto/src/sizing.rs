@@ -12,8 +12,8 @@ use crate::message_rate::MessageRateLimiter;
 use crate::reply::Reply;
 
 /// Largest buffer size accepted from a peer, bytes. The kernel doubles the value given to setsockopt(2)
-/// (socket(7)), and twice this size is the largest that fits its `int`. The kernel's own limits are usually
-/// lower.
+/// (socket(7)) and keeps the result in an `int`, so larger values would have no effect. Its own limits are
+/// usually lower.
 pub const MAX_BUFFER: u64 = 1 << 30;
 
 /// Smallest buffer size accepted from a peer, bytes; smaller ones are raised to it. Less would not hold
@@ -124,8 +124,8 @@ impl SocketBuffers {
     /// `auto`, `kernel`, `drs1`, `drs`, or `pinned`.
     pub fn name(self) -> &'static str {
         match self.pinned_bytes() {
-            Some(_) => "pinned",
             // A size that is pinned in one direction only still counts as pinned.
+            Some(_) => "pinned",
             None => self.sizing.name(),
         }
     }

@@ -1,9 +1,9 @@
 //! The control connection: received bytes become command lines, replies are sent; both are bounded.
 //!
 //! A client may pipeline commands (globus-url-copy sends the STORs of a whole tree at once). Lines
-//! wait here, in order, up to [`HELD_LINES`] lines or [`HELD_BYTES`] bytes (less before the login). Beyond that the
-//! socket is not read, and TCP flow control stops the client. An urgent line (ABOR, STAT) is found
-//! anywhere among the waiting lines. An urgent line behind more commands than that is read as soon
+//! wait here, in order, up to [`HELD_LINES`] lines or [`HELD_BYTES`] bytes (less before the login). Beyond
+//! that the socket is not read, and TCP flow control stops the client. An urgent line (ABOR, STAT) is
+//! found anywhere among the waiting lines. An urgent line behind more commands than that is read as soon
 //! as enough of the commands before it are done; it is never dropped.
 
 use std::collections::VecDeque;

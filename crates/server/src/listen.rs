@@ -46,8 +46,8 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Waits for the next control connection, before its security handshake: the session's own task
 /// does that, so that a slow client does not keep others waiting. Errors of accept(2) do not end the
-/// loop: after errors of one connection (reset before it was accepted) it goes on at once, after errors of the
-/// process (EMFILE, ENFILE, ENOMEM) after a pause.
+/// loop: after errors of one connection (reset before it was accepted) it goes on at once, after errors
+/// of the process (EMFILE, ENFILE, ENOMEM) after a pause.
 pub(crate) async fn accept(listener: &TcpListener) -> (ControlTransport, SocketAddr) {
     loop {
         match listener.accept().await {

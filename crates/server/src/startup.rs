@@ -87,7 +87,6 @@ fn root_advice(error: &RootError) -> &'static str {
 pub(crate) fn start_up(
     config: ServerConfig,
 ) -> Result<(TcpListener, Arc<ServerState>), ServeError> {
-    // Before the change of account: raising the limit may need privileges.
     listen::raise_file_limit();
     data::os::return_large_buffers();
     let listener = listen::bind(config.listen).map_err(|source| ServeError::Listen {

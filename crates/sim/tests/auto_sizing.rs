@@ -22,7 +22,8 @@ use tune::sizing::host_limits::HostBufferLimits;
 use tune::sizing::{BufferDecision, BufferSetting};
 
 const MB: u64 = 1 << 20;
-/// Most bytes that may wait unsent (`TCP_NOTSENT_LOWAT` of the data room), as the simulator's default has it.
+/// Most bytes that may wait unsent (`TCP_NOTSENT_LOWAT`), as the crate `data` and the simulator's default
+/// set it.
 const UNSENT: u64 = MB;
 
 /// The defaults of Linux 6.18.

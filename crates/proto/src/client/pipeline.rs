@@ -1,7 +1,7 @@
 //! Command pipelining: steps that are sent together, so that they cost one round trip.
 //!
-//! RFC 959 §5.4 requires a reply before the next command, and some servers discard pipelined commands or
-//! close the connection. A longhaul server queues lines until the previous command is done and loses
+//! RFC 959 §5.4 asks the client to wait for a reply before the next command, and some servers discard
+//! pipelined commands or close the connection. A longhaul server queues lines until the previous command is done and loses
 //! none. A client that recognizes it by its greeting therefore need not wait for every reply.
 
 use super::{CommandPlanner, PlanStep, RefusalEffect, TransferDirection, TransferRequirements};
@@ -24,8 +24,8 @@ pub fn supports_pipelining(greeting: &Reply) -> bool {
 }
 
 /// Whether the reply to this command must be awaited before anything else is sent, even to a server with
-/// pipelining. These commands change the protection of the connection, and commands sent behind them
-/// would leave in the clear.
+/// pipelining. These commands change the protection of the connection: what is sent behind them before
+/// the reply would have the old protection.
 fn ends_pipeline(command: &Command) -> bool {
     matches!(command, Command::Auth(_) | Command::Adat(_) | Command::Ccc)
 }

@@ -12,7 +12,7 @@ pub(super) fn encode(command: &Command) -> Vec<u8> {
     let mut line = command.verb().as_bytes().to_vec();
     if let Some(argument) = argument(command) {
         line.push(b' ');
-        // A line ending in a file name would inject a command.
+        // A line break inside a file name would inject a second command.
         line.extend(argument.into_iter().map(|b| match b {
             b'\r' | b'\n' | 0 => b'?',
             other => other,

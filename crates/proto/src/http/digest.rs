@@ -16,8 +16,8 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Value of Want-Repr-Digest (RFC 9530 §4): all supported algorithms, with the highest preference for the
-/// cheapest to compute.
+/// Value of Want-Repr-Digest (RFC 9530 §4): all supported algorithms that have a name there. The cheapest to
+/// compute is preferred, and the broken ones (MD5, SHA-1) come last.
 pub const WANT_REPR_DIGEST: &str = "crc32c=10, adler=9, sha-256=8, sha-512=5, md5=3, sha=1";
 
 /// The same as Want-Digest (RFC 3230 §4.3.1), which servers of large archives support.

@@ -101,7 +101,7 @@ const SITE_COMMANDS: [&str; 24] = [
 
 /// HELP, HELP SITE and HELP VERB.
 pub(super) fn help(topic: Option<&str>) -> Reply {
-    // The texts are those of the globus server, since its clients parse them.
+    // The texts are those of the globus server, whose clients search SITE HELP.
     let Some(topic) = topic.map(str::trim).filter(|t| !t.is_empty()) else {
         return Reply::with_inner_lines(214, RECOGNIZED, verb_table(), "End");
     };

@@ -1,7 +1,7 @@
 //! Replies to failures. Only this module decides their codes (RFC 959 §4.2, §5.4).
 //!
-//! File errors have the structured form of the globus server. Its clients and gfal search it for the
-//! system's error text:
+//! File errors have the structured form of the globus server, so that its clients and gfal find the
+//! system's error text where they expect it:
 //!
 //! ```text
 //! 550-GlobusError: v=1 c=PATH_NOT_FOUND
@@ -92,7 +92,8 @@ fn command_error(error: &CommandError) -> Reply {
         CommandError::UnknownVerb(_) => 500,
         CommandError::NotImplemented(_) => 502,
         CommandError::Syntax { .. } | CommandError::Address(AddressError::Malformed) => 501,
-        // RFC 2228 §5: an unsupported protection level is 536, not 504.
+        // RFC 2228 §3 has 536 for a level that the mechanism does not support, and 504 for an unknown one.
+        // The globus server replies 536 to both.
         CommandError::UnsupportedParameter { verb: "PROT", .. } => 536,
         CommandError::UnsupportedParameter { .. } => 504,
         CommandError::Address(AddressError::UnsupportedProtocol) => 522,
@@ -168,7 +169,8 @@ fn file_error(code: u16, target: &CommandTarget, error: &FileError) -> Reply {
     let mut reason = format!("GridFTP-Reason: {} ", target.verb).into_bytes();
     reason.extend_from_slice(target.path.as_bytes());
     lines.push(reason);
-    // gfal maps errors by these phrases, so they are added when the system text has other words.
+    // Clients show or search the text for these phrases, so they are added when the system text has other
+    // words.
     let text = if error.text.contains(phrase) {
         error.text.clone()
     } else {

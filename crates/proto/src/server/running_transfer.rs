@@ -91,7 +91,7 @@ impl RunningTransfer {
     }
 
     pub(super) fn on_opened(&mut self, reused: bool, unique_name: Option<VPath>) -> Reply {
-        // RFC 959 §5.4: 125 means that the data connection is already open.
+        // RFC 959 §4.2: 125 means that the data connection is already open.
         let code = if reused { 125 } else { 150 };
         let reply = match &unique_name {
             // RFC 1123 §4.1.2.9 prescribes this form for STOU.

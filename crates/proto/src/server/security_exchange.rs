@@ -75,7 +75,7 @@ impl ServerSession {
         if self.is_logged_in() || matches!(self.security, SecurityState::Secured(_)) {
             return replies::reply(503, "Security is agreed upon once, and before the login.");
         }
-        // A USER before AUTH was sent in the clear, so an attacker could have injected it (RFC 4217 §4).
+        // A USER before AUTH was sent in the clear, so an attacker could have injected it.
         self.state = LoginState::Connected;
         self.security = SecurityState::Exchanging(mechanism.clone(), ExchangeWait::ExchangeReady);
         vec![SessionAction::Secure(SecurityRequest::Begin(mechanism))]
@@ -190,7 +190,7 @@ impl ServerSession {
             ExchangeKind::Handshake => {
                 let reply = Reply::new(234, format!("Begin {name}."));
                 self.security = SecurityState::Exchanging(mechanism, ExchangeWait::Handshake);
-                // The 234 must leave before the handshake starts (RFC 4217 §4.2), so it is the first action.
+                // The 234 must leave before the handshake starts (RFC 4217 §4), so it is the first action.
                 let handshake = SessionAction::Secure(SecurityRequest::Handshake);
                 vec![SessionAction::Reply(reply), handshake]
             }

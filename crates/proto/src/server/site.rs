@@ -77,7 +77,7 @@ impl LoggedInSession {
     fn symlink(&mut self, target: &[u8], link: &[u8]) -> CommandResult {
         let link = self.resolve(link)?;
         let target = match target {
-            // These targets are virtual paths of the session; the kernel would resolve `/` on the host.
+            // These targets are virtual paths of the session; see `relative_target`.
             [b'/' | b'~', ..] => relative_target(&self.resolve(target)?, &link),
             relative => relative.to_vec(),
         };
@@ -174,8 +174,8 @@ fn note(key: &'static str, text: String) -> Vec<SessionAction> {
     actions
 }
 
-/// Relative text for a symbolic link at `link` that points to `target`. An absolute text would point to
-/// a path of the host instead of one inside the session's root.
+/// Relative text for a symbolic link at `link` that points to `target`. For programs of the host, which
+/// are not confined to the session's root, an absolute text would point to another file.
 fn relative_target(target: &VPath, link: &VPath) -> Vec<u8> {
     let target: Vec<&[u8]> = components(target.relative());
     let parent = link.parent();

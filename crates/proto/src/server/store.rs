@@ -52,8 +52,7 @@ impl LoggedInSession {
         let already_stored = self.stored_ranges(restart)?;
         let start = match (self.parameters.mode, already_stored) {
             // In MODE S the first byte on the wire is the first missing one. MODE E blocks carry
-            // their own offsets.
-            // A client chooses both numbers, so the sum may overflow.
+            // their own offsets. A client chooses both numbers, so the sum may overflow.
             (TransferMode::Stream, Some(already_stored)) => {
                 offset.checked_add(already_stored.prefix_len())
             }

@@ -67,9 +67,9 @@ proptest! {
         let reply = Reply { code, lines };
         reply.encode(&mut wire);
         wire.extend(b"299 next\r\n");
-        let seen = read(&[&wire]);
-        prop_assert_eq!(seen.len(), 2);
-        prop_assert_eq!(seen.last(), Some(&Reply::new(299, "next")));
+        let replies = read(&[&wire]);
+        prop_assert_eq!(replies.len(), 2);
+        prop_assert_eq!(replies.last(), Some(&Reply::new(299, "next")));
         let _ = reply.summary();
     }
 

@@ -51,8 +51,8 @@ impl RunningChecksum {
         if self.cacheable
             && let Ok(after) = FileIdentity::of(&self.file)
         {
-            let sums = &self.files.checksums;
-            sums.insert_if_unchanged(self.before, &after, self.clock, self.algorithm, &hex);
+            let cache = &self.files.checksums;
+            cache.insert_if_unchanged(self.before, &after, self.clock, self.algorithm, &hex);
         }
         Ok(Some(hex))
     }

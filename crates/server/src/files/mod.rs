@@ -48,16 +48,16 @@ impl SessionFiles {
     pub fn new(
         root: Arc<Root>,
         rights: AccountRights,
-        sums: Arc<ChecksumCache>,
+        checksums: Arc<ChecksumCache>,
         uploads: Arc<UploadRegistry>,
-        room: ListingMemory,
+        listing_memory: ListingMemory,
     ) -> Self {
         Self {
             root,
             rights,
-            checksums: sums,
+            checksums,
             uploads,
-            listing_memory: room,
+            listing_memory,
             sync: SyncPolicy::default(),
             last_upload: LastUpload::default(),
         }
@@ -135,6 +135,7 @@ impl SessionFiles {
             }
             FileRequest::Symlink { target, link } => done_answer(root.symlink(target, link)),
             FileRequest::Truncate(path, length) => self.truncate(path, *length),
+            // `run` handles these. They are listed, so that the compiler asks about a new kind of request.
             FileRequest::Stat(_)
             | FileRequest::ChangeDir(_)
             | FileRequest::List(_)

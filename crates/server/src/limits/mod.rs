@@ -25,7 +25,7 @@ pub struct SessionBounds {
     pub sessions: usize,
     /// Sessions of one client: of one IPv4 address or one /64 network of IPv6.
     pub per_address: usize,
-    /// Too many sessions of one user.
+    /// Sessions of one user.
     pub per_user: usize,
 }
 
@@ -53,7 +53,7 @@ pub struct UserSlot {
     user: String,
 }
 
-/// The limit that was reached; its text goes into the 421 or 530 reply.
+/// The limit that was reached; its text goes into the 421 reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LimitReached {
     /// Too many sessions.

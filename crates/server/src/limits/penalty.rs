@@ -213,8 +213,8 @@ fn record<K: Hash + Eq + Copy>(
     now: Instant,
 ) -> &mut FailureRecord {
     if records.len() >= MAX_RECORDS && !records.contains_key(&key) {
-        // Blank records say nothing, so they go first; the scan is rare because each eviction round
-        // removes all of them.
+        // Blank records say nothing, so all of them go first: the next scan comes only when the table is
+        // full again.
         records.retain(|_, record| !record.is_blank(now));
         if records.len() >= MAX_RECORDS {
             let quiet = records
@@ -298,10 +298,14 @@ mod tests {
     fn parallel_guesses_count_as_failures_before_they_end() {
         let mut penalties = LoginPenalties::default();
         let now = Instant::now();
-        let begun: Vec<Result<LoginAttempt, LoginQueueFull>> = (0..100)
+        let attempts: Vec<Result<LoginAttempt, LoginQueueFull>> = (0..100)
             .map(|n| penalties.begin(PEER, &format!("user {n}"), now))
             .collect();
-        let waits: Vec<u64> = begun.iter().flatten().map(|a| a.wait.as_secs()).collect();
+        let waits: Vec<u64> = attempts
+            .iter()
+            .flatten()
+            .map(|a| a.wait.as_secs())
+            .collect();
         assert_eq!(waits, [0, 0, 0, 0, 1, 3, 7, 15, 31, 63]);
         let other = penalties.begin(host(9), "ann", now).unwrap();
         assert_eq!(other.wait, Duration::ZERO);
@@ -346,11 +350,11 @@ mod tests {
     fn guesses_from_many_addresses_are_slowed_down_by_the_account_penalty() {
         let mut penalties = LoginPenalties::default();
         let mut now = Instant::now();
-        let begun = now;
+        let start = now;
         for n in 0..100 {
             fail(&mut penalties, host(n), "ann", &mut now);
         }
-        assert!(now - begun > Duration::from_secs(300), "{:?}", now - begun);
+        assert!(now - start > Duration::from_secs(300), "{:?}", now - start);
         assert_eq!(fail(&mut penalties, host(100), "bob", &mut now), 0);
     }
 

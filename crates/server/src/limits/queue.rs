@@ -216,7 +216,8 @@ impl QueuePermit {
     /// # Errors
     /// None in practice: the queue keeps the sender of every waiting request.
     pub async fn requeue(self) -> Result<Self, ClientQueueFull> {
-        // Joining before the drop keeps this request behind those that wait already.
+        // Joining before the drop keeps this request ahead of those that come later. It does not count
+        // against the client's limit of waiting requests.
         let pending = self.queue.join(self.key, usize::MAX)?;
         drop(self);
         pending.wait_for_permit(0).await

@@ -36,9 +36,9 @@ pub(crate) struct Authenticator {
     root: Arc<Root>,
     /// Roots of accounts that have a root of their own.
     roots: Arc<AccountRoots>,
-    sums: Arc<ChecksumCache>,
+    checksums: Arc<ChecksumCache>,
     uploads: Arc<UploadRegistry>,
-    room: ListingMemory,
+    listing_memory: ListingMemory,
     /// One permit per password being checked: each check takes 19 MiB of memory.
     password_checks: Arc<FairQueue>,
     throttle: Arc<LoginThrottle>,
@@ -138,9 +138,9 @@ impl Authenticator {
             root_path: root.host_path().to_owned(),
             roots: Arc::new(AccountRoots::new(Arc::clone(&root), config.root.clone())),
             root,
-            sums: Arc::default(),
+            checksums: Arc::default(),
             uploads: Arc::default(),
-            room: ListingMemory::default(),
+            listing_memory: ListingMemory::default(),
             password_checks: FairQueue::new(config.password_check_queue()),
             throttle: Arc::default(),
         }
@@ -305,9 +305,9 @@ impl Authenticator {
         SessionFiles::new(
             root,
             rights,
-            Arc::clone(&self.sums),
+            Arc::clone(&self.checksums),
             Arc::clone(&self.uploads),
-            self.room.clone(),
+            self.listing_memory.clone(),
         )
         .with_sync(policy.sync)
     }

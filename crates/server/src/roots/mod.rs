@@ -2,9 +2,9 @@
 //!
 //! A root may lie inside another account's root, whose sessions can rename directories and create
 //! links. So symbolic links in the path of a root are never followed: below the server's root the path is
-//! opened relative to that root's descriptor, elsewhere from `/`. An opened directory stays the root of its account, even
-//! if it is renamed, until the directory is removed, the users file names another, or the administrator
-//! reloads (SIGHUP).
+//! opened relative to that root's descriptor, elsewhere from `/`. An opened directory stays the root of
+//! its account, even if it is renamed, until the directory is removed, the users file names another, or
+//! the administrator reloads (SIGHUP).
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};

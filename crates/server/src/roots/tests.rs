@@ -80,7 +80,7 @@ fn a_reload_opens_the_directory_that_replaced_a_root() {
     let inner = host.path("srv/outer/inner");
     assert_eq!(host.content("srv/outer/inner").unwrap(), "inner");
     fs::rename(&inner, host.path("srv/outer/moved")).unwrap();
-    // A link in its place is none.
+    // A link at its path is not followed, so the open directory stays the root.
     symlink(host.path("secret"), &inner).unwrap();
     host.roots.reopen();
     assert_eq!(host.content("srv/outer/inner").unwrap(), "inner");

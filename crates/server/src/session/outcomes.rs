@@ -26,8 +26,8 @@ impl SessionDriver {
             },
             WorkEvent::Transfer(update) => return self.on_transfer_update(update),
             WorkEvent::Admitted(admitted) => match *admitted {
-                AdmissionResult::Granted(request, place) => {
-                    self.work = self.start_transfer(*request, place);
+                AdmissionResult::Granted(request, permit) => {
+                    self.work = self.start_transfer(*request, permit);
                     return Ok(());
                 }
                 AdmissionResult::Refused(error) => {

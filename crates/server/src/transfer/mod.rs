@@ -108,9 +108,9 @@ pub(crate) struct TransferHandle {
     events: mpsc::Receiver<WorkerEvent>,
     /// The latest size of a receiver's buffers, bytes.
     resized: watch::Receiver<u64>,
-    /// Rate limit of buffer sizes that the client sends; its clock starts at `begun`.
+    /// Rate limit of buffer sizes that the client sends; its clock starts at `started_at`.
     pace: MessageRateLimiter,
-    begun: Instant,
+    started_at: Instant,
     tick: Interval,
     stopped: Option<StopCause>,
     opened: bool,
@@ -123,7 +123,7 @@ pub(crate) enum TransferUpdate {
     Event(WorkerEvent),
     /// The current progress, on every tick.
     Tick(TransferProgress),
-    /// The receive buffers of this end have a new size, bytes. The sender must be told.
+    /// The receive buffers of this end have a new size, bytes. The sender must learn it.
     Resized(u64),
     /// The worker panicked; the panic hook has logged the defect.
     WorkerLost,
@@ -158,7 +158,7 @@ impl TransferHandle {
             events,
             resized,
             pace: sizing::announced_size_limiter(),
-            begun: Instant::now(),
+            started_at: Instant::now(),
             tick,
             stopped: None,
             opened: false,
@@ -188,7 +188,7 @@ impl TransferHandle {
     /// Takes a new size of the peer's receive buffers, bytes. Each one wakes the sizing thread, so the
     /// rate is limited and sizes beyond it are dropped.
     pub(crate) fn follow_buffer(&mut self, bytes: u64) {
-        if self.pace.try_take(self.begun.elapsed()) {
+        if self.pace.try_take(self.started_at.elapsed()) {
             self.control.follow_peer_size(bytes);
         }
     }

@@ -39,7 +39,7 @@ pub(super) fn run(
     } = handles;
     let mut summary = TransferSummary::of(&order.request, order.settings(rate, drs));
     // The elapsed time is monotonic; `start` is the time of day for the log only.
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let (channel, delayed) = match order.connections.listen(stream_budget) {
         Ok(None) => (channel, None),
         Ok(Some((channel, addresses))) => (Some(channel), addresses),
@@ -75,7 +75,7 @@ pub(super) fn run(
         })
         .map_err(|error| or_client_gone(error, &client));
     let channel = transfer.channel;
-    summary.elapsed = begun.elapsed();
+    summary.elapsed = started_at.elapsed();
     let finished = finish(control, result, channel, summary);
     report(reports, WorkerEvent::Ended(Box::new(finished)));
 }

@@ -43,6 +43,7 @@ impl LogFile {
             }
         }
         let result = state.file.write_all(line);
+        // Only the first failure in a row is logged: a full disk would repeat it for every transfer.
         if let (Err(error), false) = (&result, state.failing) {
             let path = self.path.display();
             tracing::error!(%path, %error, "transfer log cannot be written; transfers go on");
@@ -55,11 +56,13 @@ fn open_append(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .append(true)
         .create(true)
+        // The records name users and files, so accounts outside of the group may not read them.
         .mode(0o640)
         .open(path)
 }
 
 fn was_replaced(file: &File, path: &Path) -> bool {
     let inode = |meta: std::fs::Metadata| (meta.dev(), meta.ino());
+    // A path that leads nowhere gives `None` and so differs, too: the file was moved away.
     path.metadata().ok().map(inode) != file.metadata().ok().map(inode)
 }

@@ -19,11 +19,12 @@ pub(super) fn line(record: &TransferRecord, host: &str) -> Vec<u8> {
     );
     escape_host_path(&mut line, record, &record.path, "");
     let peers: Vec<String> = match record.data_peers.as_slice() {
+        // No connection was made, and any host could have made one: the client is named instead.
         [] => vec![record.client.ip().to_canonical().to_string()],
         peers => peers.iter().map(ToString::to_string).collect(),
     };
     let task = record.task.as_deref().unwrap_or("none");
-    // Writing to a String cannot fail.
+    // STRIPES is 1, since the server has a single data node. Writing to a String cannot fail.
     let _ = write!(
         line,
         " BUFFER={} BLOCK={} NBYTES={} VOLUME=/ STREAMS={} STRIPES=1 DEST=[{}] TYPE={} CODE={} \
@@ -65,7 +66,7 @@ fn word(bytes: &[u8]) -> String {
 }
 
 /// Adds text so that it cannot end the line, control a terminal or look like another field: control
-/// characters, marks of text direction, bytes that are not UTF-8, `"`, `\\` and `=` become `\\xHH`, and
+/// characters, marks of text direction, bytes that are not UTF-8, `"`, `\` and `=` become `\xHH`, and
 /// so do the characters in `also`. Blanks in file names stay, as in the original.
 fn escape(line: &mut String, bytes: &[u8], also: &str) {
     for chunk in bytes.utf8_chunks() {

@@ -47,8 +47,9 @@ impl FileWork {
         };
         let shared_meter = Arc::clone(&meter);
         let answer = Box::pin(async move {
-            let is_tree_walk = matches!(request, FileRequest::List(_) | FileRequest::RemoveTree(_));
-            // Requests that read whole directory trees need a permit; all others are quick.
+            // Checksums, listings and removals of trees need a permit; all other requests are quick.
+            let reads_directories =
+                matches!(request, FileRequest::List(_) | FileRequest::RemoveTree(_));
             let max_wait = shared.config.queue_timeout;
             match request {
                 FileRequest::Checksum { .. } => {
@@ -58,7 +59,7 @@ impl FileWork {
                         None,
                     )
                 }
-                _ if is_tree_walk => match shared_meter
+                _ if reads_directories => match shared_meter
                     .wait_for_permit(shared.listing_queue.acquire_within(peer, max_wait))
                     .await
                 {
@@ -133,7 +134,7 @@ async fn run_file_request(
     permit: Option<QueuePermit>,
 ) -> (Result<FileResponse, FileError>, Option<ListingMemoryShare>) {
     tokio::task::spawn_blocking(move || {
-        let _place = permit;
+        let _permit = permit;
         match &request {
             FileRequest::List(list) => match files.list(list) {
                 Ok((answer, share)) => (Ok(answer), Some(share)),

@@ -146,7 +146,7 @@ async fn run_blocking_with_permit<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, FileError> {
     run_blocking(move || {
-        let _place = permit;
+        let _permit = permit;
         work()
     })
     .await
@@ -215,10 +215,10 @@ mod tests {
                 write: true,
                 third_party: false,
             };
-            let room = crate::files::ListingMemory::default();
+            let memory = crate::files::ListingMemory::default();
             Self {
                 shared: Arc::new(ServerState::new(config, Arc::default(), logins, log)),
-                files: SessionFiles::new(root, rights, Arc::default(), Arc::default(), room),
+                files: SessionFiles::new(root, rights, Arc::default(), Arc::default(), memory),
                 _dir: dir,
             }
         }

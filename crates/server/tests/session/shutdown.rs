@@ -162,14 +162,14 @@ fn the_drain_time_is_limited() {
     let mut data = data_port::connect(address);
     data.write_all(b"never ends").unwrap();
     busy.expect_code(150);
-    let begun = Instant::now();
+    let started_at = Instant::now();
     server.request_stop();
     busy.expect_code(426);
     busy.expect_code(421);
     busy.expect_close();
     let _ = data.read(&mut [0; 1]);
     server.wait_for_end().unwrap();
-    let took = begun.elapsed();
+    let took = started_at.elapsed();
     assert!(took >= Duration::from_millis(300), "{took:?}");
 }
 

@@ -19,7 +19,7 @@ pub(super) struct RunningChunked {
     control: SimControlConnection,
     rtt: RttAverage,
     /// One-way delay of a command to the server.
-    command: Duration,
+    command_delay: Duration,
     /// The rest of the current chunk.
     pool: PoolId,
     /// Connections in use, in order of opening.
@@ -48,7 +48,7 @@ impl RunningChunked {
         let access = transfer.stream.sender_access.delay + transfer.stream.receiver_access.delay;
         Self {
             transfer: *transfer,
-            command: scenario.reverse.delay + access,
+            command_delay: scenario.reverse.delay + access,
             pool: simulation.add_pool(0, transfer.block),
             open: Vec::new(),
             flows: Vec::new(),
@@ -78,11 +78,11 @@ impl RunningChunked {
     /// Transfers a chunk, or the rest of the file; `None`: the deadline passed.
     pub(super) fn transfer(&mut self, chunk: Chunk) -> Option<ChunkResult> {
         if self.transfer.round_trips == RttCommands::BetweenChunks {
-            self.ask_and_wait();
+            self.send_command_and_wait();
         }
-        let asked = self.simulation.now();
+        let requested_at = self.simulation.now();
         // The chunk begins when the command has reached the server.
-        self.run_until(asked + self.command, |_| false);
+        self.run_until(requested_at + self.command_delay, |_| false);
         // The last chunk is the rest of the file, and a tuner's chunk of 0 bytes would never end.
         let bytes = chunk.bytes.clamp(1, self.left);
         let streams = chunk.streams.max(1);
@@ -93,7 +93,7 @@ impl RunningChunked {
         self.run_until(self.transfer.deadline, |simulation| {
             simulation.pool_delivered_at(pool).is_some()
         });
-        let time = self.arrived()?.saturating_sub(asked);
+        let time = self.arrived_at()?.saturating_sub(requested_at);
         Some(ChunkResult {
             streams,
             bytes,
@@ -138,12 +138,12 @@ impl RunningChunked {
     }
 
     /// Sends a command and waits for its answer.
-    fn ask_and_wait(&mut self) {
+    fn send_command_and_wait(&mut self) {
         let before = self.control.answered_commands(&self.simulation);
         self.control.send_command(&mut self.simulation);
-        let (give_up, control) = (self.transfer.deadline, &self.control);
+        let (deadline, control) = (self.transfer.deadline, &self.control);
         self.simulation
-            .run_until_done(give_up, |s| control.answered_commands(s) > before);
+            .run_until_done(deadline, |s| control.answered_commands(s) > before);
         self.sample();
     }
 
@@ -153,7 +153,7 @@ impl RunningChunked {
         }
     }
 
-    fn arrived(&self) -> Option<Duration> {
+    fn arrived_at(&self) -> Option<Duration> {
         self.simulation.pool_delivered_at(self.pool)
     }
 
@@ -190,7 +190,7 @@ impl RunningChunked {
         let bytes = simulation.pool_delivered(self.pool);
         let accounts = evidence(&flows, bytes, elapsed, self.streams_max, self.window());
         ChunkedOutcome {
-            complete: self.left == 0 && self.arrived().is_some(),
+            complete: self.left == 0 && self.arrived_at().is_some(),
             bytes,
             elapsed,
             goodput: per_second(bytes, elapsed),

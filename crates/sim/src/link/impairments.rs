@@ -44,8 +44,8 @@ impl Impairments {
         }
     }
 
-    /// Draws the impairments of the next packet behind the queue. Every kind draws for every packet, even
-    /// for a lost one, so that loss does not shift the other streams.
+    /// Draws the impairments of the next packet behind the queue. Every enabled kind draws for every packet,
+    /// even for a lost one, so that loss does not shift the other streams.
     pub(super) fn next(&mut self, conditions: &Conditions, loss: Option<f64>) -> PacketImpairments {
         let reorder = conditions
             .reorder
@@ -91,8 +91,8 @@ impl LossProcess {
     }
 }
 
-/// Whether an event of this probability happens now. Probability 0 draws no number: a kind of
-/// impairment is enabled for the whole life of a link or not at all.
+/// Whether an event of this probability happens now. Probability 0 draws no number, which shifts no other
+/// kind, since each has its own stream.
 fn happens(numbers: &mut Pcg64Mcg, probability: f64) -> bool {
     probability > 0.0 && numbers.random::<f64>() < probability
 }

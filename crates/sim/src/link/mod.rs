@@ -2,8 +2,8 @@
 //! impairments (loss, corruption, duplication, reordering).
 //!
 //! A packet passes them in this order: the queue, which drops it if it is full; the bottleneck, with
-//! exact serialization, first in, first out; then loss, corruption, duplication and delay. A lost packet has used
-//! the bottleneck, as on a real path with errors behind its narrowest hop.
+//! exact serialization, first in, first out; then loss, corruption, duplication and delay. A lost packet
+//! has used the bottleneck, as on a real path with errors behind its narrowest hop.
 //!
 //! A trace is known in advance. So the complete fate of a packet is computed when it is offered: when
 //! its last bit will leave under the rates to come, and the delay and loss at that time.

@@ -39,13 +39,13 @@ impl Serializer {
             self.sent = 0;
         }
         self.schedule.seek(self.at);
-        self.serialise(u128::from(bytes) * BYTE);
+        self.serialize(u128::from(bytes) * BYTE);
         let departs = self.at.saturating_add(u64::from(self.sent > 0));
         (departs, *self.schedule.current())
     }
 
     /// Advances the clock until `need` more units have been sent.
-    fn serialise(&mut self, mut need: u128) {
+    fn serialize(&mut self, mut need: u128) {
         while let Some(rate) = self.schedule.current().rate {
             let end = self.schedule.end();
             let left = u128::from(end.saturating_sub(self.at)) * u128::from(rate);

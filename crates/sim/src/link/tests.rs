@@ -83,7 +83,7 @@ fn without_a_rate_there_is_no_queue() {
 
 #[test]
 fn a_billion_packets_accumulate_no_drift() {
-    // 7 bit/s does not divide a nanosecond's worth of anything.
+    // At this rate no packet takes a whole number of nanoseconds.
     let (rate, count, sample) = (7_777_777_777_u64, 1_000_000_000_u64, 1_000);
     let mut link = Link::new(plain(Some(rate)), 1);
     // Full-size datagrams stand for many packets: the remainder is carried the same way.

@@ -84,7 +84,7 @@ impl TcpReceiver {
     }
 
     /// Sets the receive buffer. A smaller one does not shrink the window (RFC 9293 section 3.8.6): the
-    /// sender keeps the furthest right edge it was told.
+    /// sender keeps the furthest right edge that was advertised.
     pub(crate) fn set_window(&mut self, config: &TcpConfig) {
         self.window = config.whole_segments(config.receive_buffer);
     }

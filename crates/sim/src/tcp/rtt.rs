@@ -63,8 +63,8 @@ impl RtoEstimator {
         self.smoothed.map(Duration::from_secs_f64)
     }
 
-    /// The current timeout. The lower bound applies to the margin above the RTT, as in Linux and FreeBSD.
-    /// RFC 6298 bounds the whole timeout by 1 s: with an RTT above that bound and little variation the
+    /// The current timeout. The lower bound applies to the margin above the RTT, as in Linux. RFC 6298
+    /// bounds the whole timeout by 1 s: with an RTT above that bound and little variation the
     /// timer would expire before the acknowledgement arrives.
     pub(super) fn timeout(&self) -> Duration {
         let base = self.smoothed.map_or(INITIAL_RTO, |smoothed| {

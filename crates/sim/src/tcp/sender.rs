@@ -264,7 +264,7 @@ impl TcpSender {
         self.stats.timeouts += 1;
         let again = self.rtt.is_backed_off();
         self.window.on_timeout(self.board.outstanding(), again);
-        // RFC 6298 section 5.5; the window was reduced before, because it depends on the flight size.
+        // RFC 6298 section 5.5. It comes after `again` was read, because it sets what `again` tests.
         self.rtt.back_off();
         self.board.mark_all_lost();
         self.duplicate_acks = 0;

@@ -61,6 +61,7 @@ pub(super) fn write(points: &[TracePoint]) -> String {
         has(|p| p.rtt.is_some()),
         has(|p| p.loss.is_some()),
     );
+    // A column without any value is left out; `read` treats both alike.
     let mut text = String::from("seconds");
     for (name, _) in [(",rate", rate), (",rtt", rtt), (",loss", loss)]
         .iter()
@@ -70,6 +71,7 @@ pub(super) fn write(points: &[TracePoint]) -> String {
     }
     for point in points {
         text.push('\n');
+        // Numbers without units are read as seconds, bit/s and milliseconds, whatever their size.
         text.push_str(&decimal(point.at, 9));
         if rate {
             let bits = point.rate.map(|rate| rate.as_bits_per_second().to_string());

@@ -192,9 +192,9 @@ impl PathTrace {
         if points.is_empty() {
             return Err(TraceError::Empty);
         }
-        // With rate 0 everywhere a link would search for the end of a packet for ever.
-        let nothing = Some(Rate::bits_per_second(0));
-        if points.iter().all(|point| point.rate == nothing) {
+        // With rate 0 everywhere no packet would ever arrive.
+        let zero = Some(Rate::bits_per_second(0));
+        if points.iter().all(|point| point.rate == zero) {
             return Err(TraceError::ZeroRate);
         }
         Ok(Self { points })

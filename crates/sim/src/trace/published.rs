@@ -140,6 +140,7 @@ impl TraceStatistics {
             at += self.interval;
             point
         });
+        // Valid by construction: times increase from 0, and not all rates are 0.
         PathTrace {
             points: points.collect(),
         }

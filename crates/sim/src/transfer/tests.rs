@@ -128,15 +128,19 @@ fn a_policy_changes_streams_and_buffers_while_it_runs() {
     // With small blocks and little unsent data a closed stream finishes soon.
     setting.block = 64 << 10;
     setting.stream.tcp.not_sent_lowat = 64 << 10;
-    let mut seen = Vec::new();
+    let mut samples = Vec::new();
     let outcome = setting.run(&path(mbit(100), 100), |sample| {
-        seen.push((sample.streams.len(), sample.goodput(), sample.settings));
-        let streams = match seen.len() {
+        samples.push((sample.streams.len(), sample.goodput(), sample.settings));
+        let streams = match samples.len() {
             20 => 4,
             40 => 2,
             _ => sample.settings.streams,
         };
-        let receive_buffer = if seen.len() < 60 { 64 << 10 } else { 4 << 20 };
+        let receive_buffer = if samples.len() < 60 {
+            64 << 10
+        } else {
+            4 << 20
+        };
         Some(SimSettings {
             streams,
             receive_buffer,
@@ -147,14 +151,14 @@ fn a_policy_changes_streams_and_buffers_while_it_runs() {
     assert_eq!(outcome.bytes, 60_000_000);
     assert_eq!(outcome.streams_max, 4);
     let mean = |from: usize, to: usize| {
-        let part = &seen[from..to];
+        let part = &samples[from..to];
         part.iter().map(|(_, goodput, _)| goodput).sum::<f64>() / part.len() as f64 / 1e6
     };
     let (one, four, two, wide) = (mean(8, 20), mean(28, 40), mean(50, 60), mean(68, 72));
     assert!((four / one - 4.0).abs() < 0.4, "{one} {four}");
     assert!((two / one - 2.0).abs() < 0.2, "{one} {two}");
     assert!(wide > 8.0 * one, "{one} {wide}");
-    assert_eq!((seen[19].0, seen[20].0, seen[40].0), (1, 4, 2));
+    assert_eq!((samples[19].0, samples[20].0, samples[40].0), (1, 4, 2));
 }
 
 #[test]

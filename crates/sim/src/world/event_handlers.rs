@@ -76,7 +76,7 @@ impl Simulation {
         } = fate
         {
             self.queueing
-                .note(self.last_departure.saturating_sub(self.now));
+                .record(self.last_departure.saturating_sub(self.now));
             self.last_departure = departs;
         }
         fate

@@ -33,6 +33,8 @@ impl FlowStats {
     /// differences but the current values.
     pub fn since(&self, earlier: &Self) -> Self {
         let (now, then) = (&self.sender, &earlier.sender);
+        // Counters only grow, so their differences count the interval. The smallest RTT of the interval
+        // cannot be derived from two smallest values, so that of the whole flow stays.
         Self {
             at: self.at.saturating_sub(earlier.at),
             delivered_bytes: self.delivered_bytes - earlier.delivered_bytes,
@@ -71,8 +73,9 @@ impl FlowStats {
         (samples > 0).then(|| self.sender.rtt_total.div_f64(samples as f64))
     }
 
-    /// Smallest RTT since the flow began.
+    /// Smallest RTT since the flow began; `None` before the first sample.
     pub fn min_rtt(&self) -> Option<Duration> {
+        // `SenderStats::rtt_min` is zero until the first sample.
         (!self.sender.rtt_min.is_zero()).then_some(self.sender.rtt_min)
     }
 }
@@ -88,7 +91,7 @@ fn waits_since(now: &LimitedTimes, then: &LimitedTimes) -> LimitedTimes {
 /// Queueing delay of packets at the bottleneck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QueueingDelay {
-    /// Number of packets, including cross traffic.
+    /// Number of packets that were neither dropped nor lost, including cross traffic.
     pub packets: u64,
     /// Sum of the delays.
     pub total: Duration,
@@ -97,7 +100,7 @@ pub struct QueueingDelay {
 }
 
 impl QueueingDelay {
-    pub(super) fn note(&mut self, wait: Duration) {
+    pub(super) fn record(&mut self, wait: Duration) {
         self.packets += 1;
         self.total += wait;
         self.longest = self.longest.max(wait);
@@ -113,6 +116,7 @@ impl QueueingDelay {
 
     /// The difference from `earlier`; the longest delay is that of the whole run.
     pub fn since(&self, earlier: &Self) -> Self {
+        // Like `rtt_min`, the longest delay of an interval cannot be derived from two of them.
         Self {
             packets: self.packets - earlier.packets,
             total: self.total.saturating_sub(earlier.total),

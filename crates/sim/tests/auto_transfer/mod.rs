@@ -32,7 +32,7 @@ pub(crate) struct AutoTransfer {
     /// Bytes moved by streams that have ended.
     finished_bytes: u64,
     due: Duration,
-    begun: Duration,
+    started_at: Duration,
     pub(crate) decisions: Vec<TransferDecision>,
 }
 
@@ -70,7 +70,7 @@ impl AutoTransfer {
             pace: None,
             finished_bytes: 0,
             due: simulation.now(),
-            begun: simulation.now(),
+            started_at: simulation.now(),
             decisions: Vec::new(),
         };
         transfer.set_streams(simulation, streams as usize);
@@ -94,7 +94,7 @@ impl AutoTransfer {
 
     /// Takes a sample and applies the decisions of `auto`.
     pub(crate) fn tick(&mut self, simulation: &mut Simulation) {
-        let at = simulation.now().saturating_sub(self.begun);
+        let at = simulation.now().saturating_sub(self.started_at);
         let mut samples = Vec::new();
         let mut moved = self.finished_bytes;
         self.streams.retain_mut(|stream| {

@@ -90,7 +90,7 @@ pub(crate) fn run(scenario: &Scenario, setup: DrsSetup) -> DrsRun {
 /// A running transfer in a simulation.
 pub(crate) struct DrsTransfer {
     window: (u64, u64),
-    begun: Duration,
+    started_at: Duration,
     next_sample: Duration,
     file: PoolId,
     streams: Vec<SizedStream>,
@@ -142,7 +142,7 @@ impl DrsTransfer {
         let streams: Vec<SizedStream> = (0..setup.streams).map(stream).collect();
         Self {
             window: setup.window,
-            begun: simulation.now(),
+            started_at: simulation.now(),
             next_sample: simulation.now(),
             file,
             sizing: match setup.policy {
@@ -194,7 +194,7 @@ impl DrsTransfer {
     /// The result until now.
     pub(crate) fn report(&self, simulation: &Simulation) -> DrsRun {
         let end = simulation.pool_delivered_at(self.file);
-        let elapsed = end.unwrap_or(simulation.now()) - self.begun;
+        let elapsed = end.unwrap_or(simulation.now()) - self.started_at;
         DrsRun {
             elapsed,
             bytes: simulation.pool_delivered(self.file),
@@ -219,7 +219,7 @@ impl DrsTransfer {
     /// Samples all streams and applies the decisions of the loop.
     fn sample(&mut self, simulation: &mut Simulation) {
         let samples = self.samples(simulation);
-        let at = simulation.now() - self.begun;
+        let at = simulation.now() - self.started_at;
         let arrived = samples.iter().map(|sample| sample.bytes_received).sum();
         self.samples.push((at, arrived));
         let (resize, announced) = match &mut self.sizing {
@@ -263,7 +263,7 @@ impl DrsTransfer {
             let flow = simulation.flow(stream.flow);
             TcpSample {
                 stream: id,
-                at: simulation.now() - self.begun,
+                at: simulation.now() - self.started_at,
                 bytes_received: flow.delivered_bytes,
                 min_rtt: flow.min_rtt().unwrap_or_default(),
                 receive_buffer: 2 * stream.receive,

@@ -21,7 +21,7 @@ const MAX_SIZE_DIGITS: usize = 19;
 pub struct SessionConfig {
     /// Text after 220 (one line).
     pub banner: String,
-    /// `longhaul 0.1.0`, for SITE VERSION and FEAT.
+    /// `longhaul 0.1.0`, for SITE VERSION and STAT.
     pub version: String,
     /// The control connection's peer.
     pub peer: IpAddr,
@@ -278,7 +278,7 @@ impl ServerSession {
             Command::Ccc => self.clear_commands(),
             Command::Rein if matches!(self.state, LoginState::LoggedIn(_)) => self.rein(),
             command => match &mut self.state {
-                // RFC 959 §5.4 allows 421 as reply to any command when the service shuts down.
+                // RFC 959 §4.2 allows 421 as reply to any command when the service shuts down.
                 LoginState::LoggedIn(_) if self.draining && needs_data_connection(&command) => {
                     let mut actions =
                         replies::reply(421, "Service not available: server is shutting down.");

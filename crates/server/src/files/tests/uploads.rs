@@ -107,7 +107,7 @@ fn only_unused_files_that_the_store_created_are_removed() {
         TransferMode::Stream,
     ));
     assert!(session.host("empty").exists());
-    // So does a file that another upload has opened meanwhile,
+    // A file that another upload has opened meanwhile stays, too.
     let at = |offset| store("parts", StoreDisposition::AtOffset(offset));
     let first = session.storing(at(0), TransferMode::Extended);
     let second = session.storing(at(5), TransferMode::Extended);
@@ -115,7 +115,7 @@ fn only_unused_files_that_the_store_created_are_removed() {
     second.sink.write_at(5, b"x").unwrap();
     finish(second, "x").unwrap();
     assert!(session.host("parts").exists());
-    // and another file that was renamed to the same name.
+    // Another file that was renamed to the same name also stays.
     let storing = session.storing(
         store("new", StoreDisposition::Truncate),
         TransferMode::Stream,

@@ -182,7 +182,7 @@ impl UploadRegistry {
         if owners.iter().any(|owner| owner.conflicts_with(claim)) {
             return None;
         }
-        // Relaxed is enough: all accesses to these flags hold the lock of the registry.
+        // Relaxed is enough: `shared` and `withdrawing` are accessed only under the lock of the registry.
         upload.shared.store(!owners.is_empty(), Ordering::Relaxed);
         for owner in owners.iter() {
             owner.shared.store(true, Ordering::Relaxed);
@@ -234,7 +234,8 @@ impl UploadLease {
     /// `false` if another upload had the file open since this one began: bytes that both stored belong
     /// to the other one, too, whose client may have been told that they are on disk.
     pub(super) fn begin_rollback(&self) -> bool {
-        let _nobody_enters = self.uploads.open();
+        // While the lock is held no other upload can register.
+        let _registry = self.uploads.open();
         let shared = self.upload.shared.load(Ordering::Relaxed);
         self.upload.withdrawing.store(!shared, Ordering::Relaxed);
         !shared
@@ -392,13 +393,13 @@ impl<'a> OwnerWait<'a> {
         }
         let bytes = by.control.bytes();
         let watched = self.watched(owner, now);
-        let seen = now.duration_since(watched.since);
-        if seen < SETTLING_TIME {
+        let watched_for = now.duration_since(watched.since);
+        if watched_for < SETTLING_TIME {
             return OwnerVerdict::Undecided;
         }
         match *watched.settled.get_or_insert(bytes) {
             settled if settled != bytes => OwnerVerdict::KeepsFile,
-            _ if seen >= SILENCE_LIMIT => OwnerVerdict::MustYield,
+            _ if watched_for >= SILENCE_LIMIT => OwnerVerdict::MustYield,
             _ => OwnerVerdict::Undecided,
         }
     }

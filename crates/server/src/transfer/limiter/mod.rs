@@ -34,7 +34,7 @@ impl LimiterSummary {
         };
         // The congestion control of a receiver has no effect on the transfer.
         let congestion = congestion(evidence).filter(|_| sends);
-        // A receiver's limiter stays in the log: the client asked a sender, which knows better.
+        // When this server receives, its limiter is only logged: the sender knows better what limits it.
         let verdict = limiter.filter(|_| sends).and_then(|limiter| {
             let congestion = congestion.as_deref().unwrap_or_default();
             remark::LimiterReport::new(limiter.name(), streams, congestion)

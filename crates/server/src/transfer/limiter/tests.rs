@@ -51,9 +51,9 @@ fn the_policys_verdict_takes_precedence_and_its_remedy_comes_before_the_remark()
     let limits = LimiterSummary::of(&report);
     assert_eq!(limits.limiter, Some(Limiter::Loss));
     assert_eq!(limits.congestion.as_deref(), Some("bbr"));
-    let told = limits.client_remark.limiter.unwrap();
+    let report = limits.client_remark.limiter.unwrap();
     assert_eq!(
-        told.to_string(),
+        report.to_string(),
         "Limited by congestion window (loss), 4 streams, bbr."
     );
     assert_eq!(
