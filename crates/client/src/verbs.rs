@@ -286,7 +286,7 @@ pub(crate) async fn checksum(
     match Location::parse(url)? {
         Location::StandardStreams => Err(CopyFailure::new(
             Exit::Usage,
-            "standard input cannot be summed here: name a file",
+            "standard input cannot be checksummed: name a file",
         )),
         Location::Local(path) => {
             let file = std::fs::File::open(&path).map_err(|e| {

@@ -200,7 +200,7 @@ fn parse_parallelism(text: &str) -> Result<Parallelism, String> {
 }
 
 fn parse_stream_count(text: &str) -> Option<u32> {
-    // More streams than 256 gain nothing and exhaust the connection limits of servers.
+    // Servers limit connections too, and each stream costs a thread and its buffers.
     text.parse().ok().filter(|n| (1..=256).contains(n))
 }
 
