@@ -290,11 +290,11 @@ pub(crate) async fn checksum(
         )),
         Location::Local(path) => {
             let file = std::fs::File::open(&path).map_err(|e| {
-                let exit = match e.kind() {
-                    std::io::ErrorKind::NotFound => Exit::NotFound,
-                    _ => Exit::Local,
+                let (exit, advice) = match e.kind() {
+                    std::io::ErrorKind::NotFound => (Exit::NotFound, "; check the path"),
+                    _ => (Exit::Local, ""),
                 };
-                CopyFailure::new(exit, format!("{}: {e}", path.display()))
+                CopyFailure::new(exit, format!("{}: {e}{advice}", path.display()))
             })?;
             let source = FileSource::new(file, path.to_string_lossy())
                 .map_err(|e| local_failure(&path, e))?;

@@ -115,7 +115,10 @@ mod tests {
                      lo:  10 1 0 7 0 0 0 0  10 1 0 8 0 0 0 0\n  \
                      lab0: 5000 40 0 3 0 0 0 0 6000 50 0 42 0 0 0 0\n";
         assert_eq!(parse_transmit_drops(table), Some(42));
-        assert_eq!(parse_transmit_drops("lab01: 1 2 3 4 5 6 7 8 9 10 11 12 13"), None);
+        assert_eq!(
+            parse_transmit_drops("lab01: 1 2 3 4 5 6 7 8 9 10 11 12 13"),
+            None
+        );
         assert_eq!(parse_transmit_drops(""), None);
     }
 }
