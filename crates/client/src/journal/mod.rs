@@ -62,7 +62,7 @@ impl CopyIdentity {
     }
 
     /// Whether both are the same copy of the same source, whatever the order of the bytes.
-    pub(crate) fn same_copy(&self, other: &Self) -> bool {
+    pub(crate) fn is_same_copy(&self, other: &Self) -> bool {
         let any_order = |copy: &Self| Self {
             in_order: false,
             ..copy.clone()

@@ -84,7 +84,7 @@ pub(crate) struct CpArgs {
     /// unit). Not possible for third-party transfers, whose data does not pass through this machine
     #[arg(long, value_name = "RATE", value_parser = values::parse_bytes_per_second)]
     limit_rate: Option<u64>,
-    /// Give up after this many seconds without data or a reply
+    /// Treat a connection as lost after this many seconds without data or a reply (see --retries)
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = values::parse_timeout)]
     timeout: Duration,
     /// Number of retries after a lost connection; each continues from the data that is safe
