@@ -131,7 +131,8 @@ pub enum Exit {
     Unreachable = 5,
     /// Checksum or size mismatch.
     Integrity = 6,
-    /// Disk or file error on this machine, or a full disk or quota at the destination.
+    /// Disk or file error on this machine, a full disk or quota at the destination, or another copy
+    /// that is writing the destination.
     Local = 7,
     /// The peer broke the protocol or refused for another reason.
     Protocol = 8,

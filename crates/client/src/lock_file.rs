@@ -158,9 +158,9 @@ mod tests {
     fn a_lock_file_is_removed_with_its_owner() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
-        let stand = LockFile::new(path.clone(), own(&path));
+        let lock_file = LockFile::new(path.clone(), own(&path));
         assert!(matches!(open_locked(&path), Ok(LockedOpen::Busy)));
-        drop(stand);
+        drop(lock_file);
         assert!(!path.exists());
     }
 }

@@ -107,11 +107,11 @@ impl NetrcExpectedToken {
                 machine: Some(token),
                 ..NetrcEntry::default()
             }),
+            // A login or password before any machine record belongs to no host.
             Self::Login => {
                 let entry = entries.last_mut().ok_or(NO_MACHINE)?;
                 entry.login = Some(token);
             }
-            // A login before any machine record belongs to no host.
             Self::Password => {
                 let entry = entries.last_mut().ok_or(NO_MACHINE)?;
                 entry.password = Some(token.into());

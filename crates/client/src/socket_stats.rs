@@ -56,8 +56,8 @@ fn sender_limiter(streams: &[TcpSample]) -> Limiter {
 }
 
 /// The store is the limiter if the receive buffers of most streams are full, because this end does
-/// not read while it writes. Linux uses about half of the buffer for the window (tcp_adv_win_scale,
-/// tcp(7)).
+/// not read while it writes. Linux uses about half of the buffer for the window: before 6.6 by
+/// tcp_adv_win_scale (tcp(7)), since then by a ratio that it measures for each socket.
 fn receiver_limiter(streams: &[TcpSample]) -> Limiter {
     let is_full = |s: &&TcpSample| s.receive_queue_memory > s.receive_buffer / 2;
     let full = streams.iter().filter(is_full).count();

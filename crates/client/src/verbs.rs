@@ -286,15 +286,15 @@ pub(crate) async fn checksum(
     match Location::parse(url)? {
         Location::StandardStreams => Err(CopyFailure::new(
             Exit::Usage,
-            "standard input cannot be summed here: name a file",
+            "standard input cannot be checksummed: name a file",
         )),
         Location::Local(path) => {
             let file = std::fs::File::open(&path).map_err(|e| {
-                let exit = match e.kind() {
-                    std::io::ErrorKind::NotFound => Exit::NotFound,
-                    _ => Exit::Local,
+                let (exit, advice) = match e.kind() {
+                    std::io::ErrorKind::NotFound => (Exit::NotFound, "; check the path"),
+                    _ => (Exit::Local, ""),
                 };
-                CopyFailure::new(exit, format!("{}: {e}", path.display()))
+                CopyFailure::new(exit, format!("{}: {e}{advice}", path.display()))
             })?;
             let source = FileSource::new(file, path.to_string_lossy())
                 .map_err(|e| local_failure(&path, e))?;

@@ -110,7 +110,7 @@ fn serve(args: ServeArgs) -> Result<Exit> {
         }
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        // For short file operations. More threads would only queue in the disk scheduler.
+        // They do short file operations. More at a time would only wait for the disk.
         .max_blocking_threads(64)
         .enable_all()
         .build()?;

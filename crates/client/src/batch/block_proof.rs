@@ -2,8 +2,8 @@
 //! block is kept if both ends have the same checksum.
 //!
 //! A killed process leaves more in the partial file than its journal says, and a server has stored
-//! more than its last marker named. Resending costs up to a second's worth of bytes; comparing
-//! costs a few checksum queries.
+//! more than its last marker named. Resending costs all bytes since that record, which may be
+//! seconds old; comparing costs a few checksum queries.
 
 use proto::checksum::ChecksumAlgorithm;
 use proto::ranges::{ByteRange, RangeSet};

@@ -98,8 +98,8 @@ impl SafeByteCount {
         let (control, max_acknowledged) = (Arc::clone(control), AtomicU64::new(0));
         Self::from_fn(move || {
             let streams = control.sample_streams();
-            // The kernel counts the SYN of the connection as one acknowledged byte (RFC 9293
-            // section 3.4).
+            // tcpi_bytes_acked counts the SYN of a connection that this end opened, which takes one
+            // sequence number (RFC 9293 section 3.4).
             let payload = streams.iter().map(|s| s.bytes_acked.saturating_sub(1));
             let now = payload.sum::<u64>().min(control.bytes());
             // Closed connections are missing from the sample, so the count must not decrease.
@@ -114,7 +114,7 @@ impl SafeByteCount {
 
 impl std::fmt::Debug for SafeByteCount {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Safe").field(&self.bytes()).finish()
+        f.debug_tuple("SafeByteCount").field(&self.bytes()).finish()
     }
 }
 

@@ -174,7 +174,7 @@ fn claimed_ranges(leftover: &PartialLeftover<'_>) -> Result<ClaimedRanges, &'sta
     };
     let size = leftover.identity.copy_length().unwrap_or(u64::MAX);
     match leftover.journal.and_then(journal::load) {
-        Some(loaded) if !loaded.identity.same_copy(leftover.identity) => {
+        Some(loaded) if !loaded.identity.is_same_copy(leftover.identity) => {
             Err("the source changed since, or another part was copied")
         }
         Some(loaded) => {

@@ -76,11 +76,11 @@ mod tests {
     fn signs(lengths: &[u64]) -> Vec<GrowthSign> {
         let mut growth = StallDetector::new(Some(100), Duration::from_secs(30));
         let mut now = Instant::now();
-        let look = |length: &u64| {
+        let observe = |length: &u64| {
             now += Duration::from_secs(10);
             growth.observe(*length, now)
         };
-        lengths.iter().map(look).collect()
+        lengths.iter().map(observe).collect()
     }
 
     #[test]

@@ -272,7 +272,7 @@ pub(super) fn new_transfer_spec(
 ) -> TransferSpec {
     let options = &ctx.options;
     let mut transfer = options.transfer.clone();
-    // The modes of 2008 were published for the system's own congestion control.
+    // The modes of 2008 assume TCP as the system runs it by default.
     if let (CongestionChoice::Auto, Parallelism::Chunked(_)) =
         (&transfer.congestion, options.parallelism)
     {

@@ -198,7 +198,7 @@ async fn a_refused_upload_is_sent_again_in_spite_of_its_markers() {
     let dir = tempfile::tempdir().unwrap();
     let from = dir.path().join("f");
     std::fs::write(&from, "hello").unwrap();
-    let look = [
+    let lookup = [
         command_and_reply("CWD /g", "550 Failed to change directory."),
         command_and_reply("SIZE /g", "550 Could not get file size."),
     ];
@@ -210,7 +210,7 @@ async fn a_refused_upload_is_sent_again_in_spite_of_its_markers() {
     ];
     let first = [
         login_script_with_feat(GRIDFTP),
-        look.concat(),
+        lookup.concat(),
         extended_put("451 Local error"),
     ];
     // No REST, and a complete STOR although all bytes were marked.

@@ -1,4 +1,5 @@
-//! The restart journal: which bytes of an unfinished copy are safe. Kept beside the partial file.
+//! The restart journal: which bytes of an unfinished copy are safe. It is kept beside a local partial
+//! file, and in the user's state directory for a copy to a server.
 //!
 //! A text file of lines `CRC32C SP JSON LF`. The first line identifies the copy. Each further line
 //! holds the complete state at one moment; the last intact line counts. A range is called safe only
@@ -61,7 +62,7 @@ impl CopyIdentity {
     }
 
     /// Whether both are the same copy of the same source, whatever the order of the bytes.
-    pub(crate) fn same_copy(&self, other: &Self) -> bool {
+    pub(crate) fn is_same_copy(&self, other: &Self) -> bool {
         let any_order = |copy: &Self| Self {
             in_order: false,
             ..copy.clone()
@@ -70,7 +71,7 @@ impl CopyIdentity {
     }
 }
 
-/// Where the bytes of a journal are stored.
+/// Where the bytes are stored that a journal describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum JournalLocation {
     /// On this machine. Bytes handed to the kernel exist until the next boot.

@@ -120,7 +120,7 @@ impl ClientSession {
         if features.checksum_algorithms.contains(&algorithm) {
             return Ok(cksm_command(algorithm, offset, length, path).encode());
         }
-        // XCRC and its kin sum whole files only.
+        // XCRC, XMD5 and the like checksum only whole files.
         let is_whole_file = offset == 0 && length.is_none();
         let verb = x_checksum_verb(algorithm)
             .filter(|_| is_whole_file && features.x_checksum_algorithms.contains(&algorithm))

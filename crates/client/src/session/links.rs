@@ -204,7 +204,7 @@ impl SymlinkCheckedEntry {
 
     /// From LIST. A line with a mode column shows links by its first letter.
     fn from_list(entry: ListedEntry) -> Self {
-        // Without a mode column (DOS style listings) a link cannot be told from a directory.
+        // Without a mode column (DOS style listings) a link cannot be distinguished from a directory.
         let is_certain = entry.kind != EntryKind::Dir || entry.mode.is_some();
         Self { entry, is_certain }
     }

@@ -65,11 +65,11 @@ fn to_path(path: &[u8]) -> PathBuf {
 
 /// A failure concerning a path: [`Exit::NotFound`] if nothing exists there.
 fn path_failure(path: &Path, error: &io::Error) -> CopyFailure {
-    let exit = match error.kind() {
-        ErrorKind::NotFound => Exit::NotFound,
-        _ => Exit::Local,
+    let (exit, advice) = match error.kind() {
+        ErrorKind::NotFound => (Exit::NotFound, "; check the path"),
+        _ => (Exit::Local, ""),
     };
-    CopyFailure::new(exit, format!("{}: {error}", path.display()))
+    CopyFailure::new(exit, format!("{}: {error}{advice}", path.display()))
 }
 
 /// Runs blocking `work` on a thread for blocking calls.

@@ -149,7 +149,7 @@ impl ClientSession {
             ..reply_sinks
         };
         let sizes = SizesToAnnounce::new_if_receiving(is_sender, &settings, control);
-        // Cancels the threads if this future is dropped between here and the end of the race.
+        // Cancels the threads if this future is dropped before both sides have ended.
         let mut guard = CancelTransferOnDrop(Some(Arc::clone(control)));
         let alternative = alternative.map(|targets| self.alternative_addresses(targets, &settings));
         let data = start_data_side(

@@ -52,7 +52,7 @@ pub(crate) struct PipelineResult {
 impl ClientSession {
     /// Whether commands can be pipelined behind the transfer command of `spec`
     /// ([`ClientSession::pipeline_followups`]). Not with chunks, where the next chunk's command
-    /// follows; and not with SBUF during the transfer, whose reply could not be told from theirs.
+    /// follows; and not with SBUF during the transfer, whose reply could not be distinguished from theirs.
     pub(crate) fn can_pipeline_followups(&self, spec: &TransferSpec) -> bool {
         self.planner.supports_pipelining()
             && spec.chunks.is_none()

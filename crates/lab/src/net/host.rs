@@ -90,7 +90,8 @@ fn device(topology: &Topology, address: Ipv4Addr) -> Result<SyncDevice, LabError
     Ok(device)
 }
 
-/// Disables IPv6, whose neighbour discovery and router solicitations would add packets to the paths.
+/// Disables IPv6. Its neighbour discovery (RFC 4861), such as router solicitations, would add packets
+/// to the paths.
 fn disable_ipv6() -> Result<(), LabError> {
     for which in ["default", "all"] {
         // A kernel without IPv6 does not have the setting.

@@ -72,7 +72,7 @@ pub fn init(arguments: &[OsString]) -> Result<u8, LabError> {
         .map_err(|e| LabError::system("cannot start a thread", e))?;
     // PID 1 of a namespace inherits all orphans; without wait(2) they would stay zombies.
     let code = reap_until(child.id())?;
-    while hung_up(&lifeline) {
+    while has_hung_up(&lifeline) {
         // The lab has ended. The lifeline thread restores the settings and then exits the process;
         // returning earlier would kill it in the middle.
         std::thread::park();
@@ -170,7 +170,7 @@ fn end_with_the_lab(mut lifeline: File, changes: &SysctlChanges) {
     std::process::exit(1);
 }
 
-fn hung_up(lifeline: &File) -> bool {
+fn has_hung_up(lifeline: &File) -> bool {
     let mut ends = [PollFd::from_borrowed_fd(lifeline.as_fd(), PollFlags::IN)];
     poll(&mut ends, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
@@ -211,8 +211,8 @@ mod tests {
     fn the_lifeline_hangs_up_when_its_write_end_is_closed() {
         let (reading, writing) = rustix::pipe::pipe().unwrap();
         let lifeline = File::from(reading);
-        assert!(!hung_up(&lifeline));
+        assert!(!has_hung_up(&lifeline));
         drop(writing);
-        assert!(hung_up(&lifeline));
+        assert!(has_hung_up(&lifeline));
     }
 }

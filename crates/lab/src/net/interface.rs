@@ -1,5 +1,5 @@
-//! Two changes to a network interface by rtnetlink(7). The ioctl(2) interface does not offer them, or
-//! only to the machine's root.
+//! Two changes to a network interface by rtnetlink(7), which needs CAP_NET_ADMIN only in the user
+//! namespace that owns the network. The ioctl(2) for the queue length needs it in the initial one.
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};

@@ -48,7 +48,7 @@ impl LabLock {
                 (Err(e), _) => return Err(failed(path, e.into())),
             }
             // A cleanup of /tmp may have removed the file meanwhile; a lock on it would exclude nobody.
-            if same_file(&file, path) {
+            if is_same_file(&file, path) {
                 return Ok(Self { file });
             }
         }
@@ -98,7 +98,7 @@ fn open(path: &Path) -> Result<File, LabError> {
     }
 }
 
-fn same_file(file: &File, path: &Path) -> bool {
+fn is_same_file(file: &File, path: &Path) -> bool {
     match (file.metadata(), path.symlink_metadata()) {
         (Ok(held), Ok(named)) => held.dev() == named.dev() && held.ino() == named.ino(),
         _ => false,
@@ -230,9 +230,9 @@ mod tests {
         let (_dir, path) = lock_path();
         let first = LabLock::acquire_file(&path, None).unwrap();
         std::fs::remove_file(&path).unwrap();
-        assert!(!same_file(&first.file, &path));
+        assert!(!is_same_file(&first.file, &path));
         let second = LabLock::acquire_file(&path, None).unwrap();
-        assert!(same_file(&second.file, &path));
+        assert!(is_same_file(&second.file, &path));
     }
 
     #[test]

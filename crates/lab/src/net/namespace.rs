@@ -67,7 +67,7 @@ impl HostNamespace {
             // namespace.
             let table = std::fs::read_to_string("/proc/thread-self/net/dev")
                 .map_err(|e| LabError::system("cannot read the interface counters", e))?;
-            transmit_drops(&table).ok_or_else(|| {
+            parse_transmit_drops(&table).ok_or_else(|| {
                 LabError::Program(format!(
                     "host {} has no interface {INTERFACE} any more",
                     self.host
@@ -97,7 +97,7 @@ fn on_thread<T: Send>(
 
 /// Reads the transmit drops from `/proc/net/dev`: eight receive columns, then the transmit columns bytes,
 /// packets, errors and drops.
-fn transmit_drops(table: &str) -> Option<u64> {
+fn parse_transmit_drops(table: &str) -> Option<u64> {
     let line = table
         .lines()
         .find_map(|line| line.trim_start().strip_prefix(INTERFACE)?.strip_prefix(':'))?;
@@ -114,8 +114,11 @@ mod tests {
                      face |bytes    packets errs drop fifo frame compressed multicast|bytes ...\n    \
                      lo:  10 1 0 7 0 0 0 0  10 1 0 8 0 0 0 0\n  \
                      lab0: 5000 40 0 3 0 0 0 0 6000 50 0 42 0 0 0 0\n";
-        assert_eq!(transmit_drops(table), Some(42));
-        assert_eq!(transmit_drops("lab01: 1 2 3 4 5 6 7 8 9 10 11 12 13"), None);
-        assert_eq!(transmit_drops(""), None);
+        assert_eq!(parse_transmit_drops(table), Some(42));
+        assert_eq!(
+            parse_transmit_drops("lab01: 1 2 3 4 5 6 7 8 9 10 11 12 13"),
+            None
+        );
+        assert_eq!(parse_transmit_drops(""), None);
     }
 }

@@ -80,7 +80,7 @@ pub(crate) fn unblock_all() -> Result<(), LabError> {
 /// The signals that end this process, without ignored ones (`nohup`).
 pub(crate) fn terminating_signals() -> SigSet {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
-    let ignored = ignored(&status);
+    let ignored = parse_ignored_signals(&status);
     TERMINATING
         .into_iter()
         .filter(|signal| ignored & (1 << (*signal as u32 - 1)) == 0)
@@ -88,7 +88,7 @@ pub(crate) fn terminating_signals() -> SigSet {
 }
 
 /// The `SigIgn` mask of `/proc/PID/status`; bit N - 1 stands for signal N.
-fn ignored(status: &str) -> u64 {
+fn parse_ignored_signals(status: &str) -> u64 {
     status
         .lines()
         .find_map(|line| line.strip_prefix("SigIgn:"))
@@ -142,9 +142,9 @@ mod tests {
     #[test]
     fn ignored_signals_are_read_from_proc_status() {
         assert_eq!(
-            ignored("Name:\tx\nSigIgn:\t0000000000001001\n"),
+            parse_ignored_signals("Name:\tx\nSigIgn:\t0000000000001001\n"),
             1 | 1 << 12
         );
-        assert_eq!(ignored(""), 0);
+        assert_eq!(parse_ignored_signals(""), 0);
     }
 }

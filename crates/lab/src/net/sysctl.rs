@@ -91,7 +91,8 @@ pub(super) fn setting_to_allow<'n>(
     }
     let key = "net.ipv4.tcp_allowed_congestion_control";
     let allowed = read(key)?;
-    // The kernel lists both in this order, so an unchanged value compares equal.
+    // In the order of the available ones, which is also that of the allowed ones, so that an unchanged
+    // value compares equal.
     let available = read("net.ipv4.tcp_available_congestion_control")?;
     let wanted: Vec<&str> = available
         .split(' ')

@@ -84,7 +84,7 @@ pub(crate) struct CpArgs {
     /// unit). Not possible for third-party transfers, whose data does not pass through this machine
     #[arg(long, value_name = "RATE", value_parser = values::parse_bytes_per_second)]
     limit_rate: Option<u64>,
-    /// Give up after this many seconds without data or a reply
+    /// Treat a connection as lost after this many seconds without data or a reply (see --retries)
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = values::parse_timeout)]
     timeout: Duration,
     /// Number of retries after a lost connection; each continues from the data that is safe
@@ -200,7 +200,7 @@ fn parse_parallelism(text: &str) -> Result<Parallelism, String> {
 }
 
 fn parse_stream_count(text: &str) -> Option<u32> {
-    // More streams than 256 gain nothing and exhaust the connection limits of servers.
+    // Servers limit connections too, and each stream costs a thread and its buffers.
     text.parse().ok().filter(|n| (1..=256).contains(n))
 }
 

@@ -217,7 +217,7 @@ enum RaceDisplay {
 
 impl RaceDisplay {
     fn new(copies: &[RaceCopy; 2]) -> Self {
-        // Bars are drawn on standard error, so that standard output has only the result.
+        // indicatif draws bars on standard error.
         if !std::io::stderr().is_terminal() {
             return Self::Lines;
         }

@@ -38,7 +38,7 @@ pub(super) fn run(args: &DemoArgs) -> Result<Exit, DemoError> {
     let topology = match topology(args) {
         Ok(topology) => topology,
         Err(error) => {
-            print_to_stderr(&format!("longhaul demo: {error}"));
+            print_to_stderr(&format!("longhaul demo: {}", option_error(&error)));
             return Ok(Exit::Usage);
         }
     };
@@ -101,6 +101,16 @@ fn topology(args: &DemoArgs) -> Result<Topology, LabError> {
         args.rtt, args.rate
     );
     Topology::parse(&text, Path::new("."))
+}
+
+/// The message of an error in [`topology`] as one about the option. The user has not seen the
+/// topology's text, whose keys in `[default]` have the names of the options.
+fn option_error(error: &LabError) -> String {
+    let message = error.to_string();
+    match message.split_once("default: ") {
+        Some((_, rest)) => format!("--{rest}"),
+        None => message,
+    }
 }
 
 /// Whether the hosts may use cubic. Without root they can use only congestion controls that the system

@@ -37,7 +37,7 @@ const NARROW: [&str; 8] = [
     "net.ipv4.tcp_wmem=4096 65536 65536",
 ];
 
-fn fetch(options: &[&str], look: impl Fn(&LabScriptRun)) {
+fn fetch(options: &[&str], verify: impl Fn(&LabScriptRun)) {
     let Some(turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -45,7 +45,7 @@ fn fetch(options: &[&str], look: impl Fn(&LabScriptRun)) {
         return;
     }
     let script = format!("set -- {}\n{SCRIPT}", options.join(" "));
-    TestLab::new(&turn, &NARROW).check(&script, look);
+    TestLab::new(&turn, &NARROW).check(&script, verify);
 }
 
 /// Number of streams of each chunk.

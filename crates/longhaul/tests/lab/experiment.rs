@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::harness::{LONGHAUL, LabTestGuard, directory, is_installed, read, stderr};
 
 /// Whether this sample is invalid because other programs used the machine.
-fn is_spoilt_by_other_programs(sample: &Value) -> bool {
+fn is_disturbed_by_other_programs(sample: &Value) -> bool {
     let reasons = sample["invalid"].as_array().unwrap();
     let outside = |reason: &Value| {
         let text = reason.as_str().unwrap();
@@ -44,7 +44,7 @@ fn a_cell_of_experiment_bbc_5_2_has_a_plausible_rate() {
         let last = samples
             .last()
             .unwrap_or_else(|| panic!("no sample: {cell:#}"));
-        if is_spoilt_by_other_programs(last) {
+        if is_disturbed_by_other_programs(last) {
             assert!(cell["median"].is_null(), "no result: {cell:#}");
             continue;
         }

@@ -121,15 +121,15 @@ impl<'t> TestLab<'t> {
         self
     }
 
-    /// Runs a shell script, which must succeed, and checks its results with `look`. If the check fails
+    /// Runs a shell script, which must succeed, and checks its results with `verify`. If the check fails
     /// and the lab reports the run as invalid, the run is repeated. If the run was valid, the test fails.
-    pub(crate) fn check<T>(&self, script: &str, look: impl Fn(&LabScriptRun) -> T) -> T {
+    pub(crate) fn check<T>(&self, script: &str, verify: impl Fn(&LabScriptRun) -> T) -> T {
         let mut invalid_runs = Vec::new();
         loop {
             let run = self.run_to_any_end(script);
             let outcome = catch_unwind(AssertUnwindSafe(|| {
                 run.assert_success();
-                look(&run)
+                verify(&run)
             }));
             let failure = match outcome {
                 Ok(value) => return value,

@@ -17,8 +17,8 @@ pub fn find() -> Result<PathBuf, String> {
 /// Serves the store on 127.0.0.1.
 pub fn start(store: &TestStore) -> Result<PeerServer> {
     let port = net::free_port()?;
-    // Reverse DNS and mod_delay would add seconds to each login. REST needs AllowStoreRestart and
-    // AllowOverwrite, which are off by default.
+    // Reverse DNS and mod_delay would add seconds to each login. Resumed uploads (REST, STOR) need
+    // AllowStoreRestart and AllowOverwrite, which are off by default.
     let settings = format!(
         "ServerName test\nServerType standalone\nPort {port}\nDefaultAddress {host}\n\
          SocketBindTight on\nUseIPv6 off\nUser {ACCOUNT}\nGroup nogroup\n\

@@ -135,9 +135,10 @@ impl StorageDestination<'_> {
             Err(failure) if failure.transient => return Err(failure),
             Err(_) => 0,
         };
-        // Any other length is not that of the file which this run wrote.
+        // Nothing counts unless the checks below show that this run wrote the file.
         self.state.safe = RangeSet::new();
-        // The file may hold at most what was safe before plus what this run has sent.
+        // The file holds at most what was safe before plus what this run has sent. A shorter one than
+        // `MIN_RESUMABLE` is not worth the checks.
         if length_now < MIN_RESUMABLE.max(safe_before)
             || length_now > safe_before.saturating_add(moved)
         {

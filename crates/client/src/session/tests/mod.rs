@@ -306,7 +306,7 @@ async fn an_unexplained_550_is_resolved_by_stat() {
         command_and_reply("CWD /kept", "550 Failed to change directory."),
         command_and_reply("SIZE /kept", "213 5"),
         command_and_reply("MDTM /kept", "213 20200101000000"),
-        command_and_reply("DELE /told", "550 Permission denied."),
+        command_and_reply("DELE /protected", "550 Permission denied."),
         command_and_reply("RNFR /gone", "550 RNFR command failed."),
         command_and_reply("CWD /gone", "550 Failed to change directory."),
         command_and_reply("SIZE /gone", "550 Could not get file size."),
@@ -317,7 +317,7 @@ async fn an_unexplained_550_is_resolved_by_stat() {
     assert!(missing.message.contains("Delete operation"), "{missing}");
     let kept = session.delete(b"/kept").await.unwrap_err();
     assert_eq!(kept.exit, Exit::Refused, "{kept}");
-    let denied = session.delete(b"/told").await.unwrap_err();
+    let denied = session.delete(b"/protected").await.unwrap_err();
     assert_eq!(denied.exit, Exit::Refused, "{denied}");
     let missing = session.rename(b"/gone", b"/new").await.unwrap_err();
     assert_eq!(missing.exit, Exit::NotFound, "{missing}");

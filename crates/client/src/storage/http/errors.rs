@@ -24,7 +24,10 @@ pub(super) fn status_failure(action: &str, response: &HttpResponse) -> CopyFailu
         CopyFailure::transient(Exit::Unreachable, message)
     };
     match status {
-        404 | 410 => permanent(Exit::NotFound, "the server has no such file or directory"),
+        404 | 410 => permanent(
+            Exit::NotFound,
+            "the server has no such file or directory; check the path",
+        ),
         // PUT and MKCOL below a missing collection (RFC 4918 sections 9.3.1 and 9.7.1).
         409 => permanent(
             Exit::NotFound,
@@ -56,9 +59,12 @@ pub(super) fn status_failure(action: &str, response: &HttpResponse) -> CopyFailu
         ),
         413 => permanent(Exit::Local, "the server does not accept files of this size"),
         416 => permanent(Exit::Integrity, "the file became shorter; start over"),
-        423 => permanent(Exit::Refused, "it is locked"),
+        423 => permanent(Exit::Refused, "it is locked; try again later"),
         // Insufficient Storage (RFC 4918 section 11.5).
-        507 => permanent(Exit::Local, "the server's disk or quota is full"),
+        507 => permanent(
+            Exit::Local,
+            "the server's disk or quota is full; make room there",
+        ),
         408 | 425 | 429 => transient("the server asks to retry later"),
         500..=599 => transient("the server failed"),
         300..=399 => permanent(
@@ -123,6 +129,7 @@ fn tls_failure(action: &str, error: &rustls::Error) -> CopyFailure {
         rustls::Error::InvalidCertificate(Certificate::UnknownIssuer) => {
             "; for a private authority, set SSL_CERT_FILE"
         }
+        rustls::Error::InvalidMessage(_) => "; the port may not speak TLS: check it, or use http:",
         _ => "",
     };
     let reason = match error {
@@ -144,11 +151,15 @@ fn data_failure(action: &str, error: &DataError) -> CopyFailure {
         DataError::Aborted => CopyFailure::new(Exit::Interrupted, "interrupted"),
         DataError::Stalled { seconds } => CopyFailure::transient(
             Exit::Unreachable,
-            format!("cannot {action}: received nothing from the server for {seconds} s"),
+            format!(
+                "cannot {action}: received nothing from the server for {seconds} s; try again, with a longer --timeout if it is slow"
+            ),
         ),
         DataError::Connect { to, source } => CopyFailure::transient(
             Exit::Unreachable,
-            format!("cannot {action}: cannot connect to {to}: {source}"),
+            format!(
+                "cannot {action}: cannot connect to {to}: {source}; check host and port, and that the server runs"
+            ),
         ),
         DataError::Setup { .. } => {
             CopyFailure::new(Exit::Local, format!("cannot {action}: {error}"))

@@ -75,9 +75,9 @@ pub(super) fn receive_file(
             view: view.clone(),
         };
         let moved = pull::run(&file, sink, &plan, &settings, control);
-        let found_ignoring = file.ignores_ranges.load(Ordering::Relaxed) && !file.single_reader;
+        let ignores_ranges = file.ignores_ranges.load(Ordering::Relaxed) && !file.single_reader;
         match moved {
-            Err(_) if found_ignoring && !control.is_cancelled() => {
+            Err(_) if ignores_ranges && !control.is_cancelled() => {
                 // The bytes stored so far stay; the single reader skips them.
                 file.single_reader = true;
                 settings.streams = 1;

@@ -43,7 +43,7 @@ impl SharedRttAverage {
         }
         let sample = sent.elapsed();
         // A sample that includes a retransmission is no round trip (Karn's algorithm, RFC 6298 §3).
-        // With such samples the MI mode does not converge.
+        // With such samples the MI mode does not end its search.
         if total_retransmits(session) == before {
             self.lock().on_sample(sample);
         }

@@ -83,8 +83,8 @@ async fn a_get_is_one_pipeline_with_its_verification() {
     peer.finish().await;
 }
 
-/// With chunks another transfer command follows; the reply to SBUF could not be told from the
-/// others.
+/// With chunks another transfer command follows; the reply to SBUF could not be distinguished
+/// from the others.
 #[tokio::test]
 async fn followups_are_not_pipelined_with_drs1_or_without_pipelining() {
     let (mut session, peer) = open_session(vec![pipelined_login_script(FEAT, &[])]).await;

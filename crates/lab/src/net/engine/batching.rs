@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::time::Duration;
 
-/// Shortest and longest batching interval. At 100 Mbit/s each segment is delivered separately, at
-/// 1 Gbit/s about 8 to 20 are delivered together.
+/// Shortest and longest batching interval. They hold 1 to 3 segments of 1500 bytes at 100 Mbit/s, and
+/// 9 to 21 at 1 Gbit/s.
 const INTERVAL_RANGE: (Duration, Duration) =
     (Duration::from_micros(100), Duration::from_micros(250));
 /// Within that range the interval is the path's one-way delay divided by this: it changes the round-trip

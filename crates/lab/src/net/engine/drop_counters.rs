@@ -51,9 +51,9 @@ impl DropCounters {
 }
 
 /// A note if the machine did not wake the emulator in time.
-pub(super) fn stalls_note(stalls: StallStats, has_precedence: bool) -> Option<String> {
+pub(super) fn stalls_note(stalls: StallStats, has_real_time_priority: bool) -> Option<String> {
     // Real-time scheduling, which makes late wake-ups rare, needs root or RLIMIT_RTPRIO (sched(7)).
-    let advice = if has_precedence {
+    let advice = if has_real_time_priority {
         ""
     } else {
         "; as root it would get real-time priority"

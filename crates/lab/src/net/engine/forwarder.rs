@@ -37,7 +37,7 @@ pub(super) fn forward_packets(
     shared: &EngineShared,
 ) -> Result<EngineReport, LabError> {
     // This applies to the calling thread only, so it must run here and not in `Engine::start`.
-    let has_precedence = raise_thread_priority();
+    let has_real_time_priority = raise_thread_priority();
     let mut forwarder = PacketForwarder::new(ports, framing, directions);
     // The stop descriptor is first: `EngineSleeper` polls only the first one during a flood.
     let mut fds = vec![PollFd::new(&shared.stop, PollFlags::IN)];
@@ -70,7 +70,7 @@ pub(super) fn forward_packets(
     let mut report = forwarder.report();
     report
         .notes
-        .extend(stalls_note(sleeper.stalls(), has_precedence));
+        .extend(stalls_note(sleeper.stalls(), has_real_time_priority));
     Ok(report)
 }
 

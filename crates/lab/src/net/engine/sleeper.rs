@@ -48,10 +48,10 @@ impl EngineClock {
 /// the session, because of autogrouping (sched(7)).
 pub(super) fn raise_thread_priority() -> bool {
     // Errors are ignored: the engine works without these, and the lateness shows the effect.
-    // The default slack of 50 us is as long as a wake-up (PR_SET_TIMERSLACK, prctl(2)).
+    // The default timer slack lets a normal thread wake up to 50 us late (PR_SET_TIMERSLACK, prctl(2)).
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     let _ = rustix::process::setpriority_process(None, -20);
-    // The lowest real-time priority is above all normal threads, and below the kernel's own.
+    // The lowest real-time priority is enough: it is above that of every normal thread (sched(7)).
     let policy = ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::RoundRobin);
     set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, policy).is_ok()
 }

@@ -250,9 +250,9 @@ fn a_round_trip_takes_twice_the_delay() {
     echo.join().unwrap();
     let report = net.stop();
     let names = |d: &DirectionReport| (d.from.clone(), d.to.clone(), d.delivered);
-    let seen: Vec<_> = report.directions.iter().map(names).collect();
+    let reported: Vec<_> = report.directions.iter().map(names).collect();
     let text = |from: &str, to: &str| (from.to_owned(), to.to_owned(), 25);
-    assert_eq!(seen, [text("a", "b"), text("b", "a")]);
+    assert_eq!(reported, [text("a", "b"), text("b", "a")]);
     assert!(report.seconds > 0.4 && report.cpu_seconds < report.seconds / 2.0);
 }
 
@@ -266,10 +266,10 @@ fn datagrams_are_serialised_at_the_rate_and_stay_in_order() {
     // A busy machine delays some tries, but not all.
     within(Duration::from_micros(230_000), || {
         // 250 datagrams of 1000 bytes, including UDP and IP headers.
-        let seen = datagrams(&net, 250, 972);
-        let numbers: Vec<_> = seen.iter().map(|(number, _)| *number).collect();
+        let received = datagrams(&net, 250, 972);
+        let numbers: Vec<_> = received.iter().map(|(number, _)| *number).collect();
         assert_eq!(numbers, (0..250).collect::<Vec<_>>());
-        let last = seen[249].1;
+        let last = received[249].1;
         assert!(last >= Duration::from_micros(201_000), "{last:?}");
         last
     });
@@ -283,15 +283,15 @@ fn packets_beyond_the_queue_limit_are_dropped() {
     let Some(net) = EmulatedTestNet::pair(&narrow, &delay_of(1)) else {
         return;
     };
-    let seen = datagrams(&net, 50, 972);
+    let received = datagrams(&net, 50, 972);
     let report = net.stop();
     let path = &report.directions[0];
     assert_eq!((path.packets, path.bytes), (50, 50_000));
     assert_eq!(path.peak_queue_packets, 10);
-    assert_eq!(path.delivered, seen.len() as u64);
+    assert_eq!(path.delivered, received.len() as u64);
     assert_eq!(path.delivered + path.queue_drops, 50);
     // One packet leaves every 8 ms; how many leave during the burst depends on its duration.
-    assert!(seen.len() >= 10 && path.queue_drops > 0, "{path:?}");
+    assert!(received.len() >= 10 && path.queue_drops > 0, "{path:?}");
 }
 
 #[test]
@@ -301,11 +301,11 @@ fn losses_are_counted() {
     let Some(net) = EmulatedTestNet::pair(&lossy, &delay_of(1)) else {
         return;
     };
-    let seen = datagrams(&net, 2000, 100);
+    let received = datagrams(&net, 2000, 100);
     let report = net.stop();
     let path = &report.directions[0];
     assert_eq!(path.packets, 2000);
-    assert_eq!(path.losses + seen.len() as u64, 2000);
+    assert_eq!(path.losses + received.len() as u64, 2000);
     // The 99.9 % interval of the binomial distribution.
     assert!((155..=245).contains(&path.losses), "{}", path.losses);
 }
@@ -321,10 +321,10 @@ fn duplicates_and_reordered_packets_arrive() {
     let Some(net) = EmulatedTestNet::pair(&odd, &delay_of(1)) else {
         return;
     };
-    let seen = datagrams(&net, 500, 100);
+    let received = datagrams(&net, 500, 100);
     let report = net.stop();
     let path = &report.directions[0];
-    let mut numbers: Vec<_> = seen.iter().map(|(number, _)| *number).collect();
+    let mut numbers: Vec<_> = received.iter().map(|(number, _)| *number).collect();
     assert!(!numbers.is_sorted());
     numbers.sort_unstable();
     let twice: Vec<_> = (0..1000).map(|i| i / 2).collect();

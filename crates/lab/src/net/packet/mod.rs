@@ -186,7 +186,8 @@ fn segment_layout(
     if read_u16(bytes, 2).map(usize::from) != Some(bytes.len()) {
         return Err(PacketError::Malformed("super-packet with a wrong length"));
     }
-    // Virtio 1.2 section 5.1.6.2.1: with segmentation the device always computes the checksum.
+    // Virtio 1.2 section 5.1.6.2.1: a header with a segmentation type always leaves the checksum to the
+    // device (VIRTIO_NET_HDR_F_NEEDS_CSUM).
     let field = (usize::from(offload.checksum_start), offload.checksum_offset);
     if offload.gso_size == 0
         || !offload.needs_checksum()
