@@ -59,7 +59,8 @@ pub(crate) fn bind_free_port(options: &ListenOptions) -> Result<Socket, DataErro
     let Some(range) = &options.ports else {
         return bind(options, 0);
     };
-    // Sorting by a hash with a random key is a shuffle: each port is tried once. The list is at most 65 536 ports, and a passive command is rare.
+    // Sorting by a hash with a random key is a shuffle: each port is tried once.
+    // The list is at most 65 536 ports, and a passive command is rare.
     let mut ports: Vec<u16> = range.clone().collect();
     let hasher = RandomState::new();
     ports.sort_by_cached_key(|port| hasher.hash_one(port));
