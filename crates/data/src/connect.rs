@@ -71,7 +71,7 @@ pub(crate) fn connect_all(
     while !opened.pending.is_empty() {
         let now = Instant::now();
         if straggler_deadline.is_none() && opened.covers_all(targets) {
-            // A target that is twice as far away as the first still gets the time to answer.
+            // Further connections get as much time again as the first of every target took.
             straggler_deadline = Some(now + now.duration_since(started) + STRAGGLER_WAIT);
         }
         let left = straggler_deadline
@@ -345,10 +345,8 @@ pub(crate) fn accept_allowed(
         rejected.note(peer);
         return Ok(AcceptResult::Closed);
     }
-    // An error here belongs to this connection (it is already reset). A setting that the system
-    // refuses is an error of the transfer.
-    // Accepted sockets inherit the buffers of the listener, but not what the transfer's settings
-    // changed since.
+    // Accepted sockets inherit the options of the listener, which may have been made before the
+    // transfer's settings were known. A setting that the system refuses fails the transfer.
     set_handshake_options(&socket, settings)?;
     match socket.set_nonblocking(true) {
         Ok(()) => Ok(AcceptResult::Connection(socket, peer)),

@@ -59,7 +59,7 @@ pub(crate) fn bind_free_port(options: &ListenOptions) -> Result<Socket, DataErro
     let Some(range) = &options.ports else {
         return bind(options, 0);
     };
-    // A random start with an odd stride would revisit ports of small ranges; a shuffle does not.
+    // Sorting by a hash with a random key is a shuffle: each port is tried once.
     // The list is at most 65 536 ports, and a passive command is rare.
     let mut ports: Vec<u16> = range.clone().collect();
     let hasher = RandomState::new();

@@ -15,9 +15,9 @@ use crate::options::TransferOptions;
 pub struct TransferSettings {
     /// Options of the data connections, as requested.
     pub options: TransferOptions,
-    /// MODE.
+    /// Transfer mode (MODE).
     pub mode: TransferMode,
-    /// TYPE. Ascii translates line ends and excludes offsets.
+    /// Representation type (TYPE). Ascii translates line ends and excludes offsets.
     pub type_: DataType,
     /// Connections to open when sending in MODE E. Ignored in MODE S (1).
     pub streams: usize,

@@ -134,7 +134,7 @@ impl<'t> StreamIo<'t> {
             SpliceFlags::empty()
         };
         self.run_when_ready(PollFlags::OUT, |s| {
-            // SPLICE_F_MOVE lets the kernel move pages instead of copying them (splice(2)).
+            // SPLICE_F_MOVE is only a hint, and current kernels ignore it (splice(2)).
             let flags = SpliceFlags::MOVE | more;
             let socket = s.transport().kernel_socket()?;
             Ok(rustix::pipe::splice(pipe, None, socket, None, len, flags)?)

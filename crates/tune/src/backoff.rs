@@ -14,7 +14,7 @@ pub const MAX_DELAY: Duration = Duration::from_secs(30);
 /// Wait before retry number `retry` (from 1): between half and all of 1 s, doubled for every further
 /// retry up to 30 s. The same `seed` and `retry` always give the same wait.
 pub fn delay(retry: u32, seed: u64) -> Duration {
-    // The bound keeps the shift in range; LONGEST is reached long before.
+    // The bound keeps the shift in range; `MAX_DELAY` is reached long before.
     let doublings = retry.saturating_sub(1).min(16);
     let full = FIRST_DELAY.saturating_mul(1 << doublings).min(MAX_DELAY);
     let half = full / 2;

@@ -21,7 +21,7 @@ pub struct TcpSample {
     pub stream: StreamId,
     /// Time since the transfer began.
     pub at: Duration,
-    /// Bytes that the peer acknowledged, the SYN included (`tcpi_bytes_acked`).
+    /// Bytes that the peer acknowledged (`tcpi_bytes_acked`). The end that connected counts its SYN, too.
     pub bytes_acked: u64,
     /// Payload received in order (`tcpi_bytes_received`).
     pub bytes_received: u64,
@@ -36,7 +36,7 @@ pub struct TcpSample {
     pub receiver_rtt: Duration,
     /// Send buffer as reported: twice what was asked for (socket(7)).
     pub send_buffer: u64,
-    /// Memory of everything queued to send, acknowledged or not.
+    /// Memory of everything queued to send that is not acknowledged yet, sent or not.
     pub send_queue_memory: u64,
     /// Payload written and not sent yet (`tcpi_notsent_bytes`).
     pub unsent: u64,
@@ -87,7 +87,8 @@ impl TcpSample {
 
     /// The role that this end has had so far, by its byte counts; `None` before any payload moved.
     pub fn role(&self) -> Option<Role> {
-        // Linux before 4.19 does not count what was sent, and every kernel counts the SYN as acknowledged.
+        // Linux before 4.19 does not count what was sent, and the end that connected counts its SYN as
+        // acknowledged.
         let sent = self.bytes_sent.max(self.bytes_acked.saturating_sub(1));
         match sent.cmp(&self.bytes_received) {
             std::cmp::Ordering::Greater => Some(Role::Sender),

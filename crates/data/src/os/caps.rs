@@ -9,8 +9,8 @@ use tune::sizing::host_limits::{FORCED_LARGEST, FORCED_PART, HostBufferLimits};
 
 use super::sockopt;
 
-/// Requested size: more than any host allows by default, and small enough to be doubled without
-/// overflow.
+/// Requested size: more than any host allows by default. The kernel cuts requests to half of the
+/// largest C int before it doubles them.
 const REQUESTED_SIZE: i32 = 1 << 30;
 
 /// The limits that apply to this process now. Values that cannot be read (`/proc` not mounted) are

@@ -25,7 +25,6 @@ pub fn settable() -> Vec<String> {
 
 /// Whether the socket accepts the congestion control and then reports it.
 fn sets(socket: &Socket, name: &str) -> bool {
-    // Reading back guards against kernels that accept a name and keep another one.
     let set = socket.set_tcp_congestion(name.as_bytes());
     let in_force = set.and_then(|()| socket.tcp_congestion());
     // The kernel pads the name with zeros (tcp(7), TCP_CONGESTION).

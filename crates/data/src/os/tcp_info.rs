@@ -12,7 +12,8 @@ use tune::sample::TcpSample;
 
 use super::sockopt;
 
-/// `tcpi_snd_ssthresh` of a connection without a loss so far (TCP_INFINITE_SSTHRESH, linux/tcp.h).
+/// `tcpi_snd_ssthresh` of a connection without a loss so far (TCP_INFINITE_SSTHRESH in the
+/// kernel's net/tcp.h).
 const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
 /// `tcpi_min_rtt` of a connection without a measurement.

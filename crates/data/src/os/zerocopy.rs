@@ -48,12 +48,12 @@ pub fn read_completion(fd: BorrowedFd<'_>) -> io::Result<Option<(u32, u32)>> {
         };
     }
     // SAFETY: the kernel filled `message`; CMSG_FIRSTHDR returns null or a pointer into `buffer`
-    // that is aligned (ControlRoom) and large enough for a header.
+    // that is aligned (ControlMessageBuffer) and large enough for a header.
     let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
     if header.is_null() {
         return Ok(None);
     }
-    // SAFETY: not null, see above; RECVERR messages carry a sock_extended_err, and the room holds
+    // SAFETY: not null, see above; RECVERR messages carry a sock_extended_err, and the buffer holds
     // at least its size after the header. An unaligned read makes no demand on CMSG_DATA.
     let error: libc::sock_extended_err =
         unsafe { std::ptr::read_unaligned(libc::CMSG_DATA(header).cast()) };

@@ -257,7 +257,7 @@ impl PullTask<'_> {
         self.transfer.on_stream_start();
         let done = part(&mut worker);
         let mut evidence = worker.reader.leave_transfer();
-        // Store time and wire time feed the limiter's decision about sender or receiver.
+        // The diagnosis of the limiter needs both times.
         evidence.store_time += worker.store_time;
         evidence.wire_time += worker.wire_time;
         self.transfer.add_stream(&evidence);

@@ -130,7 +130,7 @@ impl<'t> StreamSender<'t> {
     /// Moves up to `len` bytes at `at`. Returns 0 when the source ends there.
     fn send_step(&mut self, header: &[u8], at: u64, len: usize) -> Result<usize, DataError> {
         let source = &*self.task.source;
-        // Wire offsets count from the start of the requested part (ERET P, GFD.20 §3.4).
+        // Wire offsets count from the start of the requested part (ERET P).
         let wire_offset = at - self.task.origin;
         match &mut self.method {
             SendMethod::Copy(buffer) => {

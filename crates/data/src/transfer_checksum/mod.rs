@@ -97,7 +97,8 @@ impl TransferChecksum {
     }
 
     /// The result, once all streams have dropped their access and the follower has ended. `None` if
-    /// bytes were missing, came twice or (if the order matters) out of order.
+    /// runs that are combined overlap; otherwise, if the bytes have a gap or (without a follower)
+    /// came out of order.
     pub(crate) fn finish(self) -> Option<String> {
         match self {
             Self::Off => None,

@@ -54,7 +54,8 @@ fn limiter_of_sender(
     wire: f64,
     computing: f64,
 ) -> LimiterShare {
-    // The kernel's accounts go first: they are exact, while threads also wait for other reasons.
+    // The kernel's accounts go first, while threads also wait for other reasons. `sndbuf_limited` may be far
+    // too small, but is never too large.
     let rwnd = evidence.rwnd_limited.as_secs_f64() / seconds;
     let sndbuf = evidence.sndbuf_limited.as_secs_f64() / seconds;
     if rwnd >= MIN_SHARE && rwnd >= sndbuf && rwnd >= store {

@@ -167,7 +167,8 @@ impl BottleneckClassifier {
         let interval = *interval;
         self.samples += 1;
         self.full_buffer_samples += u32::from(is_send_buffer_full(sample));
-        // A sender that leaves a third of its congestion window unused has nothing to send (RFC 7661).
+        // A sender that leaves 30 % of its congestion window unused has nothing to send. (RFC 7661 §4.3 puts
+        // the bound at half of it.)
         let is_idle = sample.unsent == 0 && sample.in_flight < sample.cwnd / 10 * 7;
         self.idle_samples += u32::from(is_idle && !is_send_buffer_full(sample));
         self.backed_up_samples += u32::from(is_receive_buffer_backed_up(sample));

@@ -132,7 +132,7 @@ impl HostLimitTimes {
             }
             HostLimit::ReceiveBuffer => ("receive buffer", advice::advise_receiving(limits, path)),
             HostLimit::WindowScale => {
-                // The scale depends on the limits of autotuning only, not on buffers set later.
+                // The SYN fixed the scale by the limits of that time; a buffer that is set later does not change it.
                 let untouched = HostBufferLimits {
                     max_settable_receive: 0,
                     ..*limits

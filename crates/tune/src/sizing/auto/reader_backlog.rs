@@ -74,7 +74,7 @@ impl ReaderBacklog {
         let cushion = bytes_in(rate, CUSHION.max(rtt.min * 2)).max(SMALLEST_CUSHION);
         match self.imposed.window() {
             None => self.consider(sample, rtt, rate, cushion),
-            // With an eighth of the cushion left, the reader waits for data.
+            // With less than an eighth of the cushion left, the reader waits for data.
             Some(clamped) if sample.readable < cushion / 8 => self.lift(clamped, sample),
             Some(clamped) => self.keep(clamped, sample, rtt, rate, cushion),
         }

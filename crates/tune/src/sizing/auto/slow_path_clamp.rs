@@ -21,8 +21,8 @@ const SLOW_RATE: u64 = 250_000;
 const LONG_QUEUE: Duration = Duration::from_millis(400);
 /// Time for which the queue must be that long.
 const LONG_QUEUE_TIME: Duration = Duration::from_millis(500);
-/// Smallest window, bytes: ten segments (RFC 6928). With fewer in flight, fast retransmit gets too few
-/// duplicate ACKs (RFC 5681 §3.2).
+/// Smallest window, bytes: ten segments, the initial window of RFC 6928. A much smaller one leaves too few in
+/// flight for the three duplicate ACKs of fast retransmit (RFC 5681 §3.2).
 const TEN_SEGMENTS: u64 = 10 * 1460;
 /// Time without a queue after which the path must have changed.
 const QUEUE_FREE_TIME: Duration = Duration::from_secs(1);

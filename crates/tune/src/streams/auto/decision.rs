@@ -32,7 +32,7 @@ pub enum TransferSetting {
 /// A decision and its reason.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TransferDecision {
-    /// Since the transfer began.
+    /// Time since the transfer began.
     pub at: Duration,
     /// The setting to apply; `None` if the decision is to change nothing.
     pub setting: Option<TransferSetting>,

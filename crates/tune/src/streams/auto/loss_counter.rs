@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::transfer_meter::{TransferCounters, TransferInterval};
 
-/// Smallest loss ratio that limits anyone: at 1 in 30 000 CUBIC reaches 250 Mbit/s over 50 ms (RFC 9438
-/// §5.1).
+/// Smallest loss ratio that counts. At 1 in 30 000 the mean window of CUBIC is about 250 segments over 50 ms,
+/// or 60 Mbit/s (RFC 9438 §5.1).
 pub(super) const MIN_LOSS_RATIO: f64 = 3e-5;
 /// Longest time that one count covers.
 const MAX_COUNT_TIME: Duration = Duration::from_secs(10);

@@ -215,7 +215,7 @@ impl AutoTuner {
         }
     }
 
-    /// Changes what fits the bottleneck.
+    /// Makes the change that the bottleneck calls for, if any.
     fn respond_to_bottleneck(
         &mut self,
         sample: &TransferSample<'_>,

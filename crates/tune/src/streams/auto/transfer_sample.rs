@@ -15,7 +15,7 @@ const RATE_LIMIT_REACHED: u64 = 85;
 /// All streams of a sending transfer at one moment.
 #[derive(Debug, Clone, Copy)]
 pub struct TransferSample<'a> {
-    /// Since the transfer began.
+    /// Time since the transfer began.
     pub at: Duration,
     /// Payload acknowledged so far over all streams, including closed ones, bytes.
     pub bytes_moved: u64,

@@ -1,8 +1,8 @@
 //! Initial number of streams when only the round trip of the path is known.
 //!
 //! Slow start doubles the window once per round trip, so that a long path is nearly empty at first. Several
-//! streams that start together fill it earlier: in the first two seconds on a path of 1 Gbit/s and 200 ms, one
-//! stream reaches 20 Mbit/s and eight reach 240 Mbit/s. They also make up for each other's loss recovery and
+//! streams that start together fill it earlier: over the first two seconds on a path of 1 Gbit/s and 200 ms, one
+//! stream averages 20 Mbit/s and eight average 240 Mbit/s. They also make up for each other's loss recovery and
 //! for buffers that stop growing. [`auto`](super::auto) later closes the streams that are too many.
 
 use std::time::Duration;

@@ -132,7 +132,7 @@ impl ProbeTuner {
         }
     }
 
-    /// The same tuner with at least `least` streams.
+    /// The same tuner with at least `min_streams` streams.
     pub(super) fn with_min_streams(mut self, min_streams: u32) -> Self {
         self.min_streams = min_streams.clamp(1, self.max_streams);
         if self.streams < self.min_streams {
@@ -185,10 +185,9 @@ impl ProbeTuner {
 
     fn is_too_short(&mut self, chunk: &ChunkResult, intended_time: Duration) -> bool {
         self.unrequested_chunks = 0;
-        let search_chunk_time =
-            chunk.time.as_secs_f64() < MIN_TIME_SHARE * intended_time.as_secs_f64();
-        self.repeats += u32::from(search_chunk_time);
-        search_chunk_time && self.repeats <= MAX_REPEATS
+        let is_short = chunk.time.as_secs_f64() < MIN_TIME_SHARE * intended_time.as_secs_f64();
+        self.repeats += u32::from(is_short);
+        is_short && self.repeats <= MAX_REPEATS
     }
 
     fn on_requested_chunk(&mut self, chunk: &ChunkResult, goodput: f64) {
