@@ -113,7 +113,7 @@ impl ProgressSampler {
         }
         self.previous_bytes = previous_bytes;
         let limit = ctx.options.transfer.rate.as_ref().map(RateLimit::rate);
-        if self.is_at_rate_limit(now, ctx.meter.totals().moved, limit) {
+        if self.check_rate_limit(now, ctx.meter.totals().moved, limit) {
             // Whatever the sockets show, the streams wait for the rate limiter.
             sample.limiter = (sample.streams > 0).then_some(Limiter::RateLimit);
         }
@@ -124,8 +124,8 @@ impl ProgressSampler {
 }
 
 impl ProgressSampler {
-    /// Whether `limit`, in bytes per second, explains the rate since the first byte.
-    fn is_at_rate_limit(&mut self, now: Instant, moved: u64, limit: Option<u64>) -> bool {
+    /// Notes the first byte; returns whether `limit`, in bytes per second, explains the rate since then.
+    fn check_rate_limit(&mut self, now: Instant, moved: u64, limit: Option<u64>) -> bool {
         let Some(limit) = limit.filter(|_| moved > 0) else {
             return false;
         };
@@ -167,10 +167,10 @@ mod tests {
         let after = |ms| start + Duration::from_millis(ms);
         let mut samples = ProgressSampler::default();
         // Bytes that were sent before the limit took effect do not count.
-        assert!(!samples.is_at_rate_limit(start, 0, Some(1000)));
-        assert!(!samples.is_at_rate_limit(start, 900, Some(1000)));
-        assert!(samples.is_at_rate_limit(after(1000), 1850, Some(1000)));
-        assert!(!samples.is_at_rate_limit(after(2000), 2000, Some(1000)));
-        assert!(!samples.is_at_rate_limit(after(2000), 9000, None));
+        assert!(!samples.check_rate_limit(start, 0, Some(1000)));
+        assert!(!samples.check_rate_limit(start, 900, Some(1000)));
+        assert!(samples.check_rate_limit(after(1000), 1850, Some(1000)));
+        assert!(!samples.check_rate_limit(after(2000), 2000, Some(1000)));
+        assert!(!samples.check_rate_limit(after(2000), 9000, None));
     }
 }

@@ -334,7 +334,7 @@ impl ClientSession {
             match reply {
                 Ok(reply) if reply.is_preliminary() => {
                     reply_sinks.record_reply(&reply);
-                    if data_result.is_some() && marker_rate.is_exceeded() {
+                    if data_result.is_some() && marker_rate.count_marker() {
                         final_reply = Some(Err(self.control.too_many_markers_failure()));
                     }
                 }

@@ -144,7 +144,7 @@ impl ServerPair<'_> {
                     deadline = Some(Instant::now() + self.stall_timeout.max(MIN_MARKER_TIMEOUT));
                 }
                 let one_is_done = source_reply.is_some() || destination_reply.is_some();
-                if !one_is_done || !marker_rate.is_exceeded() {
+                if !one_is_done || !marker_rate.count_marker() {
                     // Markers are limited only after one side is done: before that they show progress.
                     continue;
                 }

@@ -112,7 +112,7 @@ impl LoginStatus {
     }
 
     /// Counts a command; returns whether there were too many before the login.
-    fn has_sent_too_many_commands(&mut self) -> bool {
+    fn count_command(&mut self) -> bool {
         match self {
             Self::LoggedIn(_) => false,
             Self::NotLoggedIn { command_count, .. } => {
@@ -293,7 +293,7 @@ impl SessionDriver {
             };
             let Some(line) = line else { break };
             self.last_activity = Instant::now();
-            if self.login.has_sent_too_many_commands() {
+            if self.login.count_command() {
                 return Err(self.close_with_reply("too many commands before login"));
             }
             let actions = self.machine.on_line(&line);

@@ -52,8 +52,8 @@ impl Impairments {
             .map_or(0.0, |reorder| reorder.probability);
         PacketImpairments {
             lost: match loss {
-                Some(probability) => self.loss.is_lost(Loss::Independent(probability)),
-                None => self.loss.is_lost(conditions.loss),
+                Some(probability) => self.loss.draw_loss(Loss::Independent(probability)),
+                None => self.loss.draw_loss(conditions.loss),
             },
             reordered: happens(&mut self.reorder, reorder),
             duplicated: happens(&mut self.duplicate, conditions.duplicate),
@@ -72,7 +72,8 @@ struct LossProcess {
 }
 
 impl LossProcess {
-    fn is_lost(&mut self, loss: Loss) -> bool {
+    /// Draws whether the next packet is lost, and advances the state of bursty loss.
+    fn draw_loss(&mut self, loss: Loss) -> bool {
         match loss {
             Loss::Never => false,
             Loss::Independent(probability) => happens(&mut self.numbers, probability),

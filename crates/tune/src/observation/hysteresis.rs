@@ -29,8 +29,8 @@ impl Default for Hysteresis {
 }
 
 impl Hysteresis {
-    /// Takes the bottleneck of an interval; true if it is to be reported now.
-    pub(crate) fn is_change(&mut self, at: Duration, bottleneck: Bottleneck) -> bool {
+    /// Takes the bottleneck of an interval; returns whether it must be reported now.
+    pub(crate) fn confirm_change(&mut self, at: Duration, bottleneck: Bottleneck) -> bool {
         let count = if self.candidate.0 == bottleneck {
             self.candidate.1.saturating_add(1)
         } else {

@@ -28,11 +28,11 @@ impl MarkerRateLimit {
     }
 
     /// Counts a marker that arrives now; returns whether it exceeds the limit.
-    pub(crate) fn is_exceeded(&mut self) -> bool {
-        self.is_exceeded_at(self.since.elapsed())
+    pub(crate) fn count_marker(&mut self) -> bool {
+        self.count_marker_at(self.since.elapsed())
     }
 
-    fn is_exceeded_at(&mut self, since: Duration) -> bool {
+    fn count_marker_at(&mut self, since: Duration) -> bool {
         !self.pace.try_take(since)
     }
 }
@@ -47,7 +47,7 @@ mod tests {
         // Sixteen stripes send one marker each every five seconds.
         for at in (0..86_400).step_by(5).map(Duration::from_secs) {
             for stripe in 0..16 {
-                assert!(!markers.is_exceeded_at(at), "{stripe} at {at:?}");
+                assert!(!markers.count_marker_at(at), "{stripe} at {at:?}");
             }
         }
     }
@@ -57,6 +57,6 @@ mod tests {
         let mut markers = MarkerRateLimit::new();
         let mut times = (0..=MAX_MARKER_BURST).map(|n| Duration::from_micros(u64::from(n)));
         let last = Duration::from_micros(u64::from(MAX_MARKER_BURST));
-        assert_eq!(times.find(|at| markers.is_exceeded_at(*at)), Some(last));
+        assert_eq!(times.find(|at| markers.count_marker_at(*at)), Some(last));
     }
 }

@@ -402,7 +402,7 @@ impl ClientControlConnection {
             if !reply.is_preliminary() {
                 return Ok(reply);
             }
-            if markers.is_exceeded() {
+            if markers.count_marker() {
                 return Err(self.too_many_markers_failure());
             }
         }

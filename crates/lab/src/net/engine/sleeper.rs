@@ -113,7 +113,8 @@ impl EngineSleeper {
     ) -> io::Result<()> {
         let now = clock.now();
         let pause = (self.woke_at + FLOOD_PAUSE).saturating_sub(now);
-        if self.flood.is_on(now, request.frames_handled) && !request.is_behind && !pause.is_zero() {
+        if self.flood.update(now, request.frames_handled) && !request.is_behind && !pause.is_zero()
+        {
             let first = fds.len().min(1);
             poll_fds(&mut fds[..first], pause)?;
         }
@@ -159,8 +160,8 @@ fn poll_clock(fds: &mut [PollFd<'_>], until: Duration, clock: EngineClock) -> io
 }
 
 impl FloodDetector {
-    /// Whether there is a flood. `work` is the number of packets since the start.
-    fn is_on(&mut self, now: Duration, work: u64) -> bool {
+    /// Judges the packets since the last interval; returns whether there is a flood. `work` is the number of packets since the start.
+    fn update(&mut self, now: Duration, work: u64) -> bool {
         let (start, before) = self.start;
         let passed = now.saturating_sub(start);
         if passed >= FLOOD_INTERVAL {
@@ -239,9 +240,9 @@ mod tests {
     fn a_flood_is_detected_from_the_packets_per_millisecond() {
         let mut flood = FloodDetector::default();
         let ms = Duration::from_millis;
-        assert!(!flood.is_on(ms(1), FLOOD_PACKETS));
-        assert!(flood.is_on(ms(2), FLOOD_PACKETS + FLOOD_PACKETS + 1));
-        assert!(flood.is_on(ms(2), FLOOD_PACKETS + FLOOD_PACKETS + 1));
-        assert!(!flood.is_on(ms(12), 12 * FLOOD_PACKETS));
+        assert!(!flood.update(ms(1), FLOOD_PACKETS));
+        assert!(flood.update(ms(2), FLOOD_PACKETS + FLOOD_PACKETS + 1));
+        assert!(flood.update(ms(2), FLOOD_PACKETS + FLOOD_PACKETS + 1));
+        assert!(!flood.update(ms(12), 12 * FLOOD_PACKETS));
     }
 }

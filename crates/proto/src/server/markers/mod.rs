@@ -40,9 +40,9 @@ impl MarkerTimer {
         })
     }
 
-    /// Whether a marker is due. The first call only starts the timer. Missed periods are skipped, and
+    /// Takes the marker that is due, if any; returns whether there is one. The first call only starts the timer. Missed periods are skipped, and
     /// the timer restarts when the clock was set back.
-    fn is_due(&mut self, now: f64) -> bool {
+    fn take_due(&mut self, now: f64) -> bool {
         let next = now + self.seconds;
         match self.due {
             // A due time beyond one period shows that the clock was set back. NaN fails both comparisons.
@@ -94,11 +94,11 @@ impl MarkerSchedule {
         let first = !self.sent_performance_marker;
         if let Some(perf) = &mut self.perf {
             self.sent_performance_marker = true;
-            if perf.is_due(now) || first {
+            if perf.take_due(now) || first {
                 replies.push(perf_reply(now, self.bytes));
             }
         }
-        if self.range.as_mut().is_some_and(|range| range.is_due(now)) {
+        if self.range.as_mut().is_some_and(|range| range.take_due(now)) {
             replies.extend(self.report_ranges());
         }
         replies

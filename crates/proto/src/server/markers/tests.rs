@@ -52,29 +52,29 @@ fn codes(replies: &[crate::reply::Reply]) -> Vec<u16> {
 #[test]
 fn a_timer_keeps_its_phase_and_skips_missed_periods() {
     let mut period = MarkerTimer::new(5).unwrap();
-    assert!(!period.is_due(100.0), "the first call starts the timer");
-    assert!(!period.is_due(104.9));
-    assert!(period.is_due(105.3));
-    assert!(!period.is_due(109.9));
+    assert!(!period.take_due(100.0), "the first call starts the timer");
+    assert!(!period.take_due(104.9));
+    assert!(period.take_due(105.3));
+    assert!(!period.take_due(109.9));
     assert!(
-        period.is_due(110.0),
+        period.take_due(110.0),
         "the phase is kept, not shifted by 0.3 s"
     );
-    assert!(period.is_due(131.0));
-    assert!(!period.is_due(131.1), "four missed periods are one");
-    assert!(!period.is_due(135.9));
-    assert!(period.is_due(136.0));
+    assert!(period.take_due(131.0));
+    assert!(!period.take_due(131.1), "four missed periods are one");
+    assert!(!period.take_due(135.9));
+    assert!(period.take_due(136.0));
 }
 
 #[test]
 fn a_clock_that_is_set_back_or_nan_restarts_the_timer() {
     let mut period = MarkerTimer::new(5).unwrap();
-    assert!(!period.is_due(1000.0));
-    assert!(!period.is_due(10.0));
-    assert!(period.is_due(15.0));
-    assert!(!period.is_due(f64::NAN));
-    assert!(!period.is_due(16.0));
-    assert!(period.is_due(21.0));
+    assert!(!period.take_due(1000.0));
+    assert!(!period.take_due(10.0));
+    assert!(period.take_due(15.0));
+    assert!(!period.take_due(f64::NAN));
+    assert!(!period.take_due(16.0));
+    assert!(period.take_due(21.0));
 }
 
 #[test]

@@ -99,16 +99,18 @@ impl BufferTuner {
             return Some(decision(sample, action));
         }
         let ClassifiedInterval { bottleneck, stats } = classified?;
-        self.hysteresis.is_change(sample.at, bottleneck).then(|| {
-            decision(
-                sample,
-                BufferAction {
-                    setting: None,
-                    bottleneck,
-                    reason: bottleneck.describe(role, sample, stats.rate()),
-                },
-            )
-        })
+        self.hysteresis
+            .confirm_change(sample.at, bottleneck)
+            .then(|| {
+                decision(
+                    sample,
+                    BufferAction {
+                        setting: None,
+                        bottleneck,
+                        reason: bottleneck.describe(role, sample, stats.rate()),
+                    },
+                )
+            })
     }
 
     /// Time from the last sample to the next: a quarter of a round trip, so that a full buffer is noticed

@@ -52,7 +52,7 @@ impl SendBufferTuner {
         let rtt = interval.rtt();
         let rate = rate.max(interval.stats().rate());
         if !explains_rate_by_send_buffer(sample, rtt, rate)
-            || self.may_be_full(&interval)
+            || self.check_full_path(&interval)
             || !self.can_grow(sample, limits)
         {
             return None;
@@ -154,10 +154,10 @@ impl SendBufferTuner {
         full_round.then_some(interval)
     }
 
-    /// Whether the path may be full. If packets queue, gaps between bursts show that the path has spare capacity.
+    /// Counts rounds with a queue; returns whether the path may be full. If packets queue, gaps between bursts show that the path has spare capacity.
     /// But the gaps in the first round trip may be those of slow start, and after losses those of
     /// acknowledgements that waited for retransmissions.
-    fn may_be_full(&mut self, interval: &StreamInterval) -> bool {
+    fn check_full_path(&mut self, interval: &StreamInterval) -> bool {
         if !interval.rtt().has_queue() {
             self.queued_rounds = 0;
             return false;

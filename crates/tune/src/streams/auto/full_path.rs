@@ -218,8 +218,8 @@ impl AutoTuner {
         !matches!(self.pacing, Pacing::Free)
     }
 
-    /// Whether cross traffic was found recently.
-    pub(super) fn has_cross_traffic(&mut self, at: Duration) -> bool {
+    /// Forgets cross traffic that was not found for a while; returns whether some was found recently.
+    pub(super) fn check_cross_traffic(&mut self, at: Duration) -> bool {
         self.cross_traffic = self
             .cross_traffic
             .filter(|(_, seen)| at.saturating_sub(*seen) < CROSS_TRAFFIC_TIMEOUT);

@@ -209,7 +209,11 @@ impl AutoTuner {
             }
         }
         self.last_rate = interval.rate();
-        if decisions.is_empty() && self.hysteresis.is_change(interval.at, interval.bottleneck) {
+        if decisions.is_empty()
+            && self
+                .hysteresis
+                .confirm_change(interval.at, interval.bottleneck)
+        {
             let reason = limit.describe(interval);
             decisions.push(self.decision(interval.at, None, reason));
         }
@@ -260,7 +264,7 @@ impl AutoTuner {
         let queue = interval.rtt.has_queue() && interval.queueing_delay() > HARMLESS_QUEUE;
         if queue && self.may_drain_queue(interval) {
             self.start_drain(interval, decisions);
-        } else if self.has_cross_traffic(interval.at) {
+        } else if self.check_cross_traffic(interval.at) {
             if queue {
                 self.reduce_to_fair_share(interval, decisions);
             }

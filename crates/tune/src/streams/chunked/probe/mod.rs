@@ -149,9 +149,9 @@ impl ProbeTuner {
         };
         // A server may open more streams than allowed; they count as the largest number.
         let used = chunk.streams.min(self.max_streams);
-        let is_requested = used == self.streams || self.is_only_count(used);
+        let is_requested = used == self.streams || self.adopt_imposed_count(used);
         let intended_time = self.intended_time();
-        if is_requested && self.is_too_short(chunk, intended_time) {
+        if is_requested && self.count_short_chunk(chunk, intended_time) {
             self.reason = format!(
                 "the chunk was too short: {} again",
                 describe_streams(self.streams)
@@ -167,8 +167,9 @@ impl ProbeTuner {
         self.bytes = self.next_size(chunk, goodput);
     }
 
-    /// Whether an unrequested number of streams came so often that no other number is possible.
-    fn is_only_count(&mut self, used: u32) -> bool {
+    /// Counts a chunk with an unrequested number of streams. After several in a row no other number is possible:
+    /// it is adopted, and the result is true.
+    fn adopt_imposed_count(&mut self, used: u32) -> bool {
         self.unrequested_chunks += 1;
         if self.unrequested_chunks < MAX_UNREQUESTED {
             return false;
@@ -183,7 +184,8 @@ impl ProbeTuner {
         true
     }
 
-    fn is_too_short(&mut self, chunk: &ChunkResult, intended_time: Duration) -> bool {
+    /// Counts a chunk that was too short to measure; returns whether to repeat it.
+    fn count_short_chunk(&mut self, chunk: &ChunkResult, intended_time: Duration) -> bool {
         self.unrequested_chunks = 0;
         let is_short = chunk.time.as_secs_f64() < MIN_TIME_SHARE * intended_time.as_secs_f64();
         self.repeats += u32::from(is_short);
