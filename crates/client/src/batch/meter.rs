@@ -301,6 +301,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn totals_never_decrease_while_files_end() {
+        let meter = Arc::new(BatchMeter::default());
+        let files = 2000;
+        let other = Arc::clone(&meter);
+        let copies = std::thread::spawn(move || {
+            for _ in 0..files {
+                let file = other.begin_file("one".to_owned());
+                file.begin_attempt(Arc::new(TransferControl::new()), SafeByteCount::default());
+                file.report_bytes(1);
+            }
+        });
+        let mut previous = 0;
+        while previous < files {
+            let moved = meter.totals().moved;
+            assert!(moved >= previous, "{moved} after {previous}");
+            previous = moved;
+        }
+        copies.join().unwrap();
+    }
+
+    #[test]
     fn totals_include_finished_files_and_every_attempt() {
         let meter = Arc::new(BatchMeter::default());
         let file = meter.begin_file("one".to_owned());
