@@ -388,20 +388,12 @@ fn describe(values: &[String], lines: &[ChartLine]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples;
+    use super::super::samples::{self, labels};
     use super::*;
     use crate::experiment::results::ExperimentResults;
 
     fn figures(results: &ExperimentResults) -> Vec<Figure> {
         sweeps(&ResultGrid::of(results), &Palette::default(), "a")
-    }
-
-    fn labels(panel: &ChartPanel) -> Vec<&str> {
-        panel
-            .lines
-            .iter()
-            .map(|line| line.entry.label.as_str())
-            .collect()
     }
 
     #[test]

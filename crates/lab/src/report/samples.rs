@@ -2,7 +2,17 @@
 
 use serde_json::{Value, json};
 
+use super::figure::ChartPanel;
 use crate::experiment::results::ExperimentResults;
+
+/// Labels of a panel's lines, in their order.
+pub(super) fn labels(panel: &ChartPanel) -> Vec<&str> {
+    panel
+        .lines
+        .iter()
+        .map(|line| line.entry.label.as_str())
+        .collect()
+}
 
 /// Results of two programs, two stream counts and two latencies, with three runs for each cell. Cells
 /// are in the order of program, row, column; their medians are 100, 200, ... 800.

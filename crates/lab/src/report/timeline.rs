@@ -179,20 +179,12 @@ fn describe_series(line: &NamedSeries<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples;
+    use super::super::samples::{self, labels};
     use super::*;
     use crate::experiment::results::ExperimentResults;
 
     fn over_time(results: &ExperimentResults) -> Vec<Figure> {
         timelines(&ResultGrid::of(results), &Palette::default(), "a")
-    }
-
-    fn labels(panel: &ChartPanel) -> Vec<&str> {
-        panel
-            .lines
-            .iter()
-            .map(|line| line.entry.label.as_str())
-            .collect()
     }
 
     #[test]
