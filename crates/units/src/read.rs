@@ -31,7 +31,7 @@ pub enum UnitError {
         text: String,
     },
     /// The value is above the limit.
-    #[error("'{text}' is too much; the most is {most}")]
+    #[error("'{text}' is too large; the maximum is {most}")]
     TooMuch {
         /// The text as written.
         text: String,
@@ -45,21 +45,19 @@ pub enum UnitError {
         text: String,
     },
     /// The rate is a small number without a unit, which many mean as Mbit/s.
-    #[error(
-        "'{text}' would be {text} bit/s; write the unit that is meant, like {text}mbit or {text}bit"
-    )]
+    #[error("'{text}' would be {text} bit/s; add a unit, for example {text}mbit or {text}bit")]
     BareRate {
         /// The text as written.
         text: String,
     },
     /// The time has no unit where both seconds and milliseconds are usual.
-    #[error("'{text}' has no unit; write the one that is meant, like {text}s or {text}ms")]
+    #[error("'{text}' has no unit; add one, for example {text}s or {text}ms")]
     BareTime {
         /// The text as written.
         text: String,
     },
     /// The probability is a bare 1, which many mean as one per cent.
-    #[error("'{text}' can be read as 1% or as 100%; write the one that is meant")]
+    #[error("'{text}' may mean 1% or 100%; write one of the two")]
     AmbiguousOne {
         /// The text as written.
         text: String,

@@ -14,7 +14,10 @@ const MAX_FILE: u64 = 64 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum UsersError {
     /// The file cannot be read.
-    #[error("cannot read users file {}: {cause}", path.display())]
+    #[error(
+        "cannot read users file {}: {cause}; check the path, or create the file with `longhaul user add`",
+        path.display()
+    )]
     Read {
         /// The file.
         path: PathBuf,

@@ -229,7 +229,7 @@ mod tests {
         );
         starts(
             "seconds,loss\n0,1.5\n",
-            "line 2: loss: '1.5' is too much; the most is 100%",
+            "line 2: loss: '1.5' is too large; the maximum is 100%",
         );
         starts("seconds,loss\n0\n", "line 2: 1 of the 2 values");
         starts("seconds,rate\n,1\n", "line 2: seconds: '' is not a");

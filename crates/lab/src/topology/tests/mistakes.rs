@@ -18,7 +18,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ("[default]\nrate = true", "line 2: invalid type: boolean"),
     (
         "[default]\nloss = '101%'",
-        "loss: '101%' is too much; the most is 100%",
+        "loss: '101%' is too large; the maximum is 100%",
     ),
     (
         "[default]\nloss = 1",
@@ -36,7 +36,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[default]\nburst_loss = {to_bad=0,to_good=0,in_good=0,in_bad=2}",
-        "in_bad: '2' is too much",
+        "in_bad: '2' is too large",
     ),
     ("[default]\nburst_loss = {to_bad=0}", "missing field"),
     ("[default]\nqueue = 0", "a queue of 0 would drop"),
