@@ -22,7 +22,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[default]\nloss = 1",
-        "loss: '1' can be read as 1% or as 100%",
+        "loss: '1' may mean 1% or 100%; write one of the two",
     ),
     (
         "[default]\nrtt = '61s'",
