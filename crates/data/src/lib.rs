@@ -31,6 +31,7 @@ pub mod os;
 pub mod pull;
 pub mod rate;
 pub mod recv;
+pub mod security;
 pub mod send;
 mod settings;
 mod sizing;

@@ -44,6 +44,8 @@ pub struct TransferSettings {
     pub connect_timeout: Duration,
     /// This end of the DRS channel; `None`: the transfer runs without it.
     pub drs: Option<Arc<drs::DrsEndpoint>>,
+    /// Protection of the data connections; `None`: clear.
+    pub security: Option<Arc<crate::security::DataSecurity>>,
     /// MODE E sending: sets CLOSE in the end marks and closes the connections after the transfer.
     pub close_after: bool,
     /// Data connections get a simulated handshake.
@@ -68,6 +70,7 @@ impl Default for TransferSettings {
             checksum: None,
             connect_timeout: Duration::from_secs(30),
             drs: None,
+            security: None,
             close_after: false,
             #[cfg(test)]
             gate: None,

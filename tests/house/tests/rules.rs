@@ -17,9 +17,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("proto", &[]),
     ("tune", &["units"]),
     ("sim", &["tune", "units"]),
-    ("data", &["proto", "tune", "units"]),
-    ("server", &["data", "proto", "tune", "units"]),
-    ("client", &["data", "proto", "tune", "units"]),
+    ("security", &[]),
+    ("data", &["proto", "security", "tune", "units"]),
+    ("server", &["data", "proto", "security", "tune", "units"]),
+    ("client", &["data", "proto", "security", "tune", "units"]),
     ("lab", &["sim", "tune", "units"]),
 ];
 

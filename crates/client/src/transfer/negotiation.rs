@@ -168,6 +168,7 @@ pub(super) fn data_settings(
         drs: session
             .drs_endpoint()
             .filter(|_| buffers.sizing == BufferSizing::Drs),
+        security: None,
         close_after: false,
     }
 }

@@ -381,6 +381,7 @@ fn listing_settings(reply_timeout: Duration) -> TransferSettings {
         checksum: None,
         connect_timeout: reply_timeout,
         drs: None,
+        security: None,
         close_after: false,
     }
 }

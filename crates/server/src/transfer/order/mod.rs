@@ -128,6 +128,7 @@ impl TransferOrder {
             connect_timeout: terms.connect,
             // A client may have opened a DRS channel and then selected another sizing.
             drs: drs.filter(|_| request.buffers.sizing == BufferSizing::Drs),
+            security: None,
             close_after: false,
         }
     }

@@ -1,0 +1,12 @@
+//! Identities and protected connections: X.509 certificates and RFC 3820 proxies, TLS, GSI, and
+//! bearer tokens.
+//!
+//! No socket is opened here: TLS and GSI take received bytes and return bytes to send. Files are
+//! read (credentials, certificate authorities, gridmaps), and refused if others could change or
+//! read what they must not. OpenSSL is the cryptography, because it accepts proxy certificates.
+
+pub mod gridmap;
+pub mod gsi;
+pub mod tls;
+pub mod token;
+pub mod x509;
