@@ -320,6 +320,12 @@ impl TlsEngine {
         bytes
     }
 
+    /// Memory of the buffers, bytes.
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> usize {
+        self.stream.get_ref().held()
+    }
+
     /// The configuration.
     pub(crate) fn config(&self) -> &TlsConfig {
         &self.config
