@@ -289,7 +289,7 @@ impl TlsEngine {
     pub fn session(&self) -> Option<TlsSession> {
         let newest = self.newest.as_ref()?;
         let session = lock(newest).clone()?;
-        Some(TlsSession::new(session, self.chain.clone(), &self.config))
+        TlsSession::new(&session, self.chain.clone(), &self.config)
     }
 
     /// Whether the negotiated suite encrypts (all offered ones do).
