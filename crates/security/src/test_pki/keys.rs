@@ -20,9 +20,11 @@ pub enum TestKey {
     P256,
 }
 
+type KeysByName = HashMap<(TestKey, String), PKey<Private>>;
+
 /// The key of this kind with this name; the same name has the same key throughout the process.
 pub fn key(kind: TestKey, name: &str) -> PKey<Private> {
-    static KEYS: OnceLock<Mutex<HashMap<(TestKey, String), PKey<Private>>>> = OnceLock::new();
+    static KEYS: OnceLock<Mutex<KeysByName>> = OnceLock::new();
     let keys = KEYS.get_or_init(Mutex::default);
     let place = (kind, name.to_owned());
     let known = keys

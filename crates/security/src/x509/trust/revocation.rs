@@ -113,32 +113,36 @@ pub(super) fn check(
     for (path, list) in own {
         check_list(list, certificate, now).map_err(|problem| {
             refused(match problem {
-                Problem::List(problem) => {
+                ListProblem::List(problem) => {
                     format!("the revocation list {} {problem}", path.display())
                 }
-                Problem::Certificate(problem) => format!("{problem} ({})", path.display()),
+                ListProblem::Certificate(problem) => format!("{problem} ({})", path.display()),
             })
         })?;
     }
     Ok(())
 }
 
-/// What a list says.
-enum Problem {
+/// The reason why a list refuses a certificate.
+enum ListProblem {
     /// The list is at fault.
     List(String),
     /// The certificate is.
     Certificate(String),
 }
 
-fn check_list(list: &RevocationList, certificate: &X509, now: SystemTime) -> Result<(), Problem> {
+fn check_list(
+    list: &RevocationList,
+    certificate: &X509,
+    now: SystemTime,
+) -> Result<(), ListProblem> {
     if let Some(problem) = &list.unusable {
-        return Err(Problem::List(problem.clone()));
+        return Err(ListProblem::List(problem.clone()));
     }
     let list = &list.list;
     let this_update = system_time(list.last_update()).unwrap_or(UNIX_EPOCH);
     if now < this_update {
-        return Err(Problem::List(format!(
+        return Err(ListProblem::List(format!(
             "is not valid before {} (thisUpdate)",
             list.last_update()
         )));
@@ -146,12 +150,12 @@ fn check_list(list: &RevocationList, certificate: &X509, now: SystemTime) -> Res
     if let Some(next) = list.next_update()
         && now > system_time(next).unwrap_or(UNIX_EPOCH)
     {
-        return Err(Problem::List(format!(
+        return Err(ListProblem::List(format!(
             "has expired on {next} (nextUpdate): fetch a new one (fetch-crl)"
         )));
     }
     match list.get_by_cert(certificate) {
-        CrlStatus::Revoked(entry) => Err(Problem::Certificate(format!(
+        CrlStatus::Revoked(entry) => Err(ListProblem::Certificate(format!(
             "revoked on {}, serial number {}",
             entry.revocation_date(),
             serial(certificate)
