@@ -1,4 +1,4 @@
-//! What connections hold.
+//! The memory that connections hold.
 
 use std::io::{Read, Write};
 
