@@ -90,6 +90,16 @@ fn a_key_that_others_may_read_is_refused() {
             assert!(error.contains("chmod 600"), "{error}");
         }
     }
+    // Only root can give a file away.
+    if is_root {
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+        std::os::unix::fs::chown(&path, Some(12_345), None).unwrap();
+        let error = CertifiedKey::from_proxy_file(&path).unwrap_err();
+        assert!(
+            error.to_string().contains("belongs to user 12345"),
+            "{error}"
+        );
+    }
 }
 
 #[test]

@@ -179,7 +179,13 @@ type Case = (&'static str, fn(&mut TestProxy), &'static str);
 #[test]
 fn wrong_proxies_are_refused_with_the_failed_check() {
     let user = user();
-    let cases: [Case; 9] = [
+    let cases: [Case; 11] = [
+        ("hash", |proxy| proxy.weak_hash = true, "weak hash sha1"),
+        (
+            "short key",
+            |proxy| proxy.key = crate::test_pki::TestKey::Rsa512,
+            "key is too short",
+        ),
         ("expired", |proxy| proxy.not_after = -1, "expired on"),
         ("early", |proxy| proxy.not_before = 600, "not valid before"),
         (
