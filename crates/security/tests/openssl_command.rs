@@ -1,10 +1,6 @@
 //! The engine with the command `openssl` as its peer, in both roles.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test reports by panicking"
-)]
+#![expect(clippy::unwrap_used, reason = "a test reports by panicking")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
