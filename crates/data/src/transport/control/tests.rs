@@ -223,7 +223,7 @@ mod protected {
 
     #[tokio::test]
     async fn a_client_without_close_notify_ends_tls_with_its_first_clear_byte() {
-        let (mut near, mut far) = secured(&configs(), None).await;
+        let (near, mut far) = secured(&configs(), None).await;
         near.stream.try_write(b"PASV\r\n").unwrap();
         timeout(PATIENCE, far.end_tls()).await.unwrap().unwrap();
         assert_eq!(line(&mut far).await, "PASV\r\n");
