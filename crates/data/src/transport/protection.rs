@@ -250,7 +250,7 @@ impl DataProtection {
         let mut state = lock(&self.state);
         let engine = match &mut *state {
             ProtectionState::Protected(engine) => engine,
-            // What arrived first does not concern this direction.
+            // Bytes that arrived first do not concern this direction.
             ProtectionState::Raw(_) => return Ok(None),
             _ => return Err(io::ErrorKind::NotConnected.into()),
         };

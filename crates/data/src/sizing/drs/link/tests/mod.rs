@@ -139,7 +139,7 @@ fn the_channel_has_the_protection_of_the_data_connections() {
         DataHandshakeMode::Protected,
         DataHandshakeMode::AuthenticateOnly,
     ] {
-        check_dialogue(Some(Arc::new(DataSecurity::of_one_user(mode))));
+        check_dialogue(Some(&Arc::new(DataSecurity::of_one_user(mode))));
     }
 }
 
@@ -158,7 +158,7 @@ fn a_caller_without_tls_is_not_heard_on_a_protected_channel() {
     assert_eq!(table.events, [(0, DrsChannelEvent::Size(65_536))]);
 }
 
-fn check_dialogue(security: Option<Arc<DataSecurity>>) {
+fn check_dialogue(security: Option<&Arc<DataSecurity>>) {
     for receiver_listens in [true, false] {
         let endpoint = listening();
         let other = connecting(&endpoint);
@@ -167,8 +167,8 @@ fn check_dialogue(security: Option<Arc<DataSecurity>>) {
         } else {
             (other, endpoint)
         };
-        let receiver = DrsLink::new(at_receiver, Role::Receiver, security.clone());
-        let sender = DrsLink::new(at_sender, Role::Sender, security.clone());
+        let receiver = DrsLink::new(at_receiver, Role::Receiver, security.cloned());
+        let sender = DrsLink::new(at_sender, Role::Sender, security.cloned());
         let mut table = DrsLinkDriver::new(vec![receiver, sender]);
         for size in [65_536, 1 << 20] {
             table.events.clear();
