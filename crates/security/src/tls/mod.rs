@@ -6,7 +6,7 @@ mod error;
 mod memory;
 mod session;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod verification;
 
 pub use config::{

@@ -128,6 +128,19 @@ pub(crate) fn shake(client: &mut TlsEngine, server: &mut TlsEngine) -> Results {
     }
 }
 
+/// Runs handshakes until one end fails.
+pub(crate) fn shake_until_error(client: &mut TlsEngine, server: &mut TlsEngine) -> Results {
+    for _ in 0..10 {
+        let results = (client.handshake(), server.handshake());
+        if results.0.is_err() || results.1.is_err() {
+            return (results.0.map(|_| ()), results.1.map(|_| ()));
+        }
+        pass(client, server);
+        pass(server, client);
+    }
+    panic!("no end fails");
+}
+
 /// A connected pair.
 pub(crate) fn connected(client: TlsOptions, server: TlsOptions) -> (TlsEngine, TlsEngine) {
     let (mut client, mut server) = (engine(client), engine(server));
