@@ -14,6 +14,7 @@ fn with_certificates(pki: &TestPki, policy: ClientCertificates) -> SecureServer 
     SecureServer::with_config(pki, |config| {
         configure_grid(pki, config);
         config.security.client_certificates = policy;
+        config.transfer.stall = std::time::Duration::from_secs(2);
         config.security.client_authorities = Some(pki.path("ca"));
     })
 }

@@ -30,6 +30,8 @@ pub(crate) fn send_all(
     let mut tls = TlsStream::handshake(stream, config, resume)?;
     tls.write_all(bytes)?;
     tls.close();
+    // Closing a socket with unread tickets would send a reset, which destroys what is on its way.
+    let _ = tls.read_to_end(&mut Vec::new());
     Ok(())
 }
 

@@ -102,7 +102,7 @@ fn an_upload_that_ends_without_close_notify_fails() {
 #[test]
 fn data_in_the_clear_where_tls_was_agreed_on_is_refused() {
     let pki = TestPki::new();
-    let server = SecureServer::start(&pki);
+    let server = SecureServer::impatient(&pki);
     let config = pki.web_client(None);
     let mut client = SecureClient::private_user(server.address(), &config);
     let address = client.pasv();
@@ -123,6 +123,7 @@ fn a_server_may_demand_that_data_connections_resume_the_session() {
     let pki = TestPki::new();
     let server = SecureServer::with_config(&pki, |config| {
         config.security.session_reuse = SessionReuse::Required;
+        config.transfer.stall = std::time::Duration::from_secs(2);
     });
     let bytes = server.create_file("f", 100_000);
     let config = pki.web_client(None);

@@ -127,7 +127,7 @@ fn dcau_n_is_in_the_clear_and_cannot_be_protected() {
 #[test]
 fn dcau_a_refuses_other_identities() {
     let pki = TestPki::new();
-    let server = SecureServer::with_grid(&pki);
+    let server = SecureServer::impatient(&pki);
     let bytes = server.create_file("f", 100_000);
     let mut client = log_in(&server, &pki, LIMITED);
     let bob = pki.authority.user("Bob");
@@ -146,7 +146,7 @@ fn dcau_a_refuses_other_identities() {
 #[test]
 fn dcau_s_accepts_the_named_subject_only() {
     let pki = TestPki::new();
-    let server = SecureServer::with_grid(&pki);
+    let server = SecureServer::impatient(&pki);
     let bytes = server.create_file("f", 100_000);
     let mut client = log_in(&server, &pki, LIMITED);
     let bob = pki.authority.user("Bob");
@@ -166,14 +166,14 @@ fn dcau_s_accepts_the_named_subject_only() {
 #[test]
 fn dcsc_gives_both_ends_a_credential_of_the_clients_choice() {
     let pki = TestPki::new();
-    let server = SecureServer::with_grid(&pki);
+    let server = SecureServer::impatient(&pki);
     let bytes = server.create_file("f", 100_000);
     let mut client = log_in(&server, &pki, Delegation::None);
     let validity = std::time::Duration::from_secs(3600);
     let thrown_away = CertifiedKey::self_signed(&["dcsc.example".to_owned()], validity).unwrap();
     let pem = SecurityToken::new(thrown_away.to_pem().unwrap().to_vec()).unwrap();
     client.expect("DCSC P AAAA", 500);
-    client.expect(&format!("DCSC p {}", pem.encode()), 200);
+    client.expect(&format!("DCSC p {}", pem.encode()), 250);
     client.expect("DCAU A", 200);
     let trust = || TrustStore::exactly(vec![thrown_away.leaf().clone()]);
     let same = || ExpectedPeer::Identity(thrown_away.identity());
@@ -190,7 +190,7 @@ fn dcsc_gives_both_ends_a_credential_of_the_clients_choice() {
         Some(&bytes)
     );
     expect_failure(&mut client);
-    client.expect("DCSC D", 200);
+    client.expect("DCSC D", 250);
     assert_ne!(
         retrieve(&mut client, &own, PROTECTED).as_ref(),
         Some(&bytes)

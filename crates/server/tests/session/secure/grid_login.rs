@@ -175,11 +175,7 @@ fn a_tampered_command_ends_the_session() {
     let next = dropped.wrapped("MKD made");
     dropped.send_raw(&enc(next));
     for client in [&mut tampered, &mut replayed, &mut dropped] {
-        let reply = client.read_line().unwrap();
-        assert!(
-            reply.starts_with("535 ") || reply.starts_with("421 "),
-            "{reply}"
-        );
+        // The records of TLS are a sequence: after a wrong one nothing can be said any more.
         client.expect_close();
     }
     assert!(!server.path("made").exists());

@@ -133,6 +133,14 @@ impl SecureServer {
         Self::with_config(pki, |config| configure_grid(pki, config))
     }
 
+    /// A server with GSI that waits for a usable data connection for two seconds only.
+    pub(crate) fn impatient(pki: &TestPki) -> Self {
+        Self::with_config(pki, |config| {
+            configure_grid(pki, config);
+            config.transfer.stall = Duration::from_secs(2);
+        })
+    }
+
     pub(crate) fn with_config(pki: &TestPki, change: impl FnOnce(&mut ServerConfig)) -> Self {
         let scratch = tempfile::tempdir().unwrap();
         let root = scratch.path().join("root");
