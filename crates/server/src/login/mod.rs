@@ -18,6 +18,7 @@ use crate::roots::AccountRoots;
 use crate::users::{UserAccount, Users};
 
 mod throttle;
+mod token;
 
 use throttle::LoginThrottle;
 
