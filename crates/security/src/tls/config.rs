@@ -145,9 +145,17 @@ impl TlsConfig {
     /// # Errors
     /// [`TlsError::Config`]
     pub fn new(options: TlsOptions) -> Result<Self, TlsError> {
+        Self::with_newest(options, None)
+    }
+
+    /// The newest version of TLS can be limited, for tests.
+    pub(crate) fn with_newest(
+        options: TlsOptions,
+        newest: Option<SslVersion>,
+    ) -> Result<Self, TlsError> {
         check_combination(&options)?;
         let trust = effective_trust(&options)?;
-        let context = build_context(&options)?;
+        let context = build_context(&options, newest)?;
         let shared = SharedContext {
             context,
             verified_chains: Mutex::default(),
@@ -283,7 +291,7 @@ fn effective_trust(options: &TlsOptions) -> Result<Option<Arc<TrustStore>>, TlsE
     }
 }
 
-fn build_context(options: &TlsOptions) -> Result<SslContext, TlsError> {
+fn build_context(options: &TlsOptions, newest: Option<SslVersion>) -> Result<SslContext, TlsError> {
     let failed = |step: &'static str| {
         move |e: ErrorStack| TlsError::Config(format!("cannot {step}: {}", in_words(&e)))
     };
@@ -293,6 +301,9 @@ fn build_context(options: &TlsOptions) -> Result<SslContext, TlsError> {
     };
     let mut builder = SslContextBuilder::new(method).map_err(failed("start TLS"))?;
     set_protocol(&mut builder, options).map_err(failed("set the TLS version and ciphers"))?;
+    builder
+        .set_max_proto_version(newest)
+        .map_err(failed("set the TLS version"))?;
     set_sessions(&mut builder, options).map_err(failed("set up TLS sessions"))?;
     if let Some(credential) = &options.credential {
         set_credential(&mut builder, options.profile, credential)

@@ -303,6 +303,39 @@ impl TlsEngine {
         self.stream.get_ref().unprocessed()
     }
 
+    /// Lets so many of the received bytes be processed and no more; `None`: all.
+    pub(crate) fn set_gate(&mut self, gate: Option<usize>) {
+        self.stream.get_mut().set_gate(gate);
+    }
+
+    /// Takes the received bytes that are not processed.
+    pub(crate) fn take_unprocessed(&mut self) -> Vec<u8> {
+        self.stream.get_mut().take_unprocessed()
+    }
+
+    /// Takes the bytes to send.
+    pub(crate) fn take_outgoing(&mut self) -> Vec<u8> {
+        let bytes = self.outgoing().to_vec();
+        self.mark_sent(bytes.len());
+        bytes
+    }
+
+    /// Memory of the buffers, bytes.
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> usize {
+        self.stream.get_ref().held()
+    }
+
+    /// The configuration.
+    pub(crate) fn config(&self) -> &TlsConfig {
+        &self.config
+    }
+
+    /// Ends the connection with this error.
+    pub(crate) fn refuse(&mut self, problem: &str) -> TlsError {
+        self.fail(TlsError::Protocol(problem.to_owned()))
+    }
+
     /// The checks that need the complete handshake. The peer sees nothing of the last flight if
     /// they fail.
     fn conclude_handshake(&mut self) -> Result<Handshake, TlsError> {

@@ -18,6 +18,8 @@ const KEPT_SPACE: usize = 32 << 10;
 pub(super) struct MemoryWire {
     incoming: Incoming,
     outgoing: Outgoing,
+    /// Received bytes that OpenSSL may take; `None`: all.
+    gate: Option<usize>,
     /// Nothing more is taken in or given out.
     is_dead: bool,
 }
@@ -79,6 +81,18 @@ impl MemoryWire {
     /// Received bytes that OpenSSL has not taken.
     pub(super) fn unprocessed(&self) -> &[u8] {
         &self.incoming.buffer[self.incoming.start..self.incoming.end]
+    }
+
+    /// Lets OpenSSL take so many of the received bytes and no more; `None`: all.
+    pub(super) fn set_gate(&mut self, gate: Option<usize>) {
+        self.gate = gate;
+    }
+
+    /// Takes the bytes that OpenSSL has not taken.
+    pub(super) fn take_unprocessed(&mut self) -> Vec<u8> {
+        let bytes = self.unprocessed().to_vec();
+        self.incoming.discard();
+        bytes
     }
 
     /// Bytes to send.
@@ -179,12 +193,14 @@ impl Outgoing {
 impl Read for MemoryWire {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let waiting = self.unprocessed();
-        if waiting.is_empty() {
+        let allowed = self.gate.unwrap_or(waiting.len()).min(waiting.len());
+        if allowed == 0 {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        let count = waiting.len().min(into.len());
+        let count = allowed.min(into.len());
         into[..count].copy_from_slice(&waiting[..count]);
         self.incoming.start += count;
+        self.gate = self.gate.map(|gate| gate - count);
         self.incoming.shrink();
         Ok(count)
     }

@@ -7,7 +7,7 @@ mod http;
 mod memory;
 mod session;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod verification;
 
 pub use config::{

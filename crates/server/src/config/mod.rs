@@ -197,6 +197,12 @@ impl ServerConfig {
         self.queue_bounds(permits, (permits / 2).min(FREE_FAILURES as usize))
     }
 
+    /// Bounds on steps of GSI exchanges. One client has at most half of the processors, rounded up.
+    pub(crate) fn exchange_queue(&self) -> QueueBounds {
+        let permits = processor_count();
+        self.queue_bounds(permits, permits.div_ceil(2))
+    }
+
     /// Bounds on listeners being opened. Opening is quick, but it may try a whole range of busy ports,
     /// and a burst of PASV must not start a burst of threads.
     pub(crate) fn listener_queue(&self) -> QueueBounds {
