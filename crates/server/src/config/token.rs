@@ -170,7 +170,8 @@ mod tests {
         assert_eq!(trusted.keys, KeySource::Metadata(metadata.to_owned()));
         let placed = |keys: &str| {
             let keys = Some(keys.to_owned());
-            trusted_issuers(&[TokenIssuerConfig { keys, ..table() }]).map(|mut all| all.remove(0).keys)
+            trusted_issuers(&[TokenIssuerConfig { keys, ..table() }])
+                .map(|mut all| all.remove(0).keys)
         };
         let url = "https://keys.example.org/jwks";
         assert_eq!(placed(url), Ok(KeySource::Url(url.to_owned())));
@@ -186,7 +187,14 @@ mod tests {
             change(&mut changed);
             trusted_issuers(&[changed]).unwrap_err()
         };
-        for url in ["http://i.example.org", "https://", "https:///x", "https://a@b", "https://h/?q", "i"] {
+        for url in [
+            "http://i.example.org",
+            "https://",
+            "https:///x",
+            "https://a@b",
+            "https://h/?q",
+            "i",
+        ] {
             let changed = TokenIssuerConfig {
                 url: url.to_owned(),
                 ..table()
@@ -196,12 +204,33 @@ mod tests {
         }
         use TokenIssuerError as E;
         assert!(matches!(with(|t| t.audience.clear()), E::NoAudience(_)));
-        assert!(matches!(with(|t| t.audience.push(String::new())), E::NoAudience(_)));
-        assert!(matches!(with(|t| t.base_path = "vo".into()), E::BasePath { .. }));
-        assert!(matches!(with(|t| t.base_path = "/a/../b".into()), E::BasePath { .. }));
-        assert!(matches!(with(|t| t.base_path = String::new()), E::BasePath { .. }));
-        assert!(matches!(with(|t| t.account = String::new()), E::Account { .. }));
-        assert!(matches!(with(|t| t.account = ":bearer:".into()), E::Account { .. }));
-        assert!(matches!(trusted_issuers(&[table(), table()]), Err(E::Twice(_))));
+        assert!(matches!(
+            with(|t| t.audience.push(String::new())),
+            E::NoAudience(_)
+        ));
+        assert!(matches!(
+            with(|t| t.base_path = "vo".into()),
+            E::BasePath { .. }
+        ));
+        assert!(matches!(
+            with(|t| t.base_path = "/a/../b".into()),
+            E::BasePath { .. }
+        ));
+        assert!(matches!(
+            with(|t| t.base_path = String::new()),
+            E::BasePath { .. }
+        ));
+        assert!(matches!(
+            with(|t| t.account = String::new()),
+            E::Account { .. }
+        ));
+        assert!(matches!(
+            with(|t| t.account = ":bearer:".into()),
+            E::Account { .. }
+        ));
+        assert!(matches!(
+            trusted_issuers(&[table(), table()]),
+            Err(E::Twice(_))
+        ));
     }
 }

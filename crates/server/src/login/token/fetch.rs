@@ -87,9 +87,7 @@ impl SystemFetcher {
             .accept("application/json")
             .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
             .build();
-        let connector =
-            ().chain(TcpConnector::default())
-                .chain(HttpsConnector::new(authorities));
+        let connector = ().chain(TcpConnector::default()).chain(HttpsConnector::new(authorities));
         let agent = Agent::with_parts(config, connector, DefaultResolver::default());
         let failed = |error: ureq::Error| format!("{url}: {error}");
         let mut response = agent.get(url).call().map_err(failed)?;
@@ -232,7 +230,11 @@ mod tests {
         let path = dir.path().join("keys.json");
         let source = KeySource::File(path.clone());
         let fetcher = SystemFetcher::new(None);
-        let fetched = || fetcher.fetch("https://i", &source).map(|fetched| fetched.keys.len());
+        let fetched = || {
+            fetcher
+                .fetch("https://i", &source)
+                .map(|fetched| fetched.keys.len())
+        };
         assert!(fetched().unwrap_err().contains("No such file"));
         let jwk = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
         std::fs::write(&path, jwk).unwrap();

@@ -162,7 +162,10 @@ impl IssuerKeys {
     /// # Errors
     /// See [`Self::get`].
     pub(super) async fn get_with_new_keys(self: &Arc<Self>) -> Result<Arc<KeySet>, String> {
-        if self.state().may_fetch(FetchReason::UnknownKey, Instant::now()) {
+        if self
+            .state()
+            .may_fetch(FetchReason::UnknownKey, Instant::now())
+        {
             self.wait_for_fetch(FetchReason::UnknownKey).await;
         }
         self.get().await
@@ -254,7 +257,11 @@ mod tests {
         assert!(state.fresh(down).is_none() && state.stale(down).is_some());
         assert!(!state.may_fetch(FetchReason::Needed, down + RETRY_INTERVAL / 2));
         assert!(state.may_fetch(FetchReason::Needed, down + RETRY_INTERVAL));
-        assert!(state.stale(start + 24 * HOUR - Duration::from_secs(1)).is_some());
+        assert!(
+            state
+                .stale(start + 24 * HOUR - Duration::from_secs(1))
+                .is_some()
+        );
         assert!(state.stale(start + 24 * HOUR).is_none());
     }
 

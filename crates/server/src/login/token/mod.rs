@@ -1,14 +1,24 @@
 //! Logins with bearer tokens.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use proto::command::Secret;
+use proto::path::VPath;
+use proto::security::BEARER_USER;
+use proto::server::AccountRights;
 use security::token::{TokenError, TokenVerifier, VerifiedToken};
 use security::x509::TrustStore;
 
-use crate::config::{KeySource, TokenIssuerConfig, TokenIssuerError, trusted_issuers};
+use super::{Authenticator, Login, LoginPolicy, LoginRefusal};
+use crate::config::{
+    KeySource, TokenIssuerConfig, TokenIssuerError, TrustedIssuer, trusted_issuers,
+};
+use crate::files::PathRights;
+use crate::limits::SessionLimits;
+use crate::users::UserAccount;
 
 mod fetch;
 mod keys;
@@ -18,9 +28,6 @@ mod tests;
 
 use fetch::{KeyFetcher, SystemFetcher};
 use keys::IssuerKeys;
-
-/// Name after USER that announces a token as the password.
-pub(crate) const TOKEN_USER: &str = ":bearer:";
 
 /// Verifies tokens with the keys of their issuers.
 #[derive(Debug)]
@@ -65,27 +72,38 @@ impl TokenLogin {
         if trusted.is_empty() {
             return Ok(None);
         }
-        let fetcher: Arc<dyn KeyFetcher> = Arc::new(SystemFetcher::new(authorities));
-        let keys = trusted.iter().map(|trusted| {
-            let url = trusted.issuer.url.clone();
-            let kept = previous
-                .and_then(|previous| previous.keys.get(&url))
-                .filter(|kept| *kept.source() == trusted.keys && is_remote(kept.source()));
-            let keys = kept.map(Arc::clone).unwrap_or_else(|| {
-                Arc::new(IssuerKeys::new(
-                    url.clone(),
-                    trusted.keys.clone(),
-                    Arc::clone(&fetcher),
-                ))
-            });
-            (url, keys)
-        });
-        let keys = keys.collect();
-        let issuers = trusted.into_iter().map(|trusted| trusted.issuer).collect();
-        Ok(Some(Self {
+        let mut logins = Self::with_fetcher(trusted, Arc::new(SystemFetcher::new(authorities)));
+        for (url, keys) in &mut logins.keys {
+            let kept = previous.and_then(|previous| previous.keys.get(url));
+            // A file is read again, because an administrator reloads after changing it.
+            if let Some(kept) = kept
+                && kept.source() == keys.source()
+                && is_remote(keys.source())
+            {
+                *keys = Arc::clone(kept);
+            }
+        }
+        Ok(Some(logins))
+    }
+
+    fn with_fetcher(trusted: Vec<TrustedIssuer>, fetcher: Arc<dyn KeyFetcher>) -> Self {
+        let mut keys = HashMap::new();
+        let mut issuers = Vec::with_capacity(trusted.len());
+        for TrustedIssuer {
+            issuer,
+            keys: source,
+        } in trusted
+        {
+            let url = issuer.url.clone();
+            let fetcher = Arc::clone(&fetcher);
+            let source = IssuerKeys::new(url.clone(), source, fetcher);
+            keys.insert(url, Arc::new(source));
+            issuers.push(issuer);
+        }
+        Self {
             verifier: TokenVerifier::new(issuers),
             keys,
-        }))
+        }
     }
 
     /// Verifies a token; fetches the keys of its issuer if needed, which may take 10 s.
@@ -117,8 +135,83 @@ impl TokenLogin {
     }
 }
 
+impl Authenticator {
+    /// Logs in with a token: to the account of its issuer, with the rights of its scopes. Failures delay
+    /// later attempts of the client's address, as wrong passwords do.
+    pub(super) async fn token_login(
+        &self,
+        policy: &LoginPolicy,
+        token: Secret,
+        peer: IpAddr,
+        limits: &Arc<SessionLimits>,
+    ) -> Result<Login, LoginRefusal> {
+        let Some(tokens) = policy.tokens.clone() else {
+            return Err(LoginRefusal::NoTokens);
+        };
+        // Counted for the address alone: a token cannot be guessed, so no account needs protection.
+        let attempt = self.throttle.begin(peer, &format!("{BEARER_USER}{peer}"));
+        let mut attempt = attempt.map_err(|_| LoginRefusal::Throttled)?;
+        tokio::time::sleep(attempt.wait()).await;
+        let token = match tokens.verify(&token).await {
+            Ok(token) => token,
+            // Not the client's fault, so it does not count.
+            Err(error @ TokenError::Keys { .. }) => return Err(LoginRefusal::TokenKeys(error)),
+            Err(error) => {
+                attempt.mark_checked();
+                return Err(LoginRefusal::Token(error));
+            }
+        };
+        attempt.mark_granted();
+        let holder = holder(&token);
+        let slot = limits.count_login(&holder)?;
+        let account = issuer_account(policy, &token.account);
+        let login = self.user_login(policy, account, slot).await?;
+        tracing::info!(
+            holder, account = %token.account, id = token.id.as_deref(), address = %peer,
+            "token accepted"
+        );
+        narrowed(login, token, holder)
+    }
+}
+
+/// The login to the issuer's account, with the rights and the name of the token.
+fn narrowed(mut login: Login, token: VerifiedToken, holder: String) -> Result<Login, LoginRefusal> {
+    let may_write = token.scopes.iter().any(|(_, rights)| rights.may_create());
+    let home = login.grant.home.as_bytes();
+    // A home that the token does not reach would refuse every command; the root leads to all scopes.
+    if !token.scopes.rights(home).is_some() && !token.scopes.is_above_a_scope(home) {
+        login.grant.home = VPath::root();
+    }
+    login.grant.user = holder;
+    login.grant.rights.write &= may_write;
+    login.expires = Some(token.expires);
+    let rights = PathRights::of_token(token.scopes, token.expires);
+    login.files = login.files.with_path_rights(rights).map_err(|error| {
+        tracing::error!(%error, "no file descriptor for a session's root");
+        LoginRefusal::NoRoot
+    })?;
+    Ok(login)
+}
+
+/// The account of an issuer: that of the users file, else one with the server's root.
+fn issuer_account(policy: &LoginPolicy, name: &str) -> UserAccount {
+    let users = policy.users.as_ref();
+    users
+        .and_then(|users| users.account(name))
+        .unwrap_or_else(|| UserAccount {
+            name: name.to_owned(),
+            root: None,
+            rights: AccountRights {
+                // The token's scopes decide.
+                write: true,
+                third_party: true,
+            },
+            home: VPath::root(),
+        })
+}
+
 /// The name of the token's holder in logs and as the owner of uploads: `SUBJECT@ISSUER`. It is unique, as
 /// no issuer's URL has an `@`, and no account has such a name.
-pub(crate) fn holder(token: &VerifiedToken) -> String {
+fn holder(token: &VerifiedToken) -> String {
     format!("{}@{}", token.subject, token.issuer)
 }
