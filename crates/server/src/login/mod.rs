@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use data::store::durability::SyncPolicy;
 use data::store::root::Root;
@@ -180,12 +180,6 @@ impl LoginRefusal {
 }
 
 impl Login {
-    /// Time until the client's token expires, 0 afterwards; `None`: the login has no end.
-    pub(crate) fn time_left(&self) -> Option<Duration> {
-        let left = |end: SystemTime| end.duration_since(SystemTime::now()).unwrap_or_default();
-        self.expires.map(left)
-    }
-
     /// The owner of this session's uploads; `from` is the client's address.
     pub(crate) fn uploader(&self, from: IpAddr) -> Uploader {
         // No account can have this name, because it selects an anonymous session before accounts are
@@ -223,23 +217,6 @@ impl Authenticator {
             policy: RwLock::new(Arc::new(policy)),
             ..self
         }
-    }
-
-    /// The same with the issuers of bearer tokens.
-    pub(crate) fn with_tokens(self, tokens: Option<Arc<TokenLogin>>) -> Self {
-        let policy = LoginPolicy {
-            tokens,
-            ..(*self.policy()).clone()
-        };
-        Self {
-            policy: RwLock::new(Arc::new(policy)),
-            ..self
-        }
-    }
-
-    /// The issuers of bearer tokens as of the last reload.
-    pub(crate) fn tokens(&self) -> Option<Arc<TokenLogin>> {
-        self.policy().tokens.clone()
     }
 
     /// The password users as of the last reload.

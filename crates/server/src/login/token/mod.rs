@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::Arc;
-use std::time::SystemTime;
+use std::sync::{Arc, RwLock};
+use std::time::{Duration, SystemTime};
 
 use proto::command::Secret;
 use proto::path::VPath;
@@ -136,6 +136,23 @@ impl TokenLogin {
 }
 
 impl Authenticator {
+    /// The same with the issuers of bearer tokens.
+    pub(crate) fn with_tokens(self, tokens: Option<Arc<TokenLogin>>) -> Self {
+        let policy = LoginPolicy {
+            tokens,
+            ..(*self.policy()).clone()
+        };
+        Self {
+            policy: RwLock::new(Arc::new(policy)),
+            ..self
+        }
+    }
+
+    /// The issuers of bearer tokens as of the last reload.
+    pub(crate) fn tokens(&self) -> Option<Arc<TokenLogin>> {
+        self.policy().tokens.clone()
+    }
+
     /// Logs in with a token: to the account of its issuer, with the rights of its scopes. Failures delay
     /// later attempts of the client's address, as wrong passwords do.
     pub(super) async fn token_login(
@@ -171,6 +188,14 @@ impl Authenticator {
             "token accepted"
         );
         narrowed(login, token, holder)
+    }
+}
+
+impl Login {
+    /// Time until the client's token expires, 0 afterwards; `None`: the login has no end.
+    pub(crate) fn time_left(&self) -> Option<Duration> {
+        let left = |end: SystemTime| end.duration_since(SystemTime::now()).unwrap_or_default();
+        self.expires.map(left)
     }
 }
 
