@@ -5,27 +5,30 @@ use std::fmt::Write as _;
 use std::net::Ipv6Addr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use percent_encoding::percent_decode_str;
 
 use crate::credentials::{self, Credential};
-use crate::{CopyFailure, Exit};
+use crate::{ConnectionSecurity, CopyFailure, Exit};
 
 /// A GridFTP, FTP or HTTP server as a URL names it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Server {
-    /// `ftp` or `gsiftp`; `gsiftp` works with servers that accept passwords in clear.
+    /// Protocol, and the security of its control connection.
     pub scheme: Scheme,
     /// Host name or address, without brackets.
     pub host: String,
-    /// Port (default 21 for ftp, 2811 for gsiftp, 80 for http, 443 for https).
+    /// Port (default 21 for ftp and ftps, 2811 for gsiftp, 80 for http, 443 for https).
     pub port: u16,
-    /// Credential from the URL, the environment variable `LONGHAUL_PASSWORD`, or ~/.netrc;
-    /// otherwise anonymous.
+    /// Credential from the URL, `--token`, the environment variable `LONGHAUL_PASSWORD`, or
+    /// ~/.netrc; otherwise anonymous, and with gsiftp the account of the certificate.
     pub credential: Credential,
     /// HTTP: the part after the `?` of the URL. It is sent with every request. It may be a secret
     /// (signed URLs), so it is never shown.
     pub query: Option<String>,
+    /// Protection of all sessions with the server.
+    pub security: Arc<ConnectionSecurity>,
 }
 
 /// URL scheme.
@@ -33,7 +36,10 @@ pub struct Server {
 pub enum Scheme {
     /// `ftp:`
     Ftp,
-    /// `gsiftp:`
+    /// `ftps:`: FTP over TLS (RFC 4217). TLS comes before the first byte on port 990, and after AUTH
+    /// TLS on every other port.
+    Ftps,
+    /// `gsiftp:`: FTP over GSI, never in clear.
     Gsiftp,
     /// `http:`
     Http,
@@ -48,13 +54,14 @@ impl Scheme {
     /// Whether this is an FTP scheme. Two such servers can transfer files between them without
     /// passing the bytes through this machine.
     pub(crate) const fn is_ftp(self) -> bool {
-        matches!(self, Self::Ftp | Self::Gsiftp)
+        matches!(self, Self::Ftp | Self::Ftps | Self::Gsiftp)
     }
 
     /// The scheme's name, without the colon.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ftp => "ftp",
+            Self::Ftps => "ftps",
             Self::Gsiftp => "gsiftp",
             Self::Http => "http",
             Self::Https => "https",
@@ -63,10 +70,11 @@ impl Scheme {
         }
     }
 
-    /// The port when the URL names none (IANA: ftp, gsiftp, http, https).
+    /// The port when the URL names none (IANA: ftp, gsiftp, http, https). FTP over TLS begins on the
+    /// port of FTP (RFC 4217 §4).
     pub const fn default_port(self) -> u16 {
         match self {
-            Self::Ftp => 21,
+            Self::Ftp | Self::Ftps => 21,
             Self::Gsiftp => 2811,
             Self::Http => 80,
             Self::Https => 443,
@@ -191,14 +199,26 @@ impl Location {
     /// Parses a command-line argument. A credential that the URL does not name comes from the
     /// environment or ~/.netrc.
     pub fn parse(text: &str) -> Result<Self, CopyFailure> {
-        Self::parse_with(text, &credentials::find_credential)
+        Self::parse_secured(text, &Arc::default())
     }
 
-    /// [`Location::parse`] with `find` in place of the environment and ~/.netrc: it gets host and
-    /// user and returns the credential.
+    /// Like [`Location::parse`]; sessions with the location's server have this protection.
+    ///
+    /// # Errors
+    /// `Usage`: the URL is invalid, or its scheme cannot have the protection.
+    pub fn parse_secured(
+        text: &str,
+        security: &Arc<ConnectionSecurity>,
+    ) -> Result<Self, CopyFailure> {
+        Self::parse_with(text, &credentials::find_credential, security)
+    }
+
+    /// [`Location::parse_secured`] with `find` in place of the environment and ~/.netrc: it gets
+    /// host and user and returns the credential.
     pub(crate) fn parse_with(
         text: &str,
         find: &dyn Fn(&str, Option<&str>) -> Credential,
+        security: &Arc<ConnectionSecurity>,
     ) -> Result<Self, CopyFailure> {
         if text == "-" {
             return Ok(Self::StandardStreams);
@@ -209,19 +229,21 @@ impl Location {
         let Some((scheme, rest)) = split_scheme(text) else {
             return local_location(text.as_bytes().to_vec(), text);
         };
+        let server = |scheme| parse_server(scheme, rest, text, find, security);
         match scheme.to_ascii_lowercase().as_str() {
             "file" => parse_file(rest, text),
-            "ftp" => parse_server(Scheme::Ftp, rest, text, find),
-            "gsiftp" => parse_server(Scheme::Gsiftp, rest, text, find),
-            "http" => parse_server(Scheme::Http, rest, text, find),
-            "https" => parse_server(Scheme::Https, rest, text, find),
             #[cfg(test)]
-            "memory" => parse_server(Scheme::Memory, rest, text, find),
+            "memory" => server(Scheme::Memory),
+            "ftp" => server(Scheme::Ftp),
+            "ftps" => server(Scheme::Ftps),
+            "gsiftp" => server(Scheme::Gsiftp),
+            "http" => server(Scheme::Http),
+            "https" => server(Scheme::Https),
             // `host:path` is a local file name, as in cp(1): only `scheme://` marks a URL.
             _ if !rest.starts_with("//") => local_location(text.as_bytes().to_vec(), text),
             other => Err(usage_error(format!(
-                "{other}: is not supported by this version, which supports ftp:, gsiftp:, http:, \
-                 https:, file: and local paths ({})",
+                "{other}: is not supported by this version, which supports ftp:, ftps:, gsiftp:, \
+                 http:, https:, file: and local paths ({})",
                 redact(text)
             ))),
         }
@@ -303,6 +325,7 @@ fn parse_server(
     rest: &str,
     text: &str,
     find: &dyn Fn(&str, Option<&str>) -> Credential,
+    security: &Arc<ConnectionSecurity>,
 ) -> Result<Location, CopyFailure> {
     // Parsed before the login is known, so the password has to be removed from messages.
     let display_text = redact(text);
@@ -328,12 +351,23 @@ fn parse_server(
         Some((login, address)) => (Some(login), address),
         None => (None, authority),
     };
+    security.check_scheme(scheme, &display_text)?;
     let (host, port) = parse_address(address, scheme, &display_text)?;
     let path = remote_path(path, &display_text)?;
-    let credential = match (scheme, login) {
+    let credential = match (scheme, login, security.token_for(scheme)) {
         // The login of an `http:` request travels in clear, so only one that the user typed is
         // sent.
-        (Scheme::Http, None) => Credential::Anonymous,
+        (Scheme::Http, None, _) => Credential::Anonymous,
+        // The certificate is the login, so no password is looked for.
+        (Scheme::Gsiftp, None, _) => Credential::GridMapping,
+        (Scheme::Gsiftp, Some(_), _) => {
+            let no_password = |_: &str, user: Option<&str>| match user {
+                Some(user) => Credential::password(user, ""),
+                None => Credential::GridMapping,
+            };
+            parse_login(login, &host, &display_text, &no_password)?
+        }
+        (_, None, Some(token)) => token,
         _ => parse_login(login, &host, &display_text, find)?,
     };
     Ok(Location::Remote {
@@ -343,6 +377,7 @@ fn parse_server(
             port,
             credential,
             query: query.map(str::to_owned),
+            security: Arc::clone(security),
         },
         path,
     })
