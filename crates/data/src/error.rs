@@ -83,6 +83,15 @@ pub enum DataError {
         /// The system's reason.
         source: io::Error,
     },
+    /// A check of the protection of a data connection failed: its handshake, the peer's certificate, the
+    /// resumption of the session, a TLS record, or an end without close_notify.
+    #[error("data connection with {peer} failed its protection: {reason}")]
+    Security {
+        /// The peer.
+        peer: String,
+        /// The check that failed, with the value; it names no secret.
+        reason: String,
+    },
     /// Nothing moved for the stall time.
     #[error("data connection stalled: nothing moved for {seconds} s")]
     Stalled {

@@ -9,7 +9,7 @@
 mod control;
 mod data;
 
-pub use control::ControlTransport;
+pub use control::{ControlTransport, tls_error};
 pub(crate) use data::DataTransport;
 #[cfg(test)]
 pub(crate) use data::HandshakeGate;

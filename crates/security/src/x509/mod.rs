@@ -2,6 +2,7 @@
 
 mod credential;
 mod data_credential;
+pub(crate) mod der;
 mod host_name;
 mod name;
 mod proxy;
