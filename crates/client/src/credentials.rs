@@ -16,7 +16,7 @@ const ANONYMOUS: &str = "anonymous";
 /// program.
 const ANONYMOUS_PASSWORD: &str = "longhaul@";
 /// The user name for the account that a GSI server maps a certificate to (globus-gridftp-server).
-const GRID_MAPPING: &str = ":globus-mapping:";
+pub(crate) const GRID_MAPPING: &str = ":globus-mapping:";
 /// The user name of logins with a token, which is the password.
 const BEARER: &str = ":bearer:";
 /// Environment variable with the password of a named user.

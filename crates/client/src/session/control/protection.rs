@@ -1,0 +1,185 @@
+//! Protection of the control connection: TLS around all bytes, or GSI around each line.
+
+use proto::reply::{Reply, ReplyReader};
+use proto::security::SecurityToken;
+use security::gsi::{GsiContext, GsiError};
+use security::tls::{TlsConfig, TlsEngine};
+use tokio::time::timeout;
+
+use super::ClientControlConnection;
+use crate::protection::{gsi_failure, handshake_failure, tls_failure};
+use crate::{CopyFailure, Exit};
+
+/// A GSI context that protects the lines of a connection (RFC 2228 §3).
+pub(super) struct ProtectedLines {
+    context: Box<GsiContext>,
+    /// Received bytes without their line end yet.
+    partial: Vec<u8>,
+}
+
+impl std::fmt::Debug for ProtectedLines {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ProtectedLines")
+    }
+}
+
+/// Longest line with a protected reply, bytes: a token of 48 KiB in base64.
+const MAX_PROTECTED_LINE: usize = 64 << 10;
+
+impl ClientControlConnection {
+    /// Performs a TLS handshake. Nothing that was received before it is used afterwards. `greeted`:
+    /// the greeting has been read before.
+    ///
+    /// # Errors
+    /// `Refused`: one end refuses the other. `Protocol`: the server does not speak TLS.
+    /// `Unreachable`: the connection was lost.
+    pub(crate) async fn start_tls(
+        &mut self,
+        config: &TlsConfig,
+        greeted: bool,
+    ) -> Result<(), CopyFailure> {
+        self.received_replies.clear();
+        self.reader = match greeted {
+            true => ReplyReader::new(),
+            false => ReplyReader::expecting_greeting(),
+        };
+        // Unusable until the handshake is complete.
+        self.unusable = true;
+        let started = self.transport.start_tls(config, None);
+        started.map_err(|error| tls_failure(&self.name, &error))?;
+        match timeout(self.reply_timeout, self.transport.complete_handshake()).await {
+            Ok(Ok(())) => {
+                self.unusable = false;
+                Ok(())
+            }
+            Ok(Err(error)) => Err(handshake_failure(&self.name, &error)),
+            Err(_) => Err(self.timeout_failure()),
+        }
+    }
+
+    /// From here on every command and reply is inside the context.
+    pub(crate) fn start_gsi(&mut self, context: Box<GsiContext>) {
+        self.received_replies.clear();
+        self.reader = ReplyReader::new();
+        self.gsi = Some(ProtectedLines {
+            context,
+            partial: Vec::new(),
+        });
+    }
+
+    /// The TLS connection, if there is one.
+    pub(crate) fn tls(&self) -> Option<&TlsEngine> {
+        self.transport.tls()
+    }
+
+    /// Whether anything beyond the replies that were returned has been received.
+    pub(crate) fn has_unread_bytes(&self) -> bool {
+        !self.received_replies.is_empty() || self.ends_within_a_line
+    }
+
+    /// A command line with CR LF as it is sent: unchanged, or inside ENC.
+    pub(super) fn protect(&mut self, line: Vec<u8>) -> Result<Vec<u8>, CopyFailure> {
+        let Some(lines) = &mut self.gsi else {
+            return Ok(line);
+        };
+        let protected = lines.context.wrap(&line).and_then(|bytes| {
+            SecurityToken::new(bytes).map_err(|error| GsiError::Token(error.to_string()))
+        });
+        match protected {
+            Ok(token) => Ok(format!("ENC {}\r\n", token.encode()).into_bytes()),
+            Err(error) => {
+                self.unusable = true;
+                Err(gsi_failure(&self.name, &error))
+            }
+        }
+    }
+
+    /// Received bytes with the protection of their lines removed.
+    pub(super) fn unprotect(&mut self, bytes: &[u8]) -> Result<Vec<u8>, CopyFailure> {
+        let Some(lines) = &mut self.gsi else {
+            self.ends_within_a_line = bytes.last().is_some_and(|byte| *byte != b'\n');
+            return Ok(bytes.to_vec());
+        };
+        let result = lines.unprotect(bytes);
+        result.map_err(|problem| {
+            self.unusable = true;
+            match problem {
+                LineProblem::Gsi(error) => gsi_failure(&self.name, &error),
+                LineProblem::Unprotected => CopyFailure::new(
+                    Exit::Protocol,
+                    format!(
+                        "{} sent a reply without protection in a GSI session: somebody on the path may have \
+                         injected it; try again",
+                        self.name
+                    ),
+                ),
+            }
+        })
+    }
+}
+
+/// The reason why a received line is refused.
+enum LineProblem {
+    /// The context refuses it.
+    Gsi(GsiError),
+    /// It is not protected.
+    Unprotected,
+}
+
+impl ProtectedLines {
+    fn unprotect(&mut self, bytes: &[u8]) -> Result<Vec<u8>, LineProblem> {
+        let mut plain = Vec::new();
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.partial.extend_from_slice(part);
+            if self.partial.len() > MAX_PROTECTED_LINE {
+                let problem = format!("a line of more than {MAX_PROTECTED_LINE} bytes");
+                return Err(LineProblem::Gsi(GsiError::Token(problem)));
+            }
+            if self.partial.ends_with(b"\n") {
+                let line = std::mem::take(&mut self.partial);
+                plain.extend(self.unwrap_line(line.trim_ascii_end())?);
+            }
+        }
+        Ok(plain)
+    }
+
+    /// The reply text inside a line `63x-base64` or `63x base64` (RFC 2228 §5).
+    fn unwrap_line(&mut self, line: &[u8]) -> Result<Vec<u8>, LineProblem> {
+        if line.is_empty() {
+            return Ok(Vec::new());
+        }
+        let token = match line {
+            [b'6', b'3', b'1' | b'2' | b'3', b' ' | b'-', token @ ..] => token,
+            _ => return Err(LineProblem::Unprotected),
+        };
+        let token = SecurityToken::decode(token)
+            .map_err(|error| LineProblem::Gsi(GsiError::Token(error.to_string())))?;
+        let mut text = self
+            .context
+            .unwrap(token.as_bytes())
+            .map_err(LineProblem::Gsi)?;
+        // The Globus library sends the NUL of its C string.
+        if text.last() == Some(&0) {
+            text.pop();
+        }
+        if !text.ends_with(b"\n") {
+            text.extend_from_slice(b"\r\n");
+        }
+        Ok(text)
+    }
+}
+
+impl ClientControlConnection {
+    /// The failure for a reply that the security exchange does not allow.
+    pub(crate) fn exchange_failure(&mut self, reply: &Reply, problem: &str) -> CopyFailure {
+        self.unusable = true;
+        CopyFailure::new(
+            Exit::Protocol,
+            format!(
+                "{} broke the security exchange: {problem} ({}); report this to its administrator",
+                self.name,
+                reply.for_log()
+            ),
+        )
+    }
+}
