@@ -232,8 +232,8 @@ impl ServerControlConnection {
 /// Bytes of a line that count against [`HELD_BYTES`].
 fn held_size(line: &LineEvent) -> usize {
     match line {
-        LineEvent::Line(bytes) => bytes.len(),
-        LineEvent::TooLong => 0,
+        LineEvent::Line(bytes) | LineEvent::Protected(bytes) => bytes.len(),
+        LineEvent::TooLong | LineEvent::Forged => 0,
     }
 }
 

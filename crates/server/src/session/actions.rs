@@ -29,7 +29,11 @@ impl SessionDriver {
             match action {
                 SessionAction::Reply(reply) => self.control.queue(&reply),
                 SessionAction::Secure(request) => self.secure(&request),
-                SessionAction::Authenticate { user, password } => self.authenticate(user, password),
+                SessionAction::Authenticate { user, password } => {
+                    self.authenticate(user, password.unwrap_or(Secret(Vec::new())))
+                }
+                // No session has the security that these belong to.
+                SessionAction::SetDataCredential(_) | SessionAction::ClearCommands => {}
                 SessionAction::File(request) => {
                     self.note_rename(&request);
                     self.work = self.start_file_work(request);

@@ -397,6 +397,11 @@ fn session_config(shared: &ServerState, ends: &ControlAddresses) -> SessionConfi
         buffer_sizing: config.transfer.buffers.sizing,
         foreign_data_addresses: config.foreign_data_addresses,
         mechanisms: Arc::default(),
+        clear_passwords: true,
+        tls_required: false,
+        require_data_protection: false,
+        bearer_tokens: false,
+        allow_ccc: false,
         max_idle_seconds: u32::try_from(config.idle_timeout.as_secs()).unwrap_or(u32::MAX),
     }
 }

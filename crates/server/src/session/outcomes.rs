@@ -6,7 +6,7 @@ use data::channel::SessionDataChannel;
 use data::drs;
 use proto::drs::DrsAddress;
 use proto::ranges::RangeSet;
-use proto::server::{DriverEvent, FileError, FileErrorKind, TransferProgress};
+use proto::server::{DriverEvent, FileError, FileErrorKind, LoginFailure, TransferProgress};
 use proto::stripes::StripeAddresses;
 use tokio::time::Instant;
 
@@ -60,9 +60,9 @@ impl SessionDriver {
             WorkEvent::Login(Err(refusal)) if refusal.ends_session() => {
                 return Err(self.close_with_reply(&refusal.to_string()));
             }
-            WorkEvent::Login(Err(refusal)) => {
-                self.finish_work(DriverEvent::Login(Err(refusal.to_string())))
-            }
+            WorkEvent::Login(Err(refusal)) => self.finish_work(DriverEvent::Login(Err(
+                LoginFailure::Refused(refusal.to_string()),
+            ))),
         };
         self.report_outcome(outcome);
         Ok(())
