@@ -175,6 +175,14 @@ impl Location {
         }
     }
 
+    /// The server of a remote location.
+    pub(crate) fn server(&self) -> Option<&Server> {
+        match self {
+            Self::Local(_) | Self::StandardStreams => None,
+            Self::Remote { server, .. } => Some(server),
+        }
+    }
+
     /// The path within the storage.
     pub(crate) fn path(&self) -> &[u8] {
         match self {

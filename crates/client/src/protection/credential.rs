@@ -8,7 +8,8 @@ use security::x509::{CertifiedKey, CredentialError};
 use crate::{CopyFailure, Exit};
 
 /// What to do without a usable credential.
-const ADVICE: &str = "make a proxy with `longhaul proxy init`, or name a certificate with --cert and --key";
+pub(super) const ADVICE: &str =
+    "make a proxy with `longhaul proxy init`, or name a certificate with --cert and --key";
 
 /// Where GSI credentials are looked for. The first that is there counts.
 #[derive(Debug, Clone, Default)]
@@ -139,7 +140,7 @@ pub(crate) fn show_time(time: SystemTime) -> String {
     )
 }
 
-fn unusable(error: &CredentialError) -> CopyFailure {
+pub(super) fn unusable(error: &CredentialError) -> CopyFailure {
     CopyFailure::new(
         Exit::Refused,
         format!("cannot use your certificate: {error}; {ADVICE}"),
@@ -160,4 +161,89 @@ pub(super) fn no_data_credential(reason: &str) -> CopyFailure {
         Exit::Local,
         format!("cannot make a credential for data connections: {reason}; use --delegate limited"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use security::test_pki::{TestAuthority, write_certificates, write_credential, write_key};
+
+    use super::*;
+
+    /// A folder with a credential in each of the four places, named after the place.
+    fn all_places(folder: &Path) -> CredentialPlaces {
+        let authority = TestAuthority::new("/O=Grid/CN=CA");
+        let proxy = |name: &str| {
+            let path = folder.join(name);
+            write_credential(&path, &authority.user(name));
+            path
+        };
+        let pair = |name: &str| {
+            let (certificate, key) = (folder.join(format!("{name}cert")), folder.join(name));
+            let user = authority.user(name);
+            write_certificates(&certificate, &user);
+            write_key(&key, &user);
+            (certificate, key)
+        };
+        CredentialPlaces {
+            named_proxy: Some(proxy("named proxy")),
+            default_proxy: proxy("default proxy"),
+            named_pair: Some(pair("named pair")),
+            default_pair: Some(pair("default pair")),
+        }
+    }
+
+    fn found(places: &CredentialPlaces) -> String {
+        places.find().unwrap().subject().to_string()
+    }
+
+    #[test]
+    fn credentials_are_searched_in_the_order_of_the_grid() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut places = all_places(dir.path());
+        assert!(found(&places).ends_with("CN=named proxy"));
+        places.named_proxy = None;
+        assert!(found(&places).ends_with("CN=default proxy"));
+        places.default_proxy = dir.path().join("none");
+        assert!(found(&places).ends_with("CN=named pair"));
+        places.named_pair = None;
+        assert!(found(&places).ends_with("CN=default pair"));
+        places.default_pair = None;
+        let failure = places.find().unwrap_err();
+        assert_eq!(failure.exit, Exit::Refused);
+        assert!(failure.message.contains("longhaul proxy init"), "{failure}");
+    }
+
+    #[test]
+    fn a_proxy_that_is_named_but_missing_is_not_replaced_by_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut places = all_places(dir.path());
+        places.named_proxy = Some(dir.path().join("gone"));
+        let failure = places.find().unwrap_err();
+        assert_eq!(failure.exit, Exit::Refused);
+        assert!(failure.message.contains("gone"), "{failure}");
+    }
+
+    #[test]
+    fn an_expired_proxy_gives_way_to_a_certificate_and_is_named_if_there_is_none() {
+        use security::test_pki::TestCertificate;
+        let dir = tempfile::tempdir().unwrap();
+        let mut places = all_places(dir.path());
+        places.named_proxy = None;
+        let old = TestCertificate {
+            not_before: -200,
+            not_after: -100,
+            ..TestCertificate::new("/O=Grid/CN=Old")
+        };
+        let expired = TestAuthority::new("/O=Grid/CN=CA").issue(&old);
+        write_credential(&places.default_proxy, &expired);
+        assert!(found(&places).ends_with("CN=named pair"));
+        places.named_pair = None;
+        places.default_pair = None;
+        let failure = places.find().unwrap_err();
+        assert_eq!(failure.exit, Exit::Refused);
+        assert!(
+            failure.message.contains("expired at") && failure.message.contains("proxy init"),
+            "{failure}"
+        );
+    }
 }

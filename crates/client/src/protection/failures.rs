@@ -201,7 +201,12 @@ mod tests {
 
     #[test]
     fn a_refused_gsi_exchange_shows_the_servers_reasons_in_one_line() {
-        let lines = ["globus_xio: Authentication Error", "", "certificate has expired", "End."];
+        let lines = [
+            "globus_xio: Authentication Error",
+            "",
+            "certificate has expired",
+            "End.",
+        ];
         let reply = Reply {
             code: 530,
             lines: lines.iter().map(|line| line.as_bytes().to_vec()).collect(),

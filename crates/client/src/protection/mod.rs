@@ -15,11 +15,12 @@ use security::tls::{
 use security::x509::{CertifiedKey, TrustStore};
 
 use crate::location::{Scheme, Server};
-use crate::{Credential, CopyFailure, Exit};
+use crate::{CopyFailure, Credential, Exit};
 
 pub(crate) mod credential;
 mod failures;
 mod options;
+mod proxy;
 mod token;
 
 pub use credential::{default_certificate_paths, default_proxy_path, find_user_credential};
@@ -28,6 +29,10 @@ pub(crate) use failures::{
     gsi_failure, handshake_failure, tls_failure,
 };
 pub use options::{DataProtectionChoice, DelegationChoice, SecurityOptions, TlsUse};
+pub use proxy::{NewProxy, ProxyFacts, describe_proxy, destroy_proxy, make_proxy};
+
+/// What is in force if no transfer was protected.
+pub(crate) const NO_SECURITY: &str = "none";
 
 /// Receives warnings for the user.
 pub type WarningSink = Arc<dyn Fn(&str) + Send + Sync>;
@@ -134,7 +139,9 @@ impl ConnectionSecurity {
             );
         }
         if self.options.delegation != DelegationChoice::None
-            && !servers.clone().any(|server| server.scheme == Scheme::Gsiftp)
+            && !servers
+                .clone()
+                .any(|server| server.scheme == Scheme::Gsiftp)
         {
             return usage("--delegate is for gsiftp: URLs only: leave it out");
         }
@@ -153,7 +160,8 @@ impl ConnectionSecurity {
     /// The credential of a URL without a user, if it is the token of `--token`.
     pub(crate) fn token_for(&self, scheme: Scheme) -> Option<Credential> {
         let token = self.token.clone()?;
-        self.requires_tls(scheme).then_some(Credential::Token(token))
+        self.requires_tls(scheme)
+            .then_some(Credential::Token(token))
     }
 
     /// The token of the environment (WLCG Bearer Token Discovery), for a verified server that
@@ -265,10 +273,7 @@ impl ConnectionSecurity {
             let made = tokio::task::spawn_blocking(credential::new_data_credential).await;
             made.unwrap_or_else(|_| Err(credential::no_data_credential("its thread ended")))
         };
-        self.data_credential
-            .get_or_try_init(make)
-            .await
-            .cloned()
+        self.data_credential.get_or_try_init(make).await.cloned()
     }
 
     /// Warns the user; equal texts once.
@@ -291,7 +296,7 @@ impl ConnectionSecurity {
     pub(crate) fn in_force(&self) -> String {
         let all: Vec<String> = lock(&self.in_force).iter().cloned().collect();
         match all.is_empty() {
-            true => "none".to_owned(),
+            true => NO_SECURITY.to_owned(),
             false => all.join("; "),
         }
     }
@@ -339,7 +344,9 @@ impl Default for ConnectionSecurity {
 
 impl std::fmt::Debug for ConnectionSecurity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("ConnectionSecurity").field(&self.options).finish()
+        f.debug_tuple("ConnectionSecurity")
+            .field(&self.options)
+            .finish()
     }
 }
 

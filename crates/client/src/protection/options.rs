@@ -93,9 +93,9 @@ impl SecurityOptions {
     pub(super) fn check(&self) -> Result<(), CopyFailure> {
         let usage = |message: &str| Err(CopyFailure::new(Exit::Usage, message));
         match () {
-            () if self.insecure && self.ca.is_some() => usage(
-                "--insecure accepts any server, so --ca has no effect: leave one of them out",
-            ),
+            () if self.insecure && self.ca.is_some() => {
+                usage("--insecure accepts any server, so --ca has no effect: leave one of them out")
+            }
             () if self.insecure && self.token.is_some() => usage(
                 "a token is sent to verified servers only: leave out --insecure, and name the server's \
                  authority with --ca if it is unknown",

@@ -83,7 +83,10 @@ mod tests {
 
     #[test]
     fn a_token_file_is_read_without_its_line_end() {
-        assert_eq!(read("eyJ.abc-_=\n", 0o600).unwrap(), Secret::from("eyJ.abc-_="));
+        assert_eq!(
+            read("eyJ.abc-_=\n", 0o600).unwrap(),
+            Secret::from("eyJ.abc-_=")
+        );
     }
 
     #[test]

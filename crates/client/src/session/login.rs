@@ -7,6 +7,7 @@ use proto::command::{Command, DataType, Secret, SiteCommand};
 use proto::feature::ServerFeatures;
 use proto::printable::printable;
 use proto::reply::Reply;
+use proto::security::ExchangeKind;
 
 use super::control::{ClientControlConnection, unreachable_failure};
 use super::replies::display_reply;
@@ -41,6 +42,8 @@ pub(super) struct Login<'a> {
     scheme: Scheme,
     user: &'a str,
     password: Secret,
+    /// The exchange that secured the connection.
+    exchange: Option<ExchangeKind>,
 }
 
 impl<'a> Login<'a> {
@@ -55,12 +58,19 @@ impl<'a> Login<'a> {
         let (user, password) = credential.user_and_password();
         let is_clear = matches!(security, SessionSecurity::Clear);
         if is_clear && credential.has_secret() && !is_loopback(control.peer_addr().ip()) {
-            server.security.warn_once(&clear_password_warning(user, control.name()));
+            server
+                .security
+                .warn_once(&clear_password_warning(user, control.name()));
         }
         Self {
             scheme: server.scheme,
             user,
             password,
+            exchange: match security {
+                SessionSecurity::Clear => None,
+                SessionSecurity::Tls(_) => Some(ExchangeKind::Handshake),
+                SessionSecurity::Gsi(_) => Some(ExchangeKind::Tokens),
+            },
         }
     }
 }
@@ -127,7 +137,7 @@ pub(super) async fn log_in(
         control.call(&client_info(login.scheme)).await?;
     }
     let reply = control.call(&IMAGE).await?;
-    finish_login(control, features, &reply)
+    finish_login(control, login, features, &reply)
 }
 
 /// The same commands in one pipeline, followed by `prefetch`, for a server that supports
@@ -161,7 +171,7 @@ pub(super) async fn log_in_pipelined(
     let features = ServerFeatures::from_reply(&control.final_reply().await?);
     control.final_reply().await?;
     let reply = control.final_reply().await?;
-    finish_login(control, features, &reply).map(CommandPlanner::with_pipelining)
+    finish_login(control, login, features, &reply).map(CommandPlanner::with_pipelining)
 }
 
 const IMAGE: Command = Command::Type(DataType::Image);
@@ -169,6 +179,7 @@ const IMAGE: Command = Command::Type(DataType::Image);
 /// The session's state after TYPE I; `reply` answers TYPE I.
 fn finish_login(
     control: &ClientControlConnection,
+    login: &Login<'_>,
     features: ServerFeatures,
     reply: &Reply,
 ) -> Result<CommandPlanner, CopyFailure> {
@@ -181,6 +192,9 @@ fn finish_login(
         ));
     }
     let mut planner = CommandPlanner::new(features);
+    if let Some(exchange) = login.exchange {
+        planner = planner.with_security(exchange);
+    }
     planner.on_accepted(&IMAGE);
     Ok(planner)
 }

@@ -16,8 +16,8 @@ use crate::location::Server;
 use crate::{CopyFailure, Exit};
 
 mod checksum;
-mod data_protection;
 pub(crate) mod control;
+mod data_protection;
 mod explain;
 pub(crate) mod files;
 pub(crate) mod links;
@@ -26,9 +26,9 @@ mod login;
 pub(crate) mod passive;
 pub(crate) mod replies;
 mod right_sizing;
-mod secure;
 #[cfg(test)]
 pub(crate) mod scripted_server;
+mod secure;
 mod stat;
 
 use control::ClientControlConnection;

@@ -1,6 +1,7 @@
 //! A scripted FTP server for tests: expects command lines, sends replies, moves data.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -125,6 +126,7 @@ impl ScriptedFtpServer {
             port,
             credential: Credential::password("joe", "secret"),
             query: None,
+            security: Arc::default(),
         };
         Self { server, task }
     }

@@ -123,16 +123,18 @@ async fn begin(
         exchange: kind,
     });
     let reply = control.call(&auth).await?;
-    if reply.code == 421 {
-        return Err(unreachable_failure(format!(
-            "{} ended the session: {}; try again later",
-            control.name(),
-            display_reply(&reply)
-        )));
-    }
     match exchange.on_reply(&reply, control.has_unread_bytes()) {
         Ok(step) => Ok(AuthAnswer::Begun(step)),
-        Err(ExchangeError::Refused(reply)) => Ok(AuthAnswer::Refused(reply)),
+        Err(ExchangeError::NotOffered(reply)) => Ok(AuthAnswer::Refused(reply)),
+        // 431: the server has the mechanism, but not now.
+        Err(ExchangeError::Refused(reply)) => {
+            control.abandon();
+            Err(unreachable_failure(format!(
+                "{} cannot secure the session now: {}; try again later",
+                control.name(),
+                display_reply(&reply)
+            )))
+        }
         Err(error) => Err(control.exchange_failure(&reply, &error.to_string())),
     }
 }
@@ -246,15 +248,20 @@ fn finish(
         // A server may combine its last token with the 235.
         (None, Some(token)) => match initiator.step(Some(token.as_bytes())) {
             Ok(GsiStep::Complete(None, context)) => Ok(context),
-            Ok(_) => failure(control, &GsiError::Token("it ended the exchange too early".into())),
+            Ok(_) => failure(
+                control,
+                &GsiError::Token("it ended the exchange too early".into()),
+            ),
             Err(error) => failure(control, &error),
         },
-        (None, None) => {
-            failure(control, &GsiError::Token("it ended the exchange too early".into()))
-        }
-        (Some(_), Some(_)) => {
-            failure(control, &GsiError::Token("a token follows the last one".into()))
-        }
+        (None, None) => failure(
+            control,
+            &GsiError::Token("it ended the exchange too early".into()),
+        ),
+        (Some(_), Some(_)) => failure(
+            control,
+            &GsiError::Token("a token follows the last one".into()),
+        ),
     }
 }
 

@@ -137,6 +137,10 @@ impl ClientSession {
             wait_for_start,
             operation,
         } = exchange;
+        let settings = TransferSettings {
+            security: self.local_data_security()?,
+            ..settings
+        };
         let final_reply = if wait_for_start {
             self.wait_for_start_reply(operation, reply_sinks).await?
         } else {

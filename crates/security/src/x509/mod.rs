@@ -3,6 +3,7 @@
 mod credential;
 mod data_credential;
 pub(crate) mod der;
+mod description;
 mod host_name;
 mod name;
 mod proxy;

@@ -1,6 +1,6 @@
 //! Protection of the control connection: TLS around all bytes, or GSI around each line.
 
-use proto::reply::{Reply, ReplyReader};
+use proto::reply::{ProtectedReplyError, ProtectedReplyReader, Reply, ReplyReader};
 use proto::security::SecurityToken;
 use security::gsi::{GsiContext, GsiError};
 use security::tls::{TlsConfig, TlsEngine};
@@ -13,8 +13,7 @@ use crate::{CopyFailure, Exit};
 /// A GSI context that protects the lines of a connection (RFC 2228 §3).
 pub(super) struct ProtectedLines {
     context: Box<GsiContext>,
-    /// Received bytes without their line end yet.
-    partial: Vec<u8>,
+    reader: ProtectedReplyReader,
 }
 
 impl std::fmt::Debug for ProtectedLines {
@@ -22,9 +21,6 @@ impl std::fmt::Debug for ProtectedLines {
         f.write_str("ProtectedLines")
     }
 }
-
-/// Longest line with a protected reply, bytes: a token of 48 KiB in base64.
-const MAX_PROTECTED_LINE: usize = 64 << 10;
 
 impl ClientControlConnection {
     /// Performs a TLS handshake. Nothing that was received before it is used afterwards. `greeted`:
@@ -63,7 +59,7 @@ impl ClientControlConnection {
         self.reader = ReplyReader::new();
         self.gsi = Some(ProtectedLines {
             context,
-            partial: Vec::new(),
+            reader: ProtectedReplyReader::default(),
         });
     }
 
@@ -100,72 +96,25 @@ impl ClientControlConnection {
             self.ends_within_a_line = bytes.last().is_some_and(|byte| *byte != b'\n');
             return Ok(bytes.to_vec());
         };
-        let result = lines.unprotect(bytes);
-        result.map_err(|problem| {
-            self.unusable = true;
-            match problem {
-                LineProblem::Gsi(error) => gsi_failure(&self.name, &error),
-                LineProblem::Unprotected => CopyFailure::new(
-                    Exit::Protocol,
-                    format!(
-                        "{} sent a reply without protection in a GSI session: somebody on the path may have \
-                         injected it; try again",
-                        self.name
-                    ),
-                ),
-            }
-        })
-    }
-}
-
-/// The reason why a received line is refused.
-enum LineProblem {
-    /// The context refuses it.
-    Gsi(GsiError),
-    /// It is not protected.
-    Unprotected,
-}
-
-impl ProtectedLines {
-    fn unprotect(&mut self, bytes: &[u8]) -> Result<Vec<u8>, LineProblem> {
         let mut plain = Vec::new();
-        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
-            self.partial.extend_from_slice(part);
-            if self.partial.len() > MAX_PROTECTED_LINE {
-                let problem = format!("a line of more than {MAX_PROTECTED_LINE} bytes");
-                return Err(LineProblem::Gsi(GsiError::Token(problem)));
-            }
-            if self.partial.ends_with(b"\n") {
-                let line = std::mem::take(&mut self.partial);
-                plain.extend(self.unwrap_line(line.trim_ascii_end())?);
-            }
-        }
-        Ok(plain)
-    }
-
-    /// The reply text inside a line `63x-base64` or `63x base64` (RFC 2228 §5).
-    fn unwrap_line(&mut self, line: &[u8]) -> Result<Vec<u8>, LineProblem> {
-        if line.is_empty() {
-            return Ok(Vec::new());
-        }
-        let token = match line {
-            [b'6', b'3', b'1' | b'2' | b'3', b' ' | b'-', token @ ..] => token,
-            _ => return Err(LineProblem::Unprotected),
+        let context = &mut lines.context;
+        let unwrap = |token: &[u8]| context.unwrap(token);
+        let Err(error) = lines.reader.feed(bytes, unwrap, &mut plain) else {
+            return Ok(plain);
         };
-        let token = SecurityToken::decode(token)
-            .map_err(|error| LineProblem::Gsi(GsiError::Token(error.to_string())))?;
-        let mut text = self
-            .context
-            .unwrap(token.as_bytes())
-            .map_err(LineProblem::Gsi)?;
-        // The Globus library sends the NUL of its C string.
-        if text.last() == Some(&0) {
-            text.pop();
-        }
-        if !text.ends_with(b"\n") {
-            text.extend_from_slice(b"\r\n");
-        }
-        Ok(text)
+        self.unusable = true;
+        Err(match error {
+            ProtectedReplyError::Invalid(error) => gsi_failure(&self.name, &error),
+            ProtectedReplyError::Clear => CopyFailure::new(
+                Exit::Protocol,
+                format!(
+                    "{} sent a reply without protection in a GSI session: somebody on the path may have \
+                     injected it; try again",
+                    self.name
+                ),
+            ),
+            other => gsi_failure(&self.name, &GsiError::Token(other.to_string())),
+        })
     }
 }
 
