@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use crate::ascii::ShrunkTextError;
 use crate::store::{Sink, Source};
+use crate::transport::ProtectionError;
 
 /// A failed transfer.
 #[derive(Debug, thiserror::Error)]
@@ -152,6 +153,21 @@ impl DataError {
         Self::Write {
             what: sink.name(),
             source: error,
+        }
+    }
+
+    /// The error of a broken connection.
+    pub(crate) fn wire(peer: SocketAddr, source: io::Error) -> Self {
+        let peer = peer.to_string();
+        match source
+            .get_ref()
+            .and_then(|e| e.downcast_ref::<ProtectionError>())
+        {
+            Some(failed) => Self::Security {
+                peer,
+                reason: failed.to_string(),
+            },
+            None => Self::Wire { peer, source },
         }
     }
 

@@ -12,6 +12,7 @@ use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::os::tls_session::permit_resumption;
 use tls::ControlTls;
 
 /// Longest wait of [`ControlTransport::shutdown`] for a peer that does not read. In the clear it never
@@ -66,6 +67,7 @@ impl ControlTransport {
             let reason = "the control connection is protected already";
             return Err(TlsError::Config(reason.to_owned()));
         }
+        permit_resumption();
         let engine = TlsEngine::new(config, resume)?;
         self.tls = Some(Box::new(ControlTls::new(engine)));
         Ok(())
