@@ -7,6 +7,7 @@ mod proxy;
 mod remote;
 mod security;
 mod serve;
+mod serve_security;
 mod user;
 mod values;
 

@@ -19,9 +19,9 @@ use proto::server::{
     TransferRequest,
 };
 
-use super::SessionFiles;
 use super::listing::ListingSource;
 use super::uploads::{ActiveUpload, OwnerWait, UploadClient, UploadLease, in_use_error};
+use super::{Access, SessionFiles};
 
 mod completion;
 mod sink;
@@ -129,6 +129,7 @@ impl SessionFiles {
         part: Option<(u64, u64)>,
         have: &RangeSet,
     ) -> Result<OpenedSource, FileError> {
+        self.paths.check(Access::Read, path)?;
         let failed = |error: std::io::Error| StoreError::from_io("open", path, &error);
         let file = self.root.open_read(path)?;
         let size = file.metadata().map_err(failed)?.len();
@@ -157,6 +158,11 @@ impl SessionFiles {
             return Err(not_a_store_error());
         };
         self.require_write()?;
+        match disposition {
+            // The name is a new one beside `path`.
+            StoreDisposition::Unique => self.paths.check(Access::Create, &path.parent())?,
+            _ => self.paths.check(Access::Create, path)?,
+        }
         let store = StoreTarget {
             path,
             disposition,
@@ -303,7 +309,12 @@ impl SessionFiles {
             let created = true;
             return Ok((WritableFile { file, created }, path));
         }
-        Ok((self.root.open_write(store.path)?, store.path.clone()))
+        let opened = self.root.open_write(store.path)?;
+        if !opened.created {
+            // Opening has changed nothing yet.
+            self.paths.check(Access::Modify, store.path)?;
+        }
+        Ok((opened, store.path.clone()))
     }
 
     /// Refuses a file whose size (ALLO) exceeds the free space, before the old file is truncated.
