@@ -5,8 +5,9 @@ mod data_credential;
 pub(crate) mod der;
 mod description;
 mod host_name;
-mod name;
+pub(crate) mod name;
 mod proxy;
+mod time;
 mod trust;
 
 pub use credential::{CertifiedKey, CredentialError};
