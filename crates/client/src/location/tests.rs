@@ -11,7 +11,6 @@ fn password(url: &str) -> Vec<u8> {
         .0
         .credential
         .user_and_password()
-        .unwrap()
         .1
         .0
         .clone()
