@@ -18,7 +18,7 @@ struct Ends {
 
 fn ends() -> Ends {
     install_session_setter(|ssl, session| {
-        // SAFETY: the engine gives sessions to connections of their own SSL_CTX only.
+        // SAFETY: the session comes from a connection of the same SSL_CTX.
         unsafe { ssl.set_session(session) }
     });
     let day = Duration::from_secs(86_400);
