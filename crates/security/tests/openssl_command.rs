@@ -1,5 +1,7 @@
 //! The engine with the command `openssl` as its peer, in both roles.
 
+#![expect(clippy::unwrap_used, reason = "a test reports by panicking")]
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};

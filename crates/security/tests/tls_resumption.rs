@@ -1,5 +1,7 @@
 //! Sessions of one connection resume in another, and the peer is checked again.
 
+#![expect(clippy::unwrap_used, reason = "a test reports by panicking")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -31,7 +31,7 @@ pub(super) struct PeerCheck {
 struct Outcome {
     verified: Option<PeerIdentity>,
     refused: Option<TrustError>,
-    /// What the peer has shown, leaf first.
+    /// Certificates that the peer has shown, leaf first.
     shown: Vec<X509>,
     /// A date outside of a certificate's validity that OpenSSL has seen.
     validity: Option<X509VerifyResult>,
@@ -131,7 +131,7 @@ impl PeerCheck {
         lock(&self.outcome).refused.clone()
     }
 
-    /// What a peer has shown whose handshake did not complete.
+    /// Certificates of a peer whose handshake did not complete.
     pub(super) fn shown(&self) -> Vec<X509> {
         lock(&self.outcome).shown.clone()
     }
