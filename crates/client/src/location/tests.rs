@@ -7,13 +7,7 @@ fn anonymous(_: &str, user: Option<&str>) -> Credential {
 }
 
 fn password(url: &str) -> Vec<u8> {
-    remote(url)
-        .0
-        .credential
-        .user_and_password()
-        .1
-        .0
-        .clone()
+    remote(url).0.credential.user_and_password().1.0.clone()
 }
 
 fn parse(text: &str) -> Result<Location, CopyFailure> {

@@ -56,8 +56,7 @@ impl<'a> Login<'a> {
         security: &SessionSecurity,
     ) -> Self {
         let (user, password) = credential.user_and_password();
-        let is_clear = matches!(security, SessionSecurity::Clear);
-        if is_clear && credential.has_secret() && !is_loopback(control.peer_addr().ip()) {
+        if is_exposed(credential, security, control.peer_addr().ip()) {
             server
                 .security
                 .warn_once(&clear_password_warning(user, control.name()));
@@ -75,9 +74,11 @@ impl<'a> Login<'a> {
     }
 }
 
-/// Whether nobody but this machine sees what is sent to the address.
-pub(crate) fn is_loopback(ip: IpAddr) -> bool {
-    ip.to_canonical().is_loopback()
+/// Whether the login would show a secret to the network.
+fn is_exposed(credential: &Credential, security: &SessionSecurity, server: IpAddr) -> bool {
+    matches!(security, SessionSecurity::Clear)
+        && credential.has_secret()
+        && !server.to_canonical().is_loopback()
 }
 
 fn clear_password_warning(user: &str, server: &str) -> String {
@@ -282,4 +283,42 @@ fn client_info(scheme: Scheme) -> Command {
         "scheme={scheme};appname=\"longhaul\";appver=\"{}\";",
         env!("CARGO_PKG_VERSION")
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_exposed_in_clear_over_a_network_only() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let joe = Credential::password("joe", "secret");
+        let clear = SessionSecurity::Clear;
+        assert!(is_exposed(&joe, &clear, ip("192.0.2.1")));
+        assert!(is_exposed(&joe, &clear, ip("2001:db8::1")));
+        for loopback in ["127.0.0.1", "::1", "::ffff:127.0.0.1"] {
+            assert!(!is_exposed(&joe, &clear, ip(loopback)), "{loopback}");
+        }
+        assert!(!is_exposed(&Credential::Anonymous, &clear, ip("192.0.2.1")));
+        let warning = clear_password_warning("joe", "h:21");
+        assert!(warning.contains("in clear") && !warning.contains("secret"));
+    }
+
+    #[test]
+    fn a_refused_login_names_the_url_that_the_server_wants() {
+        for (user, text, word) in [
+            ("joe", "Must perform GSSAPI authentication.", "gsiftp:"),
+            ("joe", "Anonymous sessions must use encryption.", "ftps:"),
+            (
+                ":globus-mapping:",
+                "Login incorrect.",
+                "longhaul proxy info",
+            ),
+            ("joe", "Login incorrect.", "password"),
+        ] {
+            let failure = login_failure("h:21", user, &Reply::new(530, text));
+            assert_eq!(failure.exit, Exit::Refused);
+            assert!(failure.message.contains(word), "{failure}");
+        }
+    }
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use data::transport::{ControlTransport, tls_error};
+use data::transport::ControlTransport;
 use proto::client::IacHandling;
 use proto::command::Command;
 use proto::reply::{Reply, ReplyReader};
@@ -291,17 +291,6 @@ impl ClientControlConnection {
         self.write(&text).await
     }
 
-    /// A line as it is sent: with IAC doubled, CR LF, and the protection of the session.
-    fn encode_line(&mut self, mut line: Vec<u8>) -> Result<Vec<u8>, CopyFailure> {
-        // RFC 854: 255 as data is sent as IAC IAC.
-        if self.iac_handling == IacHandling::Doubled && line.contains(&IAC) {
-            let doubled = |byte: &u8| std::iter::repeat_n(*byte, 1 + usize::from(*byte == IAC));
-            line = line.iter().flat_map(doubled).collect();
-        }
-        line.extend_from_slice(b"\r\n");
-        self.protect(line)
-    }
-
     async fn write(&mut self, text: &[u8]) -> Result<(), CopyFailure> {
         match timeout(self.reply_timeout, self.transport.write_all(text)).await {
             Ok(Ok(())) => Ok(()),
@@ -441,18 +430,6 @@ impl ClientControlConnection {
     pub(crate) async fn call(&mut self, command: &Command) -> Result<Reply, CopyFailure> {
         self.send(command).await?;
         self.final_reply().await
-    }
-
-    /// The failure for an error of the connection or of TLS on it. With TLS 1.3 a server refuses a
-    /// client's certificate only after the handshake.
-    fn transport_failure(&mut self, error: &std::io::Error) -> CopyFailure {
-        match tls_error(error) {
-            Some(error) => {
-                self.unusable = true;
-                crate::protection::tls_failure(&self.name, error)
-            }
-            None => self.connection_lost_failure(&error.to_string()),
-        }
     }
 
     fn connection_lost_failure(&mut self, reason: &str) -> CopyFailure {

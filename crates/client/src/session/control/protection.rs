@@ -1,12 +1,14 @@
 //! Protection of the control connection: TLS around all bytes, or GSI around each line.
 
+use data::transport::tls_error;
+use proto::client::IacHandling;
 use proto::reply::{ProtectedReplyError, ProtectedReplyReader, Reply, ReplyReader};
 use proto::security::SecurityToken;
 use security::gsi::{GsiContext, GsiError};
 use security::tls::{TlsConfig, TlsEngine};
 use tokio::time::timeout;
 
-use super::ClientControlConnection;
+use super::{ClientControlConnection, IAC};
 use crate::protection::{gsi_failure, handshake_failure, tls_failure};
 use crate::{CopyFailure, Exit};
 
@@ -73,8 +75,31 @@ impl ClientControlConnection {
         !self.received_replies.is_empty() || self.ends_within_a_line
     }
 
+    /// A line as it is sent: with IAC doubled, CR LF, and the protection of the session.
+    pub(super) fn encode_line(&mut self, mut line: Vec<u8>) -> Result<Vec<u8>, CopyFailure> {
+        // RFC 854: 255 as data is sent as IAC IAC.
+        if self.iac_handling == IacHandling::Doubled && line.contains(&IAC) {
+            let doubled = |byte: &u8| std::iter::repeat_n(*byte, 1 + usize::from(*byte == IAC));
+            line = line.iter().flat_map(doubled).collect();
+        }
+        line.extend_from_slice(b"\r\n");
+        self.protect(line)
+    }
+
+    /// The failure for an error of the connection or of TLS on it. With TLS 1.3 a server refuses a
+    /// client's certificate only after the handshake.
+    pub(super) fn transport_failure(&mut self, error: &std::io::Error) -> CopyFailure {
+        match tls_error(error) {
+            Some(error) => {
+                self.unusable = true;
+                tls_failure(&self.name, error)
+            }
+            None => self.connection_lost_failure(&error.to_string()),
+        }
+    }
+
     /// A command line with CR LF as it is sent: unchanged, or inside ENC.
-    pub(super) fn protect(&mut self, line: Vec<u8>) -> Result<Vec<u8>, CopyFailure> {
+    fn protect(&mut self, line: Vec<u8>) -> Result<Vec<u8>, CopyFailure> {
         let Some(lines) = &mut self.gsi else {
             return Ok(line);
         };

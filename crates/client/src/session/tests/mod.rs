@@ -19,6 +19,7 @@ mod links;
 mod listing;
 mod pipelining;
 mod preliminary;
+mod secured;
 mod telnet;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
