@@ -35,6 +35,7 @@ pub(crate) fn options() -> CopyOptions {
         concurrency: 4,
         allow_foreign_data: false,
         data_ports: None,
+        security: Arc::default(),
     }
 }
 

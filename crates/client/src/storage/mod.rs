@@ -63,7 +63,7 @@ impl StorageAccess {
         opening: SessionOpening<'_>,
     ) -> Result<Box<dyn Storage>, CopyFailure> {
         match server.scheme {
-            Scheme::Ftp | Scheme::Gsiftp => {
+            Scheme::Ftp | Scheme::Ftps | Scheme::Gsiftp => {
                 let mut session = ClientSession::open_with(server, self.timeout, opening).await?;
                 session.set_allow_foreign_data(self.foreign_data);
                 Ok(Box::new(session))

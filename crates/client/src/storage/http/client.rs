@@ -54,10 +54,7 @@ impl HttpOrigin {
             Credential::Token(token) => {
                 Some(format!("Bearer {}", String::from_utf8_lossy(&token.0)))
             }
-            Credential::Certificate { .. } => {
-                let message = "this version does not support certificate logins over https:";
-                return Err(CopyFailure::new(Exit::Usage, message));
-            }
+            Credential::GridMapping => None,
         };
         let login = match text.map(|text| HeaderValue::from_str(&text)) {
             None => None,

@@ -22,7 +22,8 @@ fn content(len: usize) -> Arc<Vec<u8>> {
 /// A session with the server of a URL, and the path.
 fn session(url: &str) -> (HttpStorage, Vec<u8>) {
     let find = |_: &str, _: Option<&str>| Credential::Anonymous;
-    let Ok(Location::Remote { server, path }) = Location::parse_with(url, &find) else {
+    let Ok(Location::Remote { server, path }) = Location::parse_with(url, &find, &Arc::default())
+    else {
         panic!("{url}");
     };
     let query = server.query.as_deref();
