@@ -93,9 +93,9 @@ pub(crate) fn normalize(text: &str) -> String {
             continue;
         };
         out.push('/');
-        match kind.to_ascii_lowercase().as_str() {
-            "email" | "e" => out.push_str("emailaddress"),
-            "userid" => out.push_str("uid"),
+        match kind.to_ascii_uppercase().as_str() {
+            "EMAIL" | "E" => out.push_str("EMAILADDRESS"),
+            "USERID" => out.push_str("UID"),
             other => out.push_str(other),
         }
         out.push('=');
@@ -169,9 +169,9 @@ mod tests {
             normalize("/c=CH/o=Grid/Email=a@x/USERID=Ada"),
             normalize("/C=CH/O=Grid/emailAddress=a@x/UID=Ada")
         );
-        assert_eq!(normalize("/E=a"), "/emailaddress=a");
+        assert_eq!(normalize("/E=a"), "/EMAILADDRESS=a");
         assert_ne!(normalize("/CN=Ada"), normalize("/CN=ada"));
-        assert_eq!(normalize("/CN=host\\/Email=x"), "/cn=host\\/Email=x");
+        assert_eq!(normalize("/CN=host\\/Email=x"), "/CN=host\\/Email=x");
         assert_eq!(normalize("no name"), "no name");
     }
 
