@@ -8,7 +8,9 @@
 
 pub mod config;
 pub mod files;
+pub mod key_holder;
 pub mod limits;
+pub mod sandbox;
 pub mod transfer_log;
 pub mod users;
 

@@ -6,6 +6,7 @@
 
 pub mod caps;
 pub mod congestion;
+pub mod remote_key;
 pub mod sockopt;
 pub mod tcp_info;
 pub mod wake;
