@@ -20,6 +20,7 @@ mod data_address;
 mod listen;
 mod login;
 mod privilege;
+mod proxy_header;
 mod reload;
 mod roots;
 mod serve;
