@@ -1,9 +1,11 @@
 //! X.509 certificates: names, credentials, proxies, trust.
 
 mod credential;
+pub(crate) mod der;
 mod host_name;
-mod name;
+pub(crate) mod name;
 mod proxy;
+mod time;
 mod trust;
 
 pub use credential::{CertifiedKey, CredentialError};
