@@ -15,6 +15,9 @@ mod system_calls;
 
 pub use files::FileAccess;
 
+use crate::config::ServerConfig;
+use crate::users::Users;
+
 /// Whether the process confines itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -76,15 +79,60 @@ pub(crate) fn enter_key_holder(readable: &[&Path]) -> Result<(), SandboxError> {
     forbid_core_dumps();
     let access = FileAccess {
         // A renewed certificate replaces the file, so its directory is needed.
-        read: readable
-            .iter()
-            .filter_map(|path| path.parent())
-            .map(Path::to_owned)
-            .collect(),
+        read: readable.iter().map(|path| directory_of(path)).collect(),
         write: Vec::new(),
     };
     files::confine(&access)?;
     system_calls::filter(system_calls::KEY_HOLDER)
+}
+
+impl FileAccess {
+    /// The files that a server with these settings uses: its roots and those of the accounts for
+    /// writing, its logs, and for reading everything that it reads again on a reload. `settings`: the
+    /// settings file. A root that an account gets later is reachable only below one of these until the
+    /// server is restarted.
+    pub fn of_server(config: &ServerConfig, settings: Option<&Path>) -> Self {
+        let security = &config.security;
+        let mut write = vec![config.root.clone()];
+        // Errors of the users file are reported when the server starts.
+        let users = config
+            .users
+            .as_deref()
+            .and_then(|path| Users::load(path).ok());
+        write.extend(users.iter().flat_map(Users::roots));
+        let logs = [&config.transfer_log, &config.ftp_info_log];
+        write.extend(logs.into_iter().flatten().map(|log| directory_of(log)));
+        let key = security
+            .key
+            .as_deref()
+            .filter(|_| config.key_holder.is_none());
+        let files = [
+            settings,
+            config.users.as_deref(),
+            security.certificate.as_deref(),
+            key,
+            security.gridmap.as_deref(),
+            security.client_authorities.as_deref(),
+        ];
+        let mut read: Vec<PathBuf> = files.into_iter().flatten().map(directory_of).collect();
+        let keys = security.token_issuers.iter();
+        read.extend(
+            keys.filter_map(|issuer| issuer.keys.as_deref())
+                .map(|keys| directory_of(Path::new(keys))),
+        );
+        read.extend(security.client_authorities.clone());
+        read.extend(security.grid_authorities.clone());
+        read.extend(environment_paths());
+        Self { read, write }
+    }
+}
+
+/// Places of certificate authorities that the environment names, and those of the user.
+fn environment_paths() -> impl Iterator<Item = PathBuf> {
+    let named = ["X509_CERT_DIR", "SSL_CERT_DIR", "SSL_CERT_FILE"];
+    let home = std::env::home_dir().map(|home| home.join(".globus/certificates"));
+    let named = named.into_iter().filter_map(std::env::var_os);
+    named.map(PathBuf::from).chain(home)
 }
 
 /// Keeps passwords, tokens and keys out of core files, and other processes of the same user out of
@@ -97,8 +145,8 @@ fn forbid_core_dumps() {
     }
 }
 
-/// The directory that holds a file, for a file that is replaced by renaming.
-pub(crate) fn directory_of(file: &Path) -> PathBuf {
+/// The directory that holds a file: a file that is replaced by renaming is another one.
+fn directory_of(file: &Path) -> PathBuf {
     match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
         _ => PathBuf::from("."),
