@@ -8,7 +8,9 @@
 
 pub mod config;
 pub mod files;
+pub mod key_holder;
 pub mod limits;
+pub mod sandbox;
 pub mod transfer_log;
 pub mod users;
 
@@ -18,6 +20,7 @@ mod data_address;
 mod listen;
 mod login;
 mod privilege;
+mod proxy_header;
 mod reload;
 mod roots;
 mod secure;

@@ -153,9 +153,21 @@ fn keep_restart_only_settings(old: &ServerConfig, new: &mut ServerConfig) -> Vec
     keep("run-as", old.run_as != new.run_as);
     let (old_tls, new_tls) = (old.security.implicit_tls, new.security.implicit_tls);
     keep("implicit-tls", old_tls != new_tls);
+    keep("sandbox", old.sandbox != new.sandbox);
+    if old.key_holder.is_some() {
+        // The process that holds the key was told its files at its start.
+        let files = |config: &ServerConfig| {
+            let security = &config.security;
+            (security.certificate.clone(), security.key.clone())
+        };
+        keep("cert and key", files(old) != files(new));
+        (new.security.certificate, new.security.key) = files(old);
+    }
     keep("transfer-log", old.transfer_log != new.transfer_log);
     keep("ftp-info-log", old.ftp_info_log != new.ftp_info_log);
     new.listen = old.listen;
+    new.sandbox = old.sandbox;
+    new.key_holder.clone_from(&old.key_holder);
     new.root.clone_from(&old.root);
     new.run_as.clone_from(&old.run_as);
     new.security.implicit_tls = old.security.implicit_tls;

@@ -1,5 +1,6 @@
 //! The life of a server: start, accept sessions, drain.
 
+use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use tokio::task::JoinSet;
 use crate::config::ServerConfig;
 use crate::data_address::ControlAddresses;
 use crate::listen;
+use crate::proxy_header;
 use crate::reload::{self, ReloadRequests};
 use crate::session::{self, SessionEntry};
 use crate::shared::{ServerPhase, ServerState};
@@ -142,14 +144,45 @@ fn admit(
     entry: SessionEntry,
     peer: SocketAddr,
 ) {
-    let Ok(local) = transport.local_addr() else {
-        return; // the client has left already
-    };
-    let addresses = ControlAddresses::new(local, peer);
+    if proxy_header::is_proxy(&shared.config.proxy_protocol_from, peer.ip()) {
+        sessions.spawn(admit_proxied(Arc::clone(shared), transport, entry, peer));
+        return;
+    }
+    if let Some(session) = admitted_session(shared, transport, entry, peer) {
+        sessions.spawn(session);
+    }
+}
+
+/// Serves a client whose address a proxy announces.
+async fn admit_proxied(
+    shared: Arc<ServerState>,
+    mut transport: ControlTransport,
+    entry: SessionEntry,
+    proxy: SocketAddr,
+) {
+    match proxy_header::read_client_address(&mut transport).await {
+        Ok(client) => {
+            let peer = client.unwrap_or(proxy);
+            if let Some(session) = admitted_session(&shared, transport, entry, peer) {
+                session.await;
+            }
+        }
+        Err(error) => tracing::warn!(%proxy, %error, "a proxy's connection was closed"),
+    }
+}
+
+/// The session of a connection; `None`: a limit forbids it, or the client has left already.
+fn admitted_session(
+    shared: &Arc<ServerState>,
+    transport: ControlTransport,
+    entry: SessionEntry,
+    peer: SocketAddr,
+) -> Option<impl Future<Output = ()> + Send + use<>> {
+    let addresses = ControlAddresses::new(transport.local_addr().ok()?, peer);
     match shared.session_limits.admit(addresses.peer.ip()) {
         Ok(slot) => {
             let shared = Arc::clone(shared);
-            sessions.spawn(session::run(shared, transport, entry, addresses, slot));
+            Some(session::run(shared, transport, entry, addresses, slot))
         }
         Err(reason) => {
             tracing::info!(peer = %addresses.peer, %reason, "session turned away");
@@ -157,6 +190,7 @@ fn admit(
             if entry == SessionEntry::Control {
                 listen::refuse_with_421(&transport, &reason.to_string());
             }
+            None
         }
     }
 }

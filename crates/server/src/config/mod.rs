@@ -2,13 +2,17 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use data::options::{CongestionChoice, TransferOptions};
 use data::store::durability::SyncPolicy;
+use ipnet::IpNet;
 use proto::sizing::SocketBuffers;
 
+use crate::key_holder::KeyHolder;
 use crate::limits::{FREE_FAILURES, QueueBounds, SessionBounds};
+use crate::sandbox::SandboxMode;
 
 mod file;
 mod security;
@@ -116,6 +120,13 @@ pub struct ServerConfig {
     pub run_as: Option<String>,
     /// TLS, GSI, client certificates and bearer tokens.
     pub security: SecurityConfig,
+    /// The process that holds the private key of `security.certificate`; `None`: this process reads the
+    /// key. Not in the settings file.
+    pub key_holder: Option<Arc<KeyHolder>>,
+    /// Networks of proxies whose connections begin with a PROXY header.
+    pub proxy_protocol_from: Vec<IpNet>,
+    /// Whether the program confines itself; [`crate::sandbox::enter`] must be called with it.
+    pub sandbox: SandboxMode,
 }
 
 impl Default for ServerConfig {
@@ -159,6 +170,9 @@ impl Default for ServerConfig {
             client_congestion: true,
             run_as: None,
             security: SecurityConfig::default(),
+            key_holder: None,
+            proxy_protocol_from: Vec::new(),
+            sandbox: SandboxMode::default(),
         }
     }
 }

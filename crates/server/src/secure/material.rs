@@ -15,6 +15,7 @@ use security::tls::{
 use security::x509::{CertifiedKey, CredentialError, TrustError, TrustStore};
 
 use crate::config::{SecurityConfig, SecurityConfigError, ServerConfig, TlsPolicy};
+use crate::key_holder::KeyHolderError;
 
 /// Validity of a certificate that the server makes for itself.
 const SELF_SIGNED_VALIDITY: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -34,6 +35,9 @@ pub enum SecurityMaterialError {
     /// The gridmap cannot be used.
     #[error("cannot use the gridmap: {0}")]
     Gridmap(#[from] GridmapError),
+    /// The process that holds the private key.
+    #[error("cannot use the server's private key: {0}")]
+    KeyHolder(#[from] KeyHolderError),
     /// TLS refuses the certificate.
     #[error("cannot use the server's certificate for TLS: {0}")]
     Tls(TlsError),
@@ -204,6 +208,10 @@ fn load_credential(
     let (Some(certificate), Some(key)) = (&settings.certificate, &settings.key) else {
         return Ok(None);
     };
+    if let Some(holder) = &config.key_holder {
+        let key = holder.load()?;
+        return Ok(Some(CertifiedKey::from_chain_file(certificate, key)?));
+    }
     let kept = old(|a, b| (&a.certificate, &a.key) == (&b.certificate, &b.key));
     if let Some(kept) = kept
         && [certificate, key].iter().any(|path| is_denied(path))
