@@ -20,6 +20,7 @@ pub mod longhaul;
 pub mod matrix;
 pub mod net;
 pub mod peer;
+pub mod pki;
 pub mod power;
 pub mod prerequisite;
 pub mod process;

@@ -17,6 +17,8 @@ mod local;
 mod moving_streams;
 mod operation;
 mod peers_alone;
+mod peers_alone_gsi;
+mod peers_alone_tls;
 mod pipes;
 mod plain_clients;
 mod plain_servers;
