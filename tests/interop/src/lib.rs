@@ -32,3 +32,4 @@ pub mod test_files;
 pub mod tiny_disk;
 pub mod tree;
 pub mod volume;
+pub mod wire_tap;

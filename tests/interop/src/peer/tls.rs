@@ -2,7 +2,14 @@
 
 use std::path::PathBuf;
 
+use anyhow::Result;
+
+use super::PeerServer;
+use crate::matrix::TestStore;
 use crate::pki::authority::PeerCertificate;
+
+/// Starts a server that serves the store over TLS.
+pub type StartTlsPeer = fn(&TestStore, &PeerTls) -> Result<PeerServer>;
 
 /// Certificates and demands of a server. Every session must protect its commands and data.
 #[derive(Debug, Clone)]

@@ -9,22 +9,19 @@ use interop::matrix::{self, TestStore};
 use interop::peer::curl::Curl;
 use interop::peer::ftplib::{Ftplib, TlsScript};
 use interop::peer::lftp::Lftp;
-use interop::peer::tls::PeerTls;
+use interop::peer::tls::{PeerTls, StartTlsPeer};
 use interop::peer::{PeerServer, proftpd, pure_ftpd, pyftpdlib, vsftpd};
 use interop::pki::PeerPki;
 use interop::require;
 use interop::run::FinishedProgram;
 use interop::test_files;
 
-/// Starts a server that serves the store over TLS.
-type StartPeer = fn(&TestStore, &PeerTls) -> Result<PeerServer>;
-
 fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
 /// Every FTPS server: its name, its program, how it is started.
-fn servers() -> [(&'static str, Result<PathBuf, String>, StartPeer); 4] {
+fn servers() -> [(&'static str, Result<PathBuf, String>, StartTlsPeer); 4] {
     [
         ("vsftpd", vsftpd::find(), vsftpd::start_with_tls),
         ("proftpd", proftpd::find_tls(), proftpd::start_with_tls),
