@@ -14,8 +14,10 @@ use crate::budget::StreamPermit;
 use crate::error::DataError;
 use crate::listener::AllowedPeers;
 use crate::os::wake::{self, WakeEvent};
+use crate::security::ConnectionOpener;
 use crate::settings::TransferSettings;
 use crate::stream::{DataStream, set_handshake_options};
+use crate::tls_handshake::SenderCandidates;
 use crate::transfer::ActiveTransfer;
 
 /// Pause when the system has no descriptor or memory for another connection.
@@ -216,7 +218,7 @@ impl ConnectAttempt {
         let outcome = socket
             .take_error()
             .and_then(|error| error.map_or(Ok(()), Err))
-            .and_then(|()| DataStream::new(socket, to, settings));
+            .and_then(|()| DataStream::new(socket, to, ConnectionOpener::ThisEnd, settings));
         outcome
             .map(|stream| stream.with_permit(permit))
             .map_err(|source| DataError::Connect { to, source })
@@ -405,16 +407,23 @@ pub(crate) fn accept_one(
     permit: StreamPermit,
 ) -> Result<Arc<DataStream>, DataError> {
     let mut rejected = RejectedPeers::default();
+    let mut candidates = SenderCandidates::default();
     loop {
         transfer.check()?;
+        if let Some(stream) = candidates.advance() {
+            return Ok(Arc::new(stream.with_permit(permit)));
+        }
         match accept_allowed(transfer, listener, allowed, settings, &mut rejected)? {
-            AcceptResult::Connection(socket, peer) => match DataStream::new(socket, peer, settings)
-            {
-                Ok(stream) => return Ok(Arc::new(stream.with_permit(permit))),
-                Err(error) => {
-                    tracing::warn!(%peer, %error, "data connection failed and was closed");
+            AcceptResult::Connection(socket, peer) => {
+                let opener = ConnectionOpener::Peer;
+                match DataStream::new(socket, peer, opener, settings) {
+                    Ok(stream) if settings.security.is_some() => candidates.add(stream),
+                    Ok(stream) => return Ok(Arc::new(stream.with_permit(permit))),
+                    Err(error) => {
+                        tracing::warn!(%peer, %error, "data connection failed and was closed");
+                    }
                 }
-            },
+            }
             AcceptResult::Closed => {}
             AcceptResult::Nothing => {
                 let left = settings
@@ -423,13 +432,16 @@ pub(crate) fn accept_one(
                 // The limit counts from the start of the transfer, not from the last rejected
                 // connection.
                 if left.is_zero() {
-                    return Err(rejected.no_peer(settings.connect_timeout.as_secs()));
+                    let no_peer = rejected.no_peer(settings.connect_timeout.as_secs());
+                    return Err(candidates.take_failure().unwrap_or(no_peer));
                 }
-                let fds = [
-                    (listener.as_fd(), PollFlags::IN),
-                    (transfer.stop_wake().as_fd(), PollFlags::IN),
+                let mut fds = vec![
+                    PollFd::new(listener, PollFlags::IN),
+                    PollFd::new(transfer.stop_wake(), PollFlags::IN),
                 ];
-                wake::wait(fds, left).map_err(|e| DataError::setup("poll(2)", e))?;
+                fds.extend(candidates.poll_fds());
+                let left = left.min(candidates.max_wait());
+                wake::wait_any(&mut fds, left).map_err(|e| DataError::setup("poll(2)", e))?;
             }
         }
     }

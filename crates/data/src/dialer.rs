@@ -23,6 +23,7 @@ use crate::locks::lock;
 use crate::os::tcp_info;
 use crate::os::wake::{self, WakeEvent};
 use crate::pull::ReaderContext;
+use crate::security::ConnectionOpener;
 use crate::stream::{DataStream, set_handshake_options};
 use crate::stream_io::stream_evidence;
 
@@ -206,7 +207,7 @@ impl Dialer {
         }
         let error = socket.take_error().map_err(failed)?;
         error.map_or(Ok(()), |e| Err(failed(e)))?;
-        DataStream::new(socket, to, settings).map_err(failed)
+        DataStream::new(socket, to, ConnectionOpener::ThisEnd, settings).map_err(failed)
     }
 
     /// Runs `op` on a connection, and waits for `ready` whenever it would block.
@@ -220,10 +221,7 @@ impl Dialer {
             let state = lock(&self.state);
             (state.settings.options.stall, Arc::clone(&state.stop))
         };
-        let broke = |source| DataError::Wire {
-            peer: stream.peer().to_string(),
-            source,
-        };
+        let broke = |source| DataError::wire(stream.peer(), source);
         let mut until = Instant::now() + timeout;
         let mut acknowledged = None;
         loop {

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use crate::ascii::ShrunkTextError;
 use crate::store::{Sink, Source};
+use crate::transport::ProtectionError;
 
 /// A failed transfer.
 #[derive(Debug, thiserror::Error)]
@@ -83,6 +84,15 @@ pub enum DataError {
         /// The system's reason.
         source: io::Error,
     },
+    /// A check of the protection of a data connection failed: its handshake, the peer's certificate, the
+    /// resumption of the session, a TLS record, or an end without close_notify.
+    #[error("data connection with {peer} failed its protection: {reason}")]
+    Security {
+        /// The peer.
+        peer: String,
+        /// The check that failed, with the value; it names no secret.
+        reason: String,
+    },
     /// Nothing moved for the stall time.
     #[error("data connection stalled: nothing moved for {seconds} s")]
     Stalled {
@@ -143,6 +153,21 @@ impl DataError {
         Self::Write {
             what: sink.name(),
             source: error,
+        }
+    }
+
+    /// The error of a broken connection.
+    pub(crate) fn wire(peer: SocketAddr, source: io::Error) -> Self {
+        let peer = peer.to_string();
+        match source
+            .get_ref()
+            .and_then(|e| e.downcast_ref::<ProtectionError>())
+        {
+            Some(failed) => Self::Security {
+                peer,
+                reason: failed.to_string(),
+            },
+            None => Self::Wire { peer, source },
         }
     }
 

@@ -40,6 +40,7 @@ pub mod store;
 pub mod stream;
 mod stream_io;
 mod stream_set;
+mod tls_handshake;
 mod transfer;
 mod transfer_checksum;
 pub mod transport;

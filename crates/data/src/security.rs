@@ -1,7 +1,16 @@
 //! Protection of the data connections of a transfer.
 
 use security::gsi::DataHandshakeMode;
-use security::tls::{TlsConfig, TlsSession};
+use security::tls::{TlsConfig, TlsError, TlsSession};
+
+/// Which end opened a TCP connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ConnectionOpener {
+    /// This end: connect(2).
+    ThisEnd,
+    /// The peer: accept(2).
+    Peer,
+}
 
 /// TLS side of this end on a data connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,4 +41,34 @@ pub struct DataSecurity {
     /// A stream that ends without close_notify is an error, because it may have been cut (RFC 8446
     /// §6.1). FTPS: yes; peers with GSI never send it.
     pub require_close_notify: bool,
+}
+
+impl DataSecurity {
+    /// The configuration for a connection, and whether this end is the TLS client on it.
+    ///
+    /// # Errors
+    /// [`TlsError::Config`]: there is none for this end's side.
+    pub(crate) fn config_for(
+        &self,
+        opener: ConnectionOpener,
+    ) -> Result<(&TlsConfig, bool), TlsError> {
+        let is_client = match self.role {
+            DataTlsRole::Opener => opener == ConnectionOpener::ThisEnd,
+            DataTlsRole::Client => true,
+            DataTlsRole::Server => false,
+        };
+        let (config, side) = match is_client {
+            true => (&self.client, "client"),
+            false => (&self.server, "server"),
+        };
+        let missing = || {
+            TlsError::Config(format!(
+                "no credential for the TLS {side} of a data connection"
+            ))
+        };
+        config
+            .as_ref()
+            .map(|config| (config, is_client))
+            .ok_or_else(missing)
+    }
 }

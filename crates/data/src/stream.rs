@@ -20,6 +20,7 @@ use crate::locks::lock;
 use crate::options::CongestionChoice;
 use crate::os::tcp_info::{add_socket_memory, tcp_info};
 use crate::os::{congestion, sockopt, wake};
+use crate::security::ConnectionOpener;
 use crate::settings::TransferSettings;
 use crate::transport::DataTransport;
 
@@ -60,6 +61,7 @@ impl DataStream {
     pub(crate) fn new(
         socket: Socket,
         peer: SocketAddr,
+        opener: ConnectionOpener,
         settings: &TransferSettings,
     ) -> io::Result<Self> {
         // Blocking calls could neither be cancelled nor time out.
@@ -82,7 +84,7 @@ impl DataStream {
         }
         Ok(Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-            transport: DataTransport::for_transfer(socket, settings),
+            transport: DataTransport::for_transfer(socket, opener, settings)?,
             peer,
             receive_buffer: AtomicU64::new(0),
             acknowledged_before: AtomicU64::new(0),

@@ -15,6 +15,7 @@ use crate::error::DataError;
 use crate::os::tcp_info;
 use crate::os::wake::{self, WakeEvent};
 use crate::stream::DataStream;
+use crate::tls_handshake::complete_handshake;
 use crate::transfer::ActiveTransfer;
 
 /// How often a waiting stream checks for progress that no call returned.
@@ -74,17 +75,8 @@ impl<'t> StreamIo<'t> {
     /// Waits until the connection's handshake is complete, before the first byte. Returns at once
     /// if there is none, or if an earlier transfer completed it. Call it in the thread that serves
     /// the connection.
-    pub(crate) fn handshake(&mut self) -> Result<(), DataError> {
-        loop {
-            self.transfer.check()?;
-            match self.stream.transport().handshake() {
-                Ok(None) => return Ok(()),
-                Ok(Some(ready)) => {
-                    self.wait(ready, None)?;
-                }
-                Err(e) => return Err(self.wire_error(e)),
-            }
-        }
+    pub(crate) fn handshake(&self) -> Result<(), DataError> {
+        complete_handshake(self.transfer, &self.stream, None).map(drop)
     }
 
     /// Sends all of `header` and `bytes`. With `more`, the kernel may wait for the bytes that
@@ -104,6 +96,10 @@ impl<'t> StreamIo<'t> {
                 IoSlice::new(&bytes[sent.saturating_sub(header.len())..]),
             ];
             sent += self.run_when_ready(PollFlags::OUT, |s| s.transport().send(&parts, more))?;
+        }
+        // Bytes count as sent once the kernel has them: an end mark must not stay behind.
+        if self.stream.transport().has_backlog() {
+            self.run_when_ready(PollFlags::OUT, |s| s.transport().flush())?;
         }
         Ok(())
     }
@@ -202,8 +198,11 @@ impl<'t> StreamIo<'t> {
     /// Sends FIN and waits until the peer's kernel has acknowledged every byte, so that success
     /// means arrival.
     pub(crate) fn finish_sending(&mut self) -> Result<(), DataError> {
-        // An error here shows again when the acknowledgements are checked.
-        let _ = self.stream.transport().end_sending();
+        self.run_until_done(PollFlags::OUT, |s| match s.transport().end_sending() {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Err(e),
+            // Another error shows again when the acknowledgements are checked.
+            _ => Ok(()),
+        })?;
         let mut pause = ACK_POLL.0;
         let mut events = PollFlags::IN;
         let mut rest = [0; 4096];
@@ -329,10 +328,7 @@ impl<'t> StreamIo<'t> {
 
     /// The error of a broken connection.
     pub(crate) fn wire_error(&self, source: io::Error) -> DataError {
-        DataError::Wire {
-            peer: self.stream.peer().to_string(),
-            source,
-        }
+        DataError::wire(self.stream.peer(), source)
     }
 
     /// This stream's part of the evidence.

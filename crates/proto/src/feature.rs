@@ -32,8 +32,20 @@ pub struct ServerFeatures {
     pub esto: bool,
     /// `SPAS`
     pub spas: bool,
+    /// `AUTH TLS` (or its old names)
+    pub auth_tls: bool,
+    /// `AUTH GSSAPI`
+    pub auth_gssapi: bool,
+    /// `PBSZ`
+    pub pbsz: bool,
+    /// `PROT`
+    pub prot: bool,
     /// `DCAU`
     pub dcau: bool,
+    /// `DCSC` with type P
+    pub dcsc: bool,
+    /// Logins with bearer tokens: `USER :bearer:` (longhaul's ` BEARER USER=:bearer:;` line).
+    pub bearer: bool,
     /// `SBUF`
     pub sbuf: bool,
     /// `PASV AllowDelayed`
@@ -99,7 +111,16 @@ impl ServerFeatures {
             "ERET" => self.eret = true,
             "ESTO" => self.esto = true,
             "SPAS" => self.spas = true,
+            "AUTH" => {
+                let mut names = parameters.split([';', ',', ' ']);
+                self.auth_tls |= names.clone().any(is_tls);
+                self.auth_gssapi |= names.any(|name| name == "GSSAPI");
+            }
+            "PBSZ" => self.pbsz = true,
+            "PROT" => self.prot = true,
             "DCAU" => self.dcau = true,
+            "DCSC" => self.dcsc = parameters.split([';', ',', ' ']).any(|kind| kind == "P"),
+            "BEARER" => self.bearer = parameters == "USER=:BEARER:;",
             "SBUF" => self.sbuf = true,
             "PASV" if parameters.contains("ALLOWDELAYED") => self.delayed_passive = true,
             // dCache announces CKSUM.
@@ -127,6 +148,11 @@ impl ServerFeatures {
             self.x_checksum_algorithms.push(algorithm);
         }
     }
+}
+
+/// Whether AUTH with this name, in upper case, starts TLS.
+fn is_tls(name: &str) -> bool {
+    matches!(name, "TLS" | "TLS-C" | "TLS-P" | "SSL")
 }
 
 /// Parses `MD5:10;ADLER32:10;` (the numbers are the server's preferences) or `md5,adler32`. Unknown and

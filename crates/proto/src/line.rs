@@ -12,6 +12,11 @@ pub enum LineEvent {
     Line(Vec<u8>),
     /// A line longer than the limit. It was discarded.
     TooLong,
+    /// The command inside MIC, CONF or ENC, whose protection was valid, without its ending. A
+    /// [`LineReader`] makes none: see [`crate::security::unwrap_line`].
+    Protected(Vec<u8>),
+    /// MIC, CONF or ENC whose protection was not valid.
+    Forged,
 }
 
 /// Splits a byte stream into lines. It buffers no more bytes than the limit.

@@ -7,6 +7,8 @@
 
 pub mod gridmap;
 pub mod gsi;
+#[cfg(any(test, feature = "test-pki"))]
+pub mod test_pki;
 pub mod tls;
 pub mod token;
 pub mod x509;

@@ -148,6 +148,7 @@ async fn agree_on_get(
         let retrieval = plan_retrieval(session.features(), mode, path, spec.part, &kept_ranges)
             .map_err(|error| no_partial_failure(session.name(), operation, &error))?;
         let mut requirements = TransferRequirements {
+            protection: None,
             direction: TransferDirection::Send,
             mode,
             streams: negotiation::stream_range(session, mode, spec),

@@ -221,6 +221,10 @@ fn data_failure(server: &str, operation: &str, error: &DataError) -> CopyFailure
             Exit::Protocol,
             "the server's extended blocks are faulty: use --mode s",
         ),
+        DataError::Security { .. } => (
+            Exit::Refused,
+            "check the certificates of both ends and --data-protection",
+        ),
         DataError::Block { .. }
         | DataError::Connect { .. }
         | DataError::Wire { .. }

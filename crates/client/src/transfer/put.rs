@@ -146,6 +146,7 @@ async fn agree_on_put(
     let sizing = session.negotiate_sizing(spec.options.buffers.sizing, warnings);
     loop {
         let mut requirements = TransferRequirements {
+            protection: None,
             direction: TransferDirection::Receive,
             mode,
             streams: negotiation::stream_range(session, mode, spec),

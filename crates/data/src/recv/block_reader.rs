@@ -71,7 +71,7 @@ impl<'t> BlockReader<'t> {
         receive: &ExtendedReceive,
     ) -> Result<StreamEnd, DataError> {
         match error {
-            DataError::Wire { .. } | DataError::Block { .. } => {
+            DataError::Wire { .. } | DataError::Security { .. } | DataError::Block { .. } => {
                 tracing::warn!(%error, "data connection failed and was closed");
                 receive.note_bad_start(error);
                 Ok(StreamEnd::ClosedUnused)

@@ -1,11 +1,14 @@
 //! Accepted connections that have sent nothing useful yet. Anybody at an allowed address may have
 //! opened them. Each costs a descriptor, but no thread, buffer or stream permit. Their number is
 //! bounded: the one that was silent for longest is closed for a new one.
+//!
+//! Under TLS, useful is a complete handshake: its peer is verified.
 
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use proto::eblock::HEADER_LEN;
 use rustix::event::{PollFd, PollFlags};
@@ -19,7 +22,9 @@ use crate::connect::{AcceptResult, RejectedPeers, accept_allowed};
 use crate::error::DataError;
 use crate::os::sockopt;
 use crate::os::wake::has_hung_up;
+use crate::security::ConnectionOpener;
 use crate::stream::DataStream;
+use crate::tls_handshake::{CHECK_INTERVAL, FailedHandshakes, HandshakingStream};
 
 /// Most pending connections of one transfer: twice as many as any sender opens, so that only a
 /// flood while the sender is silent can crowd out one of its own.
@@ -43,19 +48,27 @@ pub(super) struct PendingConnections<'t> {
     connections: VecDeque<PendingConnection>,
     closed: Option<PendingConnection>,
     first_error: Option<DataError>,
+    failed_handshakes: FailedHandshakes,
     rejected: RejectedPeers,
     /// No room for another connection.
     full: bool,
 }
 
-/// A pending connection. Its handshake, if any, runs in the thread that will read it: the bytes are
-/// inspected as they arrived.
+/// A pending connection.
 pub(super) struct PendingConnection {
-    socket: Socket,
+    link: PendingLink,
     peer: SocketAddr,
     /// It has sent what a sender sends, and waits for a permit.
     is_ready: bool,
     _permit: StreamPermit,
+}
+
+/// How a pending connection shows that it belongs to the sender.
+enum PendingLink {
+    /// By its first bytes, which are inspected as they arrived.
+    Bytes(Socket),
+    /// By its handshake, which no other connection waits for.
+    Handshake(Box<HandshakingStream>),
 }
 
 /// The result of an inspection.
@@ -96,6 +109,7 @@ impl<'t> PendingConnections<'t> {
             connections: VecDeque::new(),
             closed: None,
             first_error: None,
+            failed_handshakes: FailedHandshakes::default(),
             rejected: RejectedPeers::default(),
             full: false,
         }
@@ -107,6 +121,7 @@ impl<'t> PendingConnections<'t> {
         let seconds = self.task.settings.connect_timeout.as_secs();
         self.first_error
             .take()
+            .or_else(|| self.failed_handshakes.take_first())
             .unwrap_or_else(|| self.rejected.no_peer(seconds))
     }
 
@@ -157,18 +172,23 @@ impl<'t> PendingConnections<'t> {
     }
 
     fn add_connection(&mut self, socket: Socket, peer: SocketAddr, permit: StreamPermit) {
-        // The socket becomes readable only when a whole header has arrived (SO_RCVLOWAT,
-        // socket(7)).
-        if let Err(error) = sockopt::set_receive_low_water(socket.as_fd(), self.needed) {
-            tracing::warn!(%peer, %error, "data connection failed and was closed");
-            return;
+        let link = match self.task.settings.security.is_some() {
+            true => DataStream::new(socket, peer, ConnectionOpener::Peer, self.task.settings)
+                .map(|stream| PendingLink::Handshake(Box::new(HandshakingStream::new(stream)))),
+            // The socket becomes readable only when a whole header has arrived (SO_RCVLOWAT,
+            // socket(7)).
+            false => sockopt::set_receive_low_water(socket.as_fd(), self.needed)
+                .map(|()| PendingLink::Bytes(socket)),
+        };
+        match link {
+            Ok(link) => self.connections.push_back(PendingConnection {
+                link,
+                peer,
+                is_ready: false,
+                _permit: permit,
+            }),
+            Err(error) => log_closed(peer, &error),
         }
-        self.connections.push_back(PendingConnection {
-            socket,
-            peer,
-            is_ready: false,
-            _permit: permit,
-        });
     }
 
     /// Makes room for one more connection, if necessary by closing the one that was silent for
@@ -223,6 +243,10 @@ impl<'t> PendingConnections<'t> {
             }
             match connection.inspect(self.needed, decide) {
                 PendingDecision::Wait | PendingDecision::Accept => index += 1,
+                PendingDecision::Reject(reason) if connection.is_handshaking() => {
+                    self.failed_handshakes.note(reason);
+                    self.connections.remove(index);
+                }
                 PendingDecision::Reject(reason) => {
                     tracing::warn!(error = %reason, "data connection failed and was closed");
                     self.first_error.get_or_insert(reason);
@@ -253,6 +277,15 @@ impl<'t> PendingConnections<'t> {
         self.closed.is_some()
     }
 
+    /// Longest wait until the next inspection: handshakes have a time limit.
+    pub(super) fn max_wait(&self) -> Duration {
+        let limited = |c: &PendingConnection| !c.is_ready && c.is_handshaking();
+        match self.connections.iter().any(limited) {
+            true => CHECK_INTERVAL,
+            false => Duration::MAX,
+        }
+    }
+
     /// Takes the connection that has closed.
     pub(super) fn take_closed(&mut self) -> Option<DataStream> {
         self.closed.take()?.into_stream(self.task)
@@ -265,7 +298,10 @@ impl<'t> PendingConnections<'t> {
         fds: &mut Vec<PollFd<'f>>,
     ) {
         let unready = self.connections.iter().filter(|c| !c.is_ready);
-        fds.extend(unready.map(|c| PollFd::new(&c.socket, PollFlags::IN)));
+        fds.extend(unready.map(|c| match &c.link {
+            PendingLink::Bytes(socket) => PollFd::new(socket, PollFlags::IN),
+            PendingLink::Handshake(stream) => stream.poll_fd(),
+        }));
         if let ChannelEndpoint::Passive { listener, .. } = endpoint
             && !self.full
         {
@@ -286,7 +322,17 @@ impl PendingConnection {
         decide: &mut impl FnMut(&Self, PeekResult<'_>) -> PendingDecision,
     ) -> PendingDecision {
         let mut buffer = [0; HEADER_LEN];
-        let decision = decide(self, self.peek(&mut buffer[..needed.min(HEADER_LEN)]));
+        let decision = match &mut self.link {
+            PendingLink::Handshake(stream) => match stream.advance() {
+                Ok(true) => PendingDecision::Accept,
+                Ok(false) => PendingDecision::Wait,
+                Err(reason) => PendingDecision::Reject(reason),
+            },
+            PendingLink::Bytes(socket) => {
+                let peeked = peek(socket, &mut buffer[..needed.min(HEADER_LEN)]);
+                decide(self, peeked)
+            }
+        };
         self.is_ready = matches!(decision, PendingDecision::Accept);
         decision
     }
@@ -301,35 +347,43 @@ impl PendingConnection {
 
     /// Removes the inspected bytes from the socket.
     pub(super) fn skip(&self, bytes: &mut [u8]) {
-        // An error shows again at the next inspection.
-        let _ = recv(&self.socket, bytes, RecvFlags::DONTWAIT);
-    }
-
-    /// Returns the first bytes without receiving them (MSG_PEEK).
-    fn peek<'b>(&self, buffer: &'b mut [u8]) -> PeekResult<'b> {
-        let needed = buffer.len();
-        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        match recv(&self.socket, &mut *buffer, flags) {
-            Ok((n, _)) if n == needed => PeekResult::Bytes(buffer),
-            Ok((0, _)) => PeekResult::End,
-            // Fewer bytes than needed from a peer that has closed: the rest will never come.
-            Ok(_) if has_hung_up(&self.socket) => {
-                PeekResult::Broken(io::ErrorKind::UnexpectedEof.into())
-            }
-            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => PeekResult::Silence,
-            Err(error) => PeekResult::Broken(error.into()),
+        if let PendingLink::Bytes(socket) = &self.link {
+            // An error shows again at the next inspection.
+            let _ = recv(socket, bytes, RecvFlags::DONTWAIT);
         }
     }
 
+    fn is_handshaking(&self) -> bool {
+        matches!(self.link, PendingLink::Handshake(_))
+    }
+
     fn into_stream(self, task: &ReceiveTask<'_>) -> Option<DataStream> {
-        let Self { socket, peer, .. } = self;
+        let Self { link, peer, .. } = self;
+        let socket = match link {
+            PendingLink::Bytes(socket) => socket,
+            PendingLink::Handshake(stream) => return Some(stream.into_stream()),
+        };
         // The low-water mark of one header would delay the end of a small file.
         let stream = sockopt::set_receive_low_water(socket.as_fd(), 1)
-            .and_then(|()| DataStream::new(socket, peer, task.settings));
-        stream
-            .inspect_err(
-                |error| tracing::warn!(%peer, %error, "data connection failed and was closed"),
-            )
-            .ok()
+            .and_then(|()| DataStream::new(socket, peer, ConnectionOpener::Peer, task.settings));
+        stream.inspect_err(|error| log_closed(peer, error)).ok()
+    }
+}
+
+fn log_closed(peer: SocketAddr, error: &io::Error) {
+    tracing::warn!(%peer, %error, "data connection failed and was closed");
+}
+
+/// Returns the first bytes without receiving them (MSG_PEEK).
+fn peek<'b>(socket: &Socket, buffer: &'b mut [u8]) -> PeekResult<'b> {
+    let needed = buffer.len();
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    match recv(socket, &mut *buffer, flags) {
+        Ok((n, _)) if n == needed => PeekResult::Bytes(buffer),
+        Ok((0, _)) => PeekResult::End,
+        // Fewer bytes than needed from a peer that has closed: the rest will never come.
+        Ok(_) if has_hung_up(socket) => PeekResult::Broken(io::ErrorKind::UnexpectedEof.into()),
+        Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => PeekResult::Silence,
+        Err(error) => PeekResult::Broken(error.into()),
     }
 }

@@ -79,7 +79,7 @@ impl<'scope, 'env> ReceiverThreads<'scope, 'env> {
     }
 }
 
-fn read_one(mut io: StreamIo<'_>, task: &ReceiveTask<'_>, receive: &ExtendedReceive, cached: bool) {
+fn read_one(io: StreamIo<'_>, task: &ReceiveTask<'_>, receive: &ExtendedReceive, cached: bool) {
     let stream = Arc::clone(io.stream());
     let end = match io.handshake() {
         Ok(()) => BlockReader::new(io, task, receive).run(),

@@ -16,6 +16,7 @@ use crate::error::DataError;
 use crate::os::wake;
 use crate::stream::DataStream;
 use crate::stream_io::StreamIo;
+use crate::tls_handshake::complete_handshake;
 use crate::transfer_checksum::TransferChecksum;
 
 /// Time for another pending connection to send a byte after one has closed without any.
@@ -87,6 +88,7 @@ fn first_sender(
         }
         let mut fds = vec![PollFd::new(transfer.stop_wake(), PollFlags::IN)];
         pending.add_poll_fds(endpoint, &mut fds);
+        let left = left.min(pending.max_wait());
         wake::wait_any(&mut fds, left).map_err(|e| DataError::setup("poll(2)", e))?;
     }
 }
@@ -108,8 +110,8 @@ fn receive_file(
     checksum: &TransferChecksum,
 ) -> Result<(), DataError> {
     // One thread is enough: MODE S has one connection.
-    let mut io = StreamIo::new(task.transfer, stream);
-    io.handshake()?;
+    complete_handshake(task.transfer, &stream, None)?;
+    let io = StreamIo::new(task.transfer, stream);
     let mut receiver = StreamReceiver::new(io, task, checksum);
     let mut offset = task.plan.stream_start;
     loop {

@@ -42,17 +42,16 @@ pub(super) struct StreamSender<'t> {
 }
 
 impl<'t> StreamSender<'t> {
-    /// Runs the connection's handshake first. Call it in the thread that serves the connection.
-    pub(super) fn new(mut io: StreamIo<'t>, task: &'t SendTask<'t>) -> Result<Self, DataError> {
-        io.handshake()?;
+    /// The connection's handshake is complete. Call it in the thread that serves the connection.
+    pub(super) fn new(io: StreamIo<'t>, task: &'t SendTask<'t>) -> Self {
         let method = choose_send_method(task, &io);
-        Ok(Self {
+        Self {
             io,
             task,
             method,
             checksum_part: task.checksum.stream_checksum(),
             is_near_end: false,
-        })
+        }
     }
 
     pub(super) fn io(&mut self) -> &mut StreamIo<'t> {
@@ -359,6 +358,7 @@ mod tests {
 
     use super::*;
     use crate::control::TransferControl;
+    use crate::security::ConnectionOpener;
     use crate::settings::TransferSettings;
     use crate::stream::DataStream;
     use crate::transfer::ActiveTransfer;
@@ -369,7 +369,8 @@ mod tests {
         let to = listener.local_addr().unwrap();
         let settings = TransferSettings::default();
         let socket = std::net::TcpStream::connect(to).unwrap().into();
-        let stream = Arc::new(DataStream::new(socket, to, &settings).unwrap());
+        let stream =
+            Arc::new(DataStream::new(socket, to, ConnectionOpener::ThisEnd, &settings).unwrap());
         let (mut peer, _) = listener.accept().unwrap();
         let transfer =
             ActiveTransfer::new(Role::Sender, &settings, &Arc::new(TransferControl::new()))

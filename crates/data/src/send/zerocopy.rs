@@ -180,6 +180,7 @@ mod tests {
 
     use super::*;
     use crate::control::TransferControl;
+    use crate::security::ConnectionOpener;
     use crate::settings::TransferSettings;
     use crate::transfer::ActiveTransfer;
 
@@ -190,7 +191,8 @@ mod tests {
         let mut settings = TransferSettings::default();
         settings.options.stall = Duration::from_millis(100);
         let socket = std::net::TcpStream::connect(to).unwrap().into();
-        let stream = Arc::new(DataStream::new(socket, to, &settings).unwrap());
+        let stream =
+            Arc::new(DataStream::new(socket, to, ConnectionOpener::ThisEnd, &settings).unwrap());
         let (mut peer, _) = listener.accept().unwrap();
         let transfer =
             ActiveTransfer::new(Role::Sender, &settings, &Arc::new(TransferControl::new()))

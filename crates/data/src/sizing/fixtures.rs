@@ -8,6 +8,7 @@ use proto::sizing::BufferSizing;
 use tune::sample::TcpSample;
 
 use super::policy::{SampledStream, SizingSample};
+use crate::security::ConnectionOpener;
 use crate::settings::TransferSettings;
 use crate::stream::DataStream;
 use crate::tuning_notices::TuningNotices;
@@ -20,7 +21,7 @@ pub(super) fn connected(sizing: BufferSizing) -> (Arc<DataStream>, TcpStream) {
     let mut settings = TransferSettings::default();
     settings.options.buffers.sizing = sizing;
     let peer = near.peer_addr().unwrap();
-    let stream = DataStream::new(near.into(), peer, &settings).unwrap();
+    let stream = DataStream::new(near.into(), peer, ConnectionOpener::ThisEnd, &settings).unwrap();
     (Arc::new(stream), far)
 }
 

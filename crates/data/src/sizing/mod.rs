@@ -109,6 +109,7 @@ fn policy(settings: &TransferSettings, role: Role) -> Box<dyn BufferPolicy> {
         Role::Receiver => settings.options.buffers.receive.is_some(),
     };
     let endpoint = settings.drs.as_ref();
+    let security = settings.security.as_ref();
     // A pinned end still serves the other one: it announces sizes, and echoes.
     match (settings.options.buffers.sizing, role) {
         (BufferSizing::Kernel, _) => Box::new(policy::KernelBufferPolicy),
@@ -120,9 +121,11 @@ fn policy(settings: &TransferSettings, role: Role) -> Box<dyn BufferPolicy> {
         (BufferSizing::Drs1, Role::Sender) => Box::new(followed_size::Drs1Sender::new(pinned)),
         (BufferSizing::Drs, Role::Receiver) => {
             let interval = settings.options.drs_interval;
-            Box::new(drs::DrsReceiver::new(endpoint, pinned, interval))
+            Box::new(drs::DrsReceiver::new(endpoint, pinned, interval, security))
         }
-        (BufferSizing::Drs, Role::Sender) => Box::new(drs::DrsSender::new(endpoint, pinned)),
+        (BufferSizing::Drs, Role::Sender) => {
+            Box::new(drs::DrsSender::new(endpoint, pinned, security))
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use proto::eblock::MAX_STREAMS;
 
 use super::*;
+use crate::security::ConnectionOpener;
 use crate::settings::TransferSettings;
 
 /// Connections to one host, and its listener.
@@ -28,7 +29,12 @@ impl TestReceiver {
     fn stream(&mut self) -> Arc<DataStream> {
         let near = std::net::TcpStream::connect(self.address()).unwrap();
         self.accepted.push(self.listener.accept().unwrap().0);
-        let stream = DataStream::new(near.into(), self.address(), &TransferSettings::default());
+        let stream = DataStream::new(
+            near.into(),
+            self.address(),
+            ConnectionOpener::ThisEnd,
+            &TransferSettings::default(),
+        );
         Arc::new(stream.unwrap())
     }
 }

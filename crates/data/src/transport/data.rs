@@ -3,9 +3,12 @@
 use std::io::{self, IoSlice, Read};
 use std::net::Shutdown;
 
+use proto::command::TransferMode;
 use rustix::event::PollFlags;
 use socket2::Socket;
 
+use super::protection::{DataProtection, ProtectionError};
+use crate::security::{ConnectionOpener, DataSecurity};
 use crate::settings::TransferSettings;
 
 /// A connected data socket and the layer of its bytes. Nothing here blocks.
@@ -20,6 +23,8 @@ pub(crate) struct DataTransport {
 enum TransportLayer {
     /// None: the bytes pass unchanged.
     Clear,
+    /// TLS.
+    Tls(DataProtection),
     /// A simulated handshake that waits for a gate.
     #[cfg(test)]
     Slow(std::sync::Arc<HandshakeGate>),
@@ -28,17 +33,41 @@ enum TransportLayer {
 impl DataTransport {
     /// The transport of a transfer's connection, by the transfer's settings. The handshake is still
     /// to come.
-    #[cfg_attr(
-        not(test),
-        expect(unused_variables, reason = "data connections are clear")
-    )]
-    pub(crate) fn for_transfer(socket: Socket, settings: &TransferSettings) -> Self {
+    ///
+    /// # Errors
+    /// [`ProtectionError::Tls`]: the protection is not configured for this end.
+    pub(crate) fn for_transfer(
+        socket: Socket,
+        opener: ConnectionOpener,
+        settings: &TransferSettings,
+    ) -> Result<Self, ProtectionError> {
         #[cfg(test)]
         if let Some(gate) = &settings.gate {
             let layer = TransportLayer::Slow(std::sync::Arc::clone(gate));
-            return Self { socket, layer };
+            return Ok(Self { socket, layer });
         }
-        Self::clear(socket)
+        let ends_file = settings.mode == TransferMode::Stream;
+        match &settings.security {
+            None => Ok(Self::clear(socket)),
+            Some(security) => Self::protected(socket, opener, security, ends_file),
+        }
+    }
+
+    /// A transport with security. `ends_file`: the end of the connection is the end of a file.
+    ///
+    /// # Errors
+    /// [`ProtectionError::Tls`]: the protection is not configured for this end.
+    pub(crate) fn protected(
+        socket: Socket,
+        opener: ConnectionOpener,
+        security: &DataSecurity,
+        ends_file: bool,
+    ) -> Result<Self, ProtectionError> {
+        let protection = DataProtection::new(security, opener, ends_file)?;
+        Ok(Self {
+            socket,
+            layer: TransportLayer::Tls(protection),
+        })
     }
 
     /// A transport without security.
@@ -59,8 +88,10 @@ impl DataTransport {
     /// # Errors
     /// `Unsupported`: bytes must pass through the layer.
     pub(crate) fn kernel_socket(&self) -> io::Result<&Socket> {
-        match self.layer {
+        match &self.layer {
             TransportLayer::Clear => Ok(&self.socket),
+            TransportLayer::Tls(protection) if protection.is_raw() => Ok(&self.socket),
+            TransportLayer::Tls(_) => Err(io::ErrorKind::Unsupported.into()),
             #[cfg(test)]
             TransportLayer::Slow(_) => Err(io::ErrorKind::Unsupported.into()),
         }
@@ -71,10 +102,11 @@ impl DataTransport {
     /// complete.
     ///
     /// # Errors
-    /// The connection broke, or the peer's handshake is invalid.
+    /// The connection broke, or the peer is refused ([`ProtectionError`]).
     pub(crate) fn handshake(&self) -> io::Result<Option<PollFlags>> {
         match &self.layer {
             TransportLayer::Clear => Ok(None),
+            TransportLayer::Tls(protection) => protection.handshake(&self.socket),
             #[cfg(test)]
             TransportLayer::Slow(gate) => {
                 gate.wait_if_first();
@@ -83,31 +115,62 @@ impl DataTransport {
         }
     }
 
-    /// Receives the available bytes; 0 is the peer's FIN.
+    /// Receives the available bytes; 0 is the end: the peer's FIN, or its close_notify under TLS.
     ///
     /// # Errors
-    /// `WouldBlock`: none are available yet.
+    /// `WouldBlock`: none are available yet. [`ProtectionError`]: they are no valid TLS, or the end
+    /// may be a cut.
     pub(crate) fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
+        if let TransportLayer::Tls(protection) = &self.layer {
+            return protection.recv(&self.socket, buf);
+        }
         // `Read` is implemented for `&Socket` and takes initialised memory.
         (&self.socket).read(buf)
     }
 
     /// Sends as many bytes of the parts as fit. With `more`, the kernel may wait for the bytes that
-    /// follow (MSG_MORE).
+    /// follow (MSG_MORE). Under TLS, some of the bytes may wait here: see [`DataTransport::flush`].
     ///
     /// # Errors
     /// `WouldBlock`: none fit now.
     pub(crate) fn send(&self, parts: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
+        if let TransportLayer::Tls(protection) = &self.layer
+            && let Some(taken) = protection.send(&self.socket, parts)?
+        {
+            return Ok(taken);
+        }
         // A closed peer is an error and no SIGPIPE (send(2)).
         let flags = libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
         self.socket.send_vectored_with_flags(parts, flags)
     }
 
-    /// Sends FIN: no more bytes follow.
+    /// Whether bytes that were taken have not reached the kernel.
+    pub(crate) fn has_backlog(&self) -> bool {
+        match &self.layer {
+            TransportLayer::Tls(protection) => protection.has_backlog(),
+            _ => false,
+        }
+    }
+
+    /// Hands bytes that were taken to the kernel.
     ///
     /// # Errors
-    /// The connection is closed.
+    /// `WouldBlock`: some do not fit now.
+    pub(crate) fn flush(&self) -> io::Result<()> {
+        match &self.layer {
+            TransportLayer::Tls(protection) => protection.flush(&self.socket),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends FIN, after close_notify where the peer expects it: no more bytes follow.
+    ///
+    /// # Errors
+    /// The connection is closed. `WouldBlock`: something before the FIN does not fit now.
     pub(crate) fn end_sending(&self) -> io::Result<()> {
+        if let TransportLayer::Tls(protection) = &self.layer {
+            protection.close(&self.socket)?;
+        }
         self.socket.shutdown(Shutdown::Write)
     }
 }

@@ -8,11 +8,13 @@
 
 mod control;
 mod data;
+mod protection;
 
-pub use control::ControlTransport;
+pub use control::{ControlTransport, tls_error};
 pub(crate) use data::DataTransport;
 #[cfg(test)]
 pub(crate) use data::HandshakeGate;
+pub(crate) use protection::ProtectionError;
 
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@ pub(crate) mod lab;
 pub(crate) mod lab_sim;
 mod remote;
 mod serve;
+mod serve_security;
 mod user;
 mod values;
 

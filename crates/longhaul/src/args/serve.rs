@@ -12,14 +12,16 @@ use server::config::{Anonymous, FileConfig, ServerConfig, ThirdPartyPolicy};
 
 use tune::sizing::drs::DrsInterval;
 
+use super::serve_security::ServeSecurityArgs;
 use super::values;
 
 /// Run a GridFTP and FTP server in the foreground
 ///
 /// When the server is ready, it prints the line `listening on HOST:PORT` on standard output. After
 /// SIGTERM it finishes running transfers (for at most --drain seconds) and exits; after a second
-/// SIGTERM it exits immediately. SIGHUP reloads the settings file and the password file. Give
-/// --anonymous or --users; without either nobody could log in, and the server refuses to start.
+/// SIGTERM it exits immediately. SIGHUP reloads the settings file, the password file, certificates and
+/// the gridmap. Give --anonymous, --users or --gridmap; without any nobody could log in, and the server
+/// refuses to start.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServeArgs {
     /// Address and port to listen on; port 0 selects a free port [default: 127.0.0.1:2811]
@@ -118,6 +120,8 @@ pub(crate) struct ServeArgs {
     /// Format of the messages on standard error
     #[arg(long, value_name = "text|json", default_value = "text")]
     pub(crate) log: LogFormat,
+    #[command(flatten)]
+    security: ServeSecurityArgs,
 }
 
 /// Values of `--anonymous`.
@@ -163,13 +167,17 @@ impl ServeArgs {
         self.clone().apply(&mut config);
         // Refused at the start: otherwise the administrator would learn it from the first failed
         // login.
-        if config.anonymous.is_none() && config.users.is_none() {
+        let has_logins = config.anonymous.is_some()
+            || config.users.is_some()
+            || config.security.has_other_logins();
+        if !has_logins {
             return Err(
-                "nobody could log in; give --anonymous ro, --anonymous rw, or --users FILE (created \
-                 by `longhaul user add`)"
+                "nobody could log in; give --anonymous ro, --anonymous rw, --users FILE (created by \
+                 `longhaul user add`), or --gridmap FILE"
                     .to_owned(),
             );
         }
+        config.security.check().map_err(|error| error.to_string())?;
         Ok(config)
     }
 
@@ -220,6 +228,7 @@ impl ServeArgs {
         config.transfer_log = self.transfer_log.or(config.transfer_log.take());
         config.ftp_info_log = self.ftp_info_log.or(config.ftp_info_log.take());
         config.run_as = self.run_as.or(config.run_as.take());
+        self.security.apply(&mut config.security);
     }
 }
 

@@ -8,6 +8,10 @@ use crate::command::Command;
 use crate::reply::Reply;
 use crate::security::{ExchangeKind, SecurityMechanism, SecurityState, SecurityToken, TokenError};
 
+/// Replies to AUTH of servers that do not know the verb or the mechanism, or have it switched off. vsftpd
+/// answers 530 to every verb that it does not expect before the login.
+const NOT_OFFERED: [u16; 6] = [500, 501, 502, 504, 530, 534];
+
 /// Input that a security exchange waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ExpectedSecurityInput {
@@ -40,11 +44,14 @@ pub enum SecurityStep {
 }
 
 /// Error of a security exchange. Nothing more may be sent on the connection, except after
-/// [`ExchangeError::Refused`].
+/// [`ExchangeError::NotOffered`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ExchangeError {
-    /// The server does not offer the mechanism, or the exchange failed at the server. The connection
-    /// remains usable in the clear.
+    /// The server does not offer the mechanism. The connection remains usable in the clear.
+    #[error("the server does not offer this security: {}", .0.summary())]
+    NotOffered(Reply),
+    /// The server offers the mechanism but not now, or the exchange failed there. The session must not go
+    /// on in the clear.
     #[error("security is refused: {}", .0.summary())]
     Refused(Reply),
     /// More than the reply was read. Data received in the clear must not be treated as secured
@@ -87,6 +94,9 @@ impl SecurityExchange {
                 ExpectedSecurityInput::AuthReply => "AUTH",
                 _ => "ADAT",
             }));
+        }
+        if expected == ExpectedSecurityInput::AuthReply && NOT_OFFERED.contains(&reply.code) {
+            return Err(ExchangeError::NotOffered(reply.clone()));
         }
         if reply.code >= 400 {
             return Err(ExchangeError::Refused(reply.clone()));
@@ -228,11 +238,27 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_returned_and_leaves_the_connection_clear() {
-        let mut exchange = started(ExchangeKind::Handshake);
-        let refusal = Reply::new(504, "No security is offered: FAKE.");
+    fn a_mechanism_that_is_not_offered_is_told_from_a_failure() {
+        for code in [500, 501, 502, 504, 530, 534] {
+            let mut exchange = started(ExchangeKind::Handshake);
+            let refusal = Reply::new(code, "Unknown authentication type.");
+            let end = exchange.on_reply(&refusal, false);
+            assert_eq!(end, Err(ExchangeError::NotOffered(refusal)));
+            assert!(!exchange.is_secured());
+        }
+        for code in [421, 431, 535] {
+            let mut exchange = started(ExchangeKind::Handshake);
+            let refusal = Reply::new(code, "Not now.");
+            let end = exchange.on_reply(&refusal, false);
+            assert_eq!(end, Err(ExchangeError::Refused(refusal)));
+        }
+        let mut exchange = started(ExchangeKind::Tokens);
+        exchange
+            .on_reply(&Reply::new(334, "ADAT must follow."), false)
+            .unwrap();
+        exchange.send_token(token("hello")).unwrap();
+        let refusal = Reply::new(530, "Who are you?");
         let end = exchange.on_reply(&refusal, false);
-        assert_eq!(end, Err(ExchangeError::Refused(refusal)));
-        assert!(!exchange.is_secured());
+        assert_eq!(end, Err(ExchangeError::Refused(refusal)), "the token");
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::checksum::ChecksumAlgorithm;
 use crate::command::{Command, RestartMarker, TransferMode};
+use crate::security::DataChannelProtection;
 use crate::sizing::BufferSizing;
 use crate::streams::ParallelismRange;
 
@@ -35,6 +36,8 @@ pub struct TransferRequirements {
     pub store_checksum: Option<ChecksumAlgorithm>,
     /// Ranges that the receiver has already.
     pub restart: Option<RestartMarker>,
+    /// Protection of the data connections; `None` in a session without security.
+    pub protection: Option<DataChannelProtection>,
     /// The server listens for the data connections; otherwise it connects.
     pub server_listens: bool,
     /// The data connections of the last transfer are still open at this end and may be reused.

@@ -6,6 +6,7 @@ use super::argument::{
 };
 use super::{Command, RawArgument};
 use crate::address;
+use crate::security::{DataCredential, encode_base64};
 use crate::stripes::StripeAddresses;
 
 pub(super) fn encode(command: &Command) -> Vec<u8> {
@@ -88,6 +89,8 @@ fn parameter_text(command: &Command) -> Option<String> {
         C::Dcau(DataChannelAuth::None) => "N".to_owned(),
         C::Dcau(DataChannelAuth::SelfAuth) => "A".to_owned(),
         C::Dcau(DataChannelAuth::Subject(subject)) => format!("S {subject}"),
+        C::Dcsc(DataCredential::Default) => "D".to_owned(),
+        C::Dcsc(DataCredential::Pem(pem)) => format!("P {}", encode_base64(&pem.0)),
         C::Prot(level) => prot_letter(*level).to_owned(),
         C::Epsv(EpsvArgument::Any) | C::Spas(None) => return None,
         C::Epsv(EpsvArgument::All) => "ALL".to_owned(),

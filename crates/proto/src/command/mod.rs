@@ -28,7 +28,7 @@ pub use site::{BufferDirection, DriverStack, SiteCommand};
 use crate::address::{AddressError, AddressFamily};
 use crate::checksum::ChecksumAlgorithm;
 use crate::drs::DrsAddress;
-use crate::security::SecurityToken;
+use crate::security::{DataCredential, SecurityToken};
 use crate::stripes::StripeAddresses;
 use crate::timestamp::Timestamp;
 
@@ -77,6 +77,8 @@ pub enum Command {
     /// `SBUF n`, bytes (GFD.20 §4.1; during a transfer: Gardner, Feng and Fisk 2003 §4.2)
     Sbuf(u64),
     Dcau(DataChannelAuth),
+    /// `DCSC D` or `DCSC P base64`. Logs hide the credential.
+    Dcsc(DataCredential),
     /// `PBSZ n`, 0..=2^32-1
     Pbsz(u32),
     Prot(ProtectionLevel),
@@ -239,6 +241,7 @@ impl Command {
             Self::Allo(..) => "ALLO",
             Self::Sbuf(..) => "SBUF",
             Self::Dcau(..) => "DCAU",
+            Self::Dcsc(..) => "DCSC",
             Self::Pbsz(..) => "PBSZ",
             Self::Prot(..) => "PROT",
             Self::Abor => "ABOR",

@@ -13,7 +13,7 @@ use crate::address::{self, AddressError, AddressFamily};
 use crate::checksum::ChecksumAlgorithm;
 use crate::drs::DrsAddress;
 use crate::ranges::RangeSet;
-use crate::security::SecurityToken;
+use crate::security::{DataCredential, MAX_CREDENTIAL, SecurityToken, decode_base64};
 use crate::timestamp::Timestamp;
 
 /// Parser of the argument of one verb.
@@ -41,6 +41,7 @@ pub(super) const VERBS: &[(&str, ArgumentParser)] = &[
     ("CONF", |args| token(args).map(Command::Conf)),
     ("CWD", |args| args.required_path().map(Command::Cwd)),
     ("DCAU", dcau),
+    ("DCSC", dcsc),
     ("DELE", |args| args.required_path().map(Command::Dele)),
     ("DPRT", dprt),
     ("DPSV", |_| Ok(Command::Dpsv)),
@@ -108,7 +109,6 @@ pub(super) const VERBS: &[(&str, ArgumentParser)] = &[
     ("XPWD", |_| Ok(Command::Pwd)),
     ("XRMD", |args| args.required_path().map(Command::Rmd)),
     ("ABUF", not_implemented),
-    ("DCSC", not_implemented),
     ("GET", not_implemented),
     ("HASH", not_implemented),
     ("HOST", not_implemented),
@@ -238,6 +238,31 @@ fn dcau(mut args: ArgumentWords<'_>) -> ParsedCommand {
         }
         _ => Err(args.unsupported("only N, A and S are defined")),
     }
+}
+
+/// `DCSC D`, or `DCSC P base64`. Errors do not quote the credential, since it holds a private key.
+fn dcsc(mut args: ArgumentWords<'_>) -> ParsedCommand {
+    let kind = letter(args.required_word("type")?)
+        .ok_or_else(|| args.syntax_error("type is one letter"))?;
+    let credential = match kind {
+        'D' => DataCredential::Default,
+        'P' => {
+            let text = args.required_word("credential")?;
+            if text.len() > MAX_CREDENTIAL.div_ceil(3) * 4 {
+                return Err(args.syntax_error("the credential is too long"));
+            }
+            // The capacity keeps the bytes in one place, which is wiped.
+            let mut pem = Secret(Vec::with_capacity(text.len()));
+            decode_base64(text.as_bytes(), &mut pem.0)
+                .ok_or_else(|| args.syntax_error("the credential is not base64"))?;
+            if pem.0.len() > MAX_CREDENTIAL {
+                return Err(args.syntax_error("the credential is too long"));
+            }
+            DataCredential::Pem(pem)
+        }
+        _ => return Err(args.unsupported("only D and P are offered")),
+    };
+    args.finish_with(Command::Dcsc(credential))
 }
 
 fn prot(mut args: ArgumentWords<'_>) -> ParsedCommand {

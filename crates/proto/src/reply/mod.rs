@@ -3,12 +3,14 @@
 //! A multi-line reply with data (FEAT, MLST, STAT, HELP, SPAS, 112, 113) has inner lines that start with one
 //! space, and ends with `ddd End.`; no inner line may start with `ddd SP`.
 
+mod protected;
 mod reader;
 
 use crate::drs::{DrsAddress, Nonce};
 use crate::printable::printable;
 use crate::security::without_token;
 
+pub use protected::{ProtectedReplyError, ProtectedReplyReader};
 pub use reader::{ReplyError, ReplyReader};
 
 /// A reply. Its text is bytes, since it may quote file names of any encoding.

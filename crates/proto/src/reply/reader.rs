@@ -2,6 +2,7 @@
 
 use super::Reply;
 use crate::printable::printable;
+use crate::security::MAX_TOKEN_LINE;
 
 /// Error in the replies of a peer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -48,8 +49,8 @@ const MAX_STRAYS: usize = 32;
 const MAX_QUOTED: usize = 80;
 
 impl ReplyReader {
-    /// Longest line, bytes.
-    pub const MAX_LINE: usize = 65_536;
+    /// Longest line, bytes. A token of a security exchange is the longest text.
+    pub const MAX_LINE: usize = MAX_TOKEN_LINE;
     /// Largest reply, bytes (MLSC and STAT listings come in replies).
     pub const MAX_REPLY: usize = 64 << 20;
 

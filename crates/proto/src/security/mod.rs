@@ -1,10 +1,16 @@
 //! Security of the control connection (RFC 2228): mechanisms, tokens and the state of an exchange.
 //! Client and server sessions share these types. The drivers compute what a mechanism needs.
 
+mod base64;
+mod protected_line;
 mod token;
 
+pub(crate) use base64::{decode_base64, encode_base64};
+pub use protected_line::unwrap_line;
 pub(crate) use token::without_token;
-pub use token::{MAX_TOKEN, SecurityToken, TokenError};
+pub use token::{MAX_TOKEN, MAX_TOKEN_LINE, SecurityToken, TokenError};
+
+use crate::command::{DataChannelAuth, ProtectionLevel, Secret};
 
 /// A security mechanism, as named by AUTH (RFC 2228 §3). IANA registers the names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,10 +21,14 @@ pub struct SecurityMechanism {
     pub exchange: ExchangeKind,
 }
 
+/// Other names of the mechanism `TLS`, from drafts of RFC 4217. Clients of their time still send them.
+const NAMES_OF_TLS: [&str; 3] = ["SSL", "TLS-C", "TLS-P"];
+
 impl SecurityMechanism {
     /// Whether AUTH with `name` selects this mechanism.
     pub fn is_named(&self, name: &str) -> bool {
-        self.name.eq_ignore_ascii_case(name)
+        let is = |own: &str| name.eq_ignore_ascii_case(own);
+        is(&self.name) || (self.name == "TLS" && NAMES_OF_TLS.into_iter().any(is))
     }
 }
 
@@ -43,7 +53,43 @@ pub enum SecurityState<Step> {
     Exchanging(SecurityMechanism, Step),
     /// The exchange is complete.
     Secured(SecurityMechanism),
+    /// The exchange was complete, and CCC has returned the commands to the clear.
+    Cleared(SecurityMechanism),
 }
+
+/// Protection of data connections. The default is that of a clear session: none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DataChannelProtection {
+    /// DCAU: whom the peer must prove to be. Only sessions with GSSAPI have another value than
+    /// [`DataChannelAuth::None`]; on FTPS the level decides alone.
+    pub authentication: DataChannelAuth,
+    /// PROT.
+    pub level: ProtectionLevel,
+}
+
+impl Default for DataChannelProtection {
+    fn default() -> Self {
+        Self {
+            authentication: DataChannelAuth::None,
+            level: ProtectionLevel::Clear,
+        }
+    }
+}
+
+/// DCSC argument: credential of the server for data connections.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DataCredential {
+    /// D: the one that the client delegated, or the server's own.
+    Default,
+    /// P: PEM text with a certificate, its private key and further certificates.
+    Pem(Secret),
+}
+
+/// Name of USER whose PASS is a bearer token.
+pub const BEARER_USER: &str = ":bearer:";
+
+/// Longest PEM text of DCSC, bytes.
+pub const MAX_CREDENTIAL: usize = 64 * 1024;
 
 /// Protection of a command inside MIC, CONF or ENC (RFC 2228 §3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,13 +1,15 @@
 //! Tokens of a security exchange, and their base64 encoding (RFC 2228 §9).
 
+use super::{decode_base64, encode_base64};
 use crate::reply::Reply;
 
-/// Longest token, bytes. Its base64 encoding fits a line of 64 KiB.
-pub const MAX_TOKEN: usize = 48 * 1024 - 16;
+/// Longest token, bytes: enough for DCSC with a PEM text of [`super::MAX_CREDENTIAL`] inside a protected
+/// command.
+pub const MAX_TOKEN: usize = 96 * 1024 - 16;
 
-/// The base64 alphabet.
-const BASE64_ALPHABET: &[u8; 64] =
-    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+/// Longest line that holds a token, bytes, without line ending: a verb or reply code and the token in
+/// base64.
+pub const MAX_TOKEN_LINE: usize = 128 * 1024;
 
 /// Prefix of a token in a reply.
 const ADAT_LABEL: &[u8] = b"ADAT=";
@@ -53,29 +55,7 @@ impl SecurityToken {
             return Err(TokenError::TooLong);
         }
         let mut token = Self(Vec::with_capacity(text.len() / 4 * 3));
-        let (groups, rest) = text.as_chunks::<4>();
-        let Some((last, whole)) = groups.split_last() else {
-            return if rest.is_empty() {
-                Ok(token)
-            } else {
-                Err(TokenError::Malformed)
-            };
-        };
-        for group in whole {
-            token
-                .0
-                .extend(three_bytes(group).ok_or(TokenError::Malformed)?);
-        }
-        let padding = last.iter().rev().take_while(|b| **b == b'=').count();
-        let digits = last.map(|b| if b == b'=' { b'A' } else { b });
-        let bytes = three_bytes(&digits).ok_or(TokenError::Malformed)?;
-        let (kept, spare) = bytes.split_at(3usize.saturating_sub(padding));
-        // Padding may only stand at the end of the last group.
-        let in_order = padding <= 2 && !last[..4 - padding.min(2)].contains(&b'=');
-        if !rest.is_empty() || !in_order || spare.iter().any(|b| *b != 0) {
-            return Err(TokenError::Malformed);
-        }
-        token.0.extend(kept);
+        decode_base64(text, &mut token.0).ok_or(TokenError::Malformed)?;
         if token.0.len() > MAX_TOKEN {
             return Err(TokenError::TooLong);
         }
@@ -100,20 +80,7 @@ impl SecurityToken {
 
     /// Encodes the token in base64.
     pub fn encode(&self) -> String {
-        let mut text = String::with_capacity(self.0.len().div_ceil(3) * 4);
-        for group in self.0.chunks(3) {
-            let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or_default());
-            let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-            for (nth, shift) in [18, 12, 6, 0].into_iter().enumerate() {
-                let digit = BASE64_ALPHABET[(bits >> shift & 63) as usize];
-                text.push(if nth <= group.len() {
-                    digit.into()
-                } else {
-                    '='
-                });
-            }
-        }
-        text
+        encode_base64(&self.0)
     }
 
     /// Text of a reply that carries the token.
@@ -147,27 +114,6 @@ pub(crate) fn without_token(text: &str) -> String {
         Some(at) => format!("{}...", &text[..at + ADAT_LABEL.len()]),
         None => text.to_owned(),
     }
-}
-
-fn three_bytes(group: &[u8; 4]) -> Option<[u8; 3]> {
-    let mut bits = 0;
-    for digit in group {
-        bits = bits << 6 | value(*digit)?;
-    }
-    let [_, bytes @ ..] = u32::to_be_bytes(bits);
-    Some(bytes)
-}
-
-fn value(digit: u8) -> Option<u32> {
-    let value = match digit {
-        b'A'..=b'Z' => digit - b'A',
-        b'a'..=b'z' => digit - b'a' + 26,
-        b'0'..=b'9' => digit - b'0' + 52,
-        b'+' => 62,
-        b'/' => 63,
-        _ => return None,
-    };
-    Some(value.into())
 }
 
 #[cfg(test)]
@@ -207,7 +153,7 @@ mod tests {
     #[test]
     fn tokens_longer_than_the_limit_are_refused() {
         let largest = SecurityToken::new(vec![7; MAX_TOKEN]).unwrap().encode();
-        assert!(largest.len() < 64 * 1024 - "ADAT \r\n".len());
+        assert!(largest.len() <= MAX_TOKEN_LINE - "335 ADAT=".len());
         assert!(SecurityToken::decode(largest.as_bytes()).is_ok());
         let more = "AAAA".repeat(MAX_TOKEN.div_ceil(3) + 1);
         let read = SecurityToken::decode(more.as_bytes());

@@ -11,7 +11,7 @@ use crate::path::VPath;
 use crate::ranges::RangeSet;
 use crate::remark::CompletionRemarks;
 use crate::reply::Reply;
-use crate::security::{CommandProtection, SecurityMechanism, SecurityToken};
+use crate::security::{DataChannelProtection, DataCredential, SecurityMechanism, SecurityToken};
 use crate::sizing::SocketBuffers;
 use crate::streams::ParallelismRange;
 use crate::stripes::StripeAddresses;
@@ -29,9 +29,16 @@ pub enum SessionAction {
     Authenticate {
         /// Argument of USER.
         user: String,
-        /// Argument of PASS.
-        password: Secret,
+        /// Argument of PASS; `None` directly after USER, when the client's certificate may suffice
+        /// (RFC 4217 §5: 232).
+        password: Option<Secret>,
     },
+    /// Use this credential for data connections (DCSC); answered by [`DriverEvent::DataCredential`]. It
+    /// lasts until the next one or the end of the login.
+    SetDataCredential(DataCredential),
+    /// End TLS on the control connection, after all replies are sent (CCC). Lines are read in the clear
+    /// from then on. No event follows.
+    ClearCommands,
     /// Perform a file operation; answered by [`DriverEvent::File`].
     File(FileRequest),
     /// Close the present listener and data connections, and open a new listener; answered by
@@ -85,9 +92,6 @@ pub enum SecurityRequest {
     /// Pass the client's token to the mechanism. Answered by [`SecurityResponse::Continue`] or
     /// [`SecurityResponse::Secured`].
     ProcessToken(SecurityToken),
-    /// Verify and remove the protection of a command. Answered by [`SecurityResponse::Command`]. The
-    /// driver protects the replies in the same way (RFC 2228 §3, codes 63x).
-    Unprotect(CommandProtection, SecurityToken),
 }
 
 /// Result of a [`SecurityRequest`].
@@ -97,10 +101,13 @@ pub enum SecurityResponse {
     Ready,
     /// The exchange continues; send this token and wait for the client's next one.
     Continue(SecurityToken),
-    /// The exchange is complete. Holds the last token for the client, if any.
-    Secured(Option<SecurityToken>),
-    /// The command line without protection and line ending. It may hold a password.
-    Command(Secret),
+    /// The exchange is complete.
+    Secured {
+        /// The last token for the client, if any.
+        token: Option<SecurityToken>,
+        /// The client has proved an identity by a certificate.
+        identified: bool,
+    },
 }
 
 /// Reason why a security exchange fails. The text is sent to the client.
@@ -217,6 +224,8 @@ pub struct TransferRequest {
     pub perf_marker_seconds: u32,
     /// Seconds between restart markers (111), stores in MODE E only; 0 for none.
     pub range_marker_seconds: u32,
+    /// Protection of the data connections.
+    pub protection: DataChannelProtection,
 }
 
 /// Kind of a transfer, with the parameters of that kind.
@@ -276,8 +285,10 @@ pub enum StoreDisposition {
 pub enum DriverEvent {
     /// Result of [`SessionAction::Secure`].
     Security(Result<SecurityResponse, SecurityFailure>),
-    /// Result of [`SessionAction::Authenticate`]. The text of a refusal is sent to the user.
-    Login(Result<LoginGrant, String>),
+    /// Result of [`SessionAction::Authenticate`].
+    Login(Result<LoginGrant, LoginFailure>),
+    /// Result of [`SessionAction::SetDataCredential`]. The text of a failure is sent to the client.
+    DataCredential(Result<(), String>),
     /// Result of [`SessionAction::File`].
     File(Result<FileResponse, FileError>),
     /// Progress of a running [`FileRequest::Checksum`].
@@ -329,6 +340,15 @@ pub struct CompletedTransfer {
     pub progress: TransferProgress,
     /// Remarks appended to the 226 for clients that read them.
     pub remarks: CompletionRemarks,
+}
+
+/// Reason why a login is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LoginFailure {
+    /// The certificate alone does not suffice; PASS must follow. Only after USER.
+    PasswordNeeded,
+    /// The login is refused. The text is sent to the user.
+    Refused(String),
 }
 
 /// A successful login.

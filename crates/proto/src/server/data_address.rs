@@ -70,6 +70,9 @@ impl LoggedInSession {
     }
 
     fn enter_passive(&mut self, form: PassiveReplyForm) -> Vec<SessionAction> {
+        if let Some(refusal) = self.protection.address_refusal() {
+            return refusal;
+        }
         // The listener opens with the transfer command, when the server knows which data node serves
         // the file (globus delayed passive).
         if self.parameters.allow_delayed {
@@ -112,6 +115,9 @@ impl LoggedInSession {
     /// PORT, EPRT and SPOR. All addresses are checked before any state changes.
     pub(super) fn port(&mut self, verb: &'static str, to: StripeAddresses) -> Vec<SessionAction> {
         if let Some(refusal) = self.refuse_after_epsv_all(verb) {
+            return refusal;
+        }
+        if let Some(refusal) = self.protection.address_refusal() {
             return refusal;
         }
         let refusal_of = |(_, address)| Some((address, self.address_refusal(address)?));

@@ -1,6 +1,6 @@
 //! Dispatch of the commands and driver events of a logged-in session.
 
-use super::parameters::{dcau, lang, prot, stru};
+use super::parameters::{lang, stru};
 use super::replies::{self, CommandResult};
 use super::session_state::{LoggedInSession, PendingTask};
 use super::{DriverEvent, SessionAction, SessionConfig};
@@ -77,10 +77,7 @@ impl LoggedInSession {
             Command::Rest(restart) => self.rest(restart),
             Command::Allo(bytes) => self.allo(bytes),
             Command::Sbuf(bytes) => self.sbuf(bytes),
-            Command::Dcau(mode) => dcau(&mode),
-            // RFC 2228 §3 allows PBSZ only after a security exchange, but clients send it before PROT C.
-            Command::Pbsz(size) => replies::reply(200, format!("PBSZ={size}")),
-            Command::Prot(level) => prot(level),
+            Command::Dcsc(credential) => self.dcsc(credential),
             Command::Pasv => self.pasv(),
             Command::Epsv(argument) => self.epsv(argument),
             Command::Spas(argument) => self.spas(argument),
@@ -131,6 +128,10 @@ impl LoggedInSession {
             (PendingTask::ListenDrs, DriverEvent::DrsListening(address)) => {
                 self.on_drs_listening(address)
             }
+            (PendingTask::DataCredential, DriverEvent::DataCredential(result)) => match result {
+                Ok(()) => replies::reply(250, "OK."),
+                Err(reason) => replies::reply(500, format!("Credential import failed: {reason}")),
+            },
             (PendingTask::Transfer(running), event) => self.on_transfer_event(running, event),
             (pending, _) => {
                 self.pending = pending;

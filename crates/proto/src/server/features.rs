@@ -19,7 +19,7 @@ const CHECKSUMS: [(ChecksumAlgorithm, u32); 8] = [
     (ChecksumAlgorithm::Blake3, 10),
 ];
 
-/// Lines of FEAT after those of CKSM. DCAU is left out: gfal and globus-url-copy would use it.
+/// Lines of FEAT after those of CKSM.
 const FEATURES: [&str; 22] = [
     "STORATTR",
     "MFMT",
@@ -47,7 +47,8 @@ const FEATURES: [&str; 22] = [
 
 /// The 211 reply; `facts` are those that MLSD and MLST show. The reply is the same before and after
 /// login, since lftp asks only before login.
-pub(super) fn reply(facts: FactSet, config: &SessionConfig) -> Reply {
+/// `with_tokens`: the commands of the session travel in tokens (GSSAPI).
+pub(super) fn reply(facts: FactSet, config: &SessionConfig, with_tokens: bool) -> Reply {
     let mut checksums = "CKSM ".to_owned();
     for (algorithm, rank) in CHECKSUMS {
         checksums.push_str(&format!("{}:{rank};", algorithm.name()));
@@ -60,5 +61,24 @@ pub(super) fn reply(facts: FactSet, config: &SessionConfig) -> Reply {
     lines.extend(FEATURES.iter().map(|f| f.as_bytes().to_vec()));
     lines.push(sizing::feature_line().into_bytes());
     lines.push(streams::feature_line(!config.congestion_controls.is_empty()).into_bytes());
+    lines.extend(security_lines(config, with_tokens));
     Reply::with_inner_lines(211, "Extensions supported", lines, "End.")
+}
+
+/// Lines about security (RFC 4217 §6).
+fn security_lines(config: &SessionConfig, with_tokens: bool) -> Vec<Vec<u8>> {
+    let mechanisms = config.mechanisms.iter();
+    let mut lines: Vec<String> = mechanisms.map(|m| format!("AUTH {}", m.name)).collect();
+    let mut add = |names: &[&str]| lines.extend(names.iter().map(|name| (*name).to_owned()));
+    if !config.mechanisms.is_empty() {
+        add(&["PBSZ", "PROT"]);
+    }
+    // In other sessions gfal and globus-url-copy would use DCAU too, and fail.
+    if with_tokens {
+        add(&["DCAU", "DCSC P,D"]);
+    }
+    if config.bearer_tokens {
+        add(&["BEARER USER=:bearer:;"]);
+    }
+    lines.into_iter().map(String::into_bytes).collect()
 }

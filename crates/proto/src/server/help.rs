@@ -6,23 +6,28 @@
 use crate::reply::Reply;
 
 /// Verbs and their arguments, in the notation of RFC 959 §5.3.1.
-const COMMANDS: [(&str, &str); 59] = [
+const COMMANDS: [(&str, &str); 65] = [
     ("ABOR", ""),
     ("ACCT", "<sp> account-information"),
+    ("ADAT", "<sp> base64-token"),
     ("ALLO", "<sp> size"),
     ("APPE", "<sp> pathname"),
     ("AUTH", "<sp> mechanism"),
+    ("CCC", ""),
     ("CDUP", ""),
     (
         "CKSM",
         "<sp> algorithm <sp> offset <sp> length <sp> pathname",
     ),
     ("CLNT", "<sp> client-name"),
+    ("CONF", "<sp> base64-token"),
     ("CWD", "<sp> pathname"),
-    ("DCAU", "<sp> N"),
+    ("DCAU", "<sp> N|A|S [<sp> subject]"),
+    ("DCSC", "<sp> D|P [<sp> base64-credential]"),
     ("DELE", "<sp> pathname"),
     ("DPRT", "<sp> |family|address|port|nonce|"),
     ("DPSV", ""),
+    ("ENC", "<sp> base64-token"),
     ("EPRT", "<sp> |family|address|port|"),
     ("EPSV", "[<sp> 1|2|ALL]"),
     ("ERET", "<sp> P <sp> offset <sp> length <sp> pathname"),
@@ -33,6 +38,7 @@ const COMMANDS: [(&str, &str); 59] = [
     ("LIST", "[<sp> pathname or pattern]"),
     ("MDTM", "<sp> pathname"),
     ("MFMT", "<sp> YYYYMMDDHHMMSS <sp> pathname"),
+    ("MIC", "<sp> base64-token"),
     ("MKD", "<sp> pathname"),
     ("MLSC", "[<sp> pathname]"),
     ("MLSD", "[<sp> pathname]"),
@@ -46,7 +52,7 @@ const COMMANDS: [(&str, &str); 59] = [
     ("PASV", ""),
     ("PBSZ", "<sp> size"),
     ("PORT", "<sp> h1,h2,h3,h4,p1,p2"),
-    ("PROT", "<sp> C"),
+    ("PROT", "<sp> C|S|E|P"),
     ("PWD", ""),
     ("QUIT", ""),
     ("REIN", ""),

@@ -3,29 +3,76 @@
 use super::replies;
 use super::session::ServerSession;
 use super::session_state::{LoggedInSession, LoginState};
-use super::{LoginGrant, SessionAction};
+use super::{LoginFailure, LoginGrant, SessionAction};
 use crate::command::Secret;
 use crate::reply::Reply;
+use crate::security::{BEARER_USER, SecurityState};
+
+/// Names that need no password (RFC 1635). Globus clients send the last one when the user gives no name.
+const ANONYMOUS_USERS: [&str; 3] = ["anonymous", "ftp", ":globus-mapping:"];
 
 impl ServerSession {
     /// USER. The reply is the same whether the account exists or not, so that names cannot be probed.
     pub(super) fn user(&mut self, name: String) -> Vec<SessionAction> {
-        match &mut self.state {
-            LoginState::Connected | LoginState::UserGiven(_) => {
-                // A second USER replaces the first (RFC 959 §4.1.1).
-                let text = format!("Password required for {name}.");
-                self.state = LoginState::UserGiven(name);
-                replies::reply(331, text)
+        if !matches!(self.state, LoginState::Connected | LoginState::UserGiven(_)) {
+            return replies::reply(503, "You are already logged in.");
+        }
+        // A second USER replaces the first (RFC 959 §4.1.1).
+        self.state = LoginState::Connected;
+        if let Some(reason) = self.clear_login_refusal(&name) {
+            return replies::reply(530, format!("{reason}; {}", self.security_advice()));
+        }
+        // In a GSSAPI session clients send PASS always, so only TLS lets USER suffice.
+        if self.identified && !self.expects_protected_lines() && name != BEARER_USER {
+            self.state = LoginState::Authenticating(Some(name.clone()));
+            return vec![SessionAction::Authenticate {
+                user: name,
+                password: None,
+            }];
+        }
+        self.ask_for_password(name)
+    }
+
+    fn ask_for_password(&mut self, name: String) -> Vec<SessionAction> {
+        let text = format!("Password required for {name}.");
+        self.state = LoginState::UserGiven(name);
+        replies::reply(331, text)
+    }
+
+    /// Reason why this user may not log in without security; `None` if the session is secured, or the user
+    /// may. It is checked at USER, before the client sends its secret.
+    fn clear_login_refusal(&self, name: &str) -> Option<&'static str> {
+        match () {
+            () if self.is_secured() => None,
+            () if name == BEARER_USER => Some("Tokens are not accepted in the clear"),
+            () if self.config.tls_required => Some("This server requires a secured connection"),
+            () if self.config.clear_passwords || is_anonymous(name) => None,
+            () => Some("Passwords are not accepted in the clear"),
+        }
+    }
+
+    /// Advice to a client whose login in the clear is refused.
+    fn security_advice(&self) -> String {
+        let mut names = self.config.mechanisms.iter().map(|m| m.name.as_str());
+        let named = |wanted: &str| names.clone().find(|name| *name == wanted);
+        match named("TLS").or_else(|| names.next()) {
+            // After CCC the session cannot be secured again.
+            Some(_) if matches!(self.security, SecurityState::Cleared(_)) => {
+                "connect again.".to_owned()
             }
-            _ => replies::reply(503, "You are already logged in."),
+            Some(name) => format!("send AUTH {name} first."),
+            None => "this server offers no TLS: ask its administrator.".to_owned(),
         }
     }
 
     /// PASS
     pub(super) fn pass(&mut self, password: Secret) -> Vec<SessionAction> {
         // The user name is moved out, so that one USER allows one PASS only.
-        match std::mem::replace(&mut self.state, LoginState::Authenticating) {
-            LoginState::UserGiven(user) => vec![SessionAction::Authenticate { user, password }],
+        match std::mem::replace(&mut self.state, LoginState::Authenticating(None)) {
+            LoginState::UserGiven(user) => vec![SessionAction::Authenticate {
+                user,
+                password: Some(password),
+            }],
             previous => {
                 let text = match previous {
                     LoginState::LoggedIn(_) => "You are already logged in.",
@@ -37,18 +84,30 @@ impl ServerSession {
         }
     }
 
-    /// Handles the result of the password check.
-    pub(super) fn on_login(&mut self, result: Result<LoginGrant, String>) -> Vec<SessionAction> {
-        match result {
-            Ok(grant) => {
+    /// Handles the result of the check.
+    pub(super) fn on_login(
+        &mut self,
+        result: Result<LoginGrant, LoginFailure>,
+    ) -> Vec<SessionAction> {
+        let checked = std::mem::replace(&mut self.state, LoginState::Connected);
+        match (result, checked) {
+            (Ok(grant), checked) => {
                 self.login_failures = 0;
-                let reply = welcome(&grant);
-                self.state =
-                    LoginState::LoggedIn(Box::new(LoggedInSession::new(&self.config, grant)));
+                // RFC 4217 §5: 232 means that no PASS is needed.
+                let by_certificate = matches!(checked, LoginState::Authenticating(Some(_)));
+                let reply = welcome(if by_certificate { 232 } else { 230 }, &grant);
+                let login = LoggedInSession::new(&self.config, self.protection.clone(), grant);
+                self.state = LoginState::LoggedIn(Box::new(login));
                 vec![SessionAction::Reply(reply)]
             }
-            Err(reason) => {
-                self.state = LoginState::Connected;
+            (Err(LoginFailure::PasswordNeeded), LoginState::Authenticating(Some(name))) => {
+                self.ask_for_password(name)
+            }
+            (Err(failure), _) => {
+                let reason = match failure {
+                    LoginFailure::Refused(reason) => reason,
+                    LoginFailure::PasswordNeeded => "Another password is needed.".to_owned(),
+                };
                 self.login_failures += 1;
                 let limit = self.config.max_login_failures;
                 // The limit counts per connection; the driver limits attempts across connections.
@@ -74,15 +133,17 @@ impl ServerSession {
             actions.extend(login.drop_drs());
         }
         self.state = LoginState::Connected;
+        // The security of the connection stays; only the settings start again.
+        self.protection.reset();
         actions.push(SessionAction::Reply(self.greeting()));
         actions
     }
 }
 
-fn welcome(grant: &LoginGrant) -> Reply {
+fn welcome(code: u16, grant: &LoginGrant) -> Reply {
     let first = format!("User {} logged in.", grant.user);
     if grant.welcome_lines.is_empty() {
-        return Reply::new(230, first);
+        return Reply::new(code, first);
     }
     let mut lines = vec![first.into_bytes()];
     lines.extend(
@@ -91,5 +152,11 @@ fn welcome(grant: &LoginGrant) -> Reply {
             .iter()
             .map(|line| line.clone().into_bytes()),
     );
-    Reply::multi_line(230, lines)
+    Reply::multi_line(code, lines)
+}
+
+fn is_anonymous(name: &str) -> bool {
+    ANONYMOUS_USERS
+        .iter()
+        .any(|user| name.eq_ignore_ascii_case(user))
 }

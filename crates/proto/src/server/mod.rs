@@ -12,9 +12,11 @@
 //!   urgent lines at once ([`ServerSession::is_urgent`]: ABOR, STAT, and SBUF with drs1). QUIT waits like
 //!   any other line, so that commands pipelined before it are completed (RFC 959 §4.1.1).
 //! - Actions are carried out in order. At most one of them is answered by an event
-//!   ([`SessionAction::Secure`], [`SessionAction::Authenticate`], [`SessionAction::File`],
-//!   [`SessionAction::Listen`], [`SessionAction::ListenDrs`], [`SessionAction::Transfer`]), and it is
-//!   the last.
+//!   ([`SessionAction::Secure`], [`SessionAction::Authenticate`], [`SessionAction::SetDataCredential`],
+//!   [`SessionAction::File`], [`SessionAction::Listen`], [`SessionAction::ListenDrs`],
+//!   [`SessionAction::Transfer`]), and it is the last.
+//! - While [`ServerSession::expects_protected_lines`], the driver removes the protection of every line as
+//!   it arrives ([`crate::security::unwrap_line`]), so that lines in its queue, urgent or not, are plain.
 //! - The session ignores an event that nothing waits for, and all input after [`SessionAction::Close`].
 //!
 //! There is one module per subject of RFC 959 and GFD.20. Only `replies` decides the reply code of a
@@ -22,6 +24,7 @@
 
 mod action;
 mod data_address;
+mod data_protection;
 mod dispatch;
 mod features;
 mod file_response;

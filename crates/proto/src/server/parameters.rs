@@ -1,12 +1,9 @@
-//! Transfer parameters and protection: TYPE MODE STRU REST ALLO SBUF TREV DCAU PBSZ PROT LANG.
+//! Transfer parameters: TYPE MODE STRU REST ALLO SBUF TREV LANG.
 
 use super::SessionAction;
 use super::replies;
 use super::session_state::{DataChannel, LoggedInSession};
-use crate::command::{
-    BufferDirection, DataChannelAuth, DataType, ProtectionLevel, RestartMarker, TransferMode,
-    TriggerEvent,
-};
+use crate::command::{BufferDirection, DataType, RestartMarker, TransferMode, TriggerEvent};
 use crate::sizing::MAX_BUFFER;
 
 impl LoggedInSession {
@@ -83,30 +80,6 @@ pub(super) fn stru(code: char) -> Vec<SessionAction> {
     } else {
         replies::reply(504, "Only STRU F is offered.")
     }
-}
-
-/// DCAU: only N is offered, since no security context exists that could authenticate a data channel.
-pub(super) fn dcau(mode: &DataChannelAuth) -> Vec<SessionAction> {
-    let letter = match mode {
-        DataChannelAuth::None => return replies::reply(200, "DCAU N."),
-        DataChannelAuth::SelfAuth => 'A',
-        DataChannelAuth::Subject(_) => 'S',
-    };
-    let text = format!(
-        "DCAU {letter} needs a session with GSSAPI security; this server offers only DCAU N."
-    );
-    replies::reply(504, text)
-}
-
-/// PROT: only C is offered; data connections are not encrypted.
-pub(super) fn prot(level: ProtectionLevel) -> Vec<SessionAction> {
-    let letter = match level {
-        ProtectionLevel::Clear => return replies::reply(200, "Protection level set to C."),
-        ProtectionLevel::Safe => 'S',
-        ProtectionLevel::Confidential => 'E',
-        ProtectionLevel::Private => 'P',
-    };
-    replies::reply(536, format!("{letter} protection level not supported."))
 }
 
 /// LANG: replies are in English.

@@ -1,4 +1,4 @@
-//! AUTH, ADAT, CCC and protected commands (RFC 2228): the security exchange before a login.
+//! AUTH, ADAT and CCC (RFC 2228): the security exchange before a login.
 //!
 //! A mechanism that the driver does not offer is refused. For an offered one, the session decides the
 //! next step and the driver computes it: [`SessionAction::Secure`] requests the step, and
@@ -9,29 +9,23 @@
 //! injected it (CVE-2011-0411). A session whose commands travel in tokens refuses clear commands.
 
 use super::replies;
-use super::session::{LineProtection, ServerSession};
+use super::session::ServerSession;
 use super::session_state::{ExchangeWait, LoginState};
 use super::{SecurityFailure, SecurityRequest, SecurityResponse, SessionAction};
-use crate::command::{Command, Secret};
-use crate::line::LineEvent;
+use crate::command::Command;
 use crate::reply::Reply;
-use crate::security::{
-    CommandProtection, ExchangeKind, SecurityMechanism, SecurityState, SecurityToken,
-};
+use crate::security::{ExchangeKind, SecurityMechanism, SecurityState, SecurityToken};
 
 type SecurityResult = Result<SecurityResponse, SecurityFailure>;
 
 impl ServerSession {
     /// Whether the session waits for the driver's response to a [`SecurityRequest`].
     pub(super) fn awaits_security_response(&self) -> bool {
-        match &self.security {
-            SecurityState::Exchanging(_, expected) => *expected != ExchangeWait::Adat,
-            SecurityState::Clear | SecurityState::Secured(_) => self.unprotecting,
-        }
+        matches!(&self.security, SecurityState::Exchanging(_, expected) if *expected != ExchangeWait::Adat)
     }
 
-    /// Refusal of a command received in the clear; `None` if the session accepts it.
-    pub(super) fn refuse_clear_command(&self, command: &Command) -> Option<Vec<SessionAction>> {
+    /// Refusal of a command during a security exchange; `None` if the session accepts it.
+    pub(super) fn refuse_during_exchange(&self, command: &Command) -> Option<Vec<SessionAction>> {
         use Command as C;
         match (&self.security, command) {
             // RFC 2228 §3: AUTH restarts the exchange; no login may begin before it is complete.
@@ -39,44 +33,26 @@ impl ServerSession {
             (SecurityState::Exchanging(..), _) => {
                 Some(replies::reply(503, "The security exchange is not over."))
             }
-            (SecurityState::Secured(mechanism), C::Mic(_) | C::Conf(_) | C::Enc(_))
-                if mechanism.exchange == ExchangeKind::Tokens =>
-            {
-                None
-            }
-            (SecurityState::Secured(mechanism), _)
-                if mechanism.exchange == ExchangeKind::Tokens =>
-            {
-                Some(replies::reply(
-                    533,
-                    "Commands must be protected in this session.",
-                ))
-            }
             _ => None,
         }
-    }
-
-    /// Refusal of a protected command inside another one; `None` for all other commands.
-    pub(super) fn refuse_nested_command(&self, command: &Command) -> Option<Vec<SessionAction>> {
-        // Nested protection has no use, and would allow any depth of decoding from one line.
-        let protected = matches!(
-            command,
-            Command::Mic(_) | Command::Conf(_) | Command::Enc(_)
-        );
-        protected.then(|| replies::reply(503, "A protected command holds another one."))
     }
 
     /// AUTH
     pub(super) fn auth(&mut self, name: &str) -> Vec<SessionAction> {
         let offered = self.config.mechanisms.iter().find(|m| m.is_named(name));
         let Some(mechanism) = offered.cloned() else {
-            return replies::reply(504, format!("No security is offered: {name}."));
+            return replies::reply(504, "Unknown authentication type.");
         };
-        if self.is_logged_in() || matches!(self.security, SecurityState::Secured(_)) {
+        let is_agreed = matches!(
+            self.security,
+            SecurityState::Secured(_) | SecurityState::Cleared(_)
+        );
+        if self.is_logged_in() || is_agreed {
             return replies::reply(503, "Security is agreed upon once, and before the login.");
         }
         // A USER before AUTH was sent in the clear, so an attacker could have injected it.
         self.state = LoginState::Connected;
+        self.protection.on_auth(name);
         self.security = SecurityState::Exchanging(mechanism.clone(), ExchangeWait::ExchangeReady);
         vec![SessionAction::Secure(SecurityRequest::Begin(mechanism))]
     }
@@ -92,30 +68,23 @@ impl ServerSession {
         }
     }
 
-    /// MIC, CONF and ENC
-    pub(super) fn protected_command(
-        &mut self,
-        protection: CommandProtection,
-        token: SecurityToken,
-    ) -> Vec<SessionAction> {
+    /// CCC (RFC 2228 §3, RFC 4217 §16: it may be refused by policy with 534).
+    pub(super) fn clear_commands(&mut self) -> Vec<SessionAction> {
         match &self.security {
-            SecurityState::Secured(mechanism) if mechanism.exchange == ExchangeKind::Tokens => {
-                self.unprotecting = true;
-                vec![SessionAction::Secure(SecurityRequest::Unprotect(
-                    protection, token,
-                ))]
+            SecurityState::Secured(mechanism)
+                if mechanism.exchange == ExchangeKind::Handshake && self.config.allow_ccc =>
+            {
+                // The password must not follow in the clear.
+                if !self.is_logged_in() {
+                    return replies::reply(503, "Log in before CCC.");
+                }
+                self.security = SecurityState::Cleared(mechanism.clone());
+                let mut actions = replies::reply(200, "Commands are in the clear from now on.");
+                actions.push(SessionAction::ClearCommands);
+                actions
             }
-            _ => replies::reply(503, "No security exchange was made."),
-        }
-    }
-
-    /// CCC
-    pub(super) fn clear_commands(&self) -> Vec<SessionAction> {
-        match &self.security {
-            // RFC 2228 §3: CCC may be refused by policy with 534. Clear commands after a secured login
-            // could be injected by an attacker.
             SecurityState::Secured(_) => replies::reply(534, "Commands stay protected here."),
-            _ => replies::reply(503, "No security exchange was made."),
+            _ => replies::reply(503, "The commands of this session are not protected."),
         }
     }
 
@@ -131,13 +100,16 @@ impl ServerSession {
             }
             previous => {
                 self.security = previous;
-                self.unprotecting = false;
-                match response {
-                    Ok(SecurityResponse::Command(line)) => self.on_unprotected(line),
-                    _ => replies::reply(535, "The protection of the command is not right."),
-                }
+                Vec::new()
             }
         }
+    }
+
+    /// The exchange is complete.
+    pub(super) fn on_secured(&mut self, mechanism: SecurityMechanism, identified: bool) {
+        self.protection.on_secured(mechanism.exchange);
+        self.identified = identified;
+        self.security = SecurityState::Secured(mechanism);
     }
 
     /// Handles a response during the exchange. The caller has reset the state to
@@ -167,13 +139,16 @@ impl ServerSession {
                 self.security = SecurityState::Exchanging(mechanism, ExchangeWait::Adat);
                 replies::reply(335, token.to_reply_text())
             }
-            (ExchangeWait::MechanismResult, Ok(A::Secured(token))) => {
-                self.security = SecurityState::Secured(mechanism);
-                let text = token.map_or("Secured.".to_owned(), |token| token.to_reply_text());
+            (ExchangeWait::MechanismResult, Ok(A::Secured { token, identified })) => {
+                let text = match token {
+                    Some(token) => token.to_reply_text(),
+                    None => format!("{} Authentication successful.", mechanism.name),
+                };
+                self.on_secured(mechanism, identified);
                 replies::reply(235, text)
             }
-            (ExchangeWait::Handshake, Ok(A::Secured(_))) => {
-                self.security = SecurityState::Secured(mechanism);
+            (ExchangeWait::Handshake, Ok(A::Secured { identified, .. })) => {
+                self.on_secured(mechanism, identified);
                 Vec::new()
             }
             // After a failed handshake no reply can be sent: the client expects neither clear text
@@ -185,26 +160,19 @@ impl ServerSession {
     }
 
     fn on_exchange_ready(&mut self, mechanism: SecurityMechanism) -> Vec<SessionAction> {
-        let name = &mechanism.name;
         match mechanism.exchange {
             ExchangeKind::Handshake => {
-                let reply = Reply::new(234, format!("Begin {name}."));
+                let reply = Reply::new(234, format!("Begin {}.", mechanism.name));
                 self.security = SecurityState::Exchanging(mechanism, ExchangeWait::Handshake);
                 // The 234 must leave before the handshake starts (RFC 4217 §4), so it is the first action.
                 let handshake = SessionAction::Secure(SecurityRequest::Handshake);
                 vec![SessionAction::Reply(reply), handshake]
             }
             ExchangeKind::Tokens => {
-                let text = format!("Using {name}; ADAT must follow.");
                 self.security = SecurityState::Exchanging(mechanism, ExchangeWait::Adat);
-                replies::reply(334, text)
+                // The text of the globus server.
+                replies::reply(334, "Using authentication type; ADAT must follow.")
             }
         }
-    }
-
-    /// Handles a command whose protection was valid.
-    fn on_unprotected(&mut self, mut line: Secret) -> Vec<SessionAction> {
-        let line = LineEvent::Line(std::mem::take(&mut line.0));
-        self.process_line(&line, LineProtection::Protected)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use super::data_protection::DataProtectionSettings;
 use super::file_task::FileTask;
 use super::passive_reply::PassiveReplyForm;
 use super::running_transfer::RunningTransfer;
@@ -22,8 +23,8 @@ pub(super) enum LoginState {
     Connected,
     /// USER was given; PASS is expected.
     UserGiven(String),
-    /// The driver checks the password.
-    Authenticating,
+    /// The driver checks the login. Holds the user's name while only USER was given.
+    Authenticating(Option<String>),
     /// A user is logged in.
     LoggedIn(Box<LoggedInSession>),
     /// [`super::SessionAction::Close`] was returned; all input is ignored.
@@ -62,6 +63,8 @@ pub(super) struct LoggedInSession {
     pub(super) cwd: VPath,
     /// Parameters that last until REIN or the end of the session.
     pub(super) parameters: SessionParameters,
+    /// Protection of data connections.
+    pub(super) protection: DataProtectionSettings,
     /// Parameters of the next transfer only.
     pub(super) next_transfer: NextTransferParameters,
     /// Data channel of the next transfer.
@@ -78,7 +81,11 @@ pub(super) struct LoggedInSession {
 
 impl LoggedInSession {
     /// State directly after login: every parameter has its default.
-    pub(super) fn new(config: &SessionConfig, grant: LoginGrant) -> Self {
+    pub(super) fn new(
+        config: &SessionConfig,
+        protection: DataProtectionSettings,
+        grant: LoginGrant,
+    ) -> Self {
         Self {
             user: grant.user,
             cwd: grant.home.clone(),
@@ -90,6 +97,7 @@ impl LoggedInSession {
             // Addresses are compared in canonical form, so that `::ffff:a.b.c.d` equals `a.b.c.d`.
             peer: config.peer.to_canonical(),
             parameters: SessionParameters::new(config),
+            protection,
             next_transfer: NextTransferParameters::default(),
             data_channel: DataChannel::None,
             has_drs_address: false,
@@ -222,6 +230,8 @@ pub(super) enum PendingTask {
     Listen(PassiveReplyForm),
     /// Opening a listener for the DRS channel.
     ListenDrs,
+    /// Taking over the credential of DCSC.
+    DataCredential,
     /// A transfer.
     Transfer(Box<RunningTransfer>),
 }

@@ -65,6 +65,9 @@ impl LoggedInSession {
             let error = TransferError::File(replies::read_only_error());
             return replies::refuse(&CommandFailure::Transfer(&target, &error));
         }
+        if let Some(reason) = self.protection.refusal() {
+            return replies::reply(521, format!("Data connection cannot be opened: {reason}"));
+        }
         if let Some(reason) = self.channel_refusal(is_store) {
             return replies::reply(425, reason);
         }
@@ -124,6 +127,7 @@ impl LoggedInSession {
             buffers,
             perf_marker_seconds: perf,
             range_marker_seconds: range,
+            protection: self.protection.channel.clone(),
         }
     }
 }

@@ -42,6 +42,7 @@ impl LoggedInSession {
             | DriverEvent::DrsListening(_)
             | DriverEvent::BufferResized(_)
             | DriverEvent::ChecksumProgress { .. }
+            | DriverEvent::DataCredential(_)
             | DriverEvent::Security(_) => Vec::new(),
         };
         self.pending = PendingTask::Transfer(running);

@@ -1,6 +1,7 @@
 //! The context of a control connection.
 
-use crate::tls::{TlsConfig, TlsError};
+use super::record::is_whole_records;
+use crate::tls::{ExpectedPeer, ReadResult, TlsConfig, TlsEngine, TlsError, TlsProfile, TlsRole};
 use crate::x509::{CertifiedKey, PeerIdentity, ProxyError};
 
 /// Whether the initiator delegates a proxy of its credential to the server.
@@ -44,77 +45,70 @@ pub enum GsiError {
     Token(String),
 }
 
-/// The client's side of an exchange.
-#[derive(Debug)]
-pub struct GsiInitiator {}
-
-/// The server's side of an exchange.
-#[derive(Debug)]
-pub struct GsiAcceptor {}
-
 /// A complete context: protects messages.
 #[derive(Debug)]
-pub struct GsiContext {}
-
-impl GsiInitiator {
-    /// Before the first token.
-    ///
-    /// # Errors
-    /// See [`GsiError`].
-    pub fn new(config: &TlsConfig, delegation: Delegation) -> Result<Self, GsiError> {
-        let _ = (config, delegation);
-        todo!()
-    }
-
-    /// Takes the acceptor's token (`None` at the start) and returns the next one.
-    ///
-    /// # Errors
-    /// See [`GsiError`]; the exchange has failed then.
-    pub fn step(&mut self, token: Option<&[u8]>) -> Result<GsiStep, GsiError> {
-        let _ = token;
-        todo!()
-    }
-}
-
-impl GsiAcceptor {
-    /// Before the first token. `accept_delegation`: whether the flag `D` is followed; otherwise the
-    /// exchange fails.
-    ///
-    /// # Errors
-    /// See [`GsiError`].
-    pub fn new(config: &TlsConfig, accept_delegation: bool) -> Result<Self, GsiError> {
-        let _ = (config, accept_delegation);
-        todo!()
-    }
-
-    /// Takes the initiator's token and returns the next one.
-    ///
-    /// # Errors
-    /// See [`GsiError`]; the exchange has failed then.
-    pub fn step(&mut self, token: &[u8]) -> Result<GsiStep, GsiError> {
-        let _ = token;
-        todo!()
-    }
+pub struct GsiContext {
+    engine: TlsEngine,
+    peer: PeerIdentity,
+    delegated: Option<CertifiedKey>,
+    /// A token has failed its checks.
+    is_dead: bool,
 }
 
 impl GsiContext {
+    /// Of a complete exchange.
+    pub(super) fn new(
+        engine: TlsEngine,
+        delegated: Option<CertifiedKey>,
+    ) -> Result<Self, GsiError> {
+        let Some(peer) = engine.peer().cloned() else {
+            return Err(GsiError::Token("the peer is not verified".to_owned()));
+        };
+        Ok(Self {
+            engine,
+            peer,
+            delegated,
+            is_dead: false,
+        })
+    }
+
     /// The peer.
     pub fn peer(&self) -> &PeerIdentity {
-        todo!()
+        &self.peer
     }
 
     /// Acceptor: the credential that the initiator delegated. Taken once.
     pub fn take_delegated(&mut self) -> Option<CertifiedKey> {
-        todo!()
+        self.delegated.take()
+    }
+
+    /// Initiator: the token of the reply that ends the exchange (`235 ADAT=`), if there is one. It
+    /// may hold session tickets, but no message.
+    ///
+    /// # Errors
+    /// See [`GsiError`]; the context cannot be used afterwards.
+    pub fn receive_last_token(&mut self, token: &[u8]) -> Result<(), GsiError> {
+        let plain = self.plain_bytes(token)?;
+        if plain.is_empty() && self.engine.outgoing().is_empty() {
+            return Ok(());
+        }
+        self.is_dead = true;
+        Err(GsiError::Token(
+            "the server's last token does not end the exchange".to_owned(),
+        ))
     }
 
     /// Protects one message.
     ///
     /// # Errors
-    /// See [`GsiError`].
+    /// See [`GsiError`]; also an empty message, of which there is no token.
     pub fn wrap(&mut self, message: &[u8]) -> Result<Vec<u8>, GsiError> {
-        let _ = message;
-        todo!()
+        self.check_alive()?;
+        if message.is_empty() {
+            return Err(GsiError::Token("there is no message to protect".to_owned()));
+        }
+        self.engine.write(message)?;
+        Ok(self.engine.take_outgoing())
     }
 
     /// Checks and removes the protection of one message.
@@ -122,12 +116,84 @@ impl GsiContext {
     /// # Errors
     /// See [`GsiError`]; the context cannot be used afterwards.
     pub fn unwrap(&mut self, token: &[u8]) -> Result<Vec<u8>, GsiError> {
-        let _ = token;
-        todo!()
+        let plain = self.plain_bytes(token)?;
+        if plain.is_empty() {
+            self.is_dead = true;
+            return Err(GsiError::Token("a token has no message".to_owned()));
+        }
+        Ok(plain)
     }
 
     /// Protocol version and cipher suite, for people.
     pub fn description(&self) -> String {
-        todo!()
+        self.engine.description()
+    }
+
+    fn check_alive(&self) -> Result<(), GsiError> {
+        if self.is_dead {
+            return Err(GsiError::Token(
+                "the security context has failed before".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    fn plain_bytes(&mut self, token: &[u8]) -> Result<Vec<u8>, GsiError> {
+        self.check_alive()?;
+        let plain = feed(&mut self.engine, token).and_then(|()| plain_bytes(&mut self.engine));
+        self.is_dead = plain.is_err();
+        plain
+    }
+}
+
+/// The engine of an exchange.
+pub(super) fn exchange_engine(config: &TlsConfig, role: TlsRole) -> Result<TlsEngine, GsiError> {
+    let options = config.options();
+    let problem = match () {
+        () if options.role != role => "a GSI initiator is a TLS client, an acceptor a TLS server",
+        () if options.profile != TlsProfile::Grid => "GSI needs the grid's rules of certificates",
+        () if options.expected == ExpectedPeer::Unverified => {
+            "GSI always verifies the peer: name the directory of its certificate authority"
+        }
+        () => return Ok(TlsEngine::new(config, None)?),
+    };
+    Err(TlsError::Config(problem.to_owned()).into())
+}
+
+/// Gives a token to TLS. It must be whole records, so that nothing of it waits for the next one.
+pub(super) fn feed(engine: &mut TlsEngine, token: &[u8]) -> Result<(), GsiError> {
+    if token.is_empty() {
+        return Err(GsiError::Token("a token is empty".to_owned()));
+    }
+    if !is_whole_records(token) {
+        return Err(GsiError::Token(
+            "a token is truncated, or holds something else than TLS records".to_owned(),
+        ));
+    }
+    engine.receive(token);
+    Ok(())
+}
+
+/// All plain bytes of the token that TLS has been given; fewer than the token has.
+pub(super) fn plain_bytes(engine: &mut TlsEngine) -> Result<Vec<u8>, GsiError> {
+    let mut plain = Vec::new();
+    loop {
+        let start = plain.len();
+        plain.resize(start + engine.unprocessed().max(256), 0);
+        let result = engine.read(&mut plain[start..])?;
+        let count = match result {
+            ReadResult::Bytes(count) => count,
+            ReadResult::NeedsInput | ReadResult::Closed => 0,
+        };
+        plain.truncate(start + count);
+        match result {
+            ReadResult::Bytes(_) => {}
+            ReadResult::Closed if plain.is_empty() => {
+                return Err(GsiError::Token(
+                    "the peer has closed the context".to_owned(),
+                ));
+            }
+            ReadResult::NeedsInput | ReadResult::Closed => return Ok(plain),
+        }
     }
 }

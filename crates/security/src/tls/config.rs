@@ -1,9 +1,39 @@
 //! Configuration of TLS connections.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::tls::TlsError;
+use openssl::error::ErrorStack;
+use openssl::rand::rand_bytes;
+use openssl::ssl::{
+    SslContext, SslContextBuilder, SslMethod, SslMode, SslOptions, SslSessionCacheMode, SslVersion,
+};
+use openssl::x509::{X509, X509VerifyResult};
+
+use super::TlsError;
+use super::error::in_words;
+use super::session;
 use crate::x509::{CertifiedKey, DistinguishedName, TrustStore};
+
+/// TLS 1.2 suites of the web profile.
+const WEB_CIPHERS: &str = "ECDHE+AESGCM:ECDHE+CHACHA20";
+
+/// TLS 1.2 suites of the grid profile: the same first, then what older toolkits have. Suites
+/// without authentication or encryption are excluded.
+const GRID_CIPHERS: &str = "ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE+AES:DHE+AESGCM:HIGH:\
+     !aNULL:!eNULL:!MD5:!3DES:!PSK:!SRP:!CAMELLIA:!ARIA";
+
+/// OpenSSL's security level: at least 112 bits, that is RSA of 2048 bits and SHA-256
+/// (SSL_CTX_set_security_level(3)).
+const SECURITY_LEVEL: u32 = 2;
+
+/// Longest chain of issuers: proxies of proxies are common on the grid.
+const MOST_ISSUERS: u32 = 100;
+
+/// Tickets that a server gives after a full handshake. Two connections may open at once.
+const TICKETS: usize = 2;
+
+/// Chains that a server keeps for resumed sessions; a context serves the connections of one client.
+const MOST_CHAINS: usize = 8;
 
 /// Side of a TLS connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,8 +100,9 @@ pub struct TlsOptions {
     pub profile: TlsProfile,
     /// Own certificate; a server needs one.
     pub credential: Option<CertifiedKey>,
-    /// Authorities for the peer's certificate; `None` with [`ExpectedPeer::Unverified`], or for a
-    /// server that asks for no certificates.
+    /// Authorities for the peer's certificate; `None` with [`ExpectedPeer::Unverified`], for a
+    /// server that asks for no certificates, or with [`ExpectedPeer::Certificate`], which is then
+    /// trusted itself.
     pub trust: Option<Arc<TrustStore>>,
     /// Server: client certificates. The grid profile always requires them, at both ends.
     pub client_certificates: ClientCertificates,
@@ -90,35 +121,269 @@ pub struct TlsOptions {
 /// A checked configuration, shared by connections. Cheap to clone.
 #[derive(Clone)]
 pub struct TlsConfig {
-    pub(super) inner: Arc<TlsConfigInner>,
+    inner: Arc<TlsConfigInner>,
 }
 
-pub(super) struct TlsConfigInner {
-    pub(super) options: TlsOptions,
-    pub(super) context: openssl::ssl::SslContext,
+struct TlsConfigInner {
+    options: TlsOptions,
+    /// The options' authorities, or the expected certificate itself.
+    trust: Option<Arc<TrustStore>>,
+    shared: Arc<SharedContext>,
+}
+
+/// What the connections of one context share: OpenSSL's context with the keys of the tickets, and
+/// the chains behind the tickets.
+pub(super) struct SharedContext {
+    pub(super) context: SslContext,
+    /// Server: chains that were verified, newest last. A ticket holds the client's leaf alone.
+    verified_chains: Mutex<Vec<Vec<X509>>>,
 }
 
 impl TlsConfig {
-    /// Checks the options.
+    /// Checks the options and loads the credential into a new context.
     ///
     /// # Errors
     /// [`TlsError::Config`]
     pub fn new(options: TlsOptions) -> Result<Self, TlsError> {
-        let _ = options;
-        todo!()
+        Self::with_newest(options, None)
+    }
+
+    /// The newest version of TLS can be limited, for tests.
+    pub(crate) fn with_newest(
+        options: TlsOptions,
+        newest: Option<SslVersion>,
+    ) -> Result<Self, TlsError> {
+        check_combination(&options)?;
+        let trust = effective_trust(&options)?;
+        let context = build_context(&options, newest)?;
+        let shared = SharedContext {
+            context,
+            verified_chains: Mutex::default(),
+        };
+        Ok(Self {
+            inner: Arc::new(TlsConfigInner {
+                options,
+                trust,
+                shared: Arc::new(shared),
+            }),
+        })
+    }
+
+    /// The same configuration for another expected peer. Sessions of the one resume in the other;
+    /// the peer of a resumed session is checked like any other.
+    ///
+    /// # Errors
+    /// [`TlsError::Config`]
+    pub fn with_expected(&self, expected: ExpectedPeer) -> Result<Self, TlsError> {
+        let options = TlsOptions {
+            expected,
+            ..self.inner.options.clone()
+        };
+        check_combination(&options)?;
+        Ok(Self {
+            inner: Arc::new(TlsConfigInner {
+                trust: effective_trust(&options)?,
+                options,
+                shared: Arc::clone(&self.inner.shared),
+            }),
+        })
     }
 
     /// The options.
     pub fn options(&self) -> &TlsOptions {
-        let _ = &self.inner.context;
         &self.inner.options
     }
+
+    /// The authorities that the peer is verified against.
+    pub(super) fn trust(&self) -> Option<&TrustStore> {
+        self.inner.trust.as_deref()
+    }
+
+    pub(super) fn shared(&self) -> &Arc<SharedContext> {
+        &self.inner.shared
+    }
+
+    /// How a server asks for certificates.
+    pub(super) fn client_certificates(&self) -> ClientCertificates {
+        self.inner.options.effective_client_certificates()
+    }
+}
+
+impl SharedContext {
+    /// Keeps the chain that a client has shown, for its later tickets.
+    pub(super) fn remember_chain(&self, chain: &[X509]) {
+        let Some(leaf) = chain.first() else { return };
+        let mut chains = lock(&self.verified_chains);
+        chains.retain(|c| c.first().is_none_or(|first| first != leaf));
+        if chains.len() == MOST_CHAINS {
+            chains.remove(0);
+        }
+        chains.push(chain.to_vec());
+    }
+
+    /// The chain above this leaf, with it; the leaf alone if it is not known.
+    pub(super) fn chain_of(&self, leaf: &X509) -> Vec<X509> {
+        lock(&self.verified_chains)
+            .iter()
+            .find(|chain| chain.first() == Some(leaf))
+            .cloned()
+            .unwrap_or_else(|| vec![leaf.clone()])
+    }
+}
+
+impl TlsOptions {
+    fn effective_client_certificates(&self) -> ClientCertificates {
+        match self.profile {
+            TlsProfile::Web => self.client_certificates,
+            TlsProfile::Grid => ClientCertificates::Required,
+        }
+    }
+
+    /// Whether the peer is asked for a certificate at all.
+    fn asks_peer(&self) -> bool {
+        self.role == TlsRole::Client
+            || self.effective_client_certificates() != ClientCertificates::None
+    }
+}
+
+/// Takes a lock whose holder cannot leave a value half changed.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn check_combination(options: &TlsOptions) -> Result<(), TlsError> {
+    let problem = |text: &str| Err(TlsError::Config(text.to_owned()));
+    let grid = options.profile == TlsProfile::Grid;
+    if options.role == TlsRole::Server && options.credential.is_none() {
+        return problem("a TLS server needs a certificate and its key");
+    }
+    if grid && options.credential.is_none() {
+        return problem("GSI needs a certificate and its key, or a proxy");
+    }
+    let without_trust = matches!(
+        options.expected,
+        ExpectedPeer::Unverified | ExpectedPeer::Certificate(_)
+    );
+    if options.asks_peer() && options.trust.is_none() && !without_trust {
+        return problem("there are no certificate authorities to verify the peer with");
+    }
+    let anyone = matches!(
+        options.expected,
+        ExpectedPeer::Trusted | ExpectedPeer::Unverified
+    );
+    if !options.asks_peer() && !anyone {
+        return problem("a server that expects one client must ask for certificates");
+    }
+    Ok(())
+}
+
+/// The authorities, or a store of the expected certificate where none are given.
+fn effective_trust(options: &TlsOptions) -> Result<Option<Arc<TrustStore>>, TlsError> {
+    match (&options.trust, &options.expected) {
+        (Some(trust), _) => Ok(Some(Arc::clone(trust))),
+        (None, ExpectedPeer::Certificate(der)) => {
+            let certificate = X509::from_der(der).map_err(|e| {
+                TlsError::Config(format!("the expected certificate is invalid: {e}"))
+            })?;
+            Ok(Some(Arc::new(TrustStore::exactly(vec![certificate]))))
+        }
+        (None, _) => Ok(None),
+    }
+}
+
+fn build_context(options: &TlsOptions, newest: Option<SslVersion>) -> Result<SslContext, TlsError> {
+    let failed = |step: &'static str| {
+        move |e: ErrorStack| TlsError::Config(format!("cannot {step}: {}", in_words(&e)))
+    };
+    let method = match options.role {
+        TlsRole::Client => SslMethod::tls_client(),
+        TlsRole::Server => SslMethod::tls_server(),
+    };
+    let mut builder = SslContextBuilder::new(method).map_err(failed("start TLS"))?;
+    set_protocol(&mut builder, options).map_err(failed("set the TLS version and ciphers"))?;
+    builder
+        .set_max_proto_version(newest)
+        .map_err(failed("set the TLS version"))?;
+    set_sessions(&mut builder, options).map_err(failed("set up TLS sessions"))?;
+    if let Some(credential) = &options.credential {
+        set_credential(&mut builder, options.profile, credential)
+            .map_err(failed("use the certificate"))?;
+    }
+    Ok(builder.build())
+}
+
+/// Versions, ciphers and limits. The order of the ciphers is OpenSSL's: AES-256-GCM first, then
+/// ChaCha20, then AES-128-GCM. In TLS 1.2 the web profile takes only ephemeral keys with
+/// authenticated encryption.
+fn set_protocol(builder: &mut SslContextBuilder, options: &TlsOptions) -> Result<(), ErrorStack> {
+    let oldest = match options.oldest {
+        TlsVersion::V1_2 => SslVersion::TLS1_2,
+        TlsVersion::V1_3 => SslVersion::TLS1_3,
+    };
+    builder.set_min_proto_version(Some(oldest))?;
+    builder.set_cipher_list(match options.profile {
+        TlsProfile::Web => WEB_CIPHERS,
+        TlsProfile::Grid => GRID_CIPHERS,
+    })?;
+    builder.set_security_level(SECURITY_LEVEL);
+    builder.set_options(SslOptions::NO_RENEGOTIATION | SslOptions::NO_COMPRESSION);
+    builder.set_mode(SslMode::RELEASE_BUFFERS | SslMode::AUTO_RETRY | SslMode::NO_AUTO_CHAIN);
+    builder.set_verify_depth(MOST_ISSUERS);
+    Ok(())
+}
+
+fn set_sessions(builder: &mut SslContextBuilder, options: &TlsOptions) -> Result<(), ErrorStack> {
+    match options.role {
+        // A ticket belongs to the connection that is kept by its owner; OpenSSL keeps none.
+        TlsRole::Client if options.profile == TlsProfile::Web => {
+            builder.set_session_cache_mode(
+                SslSessionCacheMode::CLIENT | SslSessionCacheMode::NO_INTERNAL,
+            );
+            session::keep_newest(builder)?;
+        }
+        TlsRole::Client => {
+            builder.set_session_cache_mode(SslSessionCacheMode::OFF);
+            builder.set_options(SslOptions::NO_TICKET);
+        }
+        TlsRole::Server => {
+            builder.set_session_cache_mode(SslSessionCacheMode::OFF);
+            let mut context_name = [0; 32];
+            rand_bytes(&mut context_name)?;
+            builder.set_session_id_context(&context_name)?;
+            if options.tickets && options.profile == TlsProfile::Web {
+                builder.set_num_tickets(TICKETS)?;
+            } else {
+                builder.set_num_tickets(0)?;
+                builder.set_options(SslOptions::NO_TICKET);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn set_credential(
+    builder: &mut SslContextBuilder,
+    profile: TlsProfile,
+    credential: &CertifiedKey,
+) -> Result<(), ErrorStack> {
+    builder.set_certificate(credential.leaf())?;
+    builder.set_private_key(credential.key())?;
+    builder.check_private_key()?;
+    for issuer in credential.chain() {
+        // Peers of the web have the authority; peers of the grid may look for it in the chain.
+        let is_root = issuer.issued(issuer) == X509VerifyResult::OK;
+        if profile == TlsProfile::Grid || !is_root {
+            builder.add_extra_chain_cert(issuer.clone())?;
+        }
+    }
+    Ok(())
 }
 
 impl std::fmt::Debug for TlsConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TlsConfig")
             .field("role", &self.inner.options.role)
+            .field("profile", &self.inner.options.profile)
             .finish_non_exhaustive()
     }
 }

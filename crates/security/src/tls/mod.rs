@@ -2,8 +2,16 @@
 
 mod config;
 mod engine;
+mod error;
+mod memory;
+mod session;
+#[cfg(test)]
+pub(crate) mod tests;
+mod verification;
 
 pub use config::{
     ClientCertificates, ExpectedPeer, TlsConfig, TlsOptions, TlsProfile, TlsRole, TlsVersion,
 };
-pub use engine::{Handshake, ReadResult, TlsEngine, TlsError, TlsSession};
+pub use engine::{Handshake, ReadResult, TlsEngine};
+pub use error::TlsError;
+pub use session::{SessionSetter, TlsSession, install_session_setter};

@@ -1,6 +1,7 @@
 //! X.509 certificates: names, credentials, proxies, trust.
 
 mod credential;
+pub(crate) mod der;
 mod host_name;
 mod name;
 mod proxy;

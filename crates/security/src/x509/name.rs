@@ -1,8 +1,11 @@
 //! Distinguished names in OpenSSL's one-line form.
 
+use openssl::nid::Nid;
+use openssl::x509::{X509NameEntryRef, X509NameRef};
+
 /// A distinguished name as one line: `/TYPE=value` in the order of the certificate (gridmaps, DCAU
 /// S, signing policies, logs). Values have `/` and `+` as `\/` and `\+`, and bytes that are not
-/// printable ASCII as `\xHH`, as OpenSSL 3 writes them.
+/// printable ASCII as `\xHH`, as OpenSSL 3 writes them (X509_NAME_oneline).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DistinguishedName(String);
 
@@ -13,9 +16,12 @@ impl DistinguishedName {
     }
 
     /// Of an OpenSSL name.
-    pub fn of(name: &openssl::x509::X509NameRef) -> Self {
-        let _ = name;
-        todo!()
+    pub fn of(name: &X509NameRef) -> Self {
+        let mut text = String::new();
+        for entry in name.entries() {
+            write_entry(&mut text, entry);
+        }
+        Self(text)
     }
 
     /// The one-line form.
@@ -27,5 +33,88 @@ impl DistinguishedName {
 impl std::fmt::Display for DistinguishedName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+fn write_entry(text: &mut String, entry: &X509NameEntryRef) {
+    text.push('/');
+    let object = entry.object();
+    match object.nid() {
+        Nid::UNDEF => text.push_str(&object.to_string()),
+        nid => match nid.short_name() {
+            Ok(name) => text.push_str(name),
+            Err(_) => text.push_str(&object.to_string()),
+        },
+    }
+    text.push('=');
+    for &byte in entry.data().as_slice() {
+        match byte {
+            b'/' | b'+' => text.extend(['\\', char::from(byte)]),
+            b' '..=b'~' => text.push(char::from(byte)),
+            other => {
+                text.push_str("\\x");
+                for digit in [other >> 4, other & 15] {
+                    text.push(char::from(b"0123456789ABCDEF"[usize::from(digit)]));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use openssl::x509::X509Name;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::test_pki::name;
+
+    fn text(written: &str) -> String {
+        DistinguishedName::of(&name(written)).as_str().to_owned()
+    }
+
+    #[test]
+    fn the_order_is_the_certificates() {
+        assert_eq!(
+            text("/C=CH/O=Grid/DC=org/CN=Ada Lovelace/emailAddress=ada@example.org/UID=ada"),
+            "/C=CH/O=Grid/DC=org/CN=Ada Lovelace/emailAddress=ada@example.org/UID=ada"
+        );
+    }
+
+    #[test]
+    fn separators_in_values_have_a_backslash() {
+        assert_eq!(
+            text("/O=Grid/CN=host\\/localhost"),
+            "/O=Grid/CN=host\\/localhost"
+        );
+        assert_eq!(text("/CN=a+b=c"), "/CN=a\\+b=c");
+    }
+
+    #[test]
+    fn bytes_outside_ascii_are_hexadecimal() {
+        assert_eq!(text("/CN=J\u{f6}rg\u{7f}"), "/CN=J\\xC3\\xB6rg\\x7F");
+    }
+
+    #[test]
+    fn an_unknown_type_is_its_object_identifier() {
+        assert_eq!(text("/1.2.3.4.5=x/CN=y"), "/1.2.3.4.5=x/CN=y");
+    }
+
+    #[test]
+    fn the_empty_name_is_empty() {
+        let name = X509Name::builder().unwrap().build();
+        assert_eq!(DistinguishedName::of(&name).as_str(), "");
+    }
+
+    proptest! {
+        #[test]
+        fn every_name_is_printable_ascii(value in "\\PC{1,60}") {
+            let mut builder = X509Name::builder().unwrap();
+            // OpenSSL's longest common name has 64 characters.
+            builder.append_entry_by_nid(Nid::COMMONNAME, &value).unwrap();
+            let text = DistinguishedName::of(&builder.build()).to_string();
+            prop_assert!(text.starts_with("/CN="));
+            prop_assert!(text.bytes().all(|byte| (b' '..=b'~').contains(&byte)));
+        }
     }
 }

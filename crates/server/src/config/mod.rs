@@ -11,8 +11,13 @@ use proto::sizing::SocketBuffers;
 use crate::limits::{FREE_FAILURES, QueueBounds, SessionBounds};
 
 mod file;
+mod security;
 
 pub use file::{ConfigError, FileConfig};
+pub use security::{
+    ClientCertificatesName, GridmapRights, RequiredProtection, SecurityConfig, SecurityConfigError,
+    SessionReuse, TlsPolicy, TokenIssuerConfig,
+};
 
 /// Access rights of anonymous sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
@@ -106,6 +111,8 @@ pub struct ServerConfig {
     pub client_congestion: bool,
     /// Unprivileged account that a server started as root becomes after binding its port.
     pub run_as: Option<String>,
+    /// TLS, GSI, client certificates and bearer tokens.
+    pub security: SecurityConfig,
 }
 
 impl Default for ServerConfig {
@@ -148,6 +155,7 @@ impl Default for ServerConfig {
             sync_policy: SyncPolicy::default(),
             client_congestion: true,
             run_as: None,
+            security: SecurityConfig::default(),
         }
     }
 }
@@ -187,6 +195,12 @@ impl ServerConfig {
     pub(crate) fn password_check_queue(&self) -> QueueBounds {
         let permits = self.max_password_checks.unwrap_or_else(processor_count);
         self.queue_bounds(permits, (permits / 2).min(FREE_FAILURES as usize))
+    }
+
+    /// Bounds on steps of GSI exchanges. One client has at most half of the processors, rounded up.
+    pub(crate) fn exchange_queue(&self) -> QueueBounds {
+        let permits = processor_count();
+        self.queue_bounds(permits, permits.div_ceil(2))
     }
 
     /// Bounds on listeners being opened. Opening is quick, but it may try a whole range of busy ports,

@@ -6,12 +6,13 @@ use data::channel::SessionDataChannel;
 use data::drs;
 use proto::drs::DrsAddress;
 use proto::ranges::RangeSet;
-use proto::server::{DriverEvent, FileError, FileErrorKind, TransferProgress};
+use proto::server::{DriverEvent, FileError, FileErrorKind, LoginFailure, TransferProgress};
 use proto::stripes::StripeAddresses;
 use tokio::time::Instant;
 
 use super::{LoginStatus, SessionDriver, SessionEnd, record};
 use crate::data_address::advertised_address;
+use crate::login::LoginRefusal;
 use crate::transfer::{
     AdmissionResult, FinishedTransfer, TransferUpdate, WorkerEvent, seconds_since_1970,
 };
@@ -48,28 +49,37 @@ impl SessionDriver {
                 let advertised = opened.map(|endpoint| self.keep_drs(endpoint));
                 self.finish_work(DriverEvent::DrsListening(advertised))
             }
+            WorkEvent::Exchange(step) => return self.on_exchange_step(step),
             WorkEvent::Login(Ok(login)) => {
                 let grant = login.grant.clone();
-                tracing::info!(user = %grant.user, "logged in");
+                tracing::info!(
+                    user = %grant.user,
+                    identity = self.security.identity().map(tracing::field::display),
+                    protocol = %self.security.description(),
+                    "logged in"
+                );
                 // Boxed: a session without a login should not pay for the size of one.
                 self.login = LoginStatus::LoggedIn(Box::new(login));
                 // A user may pipeline more than a client without a login; see `AFTER_LOGIN`.
                 self.control.raise_input_limits();
                 self.finish_work(DriverEvent::Login(Ok(grant)))
             }
+            WorkEvent::Login(Err(LoginRefusal::PasswordNeeded)) => {
+                self.finish_work(DriverEvent::Login(Err(LoginFailure::PasswordNeeded)))
+            }
             WorkEvent::Login(Err(refusal)) if refusal.ends_session() => {
                 return Err(self.close_with_reply(&refusal.to_string()));
             }
-            WorkEvent::Login(Err(refusal)) => {
-                self.finish_work(DriverEvent::Login(Err(refusal.to_string())))
-            }
+            WorkEvent::Login(Err(refusal)) => self.finish_work(DriverEvent::Login(Err(
+                LoginFailure::Refused(refusal.to_string()),
+            ))),
         };
         self.report_outcome(outcome);
         Ok(())
     }
 
     /// Ends the work and restarts the idle timeout.
-    fn finish_work(&mut self, outcome: DriverEvent) -> DriverEvent {
+    pub(super) fn finish_work(&mut self, outcome: DriverEvent) -> DriverEvent {
         self.work = SessionWork::None;
         self.last_activity = Instant::now();
         outcome
@@ -127,7 +137,7 @@ impl SessionDriver {
     }
 
     /// Reports an outcome to the state machine and carries out the actions it returns.
-    fn report_outcome(&mut self, outcome: DriverEvent) {
+    pub(super) fn report_outcome(&mut self, outcome: DriverEvent) {
         let actions = self.machine.on_driver_event(outcome);
         self.run_actions(actions);
     }

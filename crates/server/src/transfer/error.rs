@@ -18,6 +18,11 @@ pub(super) fn transfer_error(error: &DataError) -> TransferError {
             "{error}; others need an account that may make third-party transfers (it names the host with \
              SITE DATAPEER), or the server's setting foreign-data-addresses"
         )),
+        // The log has the reason: a peer must not learn which check it failed.
+        DataError::Security { .. } => TransferError::Broken(
+            "the data connection failed its protection; check the certificates and PROT at both ends"
+                .to_owned(),
+        ),
         DataError::Wire { .. }
         | DataError::Stalled { .. }
         | DataError::Block { .. }

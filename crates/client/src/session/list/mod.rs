@@ -333,6 +333,7 @@ struct ListingRequest<'a> {
 /// Listings use MODE S whatever the session's transfers use, since every server supports it.
 fn listing_requirements(command: Command) -> TransferRequirements {
     TransferRequirements {
+        protection: None,
         direction: TransferDirection::Send,
         mode: TransferMode::Stream,
         streams: ParallelismRange::fixed(1),

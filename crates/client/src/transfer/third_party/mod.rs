@@ -377,6 +377,7 @@ impl ThirdPartyServers<'_> {
 
     fn receive_requirements(&self, agreement: &ThirdPartyAgreement) -> TransferRequirements {
         TransferRequirements {
+            protection: None,
             direction: TransferDirection::Receive,
             mode: agreement.mode,
             streams: ParallelismRange::fixed(1),
@@ -394,6 +395,7 @@ impl ThirdPartyServers<'_> {
 
     fn send_requirements(&self, agreement: &ThirdPartyAgreement) -> TransferRequirements {
         TransferRequirements {
+            protection: None,
             direction: TransferDirection::Send,
             mode: agreement.mode,
             streams: negotiation::stream_range(self.source, agreement.mode, self.spec),

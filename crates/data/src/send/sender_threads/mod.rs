@@ -18,6 +18,7 @@ use crate::os::wake::WakeEvent;
 use crate::stream::DataStream;
 use crate::stream_io::StreamIo;
 use crate::stream_set::{ActiveStream, PendingStream, StreamSet};
+use crate::tls_handshake::complete_handshake;
 
 /// Runs the streams of one transfer.
 pub(super) struct SenderThreads<'c> {
@@ -86,7 +87,11 @@ impl<'c> SenderThreads<'c> {
     /// Runs one stream from its connection to its end-of-data mark.
     fn run_stream(&self, start: StreamStart<'c>) -> Result<(), DataError> {
         let (active, stream) = match start {
-            StreamStart::Connected(active, stream) => (active, stream),
+            StreamStart::Connected(active, stream) => {
+                // Before the stream is sampled: bytes of a handshake say nothing about the path.
+                complete_handshake(self.task.transfer, &stream, None)?;
+                (active, stream)
+            }
             StreamStart::Connecting(pending, attempt) => {
                 match self.wait_for_connection(pending, Ok(attempt))? {
                     Some(joined) => joined,
@@ -114,8 +119,10 @@ impl<'c> SenderThreads<'c> {
         attempt: Result<ConnectAttempt, DataError>,
     ) -> Result<Option<(ActiveStream<'c>, Arc<DataStream>)>, DataError> {
         let task = self.task;
+        // The handshake is part of the attempt, so that the tuner judges the stream by its data.
         let result = attempt
-            .and_then(|a| a.wait_connected(task.transfer, task.settings, &self.all_handed_out));
+            .and_then(|a| a.wait_connected(task.transfer, task.settings, &self.all_handed_out))
+            .and_then(|stream| self.complete_handshake(stream));
         match result {
             Ok(Some(stream)) => {
                 let stream = Arc::new(stream);
@@ -132,6 +139,19 @@ impl<'c> SenderThreads<'c> {
         }
     }
 
+    /// Completes the handshake of a new connection; `None` if it is no longer needed.
+    fn complete_handshake(
+        &self,
+        stream: Option<DataStream>,
+    ) -> Result<Option<DataStream>, DataError> {
+        let Some(stream) = stream else {
+            return Ok(None);
+        };
+        let unless = Some(&self.all_handed_out);
+        let complete = complete_handshake(self.task.transfer, &stream, unless)?;
+        Ok(complete.then_some(stream))
+    }
+
     /// Records that no connection was made, and wakes the tuner.
     fn refuse(&self, pending: PendingStream<'c>) {
         pending.fail();
@@ -142,7 +162,7 @@ impl<'c> SenderThreads<'c> {
     fn send(&self, mut active: ActiveStream<'c>, io: StreamIo<'c>) -> Result<(), DataError> {
         // A surplus stream leaves between two blocks. If it has become the last at its target, it
         // continues.
-        let mut sender = StreamSender::new(io, self.task)?;
+        let mut sender = StreamSender::new(io, self.task);
         while !sender.send_from_cursor(true, active.leave_flag())? {
             if active.try_retire() {
                 sender

@@ -10,6 +10,7 @@
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use proto::address::is_same_host;
@@ -19,6 +20,7 @@ use socket2::Socket;
 
 use super::connection::DrsConnection;
 use crate::connect::{SHORTAGE_PAUSE, is_shortage};
+use crate::security::{ConnectionOpener, DataSecurity};
 
 /// Time for a connection to send the nonce.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(3);
@@ -45,6 +47,7 @@ struct UnverifiedPeer {
 pub(super) struct DrsAcceptor {
     end: DrsRole,
     nonce: Nonce,
+    security: Option<Arc<DataSecurity>>,
     /// In order of arrival.
     unverified: Vec<UnverifiedPeer>,
     /// Whether connections are accepted: not before there is a data connection.
@@ -61,10 +64,11 @@ pub(super) struct DrsAcceptor {
 pub(super) type VerifiedConnection = (DrsConnection, Vec<DrsEvent>);
 
 impl DrsAcceptor {
-    pub(super) fn new(end: DrsRole, nonce: Nonce) -> Self {
+    pub(super) fn new(end: DrsRole, nonce: Nonce, security: Option<Arc<DataSecurity>>) -> Self {
         Self {
             end,
             nonce,
+            security,
             unverified: Vec::new(),
             open: false,
             not_before: Duration::ZERO,
@@ -125,7 +129,12 @@ impl DrsAcceptor {
 
     fn add_peer(&mut self, now: Duration, socket: Socket) {
         let channel = DrsChannel::listening(self.end, self.nonce);
-        match DrsConnection::new(socket, channel) {
+        match DrsConnection::new(
+            socket,
+            ConnectionOpener::Peer,
+            self.security.as_deref(),
+            channel,
+        ) {
             Ok(connection) => self.unverified.push(UnverifiedPeer {
                 connection,
                 since: now,

@@ -10,6 +10,7 @@ use rustix::event::PollFlags;
 use socket2::Socket;
 
 use crate::os::wake;
+use crate::security::{ConnectionOpener, DataSecurity};
 use crate::transport::DataTransport;
 
 /// Most bytes read in one call, so that a peer that sends without end does not occupy the sizing
@@ -42,13 +43,21 @@ pub(super) struct DrsConnection {
 }
 
 impl DrsConnection {
-    /// Takes a connected socket.
-    pub(super) fn new(socket: Socket, channel: DrsChannel) -> io::Result<Self> {
+    /// Takes a connected socket. The protection is that of the transfer's data connections.
+    pub(super) fn new(
+        socket: Socket,
+        opener: ConnectionOpener,
+        security: Option<&DataSecurity>,
+        channel: DrsChannel,
+    ) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         // A message measures the round trip, so it must not wait for an acknowledgement (Nagle's
         // algorithm, RFC 1122 §4.2.3.4).
         socket.set_tcp_nodelay(true)?;
-        let transport = DataTransport::clear(socket);
+        let transport = match security {
+            None => DataTransport::clear(socket),
+            Some(security) => DataTransport::protected(socket, opener, security, false)?,
+        };
         let handshake = transport.handshake()?;
         Ok(Self {
             transport,
@@ -61,7 +70,8 @@ impl DrsConnection {
     /// The descriptor to wait for.
     pub(super) fn poll_fds(&self) -> (BorrowedFd<'_>, PollFlags) {
         let mut events = self.handshake.unwrap_or(PollFlags::IN);
-        if self.handshake.is_none() && !self.channel.unsent().is_empty() {
+        let has_unsent = !self.channel.unsent().is_empty() || self.transport.has_backlog();
+        if self.handshake.is_none() && has_unsent {
             events |= PollFlags::OUT;
         }
         (self.transport.socket().as_fd(), events)
@@ -141,7 +151,10 @@ impl DrsConnection {
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        match self.transport.flush() {
+            Err(error) if !is_transient(&error) => Err(error),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use proto::address::is_same_host;
@@ -14,6 +15,7 @@ use super::connection::DrsConnection;
 use crate::connect::{is_connect_decided, start_connect};
 use crate::drs::SOCKET_BUFFER;
 use crate::handshake::pin_buffers;
+use crate::security::{ConnectionOpener, DataSecurity};
 
 /// Most connection attempts. Several are needed because the peer closes connections that arrive
 /// before it has seen this host's data connection.
@@ -28,6 +30,7 @@ pub(super) struct DrsDialer {
     address: DrsAddress,
     local: Option<IpAddr>,
     end: DrsRole,
+    security: Option<Arc<DataSecurity>>,
     /// Number of attempts made.
     attempts: u32,
     /// No attempt before this time.
@@ -36,11 +39,17 @@ pub(super) struct DrsDialer {
 }
 
 impl DrsDialer {
-    pub(super) fn new(address: DrsAddress, local: Option<IpAddr>, end: DrsRole) -> Self {
+    pub(super) fn new(
+        address: DrsAddress,
+        local: Option<IpAddr>,
+        end: DrsRole,
+        security: Option<Arc<DataSecurity>>,
+    ) -> Self {
         Self {
             address,
             local,
             end,
+            security,
             attempts: 0,
             not_before: Duration::ZERO,
             under_way: None,
@@ -85,7 +94,13 @@ impl DrsDialer {
             return Err(error);
         }
         let channel = DrsChannel::connecting(self.end, self.address.nonce);
-        DrsConnection::new(socket, channel).map(Some)
+        DrsConnection::new(
+            socket,
+            ConnectionOpener::ThisEnd,
+            self.security.as_deref(),
+            channel,
+        )
+        .map(Some)
     }
 
     /// Schedules another attempt after a failed one. Returns `false` if there is none left.

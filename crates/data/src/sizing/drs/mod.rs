@@ -21,6 +21,7 @@ use super::change_options::{BufferLimit, apply_decision};
 use super::followed_size::FollowedSize;
 use super::policy::{BufferPolicy, SAMPLE_INTERVAL, SizingInput, SizingSample};
 use crate::drs::DrsEndpoint;
+use crate::security::DataSecurity;
 use link::{DrsChannelEvent, DrsLink};
 
 /// How long a sender keeps its initial buffer without a size from the peer: a few round trips of a
@@ -43,10 +44,11 @@ impl DrsReceiver {
         endpoint: Option<&Arc<DrsEndpoint>>,
         pinned: bool,
         interval: DrsInterval,
+        security: Option<&Arc<DataSecurity>>,
     ) -> Self {
         Self {
             drs: DrsReceiverTuner::new(BufferBounds::default(), interval),
-            link: endpoint.map(|e| DrsLink::new(Arc::clone(e), Role::Receiver)),
+            link: endpoint.map(|e| DrsLink::new(Arc::clone(e), Role::Receiver, security.cloned())),
             pinned,
             echoed: false,
         }
@@ -148,9 +150,13 @@ pub(super) struct DrsSender {
 }
 
 impl DrsSender {
-    pub(super) fn new(endpoint: Option<&Arc<DrsEndpoint>>, pinned: bool) -> Self {
+    pub(super) fn new(
+        endpoint: Option<&Arc<DrsEndpoint>>,
+        pinned: bool,
+        security: Option<&Arc<DataSecurity>>,
+    ) -> Self {
         let mut sender = Self {
-            link: endpoint.map(|e| DrsLink::new(Arc::clone(e), Role::Sender)),
+            link: endpoint.map(|e| DrsLink::new(Arc::clone(e), Role::Sender, security.cloned())),
             peer_size: FollowedSize::new(pinned),
             own_policy: None,
             since: None,
@@ -248,7 +254,7 @@ mod tests {
         let (stream, _far) = connected(BufferSizing::Drs);
         let notices = TuningNotices::default();
         let is_locked = || sockopt::is_locked(stream.as_fd(), SocketBuffer::Send).unwrap();
-        let mut sender = DrsSender::new(Some(&endpoint), false);
+        let mut sender = DrsSender::new(Some(&endpoint), false, None);
         for (at, locked) in [(0, true), (3, true), (4, false)] {
             sender.on_sample(&sizing_sample(
                 seconds(at),
@@ -269,7 +275,7 @@ mod tests {
             send_buffer: 1 << 40,
             ..TcpSample::default()
         };
-        DrsSender::new(None, false).on_sample(&sizing_sample(
+        DrsSender::new(None, false, None).on_sample(&sizing_sample(
             seconds(9),
             &stream,
             tcp_sample,
@@ -282,7 +288,7 @@ mod tests {
     fn a_pinned_send_buffer_stays_pinned_without_a_channel() {
         let (stream, _far) = connected(BufferSizing::Drs);
         let notices = TuningNotices::default();
-        let mut sender = DrsSender::new(None, true);
+        let mut sender = DrsSender::new(None, true, None);
         sender.on_sample(&sizing_sample(
             seconds(9),
             &stream,

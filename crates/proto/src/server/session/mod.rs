@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use super::data_protection::DataProtectionSettings;
 use super::replies::{self, CommandFailure};
 use super::session_state::{ExchangeWait, LoginState, PendingTask};
 use super::{DriverEvent, SessionAction, features, help, options};
@@ -10,7 +11,7 @@ use crate::command::{Command, CommandError, OptsCommand, SiteCommand};
 use crate::line::LineEvent;
 use crate::listing::FactSet;
 use crate::reply::Reply;
-use crate::security::{CommandProtection, SecurityMechanism, SecurityState};
+use crate::security::{ExchangeKind, SecurityMechanism, SecurityState};
 use crate::sizing::BufferSizing;
 
 /// Most decimal digits for which every number fits 64 bits.
@@ -49,6 +50,16 @@ pub struct SessionConfig {
     /// Security mechanisms that the driver supports ([`SessionAction::Secure`]). If empty, AUTH is
     /// refused. Shared by all sessions.
     pub mechanisms: Arc<[SecurityMechanism]>,
+    /// Passwords are accepted from a connection without security.
+    pub clear_passwords: bool,
+    /// USER is refused before a security exchange, also for anonymous users.
+    pub tls_required: bool,
+    /// Transfers are refused until PROT P.
+    pub require_data_protection: bool,
+    /// FEAT announces logins with bearer tokens ([`crate::security::BEARER_USER`]).
+    pub bearer_tokens: bool,
+    /// CCC is accepted from a user who has logged in over TLS.
+    pub allow_ccc: bool,
 }
 
 impl SessionConfig {
@@ -74,23 +85,16 @@ pub enum ExpectedInput {
     DriverEventOrUrgentLine,
 }
 
-/// Protection of a received command line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LineProtection {
-    /// The command was sent as a plain line.
-    Clear,
-    /// The command was inside MIC, CONF or ENC, and its protection was valid.
-    Protected,
-}
-
 /// State machine of one control connection.
 #[derive(Debug)]
 pub struct ServerSession {
     pub(super) config: SessionConfig,
     pub(super) state: LoginState,
     pub(super) security: SecurityState<ExchangeWait>,
-    /// The driver is removing the protection of a command.
-    pub(super) unprotecting: bool,
+    /// The client has proved an identity by a certificate.
+    pub(super) identified: bool,
+    /// Protection of data connections. A login has a copy.
+    pub(super) protection: DataProtectionSettings,
     pub(super) login_failures: u32,
     bad_lines: u32,
     draining: bool,
@@ -100,14 +104,27 @@ impl ServerSession {
     /// A session that has not sent its greeting.
     pub fn new(config: SessionConfig) -> Self {
         Self {
+            protection: DataProtectionSettings::new(&config),
             config,
             state: LoginState::Connected,
             security: SecurityState::Clear,
-            unprotecting: false,
+            identified: false,
             login_failures: 0,
             bad_lines: 0,
             draining: false,
         }
+    }
+
+    /// A session on a connection whose handshake is complete before the greeting (implicit TLS).
+    /// `identified`: the client has proved an identity by a certificate.
+    pub fn secured_from_start(
+        config: SessionConfig,
+        mechanism: SecurityMechanism,
+        identified: bool,
+    ) -> Self {
+        let mut session = Self::new(config);
+        session.on_secured(mechanism, identified);
+        session
     }
 
     /// The 220 reply.
@@ -127,38 +144,55 @@ impl ServerSession {
         if matches!(self.state, LoginState::Closed) {
             return Vec::new();
         }
-        // Lines from the connection are unprotected. Commands inside MIC, CONF and ENC arrive through
-        // `on_security`.
-        let actions = self.process_line(line, LineProtection::Clear);
+        let actions = self.process_line(line);
         self.close_if_requested(actions)
     }
 
-    /// Handles a line; the protection of a protected command has been removed.
-    pub(super) fn process_line(
-        &mut self,
-        line: &LineEvent,
-        protection: LineProtection,
-    ) -> Vec<SessionAction> {
-        match line {
-            LineEvent::TooLong => self.on_bad_line(Reply::new(500, "Line too long.")),
-            LineEvent::Line(bytes) => match Command::parse(bytes) {
-                Ok(command) => {
-                    self.bad_lines = 0;
-                    match protection {
-                        LineProtection::Clear => self.refuse_clear_command(&command),
-                        LineProtection::Protected => self.refuse_nested_command(&command),
-                    }
+    /// Whether commands and replies travel in tokens from now on (GSSAPI). The driver then passes every
+    /// line through [`crate::security::unwrap_line`] as it arrives, and sends replies with
+    /// [`Reply::encode_protected`]. The reply to the last ADAT is still sent in the clear.
+    pub fn expects_protected_lines(&self) -> bool {
+        matches!(&self.security, SecurityState::Secured(mechanism)
+            if mechanism.exchange == ExchangeKind::Tokens)
+    }
+
+    /// Whether the commands are secured now.
+    pub fn is_secured(&self) -> bool {
+        matches!(self.security, SecurityState::Secured(_))
+    }
+
+    fn process_line(&mut self, line: &LineEvent) -> Vec<SessionAction> {
+        let bytes = match line {
+            LineEvent::TooLong => return self.on_bad_line(Reply::new(500, "Line too long.")),
+            // The tokens of a session are a sequence, so no later one can be valid.
+            LineEvent::Forged => {
+                let mut actions = replies::reply(535, "The protection is not valid; closing.");
+                actions.push(SessionAction::Close);
+                return actions;
+            }
+            LineEvent::Line(_) if self.expects_protected_lines() => {
+                let text = "Commands must be protected in this session.";
+                return self.on_bad_line(Reply::new(533, text));
+            }
+            LineEvent::Protected(_) if !self.expects_protected_lines() => {
+                return replies::reply(503, "No security exchange was made.");
+            }
+            LineEvent::Line(bytes) | LineEvent::Protected(bytes) => bytes,
+        };
+        match Command::parse(bytes) {
+            Ok(command) => {
+                self.bad_lines = 0;
+                self.refuse_during_exchange(&command)
                     .unwrap_or_else(|| self.on_command(command))
-                }
-                Err(error @ CommandError::UnknownVerb(_)) => {
-                    self.on_bad_line(replies::failure_reply(&CommandFailure::Command(&error)))
-                }
-                // A known verb with a bad argument shows that the peer speaks FTP.
-                Err(error) => {
-                    self.bad_lines = 0;
-                    replies::refuse(&CommandFailure::Command(&error))
-                }
-            },
+            }
+            Err(error @ CommandError::UnknownVerb(_)) => {
+                self.on_bad_line(replies::failure_reply(&CommandFailure::Command(&error)))
+            }
+            // A known verb with a bad argument shows that the peer speaks FTP.
+            Err(error) => {
+                self.bad_lines = 0;
+                replies::refuse(&CommandFailure::Command(&error))
+            }
         }
     }
 
@@ -166,7 +200,7 @@ impl ServerSession {
     pub fn on_driver_event(&mut self, event: DriverEvent) -> Vec<SessionAction> {
         let actions = match (&mut self.state, event) {
             (_, DriverEvent::Security(result)) => self.on_security(result),
-            (LoginState::Authenticating, DriverEvent::Login(result)) => self.on_login(result),
+            (LoginState::Authenticating(_), DriverEvent::Login(result)) => self.on_login(result),
             (LoginState::LoggedIn(login), event) => login.on_driver_event(event),
             _ => Vec::new(),
         };
@@ -181,15 +215,16 @@ impl ServerSession {
             LoginState::Connected | LoginState::UserGiven(_) | LoginState::Closed => {
                 ExpectedInput::Line
             }
-            LoginState::Authenticating => ExpectedInput::DriverEvent,
+            LoginState::Authenticating(_) => ExpectedInput::DriverEvent,
             LoginState::LoggedIn(login) => match login.pending {
                 PendingTask::Nothing => ExpectedInput::Line,
                 PendingTask::File(ref task) if task.is_abortable() => {
                     ExpectedInput::DriverEventOrUrgentLine
                 }
-                PendingTask::File(_) | PendingTask::Listen(_) | PendingTask::ListenDrs => {
-                    ExpectedInput::DriverEvent
-                }
+                PendingTask::File(_)
+                | PendingTask::Listen(_)
+                | PendingTask::ListenDrs
+                | PendingTask::DataCredential => ExpectedInput::DriverEvent,
                 PendingTask::Transfer(_) => ExpectedInput::DriverEventOrUrgentLine,
             },
         }
@@ -204,10 +239,11 @@ impl ServerSession {
     /// at once: ABOR, STAT without path, and SBUF during a transfer under `OPTS DRS drs1`. QUIT is not
     /// urgent, since it must not overtake transfers that were pipelined before it. Neither is SBUF in
     /// any other session, nor SBUF with a bad argument, whose 501 the client would take for the end of
-    /// the transfer.
+    /// the transfer. A line without the protection that the session demands is not urgent either.
     pub fn is_urgent(&self, line: &LineEvent) -> bool {
-        let LineEvent::Line(bytes) = line else {
-            return false;
+        let bytes = match (line, self.expects_protected_lines()) {
+            (LineEvent::Line(bytes), false) | (LineEvent::Protected(bytes), true) => bytes,
+            _ => return false,
         };
         // This runs on raw bytes without parsing, since a client may queue any number of lines.
         let text = bytes.trim_ascii_end();
@@ -259,6 +295,7 @@ impl ServerSession {
             Command::Feat => vec![SessionAction::Reply(features::reply(
                 self.facts(),
                 &self.config,
+                self.expects_protected_lines(),
             ))],
             Command::Help(topic) => vec![SessionAction::Reply(help::help(topic.as_deref()))],
             Command::Site(SiteCommand::Help) => vec![SessionAction::Reply(help::site_help())],
@@ -272,10 +309,18 @@ impl ServerSession {
             Command::Opts(OptsCommand::Utf8(_)) => options::success(),
             Command::Auth(mechanism) => self.auth(&mechanism),
             Command::Adat(token) => self.adat(token),
-            Command::Mic(token) => self.protected_command(CommandProtection::Safe, token),
-            Command::Conf(token) => self.protected_command(CommandProtection::Confidential, token),
-            Command::Enc(token) => self.protected_command(CommandProtection::Private, token),
+            // Nested protection has no use, and would allow any depth of decoding from one line.
+            Command::Mic(_) | Command::Conf(_) | Command::Enc(_) => match self.is_secured() {
+                true => replies::reply(503, "A protected command holds another one."),
+                false => replies::reply(503, "No security exchange was made."),
+            },
             Command::Ccc => self.clear_commands(),
+            // RFC 4217 §12.1: PBSZ and PROT may precede the login.
+            Command::Pbsz(_) | Command::Prot(_) | Command::Dcau(_)
+                if self.is_logged_in() || self.is_secured() =>
+            {
+                self.set_data_protection(&command)
+            }
             Command::Rein if matches!(self.state, LoginState::LoggedIn(_)) => self.rein(),
             command => match &mut self.state {
                 // RFC 959 §4.2 allows 421 as reply to any command when the service shuts down.

@@ -12,8 +12,12 @@ use proto::sizing::BufferSizing;
 use serde::Deserialize;
 use tune::sizing::drs::{DrsInterval, DrsIntervalError};
 
-use super::{Anonymous, ServerConfig, ThirdPartyPolicy};
+use super::{
+    Anonymous, ClientCertificatesName, GridmapRights, RequiredProtection, ServerConfig,
+    SessionReuse, ThirdPartyPolicy, TlsPolicy, TokenIssuerConfig,
+};
 
+mod security;
 mod spelling;
 
 /// Largest settings file, bytes.
@@ -31,7 +35,10 @@ const MAX_FILE: u64 = 1 << 20;
 /// ```
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-#[allow(missing_docs, reason = "each is the field of its name in ServerConfig")]
+#[allow(
+    missing_docs,
+    reason = "each is the field of its name in ServerConfig or SecurityConfig"
+)]
 pub struct FileConfig {
     pub listen: Option<SocketAddr>,
     pub root: Option<PathBuf>,
@@ -68,6 +75,20 @@ pub struct FileConfig {
     pub congestion: Option<CongestionName>,
     pub client_congestion: Option<bool>,
     pub run_as: Option<String>,
+    pub tls: Option<TlsPolicy>,
+    pub cert: Option<PathBuf>,
+    pub key: Option<PathBuf>,
+    pub implicit_tls: Option<SocketAddr>,
+    pub client_certs: Option<ClientCertificatesName>,
+    pub client_ca: Option<PathBuf>,
+    pub tls_session_reuse: Option<SessionReuse>,
+    pub allow_ccc: Option<bool>,
+    pub require_protection: Option<RequiredProtection>,
+    pub clear_passwords: Option<bool>,
+    pub gridmap: Option<PathBuf>,
+    pub gridmap_rights: Option<GridmapRights>,
+    pub ca_dir: Option<PathBuf>,
+    pub token_issuer: Option<Vec<TokenIssuerConfig>>,
 }
 
 /// A range of ports, written `LOW-HIGH`; both are above 0.
@@ -258,8 +279,9 @@ impl FileConfig {
     }
 
     /// Applies the file's settings to `config`.
-    pub fn apply(self, config: &mut ServerConfig) {
+    pub fn apply(mut self, config: &mut ServerConfig) {
         self.apply_queue_bounds(config);
+        self.apply_security(&mut config.security);
         set_if_given(&mut config.listen, self.listen);
         set_if_given(&mut config.root, self.root);
         set_if_given(&mut config.third_party, self.third_party);
@@ -344,6 +366,7 @@ mod tests {
     use proto::sizing::SocketBuffers;
 
     use super::*;
+    use crate::config::SecurityConfig;
 
     fn load(text: &str) -> Result<ServerConfig, ConfigError> {
         let dir = tempfile::tempdir().unwrap();
@@ -416,6 +439,7 @@ mod tests {
             sync_policy: SyncPolicy::None,
             client_congestion: false,
             run_as: Some("ftp".into()),
+            security: SecurityConfig::default(),
         };
         assert_eq!(format!("{config:?}"), format!("{expected:?}"));
     }
@@ -432,6 +456,9 @@ mod tests {
             ("\ndrs-interval = \"60s\"\n", "60s"),
             ("\nanonymous = \"yes\"\n", "yes"),
             ("\nclient-congestion = \"no\"\n", "no"),
+            ("\ntls = \"on\"\n", "on"),
+            ("\nclient-certs = \"some\"\n", "some"),
+            ("[[token-issuer]]\nurll = \"u\"\n", "urll"),
         ] {
             let error = load(text).unwrap_err().to_string();
             assert!(error.contains("line 2") && error.contains(what), "{error}");

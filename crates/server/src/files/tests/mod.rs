@@ -154,6 +154,7 @@ impl FilesFixture {
             buffers: proto::sizing::SocketBuffers::default(),
             perf_marker_seconds: 0,
             range_marker_seconds: 0,
+            protection: proto::security::DataChannelProtection::default(),
         };
         self.files.open(&request, &client.storer)
     }

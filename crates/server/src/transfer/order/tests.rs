@@ -32,6 +32,7 @@ fn order() -> TransferOrder {
             buffers: SocketBuffers::sized_by(BufferSizing::Auto),
             perf_marker_seconds: 5,
             range_marker_seconds: 0,
+            protection: proto::security::DataChannelProtection::default(),
         },
         stripe: Stripe::SINGLE,
         connections: DataAddresses::Targets(StripeAddresses::single(at(40_000))),

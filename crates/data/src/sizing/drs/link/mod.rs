@@ -13,6 +13,7 @@ use super::acceptor::DrsAcceptor;
 use super::connection::{DrsCloseReason, DrsConnection};
 use super::dialer::DrsDialer;
 use crate::drs::DrsEndpoint;
+use crate::security::DataSecurity;
 
 /// An event for the sizing thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,18 +51,23 @@ pub(super) struct DrsLink {
 }
 
 impl DrsLink {
-    /// The link of a new transfer. `role` is this end's role for the data.
-    pub(super) fn new(endpoint: Arc<DrsEndpoint>, role: Role) -> Self {
+    /// The link of a new transfer. `role` is this end's role for the data, `security` the protection of
+    /// its connections.
+    pub(super) fn new(
+        endpoint: Arc<DrsEndpoint>,
+        role: Role,
+        security: Option<Arc<DataSecurity>>,
+    ) -> Self {
         let end = match role {
             Role::Sender => DrsRole::Sender,
             Role::Receiver => DrsRole::Receiver,
         };
         let connector = match &*endpoint {
             DrsEndpoint::Listening { address, .. } => {
-                DrsConnector::In(DrsAcceptor::new(end, address.nonce))
+                DrsConnector::In(DrsAcceptor::new(end, address.nonce, security))
             }
             DrsEndpoint::Connecting { address, local } => {
-                DrsConnector::Out(DrsDialer::new(*address, *local, end))
+                DrsConnector::Out(DrsDialer::new(*address, *local, end, security))
             }
         };
         Self {

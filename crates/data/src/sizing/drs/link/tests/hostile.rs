@@ -17,7 +17,11 @@ fn strangers_are_closed_and_do_not_block_the_peer() {
     let _slow: Vec<_> = (0..30).map(|_| caller(at, HERE, "DRS ")).collect();
     // More than the backlog holds.
     let _silent: Vec<_> = (0..300).map(|_| caller(at, HERE, "")).collect();
-    let mut table = DrsLinkDriver::new(vec![DrsLink::new(Arc::clone(&endpoint), Role::Sender)]);
+    let mut table = DrsLinkDriver::new(vec![DrsLink::new(
+        Arc::clone(&endpoint),
+        Role::Sender,
+        None,
+    )]);
     table.turns(4);
     for stream in &mut closed {
         // Unread bytes make the close a reset.
@@ -35,7 +39,7 @@ fn many_connections_pause_accepting_for_a_while() {
     let endpoint = listening();
     let at = endpoint.address().socket;
     let crowd: Vec<_> = (0..40).map(|_| caller(at, ELSEWHERE, "DRS ")).collect();
-    let mut link = DrsLink::new(Arc::clone(&endpoint), Role::Sender);
+    let mut link = DrsLink::new(Arc::clone(&endpoint), Role::Sender, None);
     let ms = Duration::from_millis;
     for (now, watched) in [(0, 0), (99, 0), (100, 0), (150, 0), (200, 1)] {
         link.advance(ms(now), &[HERE]);
@@ -52,7 +56,7 @@ fn many_connections_pause_accepting_for_a_while() {
 fn a_connection_without_a_complete_greeting_is_closed() {
     let endpoint = listening();
     let mut slow = caller(endpoint.address().socket, HERE, "DRS ");
-    let mut link = DrsLink::new(endpoint, Role::Sender);
+    let mut link = DrsLink::new(endpoint, Role::Sender, None);
     let begin = Instant::now();
     while link.poll_fds().count() < 2 {
         link.advance(Duration::ZERO, &[HERE]);
@@ -77,7 +81,11 @@ fn leftovers_of_an_earlier_transfer_are_ignored() {
             &format!("{hello}SBUF 1.0 {size}000000\r\n"),
         ));
     }
-    let mut table = DrsLinkDriver::new(vec![DrsLink::new(Arc::clone(&endpoint), Role::Sender)]);
+    let mut table = DrsLinkDriver::new(vec![DrsLink::new(
+        Arc::clone(&endpoint),
+        Role::Sender,
+        None,
+    )]);
     table.turns(3);
     // An older connection whose end was not noticed yet, then the peer.
     let mut late = caller(at, HERE, &hello);
@@ -109,7 +117,7 @@ fn the_newest_connection_with_the_nonce_is_the_peer() {
             caller(endpoint.address().socket, HERE, &words)
         })
         .collect();
-    let mut table = DrsLinkDriver::new(vec![DrsLink::new(endpoint, Role::Sender)]);
+    let mut table = DrsLinkDriver::new(vec![DrsLink::new(endpoint, Role::Sender, None)]);
     table.until_event(0, |event| matches!(event, DrsChannelEvent::Size(_)));
     table.turns(2);
     assert_eq!(table.events, [(0, DrsChannelEvent::Size(300_000))]);
@@ -163,8 +171,11 @@ fn a_forged_echo_closes_the_channel() {
     let hello = greeting(&endpoint);
     for forged in ["SBUF 0.0 65536\r\n", "SBUF 999999.0 65536\r\n"] {
         let mut peer = caller(at, HERE, &hello);
-        let mut table =
-            DrsLinkDriver::new(vec![DrsLink::new(Arc::clone(&endpoint), Role::Receiver)]);
+        let mut table = DrsLinkDriver::new(vec![DrsLink::new(
+            Arc::clone(&endpoint),
+            Role::Receiver,
+            None,
+        )]);
         table.links[0].announce(Duration::ZERO, 65_536);
         table.until(|table| table.links[0].connection.is_some());
         peer.write_all(forged.repeat(2).as_bytes()).unwrap();

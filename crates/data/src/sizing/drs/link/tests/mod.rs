@@ -116,7 +116,7 @@ impl DrsLinkDriver {
 fn greeted() -> (DrsLinkDriver, TcpStream) {
     let endpoint = listening();
     let mut peer = caller(endpoint.address().socket, HERE, &greeting(&endpoint));
-    let mut table = DrsLinkDriver::new(vec![DrsLink::new(endpoint, Role::Sender)]);
+    let mut table = DrsLinkDriver::new(vec![DrsLink::new(endpoint, Role::Sender, None)]);
     table.check_sender_hears(&mut peer, 65_536);
     table.links[0].applied();
     table.events.clear();
@@ -137,8 +137,8 @@ fn sizes_and_echoes_pass_whichever_end_listens() {
         } else {
             (other, endpoint)
         };
-        let receiver = DrsLink::new(at_receiver, Role::Receiver);
-        let sender = DrsLink::new(at_sender, Role::Sender);
+        let receiver = DrsLink::new(at_receiver, Role::Receiver, None);
+        let sender = DrsLink::new(at_sender, Role::Sender, None);
         let mut table = DrsLinkDriver::new(vec![receiver, sender]);
         for size in [65_536, 1 << 20] {
             table.events.clear();
@@ -157,8 +157,8 @@ fn sizes_and_echoes_pass_whichever_end_listens() {
 #[test]
 fn the_newest_size_announced_before_the_connection_is_sent() {
     let endpoint = listening();
-    let sender = DrsLink::new(connecting(&endpoint), Role::Sender);
-    let mut table = DrsLinkDriver::new(vec![DrsLink::new(endpoint, Role::Receiver), sender]);
+    let sender = DrsLink::new(connecting(&endpoint), Role::Sender, None);
+    let mut table = DrsLinkDriver::new(vec![DrsLink::new(endpoint, Role::Receiver, None), sender]);
     for size in [1, 2, 3] {
         table.links[0].announce(Duration::ZERO, size << 16);
     }
@@ -172,7 +172,7 @@ fn no_connection_is_made_to_a_host_without_data_connections() {
     listener.set_nonblocking(true).unwrap();
     let at = listener.local_addr().unwrap();
     let endpoint = Arc::new(DrsEndpoint::connect(at, Nonce::new([7; 16])));
-    let mut link = DrsLink::new(endpoint, Role::Receiver);
+    let mut link = DrsLink::new(endpoint, Role::Receiver, None);
     for peers in [&[][..], &[ELSEWHERE]] {
         assert!(link.advance(Duration::ZERO, peers).is_empty());
         assert_eq!(link.poll_fds().count(), 0);
@@ -186,7 +186,7 @@ fn no_connection_is_made_to_a_host_without_data_connections() {
 fn a_connection_before_the_first_data_connection_waits() {
     let endpoint = listening();
     let mut peer = caller(endpoint.address().socket, HERE, &greeting(&endpoint));
-    let mut table = DrsLinkDriver::new(vec![DrsLink::new(endpoint, Role::Sender)]);
+    let mut table = DrsLinkDriver::new(vec![DrsLink::new(endpoint, Role::Sender, None)]);
     table.peers.clear();
     table.turns(2);
     assert_eq!(table.links[0].poll_fds().count(), 0);
@@ -199,7 +199,7 @@ fn a_reconnected_peer_gets_the_size_again() {
     let endpoint = listening();
     let at = endpoint.address().socket;
     let hello = greeting(&endpoint);
-    let mut table = DrsLinkDriver::new(vec![DrsLink::new(endpoint, Role::Receiver)]);
+    let mut table = DrsLinkDriver::new(vec![DrsLink::new(endpoint, Role::Receiver, None)]);
     table.links[0].announce(Duration::ZERO, 65_536);
     for _ in 0..2 {
         let mut peer = caller(at, HERE, &hello);
@@ -222,8 +222,8 @@ fn one_endpoint_serves_successive_transfers() {
     let endpoint = listening();
     let other = connecting(&endpoint);
     for transfer in 1..=3 {
-        let receiver = DrsLink::new(Arc::clone(&other), Role::Receiver);
-        let sender = DrsLink::new(Arc::clone(&endpoint), Role::Sender);
+        let receiver = DrsLink::new(Arc::clone(&other), Role::Receiver, None);
+        let sender = DrsLink::new(Arc::clone(&endpoint), Role::Sender, None);
         let mut table = DrsLinkDriver::new(vec![receiver, sender]);
         table.links[0].announce(Duration::ZERO, transfer << 20);
         table.until_event(1, |event| *event == DrsChannelEvent::Size(transfer << 20));
@@ -253,7 +253,11 @@ fn a_lost_channel_is_reported_and_a_listening_end_accepts_the_peer_again() {
     let endpoint = listening();
     let at = endpoint.address().socket;
     let mut peer = caller(at, HERE, &greeting(&endpoint));
-    let mut table = DrsLinkDriver::new(vec![DrsLink::new(Arc::clone(&endpoint), Role::Sender)]);
+    let mut table = DrsLinkDriver::new(vec![DrsLink::new(
+        Arc::clone(&endpoint),
+        Role::Sender,
+        None,
+    )]);
     table.check_sender_hears(&mut peer, 65_536);
     drop(peer);
     table.until_event(0, |event| *event == DrsChannelEvent::Lost);
@@ -268,7 +272,7 @@ fn dialing() -> (TcpListener, DrsLinkDriver) {
     let listener = TcpListener::bind((HERE, 0)).unwrap();
     let at = listener.local_addr().unwrap();
     let endpoint = Arc::new(DrsEndpoint::connect(at, Nonce::new([7; 16])));
-    let mut table = DrsLinkDriver::new(vec![DrsLink::new(endpoint, Role::Receiver)]);
+    let mut table = DrsLinkDriver::new(vec![DrsLink::new(endpoint, Role::Receiver, None)]);
     table.links[0].announce(Duration::ZERO, 65_536);
     table.turns(3);
     (listener, table)
@@ -340,7 +344,8 @@ fn the_connecting_end_uses_the_data_address() {
         (Ipv4Addr::LOCALHOST.to_ipv6_mapped().into(), HERE),
     ] {
         let endpoint = DrsEndpoint::connect(at, Nonce::new([7; 16])).with_local_address(local);
-        let mut table = DrsLinkDriver::new(vec![DrsLink::new(Arc::new(endpoint), Role::Sender)]);
+        let mut table =
+            DrsLinkDriver::new(vec![DrsLink::new(Arc::new(endpoint), Role::Sender, None)]);
         table.turns(2);
         let (_, peer) = listener.accept().unwrap();
         assert_eq!(peer.ip(), from);
@@ -352,7 +357,11 @@ fn dropping_the_link_closes_the_channel_but_not_the_endpoint() {
     let endpoint = listening();
     let at = endpoint.address().socket;
     let mut peer = caller(at, HERE, &greeting(&endpoint));
-    let mut table = DrsLinkDriver::new(vec![DrsLink::new(Arc::clone(&endpoint), Role::Sender)]);
+    let mut table = DrsLinkDriver::new(vec![DrsLink::new(
+        Arc::clone(&endpoint),
+        Role::Sender,
+        None,
+    )]);
     table.check_sender_hears(&mut peer, 65_536);
     drop(table);
     assert!(matches!(peer.read(&mut [0; 64]), Ok(0)));

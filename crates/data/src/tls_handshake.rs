@@ -1,0 +1,198 @@
+//! Waits for the handshakes of data connections.
+//!
+//! A connection that this end opened is needed, so its failure matters to the transfer. One that was
+//! accepted may be a stranger's: until its handshake is complete it is one of several candidates, and
+//! its failure closes only itself.
+
+use std::collections::VecDeque;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
+
+use crate::error::DataError;
+use crate::os::wake::{self, WakeEvent};
+use crate::stream::DataStream;
+use crate::transfer::ActiveTransfer;
+use crate::transport::ProtectionError;
+
+/// Longest handshake: many round trips of a very long path, with lost segments.
+pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How often the time limits of accepted connections are checked.
+pub(crate) const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Most accepted connections of a sender whose handshakes run at once. A sender needs one.
+const MAX_CANDIDATES: usize = 16;
+
+/// Failures of strangers that are logged for one transfer; the others are counted.
+const MAX_LOGGED: u32 = 10;
+
+/// Completes the handshake of a connection that takes part in the transfer. Returns at once if there
+/// is none, or if it is complete. Returns false if `unless` was woken first. Call it in the thread
+/// that serves the connection.
+///
+/// # Errors
+/// [`DataError::Security`], [`DataError::Wire`], [`DataError::Aborted`].
+pub(crate) fn complete_handshake(
+    transfer: &ActiveTransfer,
+    stream: &DataStream,
+    unless: Option<&WakeEvent>,
+) -> Result<bool, DataError> {
+    let until = Instant::now() + HANDSHAKE_TIMEOUT;
+    let wire_error = |error| DataError::wire(stream.peer(), error);
+    loop {
+        transfer.check()?;
+        let Some(ready) = stream.transport().handshake().map_err(wire_error)? else {
+            return Ok(true);
+        };
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(wire_error(timeout_error().into()));
+        }
+        let stop = transfer.stop_wake();
+        let fds = [
+            (stream.as_fd(), ready),
+            (stop.as_fd(), PollFlags::IN),
+            // Without another event, the stop event stands in, so that the array has a fixed size.
+            (unless.unwrap_or(stop).as_fd(), PollFlags::IN),
+        ];
+        let [_, _, not_needed] = wake::wait(fds, left).map_err(wire_error)?;
+        if not_needed && unless.is_some() {
+            transfer.check()?;
+            return Ok(false);
+        }
+    }
+}
+
+fn timeout_error() -> ProtectionError {
+    ProtectionError::Timeout {
+        seconds: HANDSHAKE_TIMEOUT.as_secs(),
+    }
+}
+
+/// An accepted connection whose handshake is under way.
+#[derive(Debug)]
+pub(crate) struct HandshakingStream {
+    stream: DataStream,
+    /// The event that the handshake waits for.
+    ready: PollFlags,
+    since: Instant,
+}
+
+impl HandshakingStream {
+    pub(crate) fn new(stream: DataStream) -> Self {
+        Self {
+            stream,
+            ready: PollFlags::IN,
+            since: Instant::now(),
+        }
+    }
+
+    /// Continues as far as possible without waiting. Returns whether the handshake is complete.
+    ///
+    /// # Errors
+    /// [`DataError::Security`], [`DataError::Wire`].
+    pub(crate) fn advance(&mut self) -> Result<bool, DataError> {
+        let progress = self.stream.transport().handshake();
+        let progress = progress.map_err(|e| DataError::wire(self.stream.peer(), e))?;
+        match progress {
+            None => return Ok(true),
+            Some(ready) => self.ready = ready,
+        }
+        if self.since.elapsed() < HANDSHAKE_TIMEOUT {
+            return Ok(false);
+        }
+        Err(DataError::wire(self.stream.peer(), timeout_error().into()))
+    }
+
+    pub(crate) fn poll_fd(&self) -> PollFd<'_> {
+        PollFd::from_borrowed_fd(self.stream.as_fd(), self.ready)
+    }
+
+    pub(crate) fn into_stream(self) -> DataStream {
+        self.stream
+    }
+}
+
+/// Accepted connections of a sender, of which the first with a complete handshake is used.
+#[derive(Debug, Default)]
+pub(crate) struct SenderCandidates {
+    connections: VecDeque<HandshakingStream>,
+    failures: FailedHandshakes,
+}
+
+impl SenderCandidates {
+    /// Adds a connection. Too many are strangers: the oldest is closed.
+    pub(crate) fn add(&mut self, stream: DataStream) {
+        if self.connections.len() >= MAX_CANDIDATES {
+            self.connections.pop_front();
+        }
+        self.connections.push_back(HandshakingStream::new(stream));
+    }
+
+    /// Continues all handshakes. Returns the first connection whose handshake is complete.
+    pub(crate) fn advance(&mut self) -> Option<DataStream> {
+        for _ in 0..self.connections.len() {
+            let mut connection = self.connections.pop_front()?;
+            match connection.advance() {
+                Ok(true) => return Some(connection.into_stream()),
+                Ok(false) => self.connections.push_back(connection),
+                Err(error) => self.failures.note(error),
+            }
+        }
+        None
+    }
+
+    /// The first failure.
+    pub(crate) fn take_failure(&mut self) -> Option<DataError> {
+        self.failures.take_first()
+    }
+
+    /// Longest wait until [`SenderCandidates::advance`]: handshakes have a time limit.
+    pub(crate) fn max_wait(&self) -> Duration {
+        match self.connections.is_empty() {
+            true => Duration::MAX,
+            false => CHECK_INTERVAL,
+        }
+    }
+
+    pub(crate) fn poll_fds(&self) -> impl Iterator<Item = PollFd<'_>> {
+        self.connections.iter().map(HandshakingStream::poll_fd)
+    }
+}
+
+/// Failed handshakes of accepted connections: the first ones are logged, the others counted, because a
+/// flood of them must not fill the log.
+#[derive(Debug, Default)]
+pub(crate) struct FailedHandshakes {
+    first: Option<DataError>,
+    count: u32,
+}
+
+impl FailedHandshakes {
+    /// Takes the first failure.
+    pub(crate) fn take_first(&mut self) -> Option<DataError> {
+        self.first.take()
+    }
+
+    pub(crate) fn note(&mut self, error: DataError) {
+        self.count = self.count.saturating_add(1);
+        if self.count <= MAX_LOGGED {
+            tracing::warn!(%error, "closed a data connection whose handshake failed");
+        }
+        self.first.get_or_insert(error);
+    }
+}
+
+impl Drop for FailedHandshakes {
+    fn drop(&mut self) {
+        let more = self.count.saturating_sub(MAX_LOGGED);
+        if more > 0 {
+            tracing::warn!(
+                more,
+                "closed further data connections whose handshakes failed"
+            );
+        }
+    }
+}

@@ -1,0 +1,435 @@
+//! TLS on a data connection: every byte of a protected one, or only the handshake.
+//!
+//! One thread serves a connection, so the lock is never contended; a connection without protection
+//! has none.
+
+use std::io::{self, IoSlice, Read};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::event::PollFlags;
+use security::gsi::{DataHandshake, DataHandshakeMode};
+use security::tls::{Handshake, ReadResult, TlsEngine, TlsError};
+use socket2::Socket;
+
+use crate::locks::lock;
+use crate::security::{ConnectionOpener, DataSecurity};
+
+/// Most plain bytes that one call encrypts before it sends. Large enough that a system call costs
+/// little per byte, small enough that the encrypted bytes are still in a processor cache when the
+/// kernel copies them.
+const MAX_PART: usize = 256 << 10;
+
+/// Length of the header of a TLS record, bytes (RFC 8446 §5.1).
+const RECORD_HEADER: usize = 5;
+
+/// A check of a data connection's protection that failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ProtectionError {
+    /// TLS, or the peer's certificate.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// A stranger may have opened the connection.
+    #[error("the connection does not resume the TLS session of the control connection")]
+    NotResumed,
+    /// RFC 8446 §6.1.
+    #[error("the connection ended without close_notify, so the file may be cut off")]
+    NoCloseNotify,
+    /// FIN instead of an answer.
+    #[error("the peer closed the connection during the TLS handshake")]
+    ClosedInHandshake,
+    /// See [`crate::tls_handshake::HANDSHAKE_TIMEOUT`].
+    #[error("the TLS handshake did not finish within {seconds} s")]
+    Timeout {
+        /// The time limit.
+        seconds: u64,
+    },
+}
+
+impl From<ProtectionError> for io::Error {
+    fn from(error: ProtectionError) -> Self {
+        Self::new(io::ErrorKind::InvalidData, error)
+    }
+}
+
+/// The protection of one connection.
+#[derive(Debug)]
+pub(super) struct DataProtection {
+    state: Mutex<ProtectionState>,
+    /// The handshake is complete and the bytes pass unchanged.
+    is_raw: AtomicBool,
+    /// The handshake must resume an earlier session.
+    require_resumption: bool,
+    /// This end sends close_notify before FIN.
+    sends_close_notify: bool,
+    /// A FIN without close_notify is an error.
+    requires_close_notify: bool,
+}
+
+#[derive(Debug)]
+enum ProtectionState {
+    Handshaking(Box<HandshakeInProgress>),
+    Protected(Box<TlsEngine>),
+    /// The first bytes of data, received with the handshake.
+    Raw(Vec<u8>),
+    Failed,
+}
+
+/// A handshake before the first byte of data.
+#[derive(Debug)]
+struct HandshakeInProgress {
+    handshake: DataHandshake,
+    mode: DataHandshakeMode,
+    records: RecordLimit,
+    is_complete: bool,
+}
+
+impl DataProtection {
+    /// Before the handshake. `ends_file`: the end of the connection is the end of the file (MODE S).
+    ///
+    /// # Errors
+    /// [`ProtectionError::Tls`]: the configuration has no TLS for this end's side, or it is unusable.
+    pub(super) fn new(
+        security: &DataSecurity,
+        opener: ConnectionOpener,
+        ends_file: bool,
+    ) -> Result<Self, ProtectionError> {
+        let (config, is_client) = security.config_for(opener)?;
+        let resume = security.resume.as_ref().filter(|_| is_client);
+        let handshake = HandshakeInProgress {
+            handshake: DataHandshake::new(config, security.mode, resume)?,
+            mode: security.mode,
+            records: RecordLimit::default(),
+            is_complete: false,
+        };
+        Ok(Self {
+            state: Mutex::new(ProtectionState::Handshaking(Box::new(handshake))),
+            is_raw: AtomicBool::new(false),
+            require_resumption: security.require_resumption && !is_client,
+            sends_close_notify: security.require_close_notify,
+            requires_close_notify: security.require_close_notify && ends_file,
+        })
+    }
+
+    /// Whether the bytes pass unchanged now.
+    pub(super) fn is_raw(&self) -> bool {
+        self.is_raw.load(Ordering::Acquire)
+    }
+
+    /// See [`super::DataTransport::handshake`].
+    pub(super) fn handshake(&self, socket: &Socket) -> io::Result<Option<PollFlags>> {
+        let mut state = lock(&self.state);
+        let ProtectionState::Handshaking(progress) = &mut *state else {
+            return match *state {
+                ProtectionState::Failed => Err(io::ErrorKind::NotConnected.into()),
+                _ => Ok(None),
+            };
+        };
+        match progress.advance(socket) {
+            Ok(Some(ready)) => Ok(Some(ready)),
+            Ok(None) if self.require_resumption && !progress.handshake.engine().is_resumed() => {
+                *state = ProtectionState::Failed;
+                Err(ProtectionError::NotResumed.into())
+            }
+            Ok(None) => {
+                let before = std::mem::replace(&mut *state, ProtectionState::Failed);
+                *state = self.after_handshake(before);
+                Ok(None)
+            }
+            Err(error) => {
+                *state = ProtectionState::Failed;
+                Err(error)
+            }
+        }
+    }
+
+    fn after_handshake(&self, state: ProtectionState) -> ProtectionState {
+        let ProtectionState::Handshaking(progress) = state else {
+            return state;
+        };
+        let HandshakeInProgress {
+            mut handshake,
+            mode,
+            ..
+        } = *progress;
+        match mode {
+            DataHandshakeMode::Protected => {
+                ProtectionState::Protected(Box::new(handshake.into_engine()))
+            }
+            DataHandshakeMode::AuthenticateOnly => {
+                let first = handshake.take_raw_input();
+                self.is_raw.store(first.is_empty(), Ordering::Release);
+                ProtectionState::Raw(first)
+            }
+        }
+    }
+
+    /// See [`super::DataTransport::recv`].
+    pub(super) fn recv(&self, mut socket: &Socket, buf: &mut [u8]) -> io::Result<usize> {
+        if self.is_raw() {
+            return socket.read(buf);
+        }
+        match &mut *lock(&self.state) {
+            ProtectionState::Protected(engine) => self.recv_protected(engine, socket, buf),
+            ProtectionState::Raw(first) => {
+                let count = first.len().min(buf.len());
+                buf[..count].copy_from_slice(&first[..count]);
+                first.drain(..count);
+                self.is_raw.store(first.is_empty(), Ordering::Release);
+                Ok(count)
+            }
+            _ => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    /// Decrypts what has arrived, as much as fits into `buf`.
+    fn recv_protected(
+        &self,
+        engine: &mut TlsEngine,
+        mut socket: &Socket,
+        buf: &mut [u8],
+    ) -> io::Result<usize> {
+        let mut filled = 0;
+        loop {
+            while filled < buf.len() {
+                match engine.read(&mut buf[filled..]) {
+                    Ok(ReadResult::Bytes(count)) => filled += count,
+                    Ok(ReadResult::NeedsInput) => break,
+                    Ok(ReadResult::Closed) => return Ok(filled),
+                    // The error shows again at the next call.
+                    Err(_) if filled > 0 => return Ok(filled),
+                    Err(error) => return Err(ProtectionError::from(error).into()),
+                }
+            }
+            if !engine.outgoing().is_empty() {
+                // The answer to a change of keys; an error shows again at the next send.
+                let _ = send_outgoing(engine, socket);
+            }
+            if filled == buf.len() {
+                return Ok(filled);
+            }
+            match engine.receive_with(|space| socket.read(space)) {
+                Ok(0) if filled > 0 => return Ok(filled),
+                Ok(0) if self.requires_close_notify => {
+                    return Err(ProtectionError::NoCloseNotify.into());
+                }
+                Ok(0) => return Ok(0),
+                Ok(_) => {}
+                Err(error) if filled > 0 && is_transient(&error) => return Ok(filled),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// See [`super::DataTransport::send`]. At most [`MAX_PART`] plain bytes wait encrypted.
+    pub(super) fn send(&self, socket: &Socket, parts: &[IoSlice<'_>]) -> io::Result<Option<usize>> {
+        if self.is_raw() {
+            return Ok(None);
+        }
+        let mut state = lock(&self.state);
+        let engine = match &mut *state {
+            ProtectionState::Protected(engine) => engine,
+            // What arrived first does not concern this direction.
+            ProtectionState::Raw(_) => return Ok(None),
+            _ => return Err(io::ErrorKind::NotConnected.into()),
+        };
+        // Nothing is taken before the last part has left.
+        send_outgoing(engine, socket).map_err(|e| explain(engine, socket, e))?;
+        let mut taken = 0;
+        for part in parts {
+            let part = &part[..part.len().min(MAX_PART - taken)];
+            if !part.is_empty() {
+                engine.write(part).map_err(ProtectionError::from)?;
+                taken += part.len();
+            }
+        }
+        match send_outgoing(engine, socket) {
+            Err(error) if !is_transient(&error) => Err(explain(engine, socket, error)),
+            _ => Ok(Some(taken)),
+        }
+    }
+
+    /// Whether encrypted bytes wait for room in the socket.
+    pub(super) fn has_backlog(&self) -> bool {
+        !self.is_raw()
+            && match &*lock(&self.state) {
+                ProtectionState::Protected(engine) => !engine.outgoing().is_empty(),
+                _ => false,
+            }
+    }
+
+    /// See [`super::DataTransport::flush`].
+    pub(super) fn flush(&self, socket: &Socket) -> io::Result<()> {
+        match &mut *lock(&self.state) {
+            ProtectionState::Protected(engine) => {
+                send_outgoing(engine, socket).map_err(|e| explain(engine, socket, e))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends close_notify, where peers expect it: GSI peers never send it.
+    ///
+    /// # Errors
+    /// `WouldBlock`: it does not fit now.
+    pub(super) fn close(&self, socket: &Socket) -> io::Result<()> {
+        if self.is_raw() {
+            return Ok(());
+        }
+        if self.sends_close_notify
+            && let ProtectionState::Protected(engine) = &mut *lock(&self.state)
+        {
+            // A second close_notify is none: OpenSSL sends one.
+            engine.close().map_err(ProtectionError::from)?;
+        }
+        self.flush(socket)
+    }
+}
+
+impl HandshakeInProgress {
+    /// Continues as far as possible. Returns the event to wait for; `None`: complete.
+    fn advance(&mut self, socket: &Socket) -> io::Result<Option<PollFlags>> {
+        loop {
+            let progress = if self.is_complete {
+                Ok(Handshake::Complete)
+            } else {
+                self.handshake.advance()
+            };
+            // Also after an error: the alert tells the peer.
+            let sent = send_outgoing(self.handshake.engine(), socket);
+            self.is_complete = progress.map_err(ProtectionError::from)? == Handshake::Complete;
+            match sent {
+                Err(error) if is_transient(&error) => return Ok(Some(PollFlags::OUT)),
+                sent => sent?,
+            }
+            if self.is_complete {
+                return Ok(None);
+            }
+            match self.receive(socket) {
+                Ok(0) => return Err(ProtectionError::ClosedInHandshake.into()),
+                Ok(_) => {}
+                Err(error) if is_transient(&error) => return Ok(Some(PollFlags::IN)),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn receive(&mut self, mut socket: &Socket) -> io::Result<usize> {
+        let engine = self.handshake.engine();
+        match self.mode {
+            DataHandshakeMode::Protected => engine.receive_with(|space| socket.read(space)),
+            // Never more than one record: the bytes behind the last are data, which the kernel may
+            // move.
+            DataHandshakeMode::AuthenticateOnly => {
+                let mut buffer = [0; 4 << 10];
+                let wanted = self.records.wanted().min(buffer.len());
+                let count = socket.read(&mut buffer[..wanted])?;
+                self.records.pass(&buffer[..count]);
+                engine.receive(&buffer[..count]);
+                Ok(count)
+            }
+        }
+    }
+}
+
+/// Finds the ends of TLS records in a stream.
+#[derive(Debug, Default)]
+struct RecordLimit {
+    header: [u8; RECORD_HEADER],
+    header_length: usize,
+    /// Bytes of the body that are still to come.
+    body: usize,
+}
+
+impl RecordLimit {
+    /// Bytes up to the end of the header or the record; not 0.
+    fn wanted(&self) -> usize {
+        match self.body {
+            0 => RECORD_HEADER - self.header_length,
+            body => body,
+        }
+    }
+
+    /// Notes received bytes, at most the wanted number.
+    fn pass(&mut self, bytes: &[u8]) {
+        if self.body > 0 {
+            self.body -= bytes.len();
+            return;
+        }
+        self.header[self.header_length..][..bytes.len()].copy_from_slice(bytes);
+        self.header_length += bytes.len();
+        if self.header_length == RECORD_HEADER {
+            self.header_length = 0;
+            self.body = usize::from(u16::from_be_bytes([self.header[3], self.header[4]]));
+        }
+    }
+}
+
+/// Sends the encrypted bytes.
+///
+/// # Errors
+/// `WouldBlock`: some do not fit now.
+fn send_outgoing(engine: &mut TlsEngine, socket: &Socket) -> io::Result<()> {
+    loop {
+        let outgoing = engine.outgoing();
+        if outgoing.is_empty() {
+            return Ok(());
+        }
+        // A closed peer is an error and no SIGPIPE (send(2)).
+        let sent = socket.send_with_flags(outgoing, libc::MSG_NOSIGNAL)?;
+        engine.mark_sent(sent);
+    }
+}
+
+/// The alert with which the peer has ended the connection, if one has arrived: with TLS 1.3 a client's
+/// certificate is refused after its handshake, and its next send meets a closed connection.
+fn explain(engine: &mut TlsEngine, mut socket: &Socket, error: io::Error) -> io::Error {
+    if is_transient(&error) {
+        return error;
+    }
+    loop {
+        match engine.read(&mut [0; 512]) {
+            Err(alert @ TlsError::Alert(_)) => return ProtectionError::from(alert).into(),
+            Ok(ReadResult::NeedsInput) => {
+                if !matches!(engine.receive_with(|space| socket.read(space)), Ok(1..)) {
+                    return error;
+                }
+            }
+            Ok(ReadResult::Bytes(_)) => {}
+            _ => return error,
+        }
+    }
+}
+
+fn is_transient(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_received_up_to_its_end_and_no_byte_further() {
+        let mut records = RecordLimit::default();
+        for _ in 0..2 {
+            let mut left: &[u8] = &[22, 3, 3, 1, 2];
+            while !left.is_empty() {
+                assert_eq!(records.wanted(), left.len());
+                let (now, rest) = left.split_at(2.min(left.len()));
+                records.pass(now);
+                left = rest;
+            }
+            assert_eq!(records.wanted(), 0x102);
+            records.pass(&[0; 0x100]);
+            assert_eq!(records.wanted(), 2);
+            records.pass(&[0; 2]);
+        }
+        // A record without a body ends with its header.
+        records.pass(&[23, 3, 3, 0, 0]);
+        assert_eq!(records.wanted(), RECORD_HEADER);
+    }
+}

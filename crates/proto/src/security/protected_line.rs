@@ -1,0 +1,136 @@
+//! Commands inside MIC, CONF and ENC at the server (RFC 2228 §3).
+
+use super::CommandProtection;
+use crate::command::{Command, Secret};
+use crate::line::{LineEvent, LineReader};
+
+/// Replaces a line of a session whose commands travel in tokens by the command inside it.
+///
+/// The driver calls this for every line in the order of arrival, before it queues the line: each token
+/// must be passed to the mechanism exactly once and in order. `unwrap` checks and removes the protection;
+/// `limit` is that of the command inside, bytes. A line without protection stays as it is, and the session
+/// refuses it. A token with several lines gives several events.
+pub fn unwrap_line<E>(
+    line: LineEvent,
+    limit: usize,
+    unwrap: impl FnOnce(CommandProtection, &[u8]) -> Result<Vec<u8>, E>,
+    out: &mut Vec<LineEvent>,
+) {
+    let LineEvent::Line(bytes) = &line else {
+        out.push(line);
+        return;
+    };
+    let (protection, token) = match Command::parse(bytes) {
+        Ok(Command::Mic(token)) => (CommandProtection::Safe, token),
+        Ok(Command::Conf(token)) => (CommandProtection::Confidential, token),
+        Ok(Command::Enc(token)) => (CommandProtection::Private, token),
+        // A token that cannot be decoded is missing from the mechanism's sequence.
+        Err(_) if is_protected_command(bytes) => return out.push(LineEvent::Forged),
+        _ => return out.push(line),
+    };
+    match unwrap(protection, token.as_bytes()) {
+        // The driver's buffer is wiped with the token, since it may hold a password.
+        Ok(plain) => read_lines(&Secret(plain), limit, out),
+        Err(_) => out.push(LineEvent::Forged),
+    }
+}
+
+fn is_protected_command(line: &[u8]) -> bool {
+    let verb = line.split(|b| *b == b' ').next().unwrap_or_default();
+    ["MIC", "CONF", "ENC"]
+        .iter()
+        .any(|name| verb.eq_ignore_ascii_case(name.as_bytes()))
+}
+
+/// Reads the lines of a plain text as those of a connection, so that Telnet sequences mean the same.
+fn read_lines(plain: &Secret, limit: usize, out: &mut Vec<LineEvent>) {
+    // Some clients end the text with NUL, others leave out the line ending.
+    let text = plain.0.strip_suffix(b"\0");
+    let text = text.unwrap_or(&plain.0);
+    let mut lines = Vec::new();
+    let mut reader = LineReader::new(limit);
+    reader.feed(text, &mut lines);
+    if !text.ends_with(b"\n") {
+        reader.feed(b"\n", &mut lines);
+    }
+    out.extend(lines.into_iter().map(|event| match event {
+        LineEvent::Line(bytes) => LineEvent::Protected(bytes),
+        other => other,
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::security::SecurityToken;
+
+    /// The fake mechanism accepts what starts with `+`.
+    fn unwrapped(line: &str) -> Vec<LineEvent> {
+        let mut out = Vec::new();
+        let unwrap = |_, token: &[u8]| token.strip_prefix(b"+").map(<[u8]>::to_vec).ok_or(());
+        unwrap_line(
+            LineEvent::Line(line.as_bytes().to_vec()),
+            10,
+            unwrap,
+            &mut out,
+        );
+        out
+    }
+
+    fn enc(plain: &str) -> String {
+        let token = SecurityToken::new(plain.as_bytes().to_vec()).unwrap();
+        format!("enc {}", token.encode())
+    }
+
+    fn protected(text: &str) -> LineEvent {
+        LineEvent::Protected(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn the_command_inside_is_returned_without_its_ending() {
+        for plain in ["+PWD\r\n", "+PWD\n", "+PWD", "+PWD\r\n\0", "+PWD\0"] {
+            assert_eq!(unwrapped(&enc(plain)), [protected("PWD")], "{plain:?}");
+        }
+        assert_eq!(
+            unwrapped(&enc("+PWD\r\nNOOP\r\n")),
+            [protected("PWD"), protected("NOOP")]
+        );
+        assert_eq!(
+            unwrapped(&enc("+RETR 123456\r\n")),
+            [LineEvent::TooLong],
+            "the limit holds inside"
+        );
+    }
+
+    #[test]
+    fn the_protection_is_that_of_the_verb() {
+        for (verb, expected) in [
+            ("MIC", CommandProtection::Safe),
+            ("Conf", CommandProtection::Confidential),
+            ("ENC", CommandProtection::Private),
+        ] {
+            let line = LineEvent::Line(format!("{verb} AAAA").into_bytes());
+            let mut out = Vec::new();
+            let unwrap = |protection, _: &[u8]| {
+                assert_eq!(protection, expected);
+                Ok::<_, ()>(b"NOOP".to_vec())
+            };
+            unwrap_line(line, 10, unwrap, &mut out);
+            assert_eq!(out, [protected("NOOP")]);
+        }
+    }
+
+    #[test]
+    fn invalid_protection_is_told_from_none() {
+        for line in [&enc("-PWD"), "ENC", "enc !!", "MIC AAAA BBBB", "CONF A"] {
+            assert_eq!(unwrapped(line), [LineEvent::Forged], "{line}");
+        }
+        for line in ["PWD", "", "ENCX AAAA", "ADAT AAAA"] {
+            let same = LineEvent::Line(line.as_bytes().to_vec());
+            assert_eq!(unwrapped(line), [same], "{line}");
+        }
+        let mut out = Vec::new();
+        unwrap_line(LineEvent::TooLong, 10, |_, _| Err(()), &mut out);
+        assert_eq!(out, [LineEvent::TooLong]);
+    }
+}
