@@ -1,14 +1,31 @@
 //! A certificate chain with its private key.
 
+use std::fs::File;
+use std::io::Read;
+use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use openssl::asn1::Asn1Integer;
+use openssl::bn::{BigNum, MsbOption};
+use openssl::ec::{EcGroup, EcKey};
+use openssl::error::ErrorStack;
+use openssl::hash::MessageDigest;
+use openssl::nid::Nid;
 use openssl::pkey::{PKey, Private};
-use openssl::x509::X509;
+use openssl::x509::extension::{
+    BasicConstraints, ExtendedKeyUsage, KeyUsage, SubjectAlternativeName, SubjectKeyIdentifier,
+};
+use openssl::x509::{X509, X509Name};
 use zeroize::Zeroizing;
 
-use super::DistinguishedName;
+use super::time::{certificate_time, end};
+use super::{DistinguishedName, proxy};
+
+/// Longest credential file, bytes.
+const LONGEST_FILE: u64 = 1 << 20;
 
 /// A certificate, its private key and the chain above it. [`std::fmt::Debug`] shows the subject
 /// only. Cheap to clone.
@@ -53,8 +70,9 @@ pub enum CredentialError {
 
 impl CertifiedKey {
     /// Reads a certificate (with its chain, leaf first) and its key from PEM files. A key file that
-    /// others may read, or that belongs to another user than root or this one, is refused. An
-    /// encrypted key is refused with a message that says how to decrypt it, unless `passphrase` is given.
+    /// others may read, or that belongs to another user than root or this one, is refused; a group may
+    /// read root's. An encrypted key is refused with a message that says how to decrypt it, unless
+    /// `passphrase` is given.
     ///
     /// # Errors
     /// See [`CredentialError`]; also a key that does not belong to the certificate.
@@ -63,8 +81,9 @@ impl CertifiedKey {
         key: &Path,
         passphrase: Option<&[u8]>,
     ) -> Result<Self, CredentialError> {
-        let _ = (chain, key, passphrase);
-        todo!()
+        let certificates = certificates(&read(chain, Content::Public)?, &show(chain))?;
+        let key = private_key(&read(key, Content::Private)?, &show(key), passphrase)?;
+        Self::join(certificates, key, &show(chain))
     }
 
     /// Reads a file that holds certificate, key and chain (a proxy, RFC 3820; also `cat cert key`).
@@ -72,8 +91,7 @@ impl CertifiedKey {
     /// # Errors
     /// As [`CertifiedKey::from_files`].
     pub fn from_proxy_file(path: &Path) -> Result<Self, CredentialError> {
-        let _ = path;
-        todo!()
+        Self::from_pem(&read(path, Content::Private)?, &show(path))
     }
 
     /// From PEM text with certificate, key and chain in any order; the leaf is the first certificate
@@ -82,8 +100,21 @@ impl CertifiedKey {
     /// # Errors
     /// [`CredentialError::Invalid`]
     pub fn from_pem(pem: &[u8], what: &str) -> Result<Self, CredentialError> {
-        let _ = (pem, what);
-        todo!()
+        let key = private_key(pem, what, None)?;
+        Self::join(certificates(pem, what)?, key, what)
+    }
+
+    fn join(
+        mut certificates: Vec<X509>,
+        key: PKey<Private>,
+        what: &str,
+    ) -> Result<Self, CredentialError> {
+        let chain = certificates.split_off(1);
+        let leaf = certificates.remove(0);
+        Self::from_parts(leaf, key, chain).map_err(|error| match error {
+            CredentialError::Invalid { problem, .. } => invalid(what, problem),
+            other => other,
+        })
     }
 
     /// From parts that fit together.
@@ -95,17 +126,30 @@ impl CertifiedKey {
         key: PKey<Private>,
         chain: Vec<X509>,
     ) -> Result<Self, CredentialError> {
+        let is_leafs = leaf.public_key().is_ok_and(|public| public.public_eq(&key));
+        if !is_leafs {
+            let subject = DistinguishedName::of(leaf.subject_name());
+            return Err(invalid(
+                subject.as_str(),
+                "the private key does not belong to this certificate".to_owned(),
+            ));
+        }
         Ok(Self(Arc::new(Parts { leaf, key, chain })))
     }
 
     /// A new self-signed certificate (ECDSA P-256) with these names (DNS names or addresses) for a
-    /// server.
+    /// server. Its subject is the first name, or `longhaul`.
     ///
     /// # Errors
     /// [`CredentialError::Invalid`] if OpenSSL refuses a name.
     pub fn self_signed(names: &[String], valid: Duration) -> Result<Self, CredentialError> {
-        let _ = (names, valid);
-        todo!()
+        let (leaf, key) = make_self_signed(names, valid).map_err(|problem| {
+            invalid(
+                &format!("self-signed certificate for {}", names.join(", ")),
+                problem.to_string(),
+            )
+        })?;
+        Self::from_parts(leaf, key, Vec::new())
     }
 
     /// The certificate.
@@ -125,23 +169,34 @@ impl CertifiedKey {
 
     /// Subject of the leaf.
     pub fn subject(&self) -> DistinguishedName {
-        todo!()
+        DistinguishedName::of(self.0.leaf.subject_name())
     }
 
     /// The identity: the subject of the first certificate, from the leaf on, that is no
     /// impersonation proxy.
     pub fn identity(&self) -> DistinguishedName {
-        todo!()
+        proxy::identity(self.certificates().map(|certificate| &**certificate))
     }
 
     /// End of validity: the earliest of the leaf's and its chain's.
     pub fn expires(&self) -> SystemTime {
-        todo!()
+        let end_of_leaf = end(&self.0.leaf);
+        self.certificates()
+            .map(|certificate| end(certificate))
+            .fold(end_of_leaf, SystemTime::min)
+    }
+
+    fn certificates(&self) -> impl Iterator<Item = &X509> {
+        std::iter::once(&self.0.leaf).chain(&self.0.chain)
     }
 
     /// SHA-256 of the leaf, in lower-case hexadecimal with colons.
     pub fn fingerprint(&self) -> String {
-        todo!()
+        // OpenSSL always has SHA-256; without it the text is empty and matches nothing.
+        let digest = self.0.leaf.digest(MessageDigest::sha256());
+        let bytes = digest.as_deref().unwrap_or_default();
+        let pairs: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        pairs.join(":")
     }
 
     /// Leaf, key and chain as PEM, the order of a proxy file. Wiped when dropped.
@@ -149,12 +204,367 @@ impl CertifiedKey {
     /// # Errors
     /// [`CredentialError::Invalid`] if OpenSSL cannot encode it.
     pub fn to_pem(&self) -> Result<Zeroizing<Vec<u8>>, CredentialError> {
-        todo!()
+        let encode = || {
+            let leaf = self.0.leaf.to_pem()?;
+            let key = Zeroizing::new(self.0.key.private_key_to_pem_pkcs8()?);
+            let mut chain = Vec::new();
+            for certificate in &self.0.chain {
+                chain.extend(certificate.to_pem()?);
+            }
+            // Made at its full size: a buffer that grows leaves copies of the key behind.
+            let mut pem = Zeroizing::new(Vec::with_capacity(leaf.len() + key.len() + chain.len()));
+            for part in [&leaf, &*key, &chain] {
+                pem.extend_from_slice(part);
+            }
+            Ok(pem)
+        };
+        encode().map_err(|problem: ErrorStack| {
+            invalid(
+                self.subject().as_str(),
+                format!("cannot be encoded: {problem}"),
+            )
+        })
     }
 }
 
 impl std::fmt::Debug for CertifiedKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("CertifiedKey")
+        f.debug_tuple("CertifiedKey")
+            .field(&self.subject().as_str())
+            .finish()
+    }
+}
+
+fn invalid(what: &str, problem: String) -> CredentialError {
+    CredentialError::Invalid {
+        what: what.to_owned(),
+        problem,
+    }
+}
+
+fn show(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// Kind of a file's content.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Content {
+    /// Certificates.
+    Public,
+    /// A private key.
+    Private,
+}
+
+fn read(path: &Path, content: Content) -> Result<Zeroizing<Vec<u8>>, CredentialError> {
+    let failed = |source| CredentialError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let file = File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    if content == Content::Private {
+        check_permissions(path, &metadata)?;
+    }
+    // Made at its full size: a buffer that grows leaves copies of the key behind.
+    let size = usize::try_from(metadata.len().min(LONGEST_FILE)).unwrap_or(0);
+    let mut text = Zeroizing::new(Vec::with_capacity(size + 1));
+    file.take(LONGEST_FILE + 1)
+        .read_to_end(&mut text)
+        .map_err(failed)?;
+    if text.len() as u64 > LONGEST_FILE {
+        return Err(invalid(
+            &show(path),
+            "is longer than 1 MiB: not a credential".to_owned(),
+        ));
+    }
+    Ok(text)
+}
+
+fn check_permissions(path: &Path, metadata: &std::fs::Metadata) -> Result<(), CredentialError> {
+    let refused = |problem: String| {
+        Err(CredentialError::Permissions {
+            path: path.to_owned(),
+            problem,
+        })
+    };
+    let user = rustix::process::geteuid().as_raw();
+    if metadata.uid() != 0 && metadata.uid() != user {
+        return refused(format!(
+            "belongs to user {}, not to root or this user ({user}): chown it or use a copy of your own",
+            metadata.uid()
+        ));
+    }
+    // Debian's convention for hosts: root's keys are readable by the group ssl-cert.
+    let forbidden = if metadata.uid() == 0 { 0o037 } else { 0o077 };
+    if metadata.mode() & forbidden != 0 {
+        return refused(format!(
+            "holds a private key but has mode {:03o}, so others can use it: chmod 600 {}",
+            metadata.mode() & 0o777,
+            path.display()
+        ));
+    }
+    Ok(())
+}
+
+fn certificates(pem: &[u8], what: &str) -> Result<Vec<X509>, CredentialError> {
+    let certificates = X509::stack_from_pem(pem)
+        .map_err(|problem| invalid(what, format!("a certificate cannot be read: {problem}")))?;
+    if certificates.is_empty() {
+        return Err(invalid(
+            what,
+            "no certificate (a block -----BEGIN CERTIFICATE-----)".to_owned(),
+        ));
+    }
+    Ok(certificates)
+}
+
+fn private_key(
+    pem: &[u8],
+    what: &str,
+    passphrase: Option<&[u8]>,
+) -> Result<PKey<Private>, CredentialError> {
+    let mut is_encrypted = false;
+    // Without a callback OpenSSL would ask at the terminal.
+    let key = PKey::private_key_from_pem_callback(pem, |buffer| {
+        is_encrypted = true;
+        let passphrase = passphrase.unwrap_or_default();
+        if passphrase.is_empty() || passphrase.len() > buffer.len() {
+            return Err(ErrorStack::get());
+        }
+        buffer[..passphrase.len()].copy_from_slice(passphrase);
+        Ok(passphrase.len())
+    });
+    key.map_err(|problem| {
+        let problem = match (is_encrypted, passphrase) {
+            (true, None) => format!(
+                "the private key is encrypted; write a decrypted copy: (umask 077; openssl pkey -in {what} -out NEWKEY)"
+            ),
+            (true, Some(_)) => "the passphrase does not fit the private key".to_owned(),
+            (false, _) if problem.errors().is_empty() => "no private key".to_owned(),
+            (false, _) => {
+                "no private key that can be read (a block -----BEGIN PRIVATE KEY-----)".to_owned()
+            }
+        };
+        invalid(what, problem)
+    })
+}
+
+/// Longest common name (ub-common-name, RFC 5280 appendix A), characters.
+const LONGEST_COMMON_NAME: usize = 64;
+
+fn make_self_signed(
+    names: &[String],
+    valid: Duration,
+) -> Result<(X509, PKey<Private>), ErrorStack> {
+    let group = EcGroup::from_curve_name(Nid::X9_62_PRIME256V1)?;
+    let key = PKey::from_ec_key(EcKey::generate(&group)?)?;
+    let common_name = names
+        .first()
+        .filter(|name| (1..=LONGEST_COMMON_NAME).contains(&name.len()))
+        .map_or("longhaul", String::as_str);
+    let mut subject = X509Name::builder()?;
+    subject.append_entry_by_nid(Nid::COMMONNAME, common_name)?;
+    let subject = subject.build();
+    let mut serial = BigNum::new()?;
+    serial.rand(127, MsbOption::ONE, false)?;
+    // Clocks differ: it is valid from five minutes ago on.
+    let now = SystemTime::now();
+    let start = now - Duration::from_secs(300);
+    let mut builder = X509::builder()?;
+    builder.set_version(2)?;
+    builder.set_serial_number(&*Asn1Integer::from_bn(&serial)?)?;
+    builder.set_subject_name(&subject)?;
+    builder.set_issuer_name(&subject)?;
+    builder.set_not_before(&*certificate_time(start)?)?;
+    builder.set_not_after(&*certificate_time(now.checked_add(valid).unwrap_or(now))?)?;
+    builder.set_pubkey(&key)?;
+    let context = builder.x509v3_context(None, None);
+    let mut extensions = vec![
+        BasicConstraints::new().critical().build()?,
+        KeyUsage::new().critical().digital_signature().build()?,
+        ExtendedKeyUsage::new()
+            .server_auth()
+            .client_auth()
+            .build()?,
+        SubjectKeyIdentifier::new().build(&context)?,
+    ];
+    if !names.is_empty() {
+        let mut alternative = SubjectAlternativeName::new();
+        for name in names {
+            if name.parse::<IpAddr>().is_ok() {
+                alternative.ip(name);
+            } else {
+                alternative.dns(name);
+            }
+        }
+        extensions.push(alternative.build(&context)?);
+    }
+    for extension in extensions {
+        builder.append_extension(extension)?;
+    }
+    builder.sign(&key, MessageDigest::sha256())?;
+    Ok((builder.build(), key))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use openssl::symm::Cipher;
+
+    use super::*;
+    use crate::test_pki::{
+        TestAuthority, TestProxy, write_certificates, write_credential, write_key,
+    };
+
+    fn host() -> CertifiedKey {
+        let root = TestAuthority::new("/O=Grid/CN=Test root");
+        root.subordinate("/O=Grid/CN=Subordinate")
+            .host(&["localhost"])
+    }
+
+    #[test]
+    fn certificate_and_key_are_read_from_two_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let (chain, key) = (folder.path().join("cert"), folder.path().join("key"));
+        let host = host();
+        write_certificates(&chain, &host);
+        write_key(&key, &host);
+        let read = CertifiedKey::from_files(&chain, &key, None).unwrap();
+        assert_eq!(read.leaf(), host.leaf());
+        assert_eq!(read.chain(), host.chain());
+        assert_eq!(read.subject().as_str(), "/O=Grid/CN=localhost");
+        let user = TestAuthority::new("/O=Grid/CN=Test root").user("Ada");
+        write_key(&key, &user);
+        let error = CertifiedKey::from_files(&chain, &key, None).unwrap_err();
+        let expected = "the private key does not belong to this certificate";
+        assert_eq!(
+            error.to_string(),
+            format!("{}: {expected}", chain.display())
+        );
+        let error = CertifiedKey::from_files(&chain, &chain, None).unwrap_err();
+        assert!(
+            matches!(error, CredentialError::Permissions { .. }),
+            "{error}"
+        );
+        let error = CertifiedKey::from_files(&key, &key, None).unwrap_err();
+        assert!(error.to_string().contains("no certificate"), "{error}");
+        let missing = folder.path().join("none");
+        let error = CertifiedKey::from_files(&missing, &key, None).unwrap_err();
+        assert!(error.to_string().contains("cannot read"), "{error}");
+    }
+
+    #[test]
+    fn a_proxy_file_comes_back_as_it_was_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("proxy");
+        let user = TestAuthority::new("/O=Grid/CN=Test root").user("Ada");
+        let proxy = TestProxy::default().of(&user);
+        write_credential(&path, &proxy);
+        let read = CertifiedKey::from_proxy_file(&path).unwrap();
+        assert_eq!(read.chain(), proxy.chain());
+        assert_eq!(read.identity(), user.subject());
+        let text = read.to_pem().unwrap();
+        assert_eq!(*text, fs::read(&path).unwrap());
+        let again = CertifiedKey::from_pem(&text, "text").unwrap();
+        assert_eq!(again.leaf(), proxy.leaf());
+        // The key first, as DCSC allows.
+        let mut other = proxy.key().private_key_to_pem_pkcs8().unwrap();
+        other.extend(proxy.leaf().to_pem().unwrap());
+        assert_eq!(
+            CertifiedKey::from_pem(&other, "text").unwrap().leaf(),
+            proxy.leaf()
+        );
+    }
+
+    #[test]
+    fn a_key_that_others_may_read_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("proxy");
+        write_credential(&path, &host());
+        let is_root = fs::metadata(&path).unwrap().uid() == 0;
+        for (mode, accepted) in [
+            (0o600, true),
+            (0o400, true),
+            (0o640, is_root),
+            (0o660, false),
+            (0o604, false),
+            (0o602, false),
+        ] {
+            fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+            let result = CertifiedKey::from_proxy_file(&path);
+            assert_eq!(result.is_ok(), accepted, "{mode:o}");
+            if let Err(error) = result {
+                let error = error.to_string();
+                assert!(error.contains(&format!("mode {mode:03o}")), "{error}");
+                assert!(error.contains("chmod 600"), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_encrypted_key_needs_its_passphrase() {
+        let folder = tempfile::tempdir().unwrap();
+        let (chain, key) = (folder.path().join("cert"), folder.path().join("key"));
+        let host = host();
+        write_certificates(&chain, &host);
+        write_key(&key, &host);
+        let pem = host
+            .key()
+            .private_key_to_pem_pkcs8_passphrase(Cipher::aes_128_cbc(), b"secret")
+            .unwrap();
+        fs::write(&key, pem).unwrap();
+        CertifiedKey::from_files(&chain, &key, Some(b"secret")).unwrap();
+        let error = CertifiedKey::from_files(&chain, &key, Some(b"wrong")).unwrap_err();
+        assert!(
+            error.to_string().contains("passphrase does not fit"),
+            "{error}"
+        );
+        let error = CertifiedKey::from_files(&chain, &key, None)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains(&format!("openssl pkey -in {}", key.display())),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_self_signed_certificate_names_its_hosts() {
+        let names = [
+            "localhost".to_owned(),
+            "127.0.0.1".to_owned(),
+            "::1".to_owned(),
+        ];
+        let own = CertifiedKey::self_signed(&names, Duration::from_secs(3600)).unwrap();
+        assert_eq!(own.leaf().subject_alt_names().unwrap().len(), 3);
+        assert_eq!(own.subject().as_str(), "/CN=localhost");
+        assert!(own.leaf().verify(own.key()).unwrap());
+        let left = own.expires().duration_since(SystemTime::now()).unwrap();
+        assert!((3590..=3600).contains(&left.as_secs()), "{left:?}");
+        assert_eq!(own.fingerprint().len(), 32 * 3 - 1);
+        let unnamed = CertifiedKey::self_signed(&[], Duration::from_secs(60)).unwrap();
+        assert_eq!(unnamed.subject().as_str(), "/CN=longhaul");
+        let long = ["a".repeat(63) + ".example.org"];
+        CertifiedKey::self_signed(&long, Duration::from_secs(60)).unwrap();
+    }
+
+    #[test]
+    fn the_key_is_not_shown() {
+        assert_eq!(
+            format!("{:?}", host()),
+            "CertifiedKey(\"/O=Grid/CN=localhost\")"
+        );
+    }
+
+    #[test]
+    fn the_earliest_end_of_the_chain_counts() {
+        let root = TestAuthority::new("/O=Grid/CN=Test root");
+        let mut short = crate::test_pki::TestCertificate::new("/O=Grid/CN=Short");
+        short.authority = true;
+        short.not_after = 3600;
+        let user = root.subordinate_with(&short).user("Ada");
+        assert_eq!(user.expires(), end(&user.chain()[0]));
     }
 }

@@ -36,8 +36,49 @@ pub(crate) fn integer(value: u32) -> Vec<u8> {
     element(INTEGER, &content)
 }
 
+/// The first element of `bytes`: tag, content, and the bytes behind it. `None` if it is cut off, or
+/// has a form that DER does not know (tags of several bytes are in no structure read here).
+pub(crate) fn read(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (&tag, rest) = bytes.split_first()?;
+    let (&first, rest) = rest.split_first()?;
+    let (length, rest) = if first < 0x80 {
+        (usize::from(first), rest)
+    } else {
+        let (digits, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
+        if digits.is_empty() || digits.len() > 4 {
+            return None;
+        }
+        let length = digits
+            .iter()
+            .fold(0, |length, digit| length << 8 | usize::from(*digit));
+        (length, rest)
+    };
+    let (content, rest) = rest.split_at_checked(length)?;
+    Some((tag, content, rest))
+}
+
+/// The value of an INTEGER's content that is not negative and below 2^32.
+pub(crate) fn read_integer(content: &[u8]) -> Option<u32> {
+    let digits = match content {
+        [] => return None,
+        [first, ..] if *first >= 0x80 => return None,
+        [0, rest @ ..] => rest,
+        all => all,
+    };
+    if digits.len() > 4 {
+        return None;
+    }
+    Some(
+        digits
+            .iter()
+            .fold(0, |value, digit| value << 8 | u32::from(*digit)),
+    )
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -54,5 +95,29 @@ mod tests {
         assert_eq!(integer(127), [2, 1, 127]);
         assert_eq!(integer(128), [2, 2, 0, 128]);
         assert_eq!(integer(u32::MAX), [2, 5, 0, 255, 255, 255, 255]);
+    }
+
+    #[test]
+    fn elements_are_read_as_they_are_written() {
+        for length in [0, 1, 127, 128, 255, 256, 70_000] {
+            let mut bytes = element(SEQUENCE, &vec![7; length]);
+            bytes.push(9);
+            assert_eq!(read(&bytes), Some((SEQUENCE, &*vec![7; length], &[9][..])));
+        }
+        for value in [0, 1, 127, 128, 65_535, u32::MAX] {
+            let bytes = integer(value);
+            assert_eq!(read_integer(read(&bytes).unwrap().1), Some(value));
+        }
+        assert_eq!(read(&[0x30, 0x80]), None);
+        assert_eq!(read_integer(&[0xff]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn reading_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+            if let Some((_, content, _)) = read(&bytes) {
+                read_integer(content);
+            }
+        }
     }
 }

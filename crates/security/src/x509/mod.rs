@@ -3,8 +3,9 @@
 mod credential;
 pub(crate) mod der;
 mod host_name;
-mod name;
+pub(crate) mod name;
 mod proxy;
+mod time;
 mod trust;
 
 pub use credential::{CertifiedKey, CredentialError};

@@ -36,6 +36,12 @@ impl std::fmt::Display for DistinguishedName {
     }
 }
 
+/// Whether two names are the same (RFC 5280 §7.1: letter case and spaces of most string types do not
+/// count).
+pub(super) fn is_same(one: &X509NameRef, other: &X509NameRef) -> bool {
+    one.try_cmp(other).is_ok_and(std::cmp::Ordering::is_eq)
+}
+
 fn write_entry(text: &mut String, entry: &X509NameEntryRef) {
     text.push('/');
     let object = entry.object();
@@ -48,17 +54,68 @@ fn write_entry(text: &mut String, entry: &X509NameEntryRef) {
     }
     text.push('=');
     for &byte in entry.data().as_slice() {
+        if matches!(byte, b'/' | b'+') {
+            text.push('\\');
+        }
+        push_printable(text, byte);
+    }
+}
+
+/// Appends a byte, as `\xHH` if it is not printable ASCII.
+pub(crate) fn push_printable(text: &mut String, byte: u8) {
+    if (b' '..=b'~').contains(&byte) {
+        text.push(char::from(byte));
+        return;
+    }
+    text.push_str("\\x");
+    for digit in [byte >> 4, byte & 15] {
+        text.push(char::from(b"0123456789ABCDEF"[usize::from(digit)]));
+    }
+}
+
+/// A name's text with attribute types in one spelling, for comparisons: letter case does not count,
+/// `Email` and `E` are `emailAddress`, `USERID` is `UID`. Values stay as they are.
+pub(crate) fn normalize(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (part, behind) = rest.split_at(part_length(rest));
+        rest = behind;
+        let kind = part
+            .strip_prefix('/')
+            .and_then(|part| part.split_once('='))
+            .filter(|(kind, _)| {
+                kind.bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || byte == b'.')
+            });
+        let Some((kind, value)) = kind else {
+            out.push_str(part);
+            continue;
+        };
+        out.push('/');
+        match kind.to_ascii_uppercase().as_str() {
+            "EMAIL" | "E" => out.push_str("EMAILADDRESS"),
+            "USERID" => out.push_str("UID"),
+            other => out.push_str(other),
+        }
+        out.push('=');
+        out.push_str(value);
+    }
+    out
+}
+
+/// Length of the first part of a name's text, up to the next `/` without a backslash.
+fn part_length(text: &str) -> usize {
+    let mut is_escaped = false;
+    for (index, byte) in text.bytes().enumerate() {
         match byte {
-            b'/' | b'+' => text.extend(['\\', char::from(byte)]),
-            b' '..=b'~' => text.push(char::from(byte)),
-            other => {
-                text.push_str("\\x");
-                for digit in [other >> 4, other & 15] {
-                    text.push(char::from(b"0123456789ABCDEF"[usize::from(digit)]));
-                }
-            }
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
+            b'/' if index > 0 => return index,
+            _ => {}
         }
     }
+    text.len()
 }
 
 #[cfg(test)]
@@ -106,7 +163,25 @@ mod tests {
         assert_eq!(DistinguishedName::of(&name).as_str(), "");
     }
 
+    #[test]
+    fn types_have_one_spelling() {
+        assert_eq!(
+            normalize("/c=CH/o=Grid/Email=a@x/USERID=Ada"),
+            normalize("/C=CH/O=Grid/emailAddress=a@x/UID=Ada")
+        );
+        assert_eq!(normalize("/E=a"), "/EMAILADDRESS=a");
+        assert_ne!(normalize("/CN=Ada"), normalize("/CN=ada"));
+        assert_eq!(normalize("/CN=host\\/Email=x"), "/CN=host\\/Email=x");
+        assert_eq!(normalize("no name"), "no name");
+    }
+
     proptest! {
+        #[test]
+        fn normalizing_never_panics_and_is_stable(text in "[/\\\\=a-zE é]{0,40}") {
+            let once = normalize(&text);
+            prop_assert_eq!(normalize(&once), once);
+        }
+
         #[test]
         fn every_name_is_printable_ascii(value in "\\PC{1,60}") {
             let mut builder = X509Name::builder().unwrap();

@@ -1,0 +1,281 @@
+//! Certificate authorities, signing policies and revocation lists, and the verification of a peer's
+//! chain against them.
+
+mod chain;
+mod policy;
+mod revocation;
+mod source;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use openssl::x509::X509;
+
+use super::DistinguishedName;
+use super::host_name::HostNames;
+use source::Source;
+
+/// Trusted authorities. A grid directory (`HASH.0`, `HASH.signing_policy`, `HASH.r0`) also has
+/// signing policies and revocation lists. The files of a directory are read when a peer needs them,
+/// and again when they have changed.
+///
+/// Revocation lists count for every usage. Signing policies count for [`CertificateUsage::Grid`]
+/// alone, which demands them of every authority of a directory.
+#[derive(Debug)]
+pub struct TrustStore {
+    sources: Vec<Source>,
+    /// The certificates that [`TrustStore::exactly`] trusts.
+    exact: Option<Vec<X509>>,
+}
+
+/// What a certificate is used for; decides the rules of its verification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CertificateUsage {
+    /// The server of a TLS connection: extended key usage serverAuth or none; no proxies.
+    TlsServer,
+    /// The client of a TLS connection: clientAuth or none; no proxies.
+    TlsClient,
+    /// Either end of a GSI connection: any purpose, proxies allowed, signing policies required.
+    Grid,
+}
+
+/// A verified peer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerIdentity {
+    /// Subject of the certificate that was shown.
+    pub subject: DistinguishedName,
+    /// The identity behind it: proxies stripped (equal to `subject` without proxies).
+    pub identity: DistinguishedName,
+    /// A limited proxy is in the chain.
+    pub limited: bool,
+    /// The usage that the certificate was verified for.
+    pub usage: CertificateUsage,
+    /// The chain as verified, leaf first, without the authority that is trusted; DER.
+    pub chain: Vec<Vec<u8>>,
+    /// End of validity of the chain.
+    pub expires: SystemTime,
+}
+
+/// The reason why a peer's certificate is refused. The text has the failed check and the value that
+/// failed, for the log and for the user at the client; peers are not told.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TrustError {
+    /// The authorities cannot be read.
+    #[error("{0}")]
+    Store(String),
+    /// The peer showed no certificate.
+    #[error("the peer has shown no certificate")]
+    NoCertificate,
+    /// A check of the chain failed.
+    #[error("{subject}: {problem}")]
+    Chain {
+        /// The certificate at fault.
+        subject: DistinguishedName,
+        /// The failed check, with its value.
+        problem: String,
+    },
+    /// The certificate does not name the expected host or subject.
+    #[error("{0}")]
+    Name(String),
+}
+
+/// File names of OpenSSL's default authorities, in its own directory.
+const DEFAULT_FILE: &str = "cert.pem";
+const DEFAULT_DIRECTORY: &str = "certs";
+/// Grid directory of a host.
+const GRID_DIRECTORY: &str = "/etc/grid-security/certificates";
+
+impl TrustStore {
+    /// The authorities of this system: SSL_CERT_FILE and SSL_CERT_DIR, else OpenSSL's defaults.
+    ///
+    /// # Errors
+    /// [`TrustError::Store`]
+    pub fn system() -> Result<Self, TrustError> {
+        Self::system_of(|name| std::env::var_os(name), openssl::version::dir())
+    }
+
+    /// As [`TrustStore::system`]; `defaults` is OpenSSL's description of its directory,
+    /// `OPENSSLDIR: "DIR"`.
+    fn system_of(
+        variable: impl Fn(&str) -> Option<OsString>,
+        defaults: &str,
+    ) -> Result<Self, TrustError> {
+        let defaults = Path::new(defaults.split('"').nth(1).unwrap_or("/etc/ssl"));
+        let mut sources = Vec::new();
+        let mut searched = Vec::new();
+        match variable("SSL_CERT_FILE") {
+            Some(file) => sources.push(Source::of_file(Path::new(&file))?),
+            None => {
+                let file = defaults.join(DEFAULT_FILE);
+                if file.exists() {
+                    sources.push(Source::of_file(&file)?);
+                }
+                searched.push(file);
+            }
+        }
+        let directories: Vec<PathBuf> = match variable("SSL_CERT_DIR") {
+            Some(list) => std::env::split_paths(&list).collect(),
+            None => vec![defaults.join(DEFAULT_DIRECTORY)],
+        };
+        for directory in directories {
+            if directory.is_dir() {
+                sources.push(Source::of_directory(&directory));
+            }
+            searched.push(directory);
+        }
+        if sources.is_empty() {
+            return Err(TrustError::Store(format!(
+                "no certificate authorities in {}: install ca-certificates, or name yours (--ca)",
+                show(&searched)
+            )));
+        }
+        Ok(Self::of(sources))
+    }
+
+    /// The authorities of a PEM file, or of a directory (hashed or grid).
+    ///
+    /// # Errors
+    /// [`TrustError::Store`]
+    pub fn from_path(path: &Path) -> Result<Self, TrustError> {
+        let metadata = std::fs::metadata(path).map_err(|error| {
+            TrustError::Store(format!(
+                "cannot read the certificate authorities {}: {error}",
+                path.display()
+            ))
+        })?;
+        if !metadata.is_dir() {
+            return Ok(Self::of(vec![Source::of_file(path)?]));
+        }
+        if !has_authorities(path)? {
+            return Err(TrustError::Store(format!(
+                "{} has no certificate authority (HASH.0): run openssl rehash {}",
+                path.display(),
+                path.display()
+            )));
+        }
+        Ok(Self::of(vec![Source::of_directory(path)]))
+    }
+
+    /// The grid directory of X509_CERT_DIR, else `$HOME/.globus/certificates`, else
+    /// `/etc/grid-security/certificates`.
+    ///
+    /// # Errors
+    /// [`TrustError::Store`] naming the places that were searched.
+    pub fn grid() -> Result<Self, TrustError> {
+        Self::grid_of(|name| std::env::var_os(name), Path::new(GRID_DIRECTORY))
+    }
+
+    fn grid_of(
+        variable: impl Fn(&str) -> Option<OsString>,
+        host: &Path,
+    ) -> Result<Self, TrustError> {
+        if let Some(directory) = variable("X509_CERT_DIR") {
+            return Self::from_path(Path::new(&directory));
+        }
+        let mut places: Vec<PathBuf> = variable("HOME")
+            .map(|home| Path::new(&home).join(".globus/certificates"))
+            .into_iter()
+            .collect();
+        places.push(host.to_owned());
+        let Some(found) = places.iter().find(|place| place.is_dir()) else {
+            return Err(TrustError::Store(format!(
+                "no directory of certificate authorities in {}: set X509_CERT_DIR",
+                show(&places)
+            )));
+        };
+        Self::from_path(found)
+    }
+
+    /// Trusts exactly these certificates, also if they are self-signed and no authorities (DCSC), and
+    /// what they sign.
+    pub fn exactly(certificates: Vec<X509>) -> Self {
+        let source = Source::of_certificates(
+            "the certificates given for this connection".to_owned(),
+            certificates.clone(),
+        );
+        Self {
+            sources: vec![source],
+            exact: Some(certificates),
+        }
+    }
+
+    fn of(sources: Vec<Source>) -> Self {
+        Self {
+            sources,
+            exact: None,
+        }
+    }
+
+    /// Verifies a chain, leaf first.
+    ///
+    /// # Errors
+    /// See [`TrustError`].
+    pub fn verify(
+        &self,
+        chain: &[X509],
+        usage: CertificateUsage,
+        now: SystemTime,
+    ) -> Result<PeerIdentity, TrustError> {
+        chain::verify(self, chain, usage, now)
+    }
+}
+
+fn show(places: &[PathBuf]) -> String {
+    let places: Vec<String> = places.iter().map(|one| one.display().to_string()).collect();
+    places.join(", ")
+}
+
+/// Whether a directory has a file `HASH.NUMBER`.
+fn has_authorities(directory: &Path) -> Result<bool, TrustError> {
+    let failed = |error| source::failed(directory, "read", &error);
+    for entry in std::fs::read_dir(directory).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        let is_authority = name
+            .to_str()
+            .and_then(|name| name.split_once('.'))
+            .is_some_and(|(hash, number)| {
+                hash.len() == 8
+                    && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
+                    && !number.is_empty()
+                    && number.bytes().all(|byte| byte.is_ascii_digit())
+            });
+        if is_authority {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+impl PeerIdentity {
+    /// Checks that the certificate names `host` (a DNS name in ASCII, or an address): the leaf, or
+    /// the one behind proxies.
+    ///
+    /// Alternative names decide, if there are any. Without them, the CN of a grid certificate counts,
+    /// also as `host/NAME` (STRICT_RFC2818 of the Globus toolkit); the CN of others does not
+    /// (RFC 6125).
+    ///
+    /// # Errors
+    /// [`TrustError::Name`] with the names of the certificate.
+    pub fn check_host(&self, host: &str) -> Result<(), TrustError> {
+        let named = self
+            .chain
+            .iter()
+            .filter_map(|der| X509::from_der(der).ok())
+            .find(|certificate| DistinguishedName::of(certificate.subject_name()) == self.identity);
+        let names = named
+            .as_ref()
+            .map(|certificate| HostNames::of(certificate))
+            .unwrap_or_default();
+        if names.is_match(host, self.usage == CertificateUsage::Grid) {
+            return Ok(());
+        }
+        Err(TrustError::Name(format!(
+            "the certificate {} is for {}, not for {host}",
+            self.identity,
+            names.describe()
+        )))
+    }
+}

@@ -1,0 +1,169 @@
+//! Revocation lists (RFC 5280 §5): `HASH.r0` next to an authority.
+
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use openssl::x509::{CrlStatus, X509, X509Crl, X509KeyUsage};
+use x509_parser::extensions::ParsedExtension;
+use x509_parser::prelude::{CertificateRevocationList, FromDer};
+
+use super::TrustError;
+use super::source::{Directory, failed, read, subject};
+use crate::x509::time::system_time;
+
+/// A revocation list.
+pub(super) struct RevocationList {
+    pub(super) list: X509Crl,
+    /// The reason why the list cannot be used, although it can be read.
+    unusable: Option<String>,
+}
+
+impl std::fmt::Debug for RevocationList {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RevocationList")
+    }
+}
+
+impl RevocationList {
+    /// Reads a file, PEM or DER.
+    pub(super) fn read(path: &Path) -> Result<Self, TrustError> {
+        let text = read(path)?;
+        let list = X509Crl::from_pem(&text)
+            .or_else(|_| X509Crl::from_der(&text))
+            .map_err(|error| failed(path, "read the revocation list", &error))?;
+        let der = list
+            .to_der()
+            .map_err(|error| failed(path, "read the revocation list", &error))?;
+        Ok(Self {
+            unusable: unsupported(&der),
+            list,
+        })
+    }
+}
+
+/// The feature of a list that is not supported: critical extensions, except a distribution point
+/// that covers all certificates of the authority (RFC 5280 §5.2.5).
+fn unsupported(der: &[u8]) -> Option<String> {
+    let Ok((_, list)) = CertificateRevocationList::from_der(der) else {
+        return Some("cannot be read".to_owned());
+    };
+    list.extensions()
+        .iter()
+        .filter(|extension| extension.critical)
+        .find(|extension| match extension.parsed_extension() {
+            ParsedExtension::IssuingDistributionPoint(point) => {
+                point.only_contains_user_certs
+                    || point.only_contains_ca_certs
+                    || point.only_contains_attribute_certs
+                    || point.indirect_crl
+                    || point.only_some_reasons.is_some()
+            }
+            _ => true,
+        })
+        .map(|extension| {
+            format!(
+                "has the critical extension {}, which is not supported",
+                extension.oid.to_id_string()
+            )
+        })
+}
+
+/// Checks that `certificate`, which `issuer` has signed, is in no list of the issuer. An authority
+/// without a list revokes nothing.
+pub(super) fn check(
+    directory: &Directory,
+    certificate: &X509,
+    issuer: &X509,
+    now: SystemTime,
+) -> Result<(), TrustError> {
+    let refused = |problem: String| TrustError::Chain {
+        subject: subject(certificate),
+        problem,
+    };
+    let lists = directory.lists(issuer)?;
+    let Some((first, _)) = lists.first() else {
+        return Ok(());
+    };
+    // Another authority of the same name, with another key, has lists under the same hash.
+    let key = issuer.public_key().ok();
+    let mut own = lists
+        .iter()
+        .filter(|(_, list)| {
+            key.as_ref()
+                .is_some_and(|key| list.list.verify(key).unwrap_or(false))
+        })
+        .peekable();
+    if own.peek().is_none() {
+        return Err(refused(format!(
+            "the revocation list {} is not signed by {}",
+            first.display(),
+            subject(issuer)
+        )));
+    }
+    if issuer
+        .key_usage()
+        .is_some_and(|usage| !usage.contains(X509KeyUsage::CRL_SIGN))
+    {
+        return Err(refused(format!(
+            "{} has the revocation list {}, but may not sign any (key usage without cRLSign)",
+            subject(issuer),
+            first.display()
+        )));
+    }
+    for (path, list) in own {
+        check_list(list, certificate, now).map_err(|problem| {
+            refused(match problem {
+                Problem::List(problem) => {
+                    format!("the revocation list {} {problem}", path.display())
+                }
+                Problem::Certificate(problem) => format!("{problem} ({})", path.display()),
+            })
+        })?;
+    }
+    Ok(())
+}
+
+/// What a list says.
+enum Problem {
+    /// The list is at fault.
+    List(String),
+    /// The certificate is.
+    Certificate(String),
+}
+
+fn check_list(list: &RevocationList, certificate: &X509, now: SystemTime) -> Result<(), Problem> {
+    if let Some(problem) = &list.unusable {
+        return Err(Problem::List(problem.clone()));
+    }
+    let list = &list.list;
+    let this_update = system_time(list.last_update()).unwrap_or(UNIX_EPOCH);
+    if now < this_update {
+        return Err(Problem::List(format!(
+            "is not valid before {} (thisUpdate)",
+            list.last_update()
+        )));
+    }
+    if let Some(next) = list.next_update()
+        && now > system_time(next).unwrap_or(UNIX_EPOCH)
+    {
+        return Err(Problem::List(format!(
+            "has expired on {next} (nextUpdate): fetch a new one (fetch-crl)"
+        )));
+    }
+    match list.get_by_cert(certificate) {
+        CrlStatus::Revoked(entry) => Err(Problem::Certificate(format!(
+            "revoked on {}, serial number {}",
+            entry.revocation_date(),
+            serial(certificate)
+        ))),
+        CrlStatus::NotRevoked | CrlStatus::RemoveFromCrl(_) => Ok(()),
+    }
+}
+
+fn serial(certificate: &X509) -> String {
+    certificate
+        .serial_number()
+        .to_bn()
+        .and_then(|number| number.to_hex_str())
+        .map_or_else(|_| "unknown".to_owned(), |hex| hex.to_string())
+}
