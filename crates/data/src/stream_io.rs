@@ -17,6 +17,7 @@ use crate::os::wake::{self, WakeEvent};
 use crate::stream::DataStream;
 use crate::tls_handshake::complete_handshake;
 use crate::transfer::ActiveTransfer;
+use crate::transport::ProtectionError;
 
 /// How often a waiting stream checks for progress that no call returned.
 const MAX_WAIT: Duration = Duration::from_secs(1);
@@ -211,6 +212,8 @@ impl<'t> StreamIo<'t> {
                 // The peer may close its side long before it has read everything; polling for input
                 // would then return at once.
                 Ok(0) => events = PollFlags::empty(),
+                // Nothing of the file was to come from there.
+                Err(e) if ProtectionError::is_missing_close(&e) => events = PollFlags::empty(),
                 // Bytes of the peer are unexpected in this direction and discarded.
                 Ok(_) => {}
                 Err(e) => self.ignore_would_block(e)?,

@@ -272,6 +272,39 @@ mod tests {
     }
 
     #[test]
+    fn security_features_are_parsed() {
+        let f = features(&[
+            "AUTH TLS",
+            "AUTH GSSAPI",
+            "PBSZ",
+            "PROT",
+            "DCAU",
+            "DCSC P,D",
+            "BEARER USER=:bearer:;",
+        ]);
+        assert!(f.auth_tls && f.auth_gssapi && f.pbsz && f.prot && f.dcau && f.dcsc && f.bearer);
+        // IIS, vsftpd and ProFTPD.
+        for line in ["AUTH TLS;TLS-C;SSL;TLS-P;", "AUTH SSL", "auth tls"] {
+            let f = features(&[line]);
+            assert!(f.auth_tls && !f.auth_gssapi, "{line}");
+        }
+        for line in [
+            "AUTH",
+            "AUTH KERBEROS_V4",
+            "XAUTH TLS",
+            "DCSC D",
+            "DCSC",
+            "BEARER",
+        ] {
+            let f = features(&[line]);
+            assert!(
+                !f.auth_tls && !f.auth_gssapi && !f.dcsc && !f.bearer,
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
     fn a_refusal_or_an_empty_list_announces_nothing() {
         assert_eq!(
             ServerFeatures::from_reply(&Reply::new(500, "SIZE")),

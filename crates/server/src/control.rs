@@ -112,7 +112,7 @@ impl ServerControlConnection {
     /// # Errors
     /// The connection failed.
     pub(crate) async fn wait_for_input(&self) -> io::Result<()> {
-        self.transport.readable().await
+        self.transport.peer_has_begun().await
     }
 
     /// Performs the server's side of a TLS handshake. Nothing may be waiting here that was received in the

@@ -6,8 +6,10 @@
 
 pub mod caps;
 pub mod congestion;
+pub mod ktls;
 pub mod sockopt;
 pub mod tcp_info;
+pub(crate) mod tls_session;
 pub mod wake;
 pub(crate) mod writeback;
 pub mod zerocopy;

@@ -28,7 +28,8 @@ pub fn set_int(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Res
     set(fd, level, name, &value.to_ne_bytes())
 }
 
-fn set(fd: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
+/// Sets an option to these bytes.
+pub(super) fn set(fd: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
     let len = libc::socklen_t::try_from(value.len()).unwrap_or(0);
     // SAFETY: the pointer is valid for reads of `len` bytes; the kernel copies the value.
     let status =

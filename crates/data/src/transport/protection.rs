@@ -13,6 +13,7 @@ use security::tls::{Handshake, ReadResult, TlsEngine, TlsError};
 use socket2::Socket;
 
 use crate::locks::lock;
+use crate::os::tls_session::permit_resumption;
 use crate::security::{ConnectionOpener, DataSecurity};
 
 /// Most plain bytes that one call encrypts before it sends. Large enough that a system call costs
@@ -44,6 +45,14 @@ pub(crate) enum ProtectionError {
         /// The time limit.
         seconds: u64,
     },
+}
+
+impl ProtectionError {
+    /// Whether an error of a connection is a FIN without close_notify.
+    pub(crate) fn is_missing_close(error: &io::Error) -> bool {
+        let inner = error.get_ref().and_then(|e| e.downcast_ref());
+        matches!(inner, Some(Self::NoCloseNotify))
+    }
 }
 
 impl From<ProtectionError> for io::Error {
@@ -78,10 +87,18 @@ enum ProtectionState {
 /// A handshake before the first byte of data.
 #[derive(Debug)]
 struct HandshakeInProgress {
-    handshake: DataHandshake,
-    mode: DataHandshakeMode,
-    records: RecordLimit,
+    handshake: HandshakeForm,
     is_complete: bool,
+}
+
+/// The form of a handshake.
+#[derive(Debug)]
+enum HandshakeForm {
+    /// TLS, in which the bytes stay.
+    Tls(TlsEngine),
+    /// GSI's, before raw bytes. Never more than one record is received: the bytes behind the last are
+    /// data, which the kernel may move.
+    Gsi(DataHandshake, RecordLimit),
 }
 
 impl DataProtection {
@@ -96,10 +113,16 @@ impl DataProtection {
     ) -> Result<Self, ProtectionError> {
         let (config, is_client) = security.config_for(opener)?;
         let resume = security.resume.as_ref().filter(|_| is_client);
+        permit_resumption();
+        let handshake = match security.mode {
+            DataHandshakeMode::Protected => HandshakeForm::Tls(TlsEngine::new(config, resume)?),
+            mode @ DataHandshakeMode::AuthenticateOnly => {
+                let handshake = DataHandshake::new(config, mode, resume)?;
+                HandshakeForm::Gsi(handshake, RecordLimit::default())
+            }
+        };
         let handshake = HandshakeInProgress {
-            handshake: DataHandshake::new(config, security.mode, resume)?,
-            mode: security.mode,
-            records: RecordLimit::default(),
+            handshake,
             is_complete: false,
         };
         Ok(Self {
@@ -127,7 +150,7 @@ impl DataProtection {
         };
         match progress.advance(socket) {
             Ok(Some(ready)) => Ok(Some(ready)),
-            Ok(None) if self.require_resumption && !progress.handshake.engine().is_resumed() => {
+            Ok(None) if self.require_resumption && !progress.engine().is_resumed() => {
                 *state = ProtectionState::Failed;
                 Err(ProtectionError::NotResumed.into())
             }
@@ -147,16 +170,9 @@ impl DataProtection {
         let ProtectionState::Handshaking(progress) = state else {
             return state;
         };
-        let HandshakeInProgress {
-            mut handshake,
-            mode,
-            ..
-        } = *progress;
-        match mode {
-            DataHandshakeMode::Protected => {
-                ProtectionState::Protected(Box::new(handshake.into_engine()))
-            }
-            DataHandshakeMode::AuthenticateOnly => {
+        match progress.handshake {
+            HandshakeForm::Tls(engine) => ProtectionState::Protected(Box::new(engine)),
+            HandshakeForm::Gsi(mut handshake, _) => {
                 let first = handshake.take_raw_input();
                 self.is_raw.store(first.is_empty(), Ordering::Release);
                 ProtectionState::Raw(first)
@@ -195,7 +211,11 @@ impl DataProtection {
                 match engine.read(&mut buf[filled..]) {
                     Ok(ReadResult::Bytes(count)) => filled += count,
                     Ok(ReadResult::NeedsInput) => break,
-                    Ok(ReadResult::Closed) => return Ok(filled),
+                    Ok(ReadResult::Closed) => {
+                        // Some peers wait for the answer; none is lost with it.
+                        let _ = self.close_engine(engine, socket);
+                        return Ok(filled);
+                    }
                     // The error shows again at the next call.
                     Err(_) if filled > 0 => return Ok(filled),
                     Err(error) => return Err(ProtectionError::from(error).into()),
@@ -273,30 +293,39 @@ impl DataProtection {
     /// # Errors
     /// `WouldBlock`: it does not fit now.
     pub(super) fn close(&self, socket: &Socket) -> io::Result<()> {
-        if self.is_raw() {
-            return Ok(());
+        match &mut *lock(&self.state) {
+            ProtectionState::Protected(engine) => self.close_engine(engine, socket),
+            _ => Ok(()),
         }
-        if self.sends_close_notify
-            && let ProtectionState::Protected(engine) = &mut *lock(&self.state)
-        {
-            // A second close_notify is none: OpenSSL sends one.
+    }
+
+    fn close_engine(&self, engine: &mut TlsEngine, socket: &Socket) -> io::Result<()> {
+        if self.sends_close_notify {
+            // The second call sends none.
             engine.close().map_err(ProtectionError::from)?;
         }
-        self.flush(socket)
+        send_outgoing(engine, socket)
     }
 }
 
 impl HandshakeInProgress {
+    fn engine(&mut self) -> &mut TlsEngine {
+        match &mut self.handshake {
+            HandshakeForm::Tls(engine) => engine,
+            HandshakeForm::Gsi(handshake, _) => handshake.engine(),
+        }
+    }
+
     /// Continues as far as possible. Returns the event to wait for; `None`: complete.
     fn advance(&mut self, socket: &Socket) -> io::Result<Option<PollFlags>> {
         loop {
-            let progress = if self.is_complete {
-                Ok(Handshake::Complete)
-            } else {
-                self.handshake.advance()
+            let progress = match &mut self.handshake {
+                _ if self.is_complete => Ok(Handshake::Complete),
+                HandshakeForm::Tls(engine) => engine.handshake(),
+                HandshakeForm::Gsi(handshake, _) => handshake.advance(),
             };
             // Also after an error: the alert tells the peer.
-            let sent = send_outgoing(self.handshake.engine(), socket);
+            let sent = send_outgoing(self.engine(), socket);
             self.is_complete = progress.map_err(ProtectionError::from)? == Handshake::Complete;
             match sent {
                 Err(error) if is_transient(&error) => return Ok(Some(PollFlags::OUT)),
@@ -315,17 +344,14 @@ impl HandshakeInProgress {
     }
 
     fn receive(&mut self, mut socket: &Socket) -> io::Result<usize> {
-        let engine = self.handshake.engine();
-        match self.mode {
-            DataHandshakeMode::Protected => engine.receive_with(|space| socket.read(space)),
-            // Never more than one record: the bytes behind the last are data, which the kernel may
-            // move.
-            DataHandshakeMode::AuthenticateOnly => {
+        match &mut self.handshake {
+            HandshakeForm::Tls(engine) => engine.receive_with(|space| socket.read(space)),
+            HandshakeForm::Gsi(handshake, records) => {
                 let mut buffer = [0; 4 << 10];
-                let wanted = self.records.wanted().min(buffer.len());
+                let wanted = records.wanted().min(buffer.len());
                 let count = socket.read(&mut buffer[..wanted])?;
-                self.records.pass(&buffer[..count]);
-                engine.receive(&buffer[..count]);
+                records.pass(&buffer[..count]);
+                handshake.engine().receive(&buffer[..count]);
                 Ok(count)
             }
         }

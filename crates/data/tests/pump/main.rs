@@ -5,6 +5,8 @@ mod blocks;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
+mod protection;
+#[cfg(test)]
 mod reuse;
 #[cfg(test)]
 mod round_trip;

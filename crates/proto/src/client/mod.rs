@@ -11,6 +11,7 @@
 
 mod pipeline;
 mod planner;
+mod protection;
 mod retrieval;
 mod right_sizing;
 mod security_exchange;

@@ -87,7 +87,9 @@ impl CommandPlanner {
     /// The transfer command shares a pipeline with other steps only if their refusal does no harm. When
     /// the server sends, the client can simply abandon the transfer. When the server stores, it could
     /// have truncated its file by then, so the replies to all mandatory steps are awaited first. This
-    /// costs no extra round trip, since the data connections need the server's address anyway.
+    /// costs no extra round trip, since the data connections need the server's address anyway. Behind a
+    /// change of the protection the transfer command always waits: a server that refuses PROT would send
+    /// the file in the clear.
     pub fn pipelined_plan(&self, requirements: &TransferRequirements) -> Vec<Vec<PlanStep>> {
         let mut steps = self.plan(requirements);
         if !self.pipelines {
@@ -98,7 +100,7 @@ impl CommandPlanner {
             TransferDirection::Send => steps.contains(&PlanStep::Listen),
             TransferDirection::Receive => !steps.iter().all(is_optional),
         };
-        if !transfer_apart || steps.len() < 2 {
+        if !(transfer_apart || steps.iter().any(changes_protection)) || steps.len() < 2 {
             return split_pipelines(steps);
         }
         // `plan` puts the transfer command last.
@@ -137,6 +139,14 @@ impl PlanStep {
             Self::DrsListen | Self::Transfer(_) => false,
         }
     }
+}
+
+/// Whether the step changes how data connections are protected.
+fn changes_protection(step: &PlanStep) -> bool {
+    matches!(
+        step,
+        PlanStep::Set(Command::Prot(_) | Command::Dcau(_) | Command::Dcsc(_), _)
+    )
 }
 
 fn is_optional(step: &PlanStep) -> bool {

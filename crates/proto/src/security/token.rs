@@ -54,7 +54,7 @@ impl SecurityToken {
         if text.len() > MAX_TOKEN.div_ceil(3) * 4 {
             return Err(TokenError::TooLong);
         }
-        let mut token = Self(Vec::with_capacity(text.len() / 4 * 3));
+        let mut token = Self(Vec::with_capacity(text.len()));
         decode_base64(text, &mut token.0).ok_or(TokenError::Malformed)?;
         if token.0.len() > MAX_TOKEN {
             return Err(TokenError::TooLong);

@@ -122,6 +122,11 @@ impl ServerSession {
     ) -> Vec<SessionAction> {
         use SecurityResponse as A;
         match (expected, response) {
+            // After a failed handshake no reply can be sent: the client expects neither clear text
+            // nor a working secure channel.
+            (ExchangeWait::Handshake, Err(_) | Ok(A::Ready | A::Continue(_))) => {
+                vec![SessionAction::Close]
+            }
             (_, Err(SecurityFailure::ReadAhead)) => {
                 // The read-ahead lines may come from an attacker, so the session cannot continue.
                 let text = "Nothing may be sent behind AUTH before its answer; closing.";
@@ -151,9 +156,6 @@ impl ServerSession {
                 self.on_secured(mechanism, identified);
                 Vec::new()
             }
-            // After a failed handshake no reply can be sent: the client expects neither clear text
-            // nor a working secure channel.
-            (ExchangeWait::Handshake, _) => vec![SessionAction::Close],
             (_, Err(failure)) => replies::reply(535, format!("{}: {failure}.", mechanism.name)),
             (_, Ok(_)) => replies::reply(535, "The security exchange has failed."),
         }

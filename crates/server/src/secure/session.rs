@@ -73,11 +73,6 @@ impl SessionSecurity {
             Self::Grid(grid) => format!("GSI {}", grid.description),
         }
     }
-
-    /// Whether the session is protected, so that secrets may pass.
-    pub(crate) fn is_protected(&self) -> bool {
-        matches!(self, Self::Tls(_) | Self::Grid(_))
-    }
 }
 
 impl TlsSecurity {

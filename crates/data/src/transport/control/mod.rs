@@ -12,6 +12,7 @@ use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::os::tls_session::permit_resumption;
 use tls::ControlTls;
 
 /// Longest wait of [`ControlTransport::shutdown`] for a peer that does not read. In the clear it never
@@ -66,9 +67,20 @@ impl ControlTransport {
             let reason = "the control connection is protected already";
             return Err(TlsError::Config(reason.to_owned()));
         }
+        permit_resumption();
         let engine = TlsEngine::new(config, resume)?;
         self.tls = Some(Box::new(ControlTls::new(engine)));
         Ok(())
+    }
+
+    /// Waits until the peer has sent a byte or has closed, and takes nothing. Unlike
+    /// [`ControlTransport::readable`] it never returns for a false alarm, so that nothing need be
+    /// prepared for a peer that stays silent. Cancel-safe.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub async fn peer_has_begun(&self) -> io::Result<()> {
+        self.stream.peek(&mut [0]).await.map(drop)
     }
 
     /// Completes the handshake that [`ControlTransport::start_tls`] began; returns at once if there

@@ -1,5 +1,6 @@
 //! The settings in force at a server, and the commands that bring them to what a transfer requires.
 
+use super::protection::ProtectionState;
 use super::right_sizing::RightSizingState;
 use super::{PlanStep, RefusalEffect, TransferDirection, TransferRequirements};
 use crate::checksum::ChecksumAlgorithm;
@@ -34,6 +35,7 @@ pub struct CommandPlanner {
     pub(super) right_sizing: RightSizingState,
     /// The server accepts commands before it has answered the previous one.
     pub(super) pipelines: bool,
+    pub(super) protection: ProtectionState,
     type_: Option<DataType>,
     mode: TransferMode,
     parallelism: Option<ParallelismRange>,
@@ -41,7 +43,7 @@ pub struct CommandPlanner {
     send_buffer: Option<u64>,
     receive_buffer: Option<u64>,
     store_checksum: Option<ChecksumAlgorithm>,
-    data_address: ServerDataAddress,
+    pub(super) data_address: ServerDataAddress,
     buffer_refused: bool,
     extended_refused: bool,
     markers_requested: bool,
@@ -49,7 +51,7 @@ pub struct CommandPlanner {
 
 /// Data address that the server has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ServerDataAddress {
+pub(super) enum ServerDataAddress {
     /// No address, or one that cannot be used again.
     None,
     /// An address for this direction, mode and parallelism.
@@ -64,6 +66,7 @@ impl CommandPlanner {
             features,
             right_sizing: RightSizingState::default(),
             pipelines: false,
+            protection: ProtectionState::default(),
             type_: None,
             mode: TransferMode::Stream,
             parallelism: None,
@@ -94,8 +97,8 @@ impl CommandPlanner {
         self.extended_refused
     }
 
-    /// The steps that set what the transfer requires, and start it: TYPE, MODE, OPTS DRS, buffer, OPTS,
-    /// DRS channel, data address, ALLO, REST, transfer command. Settings that are in force are left out,
+    /// The steps that set what the transfer requires, and start it: TYPE, MODE, protection, OPTS DRS,
+    /// buffer, OPTS, DRS channel, data address, ALLO, REST, transfer command. Settings that are in force are left out,
     /// and so is the data address when open connections can be reused (MODE E, same direction, same
     /// parallelism; GFD.20 §3.4.3).
     pub fn plan(&self, requirements: &TransferRequirements) -> Vec<PlanStep> {
@@ -126,7 +129,7 @@ impl CommandPlanner {
     }
 
     /// Whether the transfer reuses the data connections of the last one. They must have been opened
-    /// with the same direction, parallelism, buffers and congestion control.
+    /// with the same direction, parallelism, protection, buffers and congestion control.
     pub fn reuses_connections(&self, requirements: &TransferRequirements) -> bool {
         requirements.connections_reusable
             && requirements.mode == TransferMode::Extended
@@ -137,6 +140,7 @@ impl CommandPlanner {
                     TransferMode::Extended,
                     requirements.streams,
                 )
+            && self.protection_steps(requirements).is_empty()
             && self.sizing_step(requirements).is_none()
             && self.buffer_step(requirements).is_none()
             && self.congestion_step(requirements).is_none()
@@ -162,6 +166,7 @@ impl CommandPlanner {
             };
             steps.push(PlanStep::Set(Command::Mode(requirements.mode), refusal));
         }
+        steps.extend(self.protection_steps(requirements));
         // OPTS DRS comes before SBUF: while drs1 is in force, SBUF announces a size instead of
         // pinning it.
         steps.extend(self.sizing_step(requirements));
@@ -303,6 +308,9 @@ impl CommandPlanner {
                 self.store_checksum = *algorithm;
             }
             Command::Opts(OptsCommand::BufferSizing(sizing)) => self.on_sizing_accepted(*sizing),
+            Command::Pbsz(_) | Command::Prot(_) | Command::Dcau(_) | Command::Dcsc(_) => {
+                self.on_protection_accepted(command);
+            }
             Command::Trev(..) => self.markers_requested = true,
             _ => {}
         }
@@ -330,6 +338,8 @@ impl CommandPlanner {
             Command::Opts(OptsCommand::BufferSizing(sizing)) => self.on_sizing_refused(*sizing),
             Command::Dpsv => self.on_drs_listening_refused(),
             Command::Dprt(_) => self.on_drs_connecting_refused(),
+            // PROT works without PBSZ at some servers; at others its refusal tells.
+            Command::Pbsz(_) => self.on_protection_accepted(command),
             Command::Trev(..) => self.markers_requested = true,
             _ => {}
         }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::ranges::RangeSet;
+use crate::security::{MAX_CREDENTIAL, MAX_TOKEN};
 
 mod opts;
 mod site;
@@ -142,11 +143,53 @@ fn x_verbs_are_aliases() {
 
 #[test]
 fn unsupported_verbs_are_reported_as_not_implemented() {
-    for verb in ["SMNT", "ABUF", "GET", "PUT", "HOST", "XCRC", "DCSC"] {
+    for verb in ["SMNT", "ABUF", "GET", "PUT", "HOST", "XCRC"] {
         assert_eq!(
             Command::parse(verb.to_lowercase().as_bytes()),
             Err(CommandError::NotImplemented(verb))
         );
+    }
+}
+
+#[test]
+fn dcsc_holds_the_decoded_credential() {
+    let pem = || Command::Dcsc(DataCredential::Pem(Secret(b"pem".to_vec())));
+    assert_eq!(ok("DCSC D"), Command::Dcsc(DataCredential::Default));
+    assert_eq!(ok("dcsc d"), Command::Dcsc(DataCredential::Default));
+    assert_eq!(ok("DCSC P cGVt"), pem());
+    assert_eq!(ok("DCSC p  cGVt "), pem());
+    assert_eq!(pem().encode(), b"DCSC P cGVt");
+    assert_eq!(format!("{:?}", pem()), "Dcsc(Pem(Secret(***)))");
+    all_syntax(&[
+        "DCSC",
+        "DCSC P",
+        "DCSC P cGV",
+        "DCSC P !",
+        "DCSC P cGVt cGVt",
+        "DCSC D x",
+        "DCSC PP",
+    ]);
+    assert!(matches!(
+        Command::parse(b"DCSC X"),
+        Err(CommandError::UnsupportedParameter { .. })
+    ));
+    // Errors are logged, and do not quote the credential.
+    let error = Command::parse(b"DCSC P c2VjcmV0!").unwrap_err();
+    assert!(!error.to_string().contains("c2V"), "{error}");
+}
+
+#[test]
+fn the_largest_credential_fits_a_token() {
+    let of = |size: usize| Command::Dcsc(DataCredential::Pem(Secret(vec![b'x'; size]))).encode();
+    let largest = of(MAX_CREDENTIAL);
+    assert!(Command::parse(&largest).is_ok());
+    // Protection by TLS adds less than this.
+    assert!(largest.len() + 1024 < MAX_TOKEN);
+    for size in [MAX_CREDENTIAL + 1, MAX_CREDENTIAL + 3] {
+        assert!(matches!(
+            Command::parse(&of(size)),
+            Err(CommandError::Syntax { .. })
+        ));
     }
 }
 

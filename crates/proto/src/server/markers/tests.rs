@@ -9,6 +9,7 @@ use proptest::prelude::*;
 
 fn markers(perf: u32, range: u32) -> MarkerSchedule {
     MarkerSchedule::new(&TransferRequest {
+        protection: crate::security::DataChannelProtection::default(),
         kind: TransferKind::Store {
             path: VPath::root(),
             disposition: StoreDisposition::Truncate,

@@ -1,9 +1,10 @@
 //! Writes actions as lines of a transcript: `S:` for replies in wire form, `A:` for others.
 
 use proto::command::{DataType, TransferMode};
+use proto::security::{DataChannelProtection, DataCredential};
 use proto::server::{
-    FileRequest, ListFormat, ListRequest, ListenRequest, SessionAction, StoreDisposition,
-    TransferKind, TransferRequest,
+    FileRequest, ListFormat, ListRequest, ListenRequest, SecurityRequest, SessionAction,
+    StoreDisposition, TransferKind, TransferRequest,
 };
 use proto::sizing::{BufferSizing, SocketBuffers};
 use proto::streams::ParallelismRange;
@@ -27,7 +28,9 @@ pub(crate) fn describe(action: &SessionAction) -> Vec<String> {
 fn other(action: &SessionAction) -> String {
     match action {
         SessionAction::Authenticate { user, password } => {
-            format!("Authenticate {user} \"{}\"", escape(&password.0))
+            let password = password.as_ref();
+            let shown = password.map(|password| format!("\"{}\"", escape(&password.0)));
+            format!("Authenticate {user} {}", shown.unwrap_or("-".to_owned()))
         }
         SessionAction::File(request) => format!("File {}", file(request)),
         SessionAction::Listen(request) => format!("Listen {}", listen(request)),
@@ -42,11 +45,24 @@ fn other(action: &SessionAction) -> String {
         SessionAction::Transfer(request) => format!("Transfer {}", transfer(request)),
         SessionAction::LogField(key, value) => format!("Note {key}: {value}"),
         SessionAction::IdleTimeout(seconds) => format!("IdleTimeout {seconds}"),
-        SessionAction::DropChannel
+        SessionAction::Secure(request) => match request {
+            SecurityRequest::Begin(mechanism) => format!("Secure begin {}", mechanism.name),
+            SecurityRequest::Handshake => "Secure handshake".to_owned(),
+            SecurityRequest::ProcessToken(token) => {
+                format!("Secure token {}", escape(token.as_bytes()))
+            }
+        },
+        SessionAction::SetDataCredential(DataCredential::Pem(pem)) => {
+            format!("SetDataCredential {}", escape(&pem.0))
+        }
+        SessionAction::SetDataCredential(DataCredential::Default) => {
+            "SetDataCredential default".to_owned()
+        }
+        SessionAction::ClearCommands
+        | SessionAction::DropChannel
         | SessionAction::DropDrs
         | SessionAction::Abort
         | SessionAction::Close
-        | SessionAction::Secure(_)
         | SessionAction::Reply(_) => format!("{action:?}"),
     }
 }
@@ -122,6 +138,13 @@ fn transfer(request: &TransferRequest) -> String {
         if seconds > 0 {
             text.push_str(&format!(" {name}-every={seconds}"));
         }
+    }
+    if request.protection != DataChannelProtection::default() {
+        let DataChannelProtection {
+            authentication,
+            level,
+        } = &request.protection;
+        text.push_str(&format!(" protection={authentication:?},{level:?}"));
     }
     text + &buffers(request.buffers)
 }

@@ -4,9 +4,10 @@ use proto::drs::DrsAddress;
 use proto::path::VPath;
 use proto::ranges::RangeSet;
 use proto::remark::{CompletionRemarks, LimiterReport};
+use proto::security::SecurityToken;
 use proto::server::{
     AccountRights, CompletedTransfer, DriverEvent, FileError, FileErrorKind, FileResponse,
-    LoginGrant, TransferError, TransferProgress,
+    LoginFailure, LoginGrant, SecurityFailure, SecurityResponse, TransferError, TransferProgress,
 };
 use proto::stripes::StripeAddresses;
 
@@ -17,6 +18,8 @@ pub(crate) fn parse(text: &str) -> Result<DriverEvent, String> {
     let (name, rest) = text.split_once(' ').unwrap_or((text, ""));
     match name {
         "Login" => login(rest),
+        "Security" => security(rest),
+        "DataCredential" => data_credential(rest),
         "File" => file(rest),
         "ChecksumProgress" => checksum_progress(rest),
         "Listening" => listening(rest),
@@ -29,10 +32,44 @@ pub(crate) fn parse(text: &str) -> Result<DriverEvent, String> {
     }
 }
 
-/// `ok NAME [rw] [third-party] [| line]...` or `refused REASON`.
+/// `ready`, `continue TEXT`, `secured [identified] [TEXT]`, `read-ahead`, `unavailable TEXT` or `failed TEXT`.
+fn security(text: &str) -> Result<DriverEvent, String> {
+    let (name, rest) = text.split_once(' ').unwrap_or((text, ""));
+    let token = |text: &str| SecurityToken::new(text.into()).map_err(|e| e.to_string());
+    Ok(DriverEvent::Security(match name {
+        "ready" => Ok(SecurityResponse::Ready),
+        "continue" => Ok(SecurityResponse::Continue(token(rest)?)),
+        "secured" => {
+            let identified = rest.starts_with("identified");
+            let text = rest.trim_start_matches("identified").trim_start();
+            let token = (!text.is_empty()).then(|| token(text)).transpose()?;
+            Ok(SecurityResponse::Secured { token, identified })
+        }
+        "read-ahead" => Err(SecurityFailure::ReadAhead),
+        "unavailable" => Err(SecurityFailure::Unavailable(rest.to_owned())),
+        "failed" => Err(SecurityFailure::Failed(rest.to_owned())),
+        _ => return Err(format!("unknown security event: {text}")),
+    }))
+}
+
+/// `ok` or `failed TEXT`.
+fn data_credential(text: &str) -> Result<DriverEvent, String> {
+    let result = match text.split_once(' ') {
+        None if text == "ok" => Ok(()),
+        Some(("failed", reason)) => Err(reason.to_owned()),
+        _ => return Err(format!("unknown credential event: {text}")),
+    };
+    Ok(DriverEvent::DataCredential(result))
+}
+
+/// `ok NAME [rw] [third-party] [| line]...`, `refused REASON` or `password-needed`.
 fn login(text: &str) -> Result<DriverEvent, String> {
     if let Some(reason) = text.strip_prefix("refused ") {
-        return Ok(DriverEvent::Login(Err(reason.to_owned())));
+        let failure = LoginFailure::Refused(reason.to_owned());
+        return Ok(DriverEvent::Login(Err(failure)));
+    }
+    if text == "password-needed" {
+        return Ok(DriverEvent::Login(Err(LoginFailure::PasswordNeeded)));
     }
     let mut parts = text.split(" | ");
     let words: Vec<&str> = parts.next().unwrap_or_default().split(' ').collect();

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::net::IpAddr;
 
 use proto::line::LineEvent;
+use proto::security::{ExchangeKind, SecurityMechanism};
 use proto::server::{
     AccountRights, DriverEvent, ExpectedInput, LoginGrant, ServerSession, SessionAction,
     SessionConfig,
@@ -42,13 +43,22 @@ pub(crate) fn play(text: &str) -> Result<String, String> {
         buffer_sizing: BufferSizing::Auto,
         foreign_data_addresses: false,
         mechanisms: std::sync::Arc::default(),
+        clear_passwords: true,
+        tls_required: false,
+        require_data_protection: false,
+        bearer_tokens: false,
+        allow_ccc: false,
     };
     let mut tree = FileTree::new();
     let mut out = String::new();
     let mut start = 0;
+    let mut secured = None;
     for line in &lines {
         match &line.step {
             ScriptStep::Text(_) => {}
+            ScriptStep::Setting(setting) if setting.starts_with("secured ") => {
+                secured = Some(secured_by(setting)?);
+            }
             ScriptStep::Setting(setting) if !setting.starts_with("login") => {
                 configure(setting, &mut config, &mut tree)?;
             }
@@ -58,7 +68,12 @@ pub(crate) fn play(text: &str) -> Result<String, String> {
         start += 1;
     }
     let mut player = TranscriptPlayer {
-        session: ServerSession::new(config),
+        session: match secured {
+            Some((mechanism, identified)) => {
+                ServerSession::secured_from_start(config, mechanism, identified)
+            }
+            None => ServerSession::new(config),
+        },
         tree,
         queued_lines: VecDeque::new(),
         out,
@@ -74,6 +89,17 @@ fn configure(setting: &str, config: &mut SessionConfig, tree: &mut FileTree) -> 
         ["peer", address] => {
             config.peer = address.parse().map_err(|_| "not an address".to_owned())?;
         }
+        ["offers", ..] => {
+            let names = words[1..].iter();
+            config.mechanisms = names
+                .map(|name| mechanism(name))
+                .collect::<Result<_, _>>()?;
+        }
+        ["no-clear-passwords"] => config.clear_passwords = false,
+        ["tls-required"] => config.tls_required = true,
+        ["data-protection-required"] => config.require_data_protection = true,
+        ["bearer-tokens"] => config.bearer_tokens = true,
+        ["allow-ccc"] => config.allow_ccc = true,
         ["foreign-data-addresses"] => config.foreign_data_addresses = true,
         ["max_bad_lines", n] => config.max_bad_lines = number(n)?,
         ["max_login_failures", n] => config.max_login_failures = number(n)?,
@@ -96,6 +122,26 @@ fn configure(setting: &str, config: &mut SessionConfig, tree: &mut FileTree) -> 
     Ok(())
 }
 
+fn mechanism(name: &str) -> Result<SecurityMechanism, String> {
+    Ok(SecurityMechanism {
+        name: name.to_owned(),
+        exchange: match name {
+            "TLS" => ExchangeKind::Handshake,
+            "GSSAPI" => ExchangeKind::Tokens,
+            _ => return Err(format!("no mechanism: {name}")),
+        },
+    })
+}
+
+/// `secured NAME [identified]`
+fn secured_by(setting: &str) -> Result<(SecurityMechanism, bool), String> {
+    match setting.split_whitespace().collect::<Vec<_>>()[..] {
+        ["secured", name] => Ok((mechanism(name)?, false)),
+        ["secured", name, "identified"] => Ok((mechanism(name)?, true)),
+        _ => Err(format!("unknown setting: {setting}")),
+    }
+}
+
 impl TranscriptPlayer {
     fn run(&mut self, lines: &[ScriptLine]) -> Result<(), String> {
         let shows_greeting = !lines
@@ -113,6 +159,10 @@ impl TranscriptPlayer {
                 ScriptStep::Text(_) => {}
                 ScriptStep::Setting(setting) => self.login(setting)?,
                 ScriptStep::Client(bytes) => self.line(LineEvent::Line(bytes.clone()), scripted),
+                ScriptStep::Protected(bytes) => {
+                    self.line(LineEvent::Protected(bytes.clone()), scripted);
+                }
+                ScriptStep::Forged => self.line(LineEvent::Forged, scripted),
                 ScriptStep::TooLong => self.line(LineEvent::TooLong, scripted),
                 ScriptStep::DriverEvent(text) if text == "drain" => self.session.drain(),
                 ScriptStep::DriverEvent(text) => {
@@ -189,8 +239,12 @@ impl TranscriptPlayer {
             },
             welcome_lines: Vec::new(),
         };
-        self.session.on_line(&LineEvent::Line(b"USER ann".to_vec()));
-        self.session.on_line(&LineEvent::Line(b"PASS x".to_vec()));
+        let line: fn(Vec<u8>) -> LineEvent = match self.session.expects_protected_lines() {
+            true => LineEvent::Protected,
+            false => LineEvent::Line,
+        };
+        self.session.on_line(&line(b"USER ann".to_vec()));
+        self.session.on_line(&line(b"PASS x".to_vec()));
         self.session.on_driver_event(DriverEvent::Login(Ok(grant)));
         Ok(())
     }
@@ -200,6 +254,9 @@ impl TranscriptPlayer {
         let next = rest.iter().find(|l| match &l.step {
             ScriptStep::Text(_) => false,
             ScriptStep::Client(line) => !self.session.is_urgent(&LineEvent::Line(line.clone())),
+            ScriptStep::Protected(line) => {
+                !self.session.is_urgent(&LineEvent::Protected(line.clone()))
+            }
             _ => true,
         });
         matches!(

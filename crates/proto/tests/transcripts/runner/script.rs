@@ -10,6 +10,10 @@ pub(crate) enum ScriptStep {
     Setting(String),
     /// Line from the client, unescaped.
     Client(Vec<u8>),
+    /// Command from the client inside ENC, unescaped.
+    Protected(Vec<u8>),
+    /// ENC from the client with invalid protection.
+    Forged,
     /// Line from the client that exceeds the limit.
     TooLong,
     /// Event from the driver.
@@ -35,6 +39,10 @@ pub(crate) fn parse(text: &str) -> Result<Vec<ScriptLine>, String> {
             ScriptStep::Text(source.to_owned())
         } else if source == "C: (too long)" {
             ScriptStep::TooLong
+        } else if source == "P: (forged)" {
+            ScriptStep::Forged
+        } else if let Some(text) = source.strip_prefix("P: ") {
+            ScriptStep::Protected(unescape(text)?)
         } else if let Some(text) = source.strip_prefix("C: ") {
             ScriptStep::Client(unescape(text)?)
         } else if source == "C:" {

@@ -1,6 +1,7 @@
 //! Command lists for existing servers, as their FEAT replies describe them.
 
 mod pipelines;
+mod protection;
 mod right_sizing;
 
 use super::*;
@@ -88,6 +89,7 @@ fn get(
 ) -> TransferRequirements {
     let chosen = plan_retrieval(planner.features(), mode, b"/f", part, have).unwrap();
     TransferRequirements {
+        protection: None,
         direction: TransferDirection::Send,
         mode,
         streams: ParallelismRange::fixed(if mode == TransferMode::Extended { 4 } else { 1 }),
@@ -105,6 +107,7 @@ fn get(
 
 fn put(mode: TransferMode, restart: Option<RestartMarker>) -> TransferRequirements {
     TransferRequirements {
+        protection: None,
         direction: TransferDirection::Receive,
         mode,
         streams: ParallelismRange::fixed(if mode == TransferMode::Extended { 4 } else { 1 }),

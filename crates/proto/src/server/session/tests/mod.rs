@@ -1,13 +1,14 @@
 mod lifetimes;
 mod properties;
 mod security_exchange;
+mod security_invariants;
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::{ExpectedInput, ServerSession, SessionConfig};
 use crate::line::LineEvent;
 use crate::path::VPath;
-use crate::server::{AccountRights, DriverEvent, LoginGrant, SessionAction};
+use crate::server::{AccountRights, DriverEvent, LoginFailure, LoginGrant, SessionAction};
 
 fn config() -> SessionConfig {
     SessionConfig {
@@ -24,6 +25,11 @@ fn config() -> SessionConfig {
         foreign_data_addresses: false,
         buffer_sizing: crate::sizing::BufferSizing::Auto,
         mechanisms: std::sync::Arc::default(),
+        clear_passwords: true,
+        tls_required: false,
+        require_data_protection: false,
+        bearer_tokens: false,
+        allow_ccc: false,
     }
 }
 
@@ -168,7 +174,9 @@ fn login_failures_are_counted_across_users() {
     let mut fail = |user: &str| {
         session.on_line(&line(user));
         session.on_line(&line("PASS x"));
-        session.on_driver_event(DriverEvent::Login(Err("no.".to_owned())))
+        session.on_driver_event(DriverEvent::Login(Err(LoginFailure::Refused(
+            "no.".to_owned(),
+        ))))
     };
     assert_eq!(code(&fail("USER a")), 530);
     assert_eq!(code(&fail("USER b")), 530);

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use proptest::prelude::*;
 
+use super::security_invariants::{self, SECURITY_LINES, security_event};
 use super::{config, grant};
 use crate::command::{Command, OptsCommand};
 use crate::drs::{DrsAddress, Nonce};
@@ -15,7 +16,7 @@ use crate::remark::{CompletionRemarks, LimiterReport};
 use crate::server::session::{ExpectedInput, ServerSession};
 use crate::server::{
     CompletedTransfer, DriverEvent, FileError, FileErrorKind, FileRequest, FileResponse,
-    SessionAction, TransferError, TransferProgress,
+    LoginFailure, SessionAction, TransferError, TransferProgress,
 };
 use crate::sizing::BufferSizing;
 use crate::stripes::StripeAddresses;
@@ -29,6 +30,8 @@ enum PendingRequest {
     Checksum,
     Listen,
     ListenDrs,
+    DataCredential,
+    Security,
     Transfer,
 }
 
@@ -154,13 +157,16 @@ const LINES: &[&str] = &[
 
 fn input_steps() -> impl Strategy<Value = Vec<InputStep>> {
     let known_line = (0..LINES.len()).prop_map(|n| LINES[n].as_bytes().to_vec());
+    let security_line =
+        (0..SECURITY_LINES.len()).prop_map(|n| SECURITY_LINES[n].as_bytes().to_vec());
     let corrupted_line =
         (0..LINES.len(), prop::collection::vec(any::<u8>(), 0..12)).prop_map(|(n, tail)| {
             let verb = LINES[n].split(' ').next().unwrap_or_default();
             [verb.as_bytes(), b" ", &tail].concat()
         });
     let random_line = prop::collection::vec(any::<u8>(), 0..40);
-    let line = prop_oneof![8 => known_line, 2 => corrupted_line, 1 => random_line];
+    let line =
+        prop_oneof![8 => known_line, 4 => security_line, 2 => corrupted_line, 1 => random_line];
     let step = (line, any::<u8>(), any::<bool>()).prop_map(|(line, choice, ok)| InputStep {
         line,
         choice,
@@ -246,6 +252,7 @@ struct CheckedSession {
 
 impl CheckedSession {
     fn check_actions(&mut self, actions: &[SessionAction]) {
+        security_invariants::check(&self.session, actions);
         let last = actions.len().saturating_sub(1);
         for (at, action) in actions.iter().enumerate() {
             let pending = match action {
@@ -262,7 +269,8 @@ impl CheckedSession {
                     self.closed = true;
                     continue;
                 }
-                SessionAction::Secure(_) => panic!("no mechanism is offered"),
+                SessionAction::Secure(_) => PendingRequest::Security,
+                SessionAction::SetDataCredential(_) => PendingRequest::DataCredential,
                 SessionAction::Authenticate { .. } => PendingRequest::Login,
                 SessionAction::File(FileRequest::Checksum { .. }) => PendingRequest::Checksum,
                 SessionAction::File(_) => PendingRequest::File,
@@ -292,7 +300,9 @@ impl CheckedSession {
             PendingRequest::Login
             | PendingRequest::File
             | PendingRequest::Listen
-            | PendingRequest::ListenDrs => ExpectedInput::DriverEvent,
+            | PendingRequest::ListenDrs
+            | PendingRequest::DataCredential
+            | PendingRequest::Security => ExpectedInput::DriverEvent,
         };
         assert_eq!(self.session.expected_input(), expected);
     }
@@ -304,13 +314,22 @@ impl CheckedSession {
         // SBUF during a transfer is the one line without a reply (2003 paper §4.2).
         let announces_size =
             self.pending == PendingRequest::Transfer && matches!(command, Ok(Command::Sbuf(_)));
-        let actions = self.session.on_line(&LineEvent::Line(bytes.to_vec()));
+        let line = self.line_event(bytes);
+        let actions = self.session.on_line(&line);
         if announces_size {
             assert!(self.right_sized && actions.len() <= 1, "{actions:?}");
         } else {
             self.lines += 1;
         }
         self.check_actions(&actions);
+    }
+
+    /// The line as a driver passes it: plain, out of a token if the session demands that.
+    fn line_event(&self, bytes: &[u8]) -> LineEvent {
+        match self.session.expects_protected_lines() {
+            true => LineEvent::Protected(bytes.to_vec()),
+            false => LineEvent::Line(bytes.to_vec()),
+        }
     }
 
     fn driver_event(&mut self, driver_event: DriverEvent, is_last: bool) {
@@ -325,12 +344,23 @@ impl CheckedSession {
         let InputStep { line, choice, ok } = next;
         let (choice, ok) = (*choice, *ok);
         match self.pending {
+            // The client sends a clear or forged line to a session with tokens now and then.
+            PendingRequest::Nothing if choice < 8 => self.unprotected_line(line, ok),
             PendingRequest::Nothing => self.line(line),
+            PendingRequest::Security => {
+                self.driver_event(security_event(&self.session, choice, ok), true);
+            }
+            PendingRequest::DataCredential => {
+                let result = ok.then_some(()).ok_or("not PEM".to_owned());
+                self.driver_event(DriverEvent::DataCredential(result), true);
+            }
             PendingRequest::Login => {
                 let result = if ok {
                     Ok(grant())
+                } else if choice.is_multiple_of(3) {
+                    Err(LoginFailure::PasswordNeeded)
                 } else {
-                    Err("wrong.".to_owned())
+                    Err(LoginFailure::Refused("wrong.".to_owned()))
                 };
                 self.driver_event(DriverEvent::Login(result), true);
             }
@@ -389,9 +419,21 @@ impl CheckedSession {
             4 => self.driver_event(DriverEvent::Progress(progress(choice)), false),
             5 => self.line(b"ABOR"),
             6 => self.line(b"STAT"),
-            _ if self.session.is_urgent(&LineEvent::Line(line.to_vec())) => self.line(line),
+            _ if self.session.is_urgent(&self.line_event(line)) => self.line(line),
             _ => self.driver_event(DriverEvent::Progress(progress(choice)), false),
         }
+    }
+
+    fn unprotected_line(&mut self, line: &[u8], forged: bool) {
+        if !self.session.expects_protected_lines() {
+            return self.line(line);
+        }
+        let actions = self.session.on_line(&match forged {
+            true => LineEvent::Forged,
+            false => LineEvent::Line(line.to_vec()),
+        });
+        self.lines += 1;
+        self.check_actions(&actions);
     }
 
     /// Answers all pending requests.
@@ -411,9 +453,15 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn every_line_has_one_final_reply(input_steps in input_steps(), logged_in in any::<bool>()) {
+    fn every_line_has_one_final_reply(
+        input_steps in input_steps(),
+        logged_in in any::<bool>(),
+        policy in any::<u8>(),
+    ) {
+        let config = security_invariants::with_policy(config(), policy);
+        let logged_in = logged_in && config.clear_passwords && !config.tls_required;
         let mut checked = CheckedSession {
-            session: ServerSession::new(config()),
+            session: ServerSession::new(config),
             pending: PendingRequest::Nothing,
             lines: 0,
             final_replies: 0,

@@ -3,9 +3,8 @@
 use std::collections::VecDeque;
 
 use super::{ExpectedInput, ServerSession, SessionConfig, code, config, grant, line};
-use crate::command::Secret;
 use crate::line::{LineEvent, LineReader};
-use crate::security::{CommandProtection, ExchangeKind, SecurityMechanism, SecurityToken};
+use crate::security::{ExchangeKind, SecurityMechanism, SecurityToken, unwrap_line};
 use crate::server::{
     DriverEvent, SecurityFailure, SecurityRequest, SecurityResponse, SessionAction,
 };
@@ -65,7 +64,24 @@ impl ScriptedDriver {
     fn receive(&mut self, bytes: &str) {
         let mut lines = Vec::new();
         self.reader.feed(bytes.as_bytes(), &mut lines);
-        self.queued_lines.extend(lines);
+        let secured = self.session.expects_protected_lines();
+        for line in lines {
+            let mut plain = Vec::new();
+            match secured {
+                // The fake mechanism accepts every token but this one.
+                true => unwrap_line(
+                    line,
+                    1000,
+                    |_, token| match token {
+                        b"forged" => Err(()),
+                        plain => Ok(plain.to_vec()),
+                    },
+                    &mut plain,
+                ),
+                false => plain.push(line),
+            }
+            self.queued_lines.extend(plain);
+        }
         self.partial_line = !bytes.ends_with('\n');
         while self.session.expected_input() == ExpectedInput::Line {
             let Some(line) = self.queued_lines.pop_front() else {
@@ -100,7 +116,10 @@ impl ScriptedDriver {
             SecurityRequest::Begin(_) => Ok(SecurityResponse::Ready),
             SecurityRequest::Handshake => {
                 self.handshake = true;
-                Ok(SecurityResponse::Secured(None))
+                Ok(SecurityResponse::Secured {
+                    token: None,
+                    identified: false,
+                })
             }
             SecurityRequest::ProcessToken(token) if token.as_bytes() == b"wrong" => {
                 Err(SecurityFailure::Failed("not you".to_owned()))
@@ -109,10 +128,10 @@ impl ScriptedDriver {
                 self.required_tokens -= 1;
                 Ok(SecurityResponse::Continue(token("more")))
             }
-            SecurityRequest::ProcessToken(_) => Ok(SecurityResponse::Secured(Some(token("end")))),
-            SecurityRequest::Unprotect(_, token) => {
-                Ok(SecurityResponse::Command(Secret(token.as_bytes().to_vec())))
-            }
+            SecurityRequest::ProcessToken(_) => Ok(SecurityResponse::Secured {
+                token: Some(token("end")),
+                identified: true,
+            }),
         }
     }
 
@@ -159,7 +178,10 @@ fn a_handshake_follows_the_234() {
     );
     assert_eq!(code(&session.on_line(&line("USER ann"))), 503);
     assert_eq!(
-        session.on_driver_event(security(SecurityResponse::Secured(None))),
+        session.on_driver_event(security(SecurityResponse::Secured {
+            token: None,
+            identified: false,
+        })),
         []
     );
     assert_eq!(code(&session.on_line(&line("AUTH FAKE"))), 503, "once");
@@ -289,39 +311,116 @@ fn a_failed_token_exchange_leaves_the_session_clear() {
 
 #[test]
 fn a_failed_handshake_closes_the_session_without_reply() {
-    let mut session = ServerSession::new(offering(ExchangeKind::Handshake));
-    session.on_line(&line("AUTH FAKE"));
-    session.on_driver_event(security(SecurityResponse::Ready));
-    let failed = SecurityFailure::Failed("no common cipher".to_owned());
-    let end = session.on_driver_event(DriverEvent::Security(Err(failed)));
-    assert_eq!(end, [SessionAction::Close]);
-    assert_eq!(session.on_line(&line("USER ann")), []);
+    for failure in [
+        SecurityFailure::Failed("no common cipher".to_owned()),
+        SecurityFailure::ReadAhead,
+    ] {
+        let mut session = ServerSession::new(offering(ExchangeKind::Handshake));
+        session.on_line(&line("AUTH FAKE"));
+        session.on_driver_event(security(SecurityResponse::Ready));
+        let end = session.on_driver_event(DriverEvent::Security(Err(failure)));
+        assert_eq!(end, [SessionAction::Close]);
+        assert_eq!(session.on_line(&line("USER ann")), []);
+    }
+}
+
+/// A session after the exchange of a mechanism with this name.
+fn secured(exchange: ExchangeKind) -> ScriptedDriver {
+    let mut driver = ScriptedDriver::new(exchange, 1);
+    driver.send_line("AUTH FAKE");
+    if exchange == ExchangeKind::Tokens {
+        driver.send_line("ADAT Zm9v");
+    }
+    assert!(driver.session.is_secured());
+    driver.replies.clear();
+    driver
+}
+
+fn enc(text: &str) -> String {
+    format!("ENC {}", token(text).encode())
 }
 
 #[test]
-fn a_command_with_invalid_protection_is_not_executed() {
+fn a_command_with_invalid_protection_ends_the_session() {
+    let mut driver = secured(ExchangeKind::Tokens);
+    driver.send_line(&enc("NOOP"));
+    driver.send_line(&enc("forged"));
+    driver.send_line(&enc("NOOP"));
+    assert_eq!(driver.replies, [200, 535]);
+    assert_eq!(driver.other_actions, [SessionAction::Close]);
+}
+
+#[test]
+fn protection_is_not_nested() {
+    let mut driver = secured(ExchangeKind::Tokens);
+    for inner in [
+        enc("QUIT"),
+        "ADAT AAAA".to_owned(),
+        "AUTH FAKE".to_owned(),
+        "CCC".to_owned(),
+    ] {
+        driver.send_line(&enc(&inner));
+    }
+    assert_eq!(driver.replies, [503, 503, 503, 534]);
+    driver.send_line(&enc("QUIT"));
+    assert_eq!(driver.replies.pop(), Some(221));
+    assert_eq!(driver.other_actions, [SessionAction::Close]);
+}
+
+#[test]
+fn clear_lines_are_not_executed_in_a_session_with_tokens() {
+    let mut driver = secured(ExchangeKind::Tokens);
+    for text in ["QUIT", "NOOP", "nonsense", ""] {
+        driver.send_line(text);
+    }
+    assert_eq!(driver.replies, [533; 4]);
+    assert_eq!(driver.other_actions, []);
+}
+
+#[test]
+fn protected_lines_without_an_exchange_are_a_driver_error() {
     let mut session = ServerSession::new(offering(ExchangeKind::Tokens));
-    session.on_line(&line("AUTH FAKE"));
-    session.on_driver_event(security(SecurityResponse::Ready));
-    session.on_line(&adat("x"));
-    session.on_driver_event(security(SecurityResponse::Secured(None)));
-    let actions = session.on_line(&line("MIC Zm9v"));
-    let unprotect = SecurityRequest::Unprotect(CommandProtection::Safe, token("foo"));
-    assert_eq!(actions, [SessionAction::Secure(unprotect)]);
-    assert_eq!(session.expected_input(), ExpectedInput::DriverEvent);
-    let invalid = SecurityFailure::Failed("bad checksum".to_owned());
-    assert_eq!(
-        code(&session.on_driver_event(DriverEvent::Security(Err(invalid)))),
-        535
-    );
-    // A protected command inside another one is refused.
-    session.on_line(&line("ENC Zm9v"));
-    let inner = Secret(b"MIC Zm9v".to_vec());
-    let response = session.on_driver_event(security(SecurityResponse::Command(inner)));
-    assert_eq!(code(&response), 503);
-    session.on_line(&line("ENC Zm9v"));
-    let inner = Secret(b"QUIT".to_vec());
-    let response = session.on_driver_event(security(SecurityResponse::Command(inner)));
-    assert_eq!(code(&response), 221);
-    assert_eq!(response.last(), Some(&SessionAction::Close));
+    let inner = LineEvent::Protected(b"NOOP".to_vec());
+    assert_eq!(code(&session.on_line(&inner)), 503);
+}
+
+#[test]
+fn only_protected_lines_are_urgent_in_a_session_with_tokens() {
+    let mut driver = secured(ExchangeKind::Tokens);
+    for text in ["USER ann", "PASS x"] {
+        driver.send_line(&enc(text));
+    }
+    let session = &mut driver.session;
+    session.on_driver_event(DriverEvent::Login(Ok(grant())));
+    let protected = |text: &str| LineEvent::Protected(text.as_bytes().to_vec());
+    session.on_line(&protected("PORT 127,0,0,1,156,64"));
+    session.on_line(&protected("RETR /f"));
+    for text in ["ABOR", "STAT"] {
+        assert!(session.is_urgent(&protected(text)));
+        assert!(!session.is_urgent(&line(text)), "injected");
+    }
+    assert!(!session.is_urgent(&LineEvent::Forged));
+    assert_eq!(code(&session.on_line(&protected("STAT"))), 213);
+    assert_eq!(session.on_line(&protected("ABOR")), [SessionAction::Abort]);
+    let clear = ServerSession::new(config());
+    assert!(clear.is_urgent(&line("ABOR")) && !clear.is_urgent(&protected("ABOR")));
+}
+
+#[test]
+fn old_names_of_tls_select_it() {
+    let tls = SecurityMechanism {
+        name: "TLS".to_owned(),
+        exchange: ExchangeKind::Handshake,
+    };
+    for name in ["TLS", "tls", "SSL", "TLS-C", "tls-p"] {
+        assert!(tls.is_named(name), "{name}");
+    }
+    for name in ["GSSAPI", "TLS-X", ""] {
+        assert!(!tls.is_named(name), "{name}");
+    }
+    let gssapi = SecurityMechanism {
+        name: "GSSAPI".to_owned(),
+        exchange: ExchangeKind::Tokens,
+    };
+    assert!(gssapi.is_named("gssapi") && !gssapi.is_named("SSL"));
 }
