@@ -4,7 +4,8 @@
 //! `cargo run --release -p data --example pump -- SOURCE [TARGET...]`. SOURCE should be in the page
 //! cache; TARGET files are created and removed. `PUMP_ROUNDS` (default 3) is the number of rounds,
 //! of which the medians are printed; `PUMP_CONGESTION` names a congestion control; `PUMP_ONLY`
-//! selects the lines that contain it, such as `Extended x4`.
+//! selects the lines that contain it, such as `Extended x4`. `PUMP_PROTECTION=private` sends through
+//! TLS, `authenticated` after a GSI handshake.
 
 use std::error::Error;
 use std::fs::{File, OpenOptions};
@@ -17,6 +18,7 @@ use data::channel::{AllowedPeers, ListenOptions, SessionDataChannel};
 use data::job::{TransferControl, TransferSettings};
 use data::options::{CongestionChoice, IoMethod, TransferOptions};
 use data::recv::ReceivePlan;
+use data::security::{DataSecurity, DataTlsRole};
 use data::send::SendPlan;
 use data::store::file::{FileSink, FileSource};
 use data::store::{Sink, Source};
@@ -24,6 +26,11 @@ use proto::checksum::ChecksumAlgorithm;
 use proto::command::TransferMode;
 use proto::ranges::RangeSet;
 use proto::sizing::SocketBuffers;
+use security::gsi::DataHandshakeMode;
+use security::test_pki::TestAuthority;
+use security::tls::{
+    ClientCertificates, ExpectedPeer, TlsConfig, TlsOptions, TlsProfile, TlsRole, TlsVersion,
+};
 
 /// One line of the table.
 #[derive(Clone, Copy)]
@@ -111,6 +118,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let rounds = std::env::var("PUMP_ROUNDS").map_or(Ok(3), |n| n.parse::<usize>())?;
     let mut out = std::io::stdout();
     let only = std::env::var("PUMP_ONLY").unwrap_or_default();
+    let security = protection()?;
     for target in &targets {
         let mut lines: Vec<_> = CASES
             .into_iter()
@@ -120,7 +128,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         // Round by round, so that load from other programs affects all cases alike.
         for _ in 0..rounds.max(1) {
             for (case, _, runs) in &mut lines {
-                runs.push(measure(Path::new(&source), Path::new(target), *case)?);
+                runs.push(measure(
+                    Path::new(&source),
+                    Path::new(target),
+                    *case,
+                    security.as_ref(),
+                )?);
             }
         }
         for (_, name, mut runs) in lines {
@@ -133,7 +146,12 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Returns GB per second, and processor seconds of both ends per GB.
-fn measure(source: &Path, target: &Path, case: PumpCase) -> Result<(f64, f64), Box<dyn Error>> {
+fn measure(
+    source: &Path,
+    target: &Path,
+    case: PumpCase,
+    security: Option<&Arc<DataSecurity>>,
+) -> Result<(f64, f64), Box<dyn Error>> {
     let file = File::open(source)?;
     let len = file.metadata()?.len();
     let source: Arc<dyn Source> = Arc::new(FileSource::new(file, "source")?);
@@ -165,6 +183,7 @@ fn measure(source: &Path, target: &Path, case: PumpCase) -> Result<(f64, f64), B
         mode: case.mode,
         streams: case.streams,
         checksum: case.checksum,
+        security: security.map(Arc::clone),
         ..TransferSettings::default()
     };
     let mut ranges = RangeSet::new();
@@ -217,4 +236,36 @@ fn cpu_time() -> Duration {
         u64::try_from(time.tv_sec).unwrap_or(0),
         u32::try_from(time.tv_nsec).unwrap_or(0),
     )
+}
+
+/// The protection of both ends; `None`: clear.
+fn protection() -> Result<Option<Arc<DataSecurity>>, Box<dyn Error>> {
+    let mode = match std::env::var("PUMP_PROTECTION").as_deref() {
+        Ok("private") => DataHandshakeMode::Protected,
+        Ok("authenticated") => DataHandshakeMode::AuthenticateOnly,
+        _ => return Ok(None),
+    };
+    let credential = TestAuthority::new("/O=Grid/CN=Authority").user("User");
+    let config = |role| {
+        TlsConfig::new(TlsOptions {
+            role,
+            profile: TlsProfile::Grid,
+            credential: Some(credential.clone()),
+            trust: None,
+            client_certificates: ClientCertificates::Required,
+            expected: ExpectedPeer::Unverified,
+            server_name: None,
+            oldest: TlsVersion::V1_2,
+            tickets: false,
+        })
+    };
+    Ok(Some(Arc::new(DataSecurity {
+        mode,
+        role: DataTlsRole::Opener,
+        client: Some(config(TlsRole::Client)?),
+        server: Some(config(TlsRole::Server)?),
+        resume: None,
+        require_resumption: false,
+        require_close_notify: false,
+    })))
 }

@@ -72,3 +72,37 @@ impl DataSecurity {
             .ok_or_else(missing)
     }
 }
+
+#[cfg(test)]
+impl DataSecurity {
+    /// GSI with one credential at both ends.
+    pub(crate) fn of_one_user(mode: DataHandshakeMode) -> Self {
+        use security::test_pki::TestAuthority;
+        use security::tls::{
+            ClientCertificates, ExpectedPeer, TlsOptions, TlsProfile, TlsRole, TlsVersion,
+        };
+        let user = TestAuthority::new("/O=Grid/CN=Authority").user("User");
+        let config = |role| {
+            TlsConfig::new(TlsOptions {
+                role,
+                profile: TlsProfile::Grid,
+                credential: Some(user.clone()),
+                trust: None,
+                client_certificates: ClientCertificates::Required,
+                expected: ExpectedPeer::Unverified,
+                server_name: None,
+                oldest: TlsVersion::V1_2,
+                tickets: false,
+            })
+        };
+        Self {
+            mode,
+            role: DataTlsRole::Opener,
+            client: Some(config(TlsRole::Client).unwrap()),
+            server: Some(config(TlsRole::Server).unwrap()),
+            resume: None,
+            require_resumption: false,
+            require_close_notify: false,
+        }
+    }
+}

@@ -196,3 +196,70 @@ impl Drop for FailedHandshakes {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::Arc;
+
+    use ::security::gsi::DataHandshakeMode;
+
+    use super::*;
+    use crate::security::{ConnectionOpener, DataSecurity};
+    use crate::settings::TransferSettings;
+
+    fn accepted(listener: &TcpListener, settings: &TransferSettings) -> DataStream {
+        let (socket, peer) = listener.accept().unwrap();
+        DataStream::new(socket.into(), peer, ConnectionOpener::Peer, settings).unwrap()
+    }
+
+    fn protected() -> TransferSettings {
+        let security = DataSecurity::of_one_user(DataHandshakeMode::Protected);
+        TransferSettings {
+            security: Some(Arc::new(security)),
+            ..TransferSettings::default()
+        }
+    }
+
+    #[test]
+    fn a_silent_stranger_is_closed_when_its_time_is_over() {
+        let settings = protected();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let _silent = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut stranger = HandshakingStream::new(accepted(&listener, &settings));
+        assert!(!stranger.advance().unwrap());
+        stranger.since = Instant::now().checked_sub(HANDSHAKE_TIMEOUT).unwrap();
+        let error = stranger.advance().unwrap_err();
+        assert!(
+            matches!(&error, DataError::Security { reason, .. } if reason.contains("20 s")),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_sender_keeps_a_limited_number_of_candidates() {
+        let settings = protected();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut candidates = SenderCandidates::default();
+        assert_eq!(candidates.max_wait(), Duration::MAX);
+        let strangers: Vec<_> = (0..MAX_CANDIDATES + 3)
+            .map(|_| {
+                let stranger = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+                candidates.add(accepted(&listener, &settings));
+                stranger
+            })
+            .collect();
+        assert!(candidates.advance().is_none());
+        assert_eq!(candidates.poll_fds().count(), MAX_CANDIDATES);
+        assert_eq!(candidates.max_wait(), CHECK_INTERVAL);
+        // Every one of them closes, and is counted.
+        drop(strangers);
+        let begin = Instant::now();
+        while candidates.poll_fds().count() > 0 {
+            assert!(candidates.advance().is_none());
+            assert!(begin.elapsed() < Duration::from_secs(60));
+        }
+        let failure = candidates.take_failure();
+        assert!(matches!(failure, Some(DataError::Security { .. })));
+    }
+}

@@ -1,5 +1,7 @@
 //! The engine with the command `openssl` as its peer, in both roles.
 
+#![expect(clippy::unwrap_used, reason = "a test reports by panicking")]
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -10,7 +12,7 @@ use std::time::Duration;
 use openssl::x509::X509;
 use security::tls::{
     ClientCertificates, ExpectedPeer, Handshake, ReadResult, TlsConfig, TlsEngine, TlsError,
-    TlsOptions, TlsProfile, TlsRole, TlsVersion,
+    TlsOptions, TlsProfile, TlsRole, TlsSession, TlsVersion, install_session_setter,
 };
 use security::x509::{CertifiedKey, TrustStore};
 
@@ -70,7 +72,11 @@ struct Connection {
 
 impl Connection {
     fn new(options: TlsOptions, socket: TcpStream) -> Self {
-        let engine = TlsEngine::new(&TlsConfig::new(options).unwrap(), None).unwrap();
+        Self::of(&TlsConfig::new(options).unwrap(), None, socket)
+    }
+
+    fn of(config: &TlsConfig, resume: Option<&TlsSession>, socket: TcpStream) -> Self {
+        let engine = TlsEngine::new(config, resume).unwrap();
         Self { engine, socket }
     }
 
@@ -113,17 +119,11 @@ impl Connection {
 }
 
 /// `openssl s_server` and its port. It sends each line back with its letters reversed.
-fn server(file: &Path, version: &str) -> (Program, u16) {
+fn server(file: &Path, arguments: &[&str]) -> (Program, u16) {
     let mut child = Command::new("openssl")
-        .args([
-            "s_server",
-            "-accept",
-            "127.0.0.1:0",
-            "-rev",
-            version,
-            "-cert",
-        ])
+        .args(["s_server", "-accept", "127.0.0.1:0", "-rev", "-cert"])
         .arg(file)
+        .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -172,7 +172,7 @@ fn client(file: &Path, arguments: &[&str]) -> (Program, TcpStream) {
 fn the_engine_is_a_client_of_openssl() {
     let identity = Identity::new();
     for (version, expected) in [("-tls1_2", "TLSv1.2 "), ("-tls1_3", "TLSv1.3 ")] {
-        let (_program, port) = server(&identity.file(), version);
+        let (_program, port) = server(&identity.file(), &[version]);
         let socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
         let mut connection = Connection::new(identity.options(TlsRole::Client), socket);
         connection.shake().unwrap();
@@ -186,9 +186,59 @@ fn the_engine_is_a_client_of_openssl() {
 }
 
 #[test]
+fn sessions_of_an_openssl_server_resume() {
+    install_session_setter(|ssl, session| {
+        // SAFETY: the session comes from a connection of the same SSL_CTX.
+        unsafe { ssl.set_session(session) }
+    });
+    let identity = Identity::new();
+    let config = TlsConfig::new(identity.options(TlsRole::Client)).unwrap();
+    for arguments in [&["-tls1_2"][..], &["-tls1_2", "-no_ticket"], &["-tls1_3"]] {
+        let (_program, port) = server(&identity.file(), arguments);
+        let mut session = None;
+        for is_resumed in [false, true, true] {
+            let socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            let mut connection = Connection::of(&config, session.as_ref(), socket);
+            connection.shake().unwrap();
+            connection.engine.write(b"longhaul\n").unwrap();
+            connection.send();
+            assert_eq!(connection.read_line(), "luahgnol\n");
+            assert_eq!(connection.engine.is_resumed(), is_resumed, "{arguments:?}");
+            assert!(connection.engine.peer().is_some());
+            session = connection.engine.session();
+            connection.engine.close().unwrap();
+            connection.send();
+        }
+    }
+}
+
+#[test]
+fn sessions_of_the_engine_resume_at_openssl() {
+    let identity = Identity::new();
+    let config = TlsConfig::new(identity.options(TlsRole::Server)).unwrap();
+    let session = identity.folder.path().join("session.pem");
+    let session = session.to_str().unwrap();
+    for version in ["-tls1_2", "-tls1_3"] {
+        for (option, is_resumed) in [("-sess_out", false), ("-sess_in", true)] {
+            let arguments = ["-quiet", version, option, session];
+            let (mut program, socket) = client(&identity.file(), &arguments);
+            let mut connection = Connection::of(&config, None, socket);
+            connection.shake().unwrap();
+            assert_eq!(connection.engine.is_resumed(), is_resumed, "{version}");
+            connection.engine.write(b"220 ready\r\n").unwrap();
+            connection.engine.close().unwrap();
+            connection.send();
+            // The program writes its file when the connection ends.
+            drop(connection);
+            program.0.wait().unwrap();
+        }
+    }
+}
+
+#[test]
 fn the_engine_refuses_an_openssl_server_of_another_name() {
     let identity = Identity::new();
-    let (_program, port) = server(&identity.file(), "-tls1_3");
+    let (_program, port) = server(&identity.file(), &["-tls1_3"]);
     let socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let options = TlsOptions {
         expected: ExpectedPeer::Host("other.example".to_owned()),
@@ -223,8 +273,6 @@ fn a_renegotiation_is_refused() {
     let (mut program, socket) = client(&identity.file(), &["-tls1_2"]);
     let mut connection = Connection::new(identity.options(TlsRole::Server), socket);
     connection.shake().unwrap();
-    connection.engine.write(b"220 ready\r\n").unwrap();
-    connection.send();
     let mut input = program.0.stdin.take().unwrap();
     // A line with this letter alone asks openssl for a renegotiation.
     input.write_all(b"R\n").unwrap();

@@ -1,5 +1,7 @@
 //! Sessions of one connection resume in another, and the peer is checked again.
 
+#![expect(clippy::unwrap_used, reason = "a test reports by panicking")]
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +20,7 @@ struct Ends {
 
 fn ends() -> Ends {
     install_session_setter(|ssl, session| {
-        // SAFETY: the engine gives sessions to connections of their own SSL_CTX only.
+        // SAFETY: the session comes from a connection of the same SSL_CTX.
         unsafe { ssl.set_session(session) }
     });
     let day = Duration::from_secs(86_400);

@@ -96,9 +96,10 @@ struct HandshakeInProgress {
 enum HandshakeForm {
     /// TLS, in which the bytes stay.
     Tls(TlsEngine),
-    /// GSI's, before raw bytes. Never more than one record is received: the bytes behind the last are
-    /// data, which the kernel may move.
-    Gsi(DataHandshake, RecordLimit),
+    /// GSI's, before raw bytes. With a limit, never more than one record is received: the bytes behind
+    /// the last are data, which the kernel may move. The TLS client has none: the server waits for its
+    /// last record, and may send several of its own at once.
+    Gsi(DataHandshake, Option<RecordLimit>),
 }
 
 impl DataProtection {
@@ -118,7 +119,7 @@ impl DataProtection {
             DataHandshakeMode::Protected => HandshakeForm::Tls(TlsEngine::new(config, resume)?),
             mode @ DataHandshakeMode::AuthenticateOnly => {
                 let handshake = DataHandshake::new(config, mode, resume)?;
-                HandshakeForm::Gsi(handshake, RecordLimit::default())
+                HandshakeForm::Gsi(handshake, (!is_client).then(RecordLimit::default))
             }
         };
         let handshake = HandshakeInProgress {
@@ -249,7 +250,7 @@ impl DataProtection {
         let mut state = lock(&self.state);
         let engine = match &mut *state {
             ProtectionState::Protected(engine) => engine,
-            // What arrived first does not concern this direction.
+            // Bytes that arrived first do not concern this direction.
             ProtectionState::Raw(_) => return Ok(None),
             _ => return Err(io::ErrorKind::NotConnected.into()),
         };
@@ -346,7 +347,10 @@ impl HandshakeInProgress {
     fn receive(&mut self, mut socket: &Socket) -> io::Result<usize> {
         match &mut self.handshake {
             HandshakeForm::Tls(engine) => engine.receive_with(|space| socket.read(space)),
-            HandshakeForm::Gsi(handshake, records) => {
+            HandshakeForm::Gsi(handshake, None) => {
+                handshake.engine().receive_with(|space| socket.read(space))
+            }
+            HandshakeForm::Gsi(handshake, Some(records)) => {
                 let mut buffer = [0; 4 << 10];
                 let wanted = records.wanted().min(buffer.len());
                 let count = socket.read(&mut buffer[..wanted])?;

@@ -59,6 +59,8 @@ pub struct TestCertificate {
     pub not_after: i64,
     /// It is an authority.
     pub authority: bool,
+    /// An authority's key usage has cRLSign.
+    pub may_revoke: bool,
     /// Path length of an authority.
     pub path_length: Option<u32>,
     /// Key; its name is the subject.
@@ -78,6 +80,7 @@ impl TestCertificate {
             not_before: -DAY,
             not_after: 10 * DAY,
             authority: false,
+            may_revoke: true,
             path_length: None,
             key: TestKey::default(),
             critical: Vec::new(),
@@ -188,6 +191,17 @@ impl TestAuthority {
         this_update: i64,
         next_update: i64,
     ) -> X509Crl {
+        self.revocation_list_with(revoked, this_update, next_update, &[])
+    }
+
+    /// A revocation list with critical extensions too: object identifier and DER each.
+    pub fn revocation_list_with(
+        &self,
+        revoked: &[&X509],
+        this_update: i64,
+        next_update: i64,
+        critical: &[(&str, &[u8])],
+    ) -> X509Crl {
         let mut list = X509CrlBuilder::new().unwrap();
         list.set_issuer_name(self.certificate.subject_name())
             .unwrap();
@@ -207,6 +221,10 @@ impl TestAuthority {
         let context = builder.x509v3_context(Some(&self.certificate), None);
         let identifier = AuthorityKeyIdentifier::new().keyid(true).build(&context);
         list.append_extension(identifier.unwrap()).unwrap();
+        for (identifier, der) in critical {
+            list.append_extension(extension(identifier, true, der))
+                .unwrap();
+        }
         list.sign(&self.key, MessageDigest::sha256()).unwrap();
         list.build().unwrap()
     }
@@ -305,7 +323,10 @@ fn extensions(
     let mut usage = KeyUsage::new();
     usage.critical();
     if template.authority {
-        extensions.push(usage.key_cert_sign().crl_sign().build().unwrap());
+        if template.may_revoke {
+            usage.crl_sign();
+        }
+        extensions.push(usage.key_cert_sign().build().unwrap());
     } else if let Some(signature) = template.digital_signature {
         if signature {
             usage.digital_signature();

@@ -16,13 +16,17 @@ pub enum TestKey {
     Rsa2048,
     /// RSA, 1024 bits: too short for TLS today.
     Rsa1024,
+    /// RSA, 512 bits: what the oldest grid software made.
+    Rsa512,
     /// ECDSA on P-256.
     P256,
 }
 
+type KeysByName = HashMap<(TestKey, String), PKey<Private>>;
+
 /// The key of this kind with this name; the same name has the same key throughout the process.
 pub fn key(kind: TestKey, name: &str) -> PKey<Private> {
-    static KEYS: OnceLock<Mutex<HashMap<(TestKey, String), PKey<Private>>>> = OnceLock::new();
+    static KEYS: OnceLock<Mutex<KeysByName>> = OnceLock::new();
     let keys = KEYS.get_or_init(Mutex::default);
     let place = (kind, name.to_owned());
     let known = keys
@@ -45,6 +49,7 @@ fn make(kind: TestKey) -> PKey<Private> {
     match kind {
         TestKey::Rsa2048 => PKey::from_rsa(Rsa::generate(2048).unwrap()).unwrap(),
         TestKey::Rsa1024 => PKey::from_rsa(Rsa::generate(1024).unwrap()).unwrap(),
+        TestKey::Rsa512 => PKey::from_rsa(Rsa::generate(512).unwrap()).unwrap(),
         TestKey::P256 => {
             let group = EcGroup::from_curve_name(Nid::X9_62_PRIME256V1).unwrap();
             PKey::from_ec_key(EcKey::generate(&group).unwrap()).unwrap()

@@ -60,6 +60,8 @@ pub struct TestProxy {
     pub signer: Option<CertifiedKey>,
     /// Critical extensions: object identifier and DER.
     pub critical: Vec<(String, Vec<u8>)>,
+    /// The signature uses SHA-1.
+    pub weak_hash: bool,
     /// Key.
     pub key: TestKey,
 }
@@ -78,6 +80,7 @@ impl Default for TestProxy {
             authority: false,
             signer: None,
             critical: Vec::new(),
+            weak_hash: false,
             key: TestKey::default(),
         }
     }
@@ -127,7 +130,11 @@ impl TestProxy {
                 .unwrap();
         }
         let signer = self.signer.as_ref().unwrap_or(issuer);
-        builder.sign(signer.key(), MessageDigest::sha256()).unwrap();
+        let digest = match self.weak_hash {
+            true => MessageDigest::sha1(),
+            false => MessageDigest::sha256(),
+        };
+        builder.sign(signer.key(), digest).unwrap();
         let mut chain = vec![issuer.leaf().clone()];
         chain.extend_from_slice(issuer.chain());
         CertifiedKey::from_parts(builder.build(), key, chain).unwrap()

@@ -131,7 +131,7 @@ struct TlsConfigInner {
     shared: Arc<SharedContext>,
 }
 
-/// What the connections of one context share: OpenSSL's context with the keys of the tickets, and
+/// The parts that the connections of one context share: OpenSSL's context with the keys of the tickets, and
 /// the chains behind the tickets.
 pub(super) struct SharedContext {
     pub(super) context: SslContext,

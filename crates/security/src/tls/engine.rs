@@ -287,9 +287,12 @@ impl TlsEngine {
     /// Client: the newest session for later connections; with TLS 1.3 it arrives after the
     /// handshake, with the first bytes of the server.
     pub fn session(&self) -> Option<TlsSession> {
-        let newest = self.newest.as_ref()?;
-        let session = lock(newest).clone()?;
-        Some(TlsSession::new(session, self.chain.clone(), &self.config))
+        let newest = lock(self.newest.as_ref()?).clone();
+        match newest {
+            Some(session) => TlsSession::new(&session, self.chain.clone(), &self.config),
+            // A resumed handshake need not bring a new one.
+            None => self.resumed.clone().filter(|_| self.is_resumed()),
+        }
     }
 
     /// Whether the negotiated suite encrypts (all offered ones do).

@@ -6,6 +6,7 @@ use openssl::error::ErrorStack;
 use openssl::ex_data::Index;
 use openssl::ssl::{Ssl, SslContextBuilder, SslRef, SslSession, SslSessionRef};
 use openssl::x509::X509;
+use zeroize::Zeroizing;
 
 use super::config::{SharedContext, TlsConfig, lock};
 
@@ -13,14 +14,16 @@ use super::config::{SharedContext, TlsConfig, lock};
 /// or of [`TlsConfig::with_expected`]. Others ignore it.
 #[derive(Clone)]
 pub struct TlsSession {
-    session: SslSession,
+    /// The session, DER. Each connection gets a session of its own: OpenSSL spoils the session of a
+    /// connection that ends without close_notify, and all copies of the same object with it.
+    der: Arc<Zeroizing<Vec<u8>>>,
     /// The chain of the server, leaf first: a resumed handshake does not show it again.
     chain: Vec<X509>,
     context: Arc<SharedContext>,
 }
 
-/// Gives a session to a connection before its handshake: SSL_set_session(3). It may rely on both
-/// belonging to one SSL_CTX.
+/// Gives a session to a connection before its handshake: SSL_set_session(3). The session is a fresh
+/// one for this connection: it comes from a connection of the same SSL_CTX, and is in no cache.
 pub type SessionSetter = fn(&mut SslRef, &SslSessionRef) -> Result<(), ErrorStack>;
 
 static SESSION_SETTER: OnceLock<SessionSetter> = OnceLock::new();
@@ -63,13 +66,17 @@ pub(super) fn attach(ssl: &mut SslRef) -> Result<NewestSession, ErrorStack> {
 }
 
 impl TlsSession {
-    pub(super) fn new(session: SslSession, chain: Vec<X509>, config: &TlsConfig) -> Self {
-        let context = Arc::clone(config.shared());
-        Self {
-            session,
+    /// `None` if OpenSSL cannot encode the session.
+    pub(super) fn new(
+        session: &SslSessionRef,
+        chain: Vec<X509>,
+        config: &TlsConfig,
+    ) -> Option<Self> {
+        Some(Self {
+            der: Arc::new(Zeroizing::new(session.to_der().ok()?)),
             chain,
-            context,
-        }
+            context: Arc::clone(config.shared()),
+        })
     }
 
     /// Has a connection of `config` ask for this session. Returns whether it will.
@@ -80,7 +87,7 @@ impl TlsSession {
         let Some(setter) = SESSION_SETTER.get() else {
             return Ok(false);
         };
-        setter(ssl, &self.session)?;
+        setter(ssl, &*SslSession::from_der(&self.der)?)?;
         Ok(true)
     }
 

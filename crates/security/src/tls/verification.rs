@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::SystemTime;
 
 use openssl::ssl::SslRef;
-use openssl::x509::{X509, X509StoreContextRef, X509VerifyResult};
+use openssl::x509::{X509, X509Ref, X509StoreContextRef, X509VerifyResult};
 
 use super::config::{ClientCertificates, ExpectedPeer, TlsConfig, TlsProfile, TlsRole, lock};
 use super::session::TlsSession;
@@ -31,7 +31,7 @@ pub(super) struct PeerCheck {
 struct Outcome {
     verified: Option<PeerIdentity>,
     refused: Option<TrustError>,
-    /// What the peer has shown, leaf first.
+    /// Certificates that the peer has shown, leaf first.
     shown: Vec<X509>,
     /// A date outside of a certificate's validity that OpenSSL has seen.
     validity: Option<X509VerifyResult>,
@@ -131,7 +131,7 @@ impl PeerCheck {
         lock(&self.outcome).refused.clone()
     }
 
-    /// What a peer has shown whose handshake did not complete.
+    /// Certificates of a peer whose handshake did not complete.
     pub(super) fn shown(&self) -> Vec<X509> {
         lock(&self.outcome).shown.clone()
     }
@@ -203,7 +203,7 @@ fn alert_cause(
 }
 
 fn refusal(context: &X509StoreContextRef, problem: &str) -> TrustError {
-    let subject = context.current_cert().map(|c| c.subject_name());
+    let subject = context.current_cert().map(X509Ref::subject_name);
     TrustError::Chain {
         subject: subject.map_or_else(
             || crate::x509::DistinguishedName::from_text("the certificate"),

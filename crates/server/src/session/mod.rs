@@ -260,8 +260,7 @@ impl SessionDriver {
             return ended.map_err(SessionEnd::ConnectionLost);
         }
         if matches!(self.work, SessionWork::Handshake) {
-            self.perform_handshake().await;
-            return Ok(());
+            return self.perform_handshake().await;
         }
         if self.work.is_none() {
             if self.phase > ServerPhase::Serving && !self.is_in_follow_up() {

@@ -34,3 +34,244 @@ async fn a_write_larger_than_the_buffers_completes_as_the_peer_reads() {
     far.write_all(b"bye").await.unwrap();
     assert_eq!(near.read(&mut buffer).await.unwrap(), 3);
 }
+
+mod protected {
+    use std::time::Duration;
+
+    use security::test_pki::TestAuthority;
+    use security::tls::{
+        ClientCertificates, ExpectedPeer, TlsOptions, TlsProfile, TlsRole, TlsVersion,
+    };
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn options(role: TlsRole) -> TlsOptions {
+        TlsOptions {
+            role,
+            profile: TlsProfile::Web,
+            credential: None,
+            trust: None,
+            client_certificates: ClientCertificates::None,
+            expected: ExpectedPeer::Unverified,
+            server_name: None,
+            oldest: TlsVersion::V1_2,
+            tickets: true,
+        }
+    }
+
+    /// The configurations of a client and a server.
+    fn configs() -> (TlsConfig, TlsConfig) {
+        let authority = TestAuthority::new("/O=Grid/CN=Authority");
+        let server = TlsConfig::new(TlsOptions {
+            credential: Some(authority.host(&["localhost"])),
+            expected: ExpectedPeer::Trusted,
+            ..options(TlsRole::Server)
+        });
+        (
+            TlsConfig::new(options(TlsRole::Client)).unwrap(),
+            server.unwrap(),
+        )
+    }
+
+    /// Both ends after the handshake; the client is first.
+    async fn secured(
+        (client, server): &(TlsConfig, TlsConfig),
+        resume: Option<&TlsSession>,
+    ) -> (ControlTransport, ControlTransport) {
+        let (mut near, mut far) = connected().await;
+        near.start_tls(client, resume).unwrap();
+        far.start_tls(server, None).unwrap();
+        let both = async { tokio::join!(near.complete_handshake(), far.complete_handshake()) };
+        let (at_client, at_server) = timeout(PATIENCE, both).await.unwrap();
+        at_client.unwrap();
+        at_server.unwrap();
+        (near, far)
+    }
+
+    async fn line(transport: &mut ControlTransport) -> String {
+        let mut buffer = [0; 1000];
+        let read = timeout(PATIENCE, transport.read(&mut buffer));
+        let count = read.await.unwrap().unwrap();
+        String::from_utf8(buffer[..count].to_vec()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn lines_pass_in_both_directions_and_the_session_is_resumed() {
+        let configs = configs();
+        let (mut near, mut far) = secured(&configs, None).await;
+        far.write_all(b"220 ready\r\n").await.unwrap();
+        assert_eq!(line(&mut near).await, "220 ready\r\n");
+        near.write_all(b"NOOP\r\n").await.unwrap();
+        assert_eq!(line(&mut far).await, "NOOP\r\n");
+        assert!(!near.tls().unwrap().is_resumed());
+        let session = near.tls().unwrap().session().unwrap();
+        for _ in 0..2 {
+            let (near, far) = secured(&configs, Some(&session)).await;
+            assert!(near.tls().unwrap().is_resumed() && far.tls().unwrap().is_resumed());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_large_reply_neither_loses_nor_repeats_bytes_when_it_must_wait() {
+        let (mut near, mut far) = secured(&configs(), None).await;
+        let bytes: Vec<u8> = (0..8_000_000u32).map(|n| (n % 251) as u8).collect();
+        let expected = bytes.clone();
+        let sending = tokio::spawn(async move {
+            let (mut rest, mut has_waited) = (&bytes[..], false);
+            while !rest.is_empty() {
+                match far.try_write(rest) {
+                    Ok(count) => rest = &rest[count..],
+                    Err(error) => {
+                        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+                        has_waited = true;
+                        // One record and its frame, at most.
+                        assert!(far.tls().unwrap().outgoing().len() < 20_000);
+                        far.writable().await.unwrap();
+                    }
+                }
+            }
+            assert!(has_waited);
+            far.shutdown().await.unwrap();
+            far
+        });
+        let (mut received, mut buffer) = (Vec::new(), vec![0; 10_000]);
+        loop {
+            match timeout(PATIENCE, near.read(&mut buffer))
+                .await
+                .unwrap()
+                .unwrap()
+            {
+                0 => break,
+                count => received.extend_from_slice(&buffer[..count]),
+            }
+        }
+        assert!(received == expected);
+        drop(sending.await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_waiting_reader_sends_what_a_writer_left_behind() {
+        let (mut near, mut far) = secured(&configs(), None).await;
+        // Until some bytes stay here.
+        let mut written = 0;
+        while let Ok(count) = far.try_write(&[b'x'; 10_000]) {
+            written += count;
+        }
+        assert!(!far.tls().unwrap().outgoing().is_empty());
+        let answering = tokio::spawn(async move {
+            let answer = line(&mut far).await;
+            (answer, far)
+        });
+        let mut buffer = vec![0; 100_000];
+        while written > 0 {
+            written -= timeout(PATIENCE, near.read(&mut buffer))
+                .await
+                .unwrap()
+                .unwrap();
+        }
+        near.write_all(b"NOOP\r\n").await.unwrap();
+        assert_eq!(answering.await.unwrap().0, "NOOP\r\n");
+    }
+
+    #[tokio::test]
+    async fn a_line_that_is_cut_off_is_never_read() {
+        let (mut near, mut far) = secured(&configs(), None).await;
+        near.write_all(b"NOOP\r\n").await.unwrap();
+        assert_eq!(line(&mut far).await, "NOOP\r\n");
+        // A record of which the last byte is missing, then FIN.
+        let tls = near.tls.as_mut().unwrap();
+        tls.encrypt(b"DELE everything\r\n");
+        let cut = tls.engine().outgoing().to_vec();
+        near.stream.writable().await.unwrap();
+        near.stream.try_write(&cut[..cut.len() - 1]).unwrap();
+        near.stream.shutdown().await.unwrap();
+        assert_eq!(line(&mut far).await, "");
+        assert_eq!(line(&mut far).await, "");
+    }
+
+    #[tokio::test]
+    async fn after_close_notify_the_other_direction_is_open() {
+        let (mut near, mut far) = secured(&configs(), None).await;
+        near.write_all(b"QUIT\r\n").await.unwrap();
+        near.shutdown().await.unwrap();
+        assert_eq!(line(&mut far).await, "QUIT\r\n");
+        assert_eq!(line(&mut far).await, "");
+        far.write_all(b"221 bye\r\n").await.unwrap();
+        assert_eq!(line(&mut near).await, "221 bye\r\n");
+    }
+
+    #[tokio::test]
+    async fn the_connection_continues_in_the_clear_after_tls() {
+        let (mut near, mut far) = secured(&configs(), None).await;
+        near.write_all(b"CCC\r\n").await.unwrap();
+        assert_eq!(line(&mut far).await, "CCC\r\n");
+        far.write_all(b"200 ok\r\n").await.unwrap();
+        assert_eq!(line(&mut near).await, "200 ok\r\n");
+        let both = async { tokio::join!(near.end_tls(), far.end_tls()) };
+        let (at_client, at_server) = timeout(PATIENCE, both).await.unwrap();
+        at_client.unwrap();
+        at_server.unwrap();
+        assert!(near.tls().is_none() && far.tls().is_none());
+        near.stream.try_write(b"PASV\r\n").unwrap();
+        assert_eq!(line(&mut far).await, "PASV\r\n");
+        far.write_all(b"227 here\r\n").await.unwrap();
+        assert_eq!(line(&mut near).await, "227 here\r\n");
+    }
+
+    #[tokio::test]
+    async fn a_client_without_close_notify_ends_tls_with_its_first_clear_byte() {
+        let (near, mut far) = secured(&configs(), None).await;
+        near.stream.try_write(b"PASV\r\n").unwrap();
+        timeout(PATIENCE, far.end_tls()).await.unwrap().unwrap();
+        assert_eq!(line(&mut far).await, "PASV\r\n");
+    }
+
+    #[tokio::test]
+    async fn a_command_under_tls_after_the_last_one_is_refused() {
+        let (mut near, mut far) = secured(&configs(), None).await;
+        near.write_all(b"DELE it\r\n").await.unwrap();
+        let ended = timeout(PATIENCE, far.end_tls()).await.unwrap();
+        assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[tokio::test]
+    async fn what_is_no_tls_fails_the_handshake() {
+        let (client, server) = configs();
+        let (mut near, mut far) = connected().await;
+        far.start_tls(&server, None).unwrap();
+        assert!(far.start_tls(&server, None).is_err());
+        near.write_all(b"USER anonymous\r\n").await.unwrap();
+        let error = timeout(PATIENCE, far.complete_handshake()).await.unwrap();
+        let error = error.unwrap_err();
+        assert!(tls_error(&error).is_some(), "{error}");
+        // A FIN is an error of the connection, not of TLS.
+        let (mut near, far) = connected().await;
+        near.start_tls(&client, None).unwrap();
+        drop(far);
+        let error = timeout(PATIENCE, near.handshake())
+            .await
+            .unwrap()
+            .unwrap_err();
+        assert!(tls_error(&error).is_none(), "{error}");
+        assert!(tls_error(&io::ErrorKind::TimedOut.into()).is_none());
+    }
+
+    #[tokio::test]
+    async fn a_handshake_goes_on_after_it_was_cancelled() {
+        let (client, server) = configs();
+        let (mut near, mut far) = connected().await;
+        near.start_tls(&client, None).unwrap();
+        far.start_tls(&server, None).unwrap();
+        let alone = timeout(Duration::from_millis(1), near.complete_handshake()).await;
+        assert!(alone.is_err());
+        let both = async { tokio::join!(near.complete_handshake(), far.complete_handshake()) };
+        let (at_client, at_server) = timeout(PATIENCE, both).await.unwrap();
+        at_client.unwrap();
+        at_server.unwrap();
+        near.write_all(b"NOOP\r\n").await.unwrap();
+        assert_eq!(line(&mut far).await, "NOOP\r\n");
+    }
+}

@@ -124,6 +124,12 @@ impl ControlTls {
         Ok(())
     }
 
+    /// Encrypts without sending.
+    #[cfg(test)]
+    pub(super) fn encrypt(&mut self, bytes: &[u8]) {
+        self.engine.write(bytes).unwrap();
+    }
+
     /// Queues close_notify.
     pub(super) fn queue_close(&mut self) {
         if self.is_complete {

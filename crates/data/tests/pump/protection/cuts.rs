@@ -20,7 +20,7 @@ fn session(security: &DataSecurity) -> Option<&TlsSession> {
     security.resume.as_ref()
 }
 
-/// What a receiver makes of a connection on which `send` is done.
+/// The stored bytes and the outcome of a receiver, of a connection on which `send` is done.
 fn received(
     security: &DataSecurity,
     ends: &FtpsEnds,
@@ -50,7 +50,7 @@ fn in_mode_s_a_fin_without_close_notify_is_no_end_of_the_file() {
         matches!(&error, DataError::Security { reason, .. } if reason.contains("close_notify")),
         "{error}"
     );
-    // What came before is stored, for a restart.
+    // The bytes before are stored, for a restart.
     assert_eq!(stored, b"half of the file");
 }
 

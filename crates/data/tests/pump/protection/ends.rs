@@ -75,6 +75,29 @@ impl FtpsEnds {
     }
 }
 
+/// GSI: both ends have the same, and the end that opens a connection is the TLS client.
+pub(super) fn grid(mode: DataHandshakeMode) -> DataSecurity {
+    let user = TestAuthority::new("/O=Grid/CN=Authority").user("User");
+    let config = |role| {
+        TlsConfig::new(TlsOptions {
+            profile: TlsProfile::Grid,
+            credential: Some(user.clone()),
+            client_certificates: ClientCertificates::Required,
+            tickets: false,
+            ..options(role)
+        })
+    };
+    DataSecurity {
+        mode,
+        role: DataTlsRole::Opener,
+        client: Some(config(TlsRole::Client).unwrap()),
+        server: Some(config(TlsRole::Server).unwrap()),
+        resume: None,
+        require_resumption: false,
+        require_close_notify: false,
+    }
+}
+
 pub(super) fn protected(mode: TransferMode, security: &DataSecurity) -> TransferSettings {
     TransferSettings {
         security: Some(Arc::new(security.clone())),

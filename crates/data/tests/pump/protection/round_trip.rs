@@ -1,16 +1,22 @@
 //! Everything that is sent arrives, whichever end is the TLS client and however many streams.
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use data::channel::{AllowedPeers, SessionDataChannel};
 use data::options::IoMethod;
-use data::store::file::FileSource;
+use data::store::file::{FileSink, FileSource};
 use proto::command::TransferMode;
-use std::sync::Arc;
+use security::gsi::{DataHandshake, DataHandshakeMode};
+use security::tls::Handshake;
 
-use super::ends::{FtpsEnds, protected};
-use crate::transfer_ends::{LOCALHOST, LoopbackTransfer, listen, pair, pattern, sink, whole_plan};
+use super::ends::{FtpsEnds, grid, protected};
+use crate::blocks::receive_with;
+use crate::transfer_ends::{
+    ANY, LOCALHOST, LoopbackTransfer, listen, pair, pattern, sink, whole_plan,
+};
 
 const SIZES: [usize; 5] = [0, 1, 16_384, 300_000, 3_000_001];
 
@@ -135,4 +141,79 @@ fn a_connection_begins_with_a_handshake() {
     // Content type handshake, major version 3.
     assert_eq!(peer.join().unwrap(), [22, 3]);
     assert!(failed.is_err());
+}
+
+#[test]
+fn grid_connections_arrive_complete_by_every_method() {
+    let bytes = pattern(2_000_001);
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&bytes).unwrap();
+    let source = Arc::new(FileSource::new(file, "file").unwrap());
+    for form in [
+        DataHandshakeMode::Protected,
+        DataHandshakeMode::AuthenticateOnly,
+    ] {
+        let security = grid(form);
+        for (mode, io, passive_sender) in [
+            (TransferMode::Stream, IoMethod::Auto, false),
+            (TransferMode::Stream, IoMethod::Splice, true),
+            (TransferMode::Extended, IoMethod::Sendfile, false),
+            (TransferMode::Extended, IoMethod::Splice, false),
+            (TransferMode::Extended, IoMethod::Zerocopy, true),
+        ] {
+            let target = Arc::new(FileSink::new(tempfile::tempfile().unwrap(), "to").unwrap());
+            let mut transfer = LoopbackTransfer::new(&bytes, target.clone(), mode);
+            transfer.source = source.clone();
+            transfer.sender = protected(mode, &security);
+            transfer.receiver = protected(mode, &security);
+            transfer.sender.options.io = io;
+            transfer.receiver.options.io = io;
+            transfer.sender.streams = if passive_sender { 1 } else { 3 };
+            let (passive, at) = listen(AllowedPeers::Only(LOCALHOST));
+            let active = SessionDataChannel::connect_to(vec![at], None);
+            let (mut sender, mut receiver) = match passive_sender {
+                true => (passive, active),
+                false => (active, passive),
+            };
+            let case = format!("{form:?} {mode:?} {io:?}");
+            let (sent, received) = transfer.run(&mut sender, &mut receiver);
+            sent.unwrap_or_else(|e| panic!("{case}: {e}"));
+            received.unwrap_or_else(|e| panic!("{case}: {e}"));
+            let mut stored = vec![0; bytes.len()];
+            target.file().read_exact_at(&mut stored, 0).unwrap();
+            assert!(stored == bytes, "{case}");
+        }
+    }
+}
+
+#[test]
+fn after_a_grid_handshake_that_only_authenticates_the_bytes_are_raw() {
+    let security = grid(DataHandshakeMode::AuthenticateOnly);
+    let (mut channel, at) = listen(AllowedPeers::Only(LOCALHOST));
+    let settings = protected(TransferMode::Stream, &security);
+    let control = Arc::default();
+    let (stored, outcome, _) = receive_with(&mut channel, ANY, &settings, &control, || {
+        let config = security.client.as_ref().unwrap();
+        let mode = DataHandshakeMode::AuthenticateOnly;
+        let mut handshake = DataHandshake::new(config, mode, None).unwrap();
+        let mut stream = TcpStream::connect(at).unwrap();
+        while handshake.advance().unwrap() == Handshake::NeedsInput {
+            send(&mut stream, &mut handshake, b"");
+            let mut answer = [0; 20_000];
+            let count = stream.read(&mut answer).unwrap();
+            handshake.engine().receive(&answer[..count]);
+        }
+        // The first bytes of the file come in the segment of the last record.
+        send(&mut stream, &mut handshake, b"the file ");
+        stream.write_all(b"in the clear").unwrap();
+    });
+    outcome.unwrap();
+    assert_eq!(stored.bytes(), b"the file in the clear");
+}
+
+fn send(stream: &mut TcpStream, handshake: &mut DataHandshake, more: &[u8]) {
+    let all = [handshake.engine().outgoing(), more].concat();
+    stream.write_all(&all).unwrap();
+    let count = all.len() - more.len();
+    handshake.engine().mark_sent(count);
 }

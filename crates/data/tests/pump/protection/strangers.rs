@@ -3,14 +3,18 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::time::Duration;
 
 use data::channel::{AllowedPeers, SessionDataChannel};
 use data::error::DataError;
 use data::security::DataSecurity;
 use proto::command::TransferMode;
-use security::tls::{TlsConfig, TlsRole};
+use security::gsi::DataHandshakeMode;
+use security::test_pki::{TestAuthority, write_grid_directory};
+use security::tls::{ClientCertificates, ExpectedPeer, TlsConfig, TlsOptions, TlsProfile, TlsRole};
+use security::x509::{CertifiedKey, TrustStore};
 
-use super::ends::{FtpsEnds, WirePeer, options, protected};
+use super::ends::{FtpsEnds, WirePeer, grid, options, protected};
 use crate::transfer_ends::{
     LOCALHOST, LoopbackTransfer, PATIENCE, listen, memory, pattern, sink, whole_plan,
 };
@@ -125,7 +129,7 @@ fn the_error_names_the_check_that_the_only_connection_failed() {
         let (_, target) = sink();
         let mut transfer = LoopbackTransfer::new(&pattern(1000), target, mode);
         [transfer.sender, transfer.receiver] = ends.settings(mode);
-        transfer.receiver.connect_timeout = std::time::Duration::from_secs(2);
+        transfer.receiver.connect_timeout = Duration::from_secs(2);
         let unresumed = DataSecurity {
             resume: None,
             ..ends.client.clone()
@@ -163,4 +167,62 @@ fn a_sender_reports_a_peer_that_speaks_no_tls() {
     assert!(matches!(error, DataError::Security { .. }), "{error}");
     drop(sender);
     peer.join().unwrap();
+}
+
+#[test]
+fn a_peer_with_another_identity_is_refused_and_named() {
+    let authority = TestAuthority::new("/O=Grid/CN=Authority");
+    let folder = tempfile::tempdir().unwrap();
+    write_grid_directory(folder.path(), &[&authority]);
+    let trust = Arc::new(TrustStore::from_path(folder.path()).unwrap());
+    let (alice, mallory) = (authority.user("Alice"), authority.user("Mallory"));
+    let config = |role, credential: &CertifiedKey| {
+        TlsConfig::new(TlsOptions {
+            profile: TlsProfile::Grid,
+            credential: Some(credential.clone()),
+            trust: Some(Arc::clone(&trust)),
+            client_certificates: ClientCertificates::Required,
+            expected: ExpectedPeer::Identity(alice.identity()),
+            tickets: false,
+            ..options(role)
+        })
+        .unwrap()
+    };
+    for form in [
+        DataHandshakeMode::Protected,
+        DataHandshakeMode::AuthenticateOnly,
+    ] {
+        for mode in [TransferMode::Stream, TransferMode::Extended] {
+            let end = |credential| DataSecurity {
+                client: Some(config(TlsRole::Client, credential)),
+                server: Some(config(TlsRole::Server, credential)),
+                ..grid(form)
+            };
+            let bytes = pattern(100_000);
+            for (credential, succeeds) in [(&alice, true), (&mallory, false)] {
+                let (mut receiver, at) = listen(AllowedPeers::Only(LOCALHOST));
+                let (stored, target) = sink();
+                let mut transfer = LoopbackTransfer::new(&bytes, target, mode);
+                transfer.sender = protected(mode, &end(credential));
+                transfer.receiver = protected(mode, &end(&alice));
+                if !succeeds {
+                    transfer.receiver.connect_timeout = Duration::from_secs(2);
+                }
+                let mut sender = SessionDataChannel::connect_to(vec![at], None);
+                let (sent, received) = transfer.run(&mut sender, &mut receiver);
+                let case = format!("{form:?} {mode:?} {succeeds}");
+                if succeeds {
+                    sent.unwrap();
+                    received.unwrap();
+                    assert!(stored.bytes() == bytes, "{case}");
+                    continue;
+                }
+                let error = received.unwrap_err();
+                let named = matches!(&error, DataError::Security { reason, .. }
+                    if reason.contains("/O=Grid/CN=Mallory") && reason.contains("/O=Grid/CN=Alice"));
+                assert!(named, "{case} {error}");
+                assert!(sent.is_err() && stored.bytes().is_empty(), "{case}");
+            }
+        }
+    }
 }

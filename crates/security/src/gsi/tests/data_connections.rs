@@ -1,9 +1,16 @@
 //! The handshakes of data connections.
 
+use std::sync::Arc;
+
+use openssl::asn1::Asn1Time;
+use openssl::hash::MessageDigest;
+use openssl::x509::X509;
+
 use super::*;
-use crate::tls::tests::{assert_carries, pass};
+use crate::test_pki::TestKey;
+use crate::tls::tests::{assert_carries, pass, read_all};
 use crate::tls::{Handshake, TlsEngine, TlsError};
-use crate::x509::DistinguishedName;
+use crate::x509::{CertifiedKey, DistinguishedName, TrustStore};
 
 use DataHandshakeMode::{AuthenticateOnly, Protected};
 
@@ -148,5 +155,75 @@ fn bytes_that_are_no_tls_end_the_handshake() {
         let words = server.advance().unwrap_err().to_string();
         assert!(words.contains("TLS"), "{words}");
         assert_eq!(server.engine().unprocessed(), 0);
+    }
+}
+
+#[test]
+fn a_server_that_gives_tickets_instead_of_the_byte_is_understood() {
+    let pki = Pki::new();
+    let server = TlsOptions {
+        tickets: true,
+        ..pki.asking(TlsProfile::Web)
+    };
+    let mut server = TlsEngine::new(&config(server, TlsVersion::V1_3), None).unwrap();
+    let client = config(pki.user(TlsProfile::Grid), TlsVersion::V1_3);
+    let mut client = DataHandshake::new(&client, AuthenticateOnly, None).unwrap();
+    while client.advance().unwrap() != Handshake::Complete {
+        pass(client.engine(), &mut server);
+        server.handshake().unwrap();
+        pass(&mut server, client.engine());
+    }
+    pass(client.engine(), &mut server);
+    assert_eq!(read_all(&mut server), b"0");
+    client.engine().receive(b"raw");
+    assert_eq!(client.take_raw_input(), b"raw");
+}
+
+/// A credential as globus-url-copy makes it for DCSC: self-signed, with MD5.
+fn credential_of_globus() -> CertifiedKey {
+    let key = crate::test_pki::key(TestKey::Rsa2048, "DCSC");
+    let name = crate::test_pki::name("/C=US/CN=Globus DCSC Cert");
+    let mut builder = X509::builder().unwrap();
+    builder.set_version(2).unwrap();
+    builder.set_subject_name(&name).unwrap();
+    builder.set_issuer_name(&name).unwrap();
+    builder.set_pubkey(&key).unwrap();
+    let (start, end) = (Asn1Time::days_from_now(0), Asn1Time::days_from_now(1));
+    builder.set_not_before(&start.unwrap()).unwrap();
+    builder.set_not_after(&end.unwrap()).unwrap();
+    builder.sign(&key, MessageDigest::md5()).unwrap();
+    CertifiedKey::from_parts(builder.build(), key, Vec::new()).unwrap()
+}
+
+#[test]
+fn a_self_signed_credential_serves_both_ends() {
+    let pki = Pki::new();
+    let credential = credential_of_globus();
+    let trust = Arc::new(TrustStore::exactly(vec![credential.leaf().clone()]));
+    let with_it = |options: TlsOptions| TlsOptions {
+        credential: Some(credential.clone()),
+        trust: Some(Arc::clone(&trust)),
+        expected: ExpectedPeer::Identity(credential.identity()),
+        ..options
+    };
+    for version in VERSIONS {
+        for mode in [AuthenticateOnly, Protected] {
+            let (client, server) = grid_options(&pki);
+            let client = config(with_it(client), version);
+            let server = config(with_it(server), version);
+            let mut client = DataHandshake::new(&client, mode, None).unwrap();
+            let mut server = DataHandshake::new(&server, mode, None).unwrap();
+            let raw: &[u8] = match mode {
+                AuthenticateOnly => b"raw",
+                Protected => b"",
+            };
+            run(&mut client, &mut server, usize::MAX, raw).unwrap();
+            while server.advance().unwrap() != Handshake::Complete {
+                turn(&mut client, &mut server, usize::MAX, &mut Vec::new()).unwrap();
+                turn(&mut server, &mut client, usize::MAX, &mut Vec::new()).unwrap();
+            }
+            let identity = &server.engine().peer().unwrap().identity;
+            assert_eq!(*identity, credential.identity());
+        }
     }
 }

@@ -127,3 +127,14 @@ fn an_unverified_client_sees_the_certificate_and_no_identity() {
     assert_eq!(client.peer_certificates()[0], *pki.host.leaf());
     assert_carries(&mut server, &mut client, b"bytes");
 }
+
+#[test]
+fn connections_and_sessions_move_between_threads() {
+    fn is_sendable<T: Send + 'static>() {}
+    is_sendable::<TlsEngine>();
+    is_sendable::<TlsConfig>();
+    is_sendable::<TlsSession>();
+    is_sendable::<crate::gsi::GsiContext>();
+    is_sendable::<crate::gsi::GsiAcceptor>();
+    is_sendable::<crate::gsi::DataHandshake>();
+}

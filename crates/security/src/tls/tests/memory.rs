@@ -1,4 +1,4 @@
-//! What connections hold.
+//! The memory that connections hold.
 
 use std::io::{Read, Write};
 
@@ -45,7 +45,7 @@ fn bytes_leave_in_their_order_whatever_is_sent_at_once() {
     let mut sent = Vec::new();
     let mut expected = Vec::new();
     for n in 0..1000usize {
-        let piece = vec![(n % 256) as u8; n % 97];
+        let piece = vec![u8::try_from(n % 256).unwrap(); n % 97];
         expected.extend_from_slice(&piece);
         wire.write_all(&piece).unwrap();
         let count = wire.outgoing().len().min(n % 89);

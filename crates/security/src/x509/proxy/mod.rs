@@ -49,7 +49,7 @@ pub enum ProxyError {
     /// OpenSSL refused a step.
     #[error("cannot {step}: {source}")]
     OpenSsl {
-        /// What was being done.
+        /// The step.
         step: &'static str,
         /// OpenSSL's reason.
         source: openssl::error::ErrorStack,

@@ -1,4 +1,4 @@
-//! What a certificate is: an authority, an end entity, or a proxy of which kind.
+//! The role of a certificate: authority, end entity, or proxy of which kind.
 
 use openssl::nid::Nid;
 use openssl::x509::{X509Name, X509NameRef, X509Ref};

@@ -179,7 +179,13 @@ type Case = (&'static str, fn(&mut TestProxy), &'static str);
 #[test]
 fn wrong_proxies_are_refused_with_the_failed_check() {
     let user = user();
-    let cases: [Case; 9] = [
+    let cases: [Case; 11] = [
+        ("hash", |proxy| proxy.weak_hash = true, "weak hash sha1"),
+        (
+            "short key",
+            |proxy| proxy.key = crate::test_pki::TestKey::Rsa512,
+            "key is too short",
+        ),
         ("expired", |proxy| proxy.not_after = -1, "expired on"),
         ("early", |proxy| proxy.not_before = 600, "not valid before"),
         (
@@ -353,4 +359,26 @@ fn a_proxy_has_no_alternative_names() {
     };
     let error = role(proxy.of(&user()).leaf()).unwrap_err();
     assert!(error.contains("2.5.29.17"), "{error}");
+}
+
+proptest::proptest! {
+    #[test]
+    fn damaged_certificates_never_panic(
+        changes in proptest::collection::vec((0..2000usize, proptest::prelude::any::<u8>()), 1..6),
+    ) {
+        let key = crate::test_pki::TestKey::P256;
+        let user = TestAuthority::new("/O=Grid/CN=Test root").user("Ada");
+        let proxy = TestProxy { path_length: Some(2), key, ..TestProxy::default() }.of(&user);
+        let mut der = proxy.leaf().to_der().unwrap();
+        for (place, byte) in changes {
+            let place = place % der.len();
+            der[place] = byte;
+        }
+        if let Ok(damaged) = X509::from_der(&der) {
+            if let Ok(CertificateRole::Proxy(role)) = role(&damaged) {
+                let _ = verify_proxies(&[(damaged.clone(), role)], user.leaf(), SystemTime::now());
+            }
+            identity([&*damaged]);
+        }
+    }
 }

@@ -10,7 +10,7 @@ use openssl::x509::verify::{X509VerifyFlags, X509VerifyParam};
 use openssl::x509::{X509, X509PurposeId, X509Ref, X509StoreContext, X509VerifyResult};
 
 use super::policy::Permission;
-use super::source::{Directory, Source, subject};
+use super::source::{AuthoritySource, Directory, subject};
 use super::{CertificateUsage, PeerIdentity, TrustError, TrustStore, revocation};
 use crate::x509::name::is_same;
 use crate::x509::proxy::{CertificateRole, ProxyKind, ProxyRole, identity, role, verify_proxies};
@@ -149,7 +149,10 @@ fn split(chain: &[X509], usage: CertificateUsage) -> Result<PresentedChain, Trus
     let mut others = chain.to_vec();
     let mut current = others.remove(0);
     let mut proxies = Vec::new();
-    while usage == CertificateUsage::Grid {
+    loop {
+        if usage != CertificateUsage::Grid {
+            break;
+        }
         let role = role(&current).map_err(|problem| refused(&current, problem))?;
         let CertificateRole::Proxy(proxy) = role else {
             break;
@@ -270,7 +273,7 @@ fn find_authorities(
         .map(|certificate| certificate.issuer_name_hash())
         .collect();
     if store.exact.is_some() {
-        // What is trusted need not be an issuer.
+        // Such a certificate need not be an issuer.
         hashes.push(presented.end_entity.subject_name_hash());
     }
     let mut found: Vec<X509> = Vec::new();
@@ -300,7 +303,11 @@ fn check_issued(
     usage: CertificateUsage,
     now: SystemTime,
 ) -> Result<(), TrustError> {
-    let directories: Vec<&Directory> = store.sources.iter().filter_map(Source::directory).collect();
+    let directories: Vec<&Directory> = store
+        .sources
+        .iter()
+        .filter_map(AuthoritySource::directory)
+        .collect();
     for directory in &directories {
         revocation::check(directory, certificate, issuer, now)?;
     }
@@ -353,7 +360,7 @@ fn describe(
     usage: CertificateUsage,
 ) -> String {
     let places = || {
-        let names: Vec<String> = store.sources.iter().map(Source::name).collect();
+        let names: Vec<String> = store.sources.iter().map(AuthoritySource::name).collect();
         names.join(", ")
     };
     match error.as_raw() {

@@ -16,7 +16,7 @@ use openssl::x509::X509;
 
 use super::DistinguishedName;
 use super::host_name::HostNames;
-use source::Source;
+use source::AuthoritySource;
 
 /// Trusted authorities. A grid directory (`HASH.0`, `HASH.signing_policy`, `HASH.r0`) also has
 /// signing policies and revocation lists. The files of a directory are read when a peer needs them,
@@ -26,12 +26,12 @@ use source::Source;
 /// alone, which demands them of every authority of a directory.
 #[derive(Debug)]
 pub struct TrustStore {
-    sources: Vec<Source>,
+    sources: Vec<AuthoritySource>,
     /// The certificates that [`TrustStore::exactly`] trusts.
     exact: Option<Vec<X509>>,
 }
 
-/// What a certificate is used for; decides the rules of its verification.
+/// Use of a certificate; decides the rules of its verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CertificateUsage {
     /// The server of a TLS connection: extended key usage serverAuth or none; no proxies.
@@ -107,11 +107,11 @@ impl TrustStore {
         let mut sources = Vec::new();
         let mut searched = Vec::new();
         match variable("SSL_CERT_FILE") {
-            Some(file) => sources.push(Source::of_file(Path::new(&file))?),
+            Some(file) => sources.push(AuthoritySource::of_file(Path::new(&file))?),
             None => {
                 let file = defaults.join(DEFAULT_FILE);
                 if file.exists() {
-                    sources.push(Source::of_file(&file)?);
+                    sources.push(AuthoritySource::of_file(&file)?);
                 }
                 searched.push(file);
             }
@@ -122,7 +122,7 @@ impl TrustStore {
         };
         for directory in directories {
             if directory.is_dir() {
-                sources.push(Source::of_directory(&directory));
+                sources.push(AuthoritySource::of_directory(&directory));
             }
             searched.push(directory);
         }
@@ -147,7 +147,7 @@ impl TrustStore {
             ))
         })?;
         if !metadata.is_dir() {
-            return Ok(Self::of(vec![Source::of_file(path)?]));
+            return Ok(Self::of(vec![AuthoritySource::of_file(path)?]));
         }
         if !has_authorities(path)? {
             return Err(TrustError::Store(format!(
@@ -156,7 +156,7 @@ impl TrustStore {
                 path.display()
             )));
         }
-        Ok(Self::of(vec![Source::of_directory(path)]))
+        Ok(Self::of(vec![AuthoritySource::of_directory(path)]))
     }
 
     /// The grid directory of X509_CERT_DIR, else `$HOME/.globus/certificates`, else
@@ -192,7 +192,7 @@ impl TrustStore {
     /// Trusts exactly these certificates, also if they are self-signed and no authorities (DCSC), and
     /// what they sign.
     pub fn exactly(certificates: Vec<X509>) -> Self {
-        let source = Source::of_certificates(
+        let source = AuthoritySource::of_certificates(
             "the certificates given for this connection".to_owned(),
             certificates.clone(),
         );
@@ -202,7 +202,7 @@ impl TrustStore {
         }
     }
 
-    fn of(sources: Vec<Source>) -> Self {
+    fn of(sources: Vec<AuthoritySource>) -> Self {
         Self {
             sources,
             exact: None,

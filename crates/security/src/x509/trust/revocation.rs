@@ -113,32 +113,36 @@ pub(super) fn check(
     for (path, list) in own {
         check_list(list, certificate, now).map_err(|problem| {
             refused(match problem {
-                Problem::List(problem) => {
+                ListProblem::List(problem) => {
                     format!("the revocation list {} {problem}", path.display())
                 }
-                Problem::Certificate(problem) => format!("{problem} ({})", path.display()),
+                ListProblem::Certificate(problem) => format!("{problem} ({})", path.display()),
             })
         })?;
     }
     Ok(())
 }
 
-/// What a list says.
-enum Problem {
+/// The reason why a list refuses a certificate.
+enum ListProblem {
     /// The list is at fault.
     List(String),
     /// The certificate is.
     Certificate(String),
 }
 
-fn check_list(list: &RevocationList, certificate: &X509, now: SystemTime) -> Result<(), Problem> {
+fn check_list(
+    list: &RevocationList,
+    certificate: &X509,
+    now: SystemTime,
+) -> Result<(), ListProblem> {
     if let Some(problem) = &list.unusable {
-        return Err(Problem::List(problem.clone()));
+        return Err(ListProblem::List(problem.clone()));
     }
     let list = &list.list;
     let this_update = system_time(list.last_update()).unwrap_or(UNIX_EPOCH);
     if now < this_update {
-        return Err(Problem::List(format!(
+        return Err(ListProblem::List(format!(
             "is not valid before {} (thisUpdate)",
             list.last_update()
         )));
@@ -146,12 +150,12 @@ fn check_list(list: &RevocationList, certificate: &X509, now: SystemTime) -> Res
     if let Some(next) = list.next_update()
         && now > system_time(next).unwrap_or(UNIX_EPOCH)
     {
-        return Err(Problem::List(format!(
+        return Err(ListProblem::List(format!(
             "has expired on {next} (nextUpdate): fetch a new one (fetch-crl)"
         )));
     }
     match list.get_by_cert(certificate) {
-        CrlStatus::Revoked(entry) => Err(Problem::Certificate(format!(
+        CrlStatus::Revoked(entry) => Err(ListProblem::Certificate(format!(
             "revoked on {}, serial number {}",
             entry.revocation_date(),
             serial(certificate)
@@ -166,4 +170,56 @@ fn serial(certificate: &X509) -> String {
         .to_bn()
         .and_then(|number| number.to_hex_str())
         .map_or_else(|_| "unknown".to_owned(), |hex| hex.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::test_pki::{TestAuthority, TestCertificate, write_authority};
+    use crate::x509::{CertificateUsage, TrustStore};
+    use openssl::x509::X509Crl;
+    use std::time::SystemTime;
+
+    fn verify(authority: &TestAuthority, list: &X509Crl) -> Result<(), String> {
+        let folder = tempfile::tempdir().unwrap();
+        write_authority(folder.path(), authority, None, Some(list));
+        let store = TrustStore::from_path(folder.path()).unwrap();
+        let user = authority.user("Ada");
+        store
+            .verify(
+                &[user.leaf().clone()],
+                CertificateUsage::TlsClient,
+                SystemTime::now(),
+            )
+            .map(|_| ())
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn critical_extensions_that_narrow_a_list_are_refused() {
+        let root = TestAuthority::new("/O=Grid/CN=Test root");
+        let list = |critical: &[(&str, &[u8])]| root.revocation_list_with(&[], -60, 60, critical);
+        // issuingDistributionPoint: empty, onlyContainsUserCerts, indirectCRL; deltaCRLIndicator.
+        let (point, delta) = ("2.5.29.28", "2.5.29.27");
+        verify(&root, &list(&[(point, &[0x30, 0])])).unwrap();
+        for critical in [
+            (point, &[0x30, 3, 0x81, 1, 0xff][..]),
+            (point, &[0x30, 3, 0x84, 1, 0xff]),
+            (delta, &[2, 1, 1]),
+            ("1.2.3.4", &[5, 0]),
+        ] {
+            let error = verify(&root, &list(&[critical])).unwrap_err();
+            let expected = format!("has the critical extension {}", critical.0);
+            assert!(error.contains(&expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_authority_needs_the_right_to_revoke() {
+        let mut template = TestCertificate::new("/O=Grid/CN=Test root");
+        template.authority = true;
+        template.may_revoke = false;
+        let root = TestAuthority::self_signed(&template);
+        let error = verify(&root, &root.revocation_list(&[])).unwrap_err();
+        assert!(error.contains("without cRLSign"), "{error}");
+    }
 }

@@ -22,7 +22,7 @@ const LONGEST_FILE: u64 = 64 << 20;
 
 /// A set of authorities.
 #[derive(Debug)]
-pub(super) enum Source {
+pub(super) enum AuthoritySource {
     /// In memory, by the hash of the subject.
     Certificates {
         /// Where they are from, for messages.
@@ -42,7 +42,7 @@ pub(super) struct Directory {
     policies: FileCache<SigningPolicy>,
 }
 
-impl Source {
+impl AuthoritySource {
     pub(super) fn of_certificates(name: String, certificates: Vec<X509>) -> Self {
         let mut by_hash: HashMap<u32, Vec<X509>> = HashMap::new();
         for certificate in certificates {
@@ -151,7 +151,7 @@ impl Directory {
     }
 }
 
-/// What files hold, read again when a file is another one or has changed.
+/// The content of files, read again when a file is another one or has changed.
 #[derive(Debug)]
 struct FileCache<T>(Mutex<HashMap<PathBuf, (FileVersion, Arc<T>)>>);
 
@@ -161,7 +161,7 @@ impl<T> Default for FileCache<T> {
     }
 }
 
-/// What tells one version of a file from another: device, inode, size, time of modification and
+/// The version of a file: device, inode, size, time of modification and
 /// change (seconds, nanoseconds).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileVersion {

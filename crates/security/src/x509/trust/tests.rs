@@ -39,7 +39,7 @@ fn assert_refused(result: Result<PeerIdentity, String>, parts: &[&str]) {
 
 /// A bundle of one authority.
 fn bundle(authority: &TestAuthority) -> TrustStore {
-    TrustStore::of(vec![Source::of_certificates(
+    TrustStore::of(vec![AuthoritySource::of_certificates(
         "test bundle".to_owned(),
         vec![authority.certificate().clone()],
     )])

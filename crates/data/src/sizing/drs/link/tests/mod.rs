@@ -2,6 +2,7 @@ mod hostile;
 
 use super::*;
 use crate::os::wake;
+use ::security::gsi::DataHandshakeMode;
 use proto::drs::Nonce;
 use rustix::event::PollFd;
 use std::io::{Read, Write};
@@ -129,6 +130,35 @@ fn is_echo(event: &DrsChannelEvent) -> bool {
 
 #[test]
 fn sizes_and_echoes_pass_whichever_end_listens() {
+    check_dialogue(None);
+}
+
+#[test]
+fn the_channel_has_the_protection_of_the_data_connections() {
+    for mode in [
+        DataHandshakeMode::Protected,
+        DataHandshakeMode::AuthenticateOnly,
+    ] {
+        check_dialogue(Some(&Arc::new(DataSecurity::of_one_user(mode))));
+    }
+}
+
+#[test]
+fn a_caller_without_tls_is_not_heard_on_a_protected_channel() {
+    let endpoint = listening();
+    let security = Arc::new(DataSecurity::of_one_user(DataHandshakeMode::Protected));
+    let hello = greeting(&endpoint);
+    let mut stranger = caller(endpoint.address().socket, HERE, &hello);
+    stranger.write_all(b"SBUF 1.0 99999\r\n").unwrap();
+    let sender = DrsLink::new(Arc::clone(&endpoint), Role::Sender, Some(security.clone()));
+    let receiver = DrsLink::new(connecting(&endpoint), Role::Receiver, Some(security));
+    let mut table = DrsLinkDriver::new(vec![sender, receiver]);
+    table.links[1].announce(Duration::ZERO, 65_536);
+    table.until_event(0, |event| matches!(event, DrsChannelEvent::Size(_)));
+    assert_eq!(table.events, [(0, DrsChannelEvent::Size(65_536))]);
+}
+
+fn check_dialogue(security: Option<&Arc<DataSecurity>>) {
     for receiver_listens in [true, false] {
         let endpoint = listening();
         let other = connecting(&endpoint);
@@ -137,8 +167,8 @@ fn sizes_and_echoes_pass_whichever_end_listens() {
         } else {
             (other, endpoint)
         };
-        let receiver = DrsLink::new(at_receiver, Role::Receiver, None);
-        let sender = DrsLink::new(at_sender, Role::Sender, None);
+        let receiver = DrsLink::new(at_receiver, Role::Receiver, security.cloned());
+        let sender = DrsLink::new(at_sender, Role::Sender, security.cloned());
         let mut table = DrsLinkDriver::new(vec![receiver, sender]);
         for size in [65_536, 1 << 20] {
             table.events.clear();

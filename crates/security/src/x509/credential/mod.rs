@@ -1,0 +1,235 @@
+//! A certificate chain with its private key.
+
+mod file;
+mod self_signed;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use openssl::error::ErrorStack;
+use openssl::hash::MessageDigest;
+use openssl::pkey::{PKey, Private};
+use openssl::x509::X509;
+use zeroize::Zeroizing;
+
+use super::time::end;
+use super::{DistinguishedName, proxy};
+use file::{Content, certificates, private_key, read, show};
+
+/// A certificate, its private key and the chain above it. [`std::fmt::Debug`] shows the subject
+/// only. Cheap to clone.
+#[derive(Clone)]
+pub struct CertifiedKey(Arc<Parts>);
+
+struct Parts {
+    leaf: X509,
+    key: PKey<Private>,
+    /// Issuers of the leaf, nearest first: proxies, the end entity, possibly authorities.
+    chain: Vec<X509>,
+}
+
+/// The reason why a credential cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CredentialError {
+    /// The file cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// Others may read the file with the private key, or it belongs to another user.
+    #[error("{path} {problem}")]
+    Permissions {
+        /// The file.
+        path: PathBuf,
+        /// The problem and the command that mends it.
+        problem: String,
+    },
+    /// The text holds no usable certificate or key.
+    #[error("{what}: {problem}")]
+    Invalid {
+        /// The file, or what the text is.
+        what: String,
+        /// The problem in plain words.
+        problem: String,
+    },
+}
+
+impl CertifiedKey {
+    /// Reads a certificate (with its chain, leaf first) and its key from PEM files. A key file that
+    /// others may read, or that belongs to another user than root or this one, is refused; a group may
+    /// read root's. An encrypted key is refused with a message that says how to decrypt it, unless
+    /// `passphrase` is given.
+    ///
+    /// # Errors
+    /// See [`CredentialError`]; also a key that does not belong to the certificate.
+    pub fn from_files(
+        chain: &Path,
+        key: &Path,
+        passphrase: Option<&[u8]>,
+    ) -> Result<Self, CredentialError> {
+        let certificates = certificates(&read(chain, Content::Public)?, &show(chain))?;
+        let key = private_key(&read(key, Content::Private)?, &show(key), passphrase)?;
+        Self::join(certificates, key, &show(chain))
+    }
+
+    /// Reads a file that holds certificate, key and chain (a proxy, RFC 3820; also `cat cert key`).
+    ///
+    /// # Errors
+    /// As [`CertifiedKey::from_files`].
+    pub fn from_proxy_file(path: &Path) -> Result<Self, CredentialError> {
+        Self::from_pem(&read(path, Content::Private)?, &show(path))
+    }
+
+    /// From PEM text with certificate, key and chain in any order; the leaf is the first certificate
+    /// (DCSC, GFD.47). `what` names the text in errors.
+    ///
+    /// # Errors
+    /// [`CredentialError::Invalid`]
+    pub fn from_pem(pem: &[u8], what: &str) -> Result<Self, CredentialError> {
+        let key = private_key(pem, what, None)?;
+        Self::join(certificates(pem, what)?, key, what)
+    }
+
+    fn join(
+        mut certificates: Vec<X509>,
+        key: PKey<Private>,
+        what: &str,
+    ) -> Result<Self, CredentialError> {
+        let chain = certificates.split_off(1);
+        let leaf = certificates.remove(0);
+        Self::from_parts(leaf, key, chain).map_err(|error| match error {
+            CredentialError::Invalid { problem, .. } => invalid(what, problem),
+            other => other,
+        })
+    }
+
+    /// From parts that fit together.
+    ///
+    /// # Errors
+    /// [`CredentialError::Invalid`] if the key is not the leaf's.
+    pub fn from_parts(
+        leaf: X509,
+        key: PKey<Private>,
+        chain: Vec<X509>,
+    ) -> Result<Self, CredentialError> {
+        let is_leafs = leaf.public_key().is_ok_and(|public| public.public_eq(&key));
+        if !is_leafs {
+            let subject = DistinguishedName::of(leaf.subject_name());
+            return Err(invalid(
+                subject.as_str(),
+                "the private key does not belong to this certificate".to_owned(),
+            ));
+        }
+        Ok(Self(Arc::new(Parts { leaf, key, chain })))
+    }
+
+    /// A new self-signed certificate (ECDSA P-256) with these names (DNS names or addresses) for a
+    /// server. Its subject is the first name, or `longhaul`.
+    ///
+    /// # Errors
+    /// [`CredentialError::Invalid`] if OpenSSL refuses a name.
+    pub fn self_signed(names: &[String], valid: Duration) -> Result<Self, CredentialError> {
+        let (leaf, key) = self_signed::make(names, valid).map_err(|problem| {
+            invalid(
+                &format!("self-signed certificate for {}", names.join(", ")),
+                problem.to_string(),
+            )
+        })?;
+        Self::from_parts(leaf, key, Vec::new())
+    }
+
+    /// The certificate.
+    pub fn leaf(&self) -> &X509 {
+        &self.0.leaf
+    }
+
+    /// The issuers of the leaf, nearest first.
+    pub fn chain(&self) -> &[X509] {
+        &self.0.chain
+    }
+
+    /// The private key.
+    pub fn key(&self) -> &PKey<Private> {
+        &self.0.key
+    }
+
+    /// Subject of the leaf.
+    pub fn subject(&self) -> DistinguishedName {
+        DistinguishedName::of(self.0.leaf.subject_name())
+    }
+
+    /// The identity: the subject of the first certificate, from the leaf on, that is no
+    /// impersonation proxy.
+    pub fn identity(&self) -> DistinguishedName {
+        proxy::identity(self.certificates().map(|certificate| &**certificate))
+    }
+
+    /// End of validity: the earliest of the leaf's and its chain's.
+    pub fn expires(&self) -> SystemTime {
+        let end_of_leaf = end(&self.0.leaf);
+        self.certificates()
+            .map(|certificate| end(certificate))
+            .fold(end_of_leaf, SystemTime::min)
+    }
+
+    fn certificates(&self) -> impl Iterator<Item = &X509> {
+        std::iter::once(&self.0.leaf).chain(&self.0.chain)
+    }
+
+    /// SHA-256 of the leaf, in lower-case hexadecimal with colons.
+    pub fn fingerprint(&self) -> String {
+        // OpenSSL always has SHA-256; without it the text is empty and matches nothing.
+        let digest = self.0.leaf.digest(MessageDigest::sha256());
+        let bytes = digest.as_deref().unwrap_or_default();
+        let pairs: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        pairs.join(":")
+    }
+
+    /// Leaf, key and chain as PEM, the order of a proxy file. Wiped when dropped.
+    ///
+    /// # Errors
+    /// [`CredentialError::Invalid`] if OpenSSL cannot encode it.
+    pub fn to_pem(&self) -> Result<Zeroizing<Vec<u8>>, CredentialError> {
+        let encode = || {
+            let leaf = self.0.leaf.to_pem()?;
+            let key = Zeroizing::new(self.0.key.private_key_to_pem_pkcs8()?);
+            let mut chain = Vec::new();
+            for certificate in &self.0.chain {
+                chain.extend(certificate.to_pem()?);
+            }
+            // Made at its full size: a buffer that grows leaves copies of the key behind.
+            let mut pem = Zeroizing::new(Vec::with_capacity(leaf.len() + key.len() + chain.len()));
+            for part in [&leaf, &*key, &chain] {
+                pem.extend_from_slice(part);
+            }
+            Ok(pem)
+        };
+        encode().map_err(|problem: ErrorStack| {
+            invalid(
+                self.subject().as_str(),
+                format!("cannot be encoded: {problem}"),
+            )
+        })
+    }
+}
+
+impl std::fmt::Debug for CertifiedKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("CertifiedKey")
+            .field(&self.subject().as_str())
+            .finish()
+    }
+}
+
+fn invalid(what: &str, problem: String) -> CredentialError {
+    CredentialError::Invalid {
+        what: what.to_owned(),
+        problem,
+    }
+}
