@@ -1,6 +1,6 @@
 //! Addresses, free ports and listeners.
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
@@ -46,6 +46,19 @@ pub fn free_ports(count: u16) -> Result<u16> {
 #[must_use]
 pub fn is_listening(address: SocketAddr) -> bool {
     TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok()
+}
+
+/// An address of this machine outside of the loopback network.
+pub fn outside_address() -> Result<IpAddr, String> {
+    // The kernel selects the address of the route; nothing is sent.
+    let found = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
+        socket.connect("192.0.2.1:9")?;
+        socket.local_addr()
+    });
+    match found {
+        Ok(address) if !address.ip().is_loopback() => Ok(address.ip()),
+        _ => Err("this machine has no address outside of the loopback network".to_owned()),
+    }
 }
 
 /// Whether this machine has an IPv6 loopback.

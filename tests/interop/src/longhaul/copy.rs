@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::binary::longhaul;
+use crate::pki::environment::GridEnvironment;
 use crate::run::{self, FinishedProgram};
 
 /// A `longhaul cp --json` command with these arguments.
@@ -16,9 +17,24 @@ pub fn command<S: AsRef<OsStr>>(arguments: &[S]) -> Result<Command> {
     Ok(command)
 }
 
+/// A command as [`command`] makes it, with these credentials.
+pub fn command_in<S: AsRef<OsStr>>(
+    environment: &GridEnvironment,
+    arguments: &[S],
+) -> Result<Command> {
+    let mut command = command(arguments)?;
+    environment.apply(&mut command);
+    Ok(command)
+}
+
 /// Runs a copy; fails unless the exit code is 0 and the summary reports no failed file.
 pub fn cp<S: AsRef<OsStr>>(arguments: &[S]) -> Result<CpSummary> {
-    let finished = run(arguments)?.expect_success()?;
+    cp_in(&GridEnvironment::default(), arguments)
+}
+
+/// Like [`cp`], with these credentials.
+pub fn cp_in<S: AsRef<OsStr>>(environment: &GridEnvironment, arguments: &[S]) -> Result<CpSummary> {
+    let finished = run_in(environment, arguments)?.expect_success()?;
     let summary = summary(&finished)?;
     ensure!(
         summary.failed == 0,
@@ -30,7 +46,15 @@ pub fn cp<S: AsRef<OsStr>>(arguments: &[S]) -> Result<CpSummary> {
 
 /// Runs a copy to its end, successful or not.
 pub fn run<S: AsRef<OsStr>>(arguments: &[S]) -> Result<FinishedProgram> {
-    run::run(&mut command(arguments)?)
+    run_in(&GridEnvironment::default(), arguments)
+}
+
+/// Like [`run`], with these credentials.
+pub fn run_in<S: AsRef<OsStr>>(
+    environment: &GridEnvironment,
+    arguments: &[S],
+) -> Result<FinishedProgram> {
+    run::run(&mut command_in(environment, arguments)?)
 }
 
 /// Fields of the summary line that the tests read.

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::copy::{self, cp};
+use super::copy::{self, CpSummary};
 use super::running_copy;
 use super::serve::LonghaulServer;
 use crate::cells::MatrixRow;
 use crate::matrix::{self, TestStore};
 use crate::peer::PeerServer;
+use crate::pki::environment::GridEnvironment;
 use crate::test_files;
 use crate::tree::TestTree;
 
@@ -48,12 +49,28 @@ pub struct ServerUnderTest<'a> {
     /// The files that it serves.
     pub store: &'a TestStore,
     server: &'a dyn TestServer,
+    environment: GridEnvironment,
 }
 
 impl<'a> ServerUnderTest<'a> {
     /// A server that serves this store.
     pub fn new(store: &'a TestStore, server: &'a dyn TestServer) -> Self {
-        Self { store, server }
+        Self {
+            store,
+            server,
+            environment: GridEnvironment::default(),
+        }
+    }
+
+    /// The same server for a client with these credentials.
+    #[must_use]
+    pub fn with(mut self, environment: &GridEnvironment) -> Self {
+        self.environment.clone_from(environment);
+        self
+    }
+
+    fn cp(&self, arguments: &[&str]) -> Result<CpSummary> {
+        self.explain(copy::cp_in(&self.environment, arguments))
     }
 
     /// URL of a served path.
@@ -76,15 +93,11 @@ pub fn get_and_put(
 ) {
     matrix::get(cells, target.store, sizes, |from, to| {
         let (url, to) = (target.url(from), path_argument(to));
-        target
-            .explain(cp(&[options, &[&url, &to]].concat()))
-            .map(drop)
+        target.cp(&[options, &[&url, &to]].concat()).map(drop)
     });
     matrix::put(cells, target.store, sizes, |from, to| {
         let (from, url) = (path_argument(from), target.url(to));
-        target
-            .explain(cp(&[options, &[&from, &url]].concat()))
-            .map(drop)
+        target.cp(&[options, &[&from, &url]].concat()).map(drop)
     });
 }
 
@@ -94,7 +107,7 @@ pub fn parts(cells: &mut MatrixRow, target: &ServerUnderTest<'_>, options: &[&st
         let part = [offset.to_string(), length.to_string()];
         let (url, local) = (target.url(from), path_argument(to));
         let arguments = ["--offset", &part[0], "--length", &part[1], &url, &local];
-        let summary = target.explain(cp(&[options, &arguments].concat()))?;
+        let summary = target.cp(&[options, &arguments].concat())?;
         test_files::ensure_same_part(&test_files::shared(test_files::LARGE)?, offset, length, to)?;
         ensure!(
             summary.bytes == length,
@@ -117,14 +130,14 @@ pub fn trees(
         store.add_tree("tree", tree)?;
         let local = store.local();
         let (url, to) = (target.url("src/tree"), path_argument(&local));
-        let summary = target.explain(cp(&[&["-r"], options, &[&url, &to]].concat()))?;
+        let summary = target.cp(&[&["-r"], options, &[&url, &to]].concat())?;
         ensure!(summary.files == tree.len() as u64, "{summary:?}");
         tree.ensure_same_as(&local)
     });
     cells.check(format!("put of a tree {row}"), || {
         let served = store.upload();
         let (from, url) = (path_argument(&store.path("src/tree")), target.url(&served));
-        let summary = target.explain(cp(&[&["-r"], options, &[&from, &url]].concat()))?;
+        let summary = target.cp(&[&["-r"], options, &[&from, &url]].concat())?;
         ensure!(summary.files == tree.len() as u64, "{summary:?}");
         tree.ensure_same_as(&store.path(&served))
     });
@@ -158,13 +171,19 @@ pub fn resume_after_kill(cells: &mut MatrixRow, target: &ServerUnderTest<'_>, op
     cells.check(format!("resumed get {row}"), || {
         let local = store.local();
         let url = target.url(&format!("src/{}", test_files::name(test_files::LARGE)));
-        target.explain(kill_and_resume(options, &url, &path_argument(&local)))?;
+        target.explain(kill_and_resume(
+            target,
+            options,
+            &url,
+            &path_argument(&local),
+        ))?;
         matrix::check_and_remove(&test_files::shared(test_files::LARGE)?, &local)
     });
     cells.check(format!("resumed put {row}"), || {
         let served = store.upload();
         let source = test_files::shared(test_files::LARGE)?;
         target.explain(kill_and_resume(
+            target,
             options,
             &path_argument(&source),
             &target.url(&served),
@@ -179,11 +198,18 @@ const KILL_AT: u64 = 30_000_000;
 /// busy machine.
 const JOURNAL: Duration = Duration::from_millis(400);
 
-fn kill_and_resume(options: &[&str], from: &str, to: &str) -> Result<()> {
+fn kill_and_resume(
+    target: &ServerUnderTest<'_>,
+    options: &[&str],
+    from: &str,
+    to: &str,
+) -> Result<()> {
     // 30 MB/s
     let slow = [options, &["--limit-rate", "240M", from, to]].concat();
-    let safe = running_copy::kill_when_safe(copy::command(&slow)?, KILL_AT, JOURNAL)?;
-    let summary = cp(&[options, &["--resume", from, to]].concat())?;
+    let slow = copy::command_in(&target.environment, &slow)?;
+    let safe = running_copy::kill_when_safe(slow, KILL_AT, JOURNAL)?;
+    let resumed = [options, &["--resume", from, to]].concat();
+    let summary = copy::cp_in(&target.environment, &resumed)?;
     ensure!(
         summary.bytes <= test_files::LARGE - safe,
         "{} bytes moved again, {safe} were safe",

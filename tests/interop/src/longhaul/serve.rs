@@ -8,6 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::binary::longhaul;
+use crate::pki::PeerPki;
+use crate::pki::authority::PeerCertificate;
 use crate::process::{ProcessGuard, ServerProcess};
 use crate::run;
 use crate::scratch::ScratchFolder;
@@ -66,6 +68,24 @@ impl ServeCommand {
     pub fn flag(mut self, name: &str) -> Self {
         self.arguments.push(name.to_owned());
         self
+    }
+
+    /// Offers TLS with this certificate.
+    #[must_use]
+    pub fn certificate(self, identity: &PeerCertificate) -> Self {
+        self.option("--cert", &identity.certificate.to_string_lossy())
+            .option("--key", &identity.key.to_string_lossy())
+    }
+
+    /// Offers GSI and TLS as the host `localhost`; the users of [`PeerPki::write_gridmap`] have the account
+    /// [`USER`]. The gridmap is written to the root's folder.
+    pub fn gsi(self, pki: &PeerPki) -> Result<Self> {
+        let gridmap = self.root.join("gridmap");
+        pki.write_gridmap(&gridmap, USER)?;
+        Ok(self
+            .certificate(&pki.host)
+            .option("--gridmap", &gridmap.to_string_lossy())
+            .option("--ca-dir", &pki.ca_directory().to_string_lossy()))
     }
 
     /// Runs the server through another program, which gets the server's command line as arguments.
@@ -131,6 +151,12 @@ impl LonghaulServer {
     #[must_use]
     pub fn user_url(&self, served: &str) -> String {
         format!("ftp://{USER}:{PASSWORD}@{}/{served}", self.address)
+    }
+
+    /// `gsiftp:` URL of a served path.
+    #[must_use]
+    pub fn gsi_url(&self, served: &str) -> String {
+        format!("gsiftp://localhost:{}/{served}", self.address.port())
     }
 
     /// The server's output so far, for error messages.

@@ -1,4 +1,4 @@
-//! The gfal2 commands with their GridFTP plug-in, without GSI.
+//! The gfal2 commands with their GridFTP plug-in.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -6,12 +6,14 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use super::{client_command, find_installed, python};
+use crate::pki::environment::GridEnvironment;
 use crate::run::{self, FinishedProgram};
 
 /// The gfal2 commands.
 #[derive(Debug, Clone)]
 pub struct Gfal {
     python: PathBuf,
+    environment: GridEnvironment,
 }
 
 impl Gfal {
@@ -20,13 +22,25 @@ impl Gfal {
         find_installed("gfal-copy")?;
         Ok(Self {
             python: python::with_module("gfal2")?,
+            environment: GridEnvironment::default(),
         })
+    }
+
+    /// The same commands with these credentials.
+    #[must_use]
+    pub fn with(&self, environment: GridEnvironment) -> Self {
+        let python = self.python.clone();
+        Self {
+            python,
+            environment,
+        }
     }
 
     /// Runs `gfal-VERB`.
     pub fn run<S: AsRef<OsStr>>(&self, verb: &str, arguments: &[S]) -> Result<FinishedProgram> {
         let program = find_installed(&format!("gfal-{verb}")).map_err(anyhow::Error::msg)?;
         let mut command = client_command(&program);
+        self.environment.apply(&mut command);
         command.env("GFAL_PYTHONBIN", &self.python).args(arguments);
         run::run(&mut command)?.expect_success()
     }

@@ -1,4 +1,4 @@
-//! globus-gridftp-server (Grid Community Toolkit): anonymous or with a password file.
+//! globus-gridftp-server (Grid Community Toolkit): anonymous, with a password file, or with GSI.
 //!
 //! Version 13.24 drops every byte above 127 from the paths of its commands (a file stored as `gü`
 //! is `g`), so that names in its rows are ASCII.
@@ -6,11 +6,14 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::{ACCOUNT, NOBODY, PASSWORD_HASH, PeerServer, find_installed, is_root};
 use crate::matrix::TestStore;
 use crate::net;
+use crate::pki::PeerPki;
+use crate::pki::authority::PeerCertificate;
+use crate::pki::environment::GridEnvironment;
 
 /// Path of the program.
 pub fn find() -> Result<PathBuf, String> {
@@ -25,7 +28,45 @@ pub fn start(store: &TestStore) -> Result<PeerServer> {
     if is_root() {
         options.extend(["-anonymous-user".to_owned(), ACCOUNT.to_owned()]);
     }
-    spawn(store, &options)
+    spawn(store, &options, &GridEnvironment::default())
+}
+
+/// Serves the store to the users of [`PeerPki::write_gridmap`] with GSI, with this certificate of the host.
+pub fn start_gsi_as(
+    store: &TestStore,
+    pki: &PeerPki,
+    host: &PeerCertificate,
+    options: &[&str],
+) -> Result<PeerServer> {
+    let gridmap = store.path("globus.gridmap");
+    pki.write_gridmap(&gridmap, &session_account()?)?;
+    let environment = GridEnvironment::certificate(pki, host).with("GRIDMAP", gridmap);
+    start_gsi_in(store, &environment, options)
+}
+
+/// Serves the store with GSI in an environment that names the host's certificate and the gridmap.
+pub fn start_gsi_in(
+    store: &TestStore,
+    environment: &GridEnvironment,
+    options: &[&str],
+) -> Result<PeerServer> {
+    let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
+    let server = spawn(store, &options, environment)?;
+    Ok(server.scheme("gsiftp").host("localhost"))
+}
+
+/// Serves the store with GSI as the host `localhost`.
+pub fn start_gsi(store: &TestStore, pki: &PeerPki) -> Result<PeerServer> {
+    start_gsi_as(store, pki, &pki.host, &[])
+}
+
+/// The account of GSI sessions: started by another account than root, the server can only serve as itself.
+fn session_account() -> Result<String> {
+    if is_root() {
+        return Ok(ACCOUNT.to_owned());
+    }
+    let own = nix::unistd::User::from_uid(nix::unistd::getuid())?;
+    Ok(own.context("this account has no name")?.name)
 }
 
 /// Serves the store to the user `alice` with the password `secret`.
@@ -42,10 +83,14 @@ pub fn start_with_password(store: &TestStore) -> Result<PeerServer> {
     let record = format!("alice:{PASSWORD_HASH}:{user}:{group}:,,,:{root}:/bin/sh\n");
     let file = store.scratch().file("globus.passwd", record.as_bytes())?;
     let options = ["-password-file".to_owned(), file.display().to_string()];
-    Ok(spawn(store, &options)?.login("alice"))
+    Ok(spawn(store, &options, &GridEnvironment::default())?.login("alice"))
 }
 
-fn spawn(store: &TestStore, options: &[String]) -> Result<PeerServer> {
+fn spawn(
+    store: &TestStore,
+    options: &[String],
+    environment: &GridEnvironment,
+) -> Result<PeerServer> {
     let port = net::free_port()?;
     let mut command = Command::new(find().map_err(anyhow::Error::msg)?);
     command.args([
@@ -58,9 +103,7 @@ fn spawn(store: &TestStore, options: &[String]) -> Result<PeerServer> {
     command.args(["-d", "ALL", "-log-module", "stdio:buffer=0", "-l"]);
     command.arg(store.path(&format!("globus.{port}.log")));
     // Credentials of the user who runs the tests must not change the security of the sessions.
-    for variable in ["X509_USER_PROXY", "X509_USER_CERT", "X509_USER_KEY"] {
-        command.env_remove(variable);
-    }
+    environment.apply(&mut command);
     Ok(
         PeerServer::start(&mut command, store, &format!("globus.{port}"), port)?
             .prefix(store.root()),

@@ -7,22 +7,40 @@ use std::process::Command;
 use anyhow::Result;
 
 use super::{client_command, find_installed};
+use crate::pki::environment::GridEnvironment;
 use crate::run::{self, FinishedProgram};
 
 /// globus-url-copy as a client.
 #[derive(Debug, Clone)]
-pub struct GlobusUrlCopy(PathBuf);
+pub struct GlobusUrlCopy {
+    program: PathBuf,
+    environment: GridEnvironment,
+}
 
 impl GlobusUrlCopy {
     /// Finds the program.
     pub fn find() -> Result<Self, String> {
-        find_installed("globus-url-copy").map(Self)
+        Ok(Self {
+            program: find_installed("globus-url-copy")?,
+            environment: GridEnvironment::default(),
+        })
+    }
+
+    /// The same client with these credentials.
+    #[must_use]
+    pub fn with(&self, environment: GridEnvironment) -> Self {
+        let program = self.program.clone();
+        Self {
+            program,
+            environment,
+        }
     }
 
     /// A command that prints the control connection on standard error, still without other arguments.
     #[must_use]
     pub fn command(&self) -> Command {
-        let mut command = client_command(&self.0);
+        let mut command = client_command(&self.program);
+        self.environment.apply(&mut command);
         command.arg("-dbg");
         command
     }

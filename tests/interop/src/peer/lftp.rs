@@ -20,14 +20,18 @@ impl Lftp {
 
     /// Runs lftp commands in an anonymous session. An error contains the control connection.
     pub fn script(&self, server: SocketAddr, commands: &str) -> Result<FinishedProgram> {
+        self.script_at(&format!("ftp://{server}"), commands)
+    }
+
+    /// Runs lftp commands in the session of a URL.
+    pub fn script_at(&self, url: &str, commands: &str) -> Result<FinishedProgram> {
         // Without these settings lftp retries for hours and continues after a failed command.
         let script = format!(
             "set net:timeout 20; set net:max-retries 1; set cmd:fail-exit yes; \
              set xfer:clobber yes; {commands}; bye"
         );
-        let url = format!("ftp://{server}");
         let finished =
-            run::run(client_command(&self.0).args(["--norc", "-d", "-e", &script, &url]))?
+            run::run(client_command(&self.0).args(["--norc", "-d", "-e", &script, url]))?
                 .expect_success()?;
         // lftp exits with 0 after some failed transfers of a mirror.
         let errors = finished.stderr_text();

@@ -13,6 +13,7 @@ pub mod proftpd;
 pub mod pure_ftpd;
 pub mod pyftpdlib;
 pub mod python;
+pub mod tls;
 pub mod vsftpd;
 pub mod wget;
 
@@ -105,7 +106,10 @@ pub fn client_command(program: &Path) -> Command {
 #[derive(Debug)]
 pub struct PeerServer {
     daemon: ServerProcess,
+    scheme: &'static str,
     address: SocketAddr,
+    /// Host in URLs.
+    host: String,
     /// Login with `@` for URLs, or empty.
     login: String,
     /// Served path of the store's root; empty for servers that confine sessions to it.
@@ -113,10 +117,20 @@ pub struct PeerServer {
 }
 
 impl PeerServer {
-    /// Starts a server and waits until it listens on the given port.
+    /// Starts a server and waits until it listens on the given port of 127.0.0.1.
     fn start(command: &mut Command, store: &TestStore, name: &str, port: u16) -> Result<Self> {
-        let mut daemon = ServerProcess::spawn(command, store.root(), name)?;
         let address = SocketAddr::new(net::HOST.parse()?, port);
+        Self::start_at(command, store, name, address)
+    }
+
+    /// Starts a server and waits until it listens.
+    fn start_at(
+        command: &mut Command,
+        store: &TestStore,
+        name: &str,
+        address: SocketAddr,
+    ) -> Result<Self> {
+        let mut daemon = ServerProcess::spawn(command, store.root(), name)?;
         daemon
             .wait_until("listener", START_LIMIT, |_| {
                 net::is_listening(address).then_some(())
@@ -124,7 +138,9 @@ impl PeerServer {
             .with_context(|| format!("cannot start {name}"))?;
         Ok(Self {
             daemon,
+            scheme: "ftp",
             address,
+            host: address.ip().to_string(),
             login: String::new(),
             prefix: String::new(),
         })
@@ -140,12 +156,35 @@ impl PeerServer {
         self
     }
 
+    /// Sets the scheme of [`PeerServer::url`]; the default is `ftp`.
+    #[must_use]
+    pub fn scheme(mut self, scheme: &'static str) -> Self {
+        self.scheme = scheme;
+        self
+    }
+
+    /// Sets the host of [`PeerServer::url`]; the default is the address.
+    #[must_use]
+    pub fn host(mut self, host: &str) -> Self {
+        host.clone_into(&mut self.host);
+        self
+    }
+
     /// URL of a served path, with the login if the server needs one.
     #[must_use]
     pub fn url(&self, served: &str) -> String {
+        self.url_with(self.scheme, served)
+    }
+
+    /// URL of a served path with another scheme.
+    #[must_use]
+    pub fn url_with(&self, scheme: &str, served: &str) -> String {
         format!(
-            "ftp://{}{}{}/{served}",
-            self.login, self.address, self.prefix
+            "{scheme}://{}{}:{}{}/{served}",
+            self.login,
+            self.host,
+            self.address.port(),
+            self.prefix
         )
     }
 

@@ -8,6 +8,7 @@ use anyhow::Result;
 use super::{PeerServer, find_unpacked};
 use crate::matrix::TestStore;
 use crate::net;
+use crate::pki::authority::PeerCertificate;
 
 /// Path of the program.
 pub fn find() -> Result<PathBuf, String> {
@@ -22,17 +23,8 @@ fn module() -> Result<PathBuf, String> {
     )
 }
 
-/// TLS certificate and key of a server, as PEM files.
-#[derive(Debug, Clone)]
-pub struct TlsServerIdentity {
-    /// The server's certificate.
-    pub certificate: PathBuf,
-    /// Its key.
-    pub key: PathBuf,
-}
-
 /// Serves the store on 127.0.0.1; with an identity over TLS.
-pub fn start(store: &TestStore, identity: Option<&TlsServerIdentity>) -> Result<PeerServer> {
+pub fn start(store: &TestStore, identity: Option<&PeerCertificate>) -> Result<PeerServer> {
     let port = net::free_port()?;
     let own = store.path("nginx.d");
     std::fs::create_dir_all(&own)?;

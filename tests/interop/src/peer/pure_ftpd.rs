@@ -5,6 +5,7 @@ use std::process::Command;
 
 use anyhow::{Error, Result};
 
+use super::tls::PeerTls;
 use super::{NOBODY, PASSWORD_HASH, PeerServer, find_unpacked};
 use crate::matrix::TestStore;
 use crate::net;
@@ -17,6 +18,18 @@ pub fn find() -> Result<PathBuf, String> {
 
 /// Serves the store on 127.0.0.1 to the user `alice` with the password `secret`.
 pub fn start(store: &TestStore) -> Result<PeerServer> {
+    spawn(store, &[])
+}
+
+/// Like [`start`], with TLS for commands and data. Of [`PeerTls`] only the certificate has an effect.
+pub fn start_with_tls(store: &TestStore, tls: &PeerTls) -> Result<PeerServer> {
+    let certificate = tls.identity.joined()?.display().to_string();
+    // 3: sessions without TLS, and data connections without protection, are refused.
+    let server = spawn(store, &["--tls=3", "--certfile", &certificate])?;
+    Ok(server.scheme("ftps"))
+}
+
+fn spawn(store: &TestStore, options: &[&str]) -> Result<PeerServer> {
     let port = net::free_port()?;
     let (users, database) = (store.path("pure.passwd"), store.path("pure.pdb"));
     let record = format!(
@@ -43,6 +56,7 @@ pub fn start(store: &TestStore) -> Result<PeerServer> {
     let (low, high) = (net::PASSIVE_PORTS.start(), net::PASSIVE_PORTS.end());
     command.args(["-p", &format!("{low}:{high}")]);
     command.args(["-l", &format!("puredb:{}", database.display())]);
+    command.args(options);
     command.args(["-g", &store.path("pure.pid").display().to_string()]);
     Ok(PeerServer::start(&mut command, store, "pure-ftpd", port)?.login("alice"))
 }

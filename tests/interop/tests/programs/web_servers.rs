@@ -13,8 +13,8 @@ use interop::longhaul::rows::path_argument;
 use interop::longhaul::running_copy::kill_when_safe;
 use interop::longhaul::serve::ServeCommand;
 use interop::matrix::{self, TestStore};
-use interop::peer::nginx::TlsServerIdentity;
 use interop::peer::{PASSWORD, apache, nginx};
+use interop::pki::PeerPki;
 use interop::require;
 use interop::run::FinishedProgram;
 use interop::test_files;
@@ -66,57 +66,12 @@ fn apache_serves_and_stores_files_with_md5_checksums() {
     assert_eq!(cp(&[], &local, &url(&store.upload())).unwrap(), "md5");
 }
 
-fn openssl(folder: &Path, arguments: &[&str]) -> Result<()> {
-    let done = Command::new("openssl")
-        .args(arguments)
-        .current_dir(folder)
-        .output()?;
-    let message = String::from_utf8_lossy(&done.stderr);
-    ensure!(done.status.success(), "openssl {arguments:?}: {message}");
-    Ok(())
-}
-
-/// Creates a certificate authority (`ca.pem`), and a certificate that it signed.
-fn identity(folder: &Path) -> Result<TlsServerIdentity> {
-    let new = ["-newkey", "rsa:2048", "-nodes"];
-    let authority = [
-        "-keyout",
-        "ca.key",
-        "-out",
-        "ca.pem",
-        "-subj",
-        "/CN=authority",
-    ];
-    openssl(folder, &[&["req", "-x509"][..], &new, &authority].concat())?;
-    let request = [
-        "-keyout",
-        "own.key",
-        "-out",
-        "own.csr",
-        "-subj",
-        "/CN=server",
-    ];
-    openssl(folder, &[&["req"][..], &new, &request].concat())?;
-    std::fs::write(
-        folder.join("own.ext"),
-        "subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\n",
-    )?;
-    let sign = "x509 -req -in own.csr -CA ca.pem -CAkey ca.key -CAcreateserial -extfile own.ext -out own.pem";
-    openssl(folder, &sign.split(' ').collect::<Vec<_>>())?;
-    Ok(TlsServerIdentity {
-        certificate: folder.join("own.pem"),
-        key: folder.join("own.key"),
-    })
-}
-
 #[test]
 fn ssl_cert_file_names_a_private_certificate_authority() {
     require!(nginx::find());
+    let pki = require!(PeerPki::find());
     let store = TestStore::new().unwrap();
-    let folder = store.local();
-    std::fs::create_dir_all(&folder).unwrap();
-    let identity = identity(&folder).unwrap();
-    let server = nginx::start(&store, Some(&identity)).unwrap();
+    let server = nginx::start(&store, Some(&pki.host)).unwrap();
     let name = test_files::name(test_files::SIZES[1]);
     let url = format!("https://{}/src/{name}", server.address());
     let to = store.local();
@@ -125,15 +80,12 @@ fn ssl_cert_file_names_a_private_certificate_authority() {
         command.env("SSL_CERT_FILE", authority);
         interop::run::run(&mut command)
     };
-    get(&folder.join("ca.pem"))
+    get(&pki.ca_file())
         .and_then(FinishedProgram::expect_success)
         .unwrap();
     matrix::check_and_remove(&store.path(&format!("src/{name}")), &to).unwrap();
     // With another authority the certificate is not valid.
-    let other = store.local();
-    std::fs::create_dir_all(&other).unwrap();
-    self::identity(&other).unwrap();
-    let refused = get(&other.join("ca.pem")).unwrap();
+    let refused = get(&pki.other_authority.certificate()).unwrap();
     assert!(
         copy::failure_message(&refused).is_some_and(|why| why.contains("certificate")),
         "{refused:?}"
@@ -248,6 +200,7 @@ fn refused(url: &str, to: &Path, code: i32, why: &str) -> Result<()> {
 fn refusals_of_web_servers_have_one_line_and_their_exit_code() {
     require!(apache::find());
     require!(nginx::find());
+    let pki = require!(PeerPki::find());
     let store = TestStore::new().unwrap();
     let users = store.scratch().file("web-users", USERS).unwrap();
     let [open, locked] = [1, 2].map(|index| test_files::name(test_files::SIZES[index]));
@@ -258,10 +211,7 @@ fn refusals_of_web_servers_have_one_line_and_their_exit_code() {
     let modules = ["auth_basic", "authn_core", "authn_file", "authz_user"];
     let server = apache::start_with(&store, &modules, &settings).unwrap();
     let url = |login: &str, name: &str| format!("http://{login}{}/src/{name}", server.address());
-    let folder = store.local();
-    std::fs::create_dir_all(&folder).unwrap();
-    let identity = identity(&folder).unwrap();
-    let secure = nginx::start(&store, Some(&identity)).unwrap();
+    let secure = nginx::start(&store, Some(&pki.untrusted_host)).unwrap();
     let secure = format!("https://{}/src/{open}", secure.address());
     let mut cells = MatrixRow::new("refused");
     for (url, code, why) in [
