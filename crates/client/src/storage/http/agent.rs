@@ -72,8 +72,7 @@ fn certificate_authorities() -> Result<&'static Arc<TrustStore>, CopyFailure> {
     });
     known.as_ref().map_err(|reason| {
         let message = format!(
-            "this machine has no certificate authorities to verify https: servers ({reason}): install \
-             ca-certificates, or set SSL_CERT_FILE"
+            "https: servers cannot be verified: {reason}; install ca-certificates, or set SSL_CERT_FILE"
         );
         CopyFailure::new(Exit::Unreachable, message)
     })

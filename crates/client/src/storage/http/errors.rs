@@ -132,8 +132,12 @@ fn tls_error(error: &Error) -> Option<&TlsError> {
 
 fn tls_failure(action: &str, error: &TlsError) -> CopyFailure {
     let hint = match error {
-        TlsError::Peer(TrustError::Chain { .. }) => "; for a private authority, set SSL_CERT_FILE",
-        TlsError::Protocol(_) => "; the port may not speak TLS: check it, or use http:",
+        TlsError::Peer(TrustError::Chain { problem, .. })
+            if problem.contains("trusted authorities") =>
+        {
+            "; for a private authority, set SSL_CERT_FILE"
+        }
+        TlsError::Protocol(_) => "; check the port, or use http:",
         _ => "",
     };
     let reason = match error {
