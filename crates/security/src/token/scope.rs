@@ -75,9 +75,7 @@ impl PathScopes {
                 problem: format!("{}: {problem}", shown(item)),
             };
             let path = match (path, profile) {
-                (Some(path), _) => {
-                    decoded_path(path, profile).map_err(|problem| refused(problem))?
-                }
+                (Some(path), _) => decoded_path(path, profile).map_err(refused)?,
                 (None, TokenProfile::SciTokens) => Vec::new(),
                 (None, TokenProfile::Wlcg) => return Err(refused("it names no path")),
             };

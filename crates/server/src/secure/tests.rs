@@ -58,7 +58,7 @@ fn the_offered_mechanisms_follow_the_settings() {
 fn a_key_that_others_may_read_is_refused() {
     let (dir, config) = site();
     let key = dir.path().join("key");
-    for mode in [0o640, 0o604] {
+    for mode in [0o660, 0o604] {
         fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
         let error = SecurityMaterial::load(&config, None)
             .unwrap_err()

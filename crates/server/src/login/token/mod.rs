@@ -72,7 +72,8 @@ impl TokenLogin {
         if trusted.is_empty() {
             return Ok(None);
         }
-        let mut logins = Self::with_fetcher(trusted, Arc::new(SystemFetcher::new(authorities)));
+        let fetcher: Arc<dyn KeyFetcher> = Arc::new(SystemFetcher::new(authorities));
+        let mut logins = Self::with_fetcher(trusted, &fetcher);
         for (url, keys) in &mut logins.keys {
             let kept = previous.and_then(|previous| previous.keys.get(url));
             // A file is read again, because an administrator reloads after changing it.
@@ -86,7 +87,7 @@ impl TokenLogin {
         Ok(Some(logins))
     }
 
-    fn with_fetcher(trusted: Vec<TrustedIssuer>, fetcher: Arc<dyn KeyFetcher>) -> Self {
+    fn with_fetcher(trusted: Vec<TrustedIssuer>, fetcher: &Arc<dyn KeyFetcher>) -> Self {
         let mut keys = HashMap::new();
         let mut issuers = Vec::with_capacity(trusted.len());
         for TrustedIssuer {
@@ -95,7 +96,7 @@ impl TokenLogin {
         } in trusted
         {
             let url = issuer.url.clone();
-            let fetcher = Arc::clone(&fetcher);
+            let fetcher = Arc::clone(fetcher);
             let source = IssuerKeys::new(url.clone(), source, fetcher);
             keys.insert(url, Arc::new(source));
             issuers.push(issuer);

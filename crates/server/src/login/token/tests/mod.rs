@@ -52,11 +52,7 @@ impl IssuerKey {
         );
         let mut signer = Signer::new_without_digest(&self.1).unwrap();
         let signature = signer.sign_oneshot_to_vec(message.as_bytes()).unwrap();
-        Secret(
-            format!("{message}.{}", B64.encode(signature))
-                .into_bytes()
-                .into(),
-        )
+        Secret(format!("{message}.{}", B64.encode(signature)).into_bytes())
     }
 }
 
@@ -126,8 +122,8 @@ fn tables() -> Vec<TokenIssuerConfig> {
 
 fn logins(issuer: &Arc<TestIssuer>) -> Arc<TokenLogin> {
     let trusted = trusted_issuers(&tables()).unwrap();
-    let issuer: Arc<TestIssuer> = Arc::clone(issuer);
-    Arc::new(TokenLogin::with_fetcher(trusted, issuer))
+    let fetcher: Arc<dyn KeyFetcher> = Arc::<TestIssuer>::clone(issuer);
+    Arc::new(TokenLogin::with_fetcher(trusted, &fetcher))
 }
 
 #[tokio::test]
@@ -195,12 +191,7 @@ async fn a_token_of_another_issuer_fetches_nothing() {
         matches!(error, TokenError::Refused { claim: "iss", .. }),
         "{error}"
     );
-    assert!(
-        logins
-            .verify(&Secret(b"garbage".to_vec().into()))
-            .await
-            .is_err()
-    );
+    assert!(logins.verify(&Secret(b"garbage".to_vec())).await.is_err());
     assert_eq!(issuer.fetches(), 0);
 }
 
@@ -313,11 +304,11 @@ async fn refused_tokens_delay_later_logins_and_a_dead_issuer_does_not() {
     }
     assert_eq!(next_wait(), Duration::ZERO);
     for _ in 0..FREE_FAILURES {
-        let refused = Secret(b"garbage".to_vec().into());
+        let refused = Secret(b"garbage".to_vec());
         server.login(Some(refused)).await.unwrap_err();
     }
     assert_eq!(next_wait(), Duration::ZERO, "people mistake files");
-    let refused = Secret(b"garbage".to_vec().into());
+    let refused = Secret(b"garbage".to_vec());
     server.login(Some(refused)).await.unwrap_err();
     assert!(!next_wait().is_zero());
 }
