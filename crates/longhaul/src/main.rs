@@ -111,6 +111,18 @@ fn copy(args: &CpArgs) -> Result<Exit> {
     Ok(summary.exit)
 }
 
+/// Says on standard error what people need to check a server for a try-out, and where implicit TLS is.
+fn print_protection(ready: &server::ServerAnnouncement) {
+    if let Some(address) = ready.implicit_tls {
+        print_to_stderr(&format!("implicit TLS on {address}"));
+    }
+    if let Some(fingerprint) = &ready.self_signed {
+        print_to_stderr(&format!(
+            "self-signed certificate, SHA-256 {fingerprint}; it is valid until this server ends"
+        ));
+    }
+}
+
 fn serve(args: ServeArgs) -> Result<Exit> {
     log_to_stderr(args.log, "info");
     let config = match args.config() {
@@ -127,9 +139,10 @@ fn serve(args: ServeArgs) -> Result<Exit> {
         .build()?;
     let served = runtime.block_on(async {
         let shutdown = server::Shutdown::on_signals().context("cannot watch for signals")?;
-        let print_address = |address| {
+        let print_address = |ready: &server::ServerAnnouncement| {
             // The server must run even if nothing reads its standard output.
-            let _ = output::print_line(&format!("listening on {address}"));
+            let _ = output::print_line(&format!("listening on {}", ready.address));
+            print_protection(ready);
         };
         let reloads = server::ReloadRequests::on_hangup(move || args.config())
             .context("cannot watch for signals")?;

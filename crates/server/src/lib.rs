@@ -20,6 +20,7 @@ mod login;
 mod privilege;
 mod reload;
 mod roots;
+mod secure;
 mod serve;
 mod session;
 mod shared;
@@ -29,7 +30,9 @@ mod transfer;
 mod work;
 
 pub use congestion::CongestionError;
+pub use login::TokenSetupError;
 pub use reload::ReloadRequests;
-pub use serve::{serve, serve_with_reloads};
+pub use secure::SecurityMaterialError;
+pub use serve::{ServerAnnouncement, serve, serve_with_reloads};
 pub use shutdown::{Shutdown, ShutdownHandle};
 pub use startup::ServeError;

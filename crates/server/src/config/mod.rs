@@ -12,12 +12,15 @@ use crate::limits::{FREE_FAILURES, QueueBounds, SessionBounds};
 
 mod file;
 mod security;
+mod token;
 
 pub use file::{ConfigError, FileConfig};
 pub use security::{
     ClientCertificatesName, GridmapRights, RequiredProtection, SecurityConfig, SecurityConfigError,
     SessionReuse, TlsPolicy, TokenIssuerConfig,
 };
+pub use token::TokenIssuerError;
+pub(crate) use token::{KeySource, TrustedIssuer, trusted_issuers};
 
 /// Access rights of anonymous sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
@@ -195,6 +198,12 @@ impl ServerConfig {
     pub(crate) fn password_check_queue(&self) -> QueueBounds {
         let permits = self.max_password_checks.unwrap_or_else(processor_count);
         self.queue_bounds(permits, (permits / 2).min(FREE_FAILURES as usize))
+    }
+
+    /// Bounds on steps of GSI exchanges. One client has at most half of the processors, rounded up.
+    pub(crate) fn exchange_queue(&self) -> QueueBounds {
+        let permits = processor_count();
+        self.queue_bounds(permits, permits.div_ceil(2))
     }
 
     /// Bounds on listeners being opened. Opening is quick, but it may try a whole range of busy ports,

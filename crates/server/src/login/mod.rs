@@ -3,23 +3,33 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::SystemTime;
 
 use data::store::durability::SyncPolicy;
 use data::store::root::Root;
 use proto::command::Secret;
 use proto::path::VPath;
 use proto::printable::printable;
+use proto::security::BEARER_USER;
 use proto::server::{AccountRights, LoginGrant};
+use security::gridmap::Gridmap;
+use security::token::TokenError;
+use security::x509::DistinguishedName;
 
-use crate::config::{Anonymous, ServerConfig, ThirdPartyPolicy};
+use crate::config::{Anonymous, GridmapRights, ServerConfig, ThirdPartyPolicy};
 use crate::files::{ChecksumCache, ListingMemory, SessionFiles, UploadRegistry, Uploader};
 use crate::limits::{FairQueue, LimitReached, SessionLimits, UserSlot, client_key};
 use crate::roots::AccountRoots;
 use crate::users::{UserAccount, Users};
 
+mod certificate;
 mod throttle;
+mod token;
 
+pub(crate) use certificate::CertifiedClient;
 use throttle::LoginThrottle;
+pub(crate) use token::TokenLogin;
+pub use token::TokenSetupError;
 
 /// User names that mean an anonymous session, in upper or lower case (RFC 1635). Clients of the
 /// globus library send `:globus-mapping:` to leave the choice of the account to the server.
@@ -45,12 +55,28 @@ pub(crate) struct Authenticator {
 }
 
 /// The settings about logins; a reload replaces them.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct LoginPolicy {
     anonymous: Option<Anonymous>,
     third_party: ThirdPartyPolicy,
     users: Option<Arc<Users>>,
+    gridmap: Option<Arc<Gridmap>>,
+    gridmap_rights: GridmapRights,
+    tokens: Option<Arc<TokenLogin>>,
     sync: SyncPolicy,
+}
+
+/// A login to check.
+#[derive(Debug)]
+pub(crate) struct LoginRequest {
+    /// Argument of USER.
+    pub(crate) user: String,
+    /// Argument of PASS; `None`: directly after USER, when a certificate may suffice.
+    pub(crate) password: Option<Secret>,
+    /// The client's address.
+    pub(crate) peer: IpAddr,
+    /// The client's certificate.
+    pub(crate) client: Option<CertifiedClient>,
 }
 
 /// The result of a successful login.
@@ -62,6 +88,8 @@ pub(crate) struct Login {
     pub(crate) files: SessionFiles,
     /// The session's root on the host, for the log.
     pub(crate) root_path: PathBuf,
+    /// End of validity of the client's token.
+    pub(crate) expires: Option<SystemTime>,
     /// Counts the session for its user while it is logged in; `None`: anonymous sessions are not
     /// counted per user.
     _slot: Option<UserSlot>,
@@ -76,6 +104,23 @@ pub(crate) enum LoginRefusal {
     /// No users file, no such user or a wrong password. The client must not learn which.
     #[error("wrong user name or password")]
     WrongCredentials(CredentialError),
+    /// The certificate alone does not suffice: PASS must follow.
+    #[error("a password is needed")]
+    PasswordNeeded,
+    /// The client's certificate has no account here, or not the one that it asked for.
+    #[error(
+        "your certificate has no such account here; ask the administrator to list its subject in the gridmap"
+    )]
+    NotMapped(MappingError),
+    /// The token is not valid, or not for this server. The client must not learn which check failed.
+    #[error("this token is not accepted here; get a new one for this server")]
+    Token(TokenError),
+    /// No issuer of tokens is trusted.
+    #[error("tokens are not accepted here")]
+    NoTokens,
+    /// The keys of the token's issuer are not available.
+    #[error("tokens cannot be checked at the moment; try again later")]
+    TokenKeys(TokenError),
     /// The root of the user cannot be opened.
     #[error("your directory is not available")]
     NoRoot,
@@ -101,6 +146,15 @@ pub(crate) enum CredentialError {
     WrongPassword,
 }
 
+/// The reason why a certificate has no account, for the log only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum MappingError {
+    /// The gridmap does not list the subject.
+    NotListed(DistinguishedName),
+    /// The gridmap lists other accounts.
+    OtherAccount(DistinguishedName),
+}
+
 impl LoginRefusal {
     /// Whether the session must end with 421.
     pub(crate) fn ends_session(&self) -> bool {
@@ -113,6 +167,13 @@ impl LoginRefusal {
             Self::WrongCredentials(CredentialError::NoUsersFile) => "no users file".to_owned(),
             Self::WrongCredentials(CredentialError::UnknownUser) => "unknown user".to_owned(),
             Self::WrongCredentials(CredentialError::WrongPassword) => "wrong password".to_owned(),
+            Self::NotMapped(MappingError::NotListed(subject)) => {
+                format!("the gridmap does not list {subject}")
+            }
+            Self::NotMapped(MappingError::OtherAccount(subject)) => {
+                format!("the gridmap lists other accounts for {subject}")
+            }
+            Self::Token(error) | Self::TokenKeys(error) => format!("token: {error}"),
             other => other.to_string(),
         }
     }
@@ -134,7 +195,7 @@ impl Authenticator {
     /// Takes the configuration, the server's root and the password users.
     pub(crate) fn new(config: &ServerConfig, root: Arc<Root>, users: Option<Users>) -> Self {
         Self {
-            policy: RwLock::new(Arc::new(LoginPolicy::of(config, users.map(Arc::new)))),
+            policy: RwLock::new(Arc::new(LoginPolicy::of(config, users.map(Arc::new), None))),
             root_path: root.host_path().to_owned(),
             roots: Arc::new(AccountRoots::new(Arc::clone(&root), config.root.clone())),
             root,
@@ -146,16 +207,37 @@ impl Authenticator {
         }
     }
 
+    /// The same with the accounts of certificate subjects.
+    pub(crate) fn with_gridmap(self, gridmap: Option<Arc<Gridmap>>) -> Self {
+        let policy = LoginPolicy {
+            gridmap,
+            ..(*self.policy()).clone()
+        };
+        Self {
+            policy: RwLock::new(Arc::new(policy)),
+            ..self
+        }
+    }
+
     /// The password users as of the last reload.
     pub(crate) fn users(&self) -> Option<Arc<Users>> {
         self.policy().users.clone()
     }
 
-    /// Applies new settings and users to later logins. Blocks on the file system.
-    pub(crate) fn reload(&self, config: &ServerConfig, users: Option<Arc<Users>>) {
+    /// Applies new settings, users, gridmap and issuers of tokens to later logins. Blocks on the file system.
+    pub(crate) fn reload(
+        &self,
+        config: &ServerConfig,
+        users: Option<Arc<Users>>,
+        gridmap: Option<Arc<Gridmap>>,
+        tokens: Option<Arc<TokenLogin>>,
+    ) {
         self.password_checks
             .set_bounds(config.password_check_queue());
-        let policy = Arc::new(LoginPolicy::of(config, users));
+        let policy = Arc::new(LoginPolicy {
+            tokens,
+            ..LoginPolicy::of(config, users, gridmap)
+        });
         *self.policy.write().unwrap_or_else(PoisonError::into_inner) = policy;
         self.open_account_roots();
         self.roots.reopen();
@@ -165,15 +247,16 @@ impl Authenticator {
     /// of its address or account. A refusal is logged without the password.
     pub(crate) async fn authenticate(
         &self,
-        user: String,
-        password: Secret,
-        peer: IpAddr,
+        request: LoginRequest,
         limits: &Arc<SessionLimits>,
     ) -> Result<Login, LoginRefusal> {
-        // Taken before the check consumes `user`; a client can send names of thousands of characters.
-        let name: String = user.chars().take(SHOWN_NAME).collect();
-        let answer = self.check_login(user, password, peer, limits).await;
-        if let Err(refusal) = &answer {
+        // Taken before the check consumes the name; a client can send names of thousands of characters.
+        let name: String = request.user.chars().take(SHOWN_NAME).collect();
+        let peer = request.peer;
+        let answer = self.check_login(request, limits).await;
+        if let Err(refusal) = &answer
+            && *refusal != LoginRefusal::PasswordNeeded
+        {
             let user = printable(name.as_bytes());
             tracing::info!(%user, address = %peer, reason = refusal.log_reason(), "login refused");
         }
@@ -182,12 +265,36 @@ impl Authenticator {
 
     async fn check_login(
         &self,
-        user: String,
-        password: Secret,
-        peer: IpAddr,
+        request: LoginRequest,
         limits: &Arc<SessionLimits>,
     ) -> Result<Login, LoginRefusal> {
         let policy = self.policy();
+        let LoginRequest {
+            user,
+            password,
+            peer,
+            client,
+        } = request;
+        if user == BEARER_USER {
+            let token = password.ok_or(LoginRefusal::PasswordNeeded)?;
+            return self.token_login(&policy, token, peer, limits).await;
+        }
+        match client {
+            Some(CertifiedClient::Grid(subject)) => {
+                return self.mapped_login(&policy, &subject, &user, limits).await;
+            }
+            Some(CertifiedClient::Tls(subject)) => {
+                let mapped = self.mapped_login(&policy, &subject, &user, limits).await;
+                // Another account may still be entered with its password.
+                if !matches!(mapped, Err(LoginRefusal::NotMapped(_))) {
+                    return mapped;
+                }
+            }
+            None => {}
+        }
+        let Some(password) = password else {
+            return Err(LoginRefusal::PasswordNeeded);
+        };
         if ANONYMOUS_NAMES.contains(&user.to_ascii_lowercase().as_str()) {
             return self.anonymous_login(&policy);
         }
@@ -269,6 +376,7 @@ impl Authenticator {
             },
             files: self.files(policy, Arc::clone(&self.root), rights),
             root_path: self.root_path.clone(),
+            expires: None,
             _slot: None,
         })
     }
@@ -297,6 +405,7 @@ impl Authenticator {
                 welcome_lines: Vec::new(),
             },
             root_path,
+            expires: None,
             _slot: Some(slot),
         })
     }
@@ -338,11 +447,14 @@ impl Authenticator {
 }
 
 impl LoginPolicy {
-    fn of(config: &ServerConfig, users: Option<Arc<Users>>) -> Self {
+    fn of(config: &ServerConfig, users: Option<Arc<Users>>, gridmap: Option<Arc<Gridmap>>) -> Self {
         Self {
             anonymous: config.anonymous,
             third_party: config.third_party,
             users,
+            gridmap,
+            gridmap_rights: config.security.gridmap_rights,
+            tokens: None,
             sync: config.sync_policy,
         }
     }
