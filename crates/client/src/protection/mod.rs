@@ -100,6 +100,12 @@ impl ConnectionSecurity {
     /// `Usage`
     pub(crate) fn check_scheme(&self, scheme: Scheme, url: &str) -> Result<(), CopyFailure> {
         let usage = |message: String| Err(CopyFailure::new(Exit::Usage, message));
+        if scheme == Scheme::Https && self.options.insecure {
+            return usage(format!(
+                "https: servers are always verified: leave out --insecure, and name the server's authority with \
+                 --ca if it is unknown ({url})"
+            ));
+        }
         let asked = self.options.data_protection;
         let name = asked.name();
         if !asked.excludes_clear() {
@@ -145,7 +151,19 @@ impl ConnectionSecurity {
         {
             return usage("--delegate is for gsiftp: URLs only: leave it out");
         }
+        let takes_certificate =
+            |server: &Server| server.scheme.is_ftp() && self.may_protect(server.scheme);
+        if self.certificate.is_some() && !servers.clone().any(takes_certificate) {
+            return usage(
+                "--cert is for ftps: and gsiftp: URLs (and ftp: with --tls): change the URL, or leave it out",
+            );
+        }
         Ok(())
+    }
+
+    /// Whether sessions with this scheme may be protected.
+    fn may_protect(&self, scheme: Scheme) -> bool {
+        scheme != Scheme::Ftp || self.options.tls != TlsUse::Off
     }
 
     /// Whether sessions with this scheme have TLS or fail.
@@ -230,6 +248,31 @@ impl ConnectionSecurity {
         };
         let config = TlsConfig::new(options).map_err(|error| config_failure(&error))?;
         Ok((config, own))
+    }
+
+    /// The authorities of `--ca`, if it is given.
+    ///
+    /// # Errors
+    /// `Refused`: they cannot be read.
+    pub(crate) fn named_authorities(&self) -> Result<Option<Arc<TrustStore>>, CopyFailure> {
+        match self.options.ca {
+            Some(_) => self.trust(&self.system_trust, TrustStore::system).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Warns if an `http:` request will show a password to the network.
+    pub(crate) fn warn_of_clear_http_login(&self, server: &Server) {
+        let ip: Option<IpAddr> = server.host.parse().ok();
+        let is_local = ip.is_some_and(|ip| ip.to_canonical().is_loopback())
+            || server.host.eq_ignore_ascii_case("localhost");
+        if server.credential.has_secret() && !is_local {
+            let warning = format!(
+                "the password travels to {} in clear: use https:",
+                server.host
+            );
+            self.warn_once(&warning);
+        }
     }
 
     /// The authorities for grid certificates.

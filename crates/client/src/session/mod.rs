@@ -13,7 +13,7 @@ use proto::feature::ServerFeatures;
 use proto::printable::printable;
 
 use crate::location::Server;
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, Credential, Exit};
 
 mod checksum;
 pub(crate) mod control;
@@ -343,6 +343,12 @@ fn check_path(path: &[u8]) -> Result<(), CopyFailure> {
 }
 
 fn check_credential(server: &Server) -> Result<(), CopyFailure> {
+    let may_be_clear = !server.security.requires_tls(server.scheme);
+    if may_be_clear && matches!(server.credential, Credential::Token(_)) {
+        return Err(usage_error(
+            "a token is sent inside TLS only: use ftps:, or --tls require".to_owned(),
+        ));
+    }
     // CR LF in a login would let a URL inject commands.
     let has_line_break = |text: &[u8]| text.iter().any(|b| matches!(b, b'\r' | b'\n' | 0));
     let (user, password) = server.credential.user_and_password();
