@@ -103,7 +103,7 @@ pub(crate) enum LoginRefusal {
     NotAnonymous,
     /// No users file, no such user or a wrong password. The client must not learn which.
     #[error("wrong user name or password")]
-    WrongCredentials(CredentialError),
+    WrongCredentials(LoginFault),
     /// The certificate alone does not suffice: PASS must follow.
     #[error("a password is needed")]
     PasswordNeeded,
@@ -137,7 +137,7 @@ pub(crate) enum LoginRefusal {
 
 /// The part of the credentials that was wrong, for the log only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CredentialError {
+pub(crate) enum LoginFault {
     /// The server has no users file.
     NoUsersFile,
     /// The user is not in the users file.
@@ -164,9 +164,9 @@ impl LoginRefusal {
     /// The reason for the log.
     fn log_reason(&self) -> String {
         match self {
-            Self::WrongCredentials(CredentialError::NoUsersFile) => "no users file".to_owned(),
-            Self::WrongCredentials(CredentialError::UnknownUser) => "unknown user".to_owned(),
-            Self::WrongCredentials(CredentialError::WrongPassword) => "wrong password".to_owned(),
+            Self::WrongCredentials(LoginFault::NoUsersFile) => "no users file".to_owned(),
+            Self::WrongCredentials(LoginFault::UnknownUser) => "unknown user".to_owned(),
+            Self::WrongCredentials(LoginFault::WrongPassword) => "wrong password".to_owned(),
             Self::NotMapped(MappingError::NotListed(subject)) => {
                 format!("the gridmap does not list {subject}")
             }
@@ -299,7 +299,7 @@ impl Authenticator {
             return self.anonymous_login(&policy);
         }
         let Some(users) = policy.users.clone() else {
-            return Err(LoginRefusal::WrongCredentials(CredentialError::NoUsersFile));
+            return Err(LoginRefusal::WrongCredentials(LoginFault::NoUsersFile));
         };
         let account = self.verify_password(users, user, password, peer).await?;
         // Counted only after the password was checked: otherwise guesses with a wrong password could
@@ -342,8 +342,8 @@ impl Authenticator {
         let checked = tokio::task::spawn_blocking(move || {
             let account = users.verify(&user, &password.0).ok_or_else(|| {
                 LoginRefusal::WrongCredentials(match users.has_user(&user) {
-                    true => CredentialError::WrongPassword,
-                    false => CredentialError::UnknownUser,
+                    true => LoginFault::WrongPassword,
+                    false => LoginFault::UnknownUser,
                 })
             });
             (account, permit)
