@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use serde::Deserialize;
 
 use super::jwt::{refused, shown};
-use super::{Issuer, PathScopes, TokenError, TokenProfile, VerifiedToken};
+use super::{BearerTokenError, Issuer, PathScopes, TokenProfile, VerifiedToken};
 
 /// Difference of clocks that is tolerated for times in the future. An end of validity has no leeway:
 /// the session would outlive the token.
@@ -94,7 +94,7 @@ impl Claims {
         self,
         issuer: &Issuer,
         now: SystemTime,
-    ) -> Result<VerifiedToken, TokenError> {
+    ) -> Result<VerifiedToken, BearerTokenError> {
         let profile = self.profile()?;
         self.check_audience(profile, issuer)?;
         let expires = self.check_times(now)?;
@@ -110,7 +110,7 @@ impl Claims {
         })
     }
 
-    fn profile(&self) -> Result<TokenProfile, TokenError> {
+    fn profile(&self) -> Result<TokenProfile, BearerTokenError> {
         let unknown = |version: &str| {
             let problem = format!(
                 "{} is not a version of the WLCG profile (1.x) or SciTokens (scitoken:2.0)",
@@ -135,7 +135,11 @@ impl Claims {
         }
     }
 
-    fn check_audience(&self, profile: TokenProfile, issuer: &Issuer) -> Result<(), TokenError> {
+    fn check_audience(
+        &self,
+        profile: TokenProfile,
+        issuer: &Issuer,
+    ) -> Result<(), BearerTokenError> {
         let audiences: &[String] = match &self.aud {
             None => &[],
             Some(AudienceClaim::One(one)) => std::slice::from_ref(one),
@@ -167,7 +171,7 @@ impl Claims {
     }
 
     /// Checks the times; returns the end of validity.
-    fn check_times(&self, now: SystemTime) -> Result<SystemTime, TokenError> {
+    fn check_times(&self, now: SystemTime) -> Result<SystemTime, BearerTokenError> {
         let Some(exp) = self.exp else {
             return Err(refused("exp", "the token has none".to_owned()));
         };
@@ -194,7 +198,7 @@ impl Claims {
         Ok(exp.0)
     }
 
-    fn checked_subject(&self) -> Result<&str, TokenError> {
+    fn checked_subject(&self) -> Result<&str, BearerTokenError> {
         match self.sub.as_deref() {
             None | Some("") => Err(refused("sub", "the token has none".to_owned())),
             Some(subject) if subject.len() > MAX_SUBJECT => {
@@ -212,7 +216,7 @@ impl Claims {
         &self,
         profile: TokenProfile,
         issuer: &Issuer,
-    ) -> Result<PathScopes, TokenError> {
+    ) -> Result<PathScopes, BearerTokenError> {
         let claim = self.scope.as_deref().unwrap_or_default();
         let scopes = PathScopes::parse(profile, claim, &issuer.base_path)?;
         if !scopes.is_empty() {

@@ -46,7 +46,7 @@ pub struct VerifiedToken {
 
 /// The reason why a token is refused, with the value that failed, for the log. Never the token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum TokenError {
+pub enum BearerTokenError {
     /// Not a token, or a document that is not a key set.
     #[error("{0}")]
     Malformed(String),
@@ -69,7 +69,7 @@ pub enum TokenError {
     },
 }
 
-impl TokenError {
+impl BearerTokenError {
     /// Whether the token is signed with a key that the issuer's key set does not have: the issuer may
     /// have a new key.
     pub fn is_unknown_key(&self) -> bool {
@@ -108,7 +108,7 @@ impl TokenVerifier {
     ///
     /// # Errors
     /// The token is malformed, too long (16 KiB), or its issuer is not trusted.
-    pub fn issuer_of(&self, token: &[u8]) -> Result<&Issuer, TokenError> {
+    pub fn issuer_of(&self, token: &[u8]) -> Result<&Issuer, BearerTokenError> {
         let parts = parts_of(token)?;
         let claims: Claims = json_part(parts[1], "claims")?;
         self.trusted(claims.issuer())
@@ -117,13 +117,13 @@ impl TokenVerifier {
     /// Verifies a token with the issuer's keys.
     ///
     /// # Errors
-    /// See [`TokenError`].
+    /// See [`BearerTokenError`].
     pub fn verify(
         &self,
         token: &[u8],
         keys: &KeySet,
         now: SystemTime,
-    ) -> Result<VerifiedToken, TokenError> {
+    ) -> Result<VerifiedToken, BearerTokenError> {
         provider::install();
         let parts = parts_of(token)?;
         let header: TokenHeader = json_part(parts[0], "header")?;
@@ -134,7 +134,7 @@ impl TokenVerifier {
         claims.check(issuer, now)
     }
 
-    fn trusted(&self, url: &str) -> Result<&Issuer, TokenError> {
+    fn trusted(&self, url: &str) -> Result<&Issuer, BearerTokenError> {
         let found = self.issuers.iter().find(|issuer| issuer.url == url);
         found.ok_or_else(|| refused("iss", format!("{} is no trusted issuer", shown(url))))
     }
@@ -142,7 +142,7 @@ impl TokenVerifier {
 
 impl TokenHeader {
     /// Checks the header and returns the algorithm.
-    fn check(&self) -> Result<Algorithm, TokenError> {
+    fn check(&self) -> Result<Algorithm, BearerTokenError> {
         if self.crit.is_some() {
             // RFC 7515 section 4.1.11: extensions that are not understood make the token invalid.
             return Err(refused(
@@ -178,7 +178,7 @@ fn verified_claims(
     token: &[u8],
     keys: &[&jsonwebtoken::DecodingKey],
     algorithm: Algorithm,
-) -> Result<Claims, TokenError> {
+) -> Result<Claims, BearerTokenError> {
     // The claims are checked by `Claims::check`, at the time that the caller gives and with the values
     // that failed.
     let mut signature_only = Validation::new(algorithm);
@@ -191,7 +191,9 @@ fn verified_claims(
             Err(error) if matches!(error.kind(), ErrorKind::InvalidSignature) => {}
             Err(error) => {
                 let reason = shown(&error.to_string());
-                return Err(TokenError::Malformed(format!("not a token: {reason}")));
+                return Err(BearerTokenError::Malformed(format!(
+                    "not a token: {reason}"
+                )));
             }
         }
     }
@@ -202,9 +204,9 @@ fn verified_claims(
 }
 
 /// The three parts of a token (RFC 7515 §7.1).
-fn parts_of(token: &[u8]) -> Result<[&[u8]; 3], TokenError> {
+fn parts_of(token: &[u8]) -> Result<[&[u8]; 3], BearerTokenError> {
     if token.len() > MAX_TOKEN {
-        return Err(TokenError::Malformed(format!(
+        return Err(BearerTokenError::Malformed(format!(
             "a token of {} bytes is longer than {MAX_TOKEN}",
             token.len()
         )));
@@ -212,15 +214,18 @@ fn parts_of(token: &[u8]) -> Result<[&[u8]; 3], TokenError> {
     let mut parts = token.split(|b| *b == b'.');
     match (parts.next(), parts.next(), parts.next(), parts.next()) {
         (Some(header), Some(claims), Some(signature), None) => Ok([header, claims, signature]),
-        _ => Err(TokenError::Malformed(
+        _ => Err(BearerTokenError::Malformed(
             "not a JSON Web Token: it has not three parts".to_owned(),
         )),
     }
 }
 
-fn json_part<T: serde::de::DeserializeOwned>(part: &[u8], name: &str) -> Result<T, TokenError> {
+fn json_part<T: serde::de::DeserializeOwned>(
+    part: &[u8],
+    name: &str,
+) -> Result<T, BearerTokenError> {
     let malformed = |reason: String| {
-        TokenError::Malformed(format!("not a JSON Web Token: its {name}: {reason}"))
+        BearerTokenError::Malformed(format!("not a JSON Web Token: its {name}: {reason}"))
     };
     let json = BASE64_URL_SAFE_NO_PAD
         .decode(part)
@@ -228,8 +233,8 @@ fn json_part<T: serde::de::DeserializeOwned>(part: &[u8], name: &str) -> Result<
     serde_json::from_slice(&json).map_err(|error| malformed(shown(&error.to_string())))
 }
 
-pub(super) fn refused(claim: &'static str, problem: String) -> TokenError {
-    TokenError::Refused { claim, problem }
+pub(super) fn refused(claim: &'static str, problem: String) -> BearerTokenError {
+    BearerTokenError::Refused { claim, problem }
 }
 
 /// A peer's text for a log line: escaped and shortened.

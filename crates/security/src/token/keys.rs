@@ -5,7 +5,7 @@ use jsonwebtoken::{Algorithm, DecodingKey};
 use serde::Deserialize;
 
 use super::jwt::shown;
-use super::{TokenError, provider};
+use super::{BearerTokenError, provider};
 
 /// Largest JWKS document, bytes.
 const MAX_DOCUMENT: usize = 1 << 20;
@@ -38,17 +38,17 @@ impl KeySet {
     ///
     /// # Errors
     /// Not a JWKS.
-    pub fn parse(json: &[u8]) -> Result<Self, TokenError> {
+    pub fn parse(json: &[u8]) -> Result<Self, BearerTokenError> {
         provider::install();
         if json.len() > MAX_DOCUMENT {
-            return Err(TokenError::Malformed(format!(
+            return Err(BearerTokenError::Malformed(format!(
                 "a key set of {} bytes is larger than {MAX_DOCUMENT}",
                 json.len()
             )));
         }
         let document: KeySetDocument = serde_json::from_slice(json).map_err(|error| {
             let reason = shown(&error.to_string());
-            TokenError::Malformed(format!("not a JSON Web Key Set: {reason}"))
+            BearerTokenError::Malformed(format!("not a JSON Web Key Set: {reason}"))
         })?;
         // A key that cannot be read does not make the others useless (RFC 7517 section 5).
         let keys = document.keys.into_iter().take(MAX_KEYS);
@@ -77,7 +77,7 @@ impl KeySet {
         &self,
         id: Option<&str>,
         algorithm: Algorithm,
-    ) -> Result<Vec<&DecodingKey>, TokenError> {
+    ) -> Result<Vec<&DecodingKey>, BearerTokenError> {
         let named: Vec<_> = match id {
             Some(id) => {
                 let has_id = |key: &&VerificationKey| key.id.as_deref() == Some(id);
@@ -87,7 +87,7 @@ impl KeySet {
             None => Vec::new(),
         };
         if named.is_empty() {
-            return Err(TokenError::Refused {
+            return Err(BearerTokenError::Refused {
                 claim: "kid",
                 problem: match id {
                     Some(id) => format!("the issuer has no key {}", shown(id)),
@@ -104,7 +104,7 @@ impl KeySet {
             .map(|key| &key.key)
             .collect();
         if fitting.is_empty() {
-            return Err(TokenError::Refused {
+            return Err(BearerTokenError::Refused {
                 claim: "alg",
                 problem: format!(
                     "{algorithm:?} does not fit the issuer's key, which is for {:?}",

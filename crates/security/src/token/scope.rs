@@ -1,6 +1,6 @@
 //! Scopes of a token: rights on paths.
 
-use super::TokenError;
+use super::BearerTokenError;
 use super::jwt::shown;
 
 /// Longest path of a scope with its base, bytes (PATH_MAX of Linux).
@@ -60,7 +60,11 @@ impl PathScopes {
     /// # Errors
     /// A storage scope has no path, or one with `.`, `..`, NUL or a wrong percent encoding: the claim
     /// `scope` is refused.
-    pub fn parse(profile: TokenProfile, scope: &str, base: &[u8]) -> Result<Self, TokenError> {
+    pub fn parse(
+        profile: TokenProfile,
+        scope: &str,
+        base: &[u8],
+    ) -> Result<Self, BearerTokenError> {
         let mut scopes = Self::default();
         for item in scope.split_ascii_whitespace() {
             let (name, path) = match item.split_once(':') {
@@ -70,7 +74,7 @@ impl PathScopes {
             let Some(rights) = rights_named(profile, name) else {
                 continue;
             };
-            let refused = |problem: &str| TokenError::Refused {
+            let refused = |problem: &str| BearerTokenError::Refused {
                 claim: "scope",
                 problem: format!("{}: {problem}", shown(item)),
             };
@@ -326,7 +330,7 @@ mod tests {
                 };
                 let error = PathScopes::parse(profile, &scope, b"/vo").unwrap_err();
                 assert!(
-                    matches!(error, TokenError::Refused { claim: "scope", .. }),
+                    matches!(error, BearerTokenError::Refused { claim: "scope", .. }),
                     "{path}: {error}"
                 );
             }

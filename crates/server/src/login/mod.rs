@@ -13,7 +13,7 @@ use proto::printable::printable;
 use proto::security::BEARER_USER;
 use proto::server::{AccountRights, LoginGrant};
 use security::gridmap::Gridmap;
-use security::token::TokenError;
+use security::token::BearerTokenError;
 use security::x509::DistinguishedName;
 
 use crate::config::{Anonymous, GridmapRights, ServerConfig, ThirdPartyPolicy};
@@ -114,13 +114,13 @@ pub(crate) enum LoginRefusal {
     NotMapped(MappingError),
     /// The token is not valid, or not for this server. The client must not learn which check failed.
     #[error("this token is not accepted here; get a new one for this server")]
-    Token(TokenError),
+    Token(BearerTokenError),
     /// No issuer of tokens is trusted.
     #[error("tokens are not accepted here")]
     NoTokens,
     /// The keys of the token's issuer are not available.
     #[error("tokens cannot be checked at the moment; try again later")]
-    TokenKeys(TokenError),
+    TokenKeys(BearerTokenError),
     /// The root of the user cannot be opened.
     #[error("your directory is not available")]
     NoRoot,

@@ -1,4 +1,4 @@
-//! What the claims of a signed token must say.
+//! The claims of a signed token.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn assert_verdicts(base: &Value, claim: &str, verdicts: &[(Value, &str)]) {
         let result = verifier().verify(key.token(&claims).as_bytes(), &keys, now());
         let verdict = match &result {
             Ok(_) => "ok".to_owned(),
-            Err(TokenError::Malformed(_)) => "malformed".to_owned(),
+            Err(BearerTokenError::Malformed(_)) => "malformed".to_owned(),
             Err(_) => refused_claim(result),
         };
         assert_eq!(verdict, *expected, "{claim}: {value}");
@@ -36,7 +36,7 @@ fn the_issuer_is_compared_exactly() {
         let token = SigningKey::new("k", "ES256").token(&claims);
         let error = verifier().issuer_of(token.as_bytes()).unwrap_err();
         assert!(
-            matches!(error, TokenError::Refused { claim: "iss", .. }),
+            matches!(error, BearerTokenError::Refused { claim: "iss", .. }),
             "{error}"
         );
     }

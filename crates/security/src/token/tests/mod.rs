@@ -149,9 +149,9 @@ fn wlcg_claims() -> Value {
 }
 
 /// The claim that is refused.
-fn refused_claim(result: Result<VerifiedToken, TokenError>) -> String {
+fn refused_claim(result: Result<VerifiedToken, BearerTokenError>) -> String {
     match result {
-        Err(TokenError::Refused { claim, .. }) => claim.to_owned(),
+        Err(BearerTokenError::Refused { claim, .. }) => claim.to_owned(),
         other => format!("{other:?}"),
     }
 }
@@ -329,7 +329,7 @@ fn garbage_is_malformed_and_never_shown_whole() {
         let error = verifier()
             .verify(garbage.as_bytes(), &keys, now())
             .unwrap_err();
-        assert!(matches!(error, TokenError::Malformed(_)), "{error}");
+        assert!(matches!(error, BearerTokenError::Malformed(_)), "{error}");
         assert!(error.to_string().len() < 250 && !error.to_string().contains(&token));
         let _ = verifier().issuer_of(garbage.as_bytes());
     }

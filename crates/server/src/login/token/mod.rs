@@ -7,9 +7,10 @@ use std::time::{Duration, SystemTime};
 
 use proto::command::Secret;
 use proto::path::VPath;
+use proto::printable::printable;
 use proto::security::BEARER_USER;
 use proto::server::AccountRights;
-use security::token::{TokenError, TokenVerifier, VerifiedToken};
+use security::token::{BearerTokenError, TokenVerifier, VerifiedToken};
 use security::x509::TrustStore;
 
 use super::{Authenticator, Login, LoginPolicy, LoginRefusal};
@@ -110,11 +111,11 @@ impl TokenLogin {
     /// Verifies a token; fetches the keys of its issuer if needed, which may take 10 s.
     ///
     /// # Errors
-    /// [`TokenError::Keys`] if the issuer's keys are not available; otherwise the token is refused. The
+    /// [`BearerTokenError::Keys`] if the issuer's keys are not available; otherwise the token is refused. The
     /// text is for the log.
-    pub(crate) async fn verify(&self, token: &Secret) -> Result<VerifiedToken, TokenError> {
+    pub(crate) async fn verify(&self, token: &Secret) -> Result<VerifiedToken, BearerTokenError> {
         let issuer = self.verifier.issuer_of(&token.0)?.url.clone();
-        let unavailable = |problem: String| TokenError::Keys {
+        let unavailable = |problem: String| BearerTokenError::Keys {
             issuer: issuer.clone(),
             problem,
         };
@@ -173,7 +174,9 @@ impl Authenticator {
         let token = match tokens.verify(&token).await {
             Ok(token) => token,
             // Not the client's fault, so it does not count.
-            Err(error @ TokenError::Keys { .. }) => return Err(LoginRefusal::TokenKeys(error)),
+            Err(error @ BearerTokenError::Keys { .. }) => {
+                return Err(LoginRefusal::TokenKeys(error));
+            }
             Err(error) => {
                 attempt.mark_checked();
                 return Err(LoginRefusal::Token(error));
@@ -239,5 +242,7 @@ fn issuer_account(policy: &LoginPolicy, name: &str) -> UserAccount {
 /// The name of the token's holder in logs and as the owner of uploads: `SUBJECT@ISSUER`. It is unique, as
 /// no issuer's URL has an `@`, and no account has such a name.
 fn holder(token: &VerifiedToken) -> String {
-    format!("{}@{}", token.subject, token.issuer)
+    // Marks of text direction must not rearrange a log line.
+    let subject = printable(token.subject.as_bytes());
+    format!("{subject}@{}", token.issuer)
 }

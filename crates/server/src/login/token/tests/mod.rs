@@ -174,7 +174,7 @@ async fn an_issuer_that_is_down_refuses_nobody_for_good() {
     let logins = logins(&issuer);
     for _ in 0..3 {
         let error = logins.verify(&key.token(|_| ())).await.unwrap_err();
-        assert!(matches!(&error, TokenError::Keys { .. }), "{error}");
+        assert!(matches!(&error, BearerTokenError::Keys { .. }), "{error}");
         assert!(error.to_string().contains("connection refused"), "{error}");
     }
     assert_eq!(issuer.fetches(), 1, "no login waits for it in vain again");
@@ -188,7 +188,7 @@ async fn a_token_of_another_issuer_fetches_nothing() {
     let foreign = key.token(|claims| claims["iss"] = "https://other.example.org".into());
     let error = logins.verify(&foreign).await.unwrap_err();
     assert!(
-        matches!(error, TokenError::Refused { claim: "iss", .. }),
+        matches!(error, BearerTokenError::Refused { claim: "iss", .. }),
         "{error}"
     );
     assert!(logins.verify(&Secret(b"garbage".to_vec())).await.is_err());
