@@ -8,7 +8,7 @@ use proto::command::{Command, DataChannelAuth, ProtectionLevel, Secret};
 use proto::reply::Reply;
 use proto::security::{DataChannelProtection, DataCredential};
 use security::gsi::DataHandshakeMode;
-use security::tls::{ExpectedPeer, TlsConfig, TlsRole};
+use security::tls::{ExpectedPeer, TlsConfig, TlsEngine, TlsRole};
 use security::x509::{CertifiedKey, TrustStore};
 
 use super::ClientSession;
@@ -167,7 +167,7 @@ impl ClientSession {
                 ExpectedPeer::Identity(gsi.own.identity()),
             ),
         };
-        grid_protection(level, &gsi.own, trust, &expected)
+        grid_protection(level, &gsi.own, trust.as_ref(), &expected)
     }
 
     fn plan_shared(
@@ -185,7 +185,7 @@ impl ClientSession {
         let leaf = credential.leaf();
         let expected = ExpectedPeer::Certificate(leaf.to_der().map_err(|error| invalid(&error))?);
         let trust = Arc::new(TrustStore::exactly(vec![leaf.clone()]));
-        grid_protection(level, credential, Some(trust), &expected)
+        grid_protection(level, credential, Some(&trust), &expected)
     }
 
     /// This end of the data connections of a transfer; `None`: clear.
@@ -204,7 +204,7 @@ impl ClientSession {
         Ok(end.map(|end| {
             // The newest session: TLS 1.3 servers send tickets for one use each.
             let resume = match end.role {
-                DataTlsRole::Client => self.control.tls().and_then(|tls| tls.session()),
+                DataTlsRole::Client => self.control.tls().and_then(TlsEngine::session),
                 DataTlsRole::Opener | DataTlsRole::Server => None,
             };
             Arc::new(DataSecurity {
@@ -243,7 +243,7 @@ impl ClientSession {
             SessionSecurity::Tls(_) => self
                 .control
                 .tls()
-                .map_or_else(String::new, |tls| tls.description()),
+                .map_or_else(String::new, TlsEngine::description),
             SessionSecurity::Gsi(gsi) => format!("GSI {}", gsi.description),
         };
         let unverified = match self.server.security.options().insecure {
@@ -311,12 +311,12 @@ impl ClientSession {
 fn grid_protection(
     level: ProtectionLevel,
     credential: &CertifiedKey,
-    trust: Option<Arc<TrustStore>>,
+    trust: Option<&Arc<TrustStore>>,
     expected: &ExpectedPeer,
 ) -> Result<AgreedDataProtection, CopyFailure> {
     let config = |role| {
         let mut options = grid_options(role, credential.clone());
-        options.trust = trust.clone();
+        options.trust = trust.cloned();
         options.expected = expected.clone();
         TlsConfig::new(options).map_err(|error| config_failure(&error))
     };
