@@ -31,7 +31,7 @@ pub(crate) use failures::{
 pub use options::{DataProtectionChoice, DelegationChoice, SecurityOptions, TlsUse};
 pub use proxy::{NewProxy, ProxyFacts, describe_proxy, destroy_proxy, make_proxy};
 
-/// What is in force if no transfer was protected.
+/// The protection in force if no transfer was protected.
 pub(crate) const NO_SECURITY: &str = "none";
 
 /// Receives warnings for the user.
