@@ -218,7 +218,7 @@ mod tests {
     }
 
     /// A server with a port for implicit TLS.
-    struct TestServer {
+    struct ListeningServer {
         address: SocketAddr,
         implicit: SocketAddr,
         shared: Arc<ServerState>,
@@ -226,7 +226,7 @@ mod tests {
         _dir: tempfile::TempDir,
     }
 
-    async fn start(config: ServerConfig) -> TestServer {
+    async fn start(config: ServerConfig) -> ListeningServer {
         let dir = tempfile::tempdir().unwrap();
         let shared = shared(config, &dir);
         let any = || listen::bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -243,7 +243,7 @@ mod tests {
             let (_never, mut shutdown) = Shutdown::manual();
             accept_until(&listeners, &all, &mut sessions, &mut shutdown).await;
         });
-        TestServer {
+        ListeningServer {
             address,
             implicit: implicit_address,
             shared,

@@ -2,7 +2,8 @@
 //!
 //! `DataTransport` serves the blocking threads of a transfer, [`ControlTransport`] the asynchronous
 //! sessions. Neither performs its handshake on creation, so that the code that accepts connections
-//! never waits for one: the thread or task that serves the connection does. Sockets themselves are
+//! never waits for one: the thread or task that serves the connection does, or the acceptor continues
+//! many handshakes as their bytes arrive (`crate::tls_handshake`). Sockets themselves are
 //! for options, the kernel's state and waits; bytes pass through the transport, unless it permits
 //! the kernel to move them (`DataTransport::kernel_socket`).
 

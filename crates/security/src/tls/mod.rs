@@ -3,6 +3,7 @@
 mod config;
 mod engine;
 mod error;
+mod http;
 mod memory;
 mod session;
 #[cfg(test)]
@@ -14,4 +15,5 @@ pub use config::{
 };
 pub use engine::{Handshake, ReadResult, TlsEngine};
 pub use error::TlsError;
+pub use http::{HttpsConnector, HttpsTransport};
 pub use session::{SessionSetter, TlsSession, install_session_setter};

@@ -2,7 +2,17 @@
 
 use std::time::SystemTime;
 
-use super::PathScopes;
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use jsonwebtoken::errors::ErrorKind;
+use jsonwebtoken::{Algorithm, Validation};
+use serde::Deserialize;
+
+use super::claims::Claims;
+use super::{KeySet, MAX_TOKEN, PathScopes, provider};
+
+/// Most characters of a peer's value in a message.
+const SHOWN: usize = 96;
 
 /// A trusted issuer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,22 +25,6 @@ pub struct Issuer {
     pub base_path: Vec<u8>,
     /// Account whose root and rights bound the session.
     pub account: String,
-}
-
-/// Public keys of an issuer (RFC 7517).
-#[derive(Debug, Clone)]
-pub struct KeySet {}
-
-impl KeySet {
-    /// Reads a JWKS document of at most 1 MiB; keys of unsupported kinds are left out. Symmetric keys
-    /// are never accepted.
-    ///
-    /// # Errors
-    /// Not a JWKS.
-    pub fn parse(json: &[u8]) -> Result<Self, TokenError> {
-        let _ = json;
-        todo!()
-    }
 }
 
 /// A token that passed all checks.
@@ -52,14 +46,15 @@ pub struct VerifiedToken {
 
 /// The reason why a token is refused, with the value that failed, for the log. Never the token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum TokenError {
+pub enum BearerTokenError {
     /// Not a token, or a document that is not a key set.
     #[error("{0}")]
     Malformed(String),
     /// A check failed.
     #[error("{claim}: {problem}")]
     Refused {
-        /// `iss`, `aud`, `exp`, `nbf`, `scope`, `signature`, `alg`, `kid`, `ver`.
+        /// `iss`, `aud`, `sub`, `exp`, `nbf`, `iat`, `scope`, `signature`, `alg`, `kid`, `typ`, `crit`,
+        /// `ver`.
         claim: &'static str,
         /// The value and what was expected.
         problem: String,
@@ -74,10 +69,28 @@ pub enum TokenError {
     },
 }
 
+impl BearerTokenError {
+    /// Whether the token is signed with a key that the issuer's key set does not have: the issuer may
+    /// have a new key.
+    pub fn is_unknown_key(&self) -> bool {
+        matches!(self, Self::Refused { claim: "kid", .. })
+    }
+}
+
 /// Checks tokens.
 #[derive(Debug, Clone)]
 pub struct TokenVerifier {
     issuers: Vec<Issuer>,
+}
+
+/// The header of a token, as far as it matters. Keys that it contains or points to (`jwk`, `jku`,
+/// `x5c`, `x5u`) are never looked at: only the issuer's key set counts.
+#[derive(Deserialize)]
+struct TokenHeader {
+    alg: String,
+    kid: Option<String>,
+    typ: Option<String>,
+    crit: Option<serde_json::Value>,
 }
 
 impl TokenVerifier {
@@ -86,26 +99,153 @@ impl TokenVerifier {
         Self { issuers }
     }
 
+    /// The issuers.
+    pub fn issuers(&self) -> &[Issuer] {
+        &self.issuers
+    }
+
     /// The issuer that a token names, from its unverified claims: whose keys to fetch.
     ///
     /// # Errors
     /// The token is malformed, too long (16 KiB), or its issuer is not trusted.
-    pub fn issuer_of(&self, token: &[u8]) -> Result<&Issuer, TokenError> {
-        let _ = (token, &self.issuers);
-        todo!()
+    pub fn issuer_of(&self, token: &[u8]) -> Result<&Issuer, BearerTokenError> {
+        let parts = parts_of(token)?;
+        let claims: Claims = json_part(parts[1], "claims")?;
+        self.trusted(claims.issuer())
     }
 
     /// Verifies a token with the issuer's keys.
     ///
     /// # Errors
-    /// See [`TokenError`].
+    /// See [`BearerTokenError`].
     pub fn verify(
         &self,
         token: &[u8],
         keys: &KeySet,
         now: SystemTime,
-    ) -> Result<VerifiedToken, TokenError> {
-        let _ = (token, keys, now);
-        todo!()
+    ) -> Result<VerifiedToken, BearerTokenError> {
+        provider::install();
+        let parts = parts_of(token)?;
+        let header: TokenHeader = json_part(parts[0], "header")?;
+        let algorithm = header.check()?;
+        let keys = keys.find(header.kid.as_deref(), algorithm)?;
+        let claims = verified_claims(token, &keys, algorithm)?;
+        let issuer = self.trusted(claims.issuer())?;
+        claims.check(issuer, now)
     }
+
+    fn trusted(&self, url: &str) -> Result<&Issuer, BearerTokenError> {
+        let found = self.issuers.iter().find(|issuer| issuer.url == url);
+        found.ok_or_else(|| refused("iss", format!("{} is no trusted issuer", shown(url))))
+    }
+}
+
+impl TokenHeader {
+    /// Checks the header and returns the algorithm.
+    fn check(&self) -> Result<Algorithm, BearerTokenError> {
+        if self.crit.is_some() {
+            // RFC 7515 section 4.1.11: extensions that are not understood make the token invalid.
+            return Err(refused(
+                "crit",
+                "the token requires an extension".to_owned(),
+            ));
+        }
+        let is_known_type = |typ: &str| {
+            let typ = typ.to_ascii_lowercase();
+            let short = typ.strip_prefix("application/").unwrap_or(&typ);
+            // An access token; other tokens of the issuer (RFC 9068 section 4) are not.
+            matches!(short, "jwt" | "at+jwt")
+        };
+        if let Some(typ) = self.typ.as_deref().filter(|typ| !is_known_type(typ)) {
+            let problem = format!("{} is no access token", shown(typ));
+            return Err(refused("typ", problem));
+        }
+        match self.alg.parse::<Algorithm>() {
+            Ok(Algorithm::HS256 | Algorithm::HS384 | Algorithm::HS512) | Err(_) => Err(refused(
+                "alg",
+                format!(
+                    "{} is not accepted; only signatures with RSA, ECDSA or Ed25519 are",
+                    shown(&self.alg)
+                ),
+            )),
+            Ok(algorithm) => Ok(algorithm),
+        }
+    }
+}
+
+/// The claims of a token that one of the keys has signed.
+fn verified_claims(
+    token: &[u8],
+    keys: &[&jsonwebtoken::DecodingKey],
+    algorithm: Algorithm,
+) -> Result<Claims, BearerTokenError> {
+    // The claims are checked by `Claims::check`, at the time that the caller gives and with the values
+    // that failed.
+    let mut signature_only = Validation::new(algorithm);
+    signature_only.required_spec_claims.clear();
+    signature_only.validate_exp = false;
+    signature_only.validate_aud = false;
+    for key in keys {
+        match jsonwebtoken::decode::<Claims>(token, key, &signature_only) {
+            Ok(decoded) => return Ok(decoded.claims),
+            Err(error) if matches!(error.kind(), ErrorKind::InvalidSignature) => {}
+            Err(error) => {
+                let reason = shown(&error.to_string());
+                return Err(BearerTokenError::Malformed(format!(
+                    "not a token: {reason}"
+                )));
+            }
+        }
+    }
+    Err(refused(
+        "signature",
+        "it does not fit the issuer's key".to_owned(),
+    ))
+}
+
+/// The three parts of a token (RFC 7515 §7.1).
+fn parts_of(token: &[u8]) -> Result<[&[u8]; 3], BearerTokenError> {
+    if token.len() > MAX_TOKEN {
+        return Err(BearerTokenError::Malformed(format!(
+            "a token of {} bytes is longer than {MAX_TOKEN}",
+            token.len()
+        )));
+    }
+    let mut parts = token.split(|b| *b == b'.');
+    match (parts.next(), parts.next(), parts.next(), parts.next()) {
+        (Some(header), Some(claims), Some(signature), None) => Ok([header, claims, signature]),
+        _ => Err(BearerTokenError::Malformed(
+            "not a JSON Web Token: it has not three parts".to_owned(),
+        )),
+    }
+}
+
+fn json_part<T: serde::de::DeserializeOwned>(
+    part: &[u8],
+    name: &str,
+) -> Result<T, BearerTokenError> {
+    let malformed = |reason: String| {
+        BearerTokenError::Malformed(format!("not a JSON Web Token: its {name}: {reason}"))
+    };
+    let json = BASE64_URL_SAFE_NO_PAD
+        .decode(part)
+        .map_err(|_| malformed("no base64url".to_owned()))?;
+    serde_json::from_slice(&json).map_err(|error| malformed(shown(&error.to_string())))
+}
+
+pub(super) fn refused(claim: &'static str, problem: String) -> BearerTokenError {
+    BearerTokenError::Refused { claim, problem }
+}
+
+/// A peer's text for a log line: escaped and shortened.
+pub(super) fn shown(text: &str) -> String {
+    let mut shown: String = text
+        .chars()
+        .take(SHOWN)
+        .flat_map(char::escape_debug)
+        .collect();
+    if text.chars().nth(SHOWN).is_some() {
+        shown.push_str("...");
+    }
+    shown
 }

@@ -1,9 +1,22 @@
 //! Bearer tokens: JSON Web Tokens with the profiles of SciTokens and WLCG.
+//!
+//! The crate `jsonwebtoken` takes tokens apart; signatures are verified by OpenSSL. What a token may
+//! say, and until when, is checked here.
 
+mod claims;
 mod discovery;
 mod jwt;
+mod keys;
+mod provider;
 mod scope;
 
-pub use discovery::{TokenDiscoveryError, discover_token};
-pub use jwt::{Issuer, KeySet, TokenError, TokenVerifier, VerifiedToken};
-pub use scope::{PathScopes, ScopeRights};
+#[cfg(test)]
+mod tests;
+
+pub use discovery::{TokenDiscoveryError, discover_token, read_token_file};
+pub use jwt::{BearerTokenError, Issuer, TokenVerifier, VerifiedToken};
+pub use keys::KeySet;
+pub use scope::{PathScopes, ScopeRights, TokenProfile};
+
+/// Longest token, bytes.
+pub const MAX_TOKEN: usize = 16 << 10;

@@ -11,7 +11,7 @@ use proto::checksum::ChecksumAlgorithm;
 use proto::path::VPath;
 use proto::server::{FileError, FileErrorKind};
 
-use super::SessionFiles;
+use super::{Access, SessionFiles};
 
 /// A checksum in progress.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ fn writeback_error(path: &VPath, error: &std::io::Error) -> FileError {
 
 impl SessionFiles {
     /// The checksum of `length` bytes from `offset` (`None`: to the end), or of fewer if the file ends
-    /// earlier.
+    /// earlier. Asks for no right: the server itself verifies a store.
     pub(super) fn checksum(
         &self,
         algorithm: ChecksumAlgorithm,
@@ -87,14 +87,33 @@ impl SessionFiles {
         length: Option<u64>,
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<String, FileError> {
-        self.begin_checksum(algorithm, path, offset, length)?
+        self.begin_allowed_checksum(algorithm, path, offset, length)?
             .advance(progress)?
             .ok_or_else(aborted_error)
     }
 
     /// Opens a file for the checksum of `length` bytes from `offset` (`None`: to the end), or of fewer if
     /// the file ends earlier.
+    ///
+    /// # Errors
+    /// Also [`FileErrorKind::Denied`], unless the session may read the file or has stored it last.
     pub fn begin_checksum(
+        &self,
+        algorithm: ChecksumAlgorithm,
+        path: &VPath,
+        offset: u64,
+        length: Option<u64>,
+    ) -> Result<RunningChecksum, FileError> {
+        if let Err(denied) = self.paths.check(Access::Read, path) {
+            // Who may store a file may also verify what was stored.
+            if self.paths.check(Access::Create, path).is_err() || !self.is_own_upload(path) {
+                return Err(denied);
+            }
+        }
+        self.begin_allowed_checksum(algorithm, path, offset, length)
+    }
+
+    fn begin_allowed_checksum(
         &self,
         algorithm: ChecksumAlgorithm,
         path: &VPath,

@@ -16,6 +16,7 @@ mod checksum;
 mod checksum_cache;
 mod listing;
 mod listing_memory;
+mod path_rights;
 mod transfer;
 mod uploads;
 
@@ -26,6 +27,8 @@ pub use checksum::RunningChecksum;
 pub(crate) use checksum::aborted_error;
 pub use checksum_cache::ChecksumCache;
 pub use listing_memory::{ListingMemory, ListingMemoryShare};
+use path_rights::Access;
+pub use path_rights::PathRights;
 pub use transfer::{OpenedSource, OpenedStore, OpenedTransfer};
 use uploads::LastUpload;
 pub use uploads::{ActiveUpload, ControlSocket, UploadClient, UploadRegistry, Uploader};
@@ -35,6 +38,7 @@ pub use uploads::{ActiveUpload, ControlSocket, UploadClient, UploadRegistry, Upl
 pub struct SessionFiles {
     root: Arc<Root>,
     rights: AccountRights,
+    paths: PathRights,
     checksums: Arc<ChecksumCache>,
     uploads: Arc<UploadRegistry>,
     listing_memory: ListingMemory,
@@ -55,6 +59,7 @@ impl SessionFiles {
         Self {
             root,
             rights,
+            paths: PathRights::default(),
             checksums,
             uploads,
             listing_memory,
@@ -67,6 +72,19 @@ impl SessionFiles {
     #[must_use]
     pub fn with_sync(self, sync: SyncPolicy) -> Self {
         Self { sync, ..self }
+    }
+
+    /// The same files with rights that depend on the path; links are no longer followed.
+    ///
+    /// # Errors
+    /// No file descriptor is free.
+    pub fn with_path_rights(self, paths: PathRights) -> std::io::Result<Self> {
+        let root = Arc::new(self.root.without_links()?);
+        Ok(Self {
+            root,
+            paths,
+            ..self
+        })
     }
 
     /// A listing for a reply, and the memory reserved for it until the reply is sent.
@@ -87,7 +105,10 @@ impl SessionFiles {
     ) -> Result<FileResponse, FileError> {
         match request {
             FileRequest::Stat(path) => Ok(FileResponse::Entry(Box::new(self.stat(path)?))),
-            FileRequest::ChangeDir(path) => done_answer(self.root.enter(path)),
+            FileRequest::ChangeDir(path) => {
+                self.paths.check(Access::Look, path)?;
+                done_answer(self.root.enter(path))
+            }
             FileRequest::List(request) => self.list(request).map(|(answer, _)| answer),
             FileRequest::Checksum {
                 algorithm,
@@ -96,8 +117,10 @@ impl SessionFiles {
                 length,
                 marker_seconds: _,
             } => self
-                .checksum(*algorithm, path, *offset, *length, progress)
-                .map(FileResponse::Checksum),
+                .begin_checksum(*algorithm, path, *offset, *length)?
+                .advance(progress)?
+                .map(FileResponse::Checksum)
+                .ok_or_else(aborted_error),
             change => self.run_change(change),
         }
     }
@@ -105,6 +128,8 @@ impl SessionFiles {
     /// Carries out a request that needs the right to write.
     fn run_change(&self, request: &FileRequest) -> Result<FileResponse, FileError> {
         self.require_write()?;
+        self.paths
+            .check_change(request, |path| self.is_own_upload(path))?;
         let root = &self.root;
         match request {
             FileRequest::MakeDir(path) => {
@@ -159,8 +184,10 @@ impl SessionFiles {
     }
 
     fn stat(&self, path: &VPath) -> Result<proto::listing::DirectoryEntry, FileError> {
+        self.paths.check(Access::Look, path)?;
         let mut entry = self.root.stat(path)?;
         entry.permissions.write &= self.rights.write;
+        self.paths.narrow(&mut entry, path);
         Ok(entry)
     }
 
@@ -179,7 +206,12 @@ impl SessionFiles {
     /// refused while another upload stores into the file, or if another session has overwritten this
     /// session's upload.
     fn rename(&self, from: &VPath, to: &VPath) -> Result<FileResponse, FileError> {
-        let rename = || done_answer(self.root.rename(from, to));
+        let rename = || {
+            done_answer(match self.paths.may_overwrite(to) {
+                true => self.root.rename(from, to),
+                false => self.root.rename_to_new_name(from, to),
+            })
+        };
         match self.root.identity(from) {
             Ok(there) => {
                 let renamed = self.uploads.unless_uploading(there.inode, || {
@@ -196,6 +228,12 @@ impl SessionFiles {
             // The name is a dangling link, or does not exist.
             Err(_) => rename(),
         }
+    }
+
+    /// Whether a path leads to the file that this session has stored last, unchanged.
+    fn is_own_upload(&self, path: &VPath) -> bool {
+        let state = self.root.identity(path);
+        state.is_ok_and(|state| self.last_upload.is(&state))
     }
 
     /// Truncates a file, unless an upload stores into it.

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use super::client_key;
 
-/// Most handshakes in progress. The engine of one takes some 100 kB.
+/// Most handshakes in progress. The engine of one takes some 60 kB.
 const MOST: usize = 1024;
 /// Most handshakes in progress of one client address.
 pub(crate) const MOST_HANDSHAKES_PER_ADDRESS: usize = 256;

@@ -3,11 +3,11 @@
 use std::io;
 
 use data::transport::tls_error;
-use proto::security::{DataCredential, SecurityMechanism, SecurityToken};
+use proto::security::{DataCredential, ExchangeKind, SecurityMechanism, SecurityToken};
 use proto::server::{
     DriverEvent, SecurityFailure, SecurityRequest, SecurityResponse, ServerSession,
 };
-use security::gsi::{GsiAcceptor, GsiStep};
+use security::gsi::GsiStep;
 use security::x509::CertifiedKey;
 use tokio::time::sleep_until;
 
@@ -46,36 +46,21 @@ impl SessionDriver {
                 tracing::warn!("data was sent behind AUTH before its reply; the session ends");
                 immediate(Err(SecurityFailure::ReadAhead))
             }
-            SecurityRequest::Begin(mechanism) => immediate(self.begin_exchange(&mechanism)),
+            SecurityRequest::Begin(mechanism) => {
+                self.begin_exchange(&mechanism);
+                immediate(Ok(SecurityResponse::Ready))
+            }
             SecurityRequest::Handshake => SessionWork::Handshake,
             SecurityRequest::ProcessToken(token) => self.process_token(token),
         };
     }
 
-    fn begin_exchange(
-        &mut self,
-        mechanism: &SecurityMechanism,
-    ) -> Result<SecurityResponse, SecurityFailure> {
+    fn begin_exchange(&mut self, mechanism: &SecurityMechanism) {
         self.security = SessionSecurity::Clear;
         let peer = self.addresses.peer.ip();
         self.handshake_slot = Some(self.shared.handshakes.begin(peer));
-        if *mechanism == tls_mechanism() {
-            return Ok(SecurityResponse::Ready);
-        }
-        let material = &self.shared.material;
-        let acceptor = material
-            .grid_config()
-            .map_err(|error| error.to_string())
-            .and_then(|config| GsiAcceptor::new(&config, true).map_err(|error| error.to_string()));
-        match acceptor {
-            Ok(acceptor) => {
-                self.security = SessionSecurity::Exchanging(Some(Box::new(acceptor)));
-                Ok(SecurityResponse::Ready)
-            }
-            Err(error) => {
-                tracing::error!(error, "cannot begin a GSI exchange");
-                Err(SecurityFailure::Unavailable(REFUSED.to_owned()))
-            }
+        if mechanism.exchange == ExchangeKind::Tokens {
+            self.security = SessionSecurity::Exchanging(None);
         }
     }
 
@@ -83,12 +68,8 @@ impl SessionDriver {
         let SessionSecurity::Exchanging(acceptor) = &mut self.security else {
             return immediate(refused());
         };
-        match acceptor.take() {
-            Some(acceptor) => {
-                SessionWork::exchange(acceptor, token, &self.shared, self.addresses.peer.ip())
-            }
-            None => immediate(refused()),
-        }
+        let acceptor = acceptor.take();
+        SessionWork::exchange(acceptor, token, &self.shared, self.addresses.peer.ip())
     }
 
     /// Takes the result of a step of a GSI exchange. After the last one, commands and replies are

@@ -4,11 +4,12 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use data::dialer::{DialedConnection, Dialer};
-use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
+use security::tls::HttpsConnector;
+use security::x509::TrustStore;
 use ureq::unversioned::resolver::DefaultResolver;
 use ureq::unversioned::transport::{
     Buffers, ConnectProxyConnector, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout,
-    RustlsConnector, Transport,
+    Transport,
 };
 use ureq::{Agent, Error, Proxy, ProxyProtocol};
 
@@ -25,15 +26,13 @@ const MAX_RESPONSE_HEADER: usize = 64 << 10;
 /// `Unreachable` if no certificate authority is known. `Usage` if the environment names an invalid
 /// proxy.
 pub(super) fn new_agent(dialer: &Arc<Dialer>, secure: bool) -> Result<Agent, CopyFailure> {
-    let mut tls = TlsConfig::builder()
-        .provider(TlsProvider::Rustls)
-        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()));
-    if secure {
-        tls = tls.root_certs(RootCerts::Specific(Arc::clone(certificate_authorities()?)));
-    }
+    let proxy = environment_proxy(secure)?;
+    let needs_tls = secure
+        || proxy
+            .as_ref()
+            .is_some_and(|proxy| proxy.protocol() == ProxyProtocol::Https);
     let config = Agent::config_builder()
-        .tls_config(tls.build())
-        .proxy(environment_proxy(secure)?)
+        .proxy(proxy)
         // Statuses are mapped to failures with a text of their own.
         .http_status_as_error(false)
         // Redirects are followed here, because the login must not go to another origin.
@@ -51,37 +50,32 @@ pub(super) fn new_agent(dialer: &Arc<Dialer>, secure: bool) -> Result<Agent, Cop
         .build();
     let connector =
         ().chain(ConnectProxyConnector::default())
-            .chain(DialerConnector(Arc::clone(dialer)))
-            .chain(RustlsConnector::default());
-    Ok(Agent::with_parts(
-        config,
-        connector,
-        DefaultResolver::default(),
-    ))
+            .chain(DialerConnector(Arc::clone(dialer)));
+    let resolver = DefaultResolver::default();
+    // Without https: no authorities are needed, and a machine may have none.
+    Ok(match needs_tls {
+        true => {
+            let tls = HttpsConnector::new(Arc::clone(certificate_authorities()?));
+            Agent::with_parts(config, connector.chain(tls), resolver)
+        }
+        false => Agent::with_parts(config, connector, resolver),
+    })
 }
 
 /// The certificate authorities of the system, or those of SSL_CERT_FILE and SSL_CERT_DIR.
-fn certificate_authorities() -> Result<&'static Arc<Vec<Certificate<'static>>>, CopyFailure> {
-    static KNOWN: OnceLock<Arc<Vec<Certificate<'static>>>> = OnceLock::new();
-    let certificates = KNOWN.get_or_init(|| {
-        let loaded = rustls_native_certs::load_native_certs();
-        for error in &loaded.errors {
-            tracing::debug!(%error, "certificate authorities");
-        }
-        let owned = loaded
-            .certs
-            .iter()
-            .map(|der| Certificate::from_der(der).to_owned());
-        Arc::new(owned.collect())
+fn certificate_authorities() -> Result<&'static Arc<TrustStore>, CopyFailure> {
+    static KNOWN: OnceLock<Result<Arc<TrustStore>, String>> = OnceLock::new();
+    let known = KNOWN.get_or_init(|| {
+        TrustStore::system()
+            .map(Arc::new)
+            .map_err(|error| error.to_string())
     });
-    match certificates.is_empty() {
-        false => Ok(certificates),
-        true => Err(CopyFailure::new(
-            Exit::Unreachable,
-            "this machine has no certificate authorities to verify https: servers: install \
-             ca-certificates, or set SSL_CERT_FILE",
-        )),
-    }
+    known.as_ref().map_err(|reason| {
+        let message = format!(
+            "https: servers cannot be verified: {reason}; install ca-certificates, or set SSL_CERT_FILE"
+        );
+        CopyFailure::new(Exit::Unreachable, message)
+    })
 }
 
 /// The proxy that the environment names for a scheme, with the same variables as curl and wget.

@@ -1,6 +1,8 @@
 //! Converts HTTP statuses and connection errors to failures.
 
 use data::error::DataError;
+use security::tls::TlsError;
+use security::x509::TrustError;
 use ureq::Error;
 
 use super::response::HttpResponse;
@@ -89,19 +91,14 @@ pub(super) fn request_failure(
     if let Some(dialer_error) = dialer_error {
         return data_failure(action, dialer_error);
     }
+    if let Some(tls_error) = tls_error(error) {
+        return tls_failure(action, tls_error);
+    }
     match error {
-        // rustls errors arrive wrapped in io::Error.
-        Error::Io(inner) => match inner
-            .get_ref()
-            .and_then(|e| e.downcast_ref::<rustls::Error>())
-        {
-            Some(tls) => tls_failure(action, tls),
-            None => CopyFailure::transient(
-                Exit::Unreachable,
-                format!("cannot {action}: the connection was lost: {inner}"),
-            ),
-        },
-        Error::Rustls(tls) => tls_failure(action, tls),
+        Error::Io(inner) => CopyFailure::transient(
+            Exit::Unreachable,
+            format!("cannot {action}: the connection was lost: {inner}"),
+        ),
         Error::HostNotFound => CopyFailure::new(
             Exit::Unreachable,
             format!("cannot {action}: the server's name is unknown; check the spelling"),
@@ -123,26 +120,32 @@ pub(super) fn request_failure(
     }
 }
 
-fn tls_failure(action: &str, error: &rustls::Error) -> CopyFailure {
-    use rustls::CertificateError as Certificate;
+/// The error of TLS behind one of the HTTP client.
+fn tls_error(error: &Error) -> Option<&TlsError> {
+    match error {
+        Error::Other(inner) => inner.downcast_ref(),
+        // While a body is read, errors arrive wrapped in io::Error.
+        Error::Io(inner) => tls_error(inner.get_ref()?.downcast_ref()?),
+        _ => None,
+    }
+}
+
+fn tls_failure(action: &str, error: &TlsError) -> CopyFailure {
     let hint = match error {
-        rustls::Error::InvalidCertificate(Certificate::UnknownIssuer) => {
+        TlsError::Peer(TrustError::Chain { problem, .. })
+            if problem.contains("trusted authorities") =>
+        {
             "; for a private authority, set SSL_CERT_FILE"
         }
-        rustls::Error::InvalidMessage(_) => "; the port may not speak TLS: check it, or use http:",
+        TlsError::Protocol(_) => "; check the port, or use http:",
         _ => "",
     };
     let reason = match error {
-        rustls::Error::InvalidCertificate(Certificate::Other(reason)) => {
-            format!("the server's certificate is not valid: {}", reason.0)
-        }
-        rustls::Error::InvalidCertificate(reason) => {
-            format!("the server's certificate is not valid: {reason}")
-        }
+        TlsError::Peer(reason) => format!("the server's certificate is not valid: {reason}"),
         other => format!("no secure connection: {other}"),
     };
     let message = format!("cannot {action}: {reason}{hint}");
-    // Certificate errors may span lines; a message is one line.
+    // The names in a certificate may have line ends; a message is one line.
     CopyFailure::new(Exit::Unreachable, message.replace(['\r', '\n'], " "))
 }
 

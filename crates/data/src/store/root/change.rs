@@ -5,7 +5,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use proto::path::VPath;
 use proto::timestamp::Timestamp;
-use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_OMIT,
+};
 use rustix::io::Errno;
 
 use super::{Root, StoreError, id_names};
@@ -45,6 +47,17 @@ impl Root {
         // The last component is never followed, so a link is renamed itself.
         rustix::fs::renameat(source, from.name(), target, to.name())
             .map_err(|errno| failed(from, errno))
+    }
+
+    /// Renames a file to a name that nothing has; otherwise EEXIST. A file system that cannot check
+    /// this in one step refuses with EINVAL (renameat2(2)).
+    pub fn rename_to_new_name(&self, from: &VPath, to: &VPath) -> Result<(), StoreError> {
+        let failed = |path, errno| StoreError::new("rename", path, errno);
+        let source = self.parent_of(from).map_err(|errno| failed(from, errno))?;
+        let target = self.parent_of(to).map_err(|errno| failed(to, errno))?;
+        let flags = RenameFlags::NOREPLACE;
+        rustix::fs::renameat_with(source, from.name(), target, to.name(), flags)
+            .map_err(|errno| failed(to, errno))
     }
 
     /// Makes a symbolic link with the content `target` as given. It is resolved, inside the root,

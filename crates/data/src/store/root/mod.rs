@@ -38,6 +38,7 @@ pub const MAX_DEPTH: usize = 256;
 pub struct Root {
     dir: OwnedFd,
     path: PathBuf,
+    follows_links: bool,
 }
 
 /// Why a directory cannot be a root.
@@ -93,6 +94,7 @@ impl Root {
             Ok(_) => Ok(Self {
                 dir,
                 path: path.canonicalize().unwrap_or_else(|_| path.to_owned()),
+                follows_links: true,
             }),
         }
     }
@@ -128,7 +130,11 @@ impl Root {
         match resolve::retry_lookup(|| {
             rustix::fs::openat2(top, below, flags, Mode::empty(), resolve_flags)
         }) {
-            Ok(dir) => Ok(Self { dir, path }),
+            Ok(dir) => Ok(Self {
+                dir,
+                path,
+                follows_links: true,
+            }),
             Err(Errno::LOOP) => Err(RootError::Link { path }),
             // A seccomp filter of an older container runtime returns EPERM.
             Err(Errno::NOSYS | Errno::PERM) => Err(RootError::NoOpenat2 { path }),
@@ -137,6 +143,20 @@ impl Root {
                 source: errno.into(),
             }),
         }
+    }
+
+    /// The same root for sessions whose rights depend on the path: no symbolic link in it is followed, so
+    /// that a path means one place only. An operation through a link fails with ELOOP; a link itself can
+    /// be listed, renamed and removed.
+    ///
+    /// # Errors
+    /// No file descriptor is free.
+    pub fn without_links(&self) -> io::Result<Self> {
+        Ok(Self {
+            dir: self.dir.try_clone()?,
+            path: self.path.clone(),
+            follows_links: false,
+        })
     }
 
     /// Whether the directory still has a name.

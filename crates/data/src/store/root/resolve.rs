@@ -15,7 +15,7 @@ const MAX_LOOKUPS: u32 = 64;
 const RESOLVE_FLAGS: ResolveFlags = ResolveFlags::IN_ROOT.union(ResolveFlags::NO_MAGICLINKS);
 
 impl Root {
-    /// Opens `path`, following symbolic links inside the root.
+    /// Opens `path`, following symbolic links inside the root (see [`Root::without_links`]).
     pub(super) fn resolve(
         &self,
         path: &VPath,
@@ -28,8 +28,12 @@ impl Root {
             path.relative()
         };
         let flags = flags | OFlags::CLOEXEC;
+        let resolve = match self.follows_links {
+            true => RESOLVE_FLAGS,
+            false => RESOLVE_FLAGS.union(ResolveFlags::NO_SYMLINKS),
+        };
         // EAGAIN: a component was renamed during the lookup (openat2(2)).
-        retry_lookup(|| rustix::fs::openat2(&self.dir, relative, flags, mode, RESOLVE_FLAGS))
+        retry_lookup(|| rustix::fs::openat2(&self.dir, relative, flags, mode, resolve))
     }
 
     /// A descriptor that names the file without opening it (O_PATH).

@@ -221,7 +221,10 @@ fn a_peer_with_another_identity_is_refused_and_named() {
                 let named = matches!(&error, DataError::Security { reason, .. }
                     if reason.contains("/O=Grid/CN=Mallory") && reason.contains("/O=Grid/CN=Alice"));
                 assert!(named, "{case} {error}");
-                assert!(sent.is_err() && stored.bytes().is_empty(), "{case}");
+                // The sender may have ended before it was refused (TLS 1.3): the receiver's reply tells
+                // it.
+                drop(sent);
+                assert!(stored.bytes().is_empty(), "{case}");
             }
         }
     }

@@ -9,7 +9,7 @@ use proto::pattern::GlobPattern;
 use proto::server::{FileError, FileErrorKind, ListFormat, ListRequest};
 use proto::timestamp::Timestamp;
 
-use super::{ListingMemoryShare, SessionFiles};
+use super::{Access, ListingMemoryShare, SessionFiles};
 
 mod stream;
 
@@ -53,12 +53,19 @@ impl SessionFiles {
         request: &ListRequest,
         writer: &mut ListingWriter<impl FnMut(Vec<u8>) -> ControlFlow<()>>,
     ) -> Result<(), FileError> {
+        self.paths.check(Access::List, &request.path)?;
         let (path, pattern) = self.resolve_pattern(request);
+        // A name that looks like a pattern leads to another path.
+        self.paths.check(Access::List, &path)?;
         if let (ListFormat::Facts(facts), false) = (request.format, request.recursive) {
             self.write_dir_itself(&path, facts, writer)?;
         }
         let mut visit = |mut entry: DirectoryEntry| {
+            if !self.paths.shows(&path, &entry.name) {
+                return ControlFlow::Continue(());
+            }
             entry.permissions.write &= self.rights.write;
+            self.paths.narrow_child(&mut entry, &path);
             let is_listed_dir = entry.kind == EntryKind::CurrentDir;
             let count = is_listed_dir
                 .then(|| self.count(&path, request.format))
@@ -100,8 +107,12 @@ impl SessionFiles {
 
     /// The `X.count` fact, if it was asked for: it costs another read of the directory.
     fn count(&self, path: &VPath, form: ListFormat) -> Option<u64> {
+        // Of a directory on the way to a scope, only what leads there is shown.
+        let is_shown_whole = self.paths.check(Access::Read, path).is_ok();
         match form {
-            ListFormat::Facts(facts) if facts.contains(Fact::XCount) => self.root.count(path).ok(),
+            ListFormat::Facts(facts) if facts.contains(Fact::XCount) && is_shown_whole => {
+                self.root.count(path).ok()
+            }
             _ => None,
         }
     }

@@ -1,5 +1,6 @@
 mod checksums;
 mod listings;
+mod path_rights;
 mod refusals;
 mod requests;
 mod transfers;

@@ -451,6 +451,11 @@ impl LastUpload {
         }
     }
 
+    /// Whether `now` is the state in which the session has left the file.
+    pub(super) fn is(&self, now: &FileIdentity) -> bool {
+        *self.state() == Some(*now)
+    }
+
     /// Whether `now` is a state of the uploaded file, and another session has changed the file since.
     pub(super) fn was_overwritten(&self, now: &FileIdentity) -> bool {
         self.state()

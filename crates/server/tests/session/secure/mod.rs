@@ -13,3 +13,4 @@ mod handshakes;
 mod implicit_tls;
 mod passwords;
 mod reload;
+mod tokens;

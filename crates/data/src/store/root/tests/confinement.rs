@@ -149,3 +149,29 @@ fn link_loops_are_reported() {
     assert!(error.to_string().contains("symbolic links"), "{error}");
     assert_eq!(tree.names("/"), ["a", "b"], "they can be seen, and deleted");
 }
+
+#[test]
+fn a_root_without_links_follows_none_and_still_shows_them() {
+    let tree = JailTree::new();
+    fs::create_dir(tree.host("jail/dir")).unwrap();
+    tree.file("dir/file", "x");
+    tree.link("dir", "to-dir");
+    tree.link("dir/file", "to-file");
+    let strict = tree.root.without_links().unwrap();
+    assert_eq!(errno(strict.open_read(&v("to-file"))), Errno::LOOP);
+    assert_eq!(errno(strict.open_existing(&v("to-file"))), Errno::LOOP);
+    assert_eq!(errno(strict.open_write(&v("to-dir/new"))), Errno::LOOP);
+    assert_eq!(errno(strict.enter(&v("to-dir"))), Errno::LOOP);
+    assert_eq!(errno(strict.make_dir(&v("to-dir/new"))), Errno::LOOP);
+    assert_eq!(errno(strict.delete(&v("to-dir/file"))), Errno::LOOP);
+    assert_eq!(errno(strict.chmod(&v("to-file"), 0o600)), Errno::LOOP);
+    assert_eq!(
+        errno(strict.rename(&v("dir/file"), &v("to-dir/x"))),
+        Errno::LOOP
+    );
+    let link = strict.stat(&v("to-file")).unwrap();
+    assert_eq!(link.kind, EntryKind::SymLink);
+    strict.open_read(&v("dir/file")).unwrap();
+    strict.delete(&v("to-file")).unwrap();
+    tree.root.enter(&v("to-dir")).unwrap();
+}

@@ -1,5 +1,7 @@
 //! Streams that join and leave on request of the test.
 
+mod handshakes;
+
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,0 +1,200 @@
+//! Rights that depend on the path: those of a bearer token. Every operation of a session is decided here,
+//! beside the rights of its account.
+//!
+//! - **Read** (`storage.read`, `read`): content, listings and checksums.
+//! - **Create** (`storage.create`): new files and directories, and new names for files where nothing has
+//!   that name. Existing content is neither changed nor removed, so an upload cannot be resumed.
+//! - **Modify** (`storage.modify`, `write`): all changes.
+//!
+//! Facts of a file are shown with any of these rights. Directories above a scope can be entered and
+//! listed, and show only what leads to it. The root of such a session follows no symbolic link
+//! ([`data::store::root::Root::without_links`]): a link would give a file a second path.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use proto::listing::{DirectoryEntry, EntryKind};
+use proto::path::VPath;
+use proto::server::{FileError, FileErrorKind, FileRequest};
+use security::token::PathScopes;
+
+/// The rights of a session on paths. By default nothing is limited.
+#[derive(Debug, Clone, Default)]
+pub struct PathRights(Option<Arc<TokenRights>>);
+
+#[derive(Debug)]
+struct TokenRights {
+    scopes: PathScopes,
+    expires: SystemTime,
+}
+
+/// Access to one path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Facts of a file; entering a directory.
+    Look,
+    /// Names in a directory.
+    List,
+    /// Content, or a checksum of it.
+    Read,
+    /// A new file or directory.
+    Create,
+    /// Change or removal of what exists.
+    Modify,
+}
+
+impl Access {
+    /// For messages: `read`.
+    fn verb(self) -> &'static str {
+        match self {
+            Self::Look | Self::List | Self::Read => "read",
+            Self::Create => "create",
+            Self::Modify => "change",
+        }
+    }
+}
+
+impl PathRights {
+    /// The rights of a token, until it expires.
+    pub fn of_token(scopes: PathScopes, expires: SystemTime) -> Self {
+        Self(Some(Arc::new(TokenRights { scopes, expires })))
+    }
+
+    /// The time at which the rights end.
+    pub fn expires(&self) -> Option<SystemTime> {
+        self.0.as_ref().map(|token| token.expires)
+    }
+
+    /// Checks access to one path now.
+    ///
+    /// # Errors
+    /// [`FileErrorKind::Denied`]: the token does not give the right, or has expired.
+    pub(super) fn check(&self, access: Access, path: &VPath) -> Result<(), FileError> {
+        let Some(token) = &self.0 else {
+            return Ok(());
+        };
+        if SystemTime::now() >= token.expires {
+            return Err(denied(
+                "Permission denied: the token has expired; log in again with a new one".to_owned(),
+            ));
+        }
+        let rights = token.scopes.rights(path.as_bytes());
+        let is_on_the_way = || token.scopes.is_above_a_scope(path.as_bytes());
+        let is_allowed = match access {
+            Access::Look => rights.is_some() || is_on_the_way(),
+            Access::List => rights.read || is_on_the_way(),
+            Access::Read => rights.read,
+            Access::Create => rights.may_create(),
+            Access::Modify => rights.modify,
+        };
+        if is_allowed {
+            return Ok(());
+        }
+        Err(denied(format!(
+            "Permission denied: the token gives no right to {} {path}",
+            access.verb()
+        )))
+    }
+
+    /// Checks a change. `is_own` tells whether a path leads to the file that this session has stored last
+    /// and nobody has changed since: who may create a file may also set its time.
+    ///
+    /// # Errors
+    /// See [`Self::check`].
+    pub(super) fn check_change(
+        &self,
+        request: &FileRequest,
+        is_own: impl Fn(&VPath) -> bool,
+    ) -> Result<(), FileError> {
+        match request {
+            FileRequest::MakeDir(path) => self.check(Access::Create, path),
+            FileRequest::RemoveDir(path)
+            | FileRequest::Delete(path)
+            | FileRequest::RemoveTree(path)
+            | FileRequest::Chmod(path, _)
+            | FileRequest::Chgrp(path, _)
+            | FileRequest::Truncate(path, _) => self.check(Access::Modify, path),
+            FileRequest::SetModified(path, _) => {
+                let access = match is_own(path) {
+                    true => Access::Create,
+                    false => Access::Modify,
+                };
+                self.check(access, path)
+            }
+            FileRequest::Rename { from, to } => {
+                self.check(Access::Create, from)?;
+                self.check(Access::Create, to)
+            }
+            FileRequest::Symlink { target, link } => {
+                self.check(Access::Create, link)?;
+                // Other sessions follow links: this one must not lead them where it may not go itself.
+                let target = link.parent().resolve(target);
+                let target =
+                    target.map_err(|error| denied(format!("Permission denied: {error}")))?;
+                self.check(Access::Create, &target)
+            }
+            FileRequest::Stat(path) | FileRequest::ChangeDir(path) => {
+                self.check(Access::Look, path)
+            }
+            FileRequest::List(request) => self.check(Access::List, &request.path),
+            FileRequest::Checksum { path, .. } => self.check(Access::Read, path),
+        }
+    }
+
+    /// Whether existing content at `path` may be overwritten.
+    pub(super) fn may_overwrite(&self, path: &VPath) -> bool {
+        self.check(Access::Modify, path).is_ok()
+    }
+
+    /// Whether a listing of `directory` shows the entry `name`, which may have several components.
+    pub(super) fn shows(&self, directory: &VPath, name: &[u8]) -> bool {
+        let Some(token) = &self.0 else {
+            return true;
+        };
+        if token.scopes.rights(directory.as_bytes()).read {
+            return true;
+        }
+        // `.` names the directory itself, whose listing was allowed.
+        name == b"." || self.check(Access::Look, &child(directory, name)).is_ok()
+    }
+
+    /// Takes rights that the token does not give from the entry of `path`.
+    pub(super) fn narrow(&self, entry: &mut DirectoryEntry, path: &VPath) {
+        if let Some(token) = &self.0 {
+            let rights = token.scopes.rights(path.as_bytes());
+            let is_directory = matches!(
+                entry.kind,
+                EntryKind::Dir | EntryKind::CurrentDir | EntryKind::ParentDir
+            );
+            entry.permissions.read &=
+                rights.read || is_directory && token.scopes.is_above_a_scope(path.as_bytes());
+            entry.permissions.write &= match is_directory {
+                true => rights.may_create(),
+                false => rights.modify,
+            };
+        }
+    }
+
+    /// [`Self::narrow`] for an entry of a listing.
+    pub(super) fn narrow_child(&self, entry: &mut DirectoryEntry, directory: &VPath) {
+        if self.0.is_some() {
+            let path = child(directory, &entry.name);
+            self.narrow(entry, &path);
+        }
+    }
+}
+
+/// The path of an entry; `.` is the directory. A path that is too long has the rights of its directory.
+fn child(directory: &VPath, name: &[u8]) -> VPath {
+    directory
+        .resolve(name)
+        .unwrap_or_else(|_| directory.clone())
+}
+
+fn denied(text: String) -> FileError {
+    FileError {
+        kind: FileErrorKind::Denied,
+        errno: None,
+        text,
+    }
+}
