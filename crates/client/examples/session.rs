@@ -52,6 +52,7 @@ fn server(host: &str, port: &str, user: &str, password: &str) -> Result<Server, 
         port: port.parse()?,
         credential: Credential::password(user, password),
         query: None,
+        security: Arc::default(),
     })
 }
 

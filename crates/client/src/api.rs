@@ -10,6 +10,8 @@ use data::store::durability::SyncPolicy;
 use proto::checksum::ChecksumAlgorithm;
 use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
 
+use crate::ConnectionSecurity;
+
 /// Number of parallel streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Parallelism {
@@ -111,6 +113,8 @@ pub struct CopyOptions {
     pub allow_foreign_data: bool,
     /// Local port range for active data connections.
     pub data_ports: Option<(u16, u16)>,
+    /// Protection of all connections. It notes what was in force, so each copy has its own.
+    pub security: Arc<ConnectionSecurity>,
 }
 
 /// Result class of the process, with the exit codes that scripts rely on.
@@ -307,6 +311,10 @@ pub struct CopySummary {
     pub limited_by: String,
     /// One line in plain words: why the copy ran at this speed (`--why`).
     pub why: String,
+    /// Protection of the transfers: TLS version and cipher suite of the control connections, and how
+    /// the data connections were protected; several are separated by `; `. `none`: all were clear or
+    /// local.
+    pub security: String,
     /// Files copied.
     pub files: u64,
     /// Files that failed.
@@ -339,6 +347,8 @@ pub async fn copy(
 pub struct RemoteOptions {
     /// Timeout of replies on the control connection.
     pub timeout: Duration,
+    /// Protection of all connections.
+    pub security: Arc<ConnectionSecurity>,
 }
 
 /// One entry of `ls` and `stat`.

@@ -3,18 +3,22 @@
 
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::OnceLock;
 
 use proto::command::Secret;
 
-use crate::{CopyFailure, Exit, netrc};
+use crate::netrc;
 
 /// The user name of anonymous logins (RFC 1635).
 const ANONYMOUS: &str = "anonymous";
 /// Password of anonymous logins. RFC 1635 asks for an address of the caller; this names the
 /// program.
 const ANONYMOUS_PASSWORD: &str = "longhaul@";
+/// The user name for the account that a GSI server maps a certificate to (globus-gridftp-server).
+pub(crate) const GRID_MAPPING: &str = ":globus-mapping:";
+/// The user name of logins with a token, which is the password.
+const BEARER: &str = ":bearer:";
 /// Environment variable with the password of a named user.
 const PASSWORD_VARIABLE: &str = "LONGHAUL_PASSWORD";
 
@@ -31,13 +35,8 @@ pub enum Credential {
         /// PASS
         password: Secret,
     },
-    /// X.509 certificate for GSI and TLS logins.
-    Certificate {
-        /// PEM file of the certificate and its chain.
-        chain: PathBuf,
-        /// PEM file of its key.
-        key: PathBuf,
-    },
+    /// The account that a GSI server maps the certificate of the session to.
+    GridMapping,
     /// A bearer token (RFC 6750).
     Token(Secret),
 }
@@ -67,27 +66,28 @@ impl Credential {
             Self::Anonymous => ANONYMOUS.to_owned(),
             Self::Password { user, .. } => user.clone(),
             // A NUL byte cannot occur in a user name, so these keys never equal one.
-            Self::Certificate { chain, .. } => format!("\0certificate\0{}", chain.display()),
+            Self::GridMapping => "\0mapping".to_owned(),
             Self::Token(_) => "\0token".to_owned(),
         }
     }
 
-    /// The arguments of USER and PASS.
-    ///
-    /// # Errors
-    /// `Usage` for a credential that USER and PASS cannot express.
-    pub(crate) fn user_and_password(&self) -> Result<(&str, Secret), CopyFailure> {
-        let unsupported = |what: &str| {
-            let message = format!(
-                "this version does not support logins with a {what}; give a user and a password"
-            );
-            CopyFailure::new(Exit::Usage, message)
-        };
+    /// The arguments of USER and PASS. A token must only be sent over a verified TLS connection.
+    pub(crate) fn user_and_password(&self) -> (&str, Secret) {
         match self {
-            Self::Anonymous => Ok((ANONYMOUS, ANONYMOUS_PASSWORD.into())),
-            Self::Password { user, password } => Ok((user, password.clone())),
-            Self::Certificate { .. } => Err(unsupported("certificate (GSI, TLS)")),
-            Self::Token(_) => Err(unsupported("token")),
+            Self::Anonymous => (ANONYMOUS, ANONYMOUS_PASSWORD.into()),
+            Self::Password { user, password } => (user, password.clone()),
+            // The certificate is the proof, so any password will do.
+            Self::GridMapping => (GRID_MAPPING, "".into()),
+            Self::Token(token) => (BEARER, token.clone()),
+        }
+    }
+
+    /// Whether USER and PASS carry a secret of a person.
+    pub(crate) fn has_secret(&self) -> bool {
+        match self {
+            Self::Anonymous | Self::GridMapping => false,
+            Self::Password { user, password } => user != ANONYMOUS && !password.0.is_empty(),
+            Self::Token(_) => true,
         }
     }
 }
@@ -216,35 +216,26 @@ mod tests {
         assert_eq!(pick("h", Some(ANONYMOUS), Some("env")), anonymous);
     }
 
-    fn unsupported_credentials() -> [(Credential, &'static str); 2] {
-        let certificate = Credential::Certificate {
-            chain: "/tmp/chain.pem".into(),
-            key: "/tmp/key.pem".into(),
-        };
-        let token = Credential::Token("hush".into());
-        [(certificate, "certificate"), (token, "token")]
-    }
-
     #[test]
-    fn certificates_and_tokens_are_refused_by_name() {
-        for (credential, name) in unsupported_credentials() {
-            let failure = credential.user_and_password().unwrap_err();
-            assert_eq!(failure.exit, Exit::Usage);
-            assert!(failure.message.contains(name), "{failure}");
-            assert_eq!(credential.user(), None);
-        }
-        let words = Credential::Anonymous.user_and_password().unwrap();
+    fn certificates_and_tokens_have_user_names_of_their_own() {
+        let words = Credential::Anonymous.user_and_password();
         assert_eq!(words, (ANONYMOUS, ANONYMOUS_PASSWORD.into()));
+        let mapping = Credential::GridMapping;
+        assert_eq!(mapping.user_and_password(), (":globus-mapping:", "".into()));
+        let token = Credential::Token("hush".into());
+        assert_eq!(token.user_and_password(), (":bearer:", "hush".into()));
+        assert_eq!((mapping.user(), token.user()), (None, None));
+        assert!(token.has_secret() && !mapping.has_secret());
+        assert!(!Credential::password(ANONYMOUS, "me@here").has_secret());
     }
 
     #[test]
     fn different_accounts_have_different_keys() {
-        let [(certificate, _), (token, _)] = unsupported_credentials();
         let all = [
             Credential::Anonymous,
             Credential::password("joe", ""),
-            certificate,
-            token,
+            Credential::GridMapping,
+            Credential::Token("hush".into()),
         ];
         let mut accounts: Vec<_> = all.iter().map(Credential::account_key).collect();
         accounts.sort_unstable();

@@ -16,6 +16,7 @@ pub mod location;
 mod lock_file;
 mod netrc;
 mod partial;
+pub mod protection;
 mod remove;
 mod retry;
 pub mod session;
@@ -30,3 +31,6 @@ mod why;
 
 pub use api::*;
 pub use credentials::{Credential, netrc_warning};
+pub use protection::{
+    ConnectionSecurity, DataProtectionChoice, DelegationChoice, SecurityOptions, TlsUse,
+};

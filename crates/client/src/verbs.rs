@@ -18,13 +18,16 @@ use crate::verify::checksum_local;
 use crate::{CopyFailure, Exit, RemoteEntry, RemoteOptions};
 
 /// A URL's server and path. Local paths are refused: the system's own tools handle those.
-fn parse_remote_url(url: &str) -> Result<(Server, Vec<u8>), CopyFailure> {
-    match Location::parse(url)? {
-        Location::Remote { server, path } => Ok((server, path)),
+fn parse_remote_url(url: &str, options: &RemoteOptions) -> Result<(Server, Vec<u8>), CopyFailure> {
+    match Location::parse_secured(url, &options.security)? {
+        Location::Remote { server, path } => {
+            options.security.check_use(std::iter::once(&server))?;
+            Ok((server, path))
+        }
         other => Err(CopyFailure::new(
             Exit::Usage,
             format!(
-                "{} is not remote: give an ftp:, gsiftp:, http: or https: URL",
+                "{} is not remote: give an ftp:, ftps:, gsiftp:, http: or https: URL",
                 other.display()
             ),
         )),
@@ -54,7 +57,7 @@ pub(crate) async fn list(
     url: &str,
     options: &RemoteOptions,
 ) -> Result<Vec<RemoteEntry>, CopyFailure> {
-    let (server, path) = parse_remote_url(url)?;
+    let (server, path) = parse_remote_url(url, options)?;
     let mut storage = open_storage(&server, options).await?;
     let result = async {
         let mut entries = match path.ends_with(b"/") {
@@ -75,7 +78,7 @@ pub(crate) async fn list_each(
     options: &RemoteOptions,
     visit: &mut EntryVisitor<'_>,
 ) -> Result<(), CopyFailure> {
-    let (server, path) = parse_remote_url(url)?;
+    let (server, path) = parse_remote_url(url, options)?;
     let mut storage = open_storage(&server, options).await?;
     let result = async {
         if path.ends_with(b"/") {
@@ -150,7 +153,7 @@ async fn stat_if_file(
 }
 
 pub(crate) async fn stat(url: &str, options: &RemoteOptions) -> Result<RemoteEntry, CopyFailure> {
-    let (server, path) = parse_remote_url(url)?;
+    let (server, path) = parse_remote_url(url, options)?;
     let mut storage = open_storage(&server, options).await?;
     let result = storage.stat(without_trailing_slash(&path)).await;
     storage.close().await;
@@ -162,7 +165,7 @@ pub(crate) async fn remove(
     recursive: bool,
     options: &RemoteOptions,
 ) -> Result<(), CopyFailure> {
-    let (server, path) = parse_remote_url(url)?;
+    let (server, path) = parse_remote_url(url, options)?;
     let path = without_trailing_slash(&path);
     if path == b"/" {
         return Err(CopyFailure::new(Exit::Usage, "the root is not removed"));
@@ -224,7 +227,7 @@ pub(crate) async fn make_dir(
     parents: bool,
     options: &RemoteOptions,
 ) -> Result<(), CopyFailure> {
-    let (server, path) = parse_remote_url(url)?;
+    let (server, path) = parse_remote_url(url, options)?;
     let mut storage = open_storage(&server, options).await?;
     let result = if parents {
         make_with_parents(&mut *storage, &path).await
@@ -254,8 +257,8 @@ pub(crate) async fn rename(
     to: &str,
     options: &RemoteOptions,
 ) -> Result<(), CopyFailure> {
-    let (server, from) = parse_remote_url(from)?;
-    let (other, to) = parse_remote_url(to)?;
+    let (server, from) = parse_remote_url(from, options)?;
+    let (other, to) = parse_remote_url(to, options)?;
     // RNFR and RNTO work within one session; the login may differ in spelling.
     if (&server.host, server.port) != (&other.host, other.port) {
         return Err(CopyFailure::new(
@@ -283,7 +286,7 @@ pub(crate) async fn checksum(
     length: Option<u64>,
     options: &RemoteOptions,
 ) -> Result<String, CopyFailure> {
-    match Location::parse(url)? {
+    match Location::parse_secured(url, &options.security)? {
         Location::StandardStreams => Err(CopyFailure::new(
             Exit::Usage,
             "standard input cannot be checksummed: name a file",

@@ -6,6 +6,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -101,6 +102,15 @@ impl SessionDataChannel {
     /// Counts this channel's streams against a budget shared with other channels.
     pub fn set_budget(&mut self, budget: StreamBudget) {
         self.budget = Some(budget);
+    }
+
+    /// A copy of the listener's descriptor, which is readable while a connection waits to be
+    /// accepted; `None` for an active channel, and without free descriptors.
+    pub fn listener_descriptor(&self) -> Option<OwnedFd> {
+        match &self.endpoint {
+            ChannelEndpoint::Passive { listener, .. } => listener.try_clone().ok().map(Into::into),
+            ChannelEndpoint::Active { .. } | ChannelEndpoint::Used => None,
+        }
     }
 
     /// The listener's address; `None` for an active channel.

@@ -8,16 +8,18 @@ mod doctor;
 mod help;
 mod lab;
 mod output;
+mod proxy;
 mod remote;
 mod user;
 
 use std::future::Future;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use client::{CopyFailure, Exit};
+use client::{CopyEvent, CopyFailure, Exit};
 
 use args::{Cli, CpArgs, LogFormat, ServeArgs, Verb};
 use output::log::{LogEscaping, LogWriter};
@@ -61,6 +63,7 @@ fn run(verb: Verb) -> Result<u8> {
         Verb::Demo(args) => demo::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::User(args) => user::run(args).map(|()| Exit::Done),
+        Verb::Proxy(args) => Ok(proxy::run(&args)),
         Verb::Help(args) => help::help(&args.verb).map(|()| Exit::Done),
         Verb::Man(args) => help::man(&args.verb).map(|()| Exit::Done),
         Verb::Completions { shell } => help::completions(shell).map(|()| Exit::Done),
@@ -89,8 +92,16 @@ fn copy(args: &CpArgs) -> Result<Exit> {
         (false, true) => OutputStyle::Quiet,
         (false, false) => OutputStyle::Human,
     };
-    let options = args.options();
     let observer = output::observer_for(style);
+    let warnings = Arc::clone(&observer);
+    let warn = move |text: &str| warnings.on_event(CopyEvent::Warning(text.to_owned()));
+    let options = match args.options(Arc::new(warn)) {
+        Ok(options) => options,
+        Err(failure) => {
+            print_to_stderr(&format!("longhaul: {}", failure.message));
+            return Ok(failure.exit);
+        }
+    };
     let copy = client::copy(sources, destination, &options, observer);
     let Some(summary) = until_interrupted(copy)? else {
         print_to_stderr("longhaul: interrupted; repeat the command with --resume to continue");

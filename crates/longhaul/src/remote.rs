@@ -34,7 +34,7 @@ pub(crate) async fn ls(args: &LsArgs) -> Result<(), CopyFailure> {
             Err(_) => ControlFlow::Break(()),
         }
     };
-    client::list_each(&args.url, &args.common.options(), &mut visit).await?;
+    client::list_each(&args.url, &args.common.options()?, &mut visit).await?;
     ignore_broken_pipe(printed.and_then(|()| print_sorted(args, collected)))
 }
 
@@ -65,7 +65,7 @@ fn ignore_broken_pipe(printed: io::Result<()>) -> Result<(), CopyFailure> {
 }
 
 pub(crate) async fn stat(args: &StatArgs) -> Result<(), CopyFailure> {
-    let entry = client::stat(&args.url, &args.common.options()).await?;
+    let entry = client::stat(&args.url, &args.common.options()?).await?;
     ignore_broken_pipe(if args.json {
         print_json(&entry_to_json(&entry))
     } else {
@@ -74,23 +74,24 @@ pub(crate) async fn stat(args: &StatArgs) -> Result<(), CopyFailure> {
 }
 
 pub(crate) async fn rm(args: &RmArgs) -> Result<(), CopyFailure> {
+    let options = args.common.options()?;
     for url in &args.urls {
-        client::remove(url, args.recursive, &args.common.options()).await?;
+        client::remove(url, args.recursive, &options).await?;
     }
     Ok(())
 }
 
 pub(crate) async fn mkdir(args: &MkdirArgs) -> Result<(), CopyFailure> {
-    client::make_dir(&args.url, args.parents, &args.common.options()).await
+    client::make_dir(&args.url, args.parents, &args.common.options()?).await
 }
 
 pub(crate) async fn mv(args: &MvArgs) -> Result<(), CopyFailure> {
-    client::rename(&args.from, &args.to, &args.common.options()).await
+    client::rename(&args.from, &args.to, &args.common.options()?).await
 }
 
 pub(crate) async fn cksum(args: &CksumArgs) -> Result<(), CopyFailure> {
+    let options = args.common.options()?;
     for url in &args.urls {
-        let options = args.common.options();
         let checksum =
             client::checksum(url, args.algorithm, args.offset, args.length, &options).await?;
         // `display` leaves out the password of the URL.

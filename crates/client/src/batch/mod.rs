@@ -13,6 +13,7 @@ use tokio::time::MissedTickBehavior;
 use crate::credentials::netrc_warning;
 use crate::location::{Location, StorageId};
 use crate::partial::PartialFile;
+use crate::protection::NO_SECURITY;
 use crate::retry::RetryBudget;
 use crate::storage::StorageAccess;
 use crate::storage::contract::Storage;
@@ -242,7 +243,12 @@ pub(crate) async fn copy(
     }
     // An error before the first file (a bad argument, say) still yields a complete summary.
     let totals = lock(&totals);
-    totals.summary(started.elapsed())
+    let mut summary = totals.summary(started.elapsed());
+    summary.security = options.security.in_force();
+    if summary.security != NO_SECURITY {
+        summary.why = format!("{}; security: {}", summary.why, summary.security);
+    }
+    summary
 }
 
 /// An argument as shown to people. An argument that cannot be parsed is not shown, because it may
@@ -264,8 +270,13 @@ async fn plan_and_execute(
             "there is nothing to copy: name a source",
         ));
     }
-    let parsed: Result<Vec<_>, _> = sources.iter().map(|s| Location::parse(s)).collect();
-    let (sources, destination) = (parsed?, Location::parse(destination)?);
+    let parse = |text| Location::parse_secured(text, &options.security);
+    let parsed: Result<Vec<_>, _> = sources.iter().map(|source| parse(source)).collect();
+    let (sources, destination) = (parsed?, parse(destination)?);
+    let locations = sources.iter().chain([&destination]);
+    options
+        .security
+        .check_use(locations.filter_map(Location::server))?;
     check_request(&sources, &destination, options)?;
     let ctx = BatchContext::new(options.clone(), Arc::clone(observer))?;
     if let Some(problem) = netrc_warning() {

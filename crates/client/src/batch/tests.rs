@@ -35,6 +35,7 @@ pub(crate) fn options() -> CopyOptions {
         concurrency: 4,
         allow_foreign_data: false,
         data_ports: None,
+        security: Arc::default(),
     }
 }
 
@@ -59,7 +60,7 @@ async fn invalid_requests_are_usage_errors() {
         (&["-", "a"][..], "d/"),
         (&["-"], "-"),
         (&[], "x"),
-        (&["ftps://h/a"], "x"),
+        (&["ftpes://h/a"], "x"),
         (&["-"], "/tmp/"),
     ] {
         let summary = run_copy(sources, destination, &options()).await;

@@ -6,6 +6,7 @@ use proto::sizing::SocketBuffers;
 use tune::limiter::Limiter;
 
 use super::measurement::{MeasurementSource, TransferMeasurement};
+use crate::protection::NO_SECURITY;
 use crate::why::BatchEvidence;
 use crate::{CopyFailure, CopySummary, Exit};
 
@@ -182,6 +183,7 @@ impl BatchTotals {
             },
             limited_by: finding.name().to_owned(),
             why: self.evidence.why_line(goodput_bps, finding),
+            security: NO_SECURITY.to_owned(),
             files: self.files,
             failed: self.failed,
             skipped: self.skipped,

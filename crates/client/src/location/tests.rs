@@ -1,24 +1,18 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::Exit;
 
 fn anonymous(_: &str, user: Option<&str>) -> Credential {
     Credential::password(user.unwrap_or("anonymous"), "found")
 }
 
 fn password(url: &str) -> Vec<u8> {
-    remote(url)
-        .0
-        .credential
-        .user_and_password()
-        .unwrap()
-        .1
-        .0
-        .clone()
+    remote(url).0.credential.user_and_password().1.0.clone()
 }
 
 fn parse(text: &str) -> Result<Location, CopyFailure> {
-    Location::parse_with(text, &anonymous)
+    Location::parse_with(text, &anonymous, &Arc::default())
 }
 
 fn remote(text: &str) -> (Server, Vec<u8>) {
@@ -74,7 +68,7 @@ fn server_urls_name_host_port_login_and_path() {
 
 #[test]
 fn unsupported_schemes_and_malformed_urls_are_refused() {
-    for url in ["ftps://h/a", "s3://b/k", "sshftp://h/a"] {
+    for url in ["ftpes://h/a", "s3://b/k", "sshftp://h/a"] {
         assert!(usage_error_message(url).contains("gsiftp:"), "{url}");
     }
     for url in [
@@ -97,7 +91,7 @@ fn unsupported_schemes_and_malformed_urls_are_refused() {
 #[test]
 fn error_messages_hide_passwords() {
     for url in [
-        "ftps://u:s3cret@h/a",
+        "ftpes://u:s3cret@h/a",
         "ftp://u:s3cret@h:0/",
         "ftp:u:s3cret@h/a",
     ] {
@@ -155,7 +149,7 @@ proptest! {
 #[test]
 fn queries_are_kept_for_http_and_never_shown() {
     let find = |_: &str, _: Option<&str>| Credential::password("ann", "pw");
-    let read = |text: &str| match Location::parse_with(text, &find) {
+    let read = |text: &str| match Location::parse_with(text, &find, &Arc::default()) {
         Ok(Location::Remote { server, path }) => (server, path),
         other => panic!("{other:?}"),
     };
@@ -174,6 +168,6 @@ fn queries_are_kept_for_http_and_never_shown() {
         read("http://u:p@h/a").0.credential,
         Credential::password("u", "p")
     );
-    let wrong = Location::parse_with("https://h:0/a?secret", &find).unwrap_err();
+    let wrong = Location::parse_with("https://h:0/a?secret", &find, &Arc::default()).unwrap_err();
     assert!(!wrong.message.contains("secret"), "{wrong}");
 }

@@ -1,14 +1,20 @@
 //! Login: from the greeting to a session that is ready for transfers.
 
+use std::net::IpAddr;
+
 use proto::client::CommandPlanner;
-use proto::command::{Command, DataType, SiteCommand};
+use proto::command::{Command, DataType, Secret, SiteCommand};
 use proto::feature::ServerFeatures;
+use proto::printable::printable;
 use proto::reply::Reply;
+use proto::security::ExchangeKind;
 
 use super::control::{ClientControlConnection, unreachable_failure};
 use super::replies::display_reply;
+use super::secure::SessionSecurity;
+use crate::credentials::GRID_MAPPING;
 use crate::location::{Scheme, Server};
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, Credential, Exit};
 
 /// Reads the greeting.
 pub(super) async fn read_greeting(
@@ -31,36 +37,124 @@ pub(super) async fn read_greeting(
     })
 }
 
+/// Who logs in at which server.
+pub(super) struct Login<'a> {
+    scheme: Scheme,
+    user: &'a str,
+    password: Secret,
+    /// The exchange that secured the connection.
+    exchange: Option<ExchangeKind>,
+}
+
+impl<'a> Login<'a> {
+    /// The login with `credential`. Warns once if a secret is about to travel in clear over a
+    /// network.
+    pub(super) fn new(
+        server: &Server,
+        credential: &'a Credential,
+        control: &ClientControlConnection,
+        security: &SessionSecurity,
+    ) -> Self {
+        let (user, password) = credential.user_and_password();
+        if is_exposed(credential, security, control.peer_addr().ip()) {
+            server
+                .security
+                .warn_once(&clear_password_warning(user, control.name()));
+        }
+        Self {
+            scheme: server.scheme,
+            user,
+            password,
+            exchange: match security {
+                SessionSecurity::Clear => None,
+                SessionSecurity::Tls(_) => Some(ExchangeKind::Handshake),
+                SessionSecurity::Gsi(_) => Some(ExchangeKind::Tokens),
+            },
+        }
+    }
+}
+
+/// Whether the login would show a secret to the network.
+fn is_exposed(credential: &Credential, security: &SessionSecurity, server: IpAddr) -> bool {
+    matches!(security, SessionSecurity::Clear)
+        && credential.has_secret()
+        && !server.to_canonical().is_loopback()
+}
+
+fn clear_password_warning(user: &str, server: &str) -> String {
+    format!(
+        "the password of {} travels to {server} in clear: use ftps:, or --tls require, if the server \
+         has TLS",
+        printable(user)
+    )
+}
+
+/// The credential for the login. A token goes only to a server that announces tokens (BEARER) and is
+/// verified by TLS; one that was found in the environment only takes the place of an anonymous
+/// login.
+///
+/// # Errors
+/// `Refused`: the server takes no tokens.
+pub(super) async fn choose_credential(
+    control: &mut ClientControlConnection,
+    server: &Server,
+    security: &SessionSecurity,
+) -> Result<Credential, CopyFailure> {
+    let is_verified =
+        matches!(security, SessionSecurity::Tls(_)) && !server.security.options().insecure;
+    let token = match &server.credential {
+        Credential::Token(token) => Some(token.clone()),
+        Credential::Anonymous if is_verified => server.security.discovered_token(),
+        _ => None,
+    };
+    let Some(token) = token else {
+        return Ok(server.credential.clone());
+    };
+    let takes_tokens =
+        is_verified && ServerFeatures::from_reply(&control.call(&Command::Feat).await?).bearer;
+    match (takes_tokens, &server.credential) {
+        (true, _) => Ok(Credential::Token(token)),
+        (false, Credential::Token(_)) => Err(CopyFailure::new(
+            Exit::Refused,
+            format!(
+                "{} takes no tokens (FEAT announces no BEARER): leave out --token, or use another server",
+                control.name()
+            ),
+        )),
+        (false, _) => Ok(server.credential.clone()),
+    }
+}
+
 /// Logs in, sends FEAT (after the login, since servers announce more then) and SITE CLIENTINFO
 /// where it is customary, and sets TYPE I. Each command waits for the reply to the last.
 pub(super) async fn log_in(
     control: &mut ClientControlConnection,
-    server: &Server,
+    login: &Login<'_>,
 ) -> Result<CommandPlanner, CopyFailure> {
-    authenticate(control, server).await?;
+    authenticate(control, login).await?;
     let features = ServerFeatures::from_reply(&control.call(&Command::Feat).await?);
     if features.parallel {
         // globus servers log it. A refusal has no consequences.
-        control.call(&client_info(server.scheme)).await?;
+        control.call(&client_info(login.scheme)).await?;
     }
     let reply = control.call(&IMAGE).await?;
-    finish_login(control, features, &reply)
+    finish_login(control, login, features, &reply)
 }
 
 /// The same commands in one pipeline, followed by `prefetch`, for a server that supports
-/// pipelining. The password is sent before the server asks for it; a future security exchange has
-/// to be complete by then.
+/// pipelining. The password is sent before the server asks for it; a security exchange is complete
+/// by then.
 pub(super) async fn log_in_pipelined(
     control: &mut ClientControlConnection,
-    server: &Server,
+    login: &Login<'_>,
     prefetch: &[Command],
 ) -> Result<CommandPlanner, CopyFailure> {
-    let (name, password) = server.credential.user_and_password()?;
+    let name = login.user;
     let pipeline = [
         Command::User(name.to_owned()),
-        Command::Pass(password),
+        Command::Pass(login.password.clone()),
         Command::Feat,
-        client_info(server.scheme),
+        client_info(login.scheme),
         IMAGE,
     ];
     control
@@ -78,7 +172,7 @@ pub(super) async fn log_in_pipelined(
     let features = ServerFeatures::from_reply(&control.final_reply().await?);
     control.final_reply().await?;
     let reply = control.final_reply().await?;
-    finish_login(control, features, &reply).map(CommandPlanner::with_pipelining)
+    finish_login(control, login, features, &reply).map(CommandPlanner::with_pipelining)
 }
 
 const IMAGE: Command = Command::Type(DataType::Image);
@@ -86,6 +180,7 @@ const IMAGE: Command = Command::Type(DataType::Image);
 /// The session's state after TYPE I; `reply` answers TYPE I.
 fn finish_login(
     control: &ClientControlConnection,
+    login: &Login<'_>,
     features: ServerFeatures,
     reply: &Reply,
 ) -> Result<CommandPlanner, CopyFailure> {
@@ -98,24 +193,37 @@ fn finish_login(
         ));
     }
     let mut planner = CommandPlanner::new(features);
+    if let Some(exchange) = login.exchange {
+        planner = planner.with_security(exchange);
+    }
     planner.on_accepted(&IMAGE);
     Ok(planner)
 }
 
 async fn authenticate(
     control: &mut ClientControlConnection,
-    server: &Server,
+    login: &Login<'_>,
 ) -> Result<(), CopyFailure> {
-    let (user, password) = server.credential.user_and_password()?;
-    let mut reply = control.call(&Command::User(user.to_owned())).await?;
+    let user = Command::User(login.user.to_owned());
+    let mut reply = control.call(&user).await?;
     if reply.code == 331 {
-        reply = control.call(&Command::Pass(password)).await?;
+        let password = Command::Pass(login.password.clone());
+        reply = control.call(&password).await?;
     }
     if reply.is_success() {
         return Ok(());
     }
-    Err(login_failure(control.name(), user, &reply))
+    Err(login_failure(control.name(), login.user, &reply))
 }
+
+/// Words in the refusals of servers that want TLS first.
+const TLS_WORDS: [&str; 5] = [
+    "tls",
+    "ssl",
+    "encryption",
+    "secure connection",
+    "cleartext sessions",
+];
 
 fn login_failure(name: &str, user: &str, reply: &Reply) -> CopyFailure {
     let refused = |message: String| CopyFailure {
@@ -137,28 +245,22 @@ fn login_failure(name: &str, user: &str, reply: &Reply) -> CopyFailure {
         ));
     }
     let text = reply.summary().to_lowercase();
+    let reply_text = display_reply(reply);
     // globus-gridftp-server refuses USER with this text when it wants AUTH GSSAPI.
     if text.contains("gssapi") || text.contains("gsi ") {
         return refused(format!(
-            "{name} needs GSI security (certificates), which this version does not support yet: \
-             {}; use a server or port that accepts passwords in clear",
-            display_reply(reply)
+            "{name} needs GSI security (certificates): {reply_text}; use gsiftp:"
         ));
     }
-    if [
-        "tls",
-        "ssl",
-        "encryption",
-        "secure connection",
-        "cleartext sessions",
-    ]
-    .iter()
-    .any(|word| text.contains(word))
-    {
+    if TLS_WORDS.iter().any(|word| text.contains(word)) {
         return refused(format!(
-            "{name} needs TLS for logins, which this version does not support yet: {}; \
-             use a server or port that accepts passwords in clear",
-            display_reply(reply)
+            "{name} needs TLS for this login: {reply_text}; use ftps:, or --tls require"
+        ));
+    }
+    if user == GRID_MAPPING {
+        return refused(format!(
+            "{name} has no account for your certificate: {reply_text}; ask its administrator to map its \
+             name (`longhaul proxy info`)"
         ));
     }
     let mut failure = refused(format!(
@@ -181,4 +283,42 @@ fn client_info(scheme: Scheme) -> Command {
         "scheme={scheme};appname=\"longhaul\";appver=\"{}\";",
         env!("CARGO_PKG_VERSION")
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_exposed_in_clear_over_a_network_only() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let joe = Credential::password("joe", "secret");
+        let clear = SessionSecurity::Clear;
+        assert!(is_exposed(&joe, &clear, ip("192.0.2.1")));
+        assert!(is_exposed(&joe, &clear, ip("2001:db8::1")));
+        for loopback in ["127.0.0.1", "::1", "::ffff:127.0.0.1"] {
+            assert!(!is_exposed(&joe, &clear, ip(loopback)), "{loopback}");
+        }
+        assert!(!is_exposed(&Credential::Anonymous, &clear, ip("192.0.2.1")));
+        let warning = clear_password_warning("joe", "h:21");
+        assert!(warning.contains("in clear") && !warning.contains("secret"));
+    }
+
+    #[test]
+    fn a_refused_login_names_the_url_that_the_server_wants() {
+        for (user, text, word) in [
+            ("joe", "Must perform GSSAPI authentication.", "gsiftp:"),
+            ("joe", "Anonymous sessions must use encryption.", "ftps:"),
+            (
+                ":globus-mapping:",
+                "Login incorrect.",
+                "longhaul proxy info",
+            ),
+            ("joe", "Login incorrect.", "password"),
+        ] {
+            let failure = login_failure("h:21", user, &Reply::new(530, text));
+            assert_eq!(failure.exit, Exit::Refused);
+            assert!(failure.message.contains(word), "{failure}");
+        }
+    }
 }

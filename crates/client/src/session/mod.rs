@@ -13,10 +13,11 @@ use proto::feature::ServerFeatures;
 use proto::printable::printable;
 
 use crate::location::Server;
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, Credential, Exit};
 
 mod checksum;
 pub(crate) mod control;
+mod data_protection;
 mod explain;
 pub(crate) mod files;
 pub(crate) mod links;
@@ -27,9 +28,12 @@ pub(crate) mod replies;
 mod right_sizing;
 #[cfg(test)]
 pub(crate) mod scripted_server;
+mod secure;
 mod stat;
 
 use control::ClientControlConnection;
+use data_protection::AgreedDataProtection;
+use secure::SessionSecurity;
 
 /// Longest wait for the reply to QUIT.
 const QUIT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -60,6 +64,10 @@ pub struct ClientSession {
     data_peer: Option<IpAddr>,
     /// The server refused a pipelined command, or the connection was lost during a pipelined login.
     avoids_pipelining: bool,
+    /// Protection of the control connection.
+    security: SessionSecurity,
+    /// Protection of the data connections, once it is agreed.
+    data_protection: Option<AgreedDataProtection>,
 }
 
 /// How a session is opened.
@@ -72,13 +80,13 @@ pub(crate) struct SessionOpening<'a> {
 }
 
 impl ClientSession {
-    /// Connects (tries all addresses of the name in turn), logs in, sends FEAT and, where
+    /// Connects (tries all addresses of the name in turn), secures the connection, logs in, sends FEAT and, where
     /// supported, SITE CLIENTINFO, and sets TYPE I. `timeout` bounds every wait for a reply of the
     /// session.
     ///
     /// # Errors
     /// `Unreachable` when the server cannot be found (final) or reached (transient); `Refused` when
-    /// the login is refused or needs a security mechanism that is not supported.
+    /// the login is refused, or one end refuses the other's certificate or lack of security.
     pub async fn open(server: &Server, timeout: Duration) -> Result<Self, CopyFailure> {
         Self::open_with(server, timeout, SessionOpening::default()).await
     }
@@ -95,20 +103,31 @@ impl ClientSession {
         check_credential(server)?;
         let (mut control, handshake_rtt) =
             ClientControlConnection::connect(server, timeout).await?;
+        let mut security = match secure::begins_with_tls(server) {
+            true => Some(secure::start_implicit_tls(&mut control, server).await?),
+            false => None,
+        };
         let greeting = login::read_greeting(&mut control).await?;
         control.set_iac_handling(IacHandling::from_greeting(&greeting));
+        let security = match security.take() {
+            Some(security) => security,
+            None => secure::secure(&mut control, server).await?,
+        };
+        let credential = login::choose_credential(&mut control, server, &security).await?;
+        let login = login::Login::new(server, &credential, &control, &security);
         if opening.avoid_pipelining || !supports_pipelining(&greeting) {
-            let planner = login::log_in(&mut control, server).await?;
-            let mut session = Self::from_connection(control, planner, server, handshake_rtt);
+            let planner = login::log_in(&mut control, &login).await?;
+            let connection = (control, security);
+            let mut session = Self::from_connection(connection, planner, server, handshake_rtt);
             session.avoids_pipelining = opening.avoid_pipelining;
             return Ok(session);
         }
         // The path of the first MLST is part of the pipeline, so it must fit on a line.
         let first_path = opening.first_path.filter(|path| check_path(path).is_ok());
         let prefetch: Vec<Command> = first_path.map(mlst_command).into_iter().collect();
-        match login::log_in_pipelined(&mut control, server, &prefetch).await {
+        match login::log_in_pipelined(&mut control, &login, &prefetch).await {
             Ok(planner) => Ok(Self::from_connection(
-                control,
+                (control, security),
                 planner,
                 server,
                 handshake_rtt,
@@ -126,7 +145,7 @@ impl ClientSession {
     }
 
     fn from_connection(
-        control: ClientControlConnection,
+        (control, security): (ClientControlConnection, SessionSecurity),
         planner: CommandPlanner,
         server: &Server,
         handshake_rtt: Duration,
@@ -149,6 +168,8 @@ impl ClientSession {
             allow_foreign_data: false,
             data_peer: None,
             avoids_pipelining: false,
+            security,
+            data_protection: None,
         }
     }
 
@@ -322,9 +343,15 @@ fn check_path(path: &[u8]) -> Result<(), CopyFailure> {
 }
 
 fn check_credential(server: &Server) -> Result<(), CopyFailure> {
+    let may_be_clear = !server.security.requires_tls(server.scheme);
+    if may_be_clear && matches!(server.credential, Credential::Token(_)) {
+        return Err(usage_error(
+            "a token is sent inside TLS only: use ftps:, or --tls require".to_owned(),
+        ));
+    }
     // CR LF in a login would let a URL inject commands.
     let has_line_break = |text: &[u8]| text.iter().any(|b| matches!(b, b'\r' | b'\n' | 0));
-    let (user, password) = server.credential.user_and_password()?;
+    let (user, password) = server.credential.user_and_password();
     if has_line_break(user.as_bytes()) || has_line_break(&password.0) {
         return Err(usage_error(
             "user name or password contains a line break or NUL, which FTP cannot express"

@@ -16,6 +16,8 @@ pub(crate) enum RefusalCause {
     Directory,
     /// The account lacks permission, or the login is refused.
     Denied,
+    /// The server wants protected data connections.
+    Unprotected,
     /// The server's disk or quota is full.
     Full,
     /// A connection was lost or timed out: another attempt may succeed.
@@ -95,6 +97,9 @@ const LOST: [&str; 7] = [
 /// newer one replaces. No other server is known to send them.
 const OCCUPIED: [&str; 1] = ["another upload"];
 
+/// Words of servers that refuse a clear data connection.
+const UNPROTECTED: [&str; 5] = ["encrypt", "prot ", "protect", "ssl", "tls"];
+
 /// Reads the cause of a refusal. The text has priority over the code, since servers agree more on
 /// the system's error strings than on codes.
 pub(crate) fn refusal_cause(reply: &Reply) -> RefusalCause {
@@ -104,6 +109,8 @@ pub(crate) fn refusal_cause(reply: &Reply) -> RefusalCause {
         426 | 450 if contains_any(&OCCUPIED) => return RefusalCause::Occupied,
         421 => return RefusalCause::Lost,
         452 | 552 => return RefusalCause::Full,
+        // RFC 4217 §10.1 and RFC 2228: 521 is also "directory exists".
+        521 | 522 | 533 | 534 if contains_any(&UNPROTECTED) => return RefusalCause::Unprotected,
         430 | 530 | 532 | 534 => return RefusalCause::Denied,
         521 => return RefusalCause::Exists,
         _ => {}
@@ -148,6 +155,11 @@ pub(crate) fn refusal_failure(server: &str, operation: &str, reply: &Reply) -> C
             Exit::Refused,
             false,
             "log in as a user who may, or ask the server's administrator",
+        ),
+        RefusalCause::Unprotected => (
+            Exit::Refused,
+            false,
+            "it wants protected data: use ftps: or gsiftp:, with --data-protection private",
         ),
         // As with a full local disk: only free space helps, so a retry is no use.
         RefusalCause::Full => (
@@ -306,6 +318,18 @@ mod tests {
             (500, &["Unknown command."], Exit::Protocol, false),
             (550, &["/d: File exists"], Exit::Protocol, false),
             (521, &["Directory exists"], Exit::Protocol, false),
+            (
+                522,
+                &["Data connections must be encrypted."],
+                Exit::Refused,
+                false,
+            ),
+            (
+                521,
+                &["Data connection cannot be opened with this PROT setting"],
+                Exit::Refused,
+                false,
+            ),
             (550, &["/d: Is a directory"], Exit::Usage, false),
             (550, &["/d: Not a regular file"], Exit::Usage, false),
             (451, &["Directory not empty"], Exit::Protocol, false),

@@ -1,8 +1,11 @@
 //! A scripted FTP server for tests: expects command lines, sends replies, moves data.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use data::transport::ControlTransport;
+use security::tls::TlsConfig;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
@@ -38,11 +41,16 @@ pub(crate) enum ScriptedAction {
     ExpectEof,
     /// Waits, milliseconds.
     Sleep(u64),
+    /// Performs a TLS handshake with this configuration.
+    StartTls(TlsConfig),
+    /// Performs a TLS handshake, in which the client refuses this end.
+    FailTls(TlsConfig),
 }
 
 use ScriptedAction::{
     AcceptAndHold, ConnectAndSendData, ExpectEof, ExpectLine, ExpectPassive, ExpectPassiveAndReply,
-    ExpectSilence, ReceiveData, SendData, SendLine, SendLineForever, SendPassiveReply, Sleep,
+    ExpectSilence, FailTls, ReceiveData, SendData, SendLine, SendLineForever, SendPassiveReply,
+    Sleep, StartTls,
 };
 
 /// Expects a command and sends a reply.
@@ -125,6 +133,7 @@ impl ScriptedFtpServer {
             port,
             credential: Credential::password("joe", "secret"),
             query: None,
+            security: Arc::default(),
         };
         Self { server, task }
     }
@@ -141,7 +150,9 @@ impl ScriptedFtpServer {
 }
 
 struct ScriptedFtpSession {
-    control: BufReader<TcpStream>,
+    control: ControlTransport,
+    /// Received and not looked at yet.
+    unread: Vec<u8>,
     data: Option<TcpListener>,
     /// Which command the passive reply answers: PASV or EPSV.
     passive_verb: &'static str,
@@ -154,7 +165,8 @@ struct ScriptedFtpSession {
 impl ScriptedFtpSession {
     fn new(stream: TcpStream) -> Self {
         Self {
-            control: BufReader::new(stream),
+            control: ControlTransport::accepted(stream),
+            unread: Vec::new(),
             data: None,
             passive_verb: "",
             port_argument: None,
@@ -205,12 +217,37 @@ impl ScriptedFtpSession {
             }
             ExpectSilence(ms) => {
                 let limit = std::time::Duration::from_millis(ms);
-                let received = tokio::time::timeout(limit, self.control.fill_buf()).await;
-                assert!(received.is_err(), "received {received:?}");
+                let received = tokio::time::timeout(limit, self.fill()).await;
+                assert!(received.is_err(), "received {:?}", self.unread);
             }
-            ExpectEof => assert!(self.control.fill_buf().await.unwrap().is_empty()),
+            ExpectEof => {
+                // A client that abandons TLS may reset the connection.
+                let ended = self.fill().await.unwrap_or(0) == 0;
+                assert!(
+                    ended && self.unread.is_empty(),
+                    "received {:?}",
+                    self.unread
+                );
+            }
+            StartTls(config) => {
+                self.control.start_tls(&config, None).unwrap();
+                self.control.complete_handshake().await.unwrap();
+            }
+            FailTls(config) => {
+                self.control.start_tls(&config, None).unwrap();
+                // With TLS 1.3 the refusal may arrive after the server's end of the handshake.
+                let _ = self.control.complete_handshake().await;
+            }
             Sleep(ms) => tokio::time::sleep(std::time::Duration::from_millis(ms)).await,
         }
+    }
+
+    /// Reads more bytes; 0: the client has closed its end.
+    async fn fill(&mut self) -> std::io::Result<usize> {
+        let mut buffer = [0; 4096];
+        let count = self.control.read(&mut buffer).await?;
+        self.unread.extend_from_slice(&buffer[..count]);
+        Ok(count)
     }
 
     async fn send_reply(&mut self, text: &str) {
@@ -220,8 +257,15 @@ impl ScriptedFtpSession {
     }
 
     async fn expect_line(&mut self, expected: &str) {
-        let mut line = Vec::new();
-        self.control.read_until(b'\n', &mut line).await.unwrap();
+        let end = loop {
+            if let Some(at) = self.unread.iter().position(|byte| *byte == b'\n') {
+                break at + 1;
+            }
+            if self.fill().await.unwrap() == 0 {
+                break self.unread.len();
+            }
+        };
+        let line: Vec<u8> = self.unread.drain(..end).collect();
         let line = String::from_utf8_lossy(&line).into_owned();
         assert!(
             line.starts_with(expected) && line.ends_with("\r\n"),

@@ -53,8 +53,13 @@ pub(crate) struct Capabilities {
 /// Protocol by which two storages move files between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ThirdPartyProtocol {
-    /// FTP, GridFTP: PASV at one, PORT at the other (RFC 959 §5.2).
+    /// FTP, GridFTP: PASV at one, PORT at the other (RFC 959 §5.2). The bytes are clear.
     Ftp,
+    /// The same; the servers prove to each other that one user has delegated to both.
+    GridDelegated,
+    /// The same; the servers prove to each other that one client has named the same credential to
+    /// both (DCSC).
+    GridShared,
 }
 
 /// The checksums that a storage can provide of a file.

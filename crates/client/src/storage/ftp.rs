@@ -11,9 +11,7 @@ use proto::command::Command;
 use proto::listing::ListedEntry;
 use proto::timestamp::Timestamp;
 
-use super::contract::{
-    AvailableChecksums, Capabilities, FollowUpQuery, Storage, ThirdPartyProtocol,
-};
+use super::contract::{AvailableChecksums, Capabilities, FollowUpQuery, Storage};
 use crate::answers::{EntryVisitor, RenameFailure, SymlinkCheckedEntry};
 use crate::remove::remove_tree;
 use crate::session::ClientSession;
@@ -44,7 +42,7 @@ impl Storage for ClientSession {
             adapts_streams: features.tunes_streams,
             checksums_while_storing: features.store_checksum,
             sets_time: features.mfmt,
-            third_party: Some(ThirdPartyProtocol::Ftp),
+            third_party: self.third_party_protocol(),
             max_queries: match self.supports_pipelining() {
                 true => MAX_PIPELINED_CHECKSUMS,
                 false => MAX_SEQUENTIAL_CHECKSUMS,

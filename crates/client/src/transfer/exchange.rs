@@ -1,6 +1,7 @@
 //! A transfer whose command is sent: the data side and the replies run concurrently.
 
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,8 @@ use data::send::{self, SendPlan};
 use data::store::{Sink, Source};
 use proto::reply::Reply;
 use proto::stripes::StripeAddresses;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tune::Evidence;
@@ -137,10 +140,21 @@ impl ClientSession {
             wait_for_start,
             operation,
         } = exchange;
-        let final_reply = if wait_for_start {
-            self.wait_for_start_reply(operation, reply_sinks).await?
-        } else {
-            None
+        let settings = TransferSettings {
+            security: self.local_data_security()?,
+            ..settings
+        };
+        let final_reply = match wait_for_start {
+            true => {
+                // The server begins only after the handshake, which this end must take part in.
+                let is_protected = settings.security.is_some();
+                let arrivals = is_protected
+                    .then(|| channel.listener_descriptor())
+                    .flatten();
+                self.wait_for_start_reply(operation, reply_sinks, arrivals)
+                    .await?
+            }
+            false => None,
         };
         let is_sender = matches!(local_end, LocalTransfer::Send { .. });
         let size_follower = AnnouncedSizeFollower::new_if_sending(is_sender, &settings, control);
@@ -253,15 +267,21 @@ impl ClientSession {
             .map_err(|error| outcome::data_side_error(self.name(), operation, &error))
     }
 
-    /// Waits for the reply that says whether the transfer begins. Returns it if it is the final
-    /// one.
+    /// Waits for the reply that says whether the transfer begins, or until a data connection waits
+    /// in the listener `arrivals`. Returns the reply if it is the final one.
     async fn wait_for_start_reply(
         &mut self,
         operation: &str,
         reply_sinks: ReplySinks<'_>,
+        arrivals: Option<OwnedFd>,
     ) -> Result<Option<Result<Reply, CopyFailure>>, FailedTransfer> {
         let reply_timeout = self.control.reply_timeout();
-        let Ok(first) = timeout(reply_timeout, self.control.next_reply()).await else {
+        let first = tokio::select! {
+            biased;
+            first = timeout(reply_timeout, self.control.next_reply()) => first,
+            () = wait_for_arrival(arrivals) => return Ok(None),
+        };
+        let Ok(first) = first else {
             self.control.abandon();
             let message = format!(
                 "{} did not start to {operation} within {} s: most likely it cannot connect to this \
@@ -358,6 +378,17 @@ impl ClientSession {
             }
         }
     }
+}
+
+/// Waits until a connection waits in a listener; without one for ever.
+async fn wait_for_arrival(listener: Option<OwnedFd>) {
+    let listener = listener.map(|fd| AsyncFd::with_interest(fd, Interest::READABLE));
+    if let Some(Ok(listener)) = listener
+        && listener.readable().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
 }
 
 /// How long to wait for the final reply after the data side has ended; `None` if its failure is

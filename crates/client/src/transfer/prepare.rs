@@ -78,6 +78,11 @@ impl ClientSession {
         warnings: &mut Vec<String>,
     ) -> Result<PreparationResult, CopyFailure> {
         let mut alternative = None;
+        // Added here, so that no transfer can begin without the protection of its session.
+        let requirements = &TransferRequirements {
+            protection: self.agree_data_protection().await?,
+            ..requirements.clone()
+        };
         for pipeline in self.planner.pipelined_plan(requirements) {
             let mut local_addresses = None;
             // The listener must exist before PORT names its address.
@@ -260,6 +265,11 @@ impl ClientSession {
             RefusalCause::Full | RefusalCause::Lost
         ) {
             return Err(replies::refusal_failure(self.name(), operation, reply));
+        }
+        if refusal == RefusalEffect::Fatal
+            && let Some(failure) = self.protection_refused_failure(command, reply)
+        {
+            return Err(failure);
         }
         self.planner.on_refused(command);
         match refusal {

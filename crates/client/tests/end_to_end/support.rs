@@ -185,6 +185,7 @@ pub(crate) fn options() -> CopyOptions {
         concurrency: 4,
         allow_foreign_data: false,
         data_ports: None,
+        security: Arc::default(),
     }
 }
 

@@ -194,6 +194,7 @@ async fn removing_a_tree_removes_its_links_and_nothing_outside() {
     create_linked_tree(&server);
     let options = client::RemoteOptions {
         timeout: std::time::Duration::from_secs(60),
+        security: std::sync::Arc::default(),
     };
     client::remove(&server.url("t"), true, &options)
         .await

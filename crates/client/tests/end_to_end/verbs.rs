@@ -1,5 +1,6 @@
 //! The commands ls, stat, rm, mkdir, mv and cksum.
 
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use client::{Exit, RemoteOptions};
@@ -8,9 +9,10 @@ use proto::listing::EntryKind;
 
 use crate::support::{EndToEndServer, file_names};
 
-const OPTIONS: RemoteOptions = RemoteOptions {
+static OPTIONS: LazyLock<RemoteOptions> = LazyLock::new(|| RemoteOptions {
     timeout: Duration::from_secs(60),
-};
+    security: Arc::default(),
+});
 
 #[tokio::test(flavor = "multi_thread")]
 async fn single_file_commands_list_and_change_files() {

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use client::{CopyOptions, ModeChoice, Parallelism, SymlinkPolicy, VerifyMode};
+use client::protection::WarningSink;
+use client::{CopyFailure, CopyOptions, ModeChoice, Parallelism, SymlinkPolicy, VerifyMode};
 use data::options::{CongestionChoice, IoMethod, TransferOptions};
 use data::rate::RateLimit;
 use data::store::durability::SyncPolicy;
@@ -15,14 +16,15 @@ use proto::sizing::SocketBuffers;
 use tune::sizing::drs::{DrsInterval, DrsIntervalError};
 use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
 
+use super::security::SecurityArgs;
 use super::values;
 
 /// Copy files and directory trees
 ///
 /// SRC and DST are paths, `-` (standard input or output), or URLs: `ftp://host/path`,
-/// `gsiftp://host/path`, `http://host/path`, `https://host/path`, `file:///path`. Write
-/// `user:password@` before the host to log in; it is safer to keep the password in ~/.netrc or in
-/// LONGHAUL_PASSWORD. Between two FTP servers the data goes directly from one to the other
+/// `ftps://host/path` (FTP over TLS), `gsiftp://host/path` (GSI: certificates and proxies),
+/// `http://host/path`, `https://host/path`, `file:///path`. Write `user:password@` before the host to
+/// log in; it is safer to keep the password in ~/.netrc or in LONGHAUL_PASSWORD. Between two FTP servers the data goes directly from one to the other
 /// (third-party transfer). The last component of a source may contain the wildcards `*`, `?` and
 /// `[]`.
 ///
@@ -136,6 +138,8 @@ pub(crate) struct CpArgs {
     /// Print one line that names the bottleneck of the transfer
     #[arg(long)]
     pub(crate) why: bool,
+    #[command(flatten)]
+    security: SecurityArgs,
     /// One or more sources, then the destination
     #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"])]
     paths: Vec<String>,
@@ -150,9 +154,14 @@ impl CpArgs {
         }
     }
 
-    /// The flags as [`CopyOptions`].
-    pub(crate) fn options(&self) -> CopyOptions {
-        CopyOptions {
+    /// The flags as [`CopyOptions`]; warnings about protection go to `warn`.
+    ///
+    /// # Errors
+    /// `Usage` for flags that contradict each other; `Refused` for a file of a flag that cannot be
+    /// used.
+    pub(crate) fn options(&self, warn: WarningSink) -> Result<CopyOptions, CopyFailure> {
+        Ok(CopyOptions {
+            security: self.security.connection_security(warn)?,
             recursive: self.recursive,
             parallelism: self.parallelism,
             transfer: TransferOptions {
@@ -180,7 +189,7 @@ impl CpArgs {
             concurrency: self.concurrency,
             allow_foreign_data: self.allow_foreign_data_address,
             data_ports: self.data_ports,
-        }
+        })
     }
 }
 
@@ -317,6 +326,8 @@ pub(crate) fn parse_io_method(text: &str) -> Result<IoMethod, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use clap::Parser;
 
@@ -329,7 +340,8 @@ mod tests {
     fn options(flags: &[&str]) -> Result<CopyOptions, String> {
         let words = ["cp"].iter().chain(flags).chain(&["a", "b"]);
         let line = CpCommandLine::try_parse_from(words).map_err(|error| error.to_string())?;
-        Ok(line.cp.options())
+        let options = line.cp.options(Arc::new(|_: &str| ()));
+        options.map_err(|failure| failure.message)
     }
 
     #[test]

@@ -3,7 +3,9 @@
 mod cp;
 pub(crate) mod lab;
 pub(crate) mod lab_sim;
+mod proxy;
 mod remote;
+mod security;
 mod serve;
 mod serve_security;
 mod user;
@@ -15,6 +17,7 @@ use clap::{Parser, Subcommand};
 use units::Rate;
 
 pub(crate) use cp::CpArgs;
+pub(crate) use proxy::{ProxyArgs, ProxyVerb};
 pub(crate) use remote::{CksumArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs};
 pub(crate) use serve::{LogFormat, ServeArgs};
 pub(crate) use user::{UserArgs, UserVerb};
@@ -68,6 +71,7 @@ pub(crate) enum Verb {
     Mv(MvArgs),
     Cksum(CksumArgs),
     User(UserArgs),
+    Proxy(ProxyArgs),
     Doctor(DoctorArgs),
     Lab(lab::LabArgs),
     Help(HelpArgs),

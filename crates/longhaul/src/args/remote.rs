@@ -1,12 +1,15 @@
 //! Flags of the remote file verbs: `ls`, `stat`, `rm`, `mkdir`, `mv`, `cksum`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use client::RemoteOptions;
+use client::{CopyFailure, RemoteOptions};
 use proto::checksum::ChecksumAlgorithm;
 
+use super::security::SecurityArgs;
 use super::values;
+use crate::output::print_to_stderr;
 
 /// Flags that all remote file verbs have.
 #[derive(Debug, Args)]
@@ -14,14 +17,22 @@ pub(crate) struct RemoteCommonArgs {
     /// Give up after this many seconds without a reply
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = values::parse_timeout)]
     timeout: Duration,
+    #[command(flatten)]
+    security: SecurityArgs,
 }
 
 impl RemoteCommonArgs {
-    /// The flags as [`RemoteOptions`].
-    pub(crate) fn options(&self) -> RemoteOptions {
-        RemoteOptions {
+    /// The flags as [`RemoteOptions`]. Warnings go to standard error.
+    ///
+    /// # Errors
+    /// `Usage` for flags that contradict each other; `Refused` for a file of a flag that cannot be
+    /// used.
+    pub(crate) fn options(&self) -> Result<RemoteOptions, CopyFailure> {
+        let warn = |text: &str| print_to_stderr(&format!("longhaul: warning: {text}"));
+        Ok(RemoteOptions {
             timeout: self.timeout,
-        }
+            security: self.security.connection_security(Arc::new(warn))?,
+        })
     }
 }
 

@@ -28,6 +28,7 @@ pub(super) fn print_summary(s: &CopySummary) {
         "verified": s.verified,
         "limited_by": s.limited_by,
         "why": s.why,
+        "security": s.security,
         "files": s.files,
         "failed": s.failed,
         "skipped": s.skipped,

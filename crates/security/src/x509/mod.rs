@@ -1,7 +1,9 @@
 //! X.509 certificates: names, credentials, proxies, trust.
 
 mod credential;
+mod data_credential;
 pub(crate) mod der;
+mod description;
 mod host_name;
 pub(crate) mod name;
 mod proxy;

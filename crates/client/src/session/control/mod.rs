@@ -17,6 +17,7 @@ use crate::{CopyFailure, Exit};
 
 mod marker_rate;
 mod pipelining;
+mod protection;
 
 use marker_rate::MAX_MARKER_BURST;
 pub(crate) use marker_rate::MarkerRateLimit;
@@ -61,6 +62,10 @@ pub(crate) struct ClientControlConnection {
     /// SBUF commands sent during a transfer. Their replies may follow the transfer's final reply or
     /// never come.
     unanswered_sbuf: usize,
+    /// Protects each line of a GSI session.
+    gsi: Option<protection::ProtectedLines>,
+    /// The last bytes read end within a line.
+    ends_within_a_line: bool,
 }
 
 impl ClientControlConnection {
@@ -143,6 +148,8 @@ impl ClientControlConnection {
             prefetched_commands: VecDeque::new(),
             iac_handling: IacHandling::default(),
             unanswered_sbuf: 0,
+            gsi: None,
+            ends_within_a_line: false,
         })
     }
 
@@ -279,23 +286,15 @@ impl ClientControlConnection {
         self.abandon();
     }
 
-    async fn write_line(&mut self, mut line: Vec<u8>) -> Result<(), CopyFailure> {
-        line.extend_from_slice(b"\r\n");
-        self.write(&line).await
+    async fn write_line(&mut self, line: Vec<u8>) -> Result<(), CopyFailure> {
+        let text = self.encode_line(line)?;
+        self.write(&text).await
     }
 
     async fn write(&mut self, text: &[u8]) -> Result<(), CopyFailure> {
-        let escaped: Vec<u8>;
-        let mut text = text;
-        // RFC 854: 255 as data is sent as IAC IAC.
-        if self.iac_handling == IacHandling::Doubled && text.contains(&IAC) {
-            let doubled = |byte: &u8| std::iter::repeat_n(*byte, 1 + usize::from(*byte == IAC));
-            escaped = text.iter().flat_map(doubled).collect();
-            text = &escaped;
-        }
         match timeout(self.reply_timeout, self.transport.write_all(text)).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(self.connection_lost_failure(&error.to_string())),
+            Ok(Err(error)) => Err(self.transport_failure(&error)),
             Err(_) => Err(self.timeout_failure()),
         }
     }
@@ -343,14 +342,15 @@ impl ClientControlConnection {
                 Ok(0) => return Err(self.connection_lost_failure("the server closed it")),
                 // No await follows before the bytes are parsed, so cancelling loses none.
                 Ok(n) => self.parse_received(&buffer[..n])?,
-                Err(error) => return Err(self.connection_lost_failure(&error.to_string())),
+                Err(error) => return Err(self.transport_failure(&error)),
             }
         }
     }
 
     fn parse_received(&mut self, bytes: &[u8]) -> Result<(), CopyFailure> {
+        let bytes = self.unprotect(bytes)?;
         let mut replies = Vec::new();
-        let result = self.reader.feed(bytes, &mut replies);
+        let result = self.reader.feed(&bytes, &mut replies);
         self.received_replies.extend(replies);
         result.map_err(|error| {
             self.unusable = true;

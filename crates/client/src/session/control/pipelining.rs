@@ -40,8 +40,7 @@ impl ClientControlConnection {
         let mut text = Vec::new();
         for command in commands.iter().chain(prefetch) {
             tracing::debug!(server = %self.name, ?command, "command");
-            text.extend_from_slice(&command.encode());
-            text.extend_from_slice(b"\r\n");
+            text.extend(self.encode_line(command.encode())?);
         }
         // Only the commands' replies are outstanding for the caller; prefetched ones are counted
         // when they are needed.

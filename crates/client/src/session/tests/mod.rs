@@ -1,5 +1,6 @@
 //! The session against scripted servers with unusual behaviour.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use proto::checksum::ChecksumAlgorithm;
@@ -18,6 +19,7 @@ mod links;
 mod listing;
 mod pipelining;
 mod preliminary;
+mod secured;
 mod telnet;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -208,6 +210,7 @@ async fn refused_connections_and_unknown_hosts_are_not_retried() {
         port,
         credential: Credential::password("joe", "secret"),
         query: None,
+        security: Arc::default(),
     };
     // Bound but not listening: nobody else can take the port and answer there.
     let deaf = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();

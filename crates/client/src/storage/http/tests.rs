@@ -22,14 +22,15 @@ fn content(len: usize) -> Arc<Vec<u8>> {
 /// A session with the server of a URL, and the path.
 fn session(url: &str) -> (HttpStorage, Vec<u8>) {
     let find = |_: &str, _: Option<&str>| Credential::Anonymous;
-    let Ok(Location::Remote { server, path }) = Location::parse_with(url, &find) else {
+    let Ok(Location::Remote { server, path }) = Location::parse_with(url, &find, &Arc::default())
+    else {
         panic!("{url}");
     };
     let query = server.query.as_deref();
     let target = HttpUrl::new(false, &server.host, server.port, b"/", query);
     let timeout = Duration::from_secs(20);
     (
-        HttpStorage::new(&target, &server.credential, timeout).unwrap(),
+        HttpStorage::new(&target, &server.credential, &server.security, timeout).unwrap(),
         path,
     )
 }

@@ -222,13 +222,17 @@ impl ThirdPartyServers<'_> {
         agreement: &ThirdPartyAgreement,
         warnings: &mut Vec<String>,
     ) -> Result<Option<RenegotiationReason>, CopyFailure> {
-        let source_requirements = self.send_requirements(agreement);
+        let source_requirements = TransferRequirements {
+            protection: self.source.agree_data_protection().await?,
+            ..self.send_requirements(agreement)
+        };
+        let destination_requirements = TransferRequirements {
+            protection: self.destination.agree_data_protection().await?,
+            ..self.receive_requirements(agreement)
+        };
         self.announce_data_peers().await?;
-        let (settings, store_steps) = split_off_transfer_command(
-            self.destination
-                .planner
-                .plan(&self.receive_requirements(agreement)),
-        );
+        let (settings, store_steps) =
+            split_off_transfer_command(self.destination.planner.plan(&destination_requirements));
         let result = self
             .send_settings_to_both(&source_requirements, settings, warnings)
             .await?;

@@ -1,0 +1,223 @@
+//! Failures of security exchanges, with what the user can do.
+
+use std::io;
+
+use data::transport::tls_error;
+use proto::reply::Reply;
+use security::gsi::GsiError;
+use security::tls::TlsError;
+use security::x509::TrustError;
+
+use crate::session::control::unreachable_failure;
+use crate::session::replies::display_reply;
+use crate::{CopyFailure, Exit};
+
+/// Alerts by which a server refuses this client's certificate, or its absence (RFC 8446 §6.2).
+const CERTIFICATE_ALERTS: [&str; 4] = ["certificate", "unknown ca", "access denied", "identity"];
+
+fn refused(message: String) -> CopyFailure {
+    CopyFailure::new(Exit::Refused, message)
+}
+
+fn protocol(message: String) -> CopyFailure {
+    CopyFailure::new(Exit::Protocol, message)
+}
+
+/// The failure of a TLS handshake or connection with `server`. `trust_advice` says how to trust its
+/// authority.
+fn peer_failure(server: &str, error: &TlsError, trust_advice: &str) -> CopyFailure {
+    match error {
+        TlsError::Peer(TrustError::Name(names)) => refused(format!(
+            "{server} is not the host that its certificate names: {names}; connect by a name of the \
+             certificate"
+        )),
+        TlsError::Peer(TrustError::NoCertificate) => refused(format!(
+            "{server} has shown no certificate, so it cannot be verified; ask its administrator"
+        )),
+        TlsError::Peer(reason) => refused(format!(
+            "the certificate of {server} is refused: {reason}; if you trust its authority, {trust_advice}"
+        )),
+        TlsError::Alert(alert) => {
+            let alert_text = alert.to_lowercase().replace('_', " ");
+            let is_about_certificate = CERTIFICATE_ALERTS
+                .iter()
+                .any(|word| alert_text.contains(word));
+            match is_about_certificate {
+                true => refused(format!(
+                    "{server} refused this client's certificate or its absence: {alert}; name a certificate \
+                     that it accepts with --cert and --key"
+                )),
+                false => protocol(format!(
+                    "{server} refused the TLS handshake: {alert}; ask its administrator for TLS 1.2 or newer"
+                )),
+            }
+        }
+        TlsError::Config(problem) => refused(format!("cannot use TLS with {server}: {problem}")),
+        TlsError::Protocol(problem) => protocol(format!(
+            "{server} broke the TLS protocol: {problem}; check host and port"
+        )),
+    }
+}
+
+/// The failure of TLS with an FTP server.
+pub(crate) fn tls_failure(server: &str, error: &TlsError) -> CopyFailure {
+    peer_failure(server, error, "name the file of its certificate with --ca")
+}
+
+/// The failure of a TLS handshake: TLS itself, or the connection below.
+pub(crate) fn handshake_failure(server: &str, error: &io::Error) -> CopyFailure {
+    match tls_error(error) {
+        Some(error) => tls_failure(server, error),
+        None => unreachable_failure(format!(
+            "lost {server} in the TLS handshake: {error}; try again"
+        )),
+    }
+}
+
+/// The failure of a GSI exchange, or of a message inside it.
+pub(crate) fn gsi_failure(server: &str, error: &GsiError) -> CopyFailure {
+    let advice = "put it into ~/.globus/certificates, or name its directory with --ca";
+    match error {
+        GsiError::Tls(error) => peer_failure(server, error, advice),
+        GsiError::Delegation(problem) => refused(format!(
+            "cannot delegate a credential to {server}: {problem}; leave out --delegate"
+        )),
+        GsiError::Token(problem) => protocol(format!(
+            "{server} broke the GSI protocol: {problem}; report this to its administrator"
+        )),
+    }
+}
+
+/// The failure when the server refuses a security mechanism.
+pub(crate) fn auth_refused_failure(server: &str, mechanism: &str, reply: &Reply) -> CopyFailure {
+    let reply_text = display_reply(reply);
+    match mechanism {
+        "GSSAPI" => refused(format!(
+            "{server} has no GSI security (AUTH GSSAPI): {reply_text}; for a server without security use ftp:, \
+             for one with TLS ftps:"
+        )),
+        _ => refused(format!(
+            "{server} has no TLS (AUTH TLS): {reply_text}; only ftp: without --tls require works there, \
+             in clear"
+        )),
+    }
+}
+
+/// The failure when the server ends a GSI exchange.
+pub(crate) fn exchange_refused_failure(server: &str, reply: &Reply) -> CopyFailure {
+    if reply.is_transient_error() {
+        return unreachable_failure(format!(
+            "{server} ended the GSI exchange: {}; try again later",
+            display_reply(reply)
+        ));
+    }
+    let lines: Vec<String> = reply.lines.iter().map(|line| line_text(line)).collect();
+    let reasons: Vec<&str> = lines
+        .iter()
+        .map(|line| line.trim())
+        .filter(|line| !line.is_empty() && *line != "End.")
+        .collect();
+    refused(format!(
+        "{server} refused your certificate: {} {}; check that it knows the authority of your certificate \
+         (`longhaul proxy info`)",
+        reply.code,
+        reasons.join(" ")
+    ))
+}
+
+fn line_text(line: &[u8]) -> String {
+    proto::printable::printable(line).to_string()
+}
+
+/// The failure of a configuration.
+pub(crate) fn config_failure(error: &TlsError) -> CopyFailure {
+    refused(format!("cannot use this certificate for TLS: {error}"))
+}
+
+/// The failure to read authorities.
+pub(super) fn authorities_failure(error: &TrustError) -> CopyFailure {
+    refused(format!(
+        "cannot verify servers: {error}; name a file or directory of certificate authorities with --ca"
+    ))
+}
+
+/// The warning when `--tls try` goes on in clear.
+pub(crate) fn clear_fallback_warning(server: &str, reply: &Reply) -> String {
+    format!(
+        "{server} has no TLS ({}): this session is in clear; --tls require refuses that",
+        display_reply(reply)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use security::x509::DistinguishedName;
+
+    #[test]
+    fn failures_have_the_exit_class_of_their_cause_and_say_what_to_do() {
+        let chain = TrustError::Chain {
+            subject: DistinguishedName::from_text("/CN=h"),
+            problem: "expired at 2020".to_owned(),
+        };
+        let table = [
+            (TlsError::Peer(chain), Exit::Refused, "--ca"),
+            (
+                TlsError::Peer(TrustError::Name("it names other.example".to_owned())),
+                Exit::Refused,
+                "other.example",
+            ),
+            (
+                TlsError::Peer(TrustError::NoCertificate),
+                Exit::Refused,
+                "no certificate",
+            ),
+            (
+                TlsError::Alert("tlsv13 alert certificate required".to_owned()),
+                Exit::Refused,
+                "--cert",
+            ),
+            (
+                TlsError::Alert("protocol version".to_owned()),
+                Exit::Protocol,
+                "TLS 1.2",
+            ),
+            (
+                TlsError::Protocol("wrong version number".to_owned()),
+                Exit::Protocol,
+                "check host and port",
+            ),
+        ];
+        for (error, exit, word) in table {
+            let failure = tls_failure("h:21", &error);
+            assert_eq!(failure.exit, exit, "{failure}");
+            assert!(
+                failure.message.contains(word) && failure.message.contains("h:21"),
+                "{failure}"
+            );
+            assert!(!failure.transient);
+        }
+    }
+
+    #[test]
+    fn a_refused_gsi_exchange_shows_the_servers_reasons_in_one_line() {
+        let lines = [
+            "globus_xio: Authentication Error",
+            "",
+            "certificate has expired",
+            "End.",
+        ];
+        let reply = Reply {
+            code: 530,
+            lines: lines.iter().map(|line| line.as_bytes().to_vec()).collect(),
+        };
+        let failure = exchange_refused_failure("h:2811", &reply);
+        assert_eq!(failure.exit, Exit::Refused);
+        assert!(
+            failure
+                .message
+                .contains("530 globus_xio: Authentication Error certificate has expired;"),
+            "{failure}"
+        );
+    }
+}

@@ -1,0 +1,416 @@
+//! Protection of this client's connections: the user's choices ([`SecurityOptions`]), and the
+//! credentials and authorities that they lead to. Every session of a run shares one
+//! [`ConnectionSecurity`] by its [`crate::location::Server`], so that second sessions have the
+//! identity and the protection of the first.
+
+use std::collections::BTreeSet;
+use std::hash::{Hash, Hasher};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use proto::command::Secret;
+use security::tls::{
+    ClientCertificates, ExpectedPeer, TlsConfig, TlsOptions, TlsProfile, TlsRole, TlsVersion,
+};
+use security::x509::{CertifiedKey, TrustStore};
+
+use crate::location::{Scheme, Server};
+use crate::{CopyFailure, Credential, Exit};
+
+pub(crate) mod credential;
+mod failures;
+mod options;
+mod proxy;
+mod token;
+
+pub use credential::{default_certificate_paths, default_proxy_path, find_user_credential};
+pub(crate) use failures::{
+    auth_refused_failure, clear_fallback_warning, config_failure, exchange_refused_failure,
+    gsi_failure, handshake_failure, tls_failure,
+};
+pub use options::{DataProtectionChoice, DelegationChoice, SecurityOptions, TlsUse};
+pub use proxy::{NewProxy, ProxyFacts, describe_proxy, destroy_proxy, make_proxy};
+
+/// What is in force if no transfer was protected.
+pub(crate) const NO_SECURITY: &str = "none";
+
+/// Receives warnings for the user.
+pub type WarningSink = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// The protection of the connections of one run: choices and what was loaded for them. Equality and
+/// hash are those of the choices.
+pub struct ConnectionSecurity {
+    options: SecurityOptions,
+    /// The token of `--token`.
+    token: Option<Secret>,
+    /// The token of the environment, looked for when a server takes tokens.
+    discovered_token: OnceLock<Option<Secret>>,
+    /// The certificate of `--cert`.
+    certificate: Option<CertifiedKey>,
+    system_trust: OnceLock<Arc<TrustStore>>,
+    grid_trust: OnceLock<Arc<TrustStore>>,
+    /// The throw-away credential for data connections (DCSC), the same for all servers of a run.
+    data_credential: tokio::sync::OnceCell<CertifiedKey>,
+    warn: Option<WarningSink>,
+    given_warnings: Mutex<BTreeSet<String>>,
+    /// Protections of the transfers so far, for people.
+    in_force: Mutex<BTreeSet<String>>,
+}
+
+impl ConnectionSecurity {
+    /// Checks the options and reads the files that they name. Warnings go to `warn`, each once.
+    ///
+    /// # Errors
+    /// `Usage` for options that contradict each other; `Refused` for a token or certificate that
+    /// cannot be used.
+    pub fn new(options: SecurityOptions, warn: WarningSink) -> Result<Arc<Self>, CopyFailure> {
+        options.check()?;
+        let token = match &options.token {
+            Some(path) => Some(token::read_token_file(path)?),
+            None => None,
+        };
+        let certificate = match &options.certificate {
+            Some(path) => Some(credential::load(path, options.key.as_deref())?),
+            None => None,
+        };
+        let this = Self {
+            token,
+            certificate,
+            warn: Some(warn),
+            options,
+            ..Self::default()
+        };
+        if this.options.insecure {
+            this.warn_once(
+                "--insecure: servers are not verified, so anybody on the path can read and change \
+                 everything, passwords included",
+            );
+        }
+        Ok(Arc::new(this))
+    }
+
+    /// The user's choices.
+    pub(crate) fn options(&self) -> &SecurityOptions {
+        &self.options
+    }
+
+    /// Refuses a URL whose scheme cannot have what the options ask for.
+    ///
+    /// # Errors
+    /// `Usage`
+    pub(crate) fn check_scheme(&self, scheme: Scheme, url: &str) -> Result<(), CopyFailure> {
+        let usage = |message: String| Err(CopyFailure::new(Exit::Usage, message));
+        if scheme == Scheme::Https && self.options.insecure {
+            return usage(format!(
+                "https: servers are always verified: leave out --insecure, and name the server's authority with \
+                 --ca if it is unknown ({url})"
+            ));
+        }
+        let asked = self.options.data_protection;
+        let name = asked.name();
+        if !asked.excludes_clear() {
+            return Ok(());
+        }
+        let uses_tls = self.requires_tls(scheme);
+        match scheme {
+            Scheme::Ftp if !uses_tls => usage(format!(
+                "--data-protection {name} needs a protected session: use ftps: or gsiftp:, or add --tls \
+                 require ({url})"
+            )),
+            Scheme::Ftp | Scheme::Ftps if asked != DataProtectionChoice::Private => usage(format!(
+                "--data-protection {name} exists for gsiftp: only; data connections of FTP over TLS are \
+                 clear or private ({url})"
+            )),
+            Scheme::Http => usage(format!(
+                "--data-protection {name} cannot be had from http:, which is clear: use https: ({url})"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses options that none of these URLs uses.
+    ///
+    /// # Errors
+    /// `Usage`
+    pub(crate) fn check_use<'s>(
+        &self,
+        servers: impl Iterator<Item = &'s Server> + Clone,
+    ) -> Result<(), CopyFailure> {
+        let usage = |message: &str| Err(CopyFailure::new(Exit::Usage, message));
+        let takes_token = |server: &Server| matches!(server.credential, Credential::Token(_));
+        if self.token.is_some() && !servers.clone().any(takes_token) {
+            return usage(
+                "--token is sent to ftps: and https: URLs without a user (and to ftp: with --tls require) \
+                 only: change the URL, or leave it out",
+            );
+        }
+        if self.options.delegation != DelegationChoice::None
+            && !servers
+                .clone()
+                .any(|server| server.scheme == Scheme::Gsiftp)
+        {
+            return usage("--delegate is for gsiftp: URLs only: leave it out");
+        }
+        let takes_certificate =
+            |server: &Server| server.scheme.is_ftp() && self.may_protect(server.scheme);
+        if self.certificate.is_some() && !servers.clone().any(takes_certificate) {
+            return usage(
+                "--cert is for ftps: and gsiftp: URLs (and ftp: with --tls): change the URL, or leave it out",
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether sessions with this scheme may be protected.
+    fn may_protect(&self, scheme: Scheme) -> bool {
+        scheme != Scheme::Ftp || self.options.tls != TlsUse::Off
+    }
+
+    /// Whether sessions with this scheme have TLS or fail.
+    pub(crate) fn requires_tls(&self, scheme: Scheme) -> bool {
+        match scheme {
+            Scheme::Ftps | Scheme::Https => true,
+            Scheme::Ftp => self.options.tls == TlsUse::Require,
+            _ => false,
+        }
+    }
+
+    /// The credential of a URL without a user, if it is the token of `--token`.
+    pub(crate) fn token_for(&self, scheme: Scheme) -> Option<Credential> {
+        let token = self.token.clone()?;
+        self.requires_tls(scheme)
+            .then_some(Credential::Token(token))
+    }
+
+    /// The token of the environment (WLCG Bearer Token Discovery), for a verified server that
+    /// accepts tokens. A token that is there but unusable is a warning.
+    pub(crate) fn discovered_token(&self) -> Option<Secret> {
+        if self.options.insecure {
+            return None;
+        }
+        self.discovered_token
+            .get_or_init(|| match token::discover() {
+                Ok(token) => token,
+                Err(problem) => {
+                    self.warn_once(&problem);
+                    None
+                }
+            })
+            .clone()
+    }
+
+    /// The TLS configuration of sessions with an FTP server (RFC 4217). Its data connections use the
+    /// same one.
+    ///
+    /// # Errors
+    /// `Refused`: the authorities cannot be read.
+    pub(crate) fn tls_config(&self, server: &Server) -> Result<TlsConfig, CopyFailure> {
+        let trust = match self.options.insecure {
+            true => None,
+            false => Some(self.trust(&self.system_trust, TrustStore::system)?),
+        };
+        let options = TlsOptions {
+            role: TlsRole::Client,
+            profile: TlsProfile::Web,
+            credential: self.certificate.clone(),
+            trust,
+            client_certificates: ClientCertificates::None,
+            expected: self.expected_server(server),
+            server_name: server_name(server),
+            oldest: TlsVersion::V1_2,
+            tickets: true,
+        };
+        TlsConfig::new(options).map_err(|error| config_failure(&error))
+    }
+
+    /// The configuration of the control connection of a GSI session, and the user's credential.
+    ///
+    /// # Errors
+    /// `Refused`: there is no usable credential, or the authorities cannot be read.
+    pub(crate) fn gsi_config(
+        &self,
+        server: &Server,
+    ) -> Result<(TlsConfig, CertifiedKey), CopyFailure> {
+        let own = match &self.certificate {
+            Some(given) => credential::check_validity(given, "the certificate of --cert")
+                .map(|()| given.clone())?,
+            None => find_user_credential()?,
+        };
+        let trust = match self.options.insecure {
+            true => None,
+            false => Some(self.grid_trust()?),
+        };
+        let options = TlsOptions {
+            trust,
+            expected: self.expected_server(server),
+            server_name: server_name(server),
+            ..grid_options(TlsRole::Client, own.clone())
+        };
+        let config = TlsConfig::new(options).map_err(|error| config_failure(&error))?;
+        Ok((config, own))
+    }
+
+    /// The authorities of `--ca`, if it is given.
+    ///
+    /// # Errors
+    /// `Refused`: they cannot be read.
+    pub(crate) fn named_authorities(&self) -> Result<Option<Arc<TrustStore>>, CopyFailure> {
+        match self.options.ca {
+            Some(_) => self.trust(&self.system_trust, TrustStore::system).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Warns if an `http:` request will show a password to the network.
+    pub(crate) fn warn_of_clear_http_login(&self, server: &Server) {
+        let ip: Option<IpAddr> = server.host.parse().ok();
+        let is_local = ip.is_some_and(|ip| ip.to_canonical().is_loopback())
+            || server.host.eq_ignore_ascii_case("localhost");
+        if server.credential.has_secret() && !is_local {
+            let warning = format!(
+                "the password travels to {} in clear: use https:",
+                server.host
+            );
+            self.warn_once(&warning);
+        }
+    }
+
+    /// The authorities for grid certificates.
+    ///
+    /// # Errors
+    /// `Refused`
+    pub(crate) fn grid_trust(&self) -> Result<Arc<TrustStore>, CopyFailure> {
+        self.trust(&self.grid_trust, TrustStore::grid)
+    }
+
+    fn trust(
+        &self,
+        loaded: &OnceLock<Arc<TrustStore>>,
+        default: fn() -> Result<TrustStore, security::x509::TrustError>,
+    ) -> Result<Arc<TrustStore>, CopyFailure> {
+        if let Some(trust) = loaded.get() {
+            return Ok(Arc::clone(trust));
+        }
+        let trust = match &self.options.ca {
+            Some(path) => TrustStore::from_path(path),
+            None => default(),
+        };
+        let trust = trust.map_err(|error| failures::authorities_failure(&error))?;
+        Ok(Arc::clone(loaded.get_or_init(|| Arc::new(trust))))
+    }
+
+    fn expected_server(&self, server: &Server) -> ExpectedPeer {
+        match self.options.insecure {
+            true => ExpectedPeer::Unverified,
+            false => ExpectedPeer::Host(server.host.clone()),
+        }
+    }
+
+    /// The throw-away credential for data connections of this run. Its key is made once, on a
+    /// blocking thread.
+    ///
+    /// # Errors
+    /// `Local`: OpenSSL cannot make it.
+    pub(crate) async fn data_credential(&self) -> Result<CertifiedKey, CopyFailure> {
+        let make = || async {
+            let made = tokio::task::spawn_blocking(credential::new_data_credential).await;
+            made.unwrap_or_else(|_| Err(credential::no_data_credential("its thread ended")))
+        };
+        self.data_credential.get_or_try_init(make).await.cloned()
+    }
+
+    /// Warns the user; equal texts once.
+    pub(crate) fn warn_once(&self, text: &str) {
+        if !lock(&self.given_warnings).insert(text.to_owned()) {
+            return;
+        }
+        match &self.warn {
+            Some(warn) => warn(text),
+            None => tracing::warn!("{text}"),
+        }
+    }
+
+    /// Notes the protection of a transfer.
+    pub(crate) fn note_in_force(&self, description: String) {
+        lock(&self.in_force).insert(description);
+    }
+
+    /// The protections of the transfers so far; `none` without any.
+    pub(crate) fn in_force(&self) -> String {
+        let all: Vec<String> = lock(&self.in_force).iter().cloned().collect();
+        match all.is_empty() {
+            true => NO_SECURITY.to_owned(),
+            false => all.join("; "),
+        }
+    }
+}
+
+/// Options of one end of a GSI connection. Authorities and the expected peer are the caller's.
+pub(crate) fn grid_options(role: TlsRole, credential: CertifiedKey) -> TlsOptions {
+    TlsOptions {
+        role,
+        profile: TlsProfile::Grid,
+        credential: Some(credential),
+        trust: None,
+        client_certificates: ClientCertificates::Required,
+        expected: ExpectedPeer::Unverified,
+        server_name: None,
+        oldest: TlsVersion::V1_2,
+        tickets: false,
+    }
+}
+
+/// The name for SNI: addresses are not allowed there (RFC 6066 §3).
+fn server_name(server: &Server) -> Option<String> {
+    let is_address = server.host.parse::<IpAddr>().is_ok();
+    (!is_address).then(|| server.host.clone())
+}
+
+impl Default for ConnectionSecurity {
+    /// No choices: `ftp:` in clear, servers of other schemes verified with the system's and the
+    /// grid's authorities. Warnings go to the log.
+    fn default() -> Self {
+        Self {
+            options: SecurityOptions::default(),
+            token: None,
+            discovered_token: OnceLock::new(),
+            certificate: None,
+            system_trust: OnceLock::new(),
+            grid_trust: OnceLock::new(),
+            data_credential: tokio::sync::OnceCell::new(),
+            warn: None,
+            given_warnings: Mutex::default(),
+            in_force: Mutex::default(),
+        }
+    }
+}
+
+impl std::fmt::Debug for ConnectionSecurity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("ConnectionSecurity")
+            .field(&self.options)
+            .finish()
+    }
+}
+
+impl PartialEq for ConnectionSecurity {
+    fn eq(&self, other: &Self) -> bool {
+        self.options == other.options
+    }
+}
+
+impl Eq for ConnectionSecurity {}
+
+impl Hash for ConnectionSecurity {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.options.hash(state);
+    }
+}
+
+/// The sets are consistent after every statement, so a poisoned lock is still usable.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

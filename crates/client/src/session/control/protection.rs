@@ -1,0 +1,159 @@
+//! Protection of the control connection: TLS around all bytes, or GSI around each line.
+
+use data::transport::tls_error;
+use proto::client::IacHandling;
+use proto::reply::{ProtectedReplyError, ProtectedReplyReader, Reply, ReplyReader};
+use proto::security::SecurityToken;
+use security::gsi::{GsiContext, GsiError};
+use security::tls::{TlsConfig, TlsEngine};
+use tokio::time::timeout;
+
+use super::{ClientControlConnection, IAC};
+use crate::protection::{gsi_failure, handshake_failure, tls_failure};
+use crate::{CopyFailure, Exit};
+
+/// A GSI context that protects the lines of a connection (RFC 2228 §3).
+pub(super) struct ProtectedLines {
+    context: Box<GsiContext>,
+    reader: ProtectedReplyReader,
+}
+
+impl std::fmt::Debug for ProtectedLines {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ProtectedLines")
+    }
+}
+
+impl ClientControlConnection {
+    /// Performs a TLS handshake. Nothing that was received before it is used afterwards. `greeted`:
+    /// the greeting has been read before.
+    ///
+    /// # Errors
+    /// `Refused`: one end refuses the other. `Protocol`: the server does not speak TLS.
+    /// `Unreachable`: the connection was lost.
+    pub(crate) async fn start_tls(
+        &mut self,
+        config: &TlsConfig,
+        greeted: bool,
+    ) -> Result<(), CopyFailure> {
+        self.received_replies.clear();
+        self.reader = match greeted {
+            true => ReplyReader::new(),
+            false => ReplyReader::expecting_greeting(),
+        };
+        // Unusable until the handshake is complete.
+        self.unusable = true;
+        let started = self.transport.start_tls(config, None);
+        started.map_err(|error| tls_failure(&self.name, &error))?;
+        match timeout(self.reply_timeout, self.transport.complete_handshake()).await {
+            Ok(Ok(())) => {
+                self.unusable = false;
+                Ok(())
+            }
+            Ok(Err(error)) => Err(handshake_failure(&self.name, &error)),
+            Err(_) => Err(self.timeout_failure()),
+        }
+    }
+
+    /// From here on every command and reply is inside the context.
+    pub(crate) fn start_gsi(&mut self, context: Box<GsiContext>) {
+        self.received_replies.clear();
+        self.reader = ReplyReader::new();
+        self.gsi = Some(ProtectedLines {
+            context,
+            reader: ProtectedReplyReader::default(),
+        });
+    }
+
+    /// The TLS connection, if there is one.
+    pub(crate) fn tls(&self) -> Option<&TlsEngine> {
+        self.transport.tls()
+    }
+
+    /// Whether anything beyond the replies that were returned has been received.
+    pub(crate) fn has_unread_bytes(&self) -> bool {
+        !self.received_replies.is_empty() || self.ends_within_a_line
+    }
+
+    /// A line as it is sent: with IAC doubled, CR LF, and the protection of the session.
+    pub(super) fn encode_line(&mut self, mut line: Vec<u8>) -> Result<Vec<u8>, CopyFailure> {
+        // RFC 854: 255 as data is sent as IAC IAC.
+        if self.iac_handling == IacHandling::Doubled && line.contains(&IAC) {
+            let doubled = |byte: &u8| std::iter::repeat_n(*byte, 1 + usize::from(*byte == IAC));
+            line = line.iter().flat_map(doubled).collect();
+        }
+        line.extend_from_slice(b"\r\n");
+        self.protect(line)
+    }
+
+    /// The failure for an error of the connection or of TLS on it. With TLS 1.3 a server refuses a
+    /// client's certificate only after the handshake.
+    pub(super) fn transport_failure(&mut self, error: &std::io::Error) -> CopyFailure {
+        match tls_error(error) {
+            Some(error) => {
+                self.unusable = true;
+                tls_failure(&self.name, error)
+            }
+            None => self.connection_lost_failure(&error.to_string()),
+        }
+    }
+
+    /// A command line with CR LF as it is sent: unchanged, or inside ENC.
+    fn protect(&mut self, line: Vec<u8>) -> Result<Vec<u8>, CopyFailure> {
+        let Some(lines) = &mut self.gsi else {
+            return Ok(line);
+        };
+        let protected = lines.context.wrap(&line).and_then(|bytes| {
+            SecurityToken::new(bytes).map_err(|error| GsiError::Token(error.to_string()))
+        });
+        match protected {
+            Ok(token) => Ok(format!("ENC {}\r\n", token.encode()).into_bytes()),
+            Err(error) => {
+                self.unusable = true;
+                Err(gsi_failure(&self.name, &error))
+            }
+        }
+    }
+
+    /// Received bytes with the protection of their lines removed.
+    pub(super) fn unprotect(&mut self, bytes: &[u8]) -> Result<Vec<u8>, CopyFailure> {
+        let Some(lines) = &mut self.gsi else {
+            self.ends_within_a_line = bytes.last().is_some_and(|byte| *byte != b'\n');
+            return Ok(bytes.to_vec());
+        };
+        let mut plain = Vec::new();
+        let context = &mut lines.context;
+        let unwrap = |token: &[u8]| context.unwrap(token);
+        let Err(error) = lines.reader.feed(bytes, unwrap, &mut plain) else {
+            return Ok(plain);
+        };
+        self.unusable = true;
+        Err(match error {
+            ProtectedReplyError::Invalid(error) => gsi_failure(&self.name, &error),
+            ProtectedReplyError::Clear => CopyFailure::new(
+                Exit::Protocol,
+                format!(
+                    "{} sent a reply without protection in a GSI session: somebody on the path may have \
+                     injected it; try again",
+                    self.name
+                ),
+            ),
+            other => gsi_failure(&self.name, &GsiError::Token(other.to_string())),
+        })
+    }
+}
+
+impl ClientControlConnection {
+    /// The failure for a reply that the security exchange does not allow.
+    pub(crate) fn exchange_failure(&mut self, reply: &Reply, problem: &str) -> CopyFailure {
+        self.unusable = true;
+        CopyFailure::new(
+            Exit::Protocol,
+            format!(
+                "{} broke the security exchange: {problem} ({}); report this to its administrator",
+                self.name,
+                reply.for_log()
+            ),
+        )
+    }
+}

@@ -1,0 +1,341 @@
+//! Protection of a session's data connections: what the server is told, and this end of it. It is
+//! agreed before the first transfer and holds for all transfers of the session.
+
+use std::sync::Arc;
+
+use data::security::{DataSecurity, DataTlsRole};
+use proto::command::{Command, DataChannelAuth, ProtectionLevel, Secret};
+use proto::reply::Reply;
+use proto::security::{DataChannelProtection, DataCredential};
+use security::gsi::DataHandshakeMode;
+use security::tls::{ExpectedPeer, TlsConfig, TlsRole};
+use security::x509::{CertifiedKey, TrustStore};
+
+use super::ClientSession;
+use super::replies::display_reply;
+use super::secure::SessionSecurity;
+use crate::protection::{DataProtectionChoice, config_failure, grid_options};
+use crate::storage::contract::ThirdPartyProtocol;
+use crate::{CopyFailure, Exit};
+
+/// Protection of data connections that both ends have agreed on.
+#[derive(Debug, Clone)]
+pub(super) struct AgreedDataProtection {
+    /// What the server is told; `None`: it has no such settings.
+    settings: Option<DataChannelProtection>,
+    /// This end; `None`: clear.
+    local_end: Option<DataSecurity>,
+}
+
+/// How data connections of a session are protected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum DataProtectionPlan {
+    /// Not at all, in a session without security.
+    ClearSession,
+    /// Not at all, in a session inside TLS.
+    ClearInsideTls,
+    /// TLS (RFC 4217).
+    InsideTls,
+    /// Not at all, in a GSI session.
+    ClearInsideGsi,
+    /// Both ends hold the user's credential, which was delegated to the server.
+    Delegated(ProtectionLevel),
+    /// Both ends hold a throw-away credential of this run (DCSC).
+    Shared(ProtectionLevel),
+    /// What was asked for cannot be had.
+    Impossible,
+}
+
+impl ClientSession {
+    fn data_protection_plan(&self) -> DataProtectionPlan {
+        let choice = self.server.security.options().data_protection;
+        let features = self.planner.features();
+        let level = match choice {
+            DataProtectionChoice::Safe => ProtectionLevel::Safe,
+            DataProtectionChoice::Private => ProtectionLevel::Private,
+            _ => ProtectionLevel::Clear,
+        };
+        match (&self.security, choice) {
+            (SessionSecurity::Clear, _) if choice.excludes_clear() => {
+                DataProtectionPlan::Impossible
+            }
+            (SessionSecurity::Clear, _) => DataProtectionPlan::ClearSession,
+            (SessionSecurity::Tls(_), DataProtectionChoice::Clear) => {
+                DataProtectionPlan::ClearInsideTls
+            }
+            (SessionSecurity::Tls(_), _) => DataProtectionPlan::InsideTls,
+            (SessionSecurity::Gsi(_), DataProtectionChoice::Clear) => {
+                DataProtectionPlan::ClearInsideGsi
+            }
+            (SessionSecurity::Gsi(gsi), _) if gsi.delegated && features.dcau => {
+                DataProtectionPlan::Delegated(level)
+            }
+            (SessionSecurity::Gsi(_), _) if features.dcsc && features.dcau => {
+                DataProtectionPlan::Shared(level)
+            }
+            (SessionSecurity::Gsi(_), DataProtectionChoice::Auto) => {
+                DataProtectionPlan::ClearInsideGsi
+            }
+            (SessionSecurity::Gsi(_), _) => DataProtectionPlan::Impossible,
+        }
+    }
+
+    /// By which protocol the session's server transfers files to another server, if it can. Both
+    /// must have the same one.
+    pub(crate) fn third_party_protocol(&self) -> Option<ThirdPartyProtocol> {
+        match self.data_protection_plan() {
+            DataProtectionPlan::ClearSession
+            | DataProtectionPlan::ClearInsideTls
+            | DataProtectionPlan::ClearInsideGsi => Some(ThirdPartyProtocol::Ftp),
+            DataProtectionPlan::Delegated(_) => Some(ThirdPartyProtocol::GridDelegated),
+            DataProtectionPlan::Shared(_) => Some(ThirdPartyProtocol::GridShared),
+            // RFC 4217 §7: each server would be the TLS server of the connection between them.
+            DataProtectionPlan::InsideTls | DataProtectionPlan::Impossible => None,
+        }
+    }
+
+    /// Agrees on the protection of data connections, unless that is done; returns the settings that
+    /// transfers must require.
+    ///
+    /// # Errors
+    /// `Refused`: the protection that the user asked for cannot be had.
+    pub(crate) async fn agree_data_protection(
+        &mut self,
+    ) -> Result<Option<DataChannelProtection>, CopyFailure> {
+        if self.data_protection.is_none() {
+            let agreed = self.plan_data_protection().await?;
+            self.note_protection(self.data_protection_plan());
+            self.data_protection = Some(agreed);
+        }
+        let agreed = self.data_protection.as_ref();
+        Ok(agreed.and_then(|agreed| agreed.settings.clone()))
+    }
+
+    async fn plan_data_protection(&mut self) -> Result<AgreedDataProtection, CopyFailure> {
+        let plan = self.data_protection_plan();
+        let clear = |settings| AgreedDataProtection {
+            settings,
+            local_end: None,
+        };
+        match plan {
+            DataProtectionPlan::ClearSession => Ok(clear(None)),
+            DataProtectionPlan::ClearInsideTls => Ok(clear(Some(DataChannelProtection::default()))),
+            // DCAU A is the default of GSI, unless the server has no DCAU at all.
+            DataProtectionPlan::ClearInsideGsi => Ok(clear(
+                self.features().dcau.then(DataChannelProtection::default),
+            )),
+            DataProtectionPlan::InsideTls => self.plan_tls(),
+            DataProtectionPlan::Delegated(level) => self.plan_delegated(level),
+            DataProtectionPlan::Shared(level) => {
+                let credential = self.server.security.data_credential().await?;
+                self.plan_shared(level, &credential)
+            }
+            DataProtectionPlan::Impossible => Err(self.no_protection_failure()),
+        }
+    }
+
+    fn plan_tls(&self) -> Result<AgreedDataProtection, CopyFailure> {
+        let SessionSecurity::Tls(config) = &self.security else {
+            return Err(self.no_protection_failure());
+        };
+        Ok(AgreedDataProtection {
+            settings: Some(DataChannelProtection {
+                authentication: DataChannelAuth::None,
+                level: ProtectionLevel::Private,
+            }),
+            local_end: Some(DataSecurity {
+                mode: DataHandshakeMode::Protected,
+                role: DataTlsRole::Client,
+                client: Some(config.clone()),
+                server: None,
+                resume: None,
+                require_resumption: false,
+                require_close_notify: true,
+            }),
+        })
+    }
+
+    fn plan_delegated(&self, level: ProtectionLevel) -> Result<AgreedDataProtection, CopyFailure> {
+        let SessionSecurity::Gsi(gsi) = &self.security else {
+            return Err(self.no_protection_failure());
+        };
+        let security = &self.server.security;
+        let (trust, expected) = match security.options().insecure {
+            true => (None, ExpectedPeer::Unverified),
+            false => (
+                Some(security.grid_trust()?),
+                ExpectedPeer::Identity(gsi.own.identity()),
+            ),
+        };
+        grid_protection(level, &gsi.own, trust, &expected)
+    }
+
+    fn plan_shared(
+        &mut self,
+        level: ProtectionLevel,
+        credential: &CertifiedKey,
+    ) -> Result<AgreedDataProtection, CopyFailure> {
+        let invalid = |error: &dyn std::fmt::Display| {
+            let message = format!("cannot encode the credential for data connections: {error}");
+            CopyFailure::new(Exit::Local, message)
+        };
+        let pem = credential.to_pem().map_err(|error| invalid(&error))?;
+        self.planner
+            .use_data_credential(DataCredential::Pem(Secret(pem.to_vec())));
+        let leaf = credential.leaf();
+        let expected = ExpectedPeer::Certificate(leaf.to_der().map_err(|error| invalid(&error))?);
+        let trust = Arc::new(TrustStore::exactly(vec![leaf.clone()]));
+        grid_protection(level, credential, Some(trust), &expected)
+    }
+
+    /// This end of the data connections of a transfer; `None`: clear.
+    ///
+    /// # Errors
+    /// `Protocol`: nothing is agreed, so no transfer may begin.
+    pub(crate) fn local_data_security(&self) -> Result<Option<Arc<DataSecurity>>, CopyFailure> {
+        let Some(agreed) = &self.data_protection else {
+            let message = format!(
+                "no protection of data connections is agreed with {}; report this",
+                self.name()
+            );
+            return Err(CopyFailure::new(Exit::Protocol, message));
+        };
+        let end = agreed.local_end.as_ref();
+        Ok(end.map(|end| {
+            // The newest session: TLS 1.3 servers send tickets for one use each.
+            let resume = match end.role {
+                DataTlsRole::Client => self.control.tls().and_then(|tls| tls.session()),
+                DataTlsRole::Opener | DataTlsRole::Server => None,
+            };
+            Arc::new(DataSecurity {
+                resume,
+                ..end.clone()
+            })
+        }))
+    }
+
+    fn note_protection(&self, plan: DataProtectionPlan) {
+        let level = |level| match level {
+            ProtectionLevel::Clear => "authenticated",
+            ProtectionLevel::Safe => "safe",
+            ProtectionLevel::Confidential | ProtectionLevel::Private => "private",
+        };
+        let data = match plan {
+            DataProtectionPlan::ClearSession | DataProtectionPlan::Impossible => return,
+            DataProtectionPlan::ClearInsideTls => "data clear".to_owned(),
+            DataProtectionPlan::InsideTls => "data private".to_owned(),
+            DataProtectionPlan::ClearInsideGsi => match self.server.security.options() {
+                options if options.data_protection == DataProtectionChoice::Clear => {
+                    "data clear".to_owned()
+                }
+                _ => "data clear (the server has no DCSC; --delegate limited authenticates it)"
+                    .to_owned(),
+            },
+            DataProtectionPlan::Delegated(asked) => {
+                format!("data {} by the delegated credential", level(asked))
+            }
+            DataProtectionPlan::Shared(asked) => {
+                format!("data {} by a credential of this run", level(asked))
+            }
+        };
+        let control = match &self.security {
+            SessionSecurity::Clear => return,
+            SessionSecurity::Tls(_) => self
+                .control
+                .tls()
+                .map_or_else(String::new, |tls| tls.description()),
+            SessionSecurity::Gsi(gsi) => format!("GSI {}", gsi.description),
+        };
+        let unverified = match self.server.security.options().insecure {
+            true => ", server not verified",
+            false => "",
+        };
+        let description = format!("{control}{unverified}, {data}");
+        self.server.security.note_in_force(description);
+    }
+
+    fn no_protection_failure(&self) -> CopyFailure {
+        let asked = self.server.security.options().data_protection.name();
+        CopyFailure::new(
+            Exit::Refused,
+            format!(
+                "{} cannot have --data-protection {asked}: it announces no DCSC; add --delegate limited, \
+                 or leave --data-protection out",
+                self.name()
+            ),
+        )
+    }
+
+    /// The failure when the server refuses a setting of the protection; `None` for other settings.
+    pub(crate) fn protection_refused_failure(
+        &self,
+        command: &Command,
+        reply: &Reply,
+    ) -> Option<CopyFailure> {
+        let (what, advice) = match command {
+            Command::Prot(ProtectionLevel::Clear) => (
+                "clear data connections (PROT C)",
+                "leave out --data-protection",
+            ),
+            Command::Prot(_) => (
+                "protected data connections (PROT)",
+                "with --data-protection clear the bytes of files travel unprotected",
+            ),
+            Command::Dcau(DataChannelAuth::None) => (
+                "data connections without authentication (DCAU N)",
+                "add --delegate limited",
+            ),
+            Command::Dcau(_) => (
+                "authenticated data connections (DCAU)",
+                "with --data-protection clear the bytes of files travel unprotected",
+            ),
+            Command::Dcsc(_) => (
+                "a credential for data connections (DCSC)",
+                "use --delegate limited, or --data-protection clear",
+            ),
+            _ => return None,
+        };
+        Some(CopyFailure::new(
+            Exit::Refused,
+            format!(
+                "{} refuses {what}: {}; {advice}",
+                self.name(),
+                display_reply(reply)
+            ),
+        ))
+    }
+}
+
+/// Data connections of GSI: the end that opens one is the TLS client, and both ends show
+/// `credential`.
+fn grid_protection(
+    level: ProtectionLevel,
+    credential: &CertifiedKey,
+    trust: Option<Arc<TrustStore>>,
+    expected: &ExpectedPeer,
+) -> Result<AgreedDataProtection, CopyFailure> {
+    let config = |role| {
+        let mut options = grid_options(role, credential.clone());
+        options.trust = trust.clone();
+        options.expected = expected.clone();
+        TlsConfig::new(options).map_err(|error| config_failure(&error))
+    };
+    Ok(AgreedDataProtection {
+        settings: Some(DataChannelProtection {
+            authentication: DataChannelAuth::SelfAuth,
+            level,
+        }),
+        local_end: Some(DataSecurity {
+            mode: match level {
+                ProtectionLevel::Clear => DataHandshakeMode::AuthenticateOnly,
+                _ => DataHandshakeMode::Protected,
+            },
+            role: DataTlsRole::Opener,
+            client: Some(config(TlsRole::Client)?),
+            server: Some(config(TlsRole::Server)?),
+            resume: None,
+            require_resumption: false,
+            require_close_notify: false,
+        }),
+    })
+}

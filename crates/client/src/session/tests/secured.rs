@@ -1,0 +1,345 @@
+//! Sessions that are secured, and those that are not opened because they cannot be.
+
+use security::test_pki::{TestAuthority, TestCertificate, TestUsage, write_certificates};
+use security::tls::{
+    ClientCertificates, ExpectedPeer, TlsConfig, TlsOptions, TlsProfile, TlsRole, TlsVersion,
+};
+
+use super::*;
+use crate::protection::{ConnectionSecurity, DataProtectionChoice, SecurityOptions, TlsUse};
+
+/// A server's certificate and an authority file for the client.
+struct TestIdentity {
+    config: TlsConfig,
+    folder: tempfile::TempDir,
+}
+
+impl TestIdentity {
+    fn new(host: &str) -> Self {
+        let authority = TestAuthority::new("/O=Test/CN=CA");
+        let folder = tempfile::tempdir().unwrap();
+        let root = security::x509::CertifiedKey::from_parts(
+            authority.certificate().clone(),
+            authority.key().clone(),
+            Vec::new(),
+        );
+        write_certificates(&folder.path().join("ca.pem"), &root.unwrap());
+        let template = TestCertificate {
+            alternative_names: vec![host.to_owned()],
+            usages: vec![TestUsage::Server],
+            ..TestCertificate::new("/O=Test/CN=server")
+        };
+        let config = TlsConfig::new(TlsOptions {
+            role: TlsRole::Server,
+            profile: TlsProfile::Web,
+            credential: Some(authority.issue(&template)),
+            trust: None,
+            client_certificates: ClientCertificates::None,
+            expected: ExpectedPeer::Unverified,
+            server_name: None,
+            oldest: TlsVersion::V1_2,
+            tickets: true,
+        });
+        Self {
+            config: config.unwrap(),
+            folder,
+        }
+    }
+
+    fn trusting(&self) -> SecurityOptions {
+        SecurityOptions {
+            ca: Some(self.folder.path().join("ca.pem")),
+            ..SecurityOptions::default()
+        }
+    }
+}
+
+type Warnings = Arc<std::sync::Mutex<Vec<String>>>;
+
+/// Starts a server with this script; the client has these options and scheme.
+async fn start(
+    scheme: Scheme,
+    options: SecurityOptions,
+    script: Vec<ScriptedAction>,
+) -> (ScriptedFtpServer, Warnings) {
+    let mut fake = ScriptedFtpServer::start_session(script).await;
+    let warnings = Warnings::default();
+    let sink = Arc::clone(&warnings);
+    let warn = move |text: &str| sink.lock().unwrap().push(text.to_owned());
+    fake.server.security = ConnectionSecurity::new(options, Arc::new(warn)).unwrap();
+    fake.server.scheme = scheme;
+    (fake, warnings)
+}
+
+fn greeting() -> Vec<ScriptedAction> {
+    vec![ScriptedAction::SendLine("220 fake")]
+}
+
+/// Greeting, AUTH TLS and the handshake.
+fn greeting_with_tls(identity: &TestIdentity) -> Vec<ScriptedAction> {
+    let mut script = greeting();
+    script.extend(command_and_reply("AUTH TLS", "234 go on"));
+    script.push(ScriptedAction::StartTls(identity.config.clone()));
+    script
+}
+
+/// The login, without the greeting.
+fn login() -> Vec<ScriptedAction> {
+    login_script().split_off(1)
+}
+
+#[tokio::test]
+async fn the_login_of_an_ftps_session_comes_after_the_handshake() {
+    let identity = TestIdentity::new("127.0.0.1");
+    let mut script = greeting_with_tls(&identity);
+    script.extend(login());
+    let (fake, warnings) = start(Scheme::Ftps, identity.trusting(), script).await;
+    let session = ClientSession::open(&fake.server, TIMEOUT).await.unwrap();
+    assert!(session.control.tls().is_some());
+    assert_eq!(session.third_party_protocol(), None);
+    fake.finish().await;
+    assert!(warnings.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn tls_that_is_required_and_refused_opens_no_session() {
+    for (scheme, tls) in [(Scheme::Ftps, TlsUse::Off), (Scheme::Ftp, TlsUse::Require)] {
+        let mut script = greeting();
+        script.extend(command_and_reply("AUTH TLS", "502 no"));
+        script.push(ScriptedAction::ExpectEof);
+        let options = SecurityOptions {
+            tls,
+            ..SecurityOptions::default()
+        };
+        let (fake, _) = start(scheme, options, script).await;
+        let failure = ClientSession::open(&fake.server, TIMEOUT)
+            .await
+            .unwrap_err();
+        assert_eq!((failure.exit, failure.transient), (Exit::Refused, false));
+        assert!(failure.message.contains("in clear"), "{failure}");
+        fake.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn try_goes_on_in_clear_with_a_warning_only_if_the_server_has_no_tls() {
+    let options = SecurityOptions {
+        tls: TlsUse::Try,
+        ..SecurityOptions::default()
+    };
+    let mut script = greeting();
+    script.extend(command_and_reply("AUTH TLS", "530 log in first"));
+    script.extend(login());
+    let (fake, warnings) = start(Scheme::Ftp, options.clone(), script).await;
+    ClientSession::open(&fake.server, TIMEOUT).await.unwrap();
+    fake.finish().await;
+    let warned = warnings.lock().unwrap().join("|");
+    assert!(
+        warned.contains("in clear") && warned.contains("--tls require"),
+        "{warned}"
+    );
+
+    // A server that has TLS, but not now, is not spoken to in clear.
+    let mut script = greeting();
+    script.extend(command_and_reply("AUTH TLS", "431 not now"));
+    script.push(ScriptedAction::ExpectEof);
+    let (fake, _) = start(Scheme::Ftp, options, script).await;
+    let failure = ClientSession::open(&fake.server, TIMEOUT)
+        .await
+        .unwrap_err();
+    assert_eq!(failure.exit, Exit::Unreachable);
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn a_failed_handshake_is_never_followed_by_a_login() {
+    let identity = TestIdentity::new("127.0.0.1");
+    let elsewhere = TestIdentity::new("other.example");
+    for (tls, identity, options, word) in [
+        // Nobody vouches for the certificate.
+        (TlsUse::Try, &identity, SecurityOptions::default(), "--ca"),
+        (
+            TlsUse::Require,
+            &identity,
+            SecurityOptions::default(),
+            "--ca",
+        ),
+        // It is another host's.
+        (
+            TlsUse::Try,
+            &elsewhere,
+            elsewhere.trusting(),
+            "other.example",
+        ),
+    ] {
+        let mut script = greeting();
+        script.extend(command_and_reply("AUTH TLS", "234 go on"));
+        script.push(ScriptedAction::FailTls(identity.config.clone()));
+        script.push(ScriptedAction::ExpectEof);
+        let options = SecurityOptions { tls, ..options };
+        let (fake, _) = start(Scheme::Ftp, options, script).await;
+        let failure = ClientSession::open(&fake.server, TIMEOUT)
+            .await
+            .unwrap_err();
+        assert_eq!(
+            (failure.exit, failure.transient),
+            (Exit::Refused, false),
+            "{failure}"
+        );
+        assert!(failure.message.contains(word), "{failure}");
+        fake.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn insecure_accepts_any_certificate() {
+    let identity = TestIdentity::new("other.example");
+    let mut script = greeting_with_tls(&identity);
+    script.extend(login());
+    let options = SecurityOptions {
+        insecure: true,
+        ..SecurityOptions::default()
+    };
+    let (fake, warnings) = start(Scheme::Ftps, options, script).await;
+    ClientSession::open(&fake.server, TIMEOUT).await.unwrap();
+    fake.finish().await;
+    assert!(warnings.lock().unwrap()[0].contains("not verified"));
+}
+
+#[tokio::test]
+async fn replies_injected_before_the_handshake_end_the_session() {
+    let identity = TestIdentity::new("127.0.0.1");
+    for injected in ["234 go on\n230 logged in", "234 go on\n230-logged"] {
+        let mut script = greeting();
+        script.extend(command_and_reply("AUTH TLS", injected));
+        let (fake, _) = start(Scheme::Ftps, identity.trusting(), script).await;
+        let failure = ClientSession::open(&fake.server, TIMEOUT)
+            .await
+            .unwrap_err();
+        // The connection may also end while the client waits for the rest of a reply.
+        assert_ne!(failure.exit, Exit::Done);
+        fake.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn refused_protection_of_data_fails_and_names_the_flag() {
+    let identity = TestIdentity::new("127.0.0.1");
+    let mut script = greeting_with_tls(&identity);
+    script.extend(login());
+    script.extend(command_and_reply("CWD", "250 ok"));
+    script.extend(command_and_reply("PBSZ 0", "200 ok"));
+    // Once for LIST -a, and once for LIST; without protection nothing is asked for.
+    for _ in 0..2 {
+        script.extend(command_and_reply("PROT P", "536 no"));
+    }
+    script.push(ScriptedAction::ExpectEof);
+    let (fake, _) = start(Scheme::Ftps, identity.trusting(), script).await;
+    let mut session = ClientSession::open(&fake.server, TIMEOUT).await.unwrap();
+    let failure = session.list(b"/").await.unwrap_err();
+    assert_eq!((failure.exit, failure.transient), (Exit::Refused, false));
+    assert!(
+        failure.message.contains("--data-protection clear"),
+        "{failure}"
+    );
+    drop(session);
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn clear_data_inside_tls_is_said_to_the_server() {
+    let identity = TestIdentity::new("127.0.0.1");
+    let mut script = greeting_with_tls(&identity);
+    script.extend(login());
+    script.extend(command_and_reply("CWD", "250 ok"));
+    script.extend(command_and_reply("PBSZ 0", "200 ok"));
+    script.extend(command_and_reply("PROT C", "200 ok"));
+    script.push(ScriptedAction::ExpectPassiveAndReply("PASV"));
+    script.extend(command_and_reply("LIST", "150 ok"));
+    script.push(ScriptedAction::SendData(
+        b"-rw-r--r-- 1 u g 5 Jan 1 2020 f\r\n".to_vec(),
+    ));
+    script.push(ScriptedAction::SendLine("226 done"));
+    let options = SecurityOptions {
+        data_protection: DataProtectionChoice::Clear,
+        ..identity.trusting()
+    };
+    let (fake, _) = start(Scheme::Ftps, options, script).await;
+    let mut session = ClientSession::open(&fake.server, TIMEOUT).await.unwrap();
+    assert!(session.third_party_protocol().is_some());
+    let entries = session.list(b"/").await.unwrap();
+    assert_eq!(entries.len(), 1);
+    let in_force = fake.server.security.in_force();
+    assert!(
+        in_force.starts_with("TLSv1.") && in_force.ends_with(", data clear"),
+        "{in_force}"
+    );
+    drop(session);
+    fake.finish().await;
+}
+
+fn token_options(identity: &TestIdentity) -> SecurityOptions {
+    use std::os::unix::fs::PermissionsExt;
+    let path = identity.folder.path().join("token");
+    std::fs::write(&path, "eyJhbGciOi").unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    SecurityOptions {
+        token: Some(path),
+        ..identity.trusting()
+    }
+}
+
+#[tokio::test]
+async fn a_token_is_the_password_of_the_bearer_user() {
+    let identity = TestIdentity::new("127.0.0.1");
+    let feat = "211-Features\n BEARER USER=:bearer:;\n211 End";
+    let mut script = greeting_with_tls(&identity);
+    script.extend(command_and_reply("FEAT", feat));
+    script.extend(command_and_reply("USER :bearer:", "331 token"));
+    script.extend(command_and_reply("PASS eyJhbGciOi", "230 in"));
+    script.extend(command_and_reply("FEAT", feat));
+    script.extend(command_and_reply("TYPE I", "200 ok"));
+    let (mut fake, _) = start(Scheme::Ftps, token_options(&identity), script).await;
+    fake.server.credential = fake.server.security.token_for(Scheme::Ftps).unwrap();
+    ClientSession::open(&fake.server, TIMEOUT).await.unwrap();
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn a_token_is_not_sent_to_a_server_that_does_not_announce_tokens() {
+    let identity = TestIdentity::new("127.0.0.1");
+    let mut script = greeting_with_tls(&identity);
+    script.extend(command_and_reply("FEAT", "211-Features\n SIZE\n211 End"));
+    script.push(ScriptedAction::ExpectEof);
+    let (mut fake, _) = start(Scheme::Ftps, token_options(&identity), script).await;
+    fake.server.credential = fake.server.security.token_for(Scheme::Ftps).unwrap();
+    let failure = ClientSession::open(&fake.server, TIMEOUT)
+        .await
+        .unwrap_err();
+    assert_eq!(failure.exit, Exit::Refused);
+    assert!(failure.message.contains("--token"), "{failure}");
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn a_gsi_url_never_goes_on_without_gsi() {
+    let identity = TestIdentity::new("127.0.0.1");
+    let folder = identity.folder.path();
+    let user = TestAuthority::new("/O=Test/CN=CA").user("U");
+    let proxy = folder.join("proxy.pem");
+    security::test_pki::write_credential(&proxy, &user);
+    let options = SecurityOptions {
+        certificate: Some(proxy),
+        ..identity.trusting()
+    };
+    let mut script = greeting();
+    script.extend(command_and_reply("AUTH GSSAPI", "504 no"));
+    script.push(ScriptedAction::ExpectEof);
+    let (fake, _) = start(Scheme::Gsiftp, options, script).await;
+    let failure = ClientSession::open(&fake.server, TIMEOUT)
+        .await
+        .unwrap_err();
+    assert_eq!((failure.exit, failure.transient), (Exit::Refused, false));
+    assert!(failure.message.contains("ftp:"), "{failure}");
+    fake.finish().await;
+}

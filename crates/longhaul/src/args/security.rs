@@ -1,0 +1,155 @@
+//! Flags about the protection of connections, of `cp` and the remote file verbs.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use client::protection::WarningSink;
+use client::{
+    ConnectionSecurity, CopyFailure, DataProtectionChoice, DelegationChoice, SecurityOptions,
+    TlsUse,
+};
+
+/// Flags about TLS, GSI and tokens.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Security")]
+pub(crate) struct SecurityArgs {
+    /// TLS for ftp: URLs: `off`; `try` (in clear, with a warning, if the server has none); `require`.
+    /// ftps: URLs always have TLS, gsiftp: URLs always GSI
+    #[arg(long, value_name = "off|try|require", default_value = "off", value_parser = parse_tls)]
+    tls: TlsUse,
+    /// Certificate authorities to verify servers with, instead of the system's and the grid's: a PEM
+    /// file, or a directory
+    #[arg(long, value_name = "PATH")]
+    ca: Option<PathBuf>,
+    /// Do not verify servers. Anybody on the path can then read and change everything
+    #[arg(long)]
+    insecure: bool,
+    /// Your certificate (PEM), for TLS and GSI. By default GSI takes X509_USER_PROXY, /tmp/x509up_uUID,
+    /// X509_USER_CERT with X509_USER_KEY, or ~/.globus/usercert.pem, and TLS none
+    #[arg(long, value_name = "FILE")]
+    cert: Option<PathBuf>,
+    /// Key of --cert [default: in the file of --cert]
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// Protection of data connections: `clear`, `authenticated` and `safe` (gsiftp: only), `private`
+    /// (encrypted), or `auto`: private with TLS, authenticated with GSI. What is asked for by name is
+    /// had, or the transfer fails
+    #[arg(long, value_name = "auto|clear|authenticated|safe|private", default_value = "auto", value_parser = parse_data_protection)]
+    data_protection: DataProtectionChoice,
+    /// Give gsiftp: servers a proxy of your credential, valid for 12 hours at most
+    #[arg(long, value_name = "none|limited|full", default_value = "none", value_parser = parse_delegation)]
+    delegate: DelegationChoice,
+    /// Log in with the bearer token in FILE, to ftps: and https: URLs without a user. Without this flag,
+    /// BEARER_TOKEN, BEARER_TOKEN_FILE, $XDG_RUNTIME_DIR/bt_uUID and /tmp/bt_uUID are tried for ftps:
+    /// servers that announce tokens
+    #[arg(long, value_name = "FILE")]
+    token: Option<PathBuf>,
+}
+
+impl SecurityArgs {
+    /// The flags, checked, with the files that they name.
+    ///
+    /// # Errors
+    /// See [`ConnectionSecurity::new`].
+    pub(crate) fn connection_security(
+        &self,
+        warn: WarningSink,
+    ) -> Result<Arc<ConnectionSecurity>, CopyFailure> {
+        let options = SecurityOptions {
+            tls: self.tls,
+            ca: self.ca.clone(),
+            insecure: self.insecure,
+            certificate: self.cert.clone(),
+            key: self.key.clone(),
+            data_protection: self.data_protection,
+            delegation: self.delegate,
+            token: self.token.clone(),
+        };
+        ConnectionSecurity::new(options, warn)
+    }
+}
+
+fn parse_tls(text: &str) -> Result<TlsUse, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "off" => Ok(TlsUse::Off),
+        "try" => Ok(TlsUse::Try),
+        "require" => Ok(TlsUse::Require),
+        _ => Err("use off, try or require".into()),
+    }
+}
+
+fn parse_data_protection(text: &str) -> Result<DataProtectionChoice, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "auto" => Ok(DataProtectionChoice::Auto),
+        "clear" => Ok(DataProtectionChoice::Clear),
+        "authenticated" => Ok(DataProtectionChoice::Authenticated),
+        "safe" => Ok(DataProtectionChoice::Safe),
+        "private" => Ok(DataProtectionChoice::Private),
+        _ => Err("use auto, clear, authenticated, safe or private".into()),
+    }
+}
+
+fn parse_delegation(text: &str) -> Result<DelegationChoice, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "none" => Ok(DelegationChoice::None),
+        "limited" => Ok(DelegationChoice::Limited),
+        "full" => Ok(DelegationChoice::Full),
+        _ => Err("use none, limited or full".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use client::Exit;
+
+    #[derive(Parser)]
+    struct SecurityCommandLine {
+        #[command(flatten)]
+        security: SecurityArgs,
+    }
+
+    fn parsed(flags: &[&str]) -> Result<SecurityArgs, String> {
+        let words = ["cp"].iter().chain(flags);
+        let line = SecurityCommandLine::try_parse_from(words).map_err(|e| e.to_string())?;
+        Ok(line.security)
+    }
+
+    #[test]
+    fn the_default_protects_nothing_that_the_url_does_not_ask_for() {
+        let args = parsed(&[]).unwrap();
+        assert_eq!(args.tls, TlsUse::Off);
+        assert_eq!(args.data_protection, DataProtectionChoice::Auto);
+        assert_eq!(args.delegate, DelegationChoice::None);
+        assert!(!args.insecure);
+    }
+
+    #[test]
+    fn an_invalid_value_names_the_valid_ones() {
+        for (flag, word) in [
+            ("--tls=on", "require"),
+            ("--data-protection=P", "private"),
+            ("--delegate=yes", "limited"),
+        ] {
+            let error = parsed(&[flag]).unwrap_err();
+            assert!(error.contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn contradicting_flags_are_usage_errors_before_any_connection() {
+        for flags in [
+            &["--insecure", "--ca", "/ca"][..],
+            &["--insecure", "--token", "/token"],
+            &["--key", "/key"],
+        ] {
+            let args = parsed(flags).unwrap();
+            let failure = args
+                .connection_security(Arc::new(|_: &str| ()))
+                .unwrap_err();
+            assert_eq!(failure.exit, Exit::Usage, "{flags:?}");
+        }
+    }
+}
