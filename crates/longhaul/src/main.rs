@@ -13,6 +13,7 @@ mod remote;
 mod user;
 
 use std::future::Future;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,9 +22,12 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use client::{CopyEvent, CopyFailure, Exit};
 
-use args::{Cli, CpArgs, LogFormat, ServeArgs, Verb};
+use args::{Cli, CpArgs, KeyHolderArgs, LogFormat, ServeArgs, Verb};
 use output::log::{LogEscaping, LogWriter};
 use output::{OutputStyle, print_to_stderr};
+use server::config::ServerConfig;
+use server::key_holder::KeyHolder;
+use server::sandbox::{self, FileAccess};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -62,6 +66,7 @@ fn run(verb: Verb) -> Result<u8> {
         Verb::Serve(args) => serve(*args),
         Verb::Demo(args) => demo::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
+        Verb::KeyHolder(args) => hold_key(&args),
         Verb::User(args) => user::run(args).map(|()| Exit::Done),
         Verb::Proxy(args) => Ok(proxy::run(&args)),
         Verb::Help(args) => help::help(&args.verb).map(|()| Exit::Done),
@@ -111,15 +116,51 @@ fn copy(args: &CpArgs) -> Result<Exit> {
     Ok(summary.exit)
 }
 
+/// Says on standard error what people need to check a server for a try-out, and where implicit TLS is.
+fn print_protection(ready: &server::ServerAnnouncement) {
+    if let Some(address) = ready.implicit_tls {
+        print_to_stderr(&format!("implicit TLS on {address}"));
+    }
+    if let Some(fingerprint) = &ready.self_signed {
+        print_to_stderr(&format!(
+            "self-signed certificate, SHA-256 {fingerprint}; it is valid until this server ends"
+        ));
+    }
+}
+
+/// Runs the process that holds the private key of a server.
+fn hold_key(args: &KeyHolderArgs) -> Result<Exit> {
+    log_to_stderr(LogFormat::Text, "warn");
+    server::key_holder::process::run(&args.cert, &args.key)?;
+    Ok(Exit::Done)
+}
+
+/// Moves the private key to a process of its own, and confines this one. Both must come before the first
+/// thread starts.
+fn confine_server(config: &mut ServerConfig, settings: Option<&Path>) -> Result<(), String> {
+    let security = &config.security;
+    if let (Some(cert), Some(key)) = (&security.certificate, &security.key) {
+        let holder = KeyHolder::start(cert, key).map_err(|error| error.to_string())?;
+        config.key_holder = Some(Arc::new(holder));
+    }
+    let access = FileAccess::of_server(config, settings);
+    sandbox::enter(config.sandbox, &access)
+        .map_err(|error| format!("{error}; --sandbox auto serves without this protection"))
+}
+
 fn serve(args: ServeArgs) -> Result<Exit> {
     log_to_stderr(args.log, "info");
-    let config = match args.config() {
+    let mut config = match args.config() {
         Ok(config) => config,
         Err(error) => {
             print_to_stderr(&format!("longhaul serve: {error}"));
             return Ok(Exit::Usage);
         }
     };
+    if let Err(error) = confine_server(&mut config, args.settings_file()) {
+        print_to_stderr(&format!("longhaul serve: {error}"));
+        return Ok(Exit::Local);
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         // They do short file operations. More at a time would only wait for the disk.
         .max_blocking_threads(64)
@@ -127,9 +168,10 @@ fn serve(args: ServeArgs) -> Result<Exit> {
         .build()?;
     let served = runtime.block_on(async {
         let shutdown = server::Shutdown::on_signals().context("cannot watch for signals")?;
-        let print_address = |address| {
+        let print_address = |ready: &server::ServerAnnouncement| {
             // The server must run even if nothing reads its standard output.
-            let _ = output::print_line(&format!("listening on {address}"));
+            let _ = output::print_line(&format!("listening on {}", ready.address));
+            print_protection(ready);
         };
         let reloads = server::ReloadRequests::on_hangup(move || args.config())
             .context("cannot watch for signals")?;

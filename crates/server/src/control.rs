@@ -5,6 +5,10 @@
 //! that the socket is not read, and TCP flow control stops the client. An urgent line (ABOR, STAT) is
 //! found anywhere among the waiting lines. An urgent line behind more commands than that is read as soon
 //! as enough of the commands before it are done; it is never dropped.
+//!
+//! TLS is below this: the transport begins and ends it. The protection of GSI (RFC 2228 §3) is here: commands
+//! inside ENC are decrypted when they are read, since their tokens must be taken in order, and replies are
+//! encrypted when they are queued.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,6 +18,9 @@ use std::time::Duration;
 use data::transport::ControlTransport;
 use proto::line::{LineEvent, LineReader};
 use proto::reply::Reply;
+use proto::security::{MAX_TOKEN_LINE, unwrap_line};
+use security::gsi::{GsiContext, GsiError};
+use security::tls::{TlsConfig, TlsEngine};
 use tokio::time::timeout;
 
 use crate::files::ControlSocket;
@@ -52,6 +59,11 @@ const HELD_LINES: usize = 1024;
 const HELD_BYTES: usize = 64 * 1024;
 /// Bytes per read. The buffer is on the stack during one read, so an idle session owns none.
 const READ: usize = 4096;
+/// Longest command line inside ENC after the login, bytes: DCSC has a PEM text in base64.
+const MAX_PROTECTED_LINE: usize = 96 * 1024;
+/// Longest line before the login of a client that has agreed on TLS or GSI, bytes: bearer tokens have up to
+/// 16 KiB.
+const MAX_SECURED_LINE: usize = 24 * 1024;
 /// Largest capacity, bytes, that an idle session keeps for waiting lines and for replies.
 const KEPT_CAPACITY: usize = 512;
 /// Longest wait of a closing connection for the client to close first. Closing a socket with unread
@@ -71,6 +83,10 @@ pub(crate) struct ServerControlConnection {
     replies: Vec<u8>,
     stall: Duration,
     ended: bool,
+    /// GSI: protects commands and replies.
+    protection: Option<Box<GsiContext>>,
+    /// A reply could not be protected: nothing may be sent any more.
+    unprotectable: Option<GsiError>,
 }
 
 impl ServerControlConnection {
@@ -86,7 +102,63 @@ impl ServerControlConnection {
             replies: Vec::new(),
             stall,
             ended: false,
+            protection: None,
+            unprotectable: None,
         }
+    }
+
+    /// Waits until the client has sent something. Cancel-safe.
+    ///
+    /// # Errors
+    /// The connection failed.
+    pub(crate) async fn wait_for_input(&self) -> io::Result<()> {
+        self.transport.peer_has_begun().await
+    }
+
+    /// Performs the server's side of a TLS handshake. Nothing may be waiting here that was received in the
+    /// clear. The caller sets a time limit.
+    ///
+    /// # Errors
+    /// The connection broke, or the client's handshake or certificate is refused
+    /// ([`data::transport::tls_error`]).
+    pub(crate) async fn start_tls(&mut self, config: &TlsConfig) -> io::Result<()> {
+        let begun = self.transport.start_tls(config, None);
+        begun.map_err(io::Error::other)?;
+        self.transport.complete_handshake().await?;
+        self.set_line_limit(MAX_SECURED_LINE);
+        Ok(())
+    }
+
+    /// The TLS connection, if there is one.
+    pub(crate) fn tls(&self) -> Option<&TlsEngine> {
+        self.transport.tls()
+    }
+
+    /// Protects all later commands and replies with GSI. The replies that are queued already stay in the
+    /// clear.
+    pub(crate) fn protect(&mut self, context: GsiContext) {
+        self.protection = Some(Box::new(context));
+        self.set_line_limit(MAX_SECURED_LINE);
+    }
+
+    /// Ends TLS or the protection of GSI (CCC): later commands and replies are in the clear. The queued
+    /// replies must have been sent.
+    ///
+    /// # Errors
+    /// The connection broke, or the client does not end TLS in time.
+    pub(crate) async fn end_protection(&mut self) -> io::Result<()> {
+        self.protection = None;
+        self.set_line_limit(self.input.line);
+        timeout(self.stall, self.transport.end_tls()).await?
+    }
+
+    /// Sets the longest command line. Inside ENC it is longer in base64.
+    fn set_line_limit(&mut self, bytes: usize) {
+        self.input.line = bytes;
+        self.reader.set_limit(match self.protection {
+            None => bytes,
+            Some(_) => (2 * bytes).min(MAX_TOKEN_LINE),
+        });
     }
 
     /// Whether to call [`ServerControlConnection::read`]: the client may send more, and the limits allow
@@ -98,7 +170,10 @@ impl ServerControlConnection {
     /// Allows the client to send more ahead, because it has logged in.
     pub(crate) fn raise_input_limits(&mut self) {
         self.input = AFTER_LOGIN;
-        self.reader.set_limit(AFTER_LOGIN.line);
+        self.set_line_limit(match self.protection {
+            None => AFTER_LOGIN.line,
+            Some(_) => MAX_PROTECTED_LINE,
+        });
     }
 
     /// Whether the client has closed its side.
@@ -143,6 +218,7 @@ impl ServerControlConnection {
             Ok(n) => {
                 let mut lines = Vec::new();
                 self.reader.feed(&buffer[..n], &mut lines);
+                let lines = self.without_protection(lines);
                 self.held_bytes += lines.iter().map(held_size).sum::<usize>();
                 self.held.extend(lines);
             }
@@ -150,6 +226,23 @@ impl ServerControlConnection {
             Err(error) => return Err(error),
         }
         Ok(true)
+    }
+
+    /// Removes the protection of GSI from received lines.
+    fn without_protection(&mut self, lines: Vec<LineEvent>) -> Vec<LineEvent> {
+        let Some(context) = &mut self.protection else {
+            return lines;
+        };
+        let mut plain = Vec::with_capacity(lines.len());
+        for line in lines {
+            let unwrap = |_, token: &[u8]| {
+                context.unwrap(token).inspect_err(|error| {
+                    tracing::warn!(%error, "a protected command is forged or damaged");
+                })
+            };
+            unwrap_line(line, self.input.line, unwrap, &mut plain);
+        }
+        plain
     }
 
     /// Takes the next line in order.
@@ -180,7 +273,13 @@ impl ServerControlConnection {
     /// Queues a reply for [`ServerControlConnection::flush`].
     pub(crate) fn queue(&mut self, reply: &Reply) {
         tracing::trace!(code = reply.code, text = %reply.for_log(), "reply");
-        reply.encode(&mut self.replies);
+        let Some(context) = &mut self.protection else {
+            return reply.encode(&mut self.replies);
+        };
+        match reply.encode_protected(|line| context.wrap(line)) {
+            Ok(bytes) => self.replies.extend_from_slice(&bytes),
+            Err(error) => self.unprotectable = Some(error),
+        }
     }
 
     /// Bytes of queued replies.
@@ -191,8 +290,16 @@ impl ServerControlConnection {
     /// Sends the queued replies.
     ///
     /// # Errors
-    /// The connection failed, or the client read nothing for the stall time.
+    /// The connection failed, or the client read nothing for the stall time, or a reply could not be
+    /// protected.
     pub(crate) async fn flush(&mut self) -> io::Result<()> {
+        if let Some(error) = self.unprotectable.take() {
+            self.replies.clear();
+            return Err(io::Error::other(error));
+        }
+        if self.replies.is_empty() {
+            return Ok(());
+        }
         let mut sent = 0;
         while sent < self.replies.len() {
             match self.transport.try_write(&self.replies[sent..]) {
@@ -204,6 +311,7 @@ impl ServerControlConnection {
                 Err(error) => return Err(error),
             }
         }
+        timeout(self.stall, self.transport.flush()).await??;
         self.replies.clear();
         // A large reply must not leave its buffer with an idle session.
         self.replies.shrink_to(KEPT_CAPACITY);

@@ -28,6 +28,11 @@ impl ControlAddresses {
         }
     }
 
+    /// Whether both ends are on the loopback interface of this host.
+    pub(crate) fn are_loopback(&self) -> bool {
+        self.local.ip().is_loopback() && self.peer.ip().is_loopback()
+    }
+
     /// How to listen for data connections: on the address that the client's control connection reached,
     /// because the client has a route to it.
     pub(crate) fn listen_options(

@@ -8,7 +8,9 @@
 
 pub mod config;
 pub mod files;
+pub mod key_holder;
 pub mod limits;
+pub mod sandbox;
 pub mod transfer_log;
 pub mod users;
 
@@ -18,8 +20,10 @@ mod data_address;
 mod listen;
 mod login;
 mod privilege;
+mod proxy_header;
 mod reload;
 mod roots;
+mod secure;
 mod serve;
 mod session;
 mod shared;
@@ -30,6 +34,7 @@ mod work;
 
 pub use congestion::CongestionError;
 pub use reload::ReloadRequests;
-pub use serve::{serve, serve_with_reloads};
+pub use secure::SecurityMaterialError;
+pub use serve::{ServerAnnouncement, serve, serve_with_reloads};
 pub use shutdown::{Shutdown, ShutdownHandle};
 pub use startup::ServeError;

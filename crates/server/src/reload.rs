@@ -9,8 +9,9 @@ use tokio::sync::mpsc;
 
 use crate::config::ServerConfig;
 use crate::congestion;
+use crate::secure::SecurityMaterial;
 use crate::shared::ServerState;
-use crate::startup::ServeError;
+use crate::startup::{self, ServeError};
 use crate::users::Users;
 
 /// New settings that arrive while [`crate::serve_with_reloads`] serves.
@@ -78,7 +79,7 @@ pub(crate) async fn apply(shared: &Arc<ServerState>, settings: ServerConfig) -> 
     let applied = tokio::task::spawn_blocking(move || build_state(&before, settings)).await;
     match applied {
         Ok(Ok(after)) => {
-            tracing::info!("settings and users reloaded");
+            tracing::info!("settings, users and certificates reloaded");
             Arc::new(after)
         }
         Ok(Err(error)) => {
@@ -103,15 +104,15 @@ fn build_state(
     // Everything that can fail comes before `authenticator.reload`: a refused reload changes nothing.
     let fixed = keep_restart_only_settings(&shared.config, &mut settings);
     let users = reload_users(shared, &settings)?;
+    let material = SecurityMaterial::load(&settings, Some(&shared.material))?;
     let congestion = congestion::offered_controls(&settings, data::os::congestion::settable())?;
     for setting in fixed {
         tracing::warn!(setting, "cannot change while the server runs; restart it");
     }
-    if settings.anonymous.is_none() && users.is_none() {
-        tracing::warn!("nobody can log in: neither anonymous sessions nor a users file are set");
-    }
-    shared.authenticator.reload(&settings, users);
-    Ok(shared.with_settings(settings, congestion))
+    startup::warn_if_nobody_can_log_in(&settings);
+    let gridmap = material.gridmap();
+    shared.authenticator.reload(&settings, users, gridmap);
+    Ok(shared.with_settings(settings, congestion, Arc::new(material)))
 }
 
 /// Loads the users file. The file that is in use is only refreshed: if the server can no longer read
@@ -144,11 +145,26 @@ fn keep_restart_only_settings(old: &ServerConfig, new: &mut ServerConfig) -> Vec
     keep("listen", old.listen != new.listen);
     keep("root", old.root != new.root);
     keep("run-as", old.run_as != new.run_as);
+    let (old_tls, new_tls) = (old.security.implicit_tls, new.security.implicit_tls);
+    keep("implicit-tls", old_tls != new_tls);
+    keep("sandbox", old.sandbox != new.sandbox);
+    if old.key_holder.is_some() {
+        // The process that holds the key was told its files at its start.
+        let files = |config: &ServerConfig| {
+            let security = &config.security;
+            (security.certificate.clone(), security.key.clone())
+        };
+        keep("cert and key", files(old) != files(new));
+        (new.security.certificate, new.security.key) = files(old);
+    }
     keep("transfer-log", old.transfer_log != new.transfer_log);
     keep("ftp-info-log", old.ftp_info_log != new.ftp_info_log);
     new.listen = old.listen;
+    new.sandbox = old.sandbox;
+    new.key_holder.clone_from(&old.key_holder);
     new.root.clone_from(&old.root);
     new.run_as.clone_from(&old.run_as);
+    new.security.implicit_tls = old.security.implicit_tls;
     new.transfer_log.clone_from(&old.transfer_log);
     new.ftp_info_log.clone_from(&old.ftp_info_log);
     changed

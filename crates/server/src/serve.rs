@@ -1,7 +1,6 @@
 //! The life of a server: start, accept sessions, drain.
 
 use std::future::Future;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +12,12 @@ use tokio::task::JoinSet;
 use crate::config::ServerConfig;
 use crate::data_address::ControlAddresses;
 use crate::listen;
+use crate::proxy_header;
 use crate::reload::{self, ReloadRequests};
-use crate::session;
+use crate::session::{self, SessionEntry};
 use crate::shared::{ServerPhase, ServerState};
 use crate::shutdown::Shutdown;
-use crate::startup::{self, ServeError};
+use crate::startup::{self, ControlListeners, ServeError};
 
 /// Longest time for sessions to send their last replies after running transfers were cut.
 const LAST_REPLIES: Duration = Duration::from_secs(2);
@@ -36,64 +36,90 @@ pub async fn serve(
     ready: impl FnOnce(SocketAddr),
     shutdown: Shutdown,
 ) -> Result<(), ServeError> {
+    let ready = |announced: &ServerAnnouncement| ready(announced.address);
     serve_with_reloads(config, ready, shutdown, ReloadRequests::never()).await
 }
 
-/// Like [`serve`], and applies new settings and users while it runs. Sessions keep the settings that
-/// they began with; logins and limits follow at once. The control address, the root, the account and
-/// the log files cannot change while the server runs: a message says so if new settings differ.
+/// The addresses of a server that is ready.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerAnnouncement {
+    /// Address of the control port.
+    pub address: SocketAddr,
+    /// Address of the port with implicit TLS.
+    pub implicit_tls: Option<SocketAddr>,
+    /// SHA-256 of the certificate that the server has made for itself.
+    pub self_signed: Option<String>,
+}
+
+/// Like [`serve`], and applies new settings, users, certificates and gridmap while it runs. Sessions keep the
+/// settings that they began with; logins and limits follow at once. The control addresses, the root, the
+/// account and the log files cannot change while the server runs: a message says so if new settings differ.
 ///
 /// # Errors
 /// See [`serve`].
 pub async fn serve_with_reloads(
     config: ServerConfig,
-    ready: impl FnOnce(SocketAddr),
+    ready: impl FnOnce(&ServerAnnouncement),
     mut shutdown: Shutdown,
     mut reloads: ReloadRequests,
 ) -> Result<(), ServeError> {
-    let address = config.listen;
-    let (listener, mut shared) = startup::start_up(config)?;
-    let bound = listener
-        .local_addr()
-        .map_err(|source| ServeError::Listen { address, source })?;
-    tracing::info!(address = %bound, "serving");
-    ready(bound);
+    let (listeners, mut shared) = startup::start_up(config)?;
+    let announcement = announcement(&listeners, &shared)?;
+    tracing::info!(address = %announcement.address, "serving");
+    if let Some(address) = announcement.implicit_tls {
+        tracing::info!(%address, "serving with implicit TLS");
+    }
+    ready(&announcement);
 
     let mut sessions = JoinSet::new();
     loop {
         let settings = tokio::select! {
-            () = accept_until(
-                &listener,
-                &shared,
-                &mut sessions,
-                &mut shutdown,
-                ControlTransport::handshake,
-            ) => break,
+            () = accept_until(&listeners, &shared, &mut sessions, &mut shutdown) => break,
             settings = reloads.next_settings() => settings,
         };
         shared = reload::apply(&shared, settings).await;
     }
-    // Closing the listener first makes new connections fail at once instead of waiting unserved.
-    drop(listener);
+    // Closing the listeners first makes new connections fail at once instead of waiting unserved.
+    drop(listeners);
     drain(&shared, &mut sessions, &mut shutdown).await;
     Ok(())
 }
 
-/// Accepts connections and starts their sessions until a stop is requested. Each session runs its
-/// own `handshake`, for which no other session waits.
-async fn accept_until<H>(
-    listener: &TcpListener,
+fn announcement(
+    listeners: &ControlListeners,
+    shared: &ServerState,
+) -> Result<ServerAnnouncement, ServeError> {
+    let bound = |listener: &TcpListener, address| {
+        let bound = listener.local_addr();
+        bound.map_err(|source| ServeError::Listen { address, source })
+    };
+    let config = &shared.config;
+    let implicit = listeners.implicit_tls.as_ref();
+    Ok(ServerAnnouncement {
+        address: bound(&listeners.control, config.listen)?,
+        implicit_tls: implicit
+            .zip(config.security.implicit_tls)
+            .map(|(listener, address)| bound(listener, address))
+            .transpose()?,
+        self_signed: shared.material.self_signed_fingerprint(),
+    })
+}
+
+/// Accepts connections and starts their sessions until a stop is requested. Each session makes its own
+/// handshake, for which no other session waits.
+async fn accept_until(
+    listeners: &ControlListeners,
     shared: &Arc<ServerState>,
     sessions: &mut JoinSet<()>,
     shutdown: &mut Shutdown,
-    handshake: impl Fn(ControlTransport) -> H,
-) where
-    H: Future<Output = io::Result<ControlTransport>> + Send + 'static,
-{
+) {
     loop {
         tokio::select! {
-            (transport, peer) = listen::accept(listener) => {
-                admit(shared, sessions, transport, peer, &handshake);
+            (transport, peer) = listen::accept(&listeners.control) => {
+                admit(shared, sessions, transport, SessionEntry::Control, peer);
+            }
+            (transport, peer) = accept_implicit(listeners.implicit_tls.as_ref()) => {
+                admit(shared, sessions, transport, SessionEntry::ImplicitTls, peer);
             }
             // Ended sessions must be removed, or the set grows without bound.
             Some(_) = sessions.join_next() => {}
@@ -102,28 +128,69 @@ async fn accept_until<H>(
     }
 }
 
+/// Accepts from the port with implicit TLS; waits for ever if there is none.
+async fn accept_implicit(listener: Option<&TcpListener>) -> (ControlTransport, SocketAddr) {
+    match listener {
+        Some(listener) => listen::accept(listener).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Starts a session, unless a limit forbids it.
-fn admit<H>(
+fn admit(
     shared: &Arc<ServerState>,
     sessions: &mut JoinSet<()>,
     transport: ControlTransport,
+    entry: SessionEntry,
     peer: SocketAddr,
-    handshake: impl Fn(ControlTransport) -> H,
-) where
-    H: Future<Output = io::Result<ControlTransport>> + Send + 'static,
-{
-    let Ok(local) = transport.local_addr() else {
-        return; // the client has left already
-    };
-    let addresses = ControlAddresses::new(local, peer);
+) {
+    if proxy_header::is_proxy(&shared.config.proxy_protocol_from, peer.ip()) {
+        sessions.spawn(admit_proxied(Arc::clone(shared), transport, entry, peer));
+        return;
+    }
+    if let Some(session) = admitted_session(shared, transport, entry, peer) {
+        sessions.spawn(session);
+    }
+}
+
+/// Serves a client whose address a proxy announces.
+async fn admit_proxied(
+    shared: Arc<ServerState>,
+    mut transport: ControlTransport,
+    entry: SessionEntry,
+    proxy: SocketAddr,
+) {
+    match proxy_header::read_client_address(&mut transport).await {
+        Ok(client) => {
+            let peer = client.unwrap_or(proxy);
+            if let Some(session) = admitted_session(&shared, transport, entry, peer) {
+                session.await;
+            }
+        }
+        Err(error) => tracing::warn!(%proxy, %error, "a proxy's connection was closed"),
+    }
+}
+
+/// The session of a connection; `None`: a limit forbids it, or the client has left already.
+fn admitted_session(
+    shared: &Arc<ServerState>,
+    transport: ControlTransport,
+    entry: SessionEntry,
+    peer: SocketAddr,
+) -> Option<impl Future<Output = ()> + Send + use<>> {
+    let addresses = ControlAddresses::new(transport.local_addr().ok()?, peer);
     match shared.session_limits.admit(addresses.peer.ip()) {
         Ok(slot) => {
             let shared = Arc::clone(shared);
-            sessions.spawn(session::run(shared, handshake(transport), addresses, slot));
+            Some(session::run(shared, transport, entry, addresses, slot))
         }
         Err(reason) => {
             tracing::info!(peer = %addresses.peer, %reason, "session turned away");
-            listen::refuse_with_421(&transport, &reason.to_string());
+            // A client that expects TLS cannot read a reply in the clear.
+            if entry == SessionEntry::Control {
+                listen::refuse_with_421(&transport, &reason.to_string());
+            }
+            None
         }
     }
 }
@@ -155,12 +222,11 @@ async fn all_ended(sessions: &mut JoinSet<()>) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::io;
 
     use data::store::root::Root;
     use tokio::io::AsyncReadExt;
     use tokio::net::TcpStream;
-    use tokio::sync::Notify;
     use tokio::time::timeout;
 
     use super::*;
@@ -185,42 +251,35 @@ mod tests {
         assert_eq!(&said, code);
     }
 
-    /// A server whose first client has a handshake that ends when `finish` is notified; the others have
-    /// none.
-    struct SlowHandshakeServer {
+    /// A server with a port for implicit TLS.
+    struct TestServer {
         address: SocketAddr,
-        finish: Arc<Notify>,
+        implicit: SocketAddr,
         shared: Arc<ServerState>,
         serving: tokio::task::JoinHandle<()>,
         _dir: tempfile::TempDir,
     }
 
-    async fn slow_handshake_server(config: ServerConfig) -> SlowHandshakeServer {
+    async fn start(config: ServerConfig) -> TestServer {
         let dir = tempfile::tempdir().unwrap();
         let shared = shared(config, &dir);
-        let listener = listen::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let address = listener.local_addr().unwrap();
-        let finish = Arc::new(Notify::new());
-        let (all, notified) = (Arc::clone(&shared), Arc::clone(&finish));
+        let any = || listen::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let (control, implicit) = (any(), any());
+        let address = control.local_addr().unwrap();
+        let implicit_address = implicit.local_addr().unwrap();
+        let listeners = ControlListeners {
+            control,
+            implicit_tls: Some(implicit),
+        };
+        let all = Arc::clone(&shared);
         let serving = tokio::spawn(async move {
-            let nth = AtomicUsize::new(0);
-            let handshake = |transport: ControlTransport| {
-                let first = nth.fetch_add(1, Ordering::Relaxed) == 0;
-                let notified = Arc::clone(&notified);
-                async move {
-                    if first {
-                        notified.notified().await;
-                    }
-                    transport.handshake().await
-                }
-            };
             let mut sessions = JoinSet::new();
             let (_never, mut shutdown) = Shutdown::manual();
-            accept_until(&listener, &all, &mut sessions, &mut shutdown, handshake).await;
+            accept_until(&listeners, &all, &mut sessions, &mut shutdown).await;
         });
-        SlowHandshakeServer {
+        TestServer {
             address,
-            finish,
+            implicit: implicit_address,
             shared,
             serving,
             _dir: dir,
@@ -228,17 +287,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_slow_handshake_does_not_delay_other_sessions() {
-        let server = slow_handshake_server(ServerConfig::default()).await;
-        let mut first = TcpStream::connect(server.address).await.unwrap();
+    async fn half_open_handshakes_do_not_delay_other_sessions() {
+        let server = start(ServerConfig::default()).await;
+        let silent = TcpStream::connect(server.implicit).await.unwrap();
         for _ in 0..3 {
             let mut other = TcpStream::connect(server.address).await.unwrap();
             expect_greeting_code(&mut other, b"220").await;
         }
-        let nothing = first.try_read(&mut [0; 3]);
+        let nothing = silent.try_read(&mut [0; 3]);
         assert_eq!(nothing.unwrap_err().kind(), io::ErrorKind::WouldBlock);
-        server.finish.notify_one();
-        expect_greeting_code(&mut first, b"220").await;
         server.serving.abort();
     }
 
@@ -251,22 +308,34 @@ mod tests {
 
     #[tokio::test]
     async fn a_handshake_ends_with_the_login_timeout() {
-        let server = slow_handshake_server(ServerConfig {
+        let server = start(ServerConfig {
             login_timeout: Duration::from_millis(20),
             ..ServerConfig::default()
         })
         .await;
-        expect_silent_close(TcpStream::connect(server.address).await.unwrap()).await;
+        expect_silent_close(TcpStream::connect(server.implicit).await.unwrap()).await;
     }
 
     #[tokio::test]
     async fn draining_ends_handshakes_at_once() {
-        let server = slow_handshake_server(ServerConfig::default()).await;
-        let first = TcpStream::connect(server.address).await.unwrap();
-        // Connections are accepted in order, so the first one's handshake has begun.
+        let server = start(ServerConfig::default()).await;
+        let silent = TcpStream::connect(server.implicit).await.unwrap();
         let mut other = TcpStream::connect(server.address).await.unwrap();
         expect_greeting_code(&mut other, b"220").await;
         server.shared.set_phase(ServerPhase::Draining);
-        expect_silent_close(first).await;
+        expect_silent_close(silent).await;
+    }
+
+    #[tokio::test]
+    async fn handshakes_above_the_bound_of_an_address_end_the_oldest() {
+        let server = start(ServerConfig::default()).await;
+        let oldest = TcpStream::connect(server.implicit).await.unwrap();
+        let mut newer = Vec::new();
+        for _ in 0..crate::limits::MOST_HANDSHAKES_PER_ADDRESS {
+            newer.push(TcpStream::connect(server.implicit).await.unwrap());
+        }
+        expect_silent_close(oldest).await;
+        let open = newer[1].try_read(&mut [0; 3]);
+        assert_eq!(open.unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }
 }

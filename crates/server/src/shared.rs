@@ -7,8 +7,9 @@ use data::budget::StreamBudget;
 use tokio::sync::watch;
 
 use crate::config::ServerConfig;
-use crate::limits::{FairQueue, SessionLimits, client_key};
+use crate::limits::{FairQueue, HandshakeLimits, SessionLimits, client_key};
 use crate::login::Authenticator;
+use crate::secure::SecurityMaterial;
 use crate::transfer_log::TransferLog;
 
 /// The phase of a server's life. It only advances.
@@ -48,6 +49,12 @@ pub(crate) struct ServerState {
     pub(crate) listing_queue: Arc<FairQueue>,
     /// One permit per listener being opened.
     pub(crate) listener_queue: Arc<FairQueue>,
+    /// The server's certificate, authorities and gridmap.
+    pub(crate) material: Arc<SecurityMaterial>,
+    /// Security handshakes that are not complete.
+    pub(crate) handshakes: Arc<HandshakeLimits>,
+    /// One permit per step of a GSI exchange: each takes up to a second of processor time.
+    pub(crate) exchange_queue: Arc<FairQueue>,
     phase: Arc<watch::Sender<ServerPhase>>,
 }
 
@@ -67,6 +74,9 @@ impl ServerState {
             checksum_queue: FairQueue::new(config.checksum_queue()),
             listing_queue: FairQueue::new(config.listing_queue()),
             listener_queue: FairQueue::new(config.listener_queue()),
+            material: Arc::default(),
+            handshakes: Arc::default(),
+            exchange_queue: FairQueue::new(config.exchange_queue()),
             phase: Arc::new(watch::Sender::new(ServerPhase::Serving)),
             config,
             authenticator: Arc::new(logins),
@@ -74,14 +84,25 @@ impl ServerState {
         }
     }
 
-    /// The same server with other settings. New limits apply at once, to all sessions.
-    pub(crate) fn with_settings(&self, config: ServerConfig, congestion: Arc<[String]>) -> Self {
+    /// The same state with certificates, authorities and gridmap.
+    pub(crate) fn with_material(self, material: Arc<SecurityMaterial>) -> Self {
+        Self { material, ..self }
+    }
+
+    /// The same server with other settings and files. New limits apply at once, to all sessions.
+    pub(crate) fn with_settings(
+        &self,
+        config: ServerConfig,
+        congestion: Arc<[String]>,
+        material: Arc<SecurityMaterial>,
+    ) -> Self {
         self.session_limits.set_bounds(config.session_bounds());
         self.stream_budget.set_limit(config.max_streams);
         self.transfer_queue.set_bounds(config.transfer_queue());
         self.checksum_queue.set_bounds(config.checksum_queue());
         self.listing_queue.set_bounds(config.listing_queue());
         self.listener_queue.set_bounds(config.listener_queue());
+        self.exchange_queue.set_bounds(config.exchange_queue());
         Self {
             // Shared with the sessions that run: limits count old and new sessions together.
             session_limits: Arc::clone(&self.session_limits),
@@ -91,6 +112,9 @@ impl ServerState {
             checksum_queue: Arc::clone(&self.checksum_queue),
             listing_queue: Arc::clone(&self.listing_queue),
             listener_queue: Arc::clone(&self.listener_queue),
+            material,
+            handshakes: Arc::clone(&self.handshakes),
+            exchange_queue: Arc::clone(&self.exchange_queue),
             phase: Arc::clone(&self.phase),
             config,
             authenticator: Arc::clone(&self.authenticator),

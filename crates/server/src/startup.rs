@@ -13,6 +13,7 @@ use crate::congestion::{self, CongestionError};
 use crate::listen;
 use crate::login::Authenticator;
 use crate::privilege::{self, PrivilegeError};
+use crate::secure::{SecurityMaterial, SecurityMaterialError};
 use crate::shared::ServerState;
 use crate::transfer_log::TransferLog;
 use crate::users::{Users, UsersError};
@@ -48,6 +49,9 @@ pub enum ServeError {
     /// The system does not permit the configured congestion control.
     #[error(transparent)]
     Congestion(#[from] CongestionError),
+    /// The certificate, the authorities or the gridmap cannot be used.
+    #[error(transparent)]
+    Security(#[from] SecurityMaterialError),
     /// The process could not become the account of `run_as`.
     #[error(transparent)]
     Privilege(#[from] PrivilegeError),
@@ -78,23 +82,32 @@ fn root_advice(error: &RootError) -> &'static str {
     }
 }
 
-/// Binds the control port, becomes the unprivileged account, and creates the state that sessions
-/// share.
+/// The ports that a server listens on.
+#[derive(Debug)]
+pub(crate) struct ControlListeners {
+    /// The control port.
+    pub(crate) control: TcpListener,
+    /// The port whose connections begin with a TLS handshake.
+    pub(crate) implicit_tls: Option<TcpListener>,
+}
+
+/// Binds the ports, becomes the unprivileged account, and creates the state that sessions share.
 ///
-/// Logs and the users file are opened before the process gives up root, because they may belong to
-/// root. The root directories are opened after that, because the serving account must be able to
+/// Logs, the users file, keys and the gridmap are opened before the process gives up root, because they
+/// may belong to root. The root directories are opened after that, because the serving account must be able to
 /// reach them.
 pub(crate) fn start_up(
     config: ServerConfig,
-) -> Result<(TcpListener, Arc<ServerState>), ServeError> {
+) -> Result<(ControlListeners, Arc<ServerState>), ServeError> {
     listen::raise_file_limit();
     data::os::return_large_buffers();
-    let listener = listen::bind(config.listen).map_err(|source| ServeError::Listen {
-        address: config.listen,
-        source,
-    })?;
+    let listeners = ControlListeners {
+        control: bind(config.listen)?,
+        implicit_tls: config.security.implicit_tls.map(bind).transpose()?,
+    };
     let log = open_log(&config)?;
     let users = config.users.as_deref().map(Users::load).transpose()?;
+    let material = Arc::new(SecurityMaterial::load(&config, None)?);
     match &config.run_as {
         Some(account) => {
             privilege::become_account(account)?;
@@ -110,17 +123,31 @@ pub(crate) fn start_up(
         ),
         None => {}
     }
-    if config.anonymous.is_none() && users.is_none() {
-        tracing::warn!("nobody can log in: neither anonymous sessions nor a users file are set");
-    }
+    warn_if_nobody_can_log_in(&config);
     let root = Root::open(&config.root).map_err(|error| ServeError::Root { error })?;
-    let logins = Authenticator::new(&config, Arc::new(root), users);
+    let logins =
+        Authenticator::new(&config, Arc::new(root), users).with_gridmap(material.gridmap());
     logins.open_account_roots();
     // After the change of account: root may set congestion controls that other accounts may not
     // (net.ipv4.tcp_allowed_congestion_control, tcp(7)).
     let congestion = congestion::offered_controls(&config, data::os::congestion::settable())?;
-    let shared = ServerState::new(config, congestion, logins, log);
-    Ok((listener, Arc::new(shared)))
+    let shared = ServerState::new(config, congestion, logins, log).with_material(material);
+    Ok((listeners, Arc::new(shared)))
+}
+
+fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
+    listen::bind(address).map_err(|source| ServeError::Listen { address, source })
+}
+
+/// Logs a warning about settings that allow no login.
+pub(crate) fn warn_if_nobody_can_log_in(config: &ServerConfig) {
+    let has_logins =
+        config.anonymous.is_some() || config.users.is_some() || config.security.has_other_logins();
+    if !has_logins {
+        tracing::warn!(
+            "nobody can log in: neither anonymous sessions nor users, a gridmap or tokens are set"
+        );
+    }
 }
 
 fn open_log(config: &ServerConfig) -> Result<TransferLog, ServeError> {

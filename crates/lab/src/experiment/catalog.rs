@@ -35,6 +35,7 @@ pub(crate) const EXPERIMENTS: &[ShippedFile] = shipped!["experiments":
     "fairness",
     "steps",
     "loopback", "loopback-latency", "loopback-io",
+    "loopback-protected", "handshakes",
     "idle-sessions",
     "sync-policy",
     "two-builds", "two-builds-wan",
@@ -61,6 +62,8 @@ pub(crate) const PROGRAMS: &[ShippedFile] = shipped!["programs":
     "longhaul-sync",
     "longhaul-build",
     "idle-sessions",
+    "longhaul-gsi", "globus-gsi", "longhaul-tls", "tls-pump",
+    "longhaul-handshakes", "openssl-handshakes",
     "globus", "globus-either", "curl", "lftp", "aria2",
     "iperf3", "iperf3-steady", "iperf3-udp", "ping", "simulator",
 ];

@@ -72,6 +72,9 @@ pub(crate) enum Verb {
     Cksum(CksumArgs),
     User(UserArgs),
     Proxy(ProxyArgs),
+    /// Hold a private key for `longhaul serve`, which starts this itself
+    #[command(hide = true)]
+    KeyHolder(KeyHolderArgs),
     Doctor(DoctorArgs),
     Lab(lab::LabArgs),
     Help(HelpArgs),
@@ -83,6 +86,15 @@ pub(crate) enum Verb {
         /// Name of the shell
         shell: clap_complete::Shell,
     },
+}
+
+/// The files of the key that a process holds.
+#[derive(Debug, clap::Args)]
+pub(crate) struct KeyHolderArgs {
+    /// Certificate and chain (PEM)
+    pub(crate) cert: std::path::PathBuf,
+    /// Private key (PEM)
+    pub(crate) key: std::path::PathBuf,
 }
 
 /// Compare stock FTP with longhaul over an emulated long path, live

@@ -1,7 +1,7 @@
 //! Flags of `longhaul serve`. They override the settings file, which overrides the defaults.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -9,6 +9,7 @@ use data::options::{CongestionChoice, IoMethod};
 use data::store::durability::SyncPolicy;
 use proto::sizing::BufferSizing;
 use server::config::{Anonymous, FileConfig, ServerConfig, ThirdPartyPolicy};
+use server::sandbox::SandboxMode;
 
 use tune::sizing::drs::DrsInterval;
 
@@ -117,6 +118,10 @@ pub(crate) struct ServeArgs {
     /// Account to switch to after binding the port; requires root
     #[arg(long, value_name = "USER")]
     run_as: Option<String>,
+    /// Confine the server to the files and system calls that it needs: as far as the kernel can, not at
+    /// all, or completely [default: auto]
+    #[arg(long, value_name = "auto|off|required")]
+    sandbox: Option<SandboxArg>,
     /// Format of the messages on standard error
     #[arg(long, value_name = "text|json", default_value = "text")]
     pub(crate) log: LogFormat,
@@ -140,6 +145,17 @@ enum ThirdPartyArg {
     Users,
     /// Nobody.
     None,
+}
+
+/// Values of `--sandbox`.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum SandboxArg {
+    /// As far as possible.
+    Auto,
+    /// No.
+    Off,
+    /// Or do not start.
+    Required,
 }
 
 /// Values of `--log`.
@@ -181,7 +197,18 @@ impl ServeArgs {
         Ok(config)
     }
 
+    /// The settings file.
+    pub(crate) fn settings_file(&self) -> Option<&Path> {
+        self.config.as_deref()
+    }
+
     fn apply(self, config: &mut ServerConfig) {
+        let sandbox = self.sandbox.map(|choice| match choice {
+            SandboxArg::Auto => SandboxMode::Auto,
+            SandboxArg::Off => SandboxMode::Off,
+            SandboxArg::Required => SandboxMode::Required,
+        });
+        set(&mut config.sandbox, sandbox);
         set(&mut config.listen, self.listen);
         set(&mut config.root, self.root);
         set(&mut config.max_sessions, self.max_sessions);

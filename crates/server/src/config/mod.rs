@@ -2,13 +2,17 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use data::options::{CongestionChoice, TransferOptions};
 use data::store::durability::SyncPolicy;
+use ipnet::IpNet;
 use proto::sizing::SocketBuffers;
 
+use crate::key_holder::KeyHolder;
 use crate::limits::{FREE_FAILURES, QueueBounds, SessionBounds};
+use crate::sandbox::SandboxMode;
 
 mod file;
 mod security;
@@ -113,6 +117,13 @@ pub struct ServerConfig {
     pub run_as: Option<String>,
     /// TLS, GSI, client certificates and bearer tokens.
     pub security: SecurityConfig,
+    /// The process that holds the private key of `security.certificate`; `None`: this process reads the
+    /// key. Not in the settings file.
+    pub key_holder: Option<Arc<KeyHolder>>,
+    /// Networks of proxies whose connections begin with a PROXY header.
+    pub proxy_protocol_from: Vec<IpNet>,
+    /// Whether the program confines itself; [`crate::sandbox::enter`] must be called with it.
+    pub sandbox: SandboxMode,
 }
 
 impl Default for ServerConfig {
@@ -156,6 +167,9 @@ impl Default for ServerConfig {
             client_congestion: true,
             run_as: None,
             security: SecurityConfig::default(),
+            key_holder: None,
+            proxy_protocol_from: Vec::new(),
+            sandbox: SandboxMode::default(),
         }
     }
 }
@@ -195,6 +209,12 @@ impl ServerConfig {
     pub(crate) fn password_check_queue(&self) -> QueueBounds {
         let permits = self.max_password_checks.unwrap_or_else(processor_count);
         self.queue_bounds(permits, (permits / 2).min(FREE_FAILURES as usize))
+    }
+
+    /// Bounds on steps of GSI exchanges. One client has at most half of the processors, rounded up.
+    pub(crate) fn exchange_queue(&self) -> QueueBounds {
+        let permits = processor_count();
+        self.queue_bounds(permits, permits.div_ceil(2))
     }
 
     /// Bounds on listeners being opened. Opening is quick, but it may try a whole range of busy ports,

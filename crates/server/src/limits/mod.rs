@@ -5,9 +5,13 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+mod handshakes;
 mod penalty;
 mod queue;
 
+#[cfg(test)]
+pub(crate) use handshakes::MOST_HANDSHAKES_PER_ADDRESS;
+pub(crate) use handshakes::{HandshakeLimits, HandshakeSlot};
 pub(crate) use penalty::FREE_FAILURES;
 pub use penalty::{AttemptResult, LoginAttempt, LoginPenalties, LoginQueueFull};
 pub use queue::{ClientQueueFull, FairQueue, NoPermit, QueueBounds, QueuePermit};

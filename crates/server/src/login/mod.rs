@@ -10,15 +10,19 @@ use proto::command::Secret;
 use proto::path::VPath;
 use proto::printable::printable;
 use proto::server::{AccountRights, LoginGrant};
+use security::gridmap::Gridmap;
+use security::x509::DistinguishedName;
 
-use crate::config::{Anonymous, ServerConfig, ThirdPartyPolicy};
+use crate::config::{Anonymous, GridmapRights, ServerConfig, ThirdPartyPolicy};
 use crate::files::{ChecksumCache, ListingMemory, SessionFiles, UploadRegistry, Uploader};
 use crate::limits::{FairQueue, LimitReached, SessionLimits, UserSlot, client_key};
 use crate::roots::AccountRoots;
 use crate::users::{UserAccount, Users};
 
+mod certificate;
 mod throttle;
 
+pub(crate) use certificate::CertifiedClient;
 use throttle::LoginThrottle;
 
 /// User names that mean an anonymous session, in upper or lower case (RFC 1635). Clients of the
@@ -45,12 +49,27 @@ pub(crate) struct Authenticator {
 }
 
 /// The settings about logins; a reload replaces them.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct LoginPolicy {
     anonymous: Option<Anonymous>,
     third_party: ThirdPartyPolicy,
     users: Option<Arc<Users>>,
+    gridmap: Option<Arc<Gridmap>>,
+    gridmap_rights: GridmapRights,
     sync: SyncPolicy,
+}
+
+/// A login to check.
+#[derive(Debug)]
+pub(crate) struct LoginRequest {
+    /// Argument of USER.
+    pub(crate) user: String,
+    /// Argument of PASS; `None`: directly after USER, when a certificate may suffice.
+    pub(crate) password: Option<Secret>,
+    /// The client's address.
+    pub(crate) peer: IpAddr,
+    /// The client's certificate.
+    pub(crate) client: Option<CertifiedClient>,
 }
 
 /// The result of a successful login.
@@ -76,6 +95,14 @@ pub(crate) enum LoginRefusal {
     /// No users file, no such user or a wrong password. The client must not learn which.
     #[error("wrong user name or password")]
     WrongCredentials(CredentialError),
+    /// The certificate alone does not suffice: PASS must follow.
+    #[error("a password is needed")]
+    PasswordNeeded,
+    /// The client's certificate has no account here, or not the one that it asked for.
+    #[error(
+        "your certificate has no such account here; ask the administrator to list its subject in the gridmap"
+    )]
+    NotMapped(MappingError),
     /// The root of the user cannot be opened.
     #[error("your directory is not available")]
     NoRoot,
@@ -101,6 +128,15 @@ pub(crate) enum CredentialError {
     WrongPassword,
 }
 
+/// The reason why a certificate has no account, for the log only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum MappingError {
+    /// The gridmap does not list the subject.
+    NotListed(DistinguishedName),
+    /// The gridmap lists other accounts.
+    OtherAccount(DistinguishedName),
+}
+
 impl LoginRefusal {
     /// Whether the session must end with 421.
     pub(crate) fn ends_session(&self) -> bool {
@@ -113,6 +149,12 @@ impl LoginRefusal {
             Self::WrongCredentials(CredentialError::NoUsersFile) => "no users file".to_owned(),
             Self::WrongCredentials(CredentialError::UnknownUser) => "unknown user".to_owned(),
             Self::WrongCredentials(CredentialError::WrongPassword) => "wrong password".to_owned(),
+            Self::NotMapped(MappingError::NotListed(subject)) => {
+                format!("the gridmap does not list {subject}")
+            }
+            Self::NotMapped(MappingError::OtherAccount(subject)) => {
+                format!("the gridmap lists other accounts for {subject}")
+            }
             other => other.to_string(),
         }
     }
@@ -134,7 +176,7 @@ impl Authenticator {
     /// Takes the configuration, the server's root and the password users.
     pub(crate) fn new(config: &ServerConfig, root: Arc<Root>, users: Option<Users>) -> Self {
         Self {
-            policy: RwLock::new(Arc::new(LoginPolicy::of(config, users.map(Arc::new)))),
+            policy: RwLock::new(Arc::new(LoginPolicy::of(config, users.map(Arc::new), None))),
             root_path: root.host_path().to_owned(),
             roots: Arc::new(AccountRoots::new(Arc::clone(&root), config.root.clone())),
             root,
@@ -146,16 +188,33 @@ impl Authenticator {
         }
     }
 
+    /// The same with the accounts of certificate subjects.
+    pub(crate) fn with_gridmap(self, gridmap: Option<Arc<Gridmap>>) -> Self {
+        let policy = LoginPolicy {
+            gridmap,
+            ..(*self.policy()).clone()
+        };
+        Self {
+            policy: RwLock::new(Arc::new(policy)),
+            ..self
+        }
+    }
+
     /// The password users as of the last reload.
     pub(crate) fn users(&self) -> Option<Arc<Users>> {
         self.policy().users.clone()
     }
 
-    /// Applies new settings and users to later logins. Blocks on the file system.
-    pub(crate) fn reload(&self, config: &ServerConfig, users: Option<Arc<Users>>) {
+    /// Applies new settings, users and gridmap to later logins. Blocks on the file system.
+    pub(crate) fn reload(
+        &self,
+        config: &ServerConfig,
+        users: Option<Arc<Users>>,
+        gridmap: Option<Arc<Gridmap>>,
+    ) {
         self.password_checks
             .set_bounds(config.password_check_queue());
-        let policy = Arc::new(LoginPolicy::of(config, users));
+        let policy = Arc::new(LoginPolicy::of(config, users, gridmap));
         *self.policy.write().unwrap_or_else(PoisonError::into_inner) = policy;
         self.open_account_roots();
         self.roots.reopen();
@@ -165,15 +224,16 @@ impl Authenticator {
     /// of its address or account. A refusal is logged without the password.
     pub(crate) async fn authenticate(
         &self,
-        user: String,
-        password: Secret,
-        peer: IpAddr,
+        request: LoginRequest,
         limits: &Arc<SessionLimits>,
     ) -> Result<Login, LoginRefusal> {
-        // Taken before the check consumes `user`; a client can send names of thousands of characters.
-        let name: String = user.chars().take(SHOWN_NAME).collect();
-        let answer = self.check_login(user, password, peer, limits).await;
-        if let Err(refusal) = &answer {
+        // Taken before the check consumes the name; a client can send names of thousands of characters.
+        let name: String = request.user.chars().take(SHOWN_NAME).collect();
+        let peer = request.peer;
+        let answer = self.check_login(request, limits).await;
+        if let Err(refusal) = &answer
+            && *refusal != LoginRefusal::PasswordNeeded
+        {
             let user = printable(name.as_bytes());
             tracing::info!(%user, address = %peer, reason = refusal.log_reason(), "login refused");
         }
@@ -182,12 +242,32 @@ impl Authenticator {
 
     async fn check_login(
         &self,
-        user: String,
-        password: Secret,
-        peer: IpAddr,
+        request: LoginRequest,
         limits: &Arc<SessionLimits>,
     ) -> Result<Login, LoginRefusal> {
         let policy = self.policy();
+        let LoginRequest {
+            user,
+            password,
+            peer,
+            client,
+        } = request;
+        match client {
+            Some(CertifiedClient::Grid(subject)) => {
+                return self.mapped_login(&policy, &subject, &user, limits).await;
+            }
+            Some(CertifiedClient::Tls(subject)) => {
+                let mapped = self.mapped_login(&policy, &subject, &user, limits).await;
+                // Another account may still be entered with its password.
+                if !matches!(mapped, Err(LoginRefusal::NotMapped(_))) {
+                    return mapped;
+                }
+            }
+            None => {}
+        }
+        let Some(password) = password else {
+            return Err(LoginRefusal::PasswordNeeded);
+        };
         if ANONYMOUS_NAMES.contains(&user.to_ascii_lowercase().as_str()) {
             return self.anonymous_login(&policy);
         }
@@ -338,11 +418,13 @@ impl Authenticator {
 }
 
 impl LoginPolicy {
-    fn of(config: &ServerConfig, users: Option<Arc<Users>>) -> Self {
+    fn of(config: &ServerConfig, users: Option<Arc<Users>>, gridmap: Option<Arc<Gridmap>>) -> Self {
         Self {
             anonymous: config.anonymous,
             third_party: config.third_party,
             users,
+            gridmap,
+            gridmap_rights: config.security.gridmap_rights,
             sync: config.sync_policy,
         }
     }

@@ -10,8 +10,7 @@ use proto::address::AddressFamily;
 use proto::command::Secret;
 use proto::drs::DrsAddress;
 use proto::server::{
-    DriverEvent, FileRequest, ListenRequest, SecurityFailure, SecurityRequest, SessionAction,
-    TransferError, TransferRequest,
+    DriverEvent, FileRequest, ListenRequest, SessionAction, TransferError, TransferRequest,
 };
 use proto::stripes::StripeAddresses;
 use tokio::time::Instant;
@@ -19,6 +18,7 @@ use tokio::time::Instant;
 use super::order::{busy_error, not_logged_in_error};
 use super::{LoginStatus, SessionDriver};
 use crate::limits::QueuePermit;
+use crate::login::LoginRequest;
 use crate::transfer::{QueuedTransfer, StopCause, TransferHandle};
 use crate::work::{FileWork, SessionWork};
 
@@ -28,12 +28,12 @@ impl SessionDriver {
         for action in actions {
             match action {
                 SessionAction::Reply(reply) => self.control.queue(&reply),
-                SessionAction::Secure(request) => self.secure(&request),
-                SessionAction::Authenticate { user, password } => {
-                    self.authenticate(user, password.unwrap_or(Secret(Vec::new())))
+                SessionAction::Secure(request) => self.secure(request),
+                SessionAction::Authenticate { user, password } => self.authenticate(user, password),
+                SessionAction::SetDataCredential(credential) => {
+                    self.set_data_credential(&credential);
                 }
-                // No session has the security that these belong to.
-                SessionAction::SetDataCredential(_) | SessionAction::ClearCommands => {}
+                SessionAction::ClearCommands => self.clearing = true,
                 SessionAction::File(request) => {
                     self.note_rename(&request);
                     self.work = self.start_file_work(request);
@@ -68,26 +68,17 @@ impl SessionDriver {
         }
     }
 
-    /// Refuses every security mechanism: none is implemented, and none is offered
-    /// (`SessionConfig::mechanisms`).
-    fn secure(&mut self, request: &SecurityRequest) {
-        let failure = match request {
-            SecurityRequest::Begin(_) if self.control.has_buffered_input() => {
-                SecurityFailure::ReadAhead
-            }
-            _ => SecurityFailure::Unavailable("this server has no security mechanism".to_owned()),
-        };
-        self.work = SessionWork::Immediate(DriverEvent::Security(Err(failure)));
-    }
-
-    fn authenticate(&mut self, user: String, password: Secret) {
+    fn authenticate(&mut self, user: String, password: Option<Secret>) {
         let shared = Arc::clone(&self.shared);
-        let peer = self.addresses.peer.ip();
+        let request = LoginRequest {
+            user,
+            password,
+            peer: self.addresses.peer.ip(),
+            client: self.security.client(),
+        };
         self.work = SessionWork::Login(Box::pin(async move {
-            shared
-                .authenticator
-                .authenticate(user, password, peer, &shared.session_limits)
-                .await
+            let limits = &shared.session_limits;
+            shared.authenticator.authenticate(request, limits).await
         }));
     }
 

@@ -5,7 +5,6 @@
 //! actions in [`ServerSession`], actions become [`SessionWork`], and its outcome goes back to the state
 //! machine.
 
-use std::future::Future;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,14 +16,16 @@ use data::transport::ControlTransport;
 use proto::server::{ExpectedInput, ServerSession, SessionConfig};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 use tracing::Instrument;
 
+use crate::config::{RequiredProtection, TlsPolicy};
 use crate::control::ServerControlConnection;
 use crate::data_address::ControlAddresses;
 use crate::files::ListingMemoryShare;
-use crate::limits::SessionSlot;
+use crate::limits::{HandshakeSlot, SessionSlot};
 use crate::login::Login;
+use crate::secure::SessionSecurity;
 use crate::shared::{ServerPhase, ServerState};
 use crate::transfer::StopCause;
 use crate::work::{SessionWork, WorkEvent};
@@ -33,6 +34,7 @@ mod actions;
 mod order;
 mod outcomes;
 mod record;
+mod secure;
 
 use record::{ClientNotes, DeferredRecord};
 
@@ -52,43 +54,33 @@ const FOLLOW_UP_SILENCE: Duration = Duration::from_secs(2);
 /// Reason in the 421 of sessions that end because the server stops.
 const SHUTTING_DOWN: &str = "server is shutting down";
 
+/// The port through which a session came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SessionEntry {
+    /// The control port: the session begins in the clear.
+    Control,
+    /// The port with implicit TLS: a handshake precedes the greeting.
+    ImplicitTls,
+}
+
 /// Serves one control connection, from its handshake to its end.
 pub(crate) async fn run(
     shared: Arc<ServerState>,
-    handshake: impl Future<Output = io::Result<ControlTransport>>,
+    transport: ControlTransport,
+    entry: SessionEntry,
     ends: ControlAddresses,
     slot: SessionSlot,
 ) {
     let span = tracing::info_span!("session", peer = %ends.peer);
     async {
-        if let Some(transport) = finish_handshake(&shared, handshake).await {
-            Box::new(SessionDriver::new(shared, transport, ends, slot))
-                .run()
-                .await;
+        let mut driver = Box::new(SessionDriver::new(shared, transport, ends, slot));
+        // A handshake that fails gets no reply, because no reply can be sent before it.
+        if entry == SessionEntry::Control || driver.secure_from_start().await {
+            driver.run().await;
         }
     }
     .instrument(span)
     .await;
-}
-
-/// Waits for the handshake, at most for the login timeout and only while the server is serving. A
-/// handshake that does not finish gets no reply, because no reply can be sent before it.
-async fn finish_handshake(
-    shared: &ServerState,
-    handshake: impl Future<Output = io::Result<ControlTransport>>,
-) -> Option<ControlTransport> {
-    let mut phases = shared.subscribe_phase();
-    let finished = tokio::select! {
-        // A finished handshake comes first: its client is served and gets a proper 421.
-        biased;
-        finished = timeout(shared.config.login_timeout, handshake) => finished,
-        _ = phases.wait_for(|phase| *phase > ServerPhase::Serving) => return None,
-    };
-    finished
-        .map_err(io::Error::from)
-        .flatten()
-        .inspect_err(|error| tracing::debug!(%error, "handshake failed"))
-        .ok()
 }
 
 /// Whether the client has logged in.
@@ -138,6 +130,8 @@ enum SessionEvent {
     Work(WorkEvent),
     Phase(ServerPhase),
     Timeout,
+    /// Newer security exchanges have displaced this session's.
+    Displaced,
 }
 
 struct SessionDriver {
@@ -146,6 +140,9 @@ struct SessionDriver {
     machine: ServerSession,
     addresses: ControlAddresses,
     login: LoginStatus,
+    security: SessionSecurity,
+    /// Counts the security exchange until it is complete.
+    handshake_slot: Option<HandshakeSlot>,
     channel: Option<SessionDataChannel>,
     /// This end of the DRS channel, for all transfers after DPSV or DPRT.
     drs: Option<Arc<drs::DrsEndpoint>>,
@@ -160,6 +157,8 @@ struct SessionDriver {
     phases: watch::Receiver<ServerPhase>,
     phase: ServerPhase,
     closing: bool,
+    /// CCC: the protection of commands ends when all replies are sent.
+    clearing: bool,
     /// Memory reserved for a listing among the queued replies.
     reply_memory: Option<ListingMemoryShare>,
     /// The task that writes transfer records.
@@ -184,6 +183,8 @@ impl SessionDriver {
             control: ServerControlConnection::new(transport, config.transfer.stall),
             machine: ServerSession::new(session_config(&shared, &ends)),
             login: LoginStatus::not_logged_in(now + config.login_timeout),
+            security: SessionSecurity::default(),
+            handshake_slot: None,
             channel: None,
             drs: None,
             data_peers: Vec::new(),
@@ -195,6 +196,7 @@ impl SessionDriver {
             phase,
             phases,
             closing: false,
+            clearing: false,
             reply_memory: None,
             record_task: None,
             deferred_record: None,
@@ -253,6 +255,14 @@ impl SessionDriver {
         if self.closing {
             return Err(SessionEnd::Closing);
         }
+        if std::mem::take(&mut self.clearing) {
+            let ended = self.control.end_protection().await;
+            return ended.map_err(SessionEnd::ConnectionLost);
+        }
+        if matches!(self.work, SessionWork::Handshake) {
+            self.perform_handshake().await;
+            return Ok(());
+        }
         if self.work.is_none() {
             if self.phase > ServerPhase::Serving && !self.is_in_follow_up() {
                 return Err(self.close_with_reply(SHUTTING_DOWN));
@@ -268,6 +278,9 @@ impl SessionDriver {
                 self.on_phase(phase);
                 Ok(())
             }
+            SessionEvent::Displaced => {
+                Err(self.close_with_reply("too many security exchanges are in progress"))
+            }
             SessionEvent::Timeout => Err(self.close_with_reply(match self.login {
                 _ if self.phase > ServerPhase::Serving => SHUTTING_DOWN,
                 LoginStatus::NotLoggedIn { .. } => "no login in time",
@@ -278,7 +291,8 @@ impl SessionDriver {
 
     /// Feeds waiting lines to the state machine for as long as it accepts them.
     async fn take_lines(&mut self) -> Result<(), SessionEnd> {
-        while !self.closing {
+        // After CCC the next line must be read in the clear.
+        while !self.closing && !self.clearing {
             let line = match self.machine.expected_input() {
                 ExpectedInput::Line
                     if self.phase > ServerPhase::Serving && !self.is_in_follow_up() =>
@@ -321,6 +335,7 @@ impl SessionDriver {
             step = self.work.next_event(), if !self.work.is_none() => SessionEvent::Work(step),
             read = self.control.read(), if self.control.has_input_room() => SessionEvent::Input(read),
             () = sleep_until(deadline), if self.work.is_none() => SessionEvent::Timeout,
+            () = secure::displaced(self.handshake_slot.as_ref()) => SessionEvent::Displaced,
         }
     }
 
@@ -383,6 +398,7 @@ impl SessionDriver {
 
 fn session_config(shared: &ServerState, ends: &ControlAddresses) -> SessionConfig {
     let config = &shared.config;
+    let security = shared.material.settings();
     let version = concat!("longhaul ", env!("CARGO_PKG_VERSION"));
     SessionConfig {
         congestion_controls: Arc::clone(&shared.congestion),
@@ -396,12 +412,13 @@ fn session_config(shared: &ServerState, ends: &ControlAddresses) -> SessionConfi
         max_bad_lines: MAX_BAD_LINES,
         buffer_sizing: config.transfer.buffers.sizing,
         foreign_data_addresses: config.foreign_data_addresses,
-        mechanisms: Arc::default(),
-        clear_passwords: true,
-        tls_required: false,
-        require_data_protection: false,
-        bearer_tokens: false,
-        allow_ccc: false,
+        mechanisms: shared.material.mechanisms(),
+        // Bytes on the loopback interface are seen by root only, who reads passwords anyway.
+        clear_passwords: security.clear_passwords || ends.are_loopback(),
+        tls_required: security.tls_policy() == TlsPolicy::Required,
+        require_data_protection: security.require_protection == RequiredProtection::Data,
+        bearer_tokens: !security.token_issuers.is_empty(),
+        allow_ccc: security.clear_commands,
         max_idle_seconds: u32::try_from(config.idle_timeout.as_secs()).unwrap_or(u32::MAX),
     }
 }

@@ -10,6 +10,7 @@ use tune::Prior;
 use super::{LoginStatus, SessionDriver};
 use crate::config::ServerConfig;
 use crate::limits::QueuePermit;
+use crate::secure::DataProtectionError;
 use crate::transfer::{DataAddresses, LocalHandles, TransferOrder, TransferTerms};
 
 impl SessionDriver {
@@ -31,6 +32,10 @@ impl SessionDriver {
         if let Some(listen) = &request.delayed_passive {
             self.note_data_peers(listen);
         }
+        let security = self
+            .security
+            .data_security(&request.protection, &self.shared.material)
+            .map_err(|error| protection_error(&error))?;
         let config = &self.shared.config;
         let connections = match &request.delayed_passive {
             None => DataAddresses::of(self.channel.as_ref()),
@@ -54,6 +59,7 @@ impl SessionDriver {
             stream_budget: self.shared.client_stream_budget(self.addresses.peer.ip()),
             rate: config.transfer.rate.clone(),
             drs: self.drs.clone(),
+            security: security.map(Arc::new),
             permit,
         };
         Ok((order, handles))
@@ -96,6 +102,16 @@ pub(super) fn busy_error(text: String) -> FileError {
         kind: FileErrorKind::Busy,
         errno: None,
         text,
+    }
+}
+
+/// The error of a transfer whose protection cannot be had. It never goes on with less.
+fn protection_error(error: &DataProtectionError) -> FileError {
+    tracing::warn!(%error, "transfer refused for lack of protection");
+    FileError {
+        kind: FileErrorKind::Other,
+        errno: None,
+        text: error.to_string(),
     }
 }
 

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::{LoginStatus, SessionDriver, SessionEnd, record};
 use crate::data_address::advertised_address;
+use crate::login::LoginRefusal;
 use crate::transfer::{
     AdmissionResult, FinishedTransfer, TransferUpdate, WorkerEvent, seconds_since_1970,
 };
@@ -48,14 +49,23 @@ impl SessionDriver {
                 let advertised = opened.map(|endpoint| self.keep_drs(endpoint));
                 self.finish_work(DriverEvent::DrsListening(advertised))
             }
+            WorkEvent::Exchange(step) => return self.on_exchange_step(step),
             WorkEvent::Login(Ok(login)) => {
                 let grant = login.grant.clone();
-                tracing::info!(user = %grant.user, "logged in");
+                tracing::info!(
+                    user = %grant.user,
+                    identity = self.security.identity().map(tracing::field::display),
+                    protocol = %self.security.description(),
+                    "logged in"
+                );
                 // Boxed: a session without a login should not pay for the size of one.
                 self.login = LoginStatus::LoggedIn(Box::new(login));
                 // A user may pipeline more than a client without a login; see `AFTER_LOGIN`.
                 self.control.raise_input_limits();
                 self.finish_work(DriverEvent::Login(Ok(grant)))
+            }
+            WorkEvent::Login(Err(LoginRefusal::PasswordNeeded)) => {
+                self.finish_work(DriverEvent::Login(Err(LoginFailure::PasswordNeeded)))
             }
             WorkEvent::Login(Err(refusal)) if refusal.ends_session() => {
                 return Err(self.close_with_reply(&refusal.to_string()));
@@ -69,7 +79,7 @@ impl SessionDriver {
     }
 
     /// Ends the work and restarts the idle timeout.
-    fn finish_work(&mut self, outcome: DriverEvent) -> DriverEvent {
+    pub(super) fn finish_work(&mut self, outcome: DriverEvent) -> DriverEvent {
         self.work = SessionWork::None;
         self.last_activity = Instant::now();
         outcome
@@ -127,7 +137,7 @@ impl SessionDriver {
     }
 
     /// Reports an outcome to the state machine and carries out the actions it returns.
-    fn report_outcome(&mut self, outcome: DriverEvent) {
+    pub(super) fn report_outcome(&mut self, outcome: DriverEvent) {
         let actions = self.machine.on_driver_event(outcome);
         self.run_actions(actions);
     }

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use data::job::TransferSettings;
+use data::security::DataSecurity;
 use proto::path::{PARTIAL_HASH_DIGITS, PARTIAL_SUFFIX, VPath};
 use proto::server::{FileRequest, SessionAction, TransferError};
+use security::gsi::DataHandshakeMode;
 use tune::limiter::Limiter;
 
 use super::{LoginStatus, SessionDriver};
@@ -59,6 +61,7 @@ impl SessionDriver {
             LoginStatus::NotLoggedIn { .. } => return, // no transfer begins without a login
         };
         let settings = summary.settings;
+        let protection = protection_name(settings.security.as_deref());
         // Only uploads use partial names; a retrieve of such a file is logged as it is.
         let partial = (summary.direction == LoggedTransferKind::Store)
             .then(|| name_without_suffix(&summary.path))
@@ -91,6 +94,8 @@ impl SessionDriver {
             evidence: summary.evidence,
             decision: summary.decision,
             checksum: settings.checksum.zip(summary.digest),
+            protection,
+            identity: self.security.identity().map(ToString::to_string),
             code,
             error,
             task: self.client_notes.task.as_deref().map(str::to_owned),
@@ -171,6 +176,15 @@ fn limiter_name(limiter: Limiter) -> &'static str {
     match limiter {
         Limiter::ServerCap => "client or path",
         other => other.name(),
+    }
+}
+
+/// Protection of the data connections in the log.
+fn protection_name(security: Option<&DataSecurity>) -> &'static str {
+    match security.map(|security| security.mode) {
+        None => "clear",
+        Some(DataHandshakeMode::AuthenticateOnly) => "authenticated",
+        Some(DataHandshakeMode::Protected) => "private",
     }
 }
 

@@ -35,9 +35,14 @@ pub(super) fn run(
         stream_budget,
         rate,
         drs,
+        security,
         permit: _permit,
     } = handles;
-    let mut summary = TransferSummary::of(&order.request, order.settings(rate, drs));
+    let settings = TransferSettings {
+        security,
+        ..order.settings(rate, drs)
+    };
+    let mut summary = TransferSummary::of(&order.request, settings);
     // The elapsed time is monotonic; `start` is the time of day for the log only.
     let started_at = Instant::now();
     let (channel, delayed) = match order.connections.listen(stream_budget) {

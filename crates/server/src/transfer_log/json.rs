@@ -42,6 +42,8 @@ struct JsonRecord<'a> {
     limiter: Option<&'static str>,
     congestion: Option<&'a str>,
     checksum: Option<JsonChecksum<'a>>,
+    protection: &'static str,
+    identity: Option<&'a str>,
     code: u16,
     result: &'static str,
     error: Option<&'a str>,
@@ -98,6 +100,8 @@ pub(super) fn line(record: &TransferRecord) -> serde_json::Result<Vec<u8>> {
                 algorithm: algorithm.name(),
                 hex,
             }),
+        protection: record.protection,
+        identity: record.identity.as_deref(),
         code: record.code,
         result: if record.error.is_none() {
             "ok"

@@ -69,6 +69,11 @@ pub struct TransferRecord {
     pub congestion: Option<String>,
     /// Checksum of the whole file, if it is known.
     pub checksum: Option<(ChecksumAlgorithm, String)>,
+    /// Protection of the data connections: `clear`, `authenticated` (then raw bytes), or `private`
+    /// (encrypted).
+    pub protection: &'static str,
+    /// The identity that the client has proved by a certificate.
+    pub identity: Option<String>,
     /// Code of the final reply.
     pub code: u16,
     /// The error; `None`: the transfer succeeded.

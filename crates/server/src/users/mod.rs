@@ -98,6 +98,12 @@ impl Users {
         self.current().contains_key(user)
     }
 
+    /// An account, without a check: the caller has another proof of the client's identity.
+    pub(crate) fn account(&self, user: &str) -> Option<UserAccount> {
+        let accounts = self.current();
+        accounts.get(user).map(|record| record.account.clone())
+    }
+
     /// The path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path

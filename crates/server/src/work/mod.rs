@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use data::channel::{ListenOptions, SessionDataChannel};
 use data::drs;
+use proto::security::SecurityToken;
 use proto::server::{DriverEvent, FileError, FileErrorKind, FileResponse};
+use security::gsi::{GsiAcceptor, GsiError, GsiStep};
 
 use crate::files::ListingMemoryShare;
 use crate::limits::QueuePermit;
@@ -28,6 +30,11 @@ pub(crate) enum SessionWork {
     None,
     /// An outcome that is known already.
     Immediate(DriverEvent),
+    /// A TLS handshake is to be made on the control connection. The session makes it itself, because
+    /// the handshake needs the connection.
+    Handshake,
+    /// A step of a GSI exchange is being computed.
+    Exchange(PendingResult<Result<ExchangeStep, String>>),
     /// A login is being checked.
     Login(PendingResult<Result<Login, LoginRefusal>>),
     /// A data listener is being opened.
@@ -42,6 +49,14 @@ pub(crate) enum SessionWork {
     Transfer(Box<TransferHandle>),
 }
 
+/// A computed step of a GSI exchange, and the acceptor for the next one.
+pub(crate) struct ExchangeStep {
+    /// The acceptor.
+    pub(crate) acceptor: Box<GsiAcceptor>,
+    /// Its answer to the client's token.
+    pub(crate) result: Result<GsiStep, GsiError>,
+}
+
 /// A result that is still to come.
 pub(crate) type PendingResult<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -49,6 +64,8 @@ pub(crate) type PendingResult<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub(crate) enum WorkEvent {
     /// The outcome of [`SessionWork::Immediate`].
     Immediate(DriverEvent),
+    /// The result of a step of a GSI exchange; the text of a failure is for the log.
+    Exchange(Result<ExchangeStep, String>),
     /// The result of the login.
     Login(Result<Login, LoginRefusal>),
     /// The data listener.
@@ -110,6 +127,25 @@ impl SessionWork {
         }))
     }
 
+    /// Starts a step of the GSI exchange of the client at `peer`. It runs on a blocking thread, because it
+    /// verifies signatures and may make a key.
+    pub(crate) fn exchange(
+        mut acceptor: Box<GsiAcceptor>,
+        token: SecurityToken,
+        shared: &Arc<ServerState>,
+        peer: IpAddr,
+    ) -> Self {
+        let queue = Arc::clone(&shared.exchange_queue);
+        Self::Exchange(Box::pin(async move {
+            let permit = queue.acquire(peer).await.map_err(|e| e.to_string())?;
+            let step = run_blocking_with_permit(permit, move || {
+                let result = acceptor.step(token.as_bytes());
+                ExchangeStep { acceptor, result }
+            });
+            step.await.map_err(|error| error.text)
+        }))
+    }
+
     /// Whether the session waits for a command line.
     pub(crate) fn is_none(&self) -> bool {
         matches!(self, Self::None)
@@ -119,8 +155,9 @@ impl SessionWork {
     pub(crate) async fn next_event(&mut self) -> WorkEvent {
         match self {
             // Never ready: the session's `select!` then waits for its other events only.
-            Self::None => std::future::pending().await,
+            Self::None | Self::Handshake => std::future::pending().await,
             Self::Immediate(outcome) => WorkEvent::Immediate(outcome.clone()),
+            Self::Exchange(answer) => WorkEvent::Exchange(answer.await),
             Self::Login(answer) => WorkEvent::Login(answer.await),
             Self::Listen(answer) => WorkEvent::Listen(answer.await),
             Self::ListenDrs(answer) => WorkEvent::ListenDrs(answer.await),

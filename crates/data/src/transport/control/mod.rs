@@ -73,6 +73,16 @@ impl ControlTransport {
         Ok(())
     }
 
+    /// Waits until the peer has sent a byte or has closed, and takes nothing. Unlike
+    /// [`ControlTransport::readable`] it never returns for a false alarm, so that nothing need be
+    /// prepared for a peer that stays silent. Cancel-safe.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub async fn peer_has_begun(&self) -> io::Result<()> {
+        self.stream.peek(&mut [0]).await.map(drop)
+    }
+
     /// Completes the handshake that [`ControlTransport::start_tls`] began; returns at once if there
     /// is none, or if it is complete. The caller sets a time limit. Cancel-safe: a later call goes
     /// on.

@@ -78,6 +78,16 @@ impl CertifiedKey {
         Self::join(certificates, key, &show(chain))
     }
 
+    /// Reads a certificate (with its chain, leaf first) whose key is elsewhere: `key` has its public
+    /// part and carries out its operations.
+    ///
+    /// # Errors
+    /// As [`CertifiedKey::from_files`].
+    pub fn from_chain_file(chain: &Path, key: PKey<Private>) -> Result<Self, CredentialError> {
+        let certificates = certificates(&read(chain, Content::Public)?, &show(chain))?;
+        Self::join(certificates, key, &show(chain))
+    }
+
     /// Reads a file that holds certificate, key and chain (a proxy, RFC 3820; also `cat cert key`).
     ///
     /// # Errors

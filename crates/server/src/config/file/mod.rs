@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use data::options::{CongestionChoice, IoMethod};
 use data::store::durability::SyncPolicy;
+use ipnet::IpNet;
 use proto::sizing::BufferSizing;
 use serde::Deserialize;
 use tune::sizing::drs::{DrsInterval, DrsIntervalError};
@@ -16,6 +17,7 @@ use super::{
     Anonymous, ClientCertificatesName, GridmapRights, RequiredProtection, ServerConfig,
     SessionReuse, ThirdPartyPolicy, TlsPolicy, TokenIssuerConfig,
 };
+use crate::sandbox::SandboxMode;
 
 mod security;
 mod spelling;
@@ -50,6 +52,8 @@ pub struct FileConfig {
     pub ftp_info_log: Option<PathBuf>,
     pub third_party: Option<ThirdPartyPolicy>,
     pub foreign_data_addresses: Option<bool>,
+    pub proxy_protocol_from: Option<Vec<IpNet>>,
+    pub sandbox: Option<SandboxMode>,
     pub max_sessions: Option<usize>,
     pub max_sessions_per_address: Option<usize>,
     pub max_sessions_per_user: Option<usize>,
@@ -282,6 +286,11 @@ impl FileConfig {
     pub fn apply(mut self, config: &mut ServerConfig) {
         self.apply_queue_bounds(config);
         self.apply_security(&mut config.security);
+        set_if_given(
+            &mut config.proxy_protocol_from,
+            self.proxy_protocol_from.take(),
+        );
+        set_if_given(&mut config.sandbox, self.sandbox);
         set_if_given(&mut config.listen, self.listen);
         set_if_given(&mut config.root, self.root);
         set_if_given(&mut config.third_party, self.third_party);

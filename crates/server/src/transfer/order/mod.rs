@@ -11,6 +11,7 @@ use data::drs;
 use data::job::TransferSettings;
 use data::options::{CongestionChoice, IoMethod, TransferOptions};
 use data::rate::RateLimit;
+use data::security::DataSecurity;
 use proto::server::{FileError, TransferKind, TransferRequest};
 use proto::sizing::BufferSizing;
 use proto::stripes::{Stripe, StripeAddresses};
@@ -92,6 +93,8 @@ pub(crate) struct LocalHandles {
     pub(crate) rate: Option<RateLimit>,
     /// This end of the DRS channel.
     pub(crate) drs: Option<Arc<drs::DrsEndpoint>>,
+    /// Protection of the data connections; `None`: they are in the clear.
+    pub(crate) security: Option<Arc<DataSecurity>>,
     /// The permit of this transfer.
     pub(crate) permit: QueuePermit,
 }
@@ -128,6 +131,7 @@ impl TransferOrder {
             connect_timeout: terms.connect,
             // A client may have opened a DRS channel and then selected another sizing.
             drs: drs.filter(|_| request.buffers.sizing == BufferSizing::Drs),
+            // The worker adds what this process holds.
             security: None,
             close_after: false,
         }

@@ -1,0 +1,184 @@
+//! The process that holds the private key of the server.
+//!
+//! The process that serves sessions has no private key in its memory, and after `run-as` no right to
+//! read the key's file. A child process, started before anything else, reads the key and signs
+//! handshakes for it, over a socket pair. It does nothing else, is confined (see [`process`]), and
+//! ends with its parent. A session that is taken over can ask for signatures while it lasts; it
+//! cannot take the key away.
+
+use std::io;
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use data::os::remote_key::{RemoteKeyError, RemoteSigner, remote_key};
+use openssl::pkey::{PKey, Private};
+use openssl::rsa::Padding;
+
+mod message;
+pub mod process;
+
+use message::{HolderAnswer, HolderRequest, KeyId, KeyPadding};
+
+/// Longest wait for an answer. A signature takes a millisecond; reading a key from a slow disk longer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The hidden verb of the program that runs [`process::run`].
+pub const VERB: &str = "key-holder";
+
+/// The process that holds the key, as seen from the one that serves.
+#[derive(Debug)]
+pub struct KeyHolder {
+    connection: Arc<HolderConnection>,
+    /// Ended when dropped.
+    child: Child,
+}
+
+/// The socket pair; one request at a time.
+#[derive(Debug)]
+struct HolderConnection(Mutex<UnixStream>);
+
+/// The reason why the key cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyHolderError {
+    /// The process cannot be started.
+    #[error("cannot start the process that holds the private key: {0}")]
+    Start(io::Error),
+    /// The process ended, or does not answer.
+    #[error("the process that holds the private key does not answer: {0}; restart the server")]
+    Lost(io::Error),
+    /// It cannot read the key.
+    #[error("{0}")]
+    Key(String),
+    /// OpenSSL cannot use a key that is elsewhere.
+    #[error(transparent)]
+    Remote(#[from] RemoteKeyError),
+}
+
+impl KeyHolder {
+    /// Starts the process for a certificate chain and its key. Call it first in the program: what the
+    /// parent gives up later, the child keeps until it has confined itself.
+    ///
+    /// # Errors
+    /// [`KeyHolderError::Start`]
+    pub fn start(chain: &Path, key: &Path) -> Result<Self, KeyHolderError> {
+        let (ours, theirs) = UnixStream::pair().map_err(KeyHolderError::Start)?;
+        ours.set_read_timeout(Some(ANSWER_TIMEOUT))
+            .and_then(|()| ours.set_write_timeout(Some(ANSWER_TIMEOUT)))
+            .map_err(KeyHolderError::Start)?;
+        // The program itself: a binary that was replaced meanwhile would be another version.
+        let child = Command::new("/proc/self/exe")
+            .arg(VERB)
+            .arg(chain)
+            .arg(key)
+            .env_clear()
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .map_err(KeyHolderError::Start)?;
+        Ok(Self {
+            connection: Arc::new(HolderConnection(Mutex::new(ours))),
+            child,
+        })
+    }
+
+    /// Has the key read (again) and returns it for use with OpenSSL: the public part, and signatures
+    /// by the process. Blocks on its answer.
+    ///
+    /// # Errors
+    /// See [`KeyHolderError`].
+    pub fn load(&self) -> Result<PKey<Private>, KeyHolderError> {
+        match self
+            .connection
+            .ask(&HolderRequest::Load)
+            .map_err(KeyHolderError::Lost)?
+        {
+            HolderAnswer::Loaded { id, public } => {
+                let public = PKey::public_key_from_der(&public).map_err(RemoteKeyError::from)?;
+                let signer = HeldKey {
+                    id,
+                    connection: Arc::clone(&self.connection),
+                };
+                Ok(remote_key(&public, Arc::new(signer))?)
+            }
+            HolderAnswer::Failed(problem) => Err(KeyHolderError::Key(problem)),
+            HolderAnswer::Signature(_) => {
+                Err(KeyHolderError::Lost(io::ErrorKind::InvalidData.into()))
+            }
+        }
+    }
+}
+
+impl Drop for KeyHolder {
+    fn drop(&mut self) {
+        // The end of the connection ends the process; the signal helps one that hangs, if the rights
+        // of this process still permit it. Nothing waits here, since the server itself ends now.
+        self.connection.shut_down();
+        let _ = self.child.kill();
+        let _ = self.child.try_wait();
+    }
+}
+
+impl HolderConnection {
+    fn ask(&self, request: &HolderRequest) -> io::Result<HolderAnswer> {
+        let mut socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let answer = message::write_frame(&mut *socket, &request.encode())
+            .and_then(|()| message::read_frame(&mut *socket))
+            .and_then(|frame| {
+                frame
+                    .and_then(|frame| HolderAnswer::decode(&frame))
+                    .ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+            });
+        if answer.is_err() {
+            // A late answer must not be taken for that of the next request.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+        answer
+    }
+
+    fn shut_down(&self) {
+        let socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = socket.shutdown(Shutdown::Both);
+    }
+}
+
+/// One key in the process.
+struct HeldKey {
+    id: KeyId,
+    connection: Arc<HolderConnection>,
+}
+
+impl HeldKey {
+    fn sign(&self, request: &HolderRequest) -> Option<Vec<u8>> {
+        match self.connection.ask(request) {
+            Ok(HolderAnswer::Signature(bytes)) => Some(bytes),
+            Ok(HolderAnswer::Failed(problem)) => {
+                tracing::error!(problem, "the private key cannot sign");
+                None
+            }
+            Ok(HolderAnswer::Loaded { .. }) => None,
+            Err(error) => {
+                tracing::error!(%error, "the process that holds the private key does not answer; restart the server");
+                None
+            }
+        }
+    }
+}
+
+impl RemoteSigner for HeldKey {
+    fn rsa_private_encrypt(&self, input: &[u8], padding: Padding) -> Option<Vec<u8>> {
+        let padding = KeyPadding::of(padding)?;
+        let (id, input) = (self.id, input.to_vec());
+        self.sign(&HolderRequest::RsaPrivateEncrypt { id, padding, input })
+    }
+
+    fn ecdsa_sign(&self, digest: &[u8]) -> Option<Vec<u8>> {
+        let (id, digest) = (self.id, digest.to_vec());
+        self.sign(&HolderRequest::EcdsaSign { id, digest })
+    }
+}

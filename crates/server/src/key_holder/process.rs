@@ -1,0 +1,127 @@
+//! The process that holds the key: reads requests, answers them, ends with its parent.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use openssl::ecdsa::EcdsaSig;
+use openssl::pkey::{Id, PKey, Private};
+use security::x509::CertifiedKey;
+
+use super::message::{self, HolderAnswer, HolderRequest, KeyId};
+use crate::sandbox;
+
+/// Keys kept at most. A reload gives a new one; connections that began before it use the older.
+const MOST_KEYS: usize = 8;
+
+/// Serves requests from standard input, a socket, until it closes. Run it in a process of its own.
+/// The process confines itself first: no core dumps, nothing but the two files can be opened, and
+/// only the system calls that reading and signing need are permitted.
+///
+/// # Errors
+/// Standard input is no socket, or the connection broke.
+pub fn run(chain: &Path, key: &Path) -> io::Result<()> {
+    let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    if let Err(error) = sandbox::enter_key_holder(&[chain, key]) {
+        // The server says in its log what the system lacks; the key is still apart from the sessions.
+        tracing::warn!(%error, "the process that holds the private key is not confined");
+    }
+    let mut holder = Holder::new(chain, key);
+    while let Some(frame) = message::read_frame(&mut socket)? {
+        let answer = match HolderRequest::decode(&frame) {
+            Some(request) => holder.answer(&request),
+            None => HolderAnswer::Failed("invalid request".to_owned()),
+        };
+        message::write_frame(&mut socket, &answer.encode())?;
+    }
+    Ok(())
+}
+
+/// The keys.
+struct Holder {
+    chain: PathBuf,
+    key: PathBuf,
+    keys: VecDeque<(KeyId, PKey<Private>)>,
+    next: KeyId,
+}
+
+impl Holder {
+    fn new(chain: &Path, key: &Path) -> Self {
+        Self {
+            chain: chain.to_owned(),
+            key: key.to_owned(),
+            keys: VecDeque::new(),
+            next: 0,
+        }
+    }
+
+    fn answer(&mut self, request: &HolderRequest) -> HolderAnswer {
+        let done = match request {
+            HolderRequest::Load => self.load(),
+            HolderRequest::RsaPrivateEncrypt { id, padding, input } => self
+                .key(*id)
+                .and_then(|key| rsa_private_encrypt(key, input, padding.openssl()))
+                .map(HolderAnswer::Signature),
+            HolderRequest::EcdsaSign { id, digest } => self
+                .key(*id)
+                .and_then(|key| ecdsa_sign(key, digest))
+                .map(HolderAnswer::Signature),
+        };
+        done.unwrap_or_else(HolderAnswer::Failed)
+    }
+
+    fn load(&mut self) -> Result<HolderAnswer, String> {
+        // The chain is read, too: a key that does not belong to the certificate is found here.
+        let credential = CertifiedKey::from_files(&self.chain, &self.key, None)
+            .map_err(|error| error.to_string())?;
+        let key = credential.key().clone();
+        if !matches!(key.id(), Id::RSA | Id::EC) {
+            return Err(format!(
+                "{}: the key is neither RSA nor ECDSA; use one of these",
+                self.key.display()
+            ));
+        }
+        let public = key.public_key_to_der().map_err(|error| error.to_string())?;
+        let id = self.next;
+        self.next = self.next.wrapping_add(1);
+        if self.keys.len() == MOST_KEYS {
+            self.keys.pop_front();
+        }
+        self.keys.push_back((id, key));
+        Ok(HolderAnswer::Loaded { id, public })
+    }
+
+    fn key(&self, id: KeyId) -> Result<&PKey<Private>, String> {
+        let found = self.keys.iter().find(|(known, _)| *known == id);
+        found
+            .map(|(_, key)| key)
+            .ok_or_else(|| "the key has been replaced".to_owned())
+    }
+}
+
+fn rsa_private_encrypt(
+    key: &PKey<Private>,
+    input: &[u8],
+    padding: openssl::rsa::Padding,
+) -> Result<Vec<u8>, String> {
+    let rsa = key.rsa().map_err(|error| error.to_string())?;
+    let mut output = vec![0; usize::try_from(rsa.size()).unwrap_or_default()];
+    // The openssl crate panics on an input that is longer than the key.
+    if input.len() > output.len() {
+        return Err("the input is longer than the key".to_owned());
+    }
+    let length = rsa
+        .private_encrypt(input, &mut output, padding)
+        .map_err(|error| error.to_string())?;
+    output.truncate(length);
+    Ok(output)
+}
+
+fn ecdsa_sign(key: &PKey<Private>, digest: &[u8]) -> Result<Vec<u8>, String> {
+    let ec = key.ec_key().map_err(|error| error.to_string())?;
+    EcdsaSig::sign(digest, &ec)
+        .and_then(|signature| signature.to_der())
+        .map_err(|error| error.to_string())
+}

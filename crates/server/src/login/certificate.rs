@@ -1,0 +1,72 @@
+//! Logins with a certificate, whose subject the gridmap maps to accounts.
+
+use std::sync::Arc;
+
+use proto::path::VPath;
+use proto::server::AccountRights;
+use security::x509::DistinguishedName;
+
+use super::{ANONYMOUS_NAMES, Authenticator, Login, LoginPolicy, LoginRefusal, MappingError};
+use crate::config::GridmapRights;
+use crate::limits::SessionLimits;
+use crate::users::UserAccount;
+
+/// Name with which clients of the globus library leave the choice of the account to the server.
+const DEFAULT_ACCOUNT: &str = ":globus-mapping:";
+
+/// The identity that a client has proved by its certificate: the subject without proxies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum CertifiedClient {
+    /// With TLS. A client that the gridmap does not list may log in with a password.
+    Tls(DistinguishedName),
+    /// With GSI. The gridmap alone decides.
+    Grid(DistinguishedName),
+}
+
+impl Authenticator {
+    /// Logs in to an account that the gridmap lists for `subject`: the one that was asked for, or the first
+    /// for [`DEFAULT_ACCOUNT`].
+    pub(super) async fn mapped_login(
+        &self,
+        policy: &LoginPolicy,
+        subject: &DistinguishedName,
+        asked: &str,
+        limits: &Arc<SessionLimits>,
+    ) -> Result<Login, LoginRefusal> {
+        let listed = policy.gridmap.as_ref().map(|map| map.accounts(subject));
+        let listed = listed.unwrap_or_default();
+        let account = match asked {
+            DEFAULT_ACCOUNT => listed.first(),
+            _ => listed.iter().find(|account| *account == asked),
+        };
+        let Some(account) = account else {
+            return Err(LoginRefusal::NotMapped(match listed {
+                [] => MappingError::NotListed(subject.clone()),
+                _ => MappingError::OtherAccount(subject.clone()),
+            }));
+        };
+        // These names mean an anonymous session everywhere.
+        if ANONYMOUS_NAMES.contains(&account.to_ascii_lowercase().as_str()) {
+            return self.anonymous_login(policy);
+        }
+        let account = mapped_account(policy, account);
+        let slot = limits.count_login(&account.name)?;
+        self.user_login(policy, account, slot).await
+    }
+}
+
+/// The account of a name: that of the users file, else one with the server's root.
+fn mapped_account(policy: &LoginPolicy, name: &str) -> UserAccount {
+    let users = policy.users.as_ref();
+    users
+        .and_then(|users| users.account(name))
+        .unwrap_or_else(|| UserAccount {
+            name: name.to_owned(),
+            root: None,
+            rights: AccountRights {
+                write: policy.gridmap_rights == GridmapRights::Rw,
+                third_party: true,
+            },
+            home: VPath::root(),
+        })
+}

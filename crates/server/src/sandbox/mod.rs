@@ -1,0 +1,154 @@
+//! Defence in depth: what the process may still do if a session takes it over.
+//!
+//! [`enter`] confines the process that serves, before it starts any thread: no core dumps, no new
+//! privileges, only the files that serving needs ([`files`], Landlock), only the system calls that
+//! serving needs ([`system_calls`], seccomp). docs/server.md has the lists. Nothing here replaces a
+//! check elsewhere.
+
+use std::path::{Path, PathBuf};
+
+use nix::sys::resource::{Resource, setrlimit};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+
+mod files;
+mod system_calls;
+
+pub use files::FileAccess;
+
+use crate::config::ServerConfig;
+use crate::users::Users;
+
+/// Whether the process confines itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SandboxMode {
+    /// As far as the kernel can; a message says what it cannot.
+    #[default]
+    Auto,
+    /// Not at all.
+    Off,
+    /// Completely, or the server does not start.
+    Required,
+}
+
+/// The reason why the process could not confine itself.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// The kernel has no Landlock, or an old one.
+    #[error("this kernel cannot confine file access completely (Landlock, Linux 5.13 or newer)")]
+    NoLandlock,
+    /// A path cannot be permitted.
+    #[error("cannot confine file access: {0}")]
+    Files(String),
+    /// The filter of system calls was refused.
+    #[error("cannot filter system calls: {0}")]
+    SystemCalls(String),
+}
+
+/// Confines this process and all threads that it starts later. Call it while there is one thread.
+///
+/// # Errors
+/// With [`SandboxMode::Required`], what cannot be confined. [`SandboxMode::Auto`] logs it.
+pub fn enter(mode: SandboxMode, access: &FileAccess) -> Result<(), SandboxError> {
+    if mode == SandboxMode::Off {
+        return Ok(());
+    }
+    forbid_core_dumps();
+    let files = files::confine(access);
+    let calls = system_calls::filter(system_calls::SERVER);
+    for (what, done) in [("files", &files), ("system calls", &calls)] {
+        match done {
+            Ok(()) => tracing::info!("confined: {what}"),
+            Err(error) if mode == SandboxMode::Auto => {
+                tracing::warn!(%error, "the server runs with less protection against a session that takes it over");
+            }
+            Err(_) => {}
+        }
+    }
+    match mode {
+        SandboxMode::Required => files.and(calls),
+        _ => Ok(()),
+    }
+}
+
+/// Confines the process that holds the private key to reading these files and signing.
+///
+/// # Errors
+/// What cannot be confined.
+pub(crate) fn enter_key_holder(readable: &[&Path]) -> Result<(), SandboxError> {
+    forbid_core_dumps();
+    let access = FileAccess {
+        // A renewed certificate replaces the file, so its directory is needed.
+        read: readable.iter().map(|path| directory_of(path)).collect(),
+        write: Vec::new(),
+    };
+    files::confine(&access)?;
+    system_calls::filter(system_calls::KEY_HOLDER)
+}
+
+impl FileAccess {
+    /// The files that a server with these settings uses: its roots and those of the accounts for
+    /// writing, its logs, and for reading everything that it reads again on a reload. `settings`: the
+    /// settings file. A root that an account gets later is reachable only below one of these until the
+    /// server is restarted.
+    pub fn of_server(config: &ServerConfig, settings: Option<&Path>) -> Self {
+        let security = &config.security;
+        let mut write = vec![config.root.clone()];
+        // Errors of the users file are reported when the server starts.
+        let users = config
+            .users
+            .as_deref()
+            .and_then(|path| Users::load(path).ok());
+        write.extend(users.iter().flat_map(Users::roots));
+        let logs = [&config.transfer_log, &config.ftp_info_log];
+        write.extend(logs.into_iter().flatten().map(|log| directory_of(log)));
+        let key = security
+            .key
+            .as_deref()
+            .filter(|_| config.key_holder.is_none());
+        let files = [
+            settings,
+            config.users.as_deref(),
+            security.certificate.as_deref(),
+            key,
+            security.gridmap.as_deref(),
+            security.client_authorities.as_deref(),
+        ];
+        let mut read: Vec<PathBuf> = files.into_iter().flatten().map(directory_of).collect();
+        let keys = security.token_issuers.iter();
+        read.extend(
+            keys.filter_map(|issuer| issuer.keys.as_deref())
+                .map(|keys| directory_of(Path::new(keys))),
+        );
+        read.extend(security.client_authorities.clone());
+        read.extend(security.grid_authorities.clone());
+        read.extend(environment_paths());
+        Self { read, write }
+    }
+}
+
+/// Places of certificate authorities that the environment names, and those of the user.
+fn environment_paths() -> impl Iterator<Item = PathBuf> {
+    let named = ["X509_CERT_DIR", "SSL_CERT_DIR", "SSL_CERT_FILE"];
+    let home = std::env::home_dir().map(|home| home.join(".globus/certificates"));
+    let named = named.into_iter().filter_map(std::env::var_os);
+    named.map(PathBuf::from).chain(home)
+}
+
+/// Keeps passwords, tokens and keys out of core files, and other processes of the same user out of
+/// this one's memory (ptrace(2), PR_SET_DUMPABLE).
+fn forbid_core_dumps() {
+    let limited = setrlimit(Resource::RLIMIT_CORE, 0, 0).map_err(std::io::Error::from);
+    let hidden = set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Into::into);
+    if let Err(error) = limited.and(hidden) {
+        tracing::warn!(%error, "cannot forbid core dumps");
+    }
+}
+
+/// The directory that holds a file: a file that is replaced by renaming is another one.
+fn directory_of(file: &Path) -> PathBuf {
+    match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}

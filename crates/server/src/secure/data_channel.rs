@@ -1,0 +1,153 @@
+//! The protection of a transfer's data connections, from the session's security and the client's PROT, DCAU
+//! and DCSC.
+
+use std::sync::Arc;
+
+use data::security::{DataSecurity, DataTlsRole};
+use proto::command::{DataChannelAuth, ProtectionLevel};
+use proto::security::DataChannelProtection;
+use security::gsi::DataHandshakeMode;
+use security::tls::{
+    ClientCertificates, ExpectedPeer, TlsConfig, TlsError, TlsOptions, TlsProfile, TlsRole,
+    TlsVersion,
+};
+use security::x509::{DistinguishedName, TrustStore};
+
+use super::{GridSecurity, SecurityMaterial, SessionSecurity, TlsSecurity};
+use crate::config::SessionReuse;
+
+/// The reason why a transfer cannot have the protection that its client asked for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum DataProtectionError {
+    /// The session has no security from which the protection could come.
+    #[error("this session has no security for protected data connections")]
+    NoSecurity,
+    /// DCAU N makes no keys.
+    #[error(
+        "data connections without authentication (DCAU N) cannot be protected; send DCAU A or PROT C"
+    )]
+    NoAuthentication,
+    /// GSI is switched off meanwhile.
+    #[error("this server has no credential for data connections")]
+    NoCredential,
+    /// TLS refuses the credential.
+    #[error("the credential for data connections cannot be used: {0}")]
+    Tls(#[from] TlsError),
+}
+
+impl SessionSecurity {
+    /// The protection of the next transfer; `None`: its bytes are in the clear.
+    ///
+    /// # Errors
+    /// See [`DataProtectionError`]: a transfer is never less protected than it was asked for.
+    pub(crate) fn data_security(
+        &self,
+        asked: &DataChannelProtection,
+        material: &SecurityMaterial,
+    ) -> Result<Option<DataSecurity>, DataProtectionError> {
+        let is_clear = asked.level == ProtectionLevel::Clear;
+        let is_anonymous = asked.authentication == DataChannelAuth::None;
+        match self {
+            Self::Clear | Self::Exchanging(_) if is_clear && is_anonymous => Ok(None),
+            Self::Clear | Self::Exchanging(_) => Err(DataProtectionError::NoSecurity),
+            Self::Tls(_) if is_clear => Ok(None),
+            Self::Tls(tls) => tls.data_security(material).map(Some),
+            Self::Grid(_) if is_clear && is_anonymous => Ok(None),
+            Self::Grid(_) if is_anonymous => Err(DataProtectionError::NoAuthentication),
+            Self::Grid(grid) => grid.data_security(asked, material).map(Some),
+        }
+    }
+}
+
+impl TlsSecurity {
+    /// TLS with this end as the server (RFC 4217 section 7). A client that has shown a certificate must show
+    /// the same one, or resume the session in which it did.
+    fn data_security(
+        &self,
+        material: &SecurityMaterial,
+    ) -> Result<DataSecurity, DataProtectionError> {
+        let leaf = self.peer.as_ref().and_then(|peer| peer.chain.first());
+        let server = match leaf {
+            Some(leaf) => {
+                let same = ExpectedPeer::Certificate(leaf.clone());
+                self.config.with_expected(same)?
+            }
+            None => self.config.clone(),
+        };
+        Ok(DataSecurity {
+            mode: DataHandshakeMode::Protected,
+            role: DataTlsRole::Server,
+            client: None,
+            server: Some(server),
+            resume: None,
+            require_resumption: material.settings().session_reuse == SessionReuse::Required,
+            require_close_notify: true,
+        })
+    }
+}
+
+impl GridSecurity {
+    /// GSI: the end that opens a connection is the TLS client. With PROT C both ends authenticate and then
+    /// send raw bytes.
+    fn data_security(
+        &self,
+        asked: &DataChannelProtection,
+        material: &SecurityMaterial,
+    ) -> Result<DataSecurity, DataProtectionError> {
+        let credential = self
+            .data_credential
+            .as_ref()
+            .or(self.delegated.as_ref())
+            .or(material.credential())
+            .ok_or(DataProtectionError::NoCredential)?;
+        let expected = match &asked.authentication {
+            DataChannelAuth::Subject(subject) => DistinguishedName::from_text(subject.as_str()),
+            // DCAU A: both ends act for the same user (GFD.20 section 3.2), who is also the client of a
+            // session without delegation.
+            DataChannelAuth::SelfAuth | DataChannelAuth::None => match &self.data_credential {
+                Some(credential) => credential.identity(),
+                None => self.peer.identity.clone(),
+            },
+        };
+        let trust = match &self.data_credential {
+            // DCSC: both ends trust what the client has given to both.
+            Some(credential) => {
+                let own = std::iter::once(credential.leaf()).chain(credential.chain());
+                Arc::new(TrustStore::exactly(own.cloned().collect()))
+            }
+            None => Arc::clone(
+                material
+                    .grid_trust()
+                    .ok_or(DataProtectionError::NoCredential)?,
+            ),
+        };
+        let config = |role| {
+            TlsConfig::new(TlsOptions {
+                role,
+                profile: TlsProfile::Grid,
+                credential: Some(credential.clone()),
+                trust: Some(Arc::clone(&trust)),
+                client_certificates: ClientCertificates::Required,
+                expected: ExpectedPeer::Identity(expected.clone()),
+                server_name: None,
+                oldest: TlsVersion::V1_2,
+                tickets: false,
+            })
+        };
+        Ok(DataSecurity {
+            mode: match asked.level {
+                ProtectionLevel::Clear => DataHandshakeMode::AuthenticateOnly,
+                ProtectionLevel::Safe
+                | ProtectionLevel::Confidential
+                | ProtectionLevel::Private => DataHandshakeMode::Protected,
+            },
+            role: DataTlsRole::Opener,
+            client: Some(config(TlsRole::Client)?),
+            server: Some(config(TlsRole::Server)?),
+            resume: None,
+            require_resumption: false,
+            // Peers with GSI close data connections by FIN alone.
+            require_close_notify: false,
+        })
+    }
+}

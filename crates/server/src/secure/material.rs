@@ -1,0 +1,305 @@
+//! The server's certificate, authorities and gridmap, as they were read from their files.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use proto::security::{ExchangeKind, SecurityMechanism};
+use security::gridmap::{Gridmap, GridmapError};
+use security::tls::{
+    ClientCertificates, ExpectedPeer, TlsConfig, TlsError, TlsOptions, TlsProfile, TlsRole,
+    TlsVersion,
+};
+use security::x509::{CertifiedKey, CredentialError, TrustError, TrustStore};
+
+use crate::config::{SecurityConfig, SecurityConfigError, ServerConfig, TlsPolicy};
+use crate::key_holder::KeyHolderError;
+
+/// Validity of a certificate that the server makes for itself.
+const SELF_SIGNED_VALIDITY: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// The reason why the security settings cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SecurityMaterialError {
+    /// The settings do not fit together.
+    #[error(transparent)]
+    Settings(#[from] SecurityConfigError),
+    /// The certificate or its key cannot be used.
+    #[error("cannot use the server's certificate: {0}")]
+    Credential(#[from] CredentialError),
+    /// The authorities of clients cannot be read.
+    #[error("cannot use the certificate authorities of clients: {0}")]
+    Authorities(TrustError),
+    /// The gridmap cannot be used.
+    #[error("cannot use the gridmap: {0}")]
+    Gridmap(#[from] GridmapError),
+    /// The process that holds the private key.
+    #[error("cannot use the server's private key: {0}")]
+    KeyHolder(#[from] KeyHolderError),
+    /// TLS refuses the certificate.
+    #[error("cannot use the server's certificate for TLS: {0}")]
+    Tls(TlsError),
+}
+
+/// The server's certificate, authorities and gridmap. A reload makes a new value; sessions keep theirs.
+#[derive(Debug, Default)]
+pub(crate) struct SecurityMaterial {
+    settings: SecurityConfig,
+    credential: Option<CertifiedKey>,
+    client_trust: Option<Arc<TrustStore>>,
+    grid: Option<GridMaterial>,
+    mechanisms: Arc<[SecurityMechanism]>,
+}
+
+#[derive(Debug, Clone)]
+struct GridMaterial {
+    gridmap: Arc<Gridmap>,
+    trust: Arc<TrustStore>,
+}
+
+impl SecurityMaterial {
+    /// Reads the files that the settings name. A file that `before` was read from and that this process
+    /// may no longer read, because it gave up root, keeps its old content, and a message says so. A
+    /// certificate that the server made itself is kept, too. Blocks on the file system.
+    ///
+    /// # Errors
+    /// See [`SecurityMaterialError`].
+    pub(crate) fn load(
+        config: &ServerConfig,
+        before: Option<&Self>,
+    ) -> Result<Self, SecurityMaterialError> {
+        let settings = config.security.clone();
+        settings.check()?;
+        let credential = load_credential(config, before)?;
+        let grid = load_grid(&settings, before)?;
+        let client_trust = load_client_trust(&settings, grid.as_ref(), before)?;
+        let mut mechanisms = Vec::new();
+        if settings.tls_policy() != TlsPolicy::Off {
+            mechanisms.push(tls_mechanism());
+        }
+        if grid.is_some() {
+            mechanisms.push(SecurityMechanism {
+                name: "GSSAPI".to_owned(),
+                exchange: ExchangeKind::Tokens,
+            });
+        }
+        let material = Self {
+            settings,
+            credential,
+            client_trust,
+            grid,
+            mechanisms: mechanisms.into(),
+        };
+        material.check_configs()?;
+        Ok(material)
+    }
+
+    /// The settings that the material was loaded for.
+    pub(crate) fn settings(&self) -> &SecurityConfig {
+        &self.settings
+    }
+
+    /// The mechanisms that AUTH offers.
+    pub(crate) fn mechanisms(&self) -> Arc<[SecurityMechanism]> {
+        Arc::clone(&self.mechanisms)
+    }
+
+    /// The accounts of certificate subjects; `None`: no gridmap is configured.
+    pub(crate) fn gridmap(&self) -> Option<Arc<Gridmap>> {
+        self.grid.as_ref().map(|grid| Arc::clone(&grid.gridmap))
+    }
+
+    /// The server's certificate.
+    pub(crate) fn credential(&self) -> Option<&CertifiedKey> {
+        self.credential.as_ref()
+    }
+
+    /// The grid's authorities; `None`: GSI is off.
+    pub(crate) fn grid_trust(&self) -> Option<&Arc<TrustStore>> {
+        self.grid.as_ref().map(|grid| &grid.trust)
+    }
+
+    /// SHA-256 of a certificate that the server made itself.
+    pub(crate) fn self_signed_fingerprint(&self) -> Option<String> {
+        let made = self.settings.tls_policy() == TlsPolicy::SelfSigned;
+        let credential = self.credential.as_ref().filter(|_| made)?;
+        Some(credential.fingerprint())
+    }
+
+    /// A TLS configuration for one session: its tickets resume in that session's data connections
+    /// only.
+    ///
+    /// # Errors
+    /// [`TlsError::Config`]
+    pub(crate) fn tls_config(&self) -> Result<TlsConfig, TlsError> {
+        TlsConfig::new(TlsOptions {
+            client_certificates: self.settings.client_certificates,
+            trust: self.client_trust.clone(),
+            tickets: true,
+            ..self.server_options(TlsProfile::Web)
+        })
+    }
+
+    /// A configuration for the GSI exchange of one session.
+    ///
+    /// # Errors
+    /// [`TlsError::Config`]
+    pub(crate) fn grid_config(&self) -> Result<TlsConfig, TlsError> {
+        TlsConfig::new(TlsOptions {
+            client_certificates: ClientCertificates::Required,
+            trust: self.grid_trust().cloned(),
+            ..self.server_options(TlsProfile::Grid)
+        })
+    }
+
+    fn server_options(&self, profile: TlsProfile) -> TlsOptions {
+        TlsOptions {
+            role: TlsRole::Server,
+            profile,
+            credential: self.credential.clone(),
+            trust: None,
+            client_certificates: ClientCertificates::None,
+            expected: ExpectedPeer::Trusted,
+            server_name: None,
+            oldest: TlsVersion::V1_2,
+            tickets: false,
+        }
+    }
+
+    /// Makes a configuration of each kind once, so that a certificate that TLS refuses is noticed at the
+    /// start and not by the first client.
+    fn check_configs(&self) -> Result<(), SecurityMaterialError> {
+        if self.credential.is_some() {
+            self.tls_config().map_err(SecurityMaterialError::Tls)?;
+        }
+        if self.grid.is_some() {
+            self.grid_config().map_err(SecurityMaterialError::Tls)?;
+        }
+        Ok(())
+    }
+}
+
+/// The mechanism of AUTH TLS and of the port with implicit TLS.
+pub(crate) fn tls_mechanism() -> SecurityMechanism {
+    SecurityMechanism {
+        name: "TLS".to_owned(),
+        exchange: ExchangeKind::Handshake,
+    }
+}
+
+fn load_credential(
+    config: &ServerConfig,
+    before: Option<&SecurityMaterial>,
+) -> Result<Option<CertifiedKey>, SecurityMaterialError> {
+    let settings = &config.security;
+    let old = |unchanged: fn(&SecurityConfig, &SecurityConfig) -> bool| {
+        let before = before.filter(|before| unchanged(&before.settings, settings))?;
+        before.credential.clone()
+    };
+    if settings.tls_policy() == TlsPolicy::SelfSigned {
+        if let Some(kept) = old(|a, b| a.tls == b.tls) {
+            return Ok(Some(kept));
+        }
+        let made = CertifiedKey::self_signed(&names_of_this_server(config), SELF_SIGNED_VALIDITY)?;
+        return Ok(Some(made));
+    }
+    let (Some(certificate), Some(key)) = (&settings.certificate, &settings.key) else {
+        return Ok(None);
+    };
+    if let Some(holder) = &config.key_holder {
+        let key = holder.load()?;
+        return Ok(Some(CertifiedKey::from_chain_file(certificate, key)?));
+    }
+    let kept = old(|a, b| (&a.certificate, &a.key) == (&b.certificate, &b.key));
+    if let Some(kept) = kept
+        && [certificate, key].iter().any(|path| is_denied(path))
+    {
+        warn_kept("certificate", key);
+        return Ok(Some(kept));
+    }
+    Ok(Some(CertifiedKey::from_files(certificate, key, None)?))
+}
+
+fn load_grid(
+    settings: &SecurityConfig,
+    before: Option<&SecurityMaterial>,
+) -> Result<Option<GridMaterial>, SecurityMaterialError> {
+    let Some(path) = &settings.gridmap else {
+        return Ok(None);
+    };
+    let trust = match &settings.grid_authorities {
+        Some(folder) => TrustStore::from_path(folder),
+        None => TrustStore::grid(),
+    };
+    let trust = Arc::new(trust.map_err(SecurityMaterialError::Authorities)?);
+    let before = before.filter(|before| before.settings.gridmap.as_ref() == Some(path));
+    let gridmap = match before.and_then(SecurityMaterial::gridmap) {
+        Some(kept) if is_denied(path) => {
+            warn_kept("gridmap", path);
+            kept
+        }
+        _ => Arc::new(Gridmap::load(path)?),
+    };
+    Ok(Some(GridMaterial { gridmap, trust }))
+}
+
+fn load_client_trust(
+    settings: &SecurityConfig,
+    grid: Option<&GridMaterial>,
+    before: Option<&SecurityMaterial>,
+) -> Result<Option<Arc<TrustStore>>, SecurityMaterialError> {
+    if settings.client_certificates == ClientCertificates::None {
+        return Ok(None);
+    }
+    let Some(path) = &settings.client_authorities else {
+        return Ok(grid.map(|grid| Arc::clone(&grid.trust)));
+    };
+    let before = before.filter(|b| b.settings.client_authorities.as_ref() == Some(path));
+    match before.and_then(|before| before.client_trust.clone()) {
+        Some(kept) if is_denied(path) => {
+            warn_kept("authorities of clients", path);
+            Ok(Some(kept))
+        }
+        _ => TrustStore::from_path(path)
+            .map(|trust| Some(Arc::new(trust)))
+            .map_err(SecurityMaterialError::Authorities),
+    }
+}
+
+/// Whether this process may not read a file.
+fn is_denied(path: &Path) -> bool {
+    File::open(path).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+}
+
+fn warn_kept(what: &str, path: &Path) {
+    tracing::warn!(
+        path = %path.display(),
+        "the {what} may not be read any more and stays as it was at the start; changes need a restart, \
+         or a file that the account of run-as may read"
+    );
+}
+
+/// The names that clients may use for this server: addresses and the host name.
+fn names_of_this_server(config: &ServerConfig) -> Vec<String> {
+    let mut names = vec!["localhost".to_owned()];
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    names.extend(Some(host.trim().to_owned()).filter(|name| is_dns_name(name)));
+    let addresses = [Some(config.listen.ip()), config.public_address];
+    let known = addresses.into_iter().flatten();
+    names.extend(
+        known
+            .filter(|ip| !ip.is_unspecified())
+            .map(|ip| ip.to_string()),
+    );
+    names.extend(["127.0.0.1".to_owned(), "::1".to_owned()]);
+    let mut seen = std::collections::HashSet::new();
+    names.retain(|name| seen.insert(name.clone()));
+    names
+}
+
+fn is_dns_name(name: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'.';
+    !name.is_empty() && name.bytes().all(allowed)
+}

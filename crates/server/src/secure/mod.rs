@@ -1,0 +1,10 @@
+//! TLS and GSI of the server: its certificates, and the security that each session has agreed on.
+
+mod data_channel;
+mod material;
+mod session;
+
+pub(crate) use data_channel::DataProtectionError;
+pub use material::SecurityMaterialError;
+pub(crate) use material::{SecurityMaterial, tls_mechanism};
+pub(crate) use session::{GridSecurity, SessionSecurity, TlsSecurity};

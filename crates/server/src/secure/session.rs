@@ -1,0 +1,109 @@
+//! The security that one session has agreed on.
+
+use security::gsi::{GsiAcceptor, GsiContext};
+use security::tls::{TlsConfig, TlsEngine};
+use security::x509::{CertifiedKey, DistinguishedName, PeerIdentity};
+
+use crate::login::CertifiedClient;
+
+/// The security of a control connection, and what its data connections need. Large variants are boxed,
+/// because a session in the clear should not pay for them.
+#[derive(Debug, Default)]
+pub(crate) enum SessionSecurity {
+    /// None.
+    #[default]
+    Clear,
+    /// A GSI exchange waits for the client's next token. The acceptor is missing while a thread
+    /// computes with it.
+    Exchanging(Option<Box<GsiAcceptor>>),
+    /// TLS (RFC 4217).
+    Tls(Box<TlsSecurity>),
+    /// GSI (RFC 2228, GFD.20).
+    Grid(Box<GridSecurity>),
+}
+
+/// TLS on the control connection. It stays in use for data connections after CCC.
+#[derive(Debug)]
+pub(crate) struct TlsSecurity {
+    /// The configuration of the control connection, whose tickets its data connections may resume.
+    pub(super) config: TlsConfig,
+    /// The client, if it has shown a certificate.
+    pub(super) peer: Option<PeerIdentity>,
+    description: String,
+}
+
+/// GSI on the control connection.
+#[derive(Debug)]
+pub(crate) struct GridSecurity {
+    pub(super) peer: PeerIdentity,
+    /// The proxy that the client has delegated.
+    pub(super) delegated: Option<CertifiedKey>,
+    /// The credential of DCSC.
+    pub(super) data_credential: Option<CertifiedKey>,
+    description: String,
+}
+
+impl SessionSecurity {
+    /// The client's certificate, for the login; `None`: it has shown none.
+    pub(crate) fn client(&self) -> Option<CertifiedClient> {
+        match self {
+            Self::Clear | Self::Exchanging(_) => None,
+            Self::Tls(tls) => {
+                let peer = tls.peer.as_ref()?;
+                Some(CertifiedClient::Tls(peer.identity.clone()))
+            }
+            Self::Grid(grid) => Some(CertifiedClient::Grid(grid.peer.identity.clone())),
+        }
+    }
+
+    /// The client's identity, for logs.
+    pub(crate) fn identity(&self) -> Option<&DistinguishedName> {
+        match self {
+            Self::Clear | Self::Exchanging(_) => None,
+            Self::Tls(tls) => tls.peer.as_ref().map(|peer| &peer.identity),
+            Self::Grid(grid) => Some(&grid.peer.identity),
+        }
+    }
+
+    /// Name, version and cipher suite of the protection, for logs.
+    pub(crate) fn description(&self) -> String {
+        match self {
+            Self::Clear | Self::Exchanging(_) => "none".to_owned(),
+            Self::Tls(tls) => format!("TLS {}", tls.description),
+            Self::Grid(grid) => format!("GSI {}", grid.description),
+        }
+    }
+}
+
+impl TlsSecurity {
+    /// The state after a complete handshake.
+    pub(crate) fn of(config: TlsConfig, engine: &TlsEngine) -> Self {
+        Self {
+            config,
+            peer: engine.peer().cloned(),
+            description: engine.description(),
+        }
+    }
+
+    /// Whether the client has proved an identity.
+    pub(crate) fn is_identified(&self) -> bool {
+        self.peer.is_some()
+    }
+}
+
+impl GridSecurity {
+    /// The state after a complete exchange. Takes the delegated credential out of the context.
+    pub(crate) fn of(context: &mut GsiContext) -> Self {
+        Self {
+            peer: context.peer().clone(),
+            delegated: context.take_delegated(),
+            data_credential: None,
+            description: context.description(),
+        }
+    }
+
+    /// Sets the credential of data connections (DCSC); `None`: the delegated one again.
+    pub(crate) fn set_data_credential(&mut self, credential: Option<CertifiedKey>) {
+        self.data_credential = credential;
+    }
+}

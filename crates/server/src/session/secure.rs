@@ -1,0 +1,229 @@
+//! The security exchange of a session, and its credential for data connections.
+
+use data::transport::tls_error;
+use proto::security::{DataCredential, SecurityMechanism, SecurityToken};
+use proto::server::{
+    DriverEvent, SecurityFailure, SecurityRequest, SecurityResponse, ServerSession,
+};
+use security::gsi::{GsiAcceptor, GsiStep};
+use security::x509::CertifiedKey;
+use tokio::time::sleep_until;
+
+use super::{SessionDriver, SessionEnd, session_config};
+use crate::control::ServerControlConnection;
+use crate::limits::HandshakeSlot;
+use crate::secure::{GridSecurity, SecurityMaterial, SessionSecurity, TlsSecurity, tls_mechanism};
+use crate::shared::ServerPhase;
+use crate::work::{ExchangeStep, SessionWork};
+
+/// The text for a client whose exchange is refused. Which check failed is for the log only.
+const REFUSED: &str = "the exchange was refused; the server's log has the reason";
+
+/// Waits until the exchange that `slot` counts is displaced; waits for ever without an exchange.
+pub(super) async fn displaced(slot: Option<&HandshakeSlot>) {
+    match slot {
+        Some(slot) => slot.displaced().await,
+        None => std::future::pending().await,
+    }
+}
+
+impl SessionDriver {
+    /// Carries out a step of the security exchange.
+    pub(super) fn secure(&mut self, request: SecurityRequest) {
+        self.work = match request {
+            SecurityRequest::Begin(_) if self.control.has_buffered_input() => {
+                tracing::warn!("data was sent behind AUTH before its reply; the session ends");
+                immediate(Err(SecurityFailure::ReadAhead))
+            }
+            SecurityRequest::Begin(mechanism) => immediate(self.begin_exchange(&mechanism)),
+            SecurityRequest::Handshake => SessionWork::Handshake,
+            SecurityRequest::ProcessToken(token) => self.process_token(token),
+        };
+    }
+
+    fn begin_exchange(
+        &mut self,
+        mechanism: &SecurityMechanism,
+    ) -> Result<SecurityResponse, SecurityFailure> {
+        self.security = SessionSecurity::Clear;
+        let peer = self.addresses.peer.ip();
+        self.handshake_slot = Some(self.shared.handshakes.begin(peer));
+        if *mechanism == tls_mechanism() {
+            return Ok(SecurityResponse::Ready);
+        }
+        let material = &self.shared.material;
+        let acceptor = material
+            .grid_config()
+            .map_err(|error| error.to_string())
+            .and_then(|config| GsiAcceptor::new(&config, true).map_err(|error| error.to_string()));
+        match acceptor {
+            Ok(acceptor) => {
+                self.security = SessionSecurity::Exchanging(Some(Box::new(acceptor)));
+                Ok(SecurityResponse::Ready)
+            }
+            Err(error) => {
+                tracing::error!(error, "cannot begin a GSI exchange");
+                Err(SecurityFailure::Unavailable(REFUSED.to_owned()))
+            }
+        }
+    }
+
+    fn process_token(&mut self, token: SecurityToken) -> SessionWork {
+        let SessionSecurity::Exchanging(acceptor) = &mut self.security else {
+            return immediate(refused());
+        };
+        match acceptor.take() {
+            Some(acceptor) => {
+                SessionWork::exchange(acceptor, token, &self.shared, self.addresses.peer.ip())
+            }
+            None => immediate(refused()),
+        }
+    }
+
+    /// Takes the result of a step of a GSI exchange. After the last one, commands and replies are
+    /// protected; the reply that ends the exchange is still in the clear.
+    pub(super) fn on_exchange_step(
+        &mut self,
+        step: Result<ExchangeStep, String>,
+    ) -> Result<(), SessionEnd> {
+        let step = step.and_then(|step| match step.result {
+            Ok(next) => Ok((step.acceptor, next)),
+            Err(error) => Err(error.to_string()),
+        });
+        let mut complete = None;
+        let answer = match step {
+            Ok((acceptor, GsiStep::Continue(token))) => {
+                self.security = SessionSecurity::Exchanging(Some(acceptor));
+                SecurityToken::new(token)
+                    .map(SecurityResponse::Continue)
+                    .map_err(|error| error.to_string())
+            }
+            Ok((_, GsiStep::Complete(token, mut context))) => {
+                let grid = GridSecurity::of(&mut context);
+                self.security = SessionSecurity::Grid(Box::new(grid));
+                self.handshake_slot = None;
+                complete = Some(context);
+                let token = token.map(SecurityToken::new).transpose();
+                token
+                    .map(|token| SecurityResponse::Secured {
+                        token,
+                        identified: true,
+                    })
+                    .map_err(|error| error.to_string())
+            }
+            Err(error) => Err(error),
+        };
+        let answer = answer.or_else(|error| {
+            tracing::warn!(error, "GSI exchange refused");
+            self.security = SessionSecurity::Clear;
+            self.handshake_slot = None;
+            complete = None;
+            refused()
+        });
+        let outcome = self.finish_work(DriverEvent::Security(answer));
+        self.report_outcome(outcome);
+        if let Some(context) = complete {
+            self.control.protect(*context);
+        }
+        Ok(())
+    }
+
+    /// Performs the TLS handshake after AUTH, and reports its result. All replies are sent before.
+    pub(super) async fn perform_handshake(&mut self) {
+        let answer = match self.tls_handshake().await {
+            Some(identified) => Ok(SecurityResponse::Secured {
+                token: None,
+                identified,
+            }),
+            None => refused(),
+        };
+        let outcome = self.finish_work(DriverEvent::Security(answer));
+        self.report_outcome(outcome);
+    }
+
+    /// Performs the TLS handshake before the greeting; `false`: it failed.
+    pub(super) async fn secure_from_start(&mut self) -> bool {
+        let Some(identified) = self.tls_handshake().await else {
+            self.control.close().await;
+            return false;
+        };
+        let config = session_config(&self.shared, &self.addresses);
+        self.machine = ServerSession::secured_from_start(config, tls_mechanism(), identified);
+        true
+    }
+
+    /// Performs a TLS handshake within the login timeout, and only while the server is serving and no
+    /// newer handshakes displace it. Returns whether the client has proved an identity; `None`: the handshake
+    /// failed, and the reason was logged.
+    async fn tls_handshake(&mut self) -> Option<bool> {
+        let peer = self.addresses.peer.ip();
+        let slot = self.handshake_slot.take();
+        let slot = slot.unwrap_or_else(|| self.shared.handshakes.begin(peer));
+        let deadline = self.deadline();
+        let done = tokio::select! {
+            // A finished handshake comes first: its client is served and gets a proper 421.
+            biased;
+            done = handshake(&mut self.control, &self.shared.material) => done,
+            () = slot.displaced() => Err("newer handshakes have displaced it".to_owned()),
+            _ = self.phases.wait_for(|phase| *phase > ServerPhase::Serving) => {
+                Err("the server stops".to_owned())
+            }
+            () = sleep_until(deadline) => Err("it was not complete within login-timeout".to_owned()),
+        };
+        match done {
+            Ok(tls) => {
+                let identified = tls.is_identified();
+                self.security = SessionSecurity::Tls(Box::new(tls));
+                Some(identified)
+            }
+            Err(error) => {
+                tracing::info!(error, "TLS handshake failed");
+                None
+            }
+        }
+    }
+
+    /// Sets the credential of data connections (DCSC).
+    pub(super) fn set_data_credential(&mut self, credential: &DataCredential) {
+        let read = match credential {
+            DataCredential::Default => Ok(None),
+            DataCredential::Pem(pem) => {
+                let read = CertifiedKey::from_pem(&pem.0, "the credential of DCSC");
+                read.map(Some).map_err(|error| error.to_string())
+            }
+        };
+        let answer = read.and_then(|credential| match &mut self.security {
+            SessionSecurity::Grid(grid) => {
+                grid.set_data_credential(credential);
+                Ok(())
+            }
+            _ => Err("DCSC needs GSI".to_owned()),
+        });
+        self.work = SessionWork::Immediate(DriverEvent::DataCredential(answer));
+    }
+}
+
+/// A TLS handshake on the control connection; the text of a failure is for the log.
+async fn handshake(
+    control: &mut ServerControlConnection,
+    material: &SecurityMaterial,
+) -> Result<TlsSecurity, String> {
+    let in_words = |error: std::io::Error| match tls_error(&error) {
+        Some(error) => error.to_string(),
+        None => error.to_string(),
+    };
+    // A client that sends nothing costs no memory for TLS.
+    control.wait_for_input().await.map_err(in_words)?;
+    let config = material.tls_config().map_err(|error| error.to_string())?;
+    control.start_tls(&config).await.map_err(in_words)?;
+    let engine = control.tls().ok_or("no TLS")?;
+    Ok(TlsSecurity::of(config, engine))
+}
+
+fn immediate(answer: Result<SecurityResponse, SecurityFailure>) -> SessionWork {
+    SessionWork::Immediate(DriverEvent::Security(answer))
+}
+
+fn refused() -> Result<SecurityResponse, SecurityFailure> {
+    Err(SecurityFailure::Failed(REFUSED.to_owned()))
+}
