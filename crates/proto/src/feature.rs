@@ -2,6 +2,7 @@
 
 use crate::checksum::ChecksumAlgorithm;
 use crate::reply::Reply;
+use crate::security::is_name_of_tls;
 use crate::sizing::{self, BufferSizing};
 use crate::streams;
 
@@ -113,7 +114,7 @@ impl ServerFeatures {
             "SPAS" => self.spas = true,
             "AUTH" => {
                 let mut names = parameters.split([';', ',', ' ']);
-                self.auth_tls |= names.clone().any(is_tls);
+                self.auth_tls |= names.clone().any(is_name_of_tls);
                 self.auth_gssapi |= names.any(|name| name == "GSSAPI");
             }
             "PBSZ" => self.pbsz = true,
@@ -148,11 +149,6 @@ impl ServerFeatures {
             self.x_checksum_algorithms.push(algorithm);
         }
     }
-}
-
-/// Whether AUTH with this name, in upper case, starts TLS.
-fn is_tls(name: &str) -> bool {
-    matches!(name, "TLS" | "TLS-C" | "TLS-P" | "SSL")
 }
 
 /// Parses `MD5:10;ADLER32:10;` (the numbers are the server's preferences) or `md5,adler32`. Unknown and

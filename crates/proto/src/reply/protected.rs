@@ -191,7 +191,7 @@ mod tests {
             assert!(!reader.has_partial_line());
             let mut replies = Vec::new();
             ReplyReader::new().feed(&plain, &mut replies).unwrap();
-            assert_eq!(replies, [feat.clone()]);
+            assert_eq!(replies, std::slice::from_ref(&feat));
         }
     }
 

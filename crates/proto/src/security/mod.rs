@@ -21,14 +21,21 @@ pub struct SecurityMechanism {
     pub exchange: ExchangeKind,
 }
 
-/// Other names of the mechanism `TLS`, from drafts of RFC 4217. Clients of their time still send them.
-const NAMES_OF_TLS: [&str; 3] = ["SSL", "TLS-C", "TLS-P"];
+/// Names of the mechanism `TLS`. The others are from drafts of RFC 4217; clients and servers of their time
+/// still send them.
+const NAMES_OF_TLS: [&str; 4] = ["TLS", "TLS-C", "TLS-P", "SSL"];
+
+/// Whether AUTH with this name starts TLS.
+pub(crate) fn is_name_of_tls(name: &str) -> bool {
+    NAMES_OF_TLS
+        .iter()
+        .any(|known| name.eq_ignore_ascii_case(known))
+}
 
 impl SecurityMechanism {
     /// Whether AUTH with `name` selects this mechanism.
     pub fn is_named(&self, name: &str) -> bool {
-        let is = |own: &str| name.eq_ignore_ascii_case(own);
-        is(&self.name) || (self.name == "TLS" && NAMES_OF_TLS.into_iter().any(is))
+        name.eq_ignore_ascii_case(&self.name) || (self.name == "TLS" && is_name_of_tls(name))
     }
 }
 

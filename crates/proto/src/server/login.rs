@@ -74,7 +74,12 @@ impl ServerSession {
                 password: Some(password),
             }],
             previous => {
-                let text = match previous {
+                let text = match &previous {
+                    // Clients that send USER and PASS together must not take this for a failure.
+                    LoginState::LoggedIn(login) if login.by_certificate => {
+                        self.state = previous;
+                        return replies::reply(202, "No password is needed.");
+                    }
                     LoginState::LoggedIn(_) => "You are already logged in.",
                     _ => "Login with USER first.",
                 };
@@ -96,7 +101,8 @@ impl ServerSession {
                 // RFC 4217 §5: 232 means that no PASS is needed.
                 let by_certificate = matches!(checked, LoginState::Authenticating(Some(_)));
                 let reply = welcome(if by_certificate { 232 } else { 230 }, &grant);
-                let login = LoggedInSession::new(&self.config, self.protection.clone(), grant);
+                let mut login = LoggedInSession::new(&self.config, self.protection.clone(), grant);
+                login.by_certificate = by_certificate;
                 self.state = LoginState::LoggedIn(Box::new(login));
                 vec![SessionAction::Reply(reply)]
             }

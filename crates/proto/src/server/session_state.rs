@@ -63,6 +63,8 @@ pub(super) struct LoggedInSession {
     pub(super) cwd: VPath,
     /// Parameters that last until REIN or the end of the session.
     pub(super) parameters: SessionParameters,
+    /// The login needed no PASS (232).
+    pub(super) by_certificate: bool,
     /// Protection of data connections.
     pub(super) protection: DataProtectionSettings,
     /// Parameters of the next transfer only.
@@ -97,6 +99,7 @@ impl LoggedInSession {
             // Addresses are compared in canonical form, so that `::ffff:a.b.c.d` equals `a.b.c.d`.
             peer: config.peer.to_canonical(),
             parameters: SessionParameters::new(config),
+            by_certificate: false,
             protection,
             next_transfer: NextTransferParameters::default(),
             data_channel: DataChannel::None,

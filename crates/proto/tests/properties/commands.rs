@@ -13,7 +13,7 @@ use proto::command::{
 };
 use proto::drs::{DrsAddress, Nonce};
 use proto::ranges::RangeSet;
-use proto::security::SecurityToken;
+use proto::security::{DataCredential, SecurityToken};
 use proto::sizing::BufferSizing;
 use proto::streams::ParallelismRange;
 use proto::stripes::StripeAddresses;
@@ -167,6 +167,8 @@ fn command_with_parameter() -> impl Strategy<Value = Command> {
         text().prop_map(C::Auth),
         token().prop_map(C::Adat),
         token().prop_map(C::Enc),
+        Just(C::Dcsc(DataCredential::Default)),
+        vec(any::<u8>(), 1..100).prop_map(|pem| C::Dcsc(DataCredential::Pem(Secret(pem)))),
         option::of(text()).prop_map(C::Help),
         option::of(text()).prop_map(C::Lang),
         text().prop_map(|s| C::Dcau(DataChannelAuth::Subject(s))),

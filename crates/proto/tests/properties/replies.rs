@@ -1,6 +1,6 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
-use proto::reply::{Reply, ReplyReader};
+use proto::reply::{ProtectedReplyReader, Reply, ReplyReader};
 
 use crate::split::pieces;
 
@@ -46,6 +46,24 @@ proptest! {
             reply.encode(&mut wire);
         }
         prop_assert_eq!(read(&pieces(&wire, &cuts)), replies);
+    }
+
+    /// The fake mechanism inverts all bits.
+    #[test]
+    fn protected_replies_are_read_back(
+        replies in vec(reply(), 0..6),
+        cuts in vec(0..60usize, 0..40),
+    ) {
+        let invert = |bytes: &[u8]| Ok::<Vec<u8>, ()>(bytes.iter().map(|b| !b).collect());
+        let wire: Vec<u8> = replies
+            .iter()
+            .flat_map(|reply| reply.encode_protected(invert).unwrap_or_default())
+            .collect();
+        let (mut reader, mut plain) = (ProtectedReplyReader::default(), Vec::new());
+        for piece in pieces(&wire, &cuts) {
+            prop_assert!(reader.feed(piece, invert, &mut plain).is_ok());
+        }
+        prop_assert_eq!(read(&[&plain]), replies);
     }
 
     #[test]

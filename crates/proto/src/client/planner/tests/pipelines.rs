@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::client::{IacHandling, may_pipeline, supports_pipelining};
-use crate::command::OptsCommand;
-use crate::security::SecurityToken;
+use crate::command::{DataChannelAuth, OptsCommand, ProtectionLevel};
+use crate::security::{DataChannelProtection, ExchangeKind, SecurityToken};
 
 /// The full feature list of a longhaul server, with pipelining.
 fn pipelining() -> CommandPlanner {
@@ -195,35 +195,54 @@ fn requirements_strategy() -> impl Strategy<Value = TransferRequirements> {
     ]);
     (
         any::<(bool, bool, bool, bool)>(),
+        prop::option::of(any::<(bool, bool)>()),
         prop::option::of(1..1_u64 << 30),
         sizing,
     )
-        .prop_map(|((stores, extended, some, reusable), buffer, sizing)| {
-            let mode = match extended {
-                true => TransferMode::Extended,
-                false => TransferMode::Stream,
-            };
-            let have = if some { set("0-9") } else { RangeSet::new() };
-            let mut requirements = match stores {
-                true => put(mode, some.then_some(RestartMarker::Ranges(have))),
-                false => get(&pipelining(), mode, None, &have),
-            };
-            requirements.buffer = buffer;
-            requirements.buffer_sizing = Some(sizing);
-            requirements.connections_reusable = reusable;
-            requirements
-        })
+        .prop_map(
+            |((stores, extended, some, reusable), protection, buffer, sizing)| {
+                let mode = match extended {
+                    true => TransferMode::Extended,
+                    false => TransferMode::Stream,
+                };
+                let have = if some { set("0-9") } else { RangeSet::new() };
+                let mut requirements = match stores {
+                    true => put(mode, some.then_some(RestartMarker::Ranges(have))),
+                    false => get(&pipelining(), mode, None, &have),
+                };
+                requirements.buffer = buffer;
+                requirements.buffer_sizing = Some(sizing);
+                requirements.connections_reusable = reusable;
+                requirements.protection =
+                    protection.map(|(authenticated, private)| DataChannelProtection {
+                        authentication: match authenticated {
+                            true => DataChannelAuth::SelfAuth,
+                            false => DataChannelAuth::None,
+                        },
+                        level: match private {
+                            true => ProtectionLevel::Private,
+                            false => ProtectionLevel::Clear,
+                        },
+                    });
+                requirements
+            },
+        )
 }
 
 proptest! {
     /// For any earlier transfers, the pipelines hold exactly the steps of the plan, the transfer command
-    /// is the last, and no store starts before its mandatory steps are answered.
+    /// is the last, no store starts before its mandatory steps are answered, and no transfer before the
+    /// protection of its data connections is accepted.
     #[test]
     fn pipelines_hold_the_steps_of_the_plan(
         before in prop::collection::vec(requirements_strategy(), 0..3),
         requirements in requirements_strategy(),
     ) {
-        for mut planner in [pipelining(), server(&["PARALLEL", "SBUF", "DRS auto;kernel;drs1;drs;"])] {
+        for mut planner in [
+            pipelining(),
+            pipelining().with_security(ExchangeKind::Tokens),
+            server(&["PARALLEL", "SBUF", "DRS auto;kernel;drs1;drs;"]),
+        ] {
             for earlier in &before {
                 run(&mut planner, earlier);
             }
@@ -242,6 +261,11 @@ proptest! {
                     let begins = pipeline.iter().any(|step| matches!(step, PlanStep::Transfer(_)));
                     prop_assert!(!begins || !pipeline.iter().any(PlanStep::must_succeed), "{:?}", pipeline);
                 }
+                let protects = |step: &PlanStep| {
+                    matches!(step, PlanStep::Set(Command::Prot(_) | Command::Dcau(_), _))
+                };
+                let transfers = matches!(pipeline.last(), Some(PlanStep::Transfer(_)));
+                prop_assert!(!transfers || !pipeline.iter().any(protects), "{:?}", pipeline);
                 let careful = planner.supports_pipelining() || pipeline.len() == 1;
                 prop_assert!(careful || pipeline[1..] == [PlanStep::DrsListen], "{:?}", pipeline);
             }

@@ -457,11 +457,13 @@ proptest! {
         input_steps in input_steps(),
         logged_in in any::<bool>(),
         policy in any::<u8>(),
+        start in 0..3usize,
     ) {
         let config = security_invariants::with_policy(config(), policy);
-        let logged_in = logged_in && config.clear_passwords && !config.tls_required;
+        let session = security_invariants::started(config, start);
+        let logged_in = logged_in && security_invariants::may_log_in(&session);
         let mut checked = CheckedSession {
-            session: ServerSession::new(config),
+            session,
             pending: PendingRequest::Nothing,
             lines: 0,
             final_replies: 0,

@@ -65,6 +65,23 @@ pub(super) fn with_policy(config: SessionConfig, bits: u8) -> SessionConfig {
     }
 }
 
+/// A session in the clear (0), or one that is secured by a mechanism (1 and 2), if any is offered.
+pub(super) fn started(config: SessionConfig, start: usize) -> ServerSession {
+    let offered = start
+        .checked_sub(1)
+        .and_then(|nth| config.mechanisms.get(nth));
+    match offered.cloned() {
+        Some(mechanism) => ServerSession::secured_from_start(config, mechanism, false),
+        None => ServerSession::new(config),
+    }
+}
+
+/// Whether a user with a password may log in at once.
+pub(super) fn may_log_in(session: &ServerSession) -> bool {
+    let config = &session.config;
+    session.is_secured() || (config.clear_passwords && !config.tls_required)
+}
+
 /// An answer of the mechanism; most are those that let the exchange go on.
 pub(super) fn security_event(session: &ServerSession, choice: u8, ok: bool) -> DriverEvent {
     let token = || SecurityToken::new(b"token".to_vec()).unwrap();
