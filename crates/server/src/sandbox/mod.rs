@@ -1,8 +1,8 @@
 //! Defence in depth: what the process may still do if a session takes it over.
 //!
 //! [`enter`] confines the process that serves, before it starts any thread: no core dumps, no new
-//! privileges, only the files that serving needs ([`files`], Landlock), only the system calls that
-//! serving needs ([`system_calls`], seccomp). docs/server.md has the lists. Nothing here replaces a
+//! privileges, only the files that serving needs (`files`, Landlock), only the system calls that
+//! serving needs (`system_calls`, seccomp). docs/server.md has the lists. Nothing here replaces a
 //! check elsewhere.
 
 use std::path::{Path, PathBuf};
