@@ -5,6 +5,8 @@
 //! read (credentials, certificate authorities, gridmaps), and refused if others could change or
 //! read what they must not. OpenSSL is the cryptography, because it accepts proxy certificates.
 
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod gridmap;
 pub mod gsi;
 #[cfg(any(test, feature = "test-pki"))]

@@ -8,6 +8,8 @@
 
 pub mod config;
 pub mod files;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod key_holder;
 pub mod limits;
 pub mod sandbox;

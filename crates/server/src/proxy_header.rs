@@ -58,7 +58,7 @@ async fn read_header(transport: &mut ControlTransport) -> io::Result<Option<Sock
 }
 
 /// Parses a header; `None`: more bytes are needed.
-fn parse(header: &[u8]) -> io::Result<Option<Option<SocketAddr>>> {
+pub(crate) fn parse(header: &[u8]) -> io::Result<Option<Option<SocketAddr>>> {
     match ProxyHeader::parse(header, CONFIG) {
         Ok((parsed, _)) => Ok(Some(parsed.proxied_address().map(|proxied| proxied.source))),
         Err(Error::BufferTooShort) => Ok(None),

@@ -80,7 +80,7 @@ pub(crate) async fn apply(shared: &Arc<ServerState>, settings: ServerConfig) -> 
     let applied = tokio::task::spawn_blocking(move || build_state(&before, settings)).await;
     match applied {
         Ok(Ok(after)) => {
-            tracing::info!("settings, users and certificates reloaded");
+            tracing::info!("settings and users reloaded");
             Arc::new(after)
         }
         Ok(Err(error)) => {

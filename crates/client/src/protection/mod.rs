@@ -31,7 +31,7 @@ pub(crate) use failures::{
 pub use options::{DataProtectionChoice, DelegationChoice, SecurityOptions, TlsUse};
 pub use proxy::{NewProxy, ProxyFacts, describe_proxy, destroy_proxy, make_proxy};
 
-/// What is in force if no transfer was protected.
+/// The protection in force if no transfer was protected.
 pub(crate) const NO_SECURITY: &str = "none";
 
 /// Receives warnings for the user.
@@ -132,28 +132,23 @@ impl ConnectionSecurity {
     ///
     /// # Errors
     /// `Usage`
-    pub(crate) fn check_use<'s>(
-        &self,
-        servers: impl Iterator<Item = &'s Server> + Clone,
-    ) -> Result<(), CopyFailure> {
+    pub(crate) fn check_use(&self, servers: &[&Server]) -> Result<(), CopyFailure> {
         let usage = |message: &str| Err(CopyFailure::new(Exit::Usage, message));
         let takes_token = |server: &Server| matches!(server.credential, Credential::Token(_));
-        if self.token.is_some() && !servers.clone().any(takes_token) {
+        if self.token.is_some() && !servers.iter().any(|server| takes_token(server)) {
             return usage(
                 "--token is sent to ftps: and https: URLs without a user (and to ftp: with --tls require) \
                  only: change the URL, or leave it out",
             );
         }
         if self.options.delegation != DelegationChoice::None
-            && !servers
-                .clone()
-                .any(|server| server.scheme == Scheme::Gsiftp)
+            && !servers.iter().any(|server| server.scheme == Scheme::Gsiftp)
         {
             return usage("--delegate is for gsiftp: URLs only: leave it out");
         }
         let takes_certificate =
             |server: &Server| server.scheme.is_ftp() && self.may_protect(server.scheme);
-        if self.certificate.is_some() && !servers.clone().any(takes_certificate) {
+        if self.certificate.is_some() && !servers.iter().any(|server| takes_certificate(server)) {
             return usage(
                 "--cert is for ftps: and gsiftp: URLs (and ftp: with --tls): change the URL, or leave it out",
             );

@@ -33,7 +33,7 @@ mod stat;
 
 use control::ClientControlConnection;
 use data_protection::AgreedDataProtection;
-use secure::SessionSecurity;
+use secure::ClientSessionSecurity;
 
 /// Longest wait for the reply to QUIT.
 const QUIT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -65,7 +65,7 @@ pub struct ClientSession {
     /// The server refused a pipelined command, or the connection was lost during a pipelined login.
     avoids_pipelining: bool,
     /// Protection of the control connection.
-    security: SessionSecurity,
+    security: ClientSessionSecurity,
     /// Protection of the data connections, once it is agreed.
     data_protection: Option<AgreedDataProtection>,
 }
@@ -114,7 +114,7 @@ impl ClientSession {
             None => secure::secure(&mut control, server).await?,
         };
         let credential = login::choose_credential(&mut control, server, &security).await?;
-        let login = login::Login::new(server, &credential, &control, &security);
+        let login = login::ClientLogin::new(server, &credential, &control, &security);
         if opening.avoid_pipelining || !supports_pipelining(&greeting) {
             let planner = login::log_in(&mut control, &login).await?;
             let connection = (control, security);
@@ -145,7 +145,7 @@ impl ClientSession {
     }
 
     fn from_connection(
-        (control, security): (ClientControlConnection, SessionSecurity),
+        (control, security): (ClientControlConnection, ClientSessionSecurity),
         planner: CommandPlanner,
         server: &Server,
         handshake_rtt: Duration,

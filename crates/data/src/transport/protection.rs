@@ -64,7 +64,7 @@ impl From<ProtectionError> for io::Error {
 /// The protection of one connection.
 #[derive(Debug)]
 pub(super) struct DataProtection {
-    state: Mutex<ProtectionState>,
+    state: Mutex<ConnectionProtection>,
     /// The handshake is complete and the bytes pass unchanged.
     is_raw: AtomicBool,
     /// The handshake must resume an earlier session.
@@ -76,7 +76,7 @@ pub(super) struct DataProtection {
 }
 
 #[derive(Debug)]
-enum ProtectionState {
+enum ConnectionProtection {
     Handshaking(Box<HandshakeInProgress>),
     Protected(Box<TlsEngine>),
     /// The first bytes of data, received with the handshake.
@@ -127,7 +127,7 @@ impl DataProtection {
             is_complete: false,
         };
         Ok(Self {
-            state: Mutex::new(ProtectionState::Handshaking(Box::new(handshake))),
+            state: Mutex::new(ConnectionProtection::Handshaking(Box::new(handshake))),
             is_raw: AtomicBool::new(false),
             require_resumption: security.require_resumption && !is_client,
             sends_close_notify: security.require_close_notify,
@@ -143,40 +143,40 @@ impl DataProtection {
     /// See [`super::DataTransport::handshake`].
     pub(super) fn handshake(&self, socket: &Socket) -> io::Result<Option<PollFlags>> {
         let mut state = lock(&self.state);
-        let ProtectionState::Handshaking(progress) = &mut *state else {
+        let ConnectionProtection::Handshaking(progress) = &mut *state else {
             return match *state {
-                ProtectionState::Failed => Err(io::ErrorKind::NotConnected.into()),
+                ConnectionProtection::Failed => Err(io::ErrorKind::NotConnected.into()),
                 _ => Ok(None),
             };
         };
         match progress.advance(socket) {
             Ok(Some(ready)) => Ok(Some(ready)),
             Ok(None) if self.require_resumption && !progress.engine().is_resumed() => {
-                *state = ProtectionState::Failed;
+                *state = ConnectionProtection::Failed;
                 Err(ProtectionError::NotResumed.into())
             }
             Ok(None) => {
-                let before = std::mem::replace(&mut *state, ProtectionState::Failed);
+                let before = std::mem::replace(&mut *state, ConnectionProtection::Failed);
                 *state = self.after_handshake(before);
                 Ok(None)
             }
             Err(error) => {
-                *state = ProtectionState::Failed;
+                *state = ConnectionProtection::Failed;
                 Err(error)
             }
         }
     }
 
-    fn after_handshake(&self, state: ProtectionState) -> ProtectionState {
-        let ProtectionState::Handshaking(progress) = state else {
+    fn after_handshake(&self, state: ConnectionProtection) -> ConnectionProtection {
+        let ConnectionProtection::Handshaking(progress) = state else {
             return state;
         };
         match progress.handshake {
-            HandshakeForm::Tls(engine) => ProtectionState::Protected(Box::new(engine)),
+            HandshakeForm::Tls(engine) => ConnectionProtection::Protected(Box::new(engine)),
             HandshakeForm::Gsi(mut handshake, _) => {
                 let first = handshake.take_raw_input();
                 self.is_raw.store(first.is_empty(), Ordering::Release);
-                ProtectionState::Raw(first)
+                ConnectionProtection::Raw(first)
             }
         }
     }
@@ -187,8 +187,8 @@ impl DataProtection {
             return socket.read(buf);
         }
         match &mut *lock(&self.state) {
-            ProtectionState::Protected(engine) => self.recv_protected(engine, socket, buf),
-            ProtectionState::Raw(first) => {
+            ConnectionProtection::Protected(engine) => self.recv_protected(engine, socket, buf),
+            ConnectionProtection::Raw(first) => {
                 let count = first.len().min(buf.len());
                 buf[..count].copy_from_slice(&first[..count]);
                 first.drain(..count);
@@ -249,9 +249,9 @@ impl DataProtection {
         }
         let mut state = lock(&self.state);
         let engine = match &mut *state {
-            ProtectionState::Protected(engine) => engine,
+            ConnectionProtection::Protected(engine) => engine,
             // Bytes that arrived first do not concern this direction.
-            ProtectionState::Raw(_) => return Ok(None),
+            ConnectionProtection::Raw(_) => return Ok(None),
             _ => return Err(io::ErrorKind::NotConnected.into()),
         };
         // Nothing is taken before the last part has left.
@@ -274,7 +274,7 @@ impl DataProtection {
     pub(super) fn has_backlog(&self) -> bool {
         !self.is_raw()
             && match &*lock(&self.state) {
-                ProtectionState::Protected(engine) => !engine.outgoing().is_empty(),
+                ConnectionProtection::Protected(engine) => !engine.outgoing().is_empty(),
                 _ => false,
             }
     }
@@ -282,7 +282,7 @@ impl DataProtection {
     /// See [`super::DataTransport::flush`].
     pub(super) fn flush(&self, socket: &Socket) -> io::Result<()> {
         match &mut *lock(&self.state) {
-            ProtectionState::Protected(engine) => {
+            ConnectionProtection::Protected(engine) => {
                 send_outgoing(engine, socket).map_err(|e| explain(engine, socket, e))
             }
             _ => Ok(()),
@@ -295,7 +295,7 @@ impl DataProtection {
     /// `WouldBlock`: it does not fit now.
     pub(super) fn close(&self, socket: &Socket) -> io::Result<()> {
         match &mut *lock(&self.state) {
-            ProtectionState::Protected(engine) => self.close_engine(engine, socket),
+            ConnectionProtection::Protected(engine) => self.close_engine(engine, socket),
             _ => Ok(()),
         }
     }

@@ -32,6 +32,10 @@ const MOST_ISSUERS: u32 = 100;
 /// Tickets that a server gives after a full handshake. Two connections may open at once.
 const TICKETS: usize = 2;
 
+/// Sessions that a server keeps for clients without tickets; a context serves the connections of one
+/// client.
+const KEPT_SESSIONS: i32 = 8;
+
 /// Chains that a server keeps for resumed sessions; a context serves the connections of one client.
 const MOST_CHAINS: usize = 8;
 
@@ -346,7 +350,14 @@ fn set_sessions(builder: &mut SslContextBuilder, options: &TlsOptions) -> Result
             builder.set_options(SslOptions::NO_TICKET);
         }
         TlsRole::Server => {
-            builder.set_session_cache_mode(SslSessionCacheMode::OFF);
+            // Clients of TLS 1.2 without tickets (curl) resume by the session's name, from this memory.
+            // Sessions with tickets are not kept in it.
+            if options.tickets && options.profile == TlsProfile::Web {
+                builder.set_session_cache_mode(SslSessionCacheMode::SERVER);
+                builder.set_session_cache_size(KEPT_SESSIONS);
+            } else {
+                builder.set_session_cache_mode(SslSessionCacheMode::OFF);
+            }
             let mut context_name = [0; 32];
             rand_bytes(&mut context_name)?;
             builder.set_session_id_context(&context_name)?;

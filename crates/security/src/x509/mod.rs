@@ -13,4 +13,6 @@ mod trust;
 pub use credential::{CertifiedKey, CredentialError};
 pub use name::DistinguishedName;
 pub use proxy::{ProxyError, ProxyKind, ProxyOptions, ProxyRequest, sign_proxy};
+#[cfg(feature = "fuzzing")]
+pub(crate) use trust::may_sign;
 pub use trust::{CertificateUsage, PeerIdentity, TrustError, TrustStore};

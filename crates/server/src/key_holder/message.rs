@@ -172,6 +172,27 @@ pub(super) fn read_frame(from: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(frame))
 }
 
+/// A request decoded and encoded again; `None`: the frame is no request.
+#[cfg(feature = "fuzzing")]
+pub fn request_again(frame: &[u8]) -> Option<Vec<u8>> {
+    HolderRequest::decode(frame).map(|request| request.encode())
+}
+
+/// An answer decoded and encoded again; `None`: the frame is no answer.
+#[cfg(feature = "fuzzing")]
+pub fn answer_again(frame: &[u8]) -> Option<Vec<u8>> {
+    HolderAnswer::decode(frame).map(|answer| answer.encode())
+}
+
+/// The first frame of some bytes; `None`: there is none.
+///
+/// # Errors
+/// The frame is cut, or too long.
+#[cfg(feature = "fuzzing")]
+pub fn first_frame(mut bytes: &[u8]) -> io::Result<Option<Vec<u8>>> {
+    read_frame(&mut bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -23,6 +23,8 @@ mod message;
 pub mod process;
 
 use message::{HolderAnswer, HolderRequest, KeyId, KeyPadding};
+#[cfg(feature = "fuzzing")]
+pub use message::{answer_again, first_frame, request_again};
 
 /// Longest wait for an answer. A signature takes a millisecond; reading a key from a slow disk longer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);

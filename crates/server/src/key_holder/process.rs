@@ -30,17 +30,13 @@ pub fn run(chain: &Path, key: &Path) -> io::Result<()> {
     }
     let mut holder = Holder::new(chain, key);
     while let Some(frame) = message::read_frame(&mut socket)? {
-        let answer = match HolderRequest::decode(&frame) {
-            Some(request) => holder.answer(&request),
-            None => HolderAnswer::Failed("invalid request".to_owned()),
-        };
-        message::write_frame(&mut socket, &answer.encode())?;
+        message::write_frame(&mut socket, &holder.answer_frame(&frame))?;
     }
     Ok(())
 }
 
 /// The keys.
-struct Holder {
+pub(crate) struct Holder {
     chain: PathBuf,
     key: PathBuf,
     keys: VecDeque<(KeyId, PKey<Private>)>,
@@ -48,13 +44,22 @@ struct Holder {
 }
 
 impl Holder {
-    fn new(chain: &Path, key: &Path) -> Self {
+    pub(crate) fn new(chain: &Path, key: &Path) -> Self {
         Self {
             chain: chain.to_owned(),
             key: key.to_owned(),
             keys: VecDeque::new(),
             next: 0,
         }
+    }
+
+    /// The frame that answers a frame.
+    pub(crate) fn answer_frame(&mut self, frame: &[u8]) -> Vec<u8> {
+        let answer = match HolderRequest::decode(frame) {
+            Some(request) => self.answer(&request),
+            None => HolderAnswer::Failed("invalid request".to_owned()),
+        };
+        answer.encode()
     }
 
     fn answer(&mut self, request: &HolderRequest) -> HolderAnswer {

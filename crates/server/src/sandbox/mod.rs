@@ -74,7 +74,7 @@ pub fn enter(mode: SandboxMode, access: &FileAccess) -> Result<(), SandboxError>
 /// Confines the process that holds the private key to reading these files and signing.
 ///
 /// # Errors
-/// What cannot be confined.
+/// The part that cannot be confined.
 pub(crate) fn enter_key_holder(readable: &[&Path]) -> Result<(), SandboxError> {
     forbid_core_dumps();
     let access = FileAccess {

@@ -61,6 +61,7 @@ impl SessionDriver {
             LoginStatus::NotLoggedIn { .. } => return, // no transfer begins without a login
         };
         let settings = summary.settings;
+        let error = summary.failed_check.or(error);
         let protection = protection_name(settings.security.as_deref());
         // Only uploads use partial names; a retrieve of such a file is logged as it is.
         let partial = (summary.direction == LoggedTransferKind::Store)

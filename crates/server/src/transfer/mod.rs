@@ -88,6 +88,8 @@ pub(crate) struct TransferSummary {
     pub(crate) limiter: LimiterSummary,
     /// Checksum of the whole file, if it is known.
     pub(crate) digest: Option<String>,
+    /// The check that a protected data connection failed, with its value. The client does not learn it.
+    pub(crate) failed_check: Option<String>,
 }
 
 /// The reason why a session stops its transfer.

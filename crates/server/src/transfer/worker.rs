@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use data::channel::SessionDataChannel;
+use data::error::DataError;
 use data::job::{TransferControl, TransferReport, TransferSettings};
 use data::{recv, send};
 use proto::command::DataType;
@@ -192,12 +193,18 @@ impl TransferWorker<'_> {
             &mut SessionDataChannel,
             &TransferSettings,
             &Arc<TransferControl>,
-        ) -> Result<TransferReport, data::error::DataError>,
+        ) -> Result<TransferReport, DataError>,
     ) -> Result<TransferReport, TransferError> {
         let Some(channel) = &mut self.channel else {
             return self.check_channel().map(|()| TransferReport::default());
         };
-        run(channel, &self.summary.settings, self.control).map_err(|error| transfer_error(&error))
+        run(channel, &self.summary.settings, self.control).map_err(|error| {
+            if matches!(error, DataError::Security { .. }) {
+                tracing::warn!(%error, "a protected data connection was refused");
+                self.summary.failed_check = Some(error.to_string());
+            }
+            transfer_error(&error)
+        })
     }
 }
 
@@ -223,6 +230,7 @@ impl TransferSummary {
             decision: None,
             limiter: LimiterSummary::default(),
             digest: None,
+            failed_check: None,
         }
     }
 }

@@ -68,7 +68,7 @@ fn curl_rows(name: &str, settings: impl Fn(ServeCommand) -> ServeCommand, rows: 
     let authority = text(&pki.ca_file());
     for row in rows {
         let mut cells = MatrixRow::new(format!("curl {} {name}", row.join(" ")));
-        let options = [&["--ssl-reqd", "--cacert", &authority], *row].concat();
+        let options = [&["--cacert", &authority], *row].concat();
         curl_both_ways(
             &mut cells,
             &store,
@@ -82,11 +82,11 @@ fn curl_rows(name: &str, settings: impl Fn(ServeCommand) -> ServeCommand, rows: 
 
 #[test]
 fn ftps_curl_protects_commands_and_data() {
-    let rows: [&[&str]; 4] = [
-        &[],
-        &["--tls-max", "1.2"],
-        &["-P", "127.0.0.1"],
-        &["--no-sessionid"],
+    // Not -P: curl 7.88 fails to begin TLS on data connections that it accepts, with every server.
+    let rows: [&[&str]; 3] = [
+        &["--ssl-reqd"],
+        &["--ssl-reqd", "--tls-max", "1.2"],
+        &["--ssl-reqd", "--no-sessionid"],
     ];
     curl_rows("with TLS", |serve| serve, &rows);
 }
@@ -103,15 +103,21 @@ fn ftps_curl_protects_commands_only() {
 #[test]
 fn ftps_curl_ends_the_protection_of_commands_where_the_server_allows_it() {
     let rows: [&[&str]; 2] = [
-        &["--ftp-ssl-ccc"],
-        &["--ftp-ssl-ccc-mode", "active", "--tls-max", "1.2"],
+        &["--ssl-reqd", "--ftp-ssl-ccc"],
+        &[
+            "--ssl-reqd",
+            "--ftp-ssl-ccc-mode",
+            "active",
+            "--tls-max",
+            "1.2",
+        ],
     ];
     curl_rows("--allow-ccc", |serve| serve.flag("--allow-ccc"), &rows);
 }
 
 #[test]
 fn ftps_curl_resumes_sessions_where_the_server_requires_it() {
-    let rows: [&[&str]; 3] = [&[], &["--tls-max", "1.2"], &["-P", "127.0.0.1"]];
+    let rows: [&[&str]; 2] = [&["--ssl-reqd"], &["--ssl-reqd", "--tls-max", "1.2"]];
     let required = |serve: ServeCommand| serve.option("--tls-session-reuse", "required");
     curl_rows("--tls-session-reuse required", required, &rows);
 }
@@ -144,20 +150,21 @@ fn ftps_curl_logs_in_with_a_certificate() {
         .gsi(&pki)
         .unwrap()
         .option("--client-certs", "optional")
-        .option("--client-ca", &text(&pki.ca_file()))
+        .option("--client-ca", &text(&pki.ca_directory()))
         .start()
         .unwrap();
     let authority = text(&pki.ca_file());
-    let url = server.url("src/f65536");
     let get = |own: &PeerCertificate, user: &str| -> Result<FinishedProgram> {
         let (certificate, key) = (text(&own.certificate), text(&own.key));
+        let url = server
+            .url("src/f65536")
+            .replace("//", &format!("//{user}@"));
         let trust = ["--ssl-reqd", "--cacert", &authority];
-        let login = ["--cert", &certificate, "--key", &key, "-u", user, &url];
+        let login = ["--cert", &certificate, "--key", &key, &url];
         server.explain(curl.run(&[&trust[..], &login].concat()))
     };
     let mut cells = MatrixRow::new("curl --cert");
-    let account = format!("{USER}:");
-    for user in [&account[..], ":globus-mapping::"] {
+    for user in [USER, "%3Aglobus-mapping%3A"] {
         cells.check(format!("USER {user}"), || {
             let got = get(&pki.user, user)?.expect_success()?;
             ensure!(got.stderr_text().contains("< 232"), "no 232 in {got}");
@@ -167,8 +174,8 @@ fn ftps_curl_logs_in_with_a_certificate() {
         });
     }
     for (name, own, user) in [
-        ("a stranger", &pki.stranger, &account[..]),
-        ("another account", &pki.user, "bob:"),
+        ("a stranger", &pki.stranger, USER),
+        ("another account", &pki.user, "bob"),
     ] {
         cells.check(format!("{name} is refused"), || {
             get(own, user)?.expect_code(curl_code::LOGIN).map(drop)
@@ -176,11 +183,11 @@ fn ftps_curl_logs_in_with_a_certificate() {
     }
     for (name, own) in [("revoked", &pki.revoked), ("impostor", &pki.impostor)] {
         cells.check(format!("{name} is refused"), || {
-            get(own, &account)?.expect_failure().map(drop)
+            get(own, USER)?.expect_failure().map(drop)
         });
     }
     cells.check("the server serves on", || {
-        get(&pki.user, &account)?.expect_success().map(drop)
+        get(&pki.user, USER)?.expect_success().map(drop)
     });
     cells.finish();
 }
@@ -239,7 +246,8 @@ fn ftps_protection_may_be_required() {
         get(&[])?.expect_code(curl_code::LOGIN).map(drop)
     });
     cells.check("clear data is refused", || {
-        let tried = get(&[&tls[..], &["--ftp-ssl-control"]].concat())?.expect_failure()?;
+        let control = ["--ftp-ssl-control", "--cacert", &authority];
+        let tried = get(&control)?.expect_failure()?;
         ensure!(tried.stdout.is_empty(), "{tried}");
         let refused = tried.stderr_text().contains("< 52");
         ensure!(refused, "no 521 or 522 in {tried}");

@@ -16,6 +16,7 @@ use interop::wire_tap::WireTap;
 
 /// Gets a file, puts it back, and lists the folder.
 const THERE_AND_BACK: &str = "
+f.voidcmd('PBSZ 0')
 getattr(f, args[0])()
 f.retrbinary('RETR /src/' + args[1], open(args[2], 'wb').write)
 f.storbinary('STOR /' + args[3], open(args[2], 'rb'))
@@ -110,6 +111,41 @@ except (ftplib.Error, OSError, EOFError) as refused:
     session_script(script, required, "reuse");
 }
 
+/// A stranger who reaches the data port gets neither the file nor a session with which the next connection
+/// would be taken for the client's.
+#[test]
+fn ftps_sessions_of_refused_data_connections_are_worth_nothing() {
+    let script = "
+import socket
+f.prot_p()
+host, port = f.makepasv()
+f.putcmd('RETR /src/f65536')
+def connect(session):
+    data = f.context.wrap_socket(
+        socket.create_connection((host, port), 20), server_hostname=host, session=session)
+    got = b''
+    try:
+        while more := data.recv(65536):
+            got += more
+    except OSError as error:
+        print(error)
+    print(len(got), 'bytes, resumed:', data.session_reused)
+    return data.session, got
+session, got = connect(None)
+assert not got, 'data without a resumed session'
+if session is not None:
+    try:
+        session, got = connect(session)
+    except OSError as error:
+        print(error)
+    assert not got, 'the session of a refused connection was resumed'
+f.sock.close()
+sys.exit(0)
+";
+    let required = |serve: ServeCommand| serve.option("--tls-session-reuse", "required");
+    session_script(script, required, "plain");
+}
+
 #[test]
 fn ftps_a_data_connection_without_tls_gets_nothing() {
     let script = "
@@ -149,10 +185,11 @@ def code(command):
 features = f.sendcmd('FEAT')
 assert ' PBSZ' in features and ' PROT' in features, features
 assert ' DCAU' not in features, features
+assert code('PROT C') == '503', 'PROT before PBSZ'
+assert code('PBSZ 0') == '200', 'PBSZ'
 assert code('PROT E') == '536', 'PROT E'
 assert code('PROT S') == '536', 'PROT S'
-assert code('PROT X') == '504', 'PROT X'
-assert code('PBSZ 0') == '200', 'PBSZ'
+assert code('PROT X') == '536', 'PROT X'
 assert code('PROT P') == '200', 'PROT P'
 assert code('CCC')[0] == '5', 'CCC'
 assert code('NOOP') == '200', 'NOOP'

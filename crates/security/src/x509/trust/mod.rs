@@ -223,6 +223,20 @@ impl TrustStore {
     }
 }
 
+/// Whether a signing policy lets an authority sign a subject.
+///
+/// # Errors
+/// Line number and problem of the policy.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn may_sign(
+    policy: &str,
+    authority: &DistinguishedName,
+    subject: &DistinguishedName,
+) -> Result<bool, String> {
+    let policy = policy::SigningPolicy::parse(policy)?;
+    Ok(policy.permission(authority, subject) == policy::Permission::Granted)
+}
+
 fn show(places: &[PathBuf]) -> String {
     let places: Vec<String> = places.iter().map(|one| one.display().to_string()).collect();
     places.join(", ")

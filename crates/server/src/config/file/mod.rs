@@ -398,7 +398,8 @@ mod tests {
             "listen = \"[::]:3000\"\nroot = \"/srv\"\nanonymous = \"rw\"\nusers = \"/etc/u\"\n",
             "data-ports = \"50000-50010\"\npublic-address = \"192.0.2.1\"\n",
             "transfer-log = \"/t\"\nftp-info-log = \"/f\"\nthird-party = \"none\"\n",
-            "foreign-data-addresses = true\n",
+            "foreign-data-addresses = true\nsandbox = \"required\"\n",
+            "proxy-protocol-from = [\"192.0.2.0/24\"]\n",
             "max-sessions = 1\nmax-sessions-per-address = 2\nmax-sessions-per-user = 3\n",
             "max-streams = 4\nmax-streams-per-transfer = 5\nidle-timeout = 6\n",
             "login-timeout = 7\nstall-timeout = 8\ndrain = 9\nperf-marker-seconds = 10\n",
@@ -448,6 +449,9 @@ mod tests {
             sync_policy: SyncPolicy::None,
             client_congestion: false,
             run_as: Some("ftp".into()),
+            key_holder: None,
+            proxy_protocol_from: vec!["192.0.2.0/24".parse().unwrap()],
+            sandbox: SandboxMode::Required,
             security: SecurityConfig::default(),
         };
         assert_eq!(format!("{config:?}"), format!("{expected:?}"));

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use proto::command::Secret;
 use proto::path::VPath;
+use proto::printable::printable;
 use proto::security::BEARER_USER;
 use proto::server::AccountRights;
 use security::token::{BearerTokenError, TokenVerifier, VerifiedToken};
@@ -241,5 +242,7 @@ fn issuer_account(policy: &LoginPolicy, name: &str) -> UserAccount {
 /// The name of the token's holder in logs and as the owner of uploads: `SUBJECT@ISSUER`. It is unique, as
 /// no issuer's URL has an `@`, and no account has such a name.
 fn holder(token: &VerifiedToken) -> String {
-    format!("{}@{}", token.subject, token.issuer)
+    // Marks of text direction must not rearrange a log line.
+    let subject = printable(token.subject.as_bytes());
+    format!("{subject}@{}", token.issuer)
 }

@@ -41,6 +41,8 @@ fn data_is_in_the_clear_with_prot_c_and_encrypted_with_prot_p() {
     client.expect_code(226);
     assert_eq!(server.read_file("up"), bytes);
     client.expect("QUIT", 221);
+    // The record is written before the connection closes.
+    client.expect_close();
     let log = server.log();
     let protections: Vec<&str> = log
         .lines()

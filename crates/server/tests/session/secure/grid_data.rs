@@ -53,6 +53,7 @@ fn expect_failure(client: &mut SecureClient) {
         reply
     };
     assert!(matches!(reply.code, 425 | 426), "{reply:?}");
+    assert!(!reply.text.contains("CN="), "{reply:?}");
 }
 
 #[test]
@@ -84,6 +85,8 @@ fn every_level_of_protection_moves_files_both_ways() {
         assert_eq!(server.read_file("up"), bytes, "{level}");
     }
     client.expect("QUIT", 221);
+    // The record is written before the connection closes.
+    client.expect_close();
     let log = server.log();
     assert!(log.contains("\"identity\":\"/O=Grid/CN=Ann\""), "{log}");
     assert!(log.contains("\"protection\":\"authenticated\""), "{log}");
@@ -141,6 +144,12 @@ fn dcau_a_refuses_other_identities() {
     let own = own_end(&pki, TlsRole::Client);
     assert_eq!(retrieve(&mut client, &own, PROTECTED).unwrap(), bytes);
     expect_success(&mut client);
+    client.expect("QUIT", 221);
+    // The record is written before the connection closes.
+    client.expect_close();
+    // The log names the check and both values; the reply does not.
+    let log = server.log();
+    assert!(log.contains("CN=Bob") && log.contains("CN=Ann"), "{log}");
 }
 
 #[test]

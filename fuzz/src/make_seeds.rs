@@ -1,0 +1,154 @@
+//! Writes seeds from real dialogues: `make_seeds DIR` makes `DIR/TARGET/NAME`.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use longhaul_fuzz::pki::{PKI, config};
+use security::gsi::{Delegation, GsiInitiator, GsiStep};
+use security::tls::{TlsProfile, TlsRole};
+use security::x509::{ProxyKind, ProxyOptions, ProxyRequest};
+
+type AnyError = Box<dyn std::error::Error>;
+
+fn main() -> Result<(), AnyError> {
+    let folder = std::env::args().nth(1).ok_or("usage: make_seeds DIR")?;
+    let folder = Path::new(&folder);
+    write_exchanges(folder)?;
+    write_certificates(folder)?;
+    write_texts(folder)?;
+    Ok(())
+}
+
+fn write(folder: &Path, target: &str, name: &str, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+    let folder = folder.join(target);
+    fs::create_dir_all(&folder)?;
+    fs::write(folder.join(name), bytes)
+}
+
+/// Changes as `Tampering` reads them: none, one at each of some places, a recorded ClientHello.
+fn write_exchanges(folder: &Path) -> Result<(), AnyError> {
+    let config = config(TlsRole::Client, TlsProfile::Grid);
+    let mut initiator = GsiInitiator::new(&config, Delegation::None)?;
+    let GsiStep::Continue(hello) = initiator.step(None)? else {
+        return Err("no first token".into());
+    };
+    let length = u16::try_from(hello.len())?.to_be_bytes();
+    let recorded = [&[0, 1][..], &length, &hello].concat();
+    let seeds = [
+        ("genuine", vec![0]),
+        ("genuine_client", vec![1]),
+        ("delegated", vec![255]),
+        ("recorded", recorded),
+        ("first_changed", vec![0, 2, 1, 0, 9, 1]),
+        ("second_changed", vec![0, 0, 2, 1, 0, 40, 1]),
+        ("second_changed_client", vec![1, 0, 2, 1, 0, 40, 1]),
+        ("second_cut", vec![0, 0, 3, 0, 20]),
+        ("third_longer", vec![0, 0, 0, 4, 0, 4, 23, 3, 3, 0]),
+    ];
+    for target in ["gsi_acceptor", "gsi_initiator", "tls_records"] {
+        for (name, bytes) in &seeds {
+            write(folder, target, name, bytes)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_certificates(folder: &Path) -> Result<(), AnyError> {
+    let target = "certificate";
+    let options = ProxyOptions {
+        kind: ProxyKind::Limited,
+        valid: Duration::from_secs(12 * 3600),
+        path_length: Some(1),
+        key_bits: 2048,
+    };
+    let root = PKI.authority.certificate().to_pem()?;
+    write(folder, target, "root.pem", &root)?;
+    let chain = [PKI.host.leaf().to_pem()?, root.clone()].concat();
+    write(folder, target, "host_chain.pem", chain)?;
+    let proxy = PKI.user.new_proxy(&options)?;
+    write(folder, target, "proxy.pem", &*proxy.to_pem()?)?;
+    let chain = [proxy.leaf().to_pem()?, PKI.user.leaf().to_pem()?, root].concat();
+    write(folder, target, "proxy_chain.pem", chain)?;
+    write(folder, target, "host.der", PKI.host.leaf().to_der()?)?;
+    write(
+        folder,
+        target,
+        "request.der",
+        ProxyRequest::new(2048)?.to_der()?,
+    )?;
+    Ok(())
+}
+
+fn write_texts(folder: &Path) -> Result<(), AnyError> {
+    write(
+        folder,
+        "gridmap",
+        "gridmap",
+        "# comment\n\"/O=Grid/CN=Ada Lovelace\" ada,lovelace\n/O=Grid/CN=host\\\\/h x\n",
+    )?;
+    write(
+        folder,
+        "gridmap",
+        "policy",
+        "access_id_CA X509 '/C=CH/O=Grid/CN=Test CA'\npos_rights globus CA:sign\n\
+         cond_subjects globus '\"/O=Grid/*\"'\n",
+    )?;
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)?
+        .as_secs();
+    for (name, more) in [
+        (
+            "scitoken",
+            r#""ver":"scitokens:2.0","scope":"read:/a write:/a/b""#,
+        ),
+        (
+            "wlcg",
+            r#""wlcg.ver":"1.0","scope":"storage.read:/ storage.create:/x""#,
+        ),
+    ] {
+        let claims = format!(
+            r#"{{"iss":"https://issuer.example","aud":"here","sub":"ada","jti":"1","iat":{now},"nbf":{now},"exp":{},{more}}}"#,
+            now + 3600
+        );
+        write(folder, "jwt", name, claims)?;
+    }
+    write(
+        folder,
+        "jwt",
+        "scope",
+        "storage.read:/a%20b storage.modify:/ read:/../x",
+    )?;
+    write(
+        folder,
+        "jwt",
+        "keys",
+        r#"{"keys":[{"kty":"RSA","n":"AQAB","e":"AQAB","kid":"1"}]}"#,
+    )?;
+    write(
+        folder,
+        "proxy_header",
+        "v1",
+        "PROXY TCP4 192.0.2.1 198.51.100.1 4000 2811\r\nAUTH TLS\r\n",
+    )?;
+    write(folder, "proxy_header", "v1_unknown", "PROXY UNKNOWN\r\n")?;
+    let mut second = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x0c".to_vec();
+    second.extend([192, 0, 2, 1, 198, 51, 100, 1, 0x0f, 0xa0, 0x0a, 0xfb]);
+    write(folder, "proxy_header", "v2", second)?;
+    write(folder, "holder_message", "load", [0])?;
+    write(folder, "holder_message", "framed_load", [0, 0, 0, 1, 0])?;
+    write(
+        folder,
+        "holder_message",
+        "sign",
+        [&[3, 0, 0, 0, 0][..], &[5; 32]].concat(),
+    )?;
+    write(
+        folder,
+        "holder_message",
+        "rsa",
+        [&[2, 0, 0, 0, 0][..], &[5; 51]].concat(),
+    )?;
+    Ok(())
+}

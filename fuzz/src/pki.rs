@@ -1,0 +1,72 @@
+//! An authority, a host and a user, made once per process.
+
+use std::sync::{Arc, LazyLock};
+
+use security::test_pki::{TestAuthority, TestCertificate, TestKey, TestUsage};
+use security::tls::{
+    ClientCertificates, ExpectedPeer, TlsConfig, TlsOptions, TlsProfile, TlsRole, TlsVersion,
+};
+use security::x509::{CertifiedKey, TrustStore};
+
+/// Name of the host.
+pub const HOST: &str = "host.example";
+
+/// An authority, and what it has issued.
+pub struct FuzzPki {
+    /// The authority.
+    pub authority: TestAuthority,
+    /// The server's certificate.
+    pub host: CertifiedKey,
+    /// The client's certificate.
+    pub user: CertifiedKey,
+    /// Trusts the authority.
+    pub trust: Arc<TrustStore>,
+}
+
+/// The infrastructure of this process.
+pub static PKI: LazyLock<FuzzPki> = LazyLock::new(|| {
+    let mut root = template("/O=Grid/CN=Fuzz root", TestUsage::Server);
+    root.authority = true;
+    root.usages.clear();
+    let authority = TestAuthority::self_signed(&root);
+    let mut host = template("/O=Grid/CN=host.example", TestUsage::Server);
+    host.alternative_names = vec![HOST.to_owned()];
+    FuzzPki {
+        host: authority.issue(&host),
+        user: authority.issue(&template("/O=Grid/CN=Ada", TestUsage::Client)),
+        trust: Arc::new(TrustStore::exactly(vec![authority.certificate().clone()])),
+        authority,
+    }
+});
+
+/// A certificate with a key that is made quickly.
+fn template(subject: &str, usage: TestUsage) -> TestCertificate {
+    let mut template = TestCertificate::new(subject);
+    template.key = TestKey::P256;
+    template.usages = vec![usage];
+    template
+}
+
+/// The configuration of one end. Both ends show certificates and verify the other's.
+///
+/// # Panics
+/// OpenSSL refuses it: the run is void.
+pub fn config(role: TlsRole, profile: TlsProfile) -> TlsConfig {
+    let is_client = role == TlsRole::Client;
+    let own = if is_client { &PKI.user } else { &PKI.host };
+    TlsConfig::new(TlsOptions {
+        role,
+        profile,
+        credential: Some(own.clone()),
+        trust: Some(Arc::clone(&PKI.trust)),
+        client_certificates: ClientCertificates::Required,
+        expected: match role {
+            TlsRole::Client => ExpectedPeer::Host(HOST.to_owned()),
+            TlsRole::Server => ExpectedPeer::Trusted,
+        },
+        server_name: is_client.then(|| HOST.to_owned()),
+        oldest: TlsVersion::V1_2,
+        tickets: false,
+    })
+    .expect("the configuration is valid")
+}
