@@ -141,6 +141,12 @@ impl ServerProcess {
         String::from_utf8_lossy(&std::fs::read(&self.stdout).unwrap_or_default()).into_owned()
     }
 
+    /// Standard error so far.
+    #[must_use]
+    pub fn messages(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(&self.stderr).unwrap_or_default()).into_owned()
+    }
+
     /// Both outputs so far, shortened, for error messages.
     #[must_use]
     pub fn log(&self) -> String {

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use super::binary::longhaul;
 use crate::pki::PeerPki;
@@ -21,6 +21,9 @@ pub const USER: &str = "alice";
 pub const PASSWORD: &str = "correct-horse-battery";
 
 const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// Longest wait for a line of the log.
+const MESSAGE_LIMIT: Duration = Duration::from_secs(20);
 
 /// A `longhaul serve` command to be started.
 #[derive(Debug)]
@@ -163,6 +166,41 @@ impl LonghaulServer {
     #[must_use]
     pub fn log(&self) -> String {
         self.daemon.log()
+    }
+
+    /// The whole log so far, without shortening.
+    #[must_use]
+    pub fn messages(&self) -> String {
+        self.daemon.messages()
+    }
+
+    /// Waits for a line of the log with all of these words behind its first `start` bytes, and returns it.
+    pub fn wait_for_message(&self, start: usize, words: &[&str]) -> Result<String> {
+        let deadline = Instant::now() + MESSAGE_LIMIT;
+        loop {
+            let messages = self.messages();
+            let new = messages.get(start..).unwrap_or_default();
+            let has_all = |line: &&str| words.iter().all(|word| line.contains(word));
+            if let Some(line) = new.lines().find(has_all) {
+                return Ok(line.to_owned());
+            }
+            ensure!(
+                Instant::now() < deadline,
+                "no line with {words:?} in the server's log:\n{}",
+                run::excerpt(new.as_bytes())
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Memory of the server's process that is in RAM, bytes (VmRSS of proc_pid_status(5)).
+    pub fn resident_memory(&mut self) -> Result<u64> {
+        let pid = self.daemon.guard().pid().as_raw_nonzero();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let words = line.context("the process has no memory")?;
+        let kilobytes = words.split_whitespace().next().unwrap_or_default();
+        Ok(kilobytes.parse::<u64>()? * 1024)
     }
 
     /// The server's process.

@@ -15,6 +15,7 @@ mod globus_server;
 mod gsi_clients;
 mod gsi_servers;
 mod hostile;
+mod intruders;
 mod kill;
 mod lftp;
 mod links;
