@@ -46,7 +46,10 @@ fn bad_certificates(pki: &IntruderPki) -> Vec<BadCredential> {
         (
             "of an unknown authority",
             Some(other),
-            vec!["/O=Elsewhere/CN=Other CA", "not among the trusted authorities"],
+            vec![
+                "/O=Elsewhere/CN=Other CA",
+                "not among the trusted authorities",
+            ],
         ),
         (
             "revoked",

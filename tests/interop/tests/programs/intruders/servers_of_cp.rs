@@ -20,9 +20,7 @@ use security::tls::{
 };
 use security::x509::{CertifiedKey, TrustStore};
 
-use super::hostile_ftp_server::{
-    DataEnd, FILE_LENGTH, HostileFtpServer, Mischief, server_tls,
-};
+use super::hostile_ftp_server::{DataEnd, FILE_LENGTH, HostileFtpServer, Mischief, server_tls};
 use super::target::{AttackTarget, IntruderPki, host};
 
 /// A site: its certificates, its host's certificate, and the client's folder.
@@ -47,7 +45,12 @@ impl ForgedSite {
     }
 
     /// Downloads with `longhaul cp`; the file is `local/got`.
-    fn cp(&self, scheme: &str, server: &HostileFtpServer, options: &[&str]) -> Result<FinishedProgram> {
+    fn cp(
+        &self,
+        scheme: &str,
+        server: &HostileFtpServer,
+        options: &[&str],
+    ) -> Result<FinishedProgram> {
         let _ = std::fs::remove_file(self.local.join("got"));
         let url = format!("{scheme}://{}/f", server.address);
         let authorities = self.pki.text_path("certificates");
@@ -136,8 +139,16 @@ fn bad_hosts(site: &ForgedSite) -> Vec<(&'static str, CertifiedKey, &'static str
         ..host(&["127.0.0.1"])
     });
     vec![
-        ("expired", issue(|host| host.not_after = -3600), "expired on"),
-        ("not yet valid", issue(|host| host.not_before = 3600), "not valid before"),
+        (
+            "expired",
+            issue(|host| host.not_after = -3600),
+            "expired on",
+        ),
+        (
+            "not yet valid",
+            issue(|host| host.not_before = 3600),
+            "not valid before",
+        ),
         (
             "of another host",
             issue(|host| host.alternative_names = vec!["other.example".to_owned()]),
@@ -192,7 +203,9 @@ fn grid_mischief(site: &ForgedSite, credential: &CertifiedKey) -> Result<Mischie
         role: TlsRole::Server,
         profile: TlsProfile::Grid,
         credential: Some(credential.clone()),
-        trust: Some(Arc::new(TrustStore::from_path(&site.pki.path("certificates"))?)),
+        trust: Some(Arc::new(TrustStore::from_path(
+            &site.pki.path("certificates"),
+        )?)),
         client_certificates: ClientCertificates::Required,
         expected: ExpectedPeer::Trusted,
         server_name: None,
