@@ -167,7 +167,12 @@ impl HolderSocket {
             return Err(error);
         }
         loop {
-            let frame = self.reader.read(&mut self.stream, Some(deadline))?;
+            let frame = self.reader.read(&mut self.stream, Some(deadline));
+            // A read timeout of a socket is reported as WouldBlock.
+            let frame = frame.map_err(|error| match error.kind() {
+                io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
+                _ => error,
+            })?;
             let (number, message) = frame.ok_or(io::ErrorKind::UnexpectedEof)?;
             // The answer to an earlier request, which came too late, is passed over.
             if number == self.last {

@@ -147,3 +147,42 @@ fn ecdsa_sign(key: &PKey<Private>, digest: &[u8]) -> Result<Vec<u8>, String> {
         .and_then(|signature| signature.to_der())
         .map_err(|error| error.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_key_stays_usable_through_any_number_of_reloads() {
+        let dir = tempfile::tempdir().unwrap();
+        let [chain, key] = ["cert.pem", "key.pem"].map(|name| dir.path().join(name));
+        let day = Duration::from_secs(24 * 3600);
+        let credential = CertifiedKey::self_signed(&["localhost".to_owned()], day).unwrap();
+        std::fs::write(&chain, credential.leaf().to_pem().unwrap()).unwrap();
+        std::fs::write(&key, credential.key().private_key_to_pem_pkcs8().unwrap()).unwrap();
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let mut holder = Holder::new(&chain, &key);
+        let HolderAnswer::Loaded { id: first, .. } = holder.answer(&HolderRequest::Load) else {
+            unreachable!()
+        };
+        for _ in 0..2 * MOST_KEYS {
+            holder.answer(&HolderRequest::Load);
+        }
+        let request = HolderRequest::EcdsaSign {
+            id: first,
+            digest: vec![7; 32],
+        };
+        assert!(matches!(
+            holder.answer(&request),
+            HolderAnswer::Signature(_)
+        ));
+        let unknown = HolderRequest::EcdsaSign {
+            id: first + 1,
+            digest: vec![7; 32],
+        };
+        assert!(matches!(holder.answer(&unknown), HolderAnswer::Failed(_)));
+    }
+}
