@@ -267,7 +267,8 @@ fn examining(
 }
 
 fn show(reply: &Reply) -> String {
-    printable(&reply.summary()).to_string()
+    let summary = reply.summary();
+    format!("{} {}", reply.code, printable(&summary))
 }
 
 fn no_answer() -> String {

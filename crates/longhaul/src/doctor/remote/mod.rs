@@ -6,6 +6,7 @@ mod offer;
 #[cfg(test)]
 mod tests;
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -167,6 +168,13 @@ impl RemoteTarget {
 
     async fn log_in(&self) -> Finding {
         let user = self.server.credential.user().unwrap_or("anonymous");
+        if self.exposes_password() {
+            return Finding::hint(
+                "login",
+                "not tried, because the password would travel in the clear",
+                "use ftps:",
+            );
+        }
         match ClientSession::open(&self.server, PATIENCE).await {
             Ok(session) => {
                 session.close().await;
@@ -174,6 +182,16 @@ impl RemoteTarget {
             }
             Err(failure) => Finding::failure("login", failure.message),
         }
+    }
+
+    /// Whether a login would show a password to the network.
+    fn exposes_password(&self) -> bool {
+        let host = self.server.host.as_str();
+        let is_here = host == "localhost"
+            || host
+                .parse::<IpAddr>()
+                .is_ok_and(|address| address.to_canonical().is_loopback());
+        self.server.scheme == Scheme::Ftp && self.server.credential.user().is_some() && !is_here
     }
 }
 

@@ -246,6 +246,16 @@ fn a_user_in_the_url_asks_for_a_login() {
 }
 
 #[test]
+fn a_password_is_not_sent_in_the_clear_over_a_network() {
+    let exposes = |url: &str| {
+        let target = RemoteTarget::parse(url, &doctor_args(&[url])).unwrap();
+        target.exposes_password()
+    };
+    assert!(exposes("ftp://ada:secret@data.example/"));
+    assert!(!exposes("ftp://ada:secret@127.0.0.1/") && !exposes("ftps://ada:secret@data.example/"));
+}
+
+#[test]
 fn a_file_is_no_server() {
     let args = doctor_args(&["/tmp/x"]);
     let failure = RemoteTarget::parse("/tmp/x", &args).err().unwrap();
