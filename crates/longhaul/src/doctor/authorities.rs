@@ -79,7 +79,7 @@ fn of_authority(authority: &AuthorityState, policies: bool, now: SystemTime) -> 
     }
     match &authority.revocation {
         AuthorityFile::Unusable(problem) => {
-            findings.push(Finding::problem(&name, problem, RENEW_LISTS))
+            findings.push(Finding::problem(&name, problem, RENEW_LISTS));
         }
         AuthorityFile::Usable(Some(until)) if *until <= now => findings.push(Finding::problem(
             &name,

@@ -1,4 +1,4 @@
-//! `longhaul doctor`: what limits the rate or the security of this machine, of a server that a URL names,
+//! `longhaul doctor` finds what limits the rate or the security of this machine, of a server that a URL names,
 //! or of the files that a server would use.
 
 mod authorities;

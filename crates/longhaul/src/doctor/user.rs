@@ -1,4 +1,4 @@
-//! Findings about this user's credentials, and what this machine's kernel has for security.
+//! Findings about this user's credentials, and the kernel's features for security.
 
 use std::time::SystemTime;
 
@@ -30,7 +30,7 @@ pub(super) fn examine() -> Vec<Finding> {
         .as_ref()
         .map(|found| found.as_ref().map(|token| token.as_bytes()));
     findings.extend(of_token(text, now));
-    findings.extend(of_kernel(KernelSecurity::read()));
+    findings.extend(of_kernel(&KernelSecurity::read()));
     findings
 }
 
@@ -99,7 +99,7 @@ fn of_token(found: Result<Option<&[u8]>, &TokenDiscoveryError>, now: SystemTime)
     findings
 }
 
-/// What the kernel has for security.
+/// Features of the kernel for security.
 struct KernelSecurity {
     ktls: bool,
     landlock: bool,
@@ -118,7 +118,7 @@ impl KernelSecurity {
 }
 
 /// The findings about the kernel. None is a problem: everything works without, with less.
-fn of_kernel(kernel: KernelSecurity) -> Vec<Finding> {
+fn of_kernel(kernel: &KernelSecurity) -> Vec<Finding> {
     let one = |name: &str, is_there: bool, advice: &str| match is_there {
         true => Finding::good(name, "available"),
         false => Finding::hint(name, "not available", advice),
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn what_the_kernel_lacks_comes_with_advice() {
-        let findings = of_kernel(KernelSecurity {
+        let findings = of_kernel(&KernelSecurity {
             ktls: true,
             landlock: false,
             seccomp: false,

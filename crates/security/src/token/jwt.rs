@@ -93,7 +93,7 @@ struct TokenHeader {
     crit: Option<serde_json::Value>,
 }
 
-/// What a token says about itself. Nothing of it is verified.
+/// Claims of a token for its owner. Nothing of it is verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenFacts {
     /// The `iss` claim.

@@ -10,7 +10,7 @@ use super::{
     CertificateUsage, CertifiedKey, DistinguishedName, PeerIdentity, TrustError, TrustStore,
 };
 
-/// What a certificate says. It decides nothing: [`TrustStore::verify`] does.
+/// Values of a certificate. They decide nothing: [`TrustStore::verify`] does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateFacts {
     /// Subject.

@@ -49,7 +49,7 @@ pub fn has_landlock() -> bool {
     let ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(AccessFs::from_all(ABI::V1));
-    ruleset.and_then(|ruleset| ruleset.create()).is_ok()
+    ruleset.and_then(Ruleset::create).is_ok()
 }
 
 /// Restricts this process to `access`. Open descriptors stay usable.

@@ -1,4 +1,4 @@
-//! What a server offers, examined over connections of its own. Nothing is changed there, and nobody logs
+//! The offers of a server, examined over connections made for that. Nothing is changed there, and nobody logs
 //! in unless the user asks for it.
 
 mod conversation;
@@ -137,7 +137,7 @@ impl RemoteTarget {
         }
     }
 
-    /// What an FTP server offers.
+    /// Asks an FTP server for its security and its features.
     async fn offer(&self) -> Result<ServerOffer, CopyFailure> {
         let mut offer = self.empty_offer();
         let mut control = Conversation::open(&self.server).await?;

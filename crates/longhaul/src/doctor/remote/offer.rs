@@ -1,4 +1,4 @@
-//! Findings about what a server has shown, without a connection.
+//! Findings about the offers of a server, without a connection.
 
 use std::time::SystemTime;
 
@@ -7,7 +7,7 @@ use security::x509::{CertificateUsage, ShownChain, TrustStore};
 
 use crate::doctor::finding::{Finding, FindingLevel, SERVER_RENEWAL, show_time};
 
-/// What a server has shown of one kind of security.
+/// Answer of a server to one kind of security.
 #[derive(Debug)]
 pub(super) enum SecurityOffer {
     /// It was not asked for it.
@@ -31,7 +31,7 @@ pub(super) struct OfferedSecurity {
     pub(super) features: Option<ServerFeatures>,
 }
 
-/// What a server has shown.
+/// Everything that a server has shown.
 #[derive(Debug)]
 pub(super) struct ServerOffer {
     /// Host of the URL.
@@ -75,7 +75,7 @@ impl ServerOffer {
         findings
     }
 
-    /// The findings about an HTTPS server.
+    /// The findings about TLS; all that there are about an HTTPS server.
     pub(super) fn of_tls(
         &self,
         trust: &Result<TrustStore, String>,

@@ -198,8 +198,10 @@ fn an_unusable_password_file_and_unusable_authorities_are_problems() {
 
 #[test]
 fn passwords_without_tls_are_warnings_and_half_a_credential_is_a_problem() {
-    let mut config = ServerConfig::default();
-    config.users = Some("/nowhere/users".into());
+    let mut config = ServerConfig {
+        users: Some("/nowhere/users".into()),
+        ..ServerConfig::default()
+    };
     assert!(has(
         &of_passwords(&config),
         FindingLevel::Warning,
