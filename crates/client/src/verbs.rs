@@ -21,7 +21,7 @@ use crate::{CopyFailure, Exit, RemoteEntry, RemoteOptions};
 fn parse_remote_url(url: &str, options: &RemoteOptions) -> Result<(Server, Vec<u8>), CopyFailure> {
     match Location::parse_secured(url, &options.security)? {
         Location::Remote { server, path } => {
-            options.security.check_use(std::iter::once(&server))?;
+            options.security.check_use(&[&server])?;
             Ok((server, path))
         }
         other => Err(CopyFailure::new(

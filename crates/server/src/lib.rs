@@ -35,6 +35,7 @@ mod transfer;
 mod work;
 
 pub use congestion::CongestionError;
+pub use login::TokenSetupError;
 pub use reload::ReloadRequests;
 pub use secure::SecurityMaterialError;
 pub use serve::{ServerAnnouncement, serve, serve_with_reloads};

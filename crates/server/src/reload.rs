@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 
 use crate::config::ServerConfig;
 use crate::congestion;
+use crate::login::TokenLogin;
 use crate::secure::SecurityMaterial;
 use crate::shared::ServerState;
 use crate::startup::{self, ServeError};
@@ -105,13 +106,18 @@ fn build_state(
     let fixed = keep_restart_only_settings(&shared.config, &mut settings);
     let users = reload_users(shared, &settings)?;
     let material = SecurityMaterial::load(&settings, Some(&shared.material))?;
+    let tokens_before = shared.authenticator.tokens();
+    let tokens = TokenLogin::new(&settings.security.token_issuers, tokens_before.as_deref())?;
     let congestion = congestion::offered_controls(&settings, data::os::congestion::settable())?;
     for setting in fixed {
         tracing::warn!(setting, "cannot change while the server runs; restart it");
     }
     startup::warn_if_nobody_can_log_in(&settings);
     let gridmap = material.gridmap();
-    shared.authenticator.reload(&settings, users, gridmap);
+    let tokens = tokens.map(Arc::new);
+    shared
+        .authenticator
+        .reload(&settings, users, gridmap, tokens);
     Ok(shared.with_settings(settings, congestion, Arc::new(material)))
 }
 

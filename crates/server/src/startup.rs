@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use crate::config::ServerConfig;
 use crate::congestion::{self, CongestionError};
 use crate::listen;
-use crate::login::Authenticator;
+use crate::login::{Authenticator, TokenLogin, TokenSetupError};
 use crate::privilege::{self, PrivilegeError};
 use crate::secure::{SecurityMaterial, SecurityMaterialError};
 use crate::shared::ServerState;
@@ -52,6 +52,9 @@ pub enum ServeError {
     /// The certificate, the authorities or the gridmap cannot be used.
     #[error(transparent)]
     Security(#[from] SecurityMaterialError),
+    /// Logins with bearer tokens cannot be offered.
+    #[error(transparent)]
+    Tokens(#[from] TokenSetupError),
     /// The process could not become the account of `run_as`.
     #[error(transparent)]
     Privilege(#[from] PrivilegeError),
@@ -108,6 +111,7 @@ pub(crate) fn start_up(
     let log = open_log(&config)?;
     let users = config.users.as_deref().map(Users::load).transpose()?;
     let material = Arc::new(SecurityMaterial::load(&config, None)?);
+    let tokens = TokenLogin::new(&config.security.token_issuers, None)?;
     match &config.run_as {
         Some(account) => {
             privilege::become_account(account)?;
@@ -125,8 +129,9 @@ pub(crate) fn start_up(
     }
     warn_if_nobody_can_log_in(&config);
     let root = Root::open(&config.root).map_err(|error| ServeError::Root { error })?;
-    let logins =
-        Authenticator::new(&config, Arc::new(root), users).with_gridmap(material.gridmap());
+    let logins = Authenticator::new(&config, Arc::new(root), users)
+        .with_gridmap(material.gridmap())
+        .with_tokens(tokens.map(Arc::new));
     logins.open_account_roots();
     // After the change of account: root may set congestion controls that other accounts may not
     // (net.ipv4.tcp_allowed_congestion_control, tcp(7)).

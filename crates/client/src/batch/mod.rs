@@ -274,9 +274,8 @@ async fn plan_and_execute(
     let parsed: Result<Vec<_>, _> = sources.iter().map(|source| parse(source)).collect();
     let (sources, destination) = (parsed?, parse(destination)?);
     let locations = sources.iter().chain([&destination]);
-    options
-        .security
-        .check_use(locations.filter_map(Location::server))?;
+    let servers: Vec<_> = locations.filter_map(Location::server).collect();
+    options.security.check_use(&servers)?;
     check_request(&sources, &destination, options)?;
     let ctx = BatchContext::new(options.clone(), Arc::clone(observer))?;
     if let Some(problem) = netrc_warning() {

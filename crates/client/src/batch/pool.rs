@@ -100,6 +100,10 @@ impl StorageSessionPool {
     }
 
     /// Closes all idle sessions (QUIT), concurrently.
+    #[expect(
+        clippy::mutable_key_type,
+        reason = "a server's hash is that of its options, which never change"
+    )]
     pub(crate) async fn close(&self) {
         let all = std::mem::take(&mut *lock(&self.idle));
         let mut closing = tokio::task::JoinSet::new();

@@ -60,7 +60,7 @@ async fn invalid_requests_are_usage_errors() {
         (&["-", "a"][..], "d/"),
         (&["-"], "-"),
         (&[], "x"),
-        (&["ftps://h/a"], "x"),
+        (&["ftpes://h/a"], "x"),
         (&["-"], "/tmp/"),
     ] {
         let summary = run_copy(sources, destination, &options()).await;

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::Exit;
 
 fn anonymous(_: &str, user: Option<&str>) -> Credential {
     Credential::password(user.unwrap_or("anonymous"), "found")

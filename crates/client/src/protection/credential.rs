@@ -7,7 +7,7 @@ use security::x509::{CertifiedKey, CredentialError};
 
 use crate::{CopyFailure, Exit};
 
-/// What to do without a usable credential.
+/// Advice to a user without a usable credential.
 pub(super) const ADVICE: &str =
     "make a proxy with `longhaul proxy init`, or name a certificate with --cert and --key";
 

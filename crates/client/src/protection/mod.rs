@@ -34,7 +34,7 @@ pub(crate) use failures::{
 pub use options::{DataProtectionChoice, DelegationChoice, SecurityOptions, TlsUse};
 pub use proxy::{NewProxy, ProxyFacts, describe_proxy, destroy_proxy, make_proxy};
 
-/// What is in force if no transfer was protected.
+/// The protection in force if no transfer was protected.
 pub(crate) const NO_SECURITY: &str = "none";
 
 /// Receives warnings for the user.
@@ -103,6 +103,12 @@ impl ConnectionSecurity {
     /// `Usage`
     pub(crate) fn check_scheme(&self, scheme: Scheme, url: &str) -> Result<(), CopyFailure> {
         let usage = |message: String| Err(CopyFailure::new(Exit::Usage, message));
+        if scheme == Scheme::Https && self.options.insecure {
+            return usage(format!(
+                "https: servers are always verified: leave out --insecure, and name the server's authority with \
+                 --ca if it is unknown ({url})"
+            ));
+        }
         let asked = self.options.data_protection;
         let name = asked.name();
         if !asked.excludes_clear() {
@@ -129,26 +135,33 @@ impl ConnectionSecurity {
     ///
     /// # Errors
     /// `Usage`
-    pub(crate) fn check_use<'s>(
-        &self,
-        servers: impl Iterator<Item = &'s Server> + Clone,
-    ) -> Result<(), CopyFailure> {
+    pub(crate) fn check_use(&self, servers: &[&Server]) -> Result<(), CopyFailure> {
         let usage = |message: &str| Err(CopyFailure::new(Exit::Usage, message));
         let takes_token = |server: &Server| matches!(server.credential, Credential::Token(_));
-        if self.token.is_some() && !servers.clone().any(takes_token) {
+        if self.token.is_some() && !servers.iter().any(|server| takes_token(server)) {
             return usage(
                 "--token is sent to ftps: and https: URLs without a user (and to ftp: with --tls require) \
                  only: change the URL, or leave it out",
             );
         }
         if self.options.delegation != DelegationChoice::None
-            && !servers
-                .clone()
-                .any(|server| server.scheme == Scheme::Gsiftp)
+            && !servers.iter().any(|server| server.scheme == Scheme::Gsiftp)
         {
             return usage("--delegate is for gsiftp: URLs only: leave it out");
         }
+        let takes_certificate =
+            |server: &Server| server.scheme.is_ftp() && self.may_protect(server.scheme);
+        if self.certificate.is_some() && !servers.iter().any(|server| takes_certificate(server)) {
+            return usage(
+                "--cert is for ftps: and gsiftp: URLs (and ftp: with --tls): change the URL, or leave it out",
+            );
+        }
         Ok(())
+    }
+
+    /// Whether sessions with this scheme may be protected.
+    fn may_protect(&self, scheme: Scheme) -> bool {
+        scheme != Scheme::Ftp || self.options.tls != TlsUse::Off
     }
 
     /// Whether sessions with this scheme have TLS or fail.
@@ -233,6 +246,31 @@ impl ConnectionSecurity {
         };
         let config = TlsConfig::new(options).map_err(|error| config_failure(&error))?;
         Ok((config, own))
+    }
+
+    /// The authorities of `--ca`, if it is given.
+    ///
+    /// # Errors
+    /// `Refused`: they cannot be read.
+    pub(crate) fn named_authorities(&self) -> Result<Option<Arc<TrustStore>>, CopyFailure> {
+        match self.options.ca {
+            Some(_) => self.trust(&self.system_trust, TrustStore::system).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Warns if an `http:` request will show a password to the network.
+    pub(crate) fn warn_of_clear_http_login(&self, server: &Server) {
+        let ip: Option<IpAddr> = server.host.parse().ok();
+        let is_local = ip.is_some_and(|ip| ip.to_canonical().is_loopback())
+            || server.host.eq_ignore_ascii_case("localhost");
+        if server.credential.has_secret() && !is_local {
+            let warning = format!(
+                "the password travels to {} in clear: use https:",
+                server.host
+            );
+            self.warn_once(&warning);
+        }
     }
 
     /// The authorities for grid certificates.

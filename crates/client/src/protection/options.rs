@@ -1,4 +1,4 @@
-//! What the user asks of the protection of connections.
+//! Choices of the user about the protection of connections.
 
 use std::path::PathBuf;
 

@@ -98,7 +98,7 @@ fn a_token_goes_to_protected_urls_without_a_user() {
     ] {
         let server = parse(url, &off).unwrap();
         assert_eq!(server.credential == token, gets_it, "{url}");
-        let used = off.check_use(std::iter::once(&server));
+        let used = off.check_use(&[&server]);
         assert_eq!(used.is_ok(), gets_it, "{url}");
         assert!(!format!("{server:?} {off:?}").contains("hush"));
     }
@@ -116,9 +116,9 @@ fn delegation_without_a_gsi_server_is_a_usage_error() {
     });
     let ftps = parse("ftps://h/f", &security).unwrap();
     let gsi = parse("gsiftp://h/f", &security).unwrap();
-    let failure = security.check_use(std::iter::once(&ftps)).unwrap_err();
+    let failure = security.check_use(&[&ftps]).unwrap_err();
     assert_eq!(failure.exit, Exit::Usage);
-    assert!(security.check_use([&ftps, &gsi].into_iter()).is_ok());
+    assert!(security.check_use(&[&ftps, &gsi]).is_ok());
 }
 
 #[test]

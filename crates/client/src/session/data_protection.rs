@@ -8,12 +8,12 @@ use proto::command::{Command, DataChannelAuth, ProtectionLevel, Secret};
 use proto::reply::Reply;
 use proto::security::{DataChannelProtection, DataCredential};
 use security::gsi::DataHandshakeMode;
-use security::tls::{ExpectedPeer, TlsConfig, TlsRole};
+use security::tls::{ExpectedPeer, TlsConfig, TlsEngine, TlsRole};
 use security::x509::{CertifiedKey, TrustStore};
 
 use super::ClientSession;
 use super::replies::display_reply;
-use super::secure::SessionSecurity;
+use super::secure::ClientSessionSecurity;
 use crate::protection::{DataProtectionChoice, config_failure, grid_options};
 use crate::storage::contract::ThirdPartyProtocol;
 use crate::{CopyFailure, Exit};
@@ -21,7 +21,7 @@ use crate::{CopyFailure, Exit};
 /// Protection of data connections that both ends have agreed on.
 #[derive(Debug, Clone)]
 pub(super) struct AgreedDataProtection {
-    /// What the server is told; `None`: it has no such settings.
+    /// Settings that the server is told; `None`: it has no such settings.
     settings: Option<DataChannelProtection>,
     /// This end; `None`: clear.
     local_end: Option<DataSecurity>,
@@ -42,7 +42,7 @@ enum DataProtectionPlan {
     Delegated(ProtectionLevel),
     /// Both ends hold a throw-away credential of this run (DCSC).
     Shared(ProtectionLevel),
-    /// What was asked for cannot be had.
+    /// The level that was asked for cannot be had.
     Impossible,
 }
 
@@ -56,27 +56,27 @@ impl ClientSession {
             _ => ProtectionLevel::Clear,
         };
         match (&self.security, choice) {
-            (SessionSecurity::Clear, _) if choice.excludes_clear() => {
+            (ClientSessionSecurity::Clear, _) if choice.excludes_clear() => {
                 DataProtectionPlan::Impossible
             }
-            (SessionSecurity::Clear, _) => DataProtectionPlan::ClearSession,
-            (SessionSecurity::Tls(_), DataProtectionChoice::Clear) => {
+            (ClientSessionSecurity::Clear, _) => DataProtectionPlan::ClearSession,
+            (ClientSessionSecurity::Tls(_), DataProtectionChoice::Clear) => {
                 DataProtectionPlan::ClearInsideTls
             }
-            (SessionSecurity::Tls(_), _) => DataProtectionPlan::InsideTls,
-            (SessionSecurity::Gsi(_), DataProtectionChoice::Clear) => {
+            (ClientSessionSecurity::Tls(_), _) => DataProtectionPlan::InsideTls,
+            (ClientSessionSecurity::Gsi(_), DataProtectionChoice::Clear) => {
                 DataProtectionPlan::ClearInsideGsi
             }
-            (SessionSecurity::Gsi(gsi), _) if gsi.delegated && features.dcau => {
+            (ClientSessionSecurity::Gsi(gsi), _) if gsi.delegated && features.dcau => {
                 DataProtectionPlan::Delegated(level)
             }
-            (SessionSecurity::Gsi(_), _) if features.dcsc && features.dcau => {
+            (ClientSessionSecurity::Gsi(_), _) if features.dcsc && features.dcau => {
                 DataProtectionPlan::Shared(level)
             }
-            (SessionSecurity::Gsi(_), DataProtectionChoice::Auto) => {
+            (ClientSessionSecurity::Gsi(_), DataProtectionChoice::Auto) => {
                 DataProtectionPlan::ClearInsideGsi
             }
-            (SessionSecurity::Gsi(_), _) => DataProtectionPlan::Impossible,
+            (ClientSessionSecurity::Gsi(_), _) => DataProtectionPlan::Impossible,
         }
     }
 
@@ -135,7 +135,7 @@ impl ClientSession {
     }
 
     fn plan_tls(&self) -> Result<AgreedDataProtection, CopyFailure> {
-        let SessionSecurity::Tls(config) = &self.security else {
+        let ClientSessionSecurity::Tls(config) = &self.security else {
             return Err(self.no_protection_failure());
         };
         Ok(AgreedDataProtection {
@@ -156,7 +156,7 @@ impl ClientSession {
     }
 
     fn plan_delegated(&self, level: ProtectionLevel) -> Result<AgreedDataProtection, CopyFailure> {
-        let SessionSecurity::Gsi(gsi) = &self.security else {
+        let ClientSessionSecurity::Gsi(gsi) = &self.security else {
             return Err(self.no_protection_failure());
         };
         let security = &self.server.security;
@@ -167,7 +167,7 @@ impl ClientSession {
                 ExpectedPeer::Identity(gsi.own.identity()),
             ),
         };
-        grid_protection(level, &gsi.own, trust, &expected)
+        grid_protection(level, &gsi.own, trust.as_ref(), &expected)
     }
 
     fn plan_shared(
@@ -185,7 +185,7 @@ impl ClientSession {
         let leaf = credential.leaf();
         let expected = ExpectedPeer::Certificate(leaf.to_der().map_err(|error| invalid(&error))?);
         let trust = Arc::new(TrustStore::exactly(vec![leaf.clone()]));
-        grid_protection(level, credential, Some(trust), &expected)
+        grid_protection(level, credential, Some(&trust), &expected)
     }
 
     /// This end of the data connections of a transfer; `None`: clear.
@@ -204,7 +204,7 @@ impl ClientSession {
         Ok(end.map(|end| {
             // The newest session: TLS 1.3 servers send tickets for one use each.
             let resume = match end.role {
-                DataTlsRole::Client => self.control.tls().and_then(|tls| tls.session()),
+                DataTlsRole::Client => self.control.tls().and_then(TlsEngine::session),
                 DataTlsRole::Opener | DataTlsRole::Server => None,
             };
             Arc::new(DataSecurity {
@@ -239,12 +239,12 @@ impl ClientSession {
             }
         };
         let control = match &self.security {
-            SessionSecurity::Clear => return,
-            SessionSecurity::Tls(_) => self
+            ClientSessionSecurity::Clear => return,
+            ClientSessionSecurity::Tls(_) => self
                 .control
                 .tls()
-                .map_or_else(String::new, |tls| tls.description()),
-            SessionSecurity::Gsi(gsi) => format!("GSI {}", gsi.description),
+                .map_or_else(String::new, TlsEngine::description),
+            ClientSessionSecurity::Gsi(gsi) => format!("GSI {}", gsi.description),
         };
         let unverified = match self.server.security.options().insecure {
             true => ", server not verified",
@@ -311,12 +311,12 @@ impl ClientSession {
 fn grid_protection(
     level: ProtectionLevel,
     credential: &CertifiedKey,
-    trust: Option<Arc<TrustStore>>,
+    trust: Option<&Arc<TrustStore>>,
     expected: &ExpectedPeer,
 ) -> Result<AgreedDataProtection, CopyFailure> {
     let config = |role| {
         let mut options = grid_options(role, credential.clone());
-        options.trust = trust.clone();
+        options.trust = trust.cloned();
         options.expected = expected.clone();
         TlsConfig::new(options).map_err(|error| config_failure(&error))
     };

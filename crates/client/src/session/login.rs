@@ -11,7 +11,7 @@ use proto::security::ExchangeKind;
 
 use super::control::{ClientControlConnection, unreachable_failure};
 use super::replies::display_reply;
-use super::secure::SessionSecurity;
+use super::secure::ClientSessionSecurity;
 use crate::credentials::GRID_MAPPING;
 use crate::location::{Scheme, Server};
 use crate::{CopyFailure, Credential, Exit};
@@ -38,7 +38,7 @@ pub(super) async fn read_greeting(
 }
 
 /// Who logs in at which server.
-pub(super) struct Login<'a> {
+pub(super) struct ClientLogin<'a> {
     scheme: Scheme,
     user: &'a str,
     password: Secret,
@@ -46,14 +46,14 @@ pub(super) struct Login<'a> {
     exchange: Option<ExchangeKind>,
 }
 
-impl<'a> Login<'a> {
+impl<'a> ClientLogin<'a> {
     /// The login with `credential`. Warns once if a secret is about to travel in clear over a
     /// network.
     pub(super) fn new(
         server: &Server,
         credential: &'a Credential,
         control: &ClientControlConnection,
-        security: &SessionSecurity,
+        security: &ClientSessionSecurity,
     ) -> Self {
         let (user, password) = credential.user_and_password();
         if is_exposed(credential, security, control.peer_addr().ip()) {
@@ -66,17 +66,17 @@ impl<'a> Login<'a> {
             user,
             password,
             exchange: match security {
-                SessionSecurity::Clear => None,
-                SessionSecurity::Tls(_) => Some(ExchangeKind::Handshake),
-                SessionSecurity::Gsi(_) => Some(ExchangeKind::Tokens),
+                ClientSessionSecurity::Clear => None,
+                ClientSessionSecurity::Tls(_) => Some(ExchangeKind::Handshake),
+                ClientSessionSecurity::Gsi(_) => Some(ExchangeKind::Tokens),
             },
         }
     }
 }
 
 /// Whether the login would show a secret to the network.
-fn is_exposed(credential: &Credential, security: &SessionSecurity, server: IpAddr) -> bool {
-    matches!(security, SessionSecurity::Clear)
+fn is_exposed(credential: &Credential, security: &ClientSessionSecurity, server: IpAddr) -> bool {
+    matches!(security, ClientSessionSecurity::Clear)
         && credential.has_secret()
         && !server.to_canonical().is_loopback()
 }
@@ -98,10 +98,10 @@ fn clear_password_warning(user: &str, server: &str) -> String {
 pub(super) async fn choose_credential(
     control: &mut ClientControlConnection,
     server: &Server,
-    security: &SessionSecurity,
+    security: &ClientSessionSecurity,
 ) -> Result<Credential, CopyFailure> {
     let is_verified =
-        matches!(security, SessionSecurity::Tls(_)) && !server.security.options().insecure;
+        matches!(security, ClientSessionSecurity::Tls(_)) && !server.security.options().insecure;
     let token = match &server.credential {
         Credential::Token(token) => Some(token.clone()),
         Credential::Anonymous if is_verified => server.security.discovered_token(),
@@ -129,7 +129,7 @@ pub(super) async fn choose_credential(
 /// where it is customary, and sets TYPE I. Each command waits for the reply to the last.
 pub(super) async fn log_in(
     control: &mut ClientControlConnection,
-    login: &Login<'_>,
+    login: &ClientLogin<'_>,
 ) -> Result<CommandPlanner, CopyFailure> {
     authenticate(control, login).await?;
     let features = ServerFeatures::from_reply(&control.call(&Command::Feat).await?);
@@ -146,7 +146,7 @@ pub(super) async fn log_in(
 /// by then.
 pub(super) async fn log_in_pipelined(
     control: &mut ClientControlConnection,
-    login: &Login<'_>,
+    login: &ClientLogin<'_>,
     prefetch: &[Command],
 ) -> Result<CommandPlanner, CopyFailure> {
     let name = login.user;
@@ -180,7 +180,7 @@ const IMAGE: Command = Command::Type(DataType::Image);
 /// The session's state after TYPE I; `reply` answers TYPE I.
 fn finish_login(
     control: &ClientControlConnection,
-    login: &Login<'_>,
+    login: &ClientLogin<'_>,
     features: ServerFeatures,
     reply: &Reply,
 ) -> Result<CommandPlanner, CopyFailure> {
@@ -202,7 +202,7 @@ fn finish_login(
 
 async fn authenticate(
     control: &mut ClientControlConnection,
-    login: &Login<'_>,
+    login: &ClientLogin<'_>,
 ) -> Result<(), CopyFailure> {
     let user = Command::User(login.user.to_owned());
     let mut reply = control.call(&user).await?;
@@ -293,7 +293,7 @@ mod tests {
     fn a_password_is_exposed_in_clear_over_a_network_only() {
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         let joe = Credential::password("joe", "secret");
-        let clear = SessionSecurity::Clear;
+        let clear = ClientSessionSecurity::Clear;
         assert!(is_exposed(&joe, &clear, ip("192.0.2.1")));
         assert!(is_exposed(&joe, &clear, ip("2001:db8::1")));
         for loopback in ["127.0.0.1", "::1", "::ffff:127.0.0.1"] {

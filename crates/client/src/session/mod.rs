@@ -13,7 +13,7 @@ use proto::feature::ServerFeatures;
 use proto::printable::printable;
 
 use crate::location::Server;
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, Credential, Exit};
 
 mod checksum;
 pub(crate) mod control;
@@ -33,7 +33,7 @@ mod stat;
 
 use control::ClientControlConnection;
 use data_protection::AgreedDataProtection;
-use secure::SessionSecurity;
+use secure::ClientSessionSecurity;
 
 /// Longest wait for the reply to QUIT.
 const QUIT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -65,7 +65,7 @@ pub struct ClientSession {
     /// The server refused a pipelined command, or the connection was lost during a pipelined login.
     avoids_pipelining: bool,
     /// Protection of the control connection.
-    security: SessionSecurity,
+    security: ClientSessionSecurity,
     /// Protection of the data connections, once it is agreed.
     data_protection: Option<AgreedDataProtection>,
 }
@@ -114,7 +114,7 @@ impl ClientSession {
             None => secure::secure(&mut control, server).await?,
         };
         let credential = login::choose_credential(&mut control, server, &security).await?;
-        let login = login::Login::new(server, &credential, &control, &security);
+        let login = login::ClientLogin::new(server, &credential, &control, &security);
         if opening.avoid_pipelining || !supports_pipelining(&greeting) {
             let planner = login::log_in(&mut control, &login).await?;
             let connection = (control, security);
@@ -145,7 +145,7 @@ impl ClientSession {
     }
 
     fn from_connection(
-        (control, security): (ClientControlConnection, SessionSecurity),
+        (control, security): (ClientControlConnection, ClientSessionSecurity),
         planner: CommandPlanner,
         server: &Server,
         handshake_rtt: Duration,
@@ -343,6 +343,12 @@ fn check_path(path: &[u8]) -> Result<(), CopyFailure> {
 }
 
 fn check_credential(server: &Server) -> Result<(), CopyFailure> {
+    let may_be_clear = !server.security.requires_tls(server.scheme);
+    if may_be_clear && matches!(server.credential, Credential::Token(_)) {
+        return Err(usage_error(
+            "a token is sent inside TLS only: use ftps:, or --tls require".to_owned(),
+        ));
+    }
     // CR LF in a login would let a URL inject commands.
     let has_line_break = |text: &[u8]| text.iter().any(|b| matches!(b, b'\r' | b'\n' | 0));
     let (user, password) = server.credential.user_and_password();

@@ -27,7 +27,7 @@ const MAX_TOKENS: usize = 20;
 
 /// Protection of a control connection.
 #[derive(Debug)]
-pub(crate) enum SessionSecurity {
+pub(crate) enum ClientSessionSecurity {
     /// None.
     Clear,
     /// TLS with this configuration.
@@ -59,10 +59,10 @@ pub(super) fn begins_with_tls(server: &Server) -> bool {
 pub(super) async fn start_implicit_tls(
     control: &mut ClientControlConnection,
     server: &Server,
-) -> Result<SessionSecurity, CopyFailure> {
+) -> Result<ClientSessionSecurity, CopyFailure> {
     let config = server.security.tls_config(server)?;
     control.start_tls(&config, false).await?;
-    Ok(SessionSecurity::Tls(config))
+    Ok(ClientSessionSecurity::Tls(config))
 }
 
 /// Secures a connection whose greeting has been read, as its URL and the user's options want it.
@@ -72,14 +72,14 @@ pub(super) async fn start_implicit_tls(
 pub(super) async fn secure(
     control: &mut ClientControlConnection,
     server: &Server,
-) -> Result<SessionSecurity, CopyFailure> {
+) -> Result<ClientSessionSecurity, CopyFailure> {
     let tls = match server.scheme {
         Scheme::Gsiftp => return start_gsi(control, server).await,
         Scheme::Ftps => TlsUse::Require,
         _ => server.security.options().tls,
     };
     if tls == TlsUse::Off {
-        return Ok(SessionSecurity::Clear);
+        return Ok(ClientSessionSecurity::Clear);
     }
     // Made first, so that a missing file costs no AUTH.
     let config = server.security.tls_config(server)?;
@@ -90,7 +90,7 @@ pub(super) async fn secure(
         AuthAnswer::Refused(reply) if tls == TlsUse::Try => {
             let warning = clear_fallback_warning(control.name(), &reply);
             server.security.warn_once(&warning);
-            return Ok(SessionSecurity::Clear);
+            return Ok(ClientSessionSecurity::Clear);
         }
         AuthAnswer::Refused(reply) => {
             return Err(auth_refused_failure(control.name(), "TLS", &reply));
@@ -98,7 +98,7 @@ pub(super) async fn secure(
     }
     control.start_tls(&config, true).await?;
     match exchange.on_handshake_complete() {
-        Ok(()) => Ok(SessionSecurity::Tls(config)),
+        Ok(()) => Ok(ClientSessionSecurity::Tls(config)),
         Err(_) => Err(unreachable_step(control)),
     }
 }
@@ -142,7 +142,7 @@ async fn begin(
 async fn start_gsi(
     control: &mut ClientControlConnection,
     server: &Server,
-) -> Result<SessionSecurity, CopyFailure> {
+) -> Result<ClientSessionSecurity, CopyFailure> {
     let (config, own) = server.security.gsi_config(server)?;
     let delegation = match server.security.options().delegation {
         DelegationChoice::None => Delegation::None,
@@ -166,7 +166,7 @@ async fn start_gsi(
     let context = exchange_tokens(control, exchange, initiator, step).await?;
     let description = context.description();
     control.start_gsi(context);
-    Ok(SessionSecurity::Gsi(GsiSession {
+    Ok(ClientSessionSecurity::Gsi(GsiSession {
         own,
         delegated,
         description,

@@ -72,7 +72,12 @@ impl StorageAccess {
                 let query = server.query.as_deref();
                 let secure = server.scheme == Scheme::Https;
                 let target = HttpUrl::new(secure, &server.host, server.port, b"/", query);
-                let session = HttpStorage::new(&target, &server.credential, self.timeout)?;
+                let (credential, security) = (&server.credential, &server.security);
+                let session = HttpStorage::new(&target, credential, security, self.timeout)?;
+                match secure {
+                    true => security.note_in_force("https".to_owned()),
+                    false => security.warn_of_clear_http_login(server),
+                }
                 Ok(Box::new(session))
             }
             #[cfg(test)]

@@ -9,13 +9,12 @@ use data::channel::SessionDataChannel;
 use data::drs::DrsEndpoint;
 use data::error::DataError;
 use data::job::{TransferControl, TransferReport, TransferSettings};
+use data::os::readable::ReadableWait;
 use data::recv::{self, ReceivePlan};
 use data::send::{self, SendPlan};
 use data::store::{Sink, Source};
 use proto::reply::Reply;
 use proto::stripes::StripeAddresses;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tune::Evidence;
@@ -382,13 +381,13 @@ impl ClientSession {
 
 /// Waits until a connection waits in a listener; without one for ever.
 async fn wait_for_arrival(listener: Option<OwnedFd>) {
-    let listener = listener.map(|fd| AsyncFd::with_interest(fd, Interest::READABLE));
+    let listener = listener.map(ReadableWait::new);
     if let Some(Ok(listener)) = listener
         && listener.readable().await.is_ok()
     {
         return;
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// How long to wait for the final reply after the data side has ended; `None` if its failure is

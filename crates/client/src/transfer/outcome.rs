@@ -221,6 +221,13 @@ fn data_failure(server: &str, operation: &str, error: &DataError) -> CopyFailure
             Exit::Protocol,
             "the server's extended blocks are faulty: use --mode s",
         ),
+        // A server that dies under TLS says no more than one whose connection somebody cuts. Either
+        // way the bytes so far are good.
+        DataError::Security { reason, .. } if reason.contains("close_notify") => {
+            return unreachable_failure(format!(
+                "{error}: cannot {operation} at {server}; try again, with --resume"
+            ));
+        }
         DataError::Security { .. } => (
             Exit::Refused,
             "check the certificates of both ends and --data-protection",

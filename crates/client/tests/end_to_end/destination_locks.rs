@@ -411,7 +411,7 @@ async fn a_hashed_partial_name_is_resumed_and_removed() {
     assert_eq!(left(), 1);
     let remote = client::RemoteOptions {
         timeout: Duration::from_secs(60),
-        security: std::sync::Arc::default(),
+        security: Arc::default(),
     };
     client::remove(&server.url(&name), false, &remote)
         .await

@@ -16,6 +16,7 @@ mod faulty_server;
 mod integrity;
 mod limiters;
 mod pipelining;
+mod protection;
 mod resume;
 mod right_sizing;
 mod single_files;

@@ -7,6 +7,7 @@
 pub mod caps;
 pub mod congestion;
 pub mod ktls;
+pub mod readable;
 pub mod remote_key;
 pub mod sockopt;
 pub mod tcp_info;

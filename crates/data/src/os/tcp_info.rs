@@ -196,7 +196,7 @@ mod tests {
             len: 104,
         };
         let info = sample(&raw);
-        assert_eq!(info.retransmits, u32::MAX.into());
+        assert_eq!(info.retransmits, u64::from(u32::MAX));
         assert_eq!((info.bytes_acked, info.delivery_rate), (0, 0));
         assert_eq!(info.peer_window, 0);
     }

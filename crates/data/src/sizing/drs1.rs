@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn the_size_of_an_earlier_transfer_is_announced_again() {
-        assert_eq!(announced(false, 64 << 10, 1000), []);
+        assert!(announced(false, 64 << 10, 1000).is_empty());
         assert_eq!(announced(false, 1 << 20, 1000), [1 << 20]);
     }
 

@@ -14,7 +14,7 @@ const PROXY_EXTENSION: &[u8] = b"\x06\x08\x2b\x06\x01\x05\x05\x07\x01\x0e";
 const DRAFT_EXTENSION: &[u8] = b"\x06\x0a\x2b\x06\x01\x04\x01\x9b\x50\x01\x81\x5e";
 
 impl CertifiedKey {
-    /// What the credential is: `RFC 3820 limited proxy`, `certificate`. It decides nothing.
+    /// Kind of the credential: `RFC 3820 limited proxy`, `certificate`. It decides nothing.
     pub fn describe_kind(&self) -> &'static str {
         let der = self.leaf().to_der().unwrap_or_default();
         let contains = |part: &[u8]| der.windows(part.len()).any(|window| window == part);

@@ -16,12 +16,15 @@ use crate::sandbox::SandboxMode;
 
 mod file;
 mod security;
+mod token;
 
 pub use file::{ConfigError, FileConfig};
 pub use security::{
     ClientCertificatesName, GridmapRights, RequiredProtection, SecurityConfig, SecurityConfigError,
     SessionReuse, TlsPolicy, TokenIssuerConfig,
 };
+pub use token::TokenIssuerError;
+pub(crate) use token::{KeySource, TrustedIssuer, trusted_issuers};
 
 /// Access rights of anonymous sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]

@@ -74,10 +74,17 @@ impl SessionFiles {
         Self { sync, ..self }
     }
 
-    /// The same files with rights that depend on the path. The root must be one without links.
-    #[must_use]
-    pub fn with_path_rights(self, paths: PathRights) -> Self {
-        Self { paths, ..self }
+    /// The same files with rights that depend on the path; links are no longer followed.
+    ///
+    /// # Errors
+    /// No file descriptor is free.
+    pub fn with_path_rights(self, paths: PathRights) -> std::io::Result<Self> {
+        let root = Arc::new(self.root.without_links()?);
+        Ok(Self {
+            root,
+            paths,
+            ..self
+        })
     }
 
     /// A listing for a reply, and the memory reserved for it until the reply is sent.

@@ -3,14 +3,17 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::SystemTime;
 
 use data::store::durability::SyncPolicy;
 use data::store::root::Root;
 use proto::command::Secret;
 use proto::path::VPath;
 use proto::printable::printable;
+use proto::security::BEARER_USER;
 use proto::server::{AccountRights, LoginGrant};
 use security::gridmap::Gridmap;
+use security::token::TokenError;
 use security::x509::DistinguishedName;
 
 use crate::config::{Anonymous, GridmapRights, ServerConfig, ThirdPartyPolicy};
@@ -21,9 +24,12 @@ use crate::users::{UserAccount, Users};
 
 mod certificate;
 mod throttle;
+mod token;
 
 pub(crate) use certificate::CertifiedClient;
 use throttle::LoginThrottle;
+pub(crate) use token::TokenLogin;
+pub use token::TokenSetupError;
 
 /// User names that mean an anonymous session, in upper or lower case (RFC 1635). Clients of the
 /// globus library send `:globus-mapping:` to leave the choice of the account to the server.
@@ -56,6 +62,7 @@ struct LoginPolicy {
     users: Option<Arc<Users>>,
     gridmap: Option<Arc<Gridmap>>,
     gridmap_rights: GridmapRights,
+    tokens: Option<Arc<TokenLogin>>,
     sync: SyncPolicy,
 }
 
@@ -81,6 +88,8 @@ pub(crate) struct Login {
     pub(crate) files: SessionFiles,
     /// The session's root on the host, for the log.
     pub(crate) root_path: PathBuf,
+    /// End of validity of the client's token.
+    pub(crate) expires: Option<SystemTime>,
     /// Counts the session for its user while it is logged in; `None`: anonymous sessions are not
     /// counted per user.
     _slot: Option<UserSlot>,
@@ -103,6 +112,15 @@ pub(crate) enum LoginRefusal {
         "your certificate has no such account here; ask the administrator to list its subject in the gridmap"
     )]
     NotMapped(MappingError),
+    /// The token is not valid, or not for this server. The client must not learn which check failed.
+    #[error("this token is not accepted here; get a new one for this server")]
+    Token(TokenError),
+    /// No issuer of tokens is trusted.
+    #[error("tokens are not accepted here")]
+    NoTokens,
+    /// The keys of the token's issuer are not available.
+    #[error("tokens cannot be checked at the moment; try again later")]
+    TokenKeys(TokenError),
     /// The root of the user cannot be opened.
     #[error("your directory is not available")]
     NoRoot,
@@ -155,6 +173,7 @@ impl LoginRefusal {
             Self::NotMapped(MappingError::OtherAccount(subject)) => {
                 format!("the gridmap lists other accounts for {subject}")
             }
+            Self::Token(error) | Self::TokenKeys(error) => format!("token: {error}"),
             other => other.to_string(),
         }
     }
@@ -205,16 +224,20 @@ impl Authenticator {
         self.policy().users.clone()
     }
 
-    /// Applies new settings, users and gridmap to later logins. Blocks on the file system.
+    /// Applies new settings, users, gridmap and issuers of tokens to later logins. Blocks on the file system.
     pub(crate) fn reload(
         &self,
         config: &ServerConfig,
         users: Option<Arc<Users>>,
         gridmap: Option<Arc<Gridmap>>,
+        tokens: Option<Arc<TokenLogin>>,
     ) {
         self.password_checks
             .set_bounds(config.password_check_queue());
-        let policy = Arc::new(LoginPolicy::of(config, users, gridmap));
+        let policy = Arc::new(LoginPolicy {
+            tokens,
+            ..LoginPolicy::of(config, users, gridmap)
+        });
         *self.policy.write().unwrap_or_else(PoisonError::into_inner) = policy;
         self.open_account_roots();
         self.roots.reopen();
@@ -252,6 +275,10 @@ impl Authenticator {
             peer,
             client,
         } = request;
+        if user == BEARER_USER {
+            let token = password.ok_or(LoginRefusal::PasswordNeeded)?;
+            return self.token_login(&policy, token, peer, limits).await;
+        }
         match client {
             Some(CertifiedClient::Grid(subject)) => {
                 return self.mapped_login(&policy, &subject, &user, limits).await;
@@ -349,6 +376,7 @@ impl Authenticator {
             },
             files: self.files(policy, Arc::clone(&self.root), rights),
             root_path: self.root_path.clone(),
+            expires: None,
             _slot: None,
         })
     }
@@ -377,6 +405,7 @@ impl Authenticator {
                 welcome_lines: Vec::new(),
             },
             root_path,
+            expires: None,
             _slot: Some(slot),
         })
     }
@@ -425,6 +454,7 @@ impl LoginPolicy {
             users,
             gridmap,
             gridmap_rights: config.security.gridmap_rights,
+            tokens: None,
             sync: config.sync_policy,
         }
     }

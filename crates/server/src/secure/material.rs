@@ -229,11 +229,18 @@ fn load_grid(
     let Some(path) = &settings.gridmap else {
         return Ok(None);
     };
-    let trust = match &settings.grid_authorities {
-        Some(folder) => TrustStore::from_path(folder),
-        None => TrustStore::grid(),
+    let folder = settings.grid_authorities.as_ref();
+    let same_folder = before.filter(|b| b.settings.grid_authorities.as_ref() == folder);
+    let kept = same_folder.and_then(|before| before.grid_trust().cloned());
+    let trust = match (folder, kept) {
+        (Some(folder), Some(kept)) if is_denied(folder) => {
+            warn_kept("certificate authorities of the grid", folder);
+            Ok(kept)
+        }
+        (Some(folder), _) => TrustStore::from_path(folder).map(Arc::new),
+        (None, _) => TrustStore::grid().map(Arc::new),
     };
-    let trust = Arc::new(trust.map_err(SecurityMaterialError::Authorities)?);
+    let trust = trust.map_err(SecurityMaterialError::Authorities)?;
     let before = before.filter(|before| before.settings.gridmap.as_ref() == Some(path));
     let gridmap = match before.and_then(SecurityMaterial::gridmap) {
         Some(kept) if is_denied(path) => {

@@ -8,3 +8,6 @@ pub(crate) use data_channel::DataProtectionError;
 pub use material::SecurityMaterialError;
 pub(crate) use material::{SecurityMaterial, tls_mechanism};
 pub(crate) use session::{GridSecurity, SessionSecurity, TlsSecurity};
+
+#[cfg(test)]
+mod tests;

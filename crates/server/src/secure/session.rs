@@ -13,8 +13,8 @@ pub(crate) enum SessionSecurity {
     /// None.
     #[default]
     Clear,
-    /// A GSI exchange waits for the client's next token. The acceptor is missing while a thread
-    /// computes with it.
+    /// A GSI exchange waits for the client's next token. The acceptor is missing before the first one, so
+    /// that a silent client costs no memory for TLS, and while a thread computes with it.
     Exchanging(Option<Box<GsiAcceptor>>),
     /// TLS (RFC 4217).
     Tls(Box<TlsSecurity>),

@@ -19,6 +19,7 @@ use super::order::{busy_error, not_logged_in_error};
 use super::{LoginStatus, SessionDriver};
 use crate::limits::QueuePermit;
 use crate::login::LoginRequest;
+use crate::secure::SessionSecurity;
 use crate::transfer::{QueuedTransfer, StopCause, TransferHandle};
 use crate::work::{FileWork, SessionWork};
 
@@ -201,6 +202,9 @@ impl SessionDriver {
             && !self.machine.is_logged_in()
             && !self.closing
         {
+            if let SessionSecurity::Grid(grid) = &mut self.security {
+                grid.set_data_credential(None);
+            }
             self.login =
                 LoginStatus::not_logged_in(Instant::now() + self.shared.config.login_timeout);
         }

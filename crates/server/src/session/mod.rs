@@ -260,8 +260,7 @@ impl SessionDriver {
             return ended.map_err(SessionEnd::ConnectionLost);
         }
         if matches!(self.work, SessionWork::Handshake) {
-            self.perform_handshake().await;
-            return Ok(());
+            return self.perform_handshake().await;
         }
         if self.work.is_none() {
             if self.phase > ServerPhase::Serving && !self.is_in_follow_up() {
@@ -281,9 +280,12 @@ impl SessionDriver {
             SessionEvent::Displaced => {
                 Err(self.close_with_reply("too many security exchanges are in progress"))
             }
-            SessionEvent::Timeout => Err(self.close_with_reply(match self.login {
+            SessionEvent::Timeout => Err(self.close_with_reply(match &self.login {
                 _ if self.phase > ServerPhase::Serving => SHUTTING_DOWN,
                 LoginStatus::NotLoggedIn { .. } => "no login in time",
+                LoginStatus::LoggedIn(login) if login.time_left() == Some(Duration::ZERO) => {
+                    "the token has expired, log in again with a new one"
+                }
                 LoginStatus::LoggedIn(_) => "idle for too long",
             })),
         }
@@ -342,10 +344,17 @@ impl SessionDriver {
     /// The time at which a session that waits for a line is closed. Commands extend the idle timeout but
     /// not the login timeout.
     fn deadline(&self) -> Instant {
-        match self.login {
+        match &self.login {
             _ if self.phase > ServerPhase::Serving => self.last_activity + FOLLOW_UP_SILENCE,
-            LoginStatus::NotLoggedIn { deadline, .. } => deadline,
-            LoginStatus::LoggedIn(_) => self.last_activity + self.idle_timeout,
+            LoginStatus::NotLoggedIn { deadline, .. } => *deadline,
+            LoginStatus::LoggedIn(login) => {
+                let idle = self.last_activity + self.idle_timeout;
+                // Later than its file requests, which refuse from the end of the token on.
+                match login.time_left() {
+                    Some(left) => idle.min(Instant::now() + left),
+                    None => idle,
+                }
+            }
         }
     }
 

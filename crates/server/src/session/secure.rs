@@ -1,11 +1,13 @@
 //! The security exchange of a session, and its credential for data connections.
 
+use std::io;
+
 use data::transport::tls_error;
-use proto::security::{DataCredential, SecurityMechanism, SecurityToken};
+use proto::security::{DataCredential, ExchangeKind, SecurityMechanism, SecurityToken};
 use proto::server::{
     DriverEvent, SecurityFailure, SecurityRequest, SecurityResponse, ServerSession,
 };
-use security::gsi::{GsiAcceptor, GsiStep};
+use security::gsi::GsiStep;
 use security::x509::CertifiedKey;
 use tokio::time::sleep_until;
 
@@ -18,6 +20,15 @@ use crate::work::{ExchangeStep, SessionWork};
 
 /// The text for a client whose exchange is refused. Which check failed is for the log only.
 const REFUSED: &str = "the exchange was refused; the server's log has the reason";
+
+/// The reason why a TLS handshake is not complete.
+enum HandshakeEnd {
+    /// One end has refused the other. An alert may be on its way to the client, so the connection is
+    /// closed with care.
+    Refused,
+    /// The handshake took too long or must make room: the connection is dropped at once.
+    Abandoned(&'static str),
+}
 
 /// Waits until the exchange that `slot` counts is displaced; waits for ever without an exchange.
 pub(super) async fn displaced(slot: Option<&HandshakeSlot>) {
@@ -35,36 +46,21 @@ impl SessionDriver {
                 tracing::warn!("data was sent behind AUTH before its reply; the session ends");
                 immediate(Err(SecurityFailure::ReadAhead))
             }
-            SecurityRequest::Begin(mechanism) => immediate(self.begin_exchange(&mechanism)),
+            SecurityRequest::Begin(mechanism) => {
+                self.begin_exchange(&mechanism);
+                immediate(Ok(SecurityResponse::Ready))
+            }
             SecurityRequest::Handshake => SessionWork::Handshake,
             SecurityRequest::ProcessToken(token) => self.process_token(token),
         };
     }
 
-    fn begin_exchange(
-        &mut self,
-        mechanism: &SecurityMechanism,
-    ) -> Result<SecurityResponse, SecurityFailure> {
+    fn begin_exchange(&mut self, mechanism: &SecurityMechanism) {
         self.security = SessionSecurity::Clear;
         let peer = self.addresses.peer.ip();
         self.handshake_slot = Some(self.shared.handshakes.begin(peer));
-        if *mechanism == tls_mechanism() {
-            return Ok(SecurityResponse::Ready);
-        }
-        let material = &self.shared.material;
-        let acceptor = material
-            .grid_config()
-            .map_err(|error| error.to_string())
-            .and_then(|config| GsiAcceptor::new(&config, true).map_err(|error| error.to_string()));
-        match acceptor {
-            Ok(acceptor) => {
-                self.security = SessionSecurity::Exchanging(Some(Box::new(acceptor)));
-                Ok(SecurityResponse::Ready)
-            }
-            Err(error) => {
-                tracing::error!(error, "cannot begin a GSI exchange");
-                Err(SecurityFailure::Unavailable(REFUSED.to_owned()))
-            }
+        if mechanism.exchange == ExchangeKind::Tokens {
+            self.security = SessionSecurity::Exchanging(None);
         }
     }
 
@@ -72,12 +68,8 @@ impl SessionDriver {
         let SessionSecurity::Exchanging(acceptor) = &mut self.security else {
             return immediate(refused());
         };
-        match acceptor.take() {
-            Some(acceptor) => {
-                SessionWork::exchange(acceptor, token, &self.shared, self.addresses.peer.ip())
-            }
-            None => immediate(refused()),
-        }
+        let acceptor = acceptor.take();
+        SessionWork::exchange(acceptor, token, &self.shared, self.addresses.peer.ip())
     }
 
     /// Takes the result of a step of a GSI exchange. After the last one, commands and replies are
@@ -129,23 +121,31 @@ impl SessionDriver {
     }
 
     /// Performs the TLS handshake after AUTH, and reports its result. All replies are sent before.
-    pub(super) async fn perform_handshake(&mut self) {
+    pub(super) async fn perform_handshake(&mut self) -> Result<(), SessionEnd> {
         let answer = match self.tls_handshake().await {
-            Some(identified) => Ok(SecurityResponse::Secured {
+            Ok(identified) => Ok(SecurityResponse::Secured {
                 token: None,
                 identified,
             }),
-            None => refused(),
+            Err(HandshakeEnd::Refused) => refused(),
+            Err(HandshakeEnd::Abandoned(reason)) => {
+                return Err(SessionEnd::ConnectionLost(io::Error::other(reason)));
+            }
         };
         let outcome = self.finish_work(DriverEvent::Security(answer));
         self.report_outcome(outcome);
+        Ok(())
     }
 
     /// Performs the TLS handshake before the greeting; `false`: it failed.
     pub(super) async fn secure_from_start(&mut self) -> bool {
-        let Some(identified) = self.tls_handshake().await else {
-            self.control.close().await;
-            return false;
+        let identified = match self.tls_handshake().await {
+            Ok(identified) => identified,
+            Err(HandshakeEnd::Refused) => {
+                self.control.close().await;
+                return false;
+            }
+            Err(HandshakeEnd::Abandoned(_)) => return false,
         };
         let config = session_config(&self.shared, &self.addresses);
         self.machine = ServerSession::secured_from_start(config, tls_mechanism(), identified);
@@ -153,9 +153,9 @@ impl SessionDriver {
     }
 
     /// Performs a TLS handshake within the login timeout, and only while the server is serving and no
-    /// newer handshakes displace it. Returns whether the client has proved an identity; `None`: the handshake
-    /// failed, and the reason was logged.
-    async fn tls_handshake(&mut self) -> Option<bool> {
+    /// newer handshakes displace it. Returns whether the client has proved an identity. The reason of a failure
+    /// is logged.
+    async fn tls_handshake(&mut self) -> Result<bool, HandshakeEnd> {
         let peer = self.addresses.peer.ip();
         let slot = self.handshake_slot.take();
         let slot = slot.unwrap_or_else(|| self.shared.handshakes.begin(peer));
@@ -164,21 +164,23 @@ impl SessionDriver {
             // A finished handshake comes first: its client is served and gets a proper 421.
             biased;
             done = handshake(&mut self.control, &self.shared.material) => done,
-            () = slot.displaced() => Err("newer handshakes have displaced it".to_owned()),
+            () = slot.displaced() => return Err(abandoned("newer handshakes have displaced it")),
             _ = self.phases.wait_for(|phase| *phase > ServerPhase::Serving) => {
-                Err("the server stops".to_owned())
+                return Err(abandoned("the server stops"));
             }
-            () = sleep_until(deadline) => Err("it was not complete within login-timeout".to_owned()),
+            () = sleep_until(deadline) => {
+                return Err(abandoned("it was not complete within login-timeout"));
+            }
         };
         match done {
             Ok(tls) => {
                 let identified = tls.is_identified();
                 self.security = SessionSecurity::Tls(Box::new(tls));
-                Some(identified)
+                Ok(identified)
             }
             Err(error) => {
                 tracing::info!(error, "TLS handshake failed");
-                None
+                Err(HandshakeEnd::Refused)
             }
         }
     }
@@ -208,7 +210,7 @@ async fn handshake(
     control: &mut ServerControlConnection,
     material: &SecurityMaterial,
 ) -> Result<TlsSecurity, String> {
-    let in_words = |error: std::io::Error| match tls_error(&error) {
+    let in_words = |error: io::Error| match tls_error(&error) {
         Some(error) => error.to_string(),
         None => error.to_string(),
     };
@@ -218,6 +220,11 @@ async fn handshake(
     control.start_tls(&config).await.map_err(in_words)?;
     let engine = control.tls().ok_or("no TLS")?;
     Ok(TlsSecurity::of(config, engine))
+}
+
+fn abandoned(reason: &'static str) -> HandshakeEnd {
+    tracing::info!(reason, "TLS handshake abandoned");
+    HandshakeEnd::Abandoned(reason)
 }
 
 fn immediate(answer: Result<SecurityResponse, SecurityFailure>) -> SessionWork {

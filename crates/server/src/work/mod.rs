@@ -128,21 +128,27 @@ impl SessionWork {
     }
 
     /// Starts a step of the GSI exchange of the client at `peer`. It runs on a blocking thread, because it
-    /// verifies signatures and may make a key.
+    /// verifies signatures and may make a key. Without an acceptor the token is the first one.
     pub(crate) fn exchange(
-        mut acceptor: Box<GsiAcceptor>,
+        acceptor: Option<Box<GsiAcceptor>>,
         token: SecurityToken,
         shared: &Arc<ServerState>,
         peer: IpAddr,
     ) -> Self {
         let queue = Arc::clone(&shared.exchange_queue);
+        let material = Arc::clone(&shared.material);
         Self::Exchange(Box::pin(async move {
             let permit = queue.acquire(peer).await.map_err(|e| e.to_string())?;
             let step = run_blocking_with_permit(permit, move || {
+                let mut acceptor = match acceptor {
+                    Some(acceptor) => acceptor,
+                    None => Box::new(GsiAcceptor::new(&material.grid_config()?, true)?),
+                };
                 let result = acceptor.step(token.as_bytes());
-                ExchangeStep { acceptor, result }
+                Ok::<_, GsiError>(ExchangeStep { acceptor, result })
             });
-            step.await.map_err(|error| error.text)
+            let step = step.await.map_err(|error| error.text)?;
+            step.map_err(|error| error.to_string())
         }))
     }
 

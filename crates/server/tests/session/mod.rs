@@ -16,6 +16,7 @@ mod log_names;
 mod login;
 mod restart;
 mod right_sizing;
+mod secure;
 mod shares;
 mod shutdown;
 mod stream_mode;

@@ -18,7 +18,7 @@ use super::super::stall::{GrowthSign, StallDetector};
 use super::super::stream_plan::{new_transfer_spec, offset_and_length};
 use super::{CopyState, FileCopy, StorageSessions};
 use crate::CopyFailure;
-use crate::location::StorageId;
+use crate::location::{Location, StorageId};
 use crate::session::control::unreachable_failure;
 use crate::storage::contract::{FollowUpQuery, Storage};
 use crate::storage::local_copy;
@@ -62,6 +62,19 @@ impl<'a> FileCopy<'a> {
         }
     }
 
+    /// Warns if the bytes between two FTP servers pass through this machine.
+    fn warn_of_relayed_servers(&self, sessions: &StorageSessions) {
+        let is_ftp = |at: &Location| at.server().is_some_and(|server| server.scheme.is_ftp());
+        if is_ftp(&self.item.source) && is_ftp(&self.item.destination) {
+            self.ctx.warn(format!(
+                "the data from {} to {} passes through this machine, because the servers cannot protect a \
+                 connection between them in the same way (two gsiftp: servers can)",
+                sessions.from.name(),
+                sessions.to.name()
+            ));
+        }
+    }
+
     /// Moves the missing bytes.
     pub(super) async fn transfer(
         &mut self,
@@ -73,6 +86,9 @@ impl<'a> FileCopy<'a> {
             return Ok(MoveResult::default());
         }
         let method = self.move_method(state, sessions);
+        if method == MoveMethod::Relay {
+            self.warn_of_relayed_servers(sessions);
+        }
         // A new control block for each attempt: it counts this attempt's bytes and cancels it.
         let control = Arc::new(TransferControl::new());
         let spec = self.transfer_spec(state, sessions, (method, check));

@@ -72,7 +72,7 @@ async fn start(
 }
 
 fn greeting() -> Vec<ScriptedAction> {
-    vec![ScriptedAction::SendLine("220 fake")]
+    vec![SendLine("220 fake")]
 }
 
 /// Greeting, AUTH TLS and the handshake.
@@ -229,7 +229,10 @@ async fn refused_protection_of_data_fails_and_names_the_flag() {
     script.extend(login());
     script.extend(command_and_reply("CWD", "250 ok"));
     script.extend(command_and_reply("PBSZ 0", "200 ok"));
-    script.extend(command_and_reply("PROT P", "536 no"));
+    // Once for LIST -a, and once for LIST; without protection nothing is asked for.
+    for _ in 0..2 {
+        script.extend(command_and_reply("PROT P", "536 no"));
+    }
     script.push(ScriptedAction::ExpectEof);
     let (fake, _) = start(Scheme::Ftps, identity.trusting(), script).await;
     let mut session = ClientSession::open(&fake.server, TIMEOUT).await.unwrap();
@@ -251,12 +254,10 @@ async fn clear_data_inside_tls_is_said_to_the_server() {
     script.extend(command_and_reply("CWD", "250 ok"));
     script.extend(command_and_reply("PBSZ 0", "200 ok"));
     script.extend(command_and_reply("PROT C", "200 ok"));
-    script.push(ScriptedAction::ExpectPassiveAndReply("PASV"));
+    script.push(ExpectPassiveAndReply("PASV"));
     script.extend(command_and_reply("LIST", "150 ok"));
-    script.push(ScriptedAction::SendData(
-        b"-rw-r--r-- 1 u g 5 Jan 1 2020 f\r\n".to_vec(),
-    ));
-    script.push(ScriptedAction::SendLine("226 done"));
+    script.push(SendData(b"-rw-r--r-- 1 u g 5 Jan 1 2020 f\r\n".to_vec()));
+    script.push(SendLine("226 done"));
     let options = SecurityOptions {
         data_protection: DataProtectionChoice::Clear,
         ..identity.trusting()

@@ -13,7 +13,7 @@ use ureq::unversioned::transport::{
 };
 use ureq::{Agent, Error, Proxy, ProxyProtocol};
 
-use crate::{CopyFailure, Exit};
+use crate::{ConnectionSecurity, CopyFailure, Exit};
 
 /// Size of the receive and send buffers, bytes.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -23,9 +23,14 @@ const MAX_RESPONSE_HEADER: usize = 64 << 10;
 /// A client whose connections are made by `dialer`, one at a time.
 ///
 /// # Errors
-/// `Unreachable` if no certificate authority is known. `Usage` if the environment names an invalid
+/// `Unreachable` if no certificate authority is known; `Refused` if those of `--ca` cannot be read.
+/// `Usage` if the environment names an invalid
 /// proxy.
-pub(super) fn new_agent(dialer: &Arc<Dialer>, secure: bool) -> Result<Agent, CopyFailure> {
+pub(super) fn new_agent(
+    dialer: &Arc<Dialer>,
+    secure: bool,
+    security: &ConnectionSecurity,
+) -> Result<Agent, CopyFailure> {
     let proxy = environment_proxy(secure)?;
     let needs_tls = secure
         || proxy
@@ -55,7 +60,11 @@ pub(super) fn new_agent(dialer: &Arc<Dialer>, secure: bool) -> Result<Agent, Cop
     // Without https: no authorities are needed, and a machine may have none.
     Ok(match needs_tls {
         true => {
-            let tls = HttpsConnector::new(Arc::clone(certificate_authorities()?));
+            let trust = match security.named_authorities()? {
+                Some(trust) => trust,
+                None => Arc::clone(certificate_authorities()?),
+            };
+            let tls = HttpsConnector::new(trust);
             Agent::with_parts(config, connector.chain(tls), resolver)
         }
         false => Agent::with_parts(config, connector, resolver),

@@ -15,7 +15,7 @@ use ureq::{Agent, Body, SendBody};
 use super::response::HttpResponse;
 use super::{agent, errors};
 use crate::credentials::Credential;
-use crate::{CopyFailure, Exit};
+use crate::{ConnectionSecurity, CopyFailure, Exit};
 
 /// Most redirects of one request.
 const MAX_REDIRECTS: usize = 10;
@@ -27,6 +27,8 @@ pub(super) struct HttpOrigin {
     pub(super) root_url: HttpUrl,
     /// Value of the Authorization header, sent to this origin only.
     authorization: Option<HeaderValue>,
+    /// Which authorities verify servers.
+    security: Arc<ConnectionSecurity>,
 }
 
 impl std::fmt::Debug for HttpOrigin {
@@ -40,7 +42,11 @@ impl HttpOrigin {
     ///
     /// # Errors
     /// `Usage`: the credential cannot be expressed in HTTP.
-    pub(super) fn new(target: HttpUrl, credential: &Credential) -> Result<Self, CopyFailure> {
+    pub(super) fn new(
+        target: HttpUrl,
+        credential: &Credential,
+        security: &Arc<ConnectionSecurity>,
+    ) -> Result<Self, CopyFailure> {
         let text = match credential {
             Credential::Anonymous => None,
             Credential::Password { user, .. } if credential.user().is_none() || user.is_empty() => {
@@ -71,6 +77,7 @@ impl HttpOrigin {
         Ok(Self {
             root_url: target,
             authorization: login,
+            security: Arc::clone(security),
         })
     }
 }
@@ -212,7 +219,13 @@ impl HttpClient {
         let slot = &mut self.agents[usize::from(secure)];
         match slot {
             Some(agent) => Ok(agent.clone()),
-            None => Ok(slot.insert(agent::new_agent(&self.dialer, secure)?).clone()),
+            None => Ok(slot
+                .insert(agent::new_agent(
+                    &self.dialer,
+                    secure,
+                    &self.origin.security,
+                )?)
+                .clone()),
         }
     }
 }

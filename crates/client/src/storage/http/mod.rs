@@ -35,7 +35,7 @@ use super::contract::{AvailableChecksums, Capabilities, Storage};
 use crate::answers::{RefusedRenameStep, RenameFailure, SymlinkCheckedEntry};
 use crate::credentials::Credential;
 use crate::transfer::{TransferAttempt, TransferSpec};
-use crate::{CopyFailure, Exit};
+use crate::{ConnectionSecurity, CopyFailure, Exit};
 use client::{HttpClient, HttpOrigin, HttpRequest, HttpRequestBody};
 use facts::HttpFileFacts;
 use lookup::{propfind, stat_resource};
@@ -69,6 +69,7 @@ impl HttpStorage {
     pub(crate) fn new(
         target: &HttpUrl,
         credential: &Credential,
+        security: &Arc<ConnectionSecurity>,
         timeout: Duration,
     ) -> Result<Self, CopyFailure> {
         let mut settings = TransferSettings {
@@ -78,7 +79,7 @@ impl HttpStorage {
         settings.options.stall = timeout;
         Ok(Self {
             name: target.authority(),
-            origin: HttpOrigin::new(target.with_path(b"/"), credential)?,
+            origin: HttpOrigin::new(target.with_path(b"/"), credential, security)?,
             settings,
             client: None,
             idle_clients: Vec::new(),

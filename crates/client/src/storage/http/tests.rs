@@ -30,7 +30,7 @@ fn session(url: &str) -> (HttpStorage, Vec<u8>) {
     let target = HttpUrl::new(false, &server.host, server.port, b"/", query);
     let timeout = Duration::from_secs(20);
     (
-        HttpStorage::new(&target, &server.credential, timeout).unwrap(),
+        HttpStorage::new(&target, &server.credential, &server.security, timeout).unwrap(),
         path,
     )
 }

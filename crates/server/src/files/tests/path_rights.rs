@@ -28,12 +28,9 @@ fn session_until(scope: &str, expires: SystemTime) -> FilesFixture {
     symlink("../out", all.host("in/way")).unwrap();
     symlink("../in", all.host("out/way")).unwrap();
     let scopes = PathScopes::parse(TokenProfile::Wlcg, scope, b"/").unwrap();
-    let files = SessionFiles {
-        root: Arc::new(all.files.root.without_links().unwrap()),
-        ..all.files.clone()
-    };
+    let rights = PathRights::of_token(scopes, expires);
     FilesFixture {
-        files: files.with_path_rights(PathRights::of_token(scopes, expires)),
+        files: all.files.clone().with_path_rights(rights).unwrap(),
         ..all
     }
 }

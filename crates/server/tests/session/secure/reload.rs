@@ -1,0 +1,80 @@
+//! New certificates and gridmaps while transfers run.
+
+use std::io::{Read, Write};
+
+use security::gsi::Delegation;
+use security::tls::{ExpectedPeer, TlsRole};
+
+use super::super::data_port;
+use super::super::in_process_server::eventually;
+use super::client::SecureClient;
+use super::server::{SecureServer, TestPki};
+use super::tls_stream::TlsStream;
+
+#[test]
+fn a_transfer_goes_on_while_the_certificate_is_replaced() {
+    let pki = TestPki::new();
+    let server = SecureServer::start(&pki);
+    let config = pki.web_client(None);
+    let mut client = SecureClient::private_user(server.address(), &config);
+    let before = client.peer_fingerprint();
+    let address = client.pasv();
+    client.send("STOR up");
+    let stream = data_port::connect(address);
+    let mut data = TlsStream::handshake(stream, &config, None).unwrap();
+    data.write_all(b"before ").unwrap();
+    client.expect_code(150);
+    let renewed = pki.authority.host(&["localhost", "renewed.example"]);
+    pki.write_host(&renewed);
+    server.reloads.blocking_send(server.config.clone()).unwrap();
+    eventually("new sessions have the new certificate", || {
+        let mut other = SecureClient::with_tls(server.address(), &config);
+        other.log_in();
+        other.peer_fingerprint() != before
+    });
+    data.write_all(b"and after").unwrap();
+    data.close();
+    let mut rest = Vec::new();
+    let _ = data.read_to_end(&mut rest);
+    client.expect_code_after_markers(226);
+    assert_eq!(server.read_file("up"), b"before and after");
+    // The old session's data connections have its certificate.
+    let address = client.pasv();
+    client.send("RETR up");
+    let session = client.session();
+    let read = super::data::read_all(data_port::connect(address), &config, Some(&session));
+    assert_eq!(read.unwrap(), b"before and after");
+    client.expect_code(150);
+    client.expect_code(226);
+}
+
+#[test]
+fn a_certificate_that_cannot_be_used_changes_nothing() {
+    let pki = TestPki::new();
+    let server = SecureServer::start(&pki);
+    std::fs::write(pki.path("host.pem"), "no certificate").unwrap();
+    let mut settings = server.config.clone();
+    settings.security.clear_commands = true;
+    server.reloads.blocking_send(settings).unwrap();
+    for _ in 0..3 {
+        let mut client = SecureClient::with_tls(server.address(), &pki.web_client(None));
+        client.log_in();
+        client.expect("CCC", 534);
+    }
+}
+
+#[test]
+fn the_gridmap_is_read_again() {
+    let pki = TestPki::new();
+    let server = SecureServer::with_grid(&pki);
+    let config = pki.grid(TlsRole::Client, &pki.user, ExpectedPeer::Trusted);
+    let mut before = SecureClient::grid_user(server.address(), &config, Delegation::None);
+    pki.write_gridmap("");
+    server.reloads.blocking_send(server.config.clone()).unwrap();
+    eventually("the user is no longer listed", || {
+        let mut client = SecureClient::with_grid(server.address(), &config, Delegation::None);
+        client.expect("USER :globus-mapping:", 331);
+        client.command("PASS x").code == 530
+    });
+    before.expect("NOOP", 200);
+}
