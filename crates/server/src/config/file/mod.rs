@@ -449,6 +449,9 @@ mod tests {
             client_congestion: false,
             run_as: Some("ftp".into()),
             security: SecurityConfig::default(),
+            key_holder: None,
+            proxy_protocol_from: Vec::new(),
+            sandbox: SandboxMode::Auto,
         };
         assert_eq!(format!("{config:?}"), format!("{expected:?}"));
     }
