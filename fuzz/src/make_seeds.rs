@@ -1,10 +1,16 @@
 //! Writes seeds from real dialogues: `make_seeds DIR` makes `DIR/TARGET/NAME`.
+//!
+//! It has the form of a fuzz target, because instrumented code links only with the fuzzer. It ends before
+//! the first input.
+
+#![no_main]
 
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use libfuzzer_sys::fuzz_target;
 use longhaul_fuzz::pki::{PKI, config};
 use security::gsi::{Delegation, GsiInitiator, GsiStep};
 use security::tls::{TlsProfile, TlsRole};
@@ -12,13 +18,26 @@ use security::x509::{ProxyKind, ProxyOptions, ProxyRequest};
 
 type AnyError = Box<dyn std::error::Error>;
 
-fn main() -> Result<(), AnyError> {
+fuzz_target!(
+    init: {
+        let code = match write_seeds() {
+            Ok(()) => 0,
+            Err(error) => {
+                eprintln!("make_seeds: {error}");
+                1
+            }
+        };
+        std::process::exit(code)
+    },
+    |_input: &[u8]| {}
+);
+
+fn write_seeds() -> Result<(), AnyError> {
     let folder = std::env::args().nth(1).ok_or("usage: make_seeds DIR")?;
     let folder = Path::new(&folder);
     write_exchanges(folder)?;
     write_certificates(folder)?;
-    write_texts(folder)?;
-    Ok(())
+    write_texts(folder)
 }
 
 fn write(folder: &Path, target: &str, name: &str, bytes: impl AsRef<[u8]>) -> io::Result<()> {

@@ -96,6 +96,13 @@ impl Gridmap {
         Ok(map)
     }
 
+    /// The subjects, normalized for comparison, with their accounts.
+    pub fn entries(&self) -> impl Iterator<Item = (&str, &[String])> {
+        self.entries
+            .iter()
+            .map(|(subject, accounts)| (subject.as_str(), accounts.as_slice()))
+    }
+
     /// The accounts of a subject, the default first; empty: none.
     pub fn accounts(&self, subject: &DistinguishedName) -> &[String] {
         self.entries

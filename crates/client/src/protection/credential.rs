@@ -46,6 +46,23 @@ pub fn find_user_credential() -> Result<CertifiedKey, CopyFailure> {
     CredentialPlaces::of_environment().find()
 }
 
+/// A credential and its place.
+#[derive(Debug, Clone)]
+pub struct FoundCredential {
+    /// Kind and file, for messages: `the proxy FILE`, `the certificate FILE`.
+    pub name: String,
+    /// The credential.
+    pub credential: CertifiedKey,
+}
+
+/// The credential that [`find_user_credential`] returns, with its place; `None`: there is none.
+///
+/// # Errors
+/// `Refused`: it has expired, or it cannot be used.
+pub fn locate_user_credential() -> Result<Option<FoundCredential>, CopyFailure> {
+    CredentialPlaces::of_environment().locate()
+}
+
 impl CredentialPlaces {
     fn of_environment() -> Self {
         let variable = |name: &str| {
@@ -64,29 +81,39 @@ impl CredentialPlaces {
     }
 
     fn find(&self) -> Result<CertifiedKey, CopyFailure> {
+        let found = self.locate()?;
+        found
+            .map(|found| found.credential)
+            .ok_or_else(|| self.missing())
+    }
+
+    fn locate(&self) -> Result<Option<FoundCredential>, CopyFailure> {
         if let Some(path) = &self.named_proxy {
-            let proxy = CertifiedKey::from_proxy_file(path).map_err(|e| unusable(&e))?;
             let name = format!("the proxy {} (X509_USER_PROXY)", path.display());
-            return check_validity(&proxy, &name).map(|()| proxy);
+            let credential = CertifiedKey::from_proxy_file(path).map_err(|e| unusable(&e))?;
+            check_validity(&credential, &name)?;
+            return Ok(Some(FoundCredential { name, credential }));
         }
         let mut expired = None;
         if self.default_proxy.exists() {
             let path = &self.default_proxy;
-            let proxy = CertifiedKey::from_proxy_file(path).map_err(|e| unusable(&e))?;
-            match check_validity(&proxy, &format!("the proxy {}", path.display())) {
-                Ok(()) => return Ok(proxy),
+            let name = format!("the proxy {}", path.display());
+            let credential = CertifiedKey::from_proxy_file(path).map_err(|e| unusable(&e))?;
+            match check_validity(&credential, &name) {
+                Ok(()) => return Ok(Some(FoundCredential { name, credential })),
                 // An old proxy does not hide a certificate that is still valid.
                 Err(failure) => expired = Some(failure),
             }
         }
         let default_pair = self.default_pair.as_ref().filter(|(cert, _)| cert.exists());
         let Some((certificate, key)) = self.named_pair.as_ref().or(default_pair) else {
-            return Err(expired.unwrap_or_else(|| self.missing()));
+            return expired.map_or(Ok(None), Err);
         };
         match load(certificate, Some(key)) {
-            Ok(own) => {
+            Ok(credential) => {
                 let name = format!("the certificate {}", certificate.display());
-                check_validity(&own, &name).map(|()| own)
+                check_validity(&credential, &name)?;
+                Ok(Some(FoundCredential { name, credential }))
             }
             // The key of `~/.globus` usually has a passphrase, so an expired proxy is the reason.
             Err(failure) => Err(expired.unwrap_or(failure)),
@@ -133,7 +160,7 @@ pub(super) fn check_validity(credential: &CertifiedKey, name: &str) -> Result<()
 }
 
 /// A time for people, UTC.
-pub(crate) fn show_time(time: SystemTime) -> String {
+pub fn show_time(time: SystemTime) -> String {
     jiff::Timestamp::try_from(time).map_or_else(
         |_| "an unknown time".to_owned(),
         |stamp| stamp.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),

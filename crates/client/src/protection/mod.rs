@@ -23,7 +23,10 @@ mod options;
 mod proxy;
 mod token;
 
-pub use credential::{default_certificate_paths, default_proxy_path, find_user_credential};
+pub use credential::{
+    FoundCredential, default_certificate_paths, default_proxy_path, find_user_credential,
+    locate_user_credential, show_time,
+};
 pub(crate) use failures::{
     auth_refused_failure, clear_fallback_warning, config_failure, exchange_refused_failure,
     gsi_failure, handshake_failure, tls_failure,

@@ -1,6 +1,7 @@
 //! All verbs and flags. Help, man pages and completions are generated from these definitions.
 
 mod cp;
+mod doctor;
 pub(crate) mod lab;
 pub(crate) mod lab_sim;
 mod proxy;
@@ -11,12 +12,10 @@ mod serve_security;
 mod user;
 mod values;
 
-use std::time::Duration;
-
 use clap::{Parser, Subcommand};
-use units::Rate;
 
 pub(crate) use cp::CpArgs;
+pub(crate) use doctor::DoctorArgs;
 pub(crate) use proxy::{ProxyArgs, ProxyVerb};
 pub(crate) use remote::{CksumArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs};
 pub(crate) use serve::{LogFormat, ServeArgs};
@@ -75,7 +74,7 @@ pub(crate) enum Verb {
     /// Hold a private key for `longhaul serve`, which starts this itself
     #[command(hide = true)]
     KeyHolder(KeyHolderArgs),
-    Doctor(DoctorArgs),
+    Doctor(Box<DoctorArgs>),
     Lab(lab::LabArgs),
     Help(HelpArgs),
     /// Print a man page (roff)
@@ -122,23 +121,6 @@ pub(crate) struct DemoArgs {
     /// Folder of the demo; set for the part that runs inside the emulated network
     #[arg(long, hide = true, value_name = "DIR")]
     pub(crate) inside: Option<std::path::PathBuf>,
-}
-
-/// Show the rate that this machine's network settings allow, and which settings to change
-///
-/// For a path of the given rate and round-trip time it computes the rate of one stream. Without --rtt
-/// it does so for 10, 50, 100 and 200 ms. It sends nothing and changes nothing.
-#[derive(Debug, clap::Args)]
-pub(crate) struct DoctorArgs {
-    /// Rate of the path
-    #[arg(long, value_name = "RATE", default_value = "1gbit", value_parser = values::parse_positive_rate)]
-    pub(crate) rate: Rate,
-    /// Round-trip time of the path, as shown by ping
-    #[arg(long, value_name = "TIME", value_parser = values::parse_round_trip)]
-    pub(crate) rtt: Option<Duration>,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// Print the manual of one verb, or of all

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use serde::Deserialize;
 
 use super::jwt::{refused, shown};
-use super::{BearerTokenError, Issuer, PathScopes, TokenProfile, VerifiedToken};
+use super::{BearerTokenError, Issuer, PathScopes, TokenFacts, TokenProfile, VerifiedToken};
 
 /// Difference of clocks that is tolerated for times in the future. An end of validity has no leeway:
 /// the session would outlive the token.
@@ -87,6 +87,19 @@ impl Claims {
     /// The `iss` claim.
     pub(super) fn issuer(&self) -> &str {
         &self.iss
+    }
+
+    /// The claims that its owner wants to know.
+    pub(super) fn facts(self) -> TokenFacts {
+        TokenFacts {
+            issuer: self.iss,
+            audiences: match self.aud {
+                Some(AudienceClaim::One(audience)) => vec![audience],
+                Some(AudienceClaim::Several(audiences)) => audiences,
+                None => Vec::new(),
+            },
+            expires: self.exp.map(|time| time.0),
+        }
     }
 
     /// Checks the claims of a token whose signature is valid.

@@ -93,6 +93,27 @@ struct TokenHeader {
     crit: Option<serde_json::Value>,
 }
 
+/// Claims of a token for its owner. Nothing of it is verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenFacts {
+    /// The `iss` claim.
+    pub issuer: String,
+    /// The `aud` claim; empty without one.
+    pub audiences: Vec<String>,
+    /// The `exp` claim.
+    pub expires: Option<SystemTime>,
+}
+
+/// Reads the claims of a token without a check, for reports to its owner.
+///
+/// # Errors
+/// [`BearerTokenError::Malformed`]: it is no JSON Web Token; some issuers give others.
+pub fn describe_token(token: &[u8]) -> Result<TokenFacts, BearerTokenError> {
+    let parts = parts_of(token)?;
+    let claims: Claims = json_part(parts[1], "claims")?;
+    Ok(claims.facts())
+}
+
 impl TokenVerifier {
     /// With these issuers.
     pub fn new(issuers: Vec<Issuer>) -> Self {

@@ -14,7 +14,7 @@ mod scope;
 mod tests;
 
 pub use discovery::{TokenDiscoveryError, discover_token, read_token_file};
-pub use jwt::{BearerTokenError, Issuer, TokenVerifier, VerifiedToken};
+pub use jwt::{BearerTokenError, Issuer, TokenFacts, TokenVerifier, VerifiedToken, describe_token};
 pub use keys::KeySet;
 pub use scope::{PathScopes, ScopeRights, TokenProfile};
 

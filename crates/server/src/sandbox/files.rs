@@ -44,6 +44,14 @@ pub struct FileAccess {
     pub write: Vec<PathBuf>,
 }
 
+/// Whether the kernel has Landlock, and it is switched on. Nothing is restricted.
+pub fn has_landlock() -> bool {
+    let ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(ABI::V1));
+    ruleset.and_then(Ruleset::create).is_ok()
+}
+
 /// Restricts this process to `access`. Open descriptors stay usable.
 pub(super) fn confine(access: &FileAccess) -> Result<(), SandboxError> {
     let failed = |error: landlock::RulesetError| SandboxError::Files(error.to_string());

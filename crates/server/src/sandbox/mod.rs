@@ -13,7 +13,7 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 mod files;
 mod system_calls;
 
-pub use files::FileAccess;
+pub use files::{FileAccess, has_landlock};
 
 use crate::config::ServerConfig;
 use crate::users::Users;

@@ -2,6 +2,7 @@
 //! chain against them.
 
 mod chain;
+mod inspection;
 mod policy;
 mod revocation;
 mod source;
@@ -16,6 +17,7 @@ use openssl::x509::X509;
 
 use super::DistinguishedName;
 use super::host_name::HostNames;
+pub use inspection::{AuthorityFile, AuthorityState, inspect_authorities};
 use source::AuthoritySource;
 
 /// Trusted authorities. A grid directory (`HASH.0`, `HASH.signing_policy`, `HASH.r0`) also has
@@ -172,21 +174,7 @@ impl TrustStore {
         variable: impl Fn(&str) -> Option<OsString>,
         host: &Path,
     ) -> Result<Self, TrustError> {
-        if let Some(directory) = variable("X509_CERT_DIR") {
-            return Self::from_path(Path::new(&directory));
-        }
-        let mut places: Vec<PathBuf> = variable("HOME")
-            .map(|home| Path::new(&home).join(".globus/certificates"))
-            .into_iter()
-            .collect();
-        places.push(host.to_owned());
-        let Some(found) = places.iter().find(|place| place.is_dir()) else {
-            return Err(TrustError::Store(format!(
-                "no directory of certificate authorities in {}: set X509_CERT_DIR",
-                show(&places)
-            )));
-        };
-        Self::from_path(found)
+        Self::from_path(&grid_directory_of(variable, host)?)
     }
 
     /// Trusts exactly these certificates, also if they are self-signed and no authorities (DCSC), and
@@ -242,25 +230,56 @@ fn show(places: &[PathBuf]) -> String {
     places.join(", ")
 }
 
+/// The directory of [`TrustStore::grid`].
+///
+/// # Errors
+/// [`TrustError::Store`] naming the places that were searched.
+pub fn grid_directory() -> Result<PathBuf, TrustError> {
+    grid_directory_of(|name| std::env::var_os(name), Path::new(GRID_DIRECTORY))
+}
+
+fn grid_directory_of(
+    variable: impl Fn(&str) -> Option<OsString>,
+    host: &Path,
+) -> Result<PathBuf, TrustError> {
+    if let Some(directory) = variable("X509_CERT_DIR") {
+        return Ok(directory.into());
+    }
+    let mut places: Vec<PathBuf> = variable("HOME")
+        .map(|home| Path::new(&home).join(".globus/certificates"))
+        .into_iter()
+        .collect();
+    places.push(host.to_owned());
+    let found = places.iter().find(|place| place.is_dir()).cloned();
+    found.ok_or_else(|| {
+        TrustError::Store(format!(
+            "no directory of certificate authorities in {}: set X509_CERT_DIR",
+            show(&places)
+        ))
+    })
+}
+
 /// Whether a directory has a file `HASH.NUMBER`.
 fn has_authorities(directory: &Path) -> Result<bool, TrustError> {
     let failed = |error| source::failed(directory, "read", &error);
     for entry in std::fs::read_dir(directory).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();
-        let is_authority = name
-            .to_str()
-            .and_then(|name| name.split_once('.'))
-            .is_some_and(|(hash, number)| {
-                hash.len() == 8
-                    && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
-                    && !number.is_empty()
-                    && number.bytes().all(|byte| byte.is_ascii_digit())
-            });
+        let is_authority = name.to_str().is_some_and(is_authority_file);
         if is_authority {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// Whether a file name is `HASH.NUMBER`.
+fn is_authority_file(name: &str) -> bool {
+    name.split_once('.').is_some_and(|(hash, number)| {
+        hash.len() == 8
+            && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
+            && !number.is_empty()
+            && number.bytes().all(|byte| byte.is_ascii_digit())
+    })
 }
 
 impl PeerIdentity {

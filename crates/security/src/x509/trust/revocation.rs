@@ -25,6 +25,11 @@ impl std::fmt::Debug for RevocationList {
 }
 
 impl RevocationList {
+    /// The reason why the list cannot be used.
+    pub(super) fn problem(&self) -> Option<&str> {
+        self.unusable.as_deref()
+    }
+
     /// Reads a file, PEM or DER.
     pub(super) fn read(path: &Path) -> Result<Self, TrustError> {
         let text = read(path)?;

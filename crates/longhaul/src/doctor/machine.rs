@@ -1,16 +1,13 @@
-//! `longhaul doctor`: the rate that this machine's settings allow one stream, and settings to change.
+//! The rate that this machine's TCP settings allow one stream, and the settings to change.
 
 use std::time::Duration;
 
-use anyhow::Result;
-use client::Exit;
 use serde_json::{Value, json};
 use tune::sizing::advice::{PathSpec, ReachableRates, SysctlAdvice, reachable_rates};
 use tune::sizing::host_limits::HostBufferLimits;
 use units::show;
 
 use crate::args::DoctorArgs;
-use crate::output::print_line;
 
 /// Round-trip times shown without --rtt: within a region, a country, across an ocean, to the antipodes.
 const ROUND_TRIPS: [Duration; 4] = [
@@ -53,8 +50,8 @@ struct WrongSysctl {
     effect: &'static str,
 }
 
-/// Everything that the doctor reports.
-struct DoctorFindings {
+/// The settings of this machine, and the rates that they allow.
+pub(super) struct MachineSettings {
     caps: HostBufferLimits,
     congestion: Option<String>,
     available: Option<String>,
@@ -62,35 +59,6 @@ struct DoctorFindings {
     settable: Vec<String>,
     wrong_sysctls: Vec<WrongSysctl>,
     paths: Vec<(PathSpec, ReachableRates)>,
-}
-
-/// Reads the settings and prints the report.
-pub(crate) fn run(args: &DoctorArgs) -> Result<Exit> {
-    let caps = data::os::caps::host_limits();
-    let round_trips = args.rtt.map_or(ROUND_TRIPS.to_vec(), |rtt| vec![rtt]);
-    let paths = round_trips.into_iter().map(|rtt| {
-        let path = PathSpec {
-            rate_bps: args.rate.as_bits_per_second(),
-            rtt,
-        };
-        (path, reachable_rates(&caps, path))
-    });
-    let findings = DoctorFindings {
-        caps,
-        congestion: setting("tcp_congestion_control"),
-        available: setting("tcp_available_congestion_control"),
-        settable: data::os::congestion::settable(),
-        wrong_sysctls: find_wrong_sysctls(setting),
-        paths: paths.collect(),
-    };
-    let text = if args.json {
-        findings.json().to_string()
-    } else {
-        findings.text()
-    };
-    // A closed pipe (`longhaul doctor | head`) is not an error.
-    let _ = print_line(&text);
-    Ok(Exit::Done)
 }
 
 /// Reads a setting below net.ipv4; `None` if it cannot be read.
@@ -113,8 +81,30 @@ fn find_wrong_sysctls(read: impl Fn(&str) -> Option<String>) -> Vec<WrongSysctl>
     wrong_sysctls.collect()
 }
 
-impl DoctorFindings {
-    fn text(&self) -> String {
+impl MachineSettings {
+    /// Reads the settings, for the paths of the command line.
+    pub(super) fn read(args: &DoctorArgs) -> Self {
+        let caps = data::os::caps::host_limits();
+        let round_trips = args.rtt.map_or(ROUND_TRIPS.to_vec(), |rtt| vec![rtt]);
+        let paths = round_trips.into_iter().map(|rtt| {
+            let path = PathSpec {
+                rate_bps: args.rate.as_bits_per_second(),
+                rtt,
+            };
+            (path, reachable_rates(&caps, path))
+        });
+        Self {
+            caps,
+            congestion: setting("tcp_congestion_control"),
+            available: setting("tcp_available_congestion_control"),
+            settable: data::os::congestion::settable(),
+            wrong_sysctls: find_wrong_sysctls(setting),
+            paths: paths.collect(),
+        }
+    }
+
+    /// The report, lines without a newline at the end.
+    pub(super) fn text(&self) -> String {
         let mut lines = self.limits();
         for sysctl in &self.wrong_sysctls {
             lines.push(format!(
@@ -203,7 +193,8 @@ impl DoctorFindings {
             .map_or(&[], |(_, rates)| rates.advice.as_slice())
     }
 
-    fn json(&self) -> Value {
+    /// The report as an object.
+    pub(super) fn json(&self) -> Value {
         let caps = &self.caps;
         json!({
             "send_buffer": { "autotuned": caps.max_autotuned_send, "settable": caps.max_settable_send },
@@ -234,12 +225,12 @@ impl DoctorFindings {
 mod tests {
     use super::*;
 
-    fn findings(caps: HostBufferLimits, rtt: u64) -> DoctorFindings {
+    fn findings(caps: HostBufferLimits, rtt: u64) -> MachineSettings {
         let path = PathSpec {
             rate_bps: 1_000_000_000,
             rtt: Duration::from_millis(rtt),
         };
-        DoctorFindings {
+        MachineSettings {
             caps,
             congestion: Some("cubic".to_owned()),
             available: Some("reno cubic bbr".to_owned()),

@@ -1,0 +1,210 @@
+//! The offers of a server, examined over connections made for that. Nothing is changed there, and nobody logs
+//! in unless the user asks for it.
+
+mod conversation;
+mod offer;
+#[cfg(test)]
+mod tests;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use client::location::{Location, Scheme, Server};
+use client::session::ClientSession;
+use client::{ConnectionSecurity, CopyFailure, Exit, SecurityOptions};
+use proto::command::Command;
+use proto::feature::ServerFeatures;
+use security::x509::TrustStore;
+
+use super::finding::Finding;
+use crate::args::DoctorArgs;
+use crate::output::print_to_stderr;
+use conversation::Conversation;
+use offer::{OfferTrust, SecurityOffer, ServerOffer};
+
+/// Port of FTP over TLS from the first byte (IANA: ftps).
+const IMPLICIT_TLS_PORT: u16 = 990;
+/// Longest wait for a server's answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The server of a URL, and how to examine it.
+pub(super) struct RemoteTarget {
+    server: Server,
+    /// Authorities instead of the system's and the grid's.
+    authorities: Option<PathBuf>,
+    /// Log in, too.
+    login: bool,
+}
+
+/// The findings about a server.
+pub(super) struct ExaminedServer {
+    pub(super) findings: Vec<Finding>,
+    /// No connection could be made, or it was lost.
+    pub(super) unreachable: bool,
+}
+
+impl RemoteTarget {
+    /// Reads the URL.
+    ///
+    /// # Errors
+    /// `Usage`: it is no URL of a server. `Refused`: the authorities cannot be read.
+    pub(super) fn parse(url: &str, args: &DoctorArgs) -> Result<Self, CopyFailure> {
+        let options = SecurityOptions {
+            ca: args.ca.clone(),
+            ..SecurityOptions::default()
+        };
+        let warn = |text: &str| print_to_stderr(&format!("longhaul: warning: {text}"));
+        let security = ConnectionSecurity::new(options, Arc::new(warn))?;
+        let Location::Remote { server, .. } = Location::parse_secured(url, &security)? else {
+            return Err(CopyFailure::new(
+                Exit::Usage,
+                "the argument is no server: give a URL such as ftps://host/",
+            ));
+        };
+        Ok(Self {
+            login: args.login || names_user(url),
+            authorities: args.ca.clone(),
+            server,
+        })
+    }
+
+    /// Connects and examines.
+    pub(super) async fn examine(&self) -> ExaminedServer {
+        let mut examined = match self.findings().await {
+            Ok(findings) => ExaminedServer {
+                findings,
+                unreachable: false,
+            },
+            Err(failure) => ExaminedServer {
+                unreachable: failure.exit == Exit::Unreachable,
+                findings: vec![Finding::failure("connection", failure.message)],
+            },
+        };
+        let is_ftp = !matches!(self.server.scheme, Scheme::Http | Scheme::Https);
+        if self.login && is_ftp && !examined.unreachable {
+            examined.findings.push(self.log_in().await);
+        }
+        examined
+    }
+
+    async fn findings(&self) -> Result<Vec<Finding>, CopyFailure> {
+        let (trust, now) = (self.trust(), SystemTime::now());
+        match self.server.scheme {
+            Scheme::Http => {
+                Conversation::open(&self.server).await?;
+                Ok(vec![Finding::warning(
+                    "TLS",
+                    "http: sends everything in the clear",
+                    "use https:",
+                )])
+            }
+            Scheme::Https => {
+                let mut offer = self.empty_offer();
+                offer.tls = Conversation::open(&self.server).await?.start_tls().await;
+                Ok(offer.of_tls(&trust.tls, now))
+            }
+            _ => Ok(self.offer().await?.findings(&trust, now)),
+        }
+    }
+
+    fn trust(&self) -> OfferTrust {
+        let load = |default: fn() -> Result<TrustStore, security::x509::TrustError>| {
+            let trust = match &self.authorities {
+                Some(path) => TrustStore::from_path(path),
+                None => default(),
+            };
+            trust.map_err(|error| error.to_string())
+        };
+        OfferTrust {
+            tls: load(TrustStore::system),
+            gsi: load(TrustStore::grid),
+        }
+    }
+
+    fn empty_offer(&self) -> ServerOffer {
+        let scheme = self.server.scheme;
+        ServerOffer {
+            host: self.server.host.clone(),
+            greeting: None,
+            clear_features: None,
+            needs_tls: matches!(scheme, Scheme::Ftps | Scheme::Https),
+            needs_gsi: scheme == Scheme::Gsiftp,
+            has_password: self.login && self.server.credential.user().is_some(),
+            tls: SecurityOffer::NotAsked,
+            gsi: SecurityOffer::NotAsked,
+        }
+    }
+
+    /// Asks an FTP server for its security and its features.
+    async fn offer(&self) -> Result<ServerOffer, CopyFailure> {
+        let mut offer = self.empty_offer();
+        let mut control = Conversation::open(&self.server).await?;
+        if offer.needs_tls && self.server.port == IMPLICIT_TLS_PORT {
+            offer.tls = control.start_tls().await;
+            if let SecurityOffer::Offered(offered) = &mut offer.tls {
+                offer.greeting = Some(control.greeting().await?);
+                offered.features = features(&mut control).await?;
+                control.quit().await;
+            }
+            return Ok(offer);
+        }
+        offer.greeting = Some(control.greeting().await?);
+        offer.clear_features = features(&mut control).await?;
+        offer.tls = control.offer_of_tls().await?;
+        if let SecurityOffer::Offered(offered) = &mut offer.tls {
+            offered.features = features(&mut control).await?;
+        }
+        control.quit().await;
+        if !offer.needs_tls {
+            // A connection takes one exchange only.
+            let mut control = Conversation::open(&self.server).await?;
+            control.greeting().await?;
+            offer.gsi = control.offer_of_gsi().await?;
+        }
+        Ok(offer)
+    }
+
+    async fn log_in(&self) -> Finding {
+        let user = self.server.credential.user().unwrap_or("anonymous");
+        if self.exposes_password() {
+            return Finding::hint(
+                "login",
+                "not tried, because the password would travel in the clear",
+                "use ftps:",
+            );
+        }
+        match ClientSession::open(&self.server, PATIENCE).await {
+            Ok(session) => {
+                session.close().await;
+                Finding::good("login", format!("accepted ({user})"))
+            }
+            Err(failure) => Finding::failure("login", failure.message),
+        }
+    }
+
+    /// Whether a login would show a password to the network.
+    fn exposes_password(&self) -> bool {
+        let host = self.server.host.as_str();
+        let is_here = host == "localhost"
+            || host
+                .parse::<IpAddr>()
+                .is_ok_and(|address| address.to_canonical().is_loopback());
+        self.server.scheme == Scheme::Ftp && self.server.credential.user().is_some() && !is_here
+    }
+}
+
+/// The features that the server announces now; `None`: it does not say.
+async fn features(control: &mut Conversation) -> Result<Option<ServerFeatures>, CopyFailure> {
+    let features = ServerFeatures::from_reply(&control.call(&Command::Feat).await?);
+    Ok(Some(features).filter(|features| features.feat_answered))
+}
+
+/// Whether a URL has a user before its host. A name in ~/.netrc does not count: the user has not asked
+/// for a login.
+fn names_user(url: &str) -> bool {
+    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    authority.contains('@')
+}

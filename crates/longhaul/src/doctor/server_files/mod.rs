@@ -1,0 +1,282 @@
+//! Findings about the files that `longhaul serve` would use. Nothing is changed, and no key is shown.
+
+use std::collections::{BTreeSet, HashSet};
+use std::path::Path;
+use std::time::SystemTime;
+
+use security::gridmap::Gridmap;
+use security::x509::{
+    CertificateFacts, CertificateUsage, CertifiedKey, ShownChain, TrustStore, grid_directory,
+};
+use server::config::{SecurityConfig, ServerConfig, TlsPolicy};
+
+use super::authorities;
+use super::finding::{Finding, SERVER_RENEWAL};
+
+const CERTIFICATE: &str = "server certificate";
+const CHAIN: &str = "server certificate chain";
+const NAMES: &str = "server certificate names";
+const GRIDMAP: &str = "gridmap";
+const USERS: &str = "password file";
+/// Most names of a list in one line.
+const MOST_SHOWN: usize = 10;
+
+/// Examines the files of a configuration.
+pub(super) fn examine(config: &ServerConfig) -> Vec<Finding> {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    examine_at(config, host.trim(), SystemTime::now())
+}
+
+/// As [`examine`], on the host of this name.
+fn examine_at(config: &ServerConfig, host: &str, now: SystemTime) -> Vec<Finding> {
+    let security = &config.security;
+    let mut findings = Vec::new();
+    if let Err(error) = security.check() {
+        findings.push(Finding::failure("security settings", error.to_string()));
+    }
+    let grid = grid_trust(security);
+    if let (Some(certificate), Some(key)) = (&security.certificate, &security.key) {
+        match CertifiedKey::from_files(certificate, key, None) {
+            Ok(credential) => {
+                let grid = security.gridmap.is_some().then_some(&grid);
+                findings.extend(of_certificate(&credential, grid, now));
+                findings.extend(of_names(&credential, config, host));
+            }
+            Err(error) => findings.push(Finding::failure(CERTIFICATE, error.to_string())),
+        }
+    }
+    let accounts = config.users.as_deref().map(read_accounts);
+    if let Some(read) = &accounts {
+        findings.push(of_users(read));
+    }
+    if let Some(path) = &security.gridmap {
+        let accounts = accounts.and_then(Result::ok);
+        findings.extend(of_gridmap(path, accounts.as_ref()));
+        findings.extend(of_grid_directory(security));
+    }
+    if let Some(path) = &security.client_authorities {
+        findings.push(match TrustStore::from_path(path) {
+            Ok(_) => Finding::good("authorities of clients", path.display().to_string()),
+            Err(error) => Finding::failure("authorities of clients", error.to_string()),
+        });
+    }
+    findings.extend(of_passwords(config));
+    findings
+}
+
+fn grid_trust(security: &SecurityConfig) -> Result<TrustStore, String> {
+    let trust = match &security.grid_authorities {
+        Some(folder) => TrustStore::from_path(folder),
+        None => TrustStore::grid(),
+    };
+    trust.map_err(|error| error.to_string())
+}
+
+/// The findings about a certificate that fits its key. `grid`: GSI clients will verify it.
+fn of_certificate(
+    credential: &CertifiedKey,
+    grid: Option<&Result<TrustStore, String>>,
+    now: SystemTime,
+) -> Vec<Finding> {
+    let facts = CertificateFacts::of(credential.leaf());
+    let described = format!(
+        "{}, issued by {}, {}, fits its key",
+        facts.subject,
+        facts.issuer,
+        credential.describe_key()
+    );
+    let renew = "renew it, then send SIGHUP to the server";
+    let mut findings = vec![
+        Finding::good(CERTIFICATE, described),
+        Finding::validity(
+            CERTIFICATE,
+            credential.expires(),
+            now,
+            SERVER_RENEWAL,
+            renew,
+        ),
+    ];
+    let chain = ShownChain::of(credential);
+    findings.push(of_chain(&chain, now));
+    match grid {
+        None => {}
+        Some(Err(problem)) => findings.push(Finding::failure("grid authorities", problem)),
+        Some(Ok(trust)) => {
+            findings.push(
+                match chain.check(trust, CertificateUsage::Grid, None, now) {
+                    Ok(_) => {
+                        Finding::good(CHAIN, "GSI clients with the same authorities accept it")
+                    }
+                    Err(error) => Finding::problem(
+                        CHAIN,
+                        format!("GSI clients refuse it: {error}"),
+                        "add the missing certificates to --cert, or the authority to --ca-dir",
+                    ),
+                },
+            );
+        }
+    }
+    findings
+}
+
+/// The finding about the links of a chain, and whether the system's authorities trust it.
+fn of_chain(chain: &ShownChain, now: SystemTime) -> Finding {
+    let facts = chain.facts();
+    if facts.first().is_some_and(CertificateFacts::is_self_signed) {
+        return Finding::warning(
+            CHAIN,
+            "the certificate is self-signed, so no client can verify it",
+            "get one from an authority, or give the file to clients for --ca",
+        );
+    }
+    let broken = facts
+        .windows(2)
+        .find(|pair| pair[0].issuer != pair[1].subject);
+    if let Some(pair) = broken {
+        return Finding::problem(
+            CHAIN,
+            format!(
+                "{} is not followed by its issuer {}",
+                pair[0].subject, pair[0].issuer
+            ),
+            "put the issuers behind the certificate, each behind the one that it signed",
+        );
+    }
+    let accepted = TrustStore::system()
+        .and_then(|trust| chain.check(&trust, CertificateUsage::TlsServer, None, now));
+    match accepted {
+        Ok(_) => Finding::good(CHAIN, "clients with this system's authorities accept it"),
+        Err(error) => Finding::hint(
+            CHAIN,
+            format!("this system's authorities do not accept it: {error}"),
+            "if its authority is your own, clients need its certificate for --ca",
+        ),
+    }
+}
+
+/// The findings about the names of the certificate.
+fn of_names(credential: &CertifiedKey, config: &ServerConfig, host: &str) -> Vec<Finding> {
+    let facts = CertificateFacts::of(credential.leaf());
+    let usage = match config.security.gridmap {
+        Some(_) => CertificateUsage::Grid,
+        None => CertificateUsage::TlsServer,
+    };
+    let address = config.public_address.map(|address| address.to_string());
+    let is_named = |name: &String| facts.is_for(name, usage);
+    let host = Some(host.to_owned()).filter(|host| !host.is_empty());
+    let mut findings = Vec::new();
+    match host.filter(|name| !is_named(name)) {
+        Some(missing) => findings.push(Finding::warning(
+            NAMES,
+            format!("{}; not this host's name {missing}", facts.host_names()),
+            "clients refuse other names than those: use one of them in URLs, or get another certificate",
+        )),
+        None => findings.push(Finding::good(NAMES, facts.host_names())),
+    }
+    if let Some(missing) = address.filter(|name| !is_named(name)) {
+        findings.push(Finding::hint(
+            NAMES,
+            format!("not the address of --public-address, {missing}"),
+            "clients must use a name in URLs, not the address",
+        ));
+    }
+    findings
+}
+
+/// Names of the accounts of a password file.
+fn read_accounts(path: &Path) -> Result<HashSet<String>, String> {
+    let accounts = server::users::list(path).map_err(|error| error.to_string())?;
+    Ok(accounts.into_iter().map(|account| account.name).collect())
+}
+
+fn of_users(accounts: &Result<HashSet<String>, String>) -> Finding {
+    match accounts {
+        Ok(accounts) => Finding::good(USERS, format!("{} accounts", accounts.len())),
+        Err(problem) => Finding::failure(USERS, problem),
+    }
+}
+
+/// The findings about a gridmap. `accounts`: those of the password file.
+fn of_gridmap(path: &Path, accounts: Option<&HashSet<String>>) -> Vec<Finding> {
+    let map = match Gridmap::load(path) {
+        Ok(map) => map,
+        Err(error) => return vec![Finding::failure(GRIDMAP, error.to_string())],
+    };
+    let subjects = map.entries().count();
+    let mut findings = vec![match subjects {
+        0 => Finding::warning(
+            GRIDMAP,
+            format!("{} has no entry, so nobody can use GSI", path.display()),
+            "add a line \"SUBJECT\" ACCOUNT for each user (`longhaul proxy info` shows the subject)",
+        ),
+        _ => Finding::good(
+            GRIDMAP,
+            format!("{subjects} subjects in {}", path.display()),
+        ),
+    }];
+    let Some(accounts) = accounts else {
+        return findings;
+    };
+    let missing: BTreeSet<&str> = map
+        .entries()
+        .flat_map(|(_, names)| names)
+        .filter(|name| !accounts.contains(*name))
+        .map(String::as_str)
+        .collect();
+    if !missing.is_empty() {
+        findings.push(Finding::warning(
+            GRIDMAP,
+            format!("accounts that are not in the password file: {}", shown_list(&missing)),
+            "they have the root of the server and the rights of --gridmap-rights; to bound them,              `longhaul user add`",
+        ));
+    }
+    findings
+}
+
+fn shown_list(names: &BTreeSet<&str>) -> String {
+    let shown: Vec<&str> = names.iter().copied().take(MOST_SHOWN).collect();
+    let mut text = shown.join(", ");
+    if names.len() > MOST_SHOWN {
+        text.push_str(&format!(" and {} more", names.len() - MOST_SHOWN));
+    }
+    text
+}
+
+fn of_grid_directory(security: &SecurityConfig) -> Vec<Finding> {
+    let folder = match &security.grid_authorities {
+        Some(folder) => Ok(folder.clone()),
+        None => grid_directory(),
+    };
+    match folder {
+        Ok(folder) => authorities::examine(&folder, true),
+        // The certificate's findings have the reason.
+        Err(_) => Vec::new(),
+    }
+}
+
+/// The findings about passwords in the clear.
+fn of_passwords(config: &ServerConfig) -> Vec<Finding> {
+    let security = &config.security;
+    let mut findings = Vec::new();
+    if security.clear_passwords && security.tls_policy() != TlsPolicy::Required {
+        findings.push(Finding::warning(
+            "passwords",
+            "accepted in the clear from everywhere (--clear-passwords)",
+            "leave that out, and use --cert, --key and --tls required",
+        ));
+    }
+    if config.users.is_some()
+        && security.tls_policy() == TlsPolicy::Off
+        && !security.clear_passwords
+    {
+        findings.push(Finding::warning(
+            "passwords",
+            "accepted from this host only, because there is no TLS",
+            "give --cert FILE and --key FILE",
+        ));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests;
