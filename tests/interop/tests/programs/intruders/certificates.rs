@@ -46,7 +46,10 @@ fn bad_certificates(pki: &IntruderPki) -> Vec<BadCredential> {
         (
             "of an unknown authority",
             Some(other),
-            vec!["/O=Elsewhere/CN=Other CA", "not among the trusted authorities"],
+            vec![
+                "/O=Elsewhere/CN=Other CA",
+                "not among the trusted authorities",
+            ],
         ),
         (
             "revoked",
@@ -129,7 +132,7 @@ fn bad_proxies(pki: &IntruderPki) -> Vec<BadCredential> {
                 }
                 .of(&pki.user),
             ),
-            vec!["/O=Grid/CN=Ann/CN=", "CA"],
+            vec!["/O=Grid/CN=Ann/CN=", "is an authority too"],
         ),
         (
             "a proxy of another name",
@@ -140,7 +143,7 @@ fn bad_proxies(pki: &IntruderPki) -> Vec<BadCredential> {
                 }
                 .of(&pki.user),
             ),
-            vec!["/O=Grid/CN=Bob/CN=1", "name"],
+            vec!["/O=Grid/CN=Bob/CN=1", "must be its issuer's"],
         ),
     ]
 }

@@ -79,7 +79,10 @@ fn a_thousand_half_open_handshakes_cost_bounded_memory_and_others_are_served() {
         after < before + FLOOD_MEMORY,
         "memory has grown from {before} to {after} bytes"
     );
-    let words = ["TLS handshake abandoned", "newer handshakes have displaced it"];
+    let words = [
+        "TLS handshake abandoned",
+        "newer handshakes have displaced it",
+    ];
     target.server.wait_for_message(mark, &words).unwrap();
     drop(open);
     target.serves_others().unwrap();
@@ -167,7 +170,10 @@ fn clients_of_a_byte_now_and_then_are_closed_and_others_are_served() {
         served.join().unwrap().unwrap();
     });
     for words in [
-        &["TLS handshake abandoned", "not complete within login-timeout"],
+        &[
+            "TLS handshake abandoned",
+            "not complete within login-timeout",
+        ],
         &["closing session", "no login in time"],
     ] {
         target.server.wait_for_message(mark, words).unwrap();
