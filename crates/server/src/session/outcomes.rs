@@ -10,7 +10,7 @@ use proto::server::{DriverEvent, FileError, FileErrorKind, LoginFailure, Transfe
 use proto::stripes::StripeAddresses;
 use tokio::time::Instant;
 
-use super::{LoginStatus, SessionDriver, SessionEnd, record, refusals};
+use super::{LoginStatus, SessionDriver, SessionEnd, record};
 use crate::data_address::advertised_address;
 use crate::login::LoginRefusal;
 use crate::transfer::{
@@ -138,11 +138,7 @@ impl SessionDriver {
 
     /// Reports an outcome to the state machine and carries out the actions it returns.
     pub(super) fn report_outcome(&mut self, outcome: DriverEvent) {
-        let is_outside_root = refusals::is_outside_root(&outcome);
         let actions = self.machine.on_driver_event(outcome);
-        if is_outside_root {
-            refusals::log_outside_root(&actions);
-        }
         self.run_actions(actions);
     }
 

@@ -4,10 +4,10 @@
 use proto::line::LineEvent;
 use proto::printable::printable;
 use proto::reply::Reply;
-use proto::server::{DriverEvent, FileError, FileErrorKind, SessionAction, TransferError};
+use proto::server::SessionAction;
 
-/// Commands that name an address; their arguments are no secret.
-const ADDRESS_VERBS: [&str; 4] = ["PORT", "EPRT", "SPOR", "DPRT"];
+/// Commands that name an address; their arguments are no secret. That of DPRT has one.
+const ADDRESS_VERBS: [&str; 3] = ["PORT", "EPRT", "SPOR"];
 
 /// Longest command in a log line, bytes.
 const SHOWN: usize = 200;
@@ -33,23 +33,6 @@ pub(super) fn log_refused_line(line: &LineEvent, actions: &[SessionAction]) {
     };
     if is_security {
         tracing::info!(%command, code = reply.code, reply = %reply.for_log(), "command refused");
-    }
-}
-
-/// Whether an outcome is the refusal of a path that leads out of the root.
-pub(super) fn is_outside_root(outcome: &DriverEvent) -> bool {
-    let is_outside = |error: &FileError| error.kind == FileErrorKind::OutsideRoot;
-    match outcome {
-        DriverEvent::File(Err(error)) => is_outside(error),
-        DriverEvent::Transferred(Err(TransferError::File(error))) => is_outside(error),
-        _ => false,
-    }
-}
-
-/// Logs the refusal of a path that leads out of the root.
-pub(super) fn log_outside_root(actions: &[SessionAction]) {
-    if let Some(reply) = actions.iter().find_map(refusal_of) {
-        tracing::info!(reply = %reply.for_log(), "refused a path that leads out of the root, or in a circle");
     }
 }
 
@@ -82,6 +65,7 @@ mod tests {
             ("PASS secret", "PASS", "PASS"),
             ("port 192,0,2,1,4,5", "PORT", "port 192,0,2,1,4,5"),
             ("EPRT |1|192.0.2.1|2000|", "EPRT", "EPRT |1|192.0.2.1|2000|"),
+            ("DPRT 1 nonce", "DPRT", "DPRT"),
             ("\x1b[2J x", "\x1b[2J", "\\x1b[2J"),
             ("", "", ""),
         ] {
@@ -90,20 +74,5 @@ mod tests {
         }
         let long = [b"PORT ".as_slice(), &[b'1'; 5000]].concat();
         assert_eq!(shown(&long).1.len(), SHOWN);
-    }
-
-    #[test]
-    fn paths_out_of_the_root_are_told_from_other_failures() {
-        let error = |kind| FileError {
-            kind,
-            errno: None,
-            text: String::new(),
-        };
-        let outside = FileErrorKind::OutsideRoot;
-        assert!(is_outside_root(&DriverEvent::File(Err(error(outside)))));
-        let transfer = TransferError::File(error(outside));
-        assert!(is_outside_root(&DriverEvent::Transferred(Err(transfer))));
-        let other = error(FileErrorKind::Denied);
-        assert!(!is_outside_root(&DriverEvent::File(Err(other))));
     }
 }

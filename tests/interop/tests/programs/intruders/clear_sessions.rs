@@ -44,7 +44,7 @@ fn data_in_the_clear_is_refused_where_protection_is_required() {
     session.expect("RETR src/f1", "5").unwrap();
     let words = ["command refused", "PASV", "requires PROT P"];
     target.server.wait_for_message(mark, &words).unwrap();
-    target.serves_others().unwrap();
+    target.serves_ftps().unwrap();
 }
 
 #[test]
