@@ -144,6 +144,13 @@ fn confine_server(config: &mut ServerConfig, settings: Option<&Path>) -> Result<
         config.key_holder = Some(Arc::new(holder));
     }
     let access = FileAccess::of_server(config, settings);
+    let key = config.security.key.as_deref();
+    if config.run_as.is_none() && key.is_some_and(|key| access.permits_reading(key)) {
+        tracing::warn!(
+            "the process that serves may read the private key itself: put the key outside /etc and the \
+             directories that the server uses, or start as root with --run-as"
+        );
+    }
     sandbox::enter(config.sandbox, &access)
         .map_err(|error| format!("{error}; --sandbox auto serves without this protection"))
 }

@@ -17,13 +17,17 @@ packets = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
 packets.setsockopt(socket.SOL_SOCKET, 33, 1 << 27)
 packets.bind(('lo', 0))
 found = False
+queued = 20000
 print('ready', flush=True)
 while True:
     readable = select.select([packets, sys.stdin], [], [])[0]
-    if packets in readable:
+    # Other tests fill the interface all the time: the end is a number of packets away, not silence.
+    left = queued if sys.stdin in readable else 1
+    while left and select.select([packets], [], [], 0)[0]:
         packet = packets.recv(1 << 17)
         found = found or any(pattern in packet for pattern in patterns)
-    elif sys.stdin in readable:
+        left -= 1
+    if sys.stdin in readable:
         break
 print('found' if found else 'absent', flush=True)
 ";
@@ -32,7 +36,7 @@ print('found' if found else 'absent', flush=True)
 const PATTERN_LENGTH: usize = 24;
 
 /// Number of patterns: enough that one of them is within a packet, and not across two.
-const PATTERNS: usize = 32;
+const PATTERNS: usize = 8;
 
 /// Reads all packets of the loopback interface until it is asked for its finding.
 #[derive(Debug)]

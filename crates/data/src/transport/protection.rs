@@ -89,6 +89,9 @@ enum ConnectionProtection {
 struct HandshakeInProgress {
     handshake: HandshakeForm,
     is_complete: bool,
+    /// Server: a handshake that does not resume a session ends before it is answered. Its end would give
+    /// the peer a session, with which its next connection passes.
+    require_resumption: bool,
 }
 
 /// The form of a handshake.
@@ -125,6 +128,7 @@ impl DataProtection {
         let handshake = HandshakeInProgress {
             handshake,
             is_complete: false,
+            require_resumption: security.require_resumption && !is_client,
         };
         Ok(Self {
             state: Mutex::new(ConnectionProtection::Handshaking(Box::new(handshake))),
@@ -325,6 +329,10 @@ impl HandshakeInProgress {
                 HandshakeForm::Tls(engine) => engine.handshake(),
                 HandshakeForm::Gsi(handshake, _) => handshake.advance(),
             };
+            let is_full = self.require_resumption && !self.engine().is_resumed();
+            if is_full && progress.is_ok() && !self.engine().outgoing().is_empty() {
+                return Err(ProtectionError::NotResumed.into());
+            }
             // Also after an error: the alert tells the peer.
             let sent = send_outgoing(self.engine(), socket);
             self.is_complete = progress.map_err(ProtectionError::from)? == Handshake::Complete;

@@ -1,8 +1,10 @@
 //! Requests to the process that holds the key, and its answers.
 //!
-//! A frame is a length of four bytes (big endian) and so many bytes; the first is the kind.
+//! A frame is a length of four bytes (big endian) and so many bytes: four with the number of the request,
+//! which its answer repeats, then the message, whose first byte is the kind.
 
 use std::io::{self, Read, Write};
+use std::time::Instant;
 
 use openssl::rsa::Padding;
 
@@ -39,8 +41,8 @@ pub(super) enum HolderRequest {
 /// An answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum HolderAnswer {
-    /// The key is loaded; its public part, SubjectPublicKeyInfo DER.
-    Loaded { id: KeyId, public: Vec<u8> },
+    /// The key is loaded; its certificate and chain, PEM.
+    Loaded { id: KeyId, chain: Vec<u8> },
     /// The result of a signature.
     Signature(Vec<u8>),
     /// The request failed, for this reason.
@@ -105,7 +107,7 @@ impl HolderRequest {
 impl HolderAnswer {
     pub(super) fn encode(&self) -> Vec<u8> {
         match self {
-            Self::Loaded { id, public } => joined(0, *id, public),
+            Self::Loaded { id, chain } => joined(0, *id, chain),
             Self::Signature(bytes) => prefixed(1, bytes),
             Self::Failed(problem) => prefixed(2, problem.as_bytes()),
         }
@@ -114,9 +116,9 @@ impl HolderAnswer {
     pub(super) fn decode(frame: &[u8]) -> Option<Self> {
         let (kind, rest) = frame.split_first()?;
         match kind {
-            0 => split_id(rest).map(|(id, public)| Self::Loaded {
+            0 => split_id(rest).map(|(id, chain)| Self::Loaded {
                 id,
-                public: public.to_vec(),
+                chain: chain.to_vec(),
             }),
             1 => Some(Self::Signature(rest.to_vec())),
             2 => Some(Self::Failed(String::from_utf8_lossy(rest).into_owned())),
@@ -142,55 +144,75 @@ fn split_id(bytes: &[u8]) -> Option<(KeyId, &[u8])> {
     Some((KeyId::from_be_bytes(*id), rest))
 }
 
-/// Sends a frame.
-pub(super) fn write_frame(to: &mut impl Write, frame: &[u8]) -> io::Result<()> {
+/// Sends a message as a frame.
+pub(super) fn write_frame(to: &mut impl Write, number: u32, message: &[u8]) -> io::Result<()> {
     let too_long = || io::Error::from(io::ErrorKind::InvalidInput);
-    if frame.len() > MAX_FRAME {
+    let length = size_of::<u32>() + message.len();
+    if length > MAX_FRAME {
         return Err(too_long());
     }
-    let length = u32::try_from(frame.len()).map_err(|_| too_long())?;
+    let length = u32::try_from(length).map_err(|_| too_long())?;
     // One write: the other end wakes once.
     let mut bytes = length.to_be_bytes().to_vec();
-    bytes.extend(frame);
+    bytes.extend(number.to_be_bytes());
+    bytes.extend(message);
     to.write_all(&bytes)
 }
 
-/// Receives a frame; `None` at the end of the connection.
-pub(super) fn read_frame(from: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
-    let mut length = [0; 4];
-    match from.read_exact(&mut length) {
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
-        done => done?,
+/// Cuts a stream of bytes into frames. What was received of an unfinished frame stays here, so that a read
+/// that took too long does not spoil the next one.
+#[derive(Debug, Default)]
+pub(super) struct FrameReader {
+    received: Vec<u8>,
+}
+
+impl FrameReader {
+    /// The next frame: the number of its request, and its message. `None` at the end of the connection.
+    ///
+    /// # Errors
+    /// The connection's, among them a timeout; a frame that is too long; an end in the middle of a frame;
+    /// `TimedOut` after `deadline`.
+    pub(super) fn read(
+        &mut self,
+        from: &mut impl Read,
+        deadline: Option<Instant>,
+    ) -> io::Result<Option<(u32, Vec<u8>)>> {
+        let mut buffer = [0; 4096];
+        loop {
+            if let Some(frame) = self.take_frame()? {
+                return Ok(Some(frame));
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            match from.read(&mut buffer) {
+                Ok(0) if self.received.is_empty() => return Ok(None),
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(n) => self.received.extend_from_slice(&buffer[..n]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
-    let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
-    // Checked before memory is taken.
-    if length > MAX_FRAME {
-        return Err(io::ErrorKind::InvalidData.into());
+
+    fn take_frame(&mut self) -> io::Result<Option<(u32, Vec<u8>)>> {
+        let Some((length, rest)) = split_id(&self.received) else {
+            return Ok(None);
+        };
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        if length > MAX_FRAME {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let Some(frame) = rest.get(..length) else {
+            return Ok(None);
+        };
+        let Some((number, message)) = split_id(frame) else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        let frame = (number, message.to_vec());
+        self.received.drain(..size_of::<u32>() + length);
+        Ok(Some(frame))
     }
-    let mut frame = vec![0; length];
-    from.read_exact(&mut frame)?;
-    Ok(Some(frame))
-}
-
-/// A request decoded and encoded again; `None`: the frame is no request.
-#[cfg(feature = "fuzzing")]
-pub fn request_again(frame: &[u8]) -> Option<Vec<u8>> {
-    HolderRequest::decode(frame).map(|request| request.encode())
-}
-
-/// An answer decoded and encoded again; `None`: the frame is no answer.
-#[cfg(feature = "fuzzing")]
-pub fn answer_again(frame: &[u8]) -> Option<Vec<u8>> {
-    HolderAnswer::decode(frame).map(|answer| answer.encode())
-}
-
-/// The first frame of some bytes; `None`: there is none.
-///
-/// # Errors
-/// The frame is cut, or too long.
-#[cfg(feature = "fuzzing")]
-pub fn first_frame(mut bytes: &[u8]) -> io::Result<Option<Vec<u8>>> {
-    read_frame(&mut bytes)
 }
 
 #[cfg(test)]
@@ -222,7 +244,7 @@ mod tests {
         let answers = [
             HolderAnswer::Loaded {
                 id: 9,
-                public: vec![4; 294],
+                chain: vec![4; 294],
             },
             HolderAnswer::Signature(vec![5; 256]),
             HolderAnswer::Failed("no such file".to_owned()),
@@ -239,14 +261,51 @@ mod tests {
         }
     }
 
+    fn read(mut bytes: &[u8]) -> io::Result<Option<(u32, Vec<u8>)>> {
+        FrameReader::default().read(&mut bytes, None)
+    }
+
     #[test]
     fn long_and_cut_frames_are_errors() {
         let mut wire = Vec::new();
-        write_frame(&mut wire, b"abc").unwrap();
-        assert_eq!(read_frame(&mut &wire[..]).unwrap().unwrap(), b"abc");
-        assert!(read_frame(&mut &wire[..6]).is_err());
-        assert!(read_frame(&mut &b""[..]).unwrap().is_none());
-        assert!(read_frame(&mut &[0xff; 8][..]).is_err());
-        assert!(write_frame(&mut wire, &vec![0; MAX_FRAME + 1]).is_err());
+        write_frame(&mut wire, 7, b"abc").unwrap();
+        assert_eq!(read(&wire).unwrap(), Some((7, b"abc".to_vec())));
+        assert!(read(&wire[..6]).is_err());
+        assert!(read(b"").unwrap().is_none());
+        assert!(read(&[0xff; 8]).is_err());
+        assert!(read(&[0, 0, 0, 2, 1, 2]).is_err());
+        assert!(write_frame(&mut wire, 8, &vec![0; MAX_FRAME]).is_err());
+    }
+
+    /// Gives its parts one after the other, with a timeout before each.
+    struct SlowReader(Vec<Vec<u8>>, bool);
+
+    impl Read for SlowReader {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.1 = !self.1;
+            if self.1 {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            let part = self.0.remove(0);
+            buffer[..part.len()].copy_from_slice(&part);
+            Ok(part.len())
+        }
+    }
+
+    #[test]
+    fn a_timeout_in_the_middle_of_a_frame_loses_nothing() {
+        let mut wire = Vec::new();
+        write_frame(&mut wire, 1, b"late").unwrap();
+        write_frame(&mut wire, 2, b"right").unwrap();
+        let parts = wire.chunks(3).map(<[u8]>::to_vec).collect();
+        let (mut from, mut reader) = (SlowReader(parts, false), FrameReader::default());
+        let mut frames = Vec::new();
+        while frames.len() < 2 {
+            match reader.read(&mut from, None) {
+                Ok(frame) => frames.extend(frame),
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+            }
+        }
+        assert_eq!(frames, [(1, b"late".to_vec()), (2, b"right".to_vec())]);
     }
 }

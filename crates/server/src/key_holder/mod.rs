@@ -13,21 +13,24 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use data::os::remote_key::{RemoteKeyError, RemoteSigner, remote_key};
-use openssl::pkey::{PKey, Private};
 use openssl::rsa::Padding;
+use openssl::x509::X509;
+use security::x509::CertifiedKey;
 
 mod message;
 pub mod process;
 
-use message::{HolderAnswer, HolderRequest, KeyId, KeyPadding};
+use message::{FrameReader, HolderAnswer, HolderRequest, KeyId, KeyPadding};
 #[cfg(feature = "fuzzing")]
 pub use message::{answer_again, first_frame, request_again};
 
-/// Longest wait for an answer. A signature takes a millisecond; reading a key from a slow disk longer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+/// Longest wait for a signature, which takes a millisecond.
+const SIGN_TIMEOUT: Duration = Duration::from_secs(2);
+/// Longest wait until the key is read, from a slow disk.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The hidden verb of the program that runs [`process::run`].
 pub const VERB: &str = "key-holder";
@@ -42,7 +45,16 @@ pub struct KeyHolder {
 
 /// The socket pair; one request at a time.
 #[derive(Debug)]
-struct HolderConnection(Mutex<UnixStream>);
+struct HolderConnection(Mutex<HolderSocket>);
+
+/// This end of the socket pair.
+#[derive(Debug)]
+struct HolderSocket {
+    stream: UnixStream,
+    reader: FrameReader,
+    /// Number of the last request.
+    last: u32,
+}
 
 /// The reason why the key cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -69,8 +81,7 @@ impl KeyHolder {
     /// [`KeyHolderError::Start`]
     pub fn start(chain: &Path, key: &Path) -> Result<Self, KeyHolderError> {
         let (ours, theirs) = UnixStream::pair().map_err(KeyHolderError::Start)?;
-        ours.set_read_timeout(Some(ANSWER_TIMEOUT))
-            .and_then(|()| ours.set_write_timeout(Some(ANSWER_TIMEOUT)))
+        ours.set_write_timeout(Some(SIGN_TIMEOUT))
             .map_err(KeyHolderError::Start)?;
         // The program itself: a binary that was replaced meanwhile would be another version.
         let child = Command::new("/proc/self/exe")
@@ -84,29 +95,36 @@ impl KeyHolder {
             .spawn()
             .map_err(KeyHolderError::Start)?;
         Ok(Self {
-            connection: Arc::new(HolderConnection(Mutex::new(ours))),
+            connection: Arc::new(HolderConnection(Mutex::new(HolderSocket {
+                stream: ours,
+                reader: FrameReader::default(),
+                last: 0,
+            }))),
             child,
         })
     }
 
-    /// Has the key read (again) and returns it for use with OpenSSL: the public part, and signatures
-    /// by the process. Blocks on its answer.
+    /// Has certificate and key read (again), and returns them for use with OpenSSL: the certificate's public
+    /// key, with signatures by the process. Blocks on its answer.
     ///
     /// # Errors
     /// See [`KeyHolderError`].
-    pub fn load(&self) -> Result<PKey<Private>, KeyHolderError> {
+    pub fn load(&self) -> Result<CertifiedKey, KeyHolderError> {
         match self
             .connection
-            .ask(&HolderRequest::Load)
+            .ask(&HolderRequest::Load, LOAD_TIMEOUT)
             .map_err(KeyHolderError::Lost)?
         {
-            HolderAnswer::Loaded { id, public } => {
-                let public = PKey::public_key_from_der(&public).map_err(RemoteKeyError::from)?;
+            HolderAnswer::Loaded { id, chain } => {
+                let leaf = X509::from_pem(&chain).map_err(RemoteKeyError::from)?;
+                let public = leaf.public_key().map_err(RemoteKeyError::from)?;
                 let signer = HeldKey {
                     id,
                     connection: Arc::clone(&self.connection),
                 };
-                Ok(remote_key(&public, Arc::new(signer))?)
+                let key = remote_key(&public, Arc::new(signer))?;
+                CertifiedKey::from_chain_pem(&chain, key, "the server's certificate")
+                    .map_err(|error| KeyHolderError::Key(error.to_string()))
             }
             HolderAnswer::Failed(problem) => Err(KeyHolderError::Key(problem)),
             HolderAnswer::Signature(_) => {
@@ -127,25 +145,35 @@ impl Drop for KeyHolder {
 }
 
 impl HolderConnection {
-    fn ask(&self, request: &HolderRequest) -> io::Result<HolderAnswer> {
+    fn ask(&self, request: &HolderRequest, patience: Duration) -> io::Result<HolderAnswer> {
         let mut socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let answer = message::write_frame(&mut *socket, &request.encode())
-            .and_then(|()| message::read_frame(&mut *socket))
-            .and_then(|frame| {
-                frame
-                    .and_then(|frame| HolderAnswer::decode(&frame))
-                    .ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
-            });
-        if answer.is_err() {
-            // A late answer must not be taken for that of the next request.
-            let _ = socket.shutdown(Shutdown::Both);
-        }
-        answer
+        socket.ask(&request.encode(), patience)
     }
 
     fn shut_down(&self) {
         let socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = socket.shutdown(Shutdown::Both);
+        let _ = socket.stream.shutdown(Shutdown::Both);
+    }
+}
+
+impl HolderSocket {
+    fn ask(&mut self, request: &[u8], patience: Duration) -> io::Result<HolderAnswer> {
+        self.last = self.last.wrapping_add(1);
+        let deadline = Instant::now() + patience;
+        self.stream.set_read_timeout(Some(patience))?;
+        if let Err(error) = message::write_frame(&mut self.stream, self.last, request) {
+            // A part of a request would spoil all that follow.
+            let _ = self.stream.shutdown(Shutdown::Both);
+            return Err(error);
+        }
+        loop {
+            let frame = self.reader.read(&mut self.stream, Some(deadline))?;
+            let (number, message) = frame.ok_or(io::ErrorKind::UnexpectedEof)?;
+            // The answer to an earlier request, which came too late, is passed over.
+            if number == self.last {
+                return HolderAnswer::decode(&message).ok_or(io::ErrorKind::InvalidData.into());
+            }
+        }
     }
 }
 
@@ -157,7 +185,7 @@ struct HeldKey {
 
 impl HeldKey {
     fn sign(&self, request: &HolderRequest) -> Option<Vec<u8>> {
-        match self.connection.ask(request) {
+        match self.connection.ask(request, SIGN_TIMEOUT) {
             Ok(HolderAnswer::Signature(bytes)) => Some(bytes),
             Ok(HolderAnswer::Failed(problem)) => {
                 tracing::error!(problem, "the private key cannot sign");
@@ -165,7 +193,7 @@ impl HeldKey {
             }
             Ok(HolderAnswer::Loaded { .. }) => None,
             Err(error) => {
-                tracing::error!(%error, "the process that holds the private key does not answer; restart the server");
+                tracing::error!(%error, "the process that holds the private key does not answer");
                 None
             }
         }

@@ -7,14 +7,15 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use openssl::ecdsa::EcdsaSig;
+use openssl::error::ErrorStack;
 use openssl::pkey::{Id, PKey, Private};
 use security::x509::CertifiedKey;
 
-use super::message::{self, HolderAnswer, HolderRequest, KeyId};
+use super::message::{self, FrameReader, HolderAnswer, HolderRequest, KeyId};
 use crate::sandbox;
 
-/// Keys kept at most. A reload gives a new one; connections that began before it use the older.
-const MOST_KEYS: usize = 8;
+/// Keys kept at most: the newest, and those of connections that began before a new one came.
+const MOST_KEYS: usize = 64;
 
 /// Serves requests from standard input, a socket, until it closes. Run it in a process of its own.
 /// The process confines itself first: no core dumps, nothing but the two files can be opened, and
@@ -29,8 +30,9 @@ pub fn run(chain: &Path, key: &Path) -> io::Result<()> {
         tracing::warn!(%error, "the process that holds the private key is not confined");
     }
     let mut holder = Holder::new(chain, key);
-    while let Some(frame) = message::read_frame(&mut socket)? {
-        message::write_frame(&mut socket, &holder.answer_frame(&frame))?;
+    let mut reader = FrameReader::default();
+    while let Some((number, frame)) = reader.read(&mut socket, None)? {
+        message::write_frame(&mut socket, number, &holder.answer_frame(&frame))?;
     }
     Ok(())
 }
@@ -88,14 +90,20 @@ impl Holder {
                 self.key.display()
             ));
         }
-        let public = key.public_key_to_der().map_err(|error| error.to_string())?;
+        let chain = pem_chain(&credential).map_err(|error| error.to_string())?;
+        // The same key again keeps its number, so that any number of reloads leaves it usable for the
+        // connections that began before them.
+        let known = self.keys.iter().find(|(_, known)| known.public_eq(&key));
+        if let Some((id, _)) = known {
+            return Ok(HolderAnswer::Loaded { id: *id, chain });
+        }
         let id = self.next;
         self.next = self.next.wrapping_add(1);
         if self.keys.len() == MOST_KEYS {
             self.keys.pop_front();
         }
         self.keys.push_back((id, key));
-        Ok(HolderAnswer::Loaded { id, public })
+        Ok(HolderAnswer::Loaded { id, chain })
     }
 
     fn key(&self, id: KeyId) -> Result<&PKey<Private>, String> {
@@ -104,6 +112,15 @@ impl Holder {
             .map(|(_, key)| key)
             .ok_or_else(|| "the key has been replaced".to_owned())
     }
+}
+
+/// Certificate and chain, PEM.
+fn pem_chain(credential: &CertifiedKey) -> Result<Vec<u8>, ErrorStack> {
+    let mut pem = credential.leaf().to_pem()?;
+    for issuer in credential.chain() {
+        pem.extend(issuer.to_pem()?);
+    }
+    Ok(pem)
 }
 
 fn rsa_private_encrypt(

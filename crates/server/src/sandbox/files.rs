@@ -4,18 +4,18 @@ use std::path::PathBuf;
 
 use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr,
-    RulesetStatus, path_beneath_rules,
+    RulesetStatus, Scope, path_beneath_rules,
 };
 
 use super::SandboxError;
 
 /// The newest rights that are handled: renames across directories (2), truncation (3), device
-/// controls (5). Older kernels handle what they know.
-const NEWEST: ABI = ABI::V5;
+/// controls (5), signals and abstract sockets of other processes (6). Older kernels handle what they know.
+const NEWEST: ABI = ABI::V6;
 
 /// Files and directories of the system that serving reads: accounts, host names, time zones,
 /// certificate authorities, shared libraries of the name service, the kernel's network settings.
-const SYSTEM: &[&str] = &[
+pub(super) const SYSTEM: &[&str] = &[
     "/etc",
     "/lib",
     "/lib64",
@@ -53,6 +53,9 @@ pub(super) fn confine(access: &FileAccess) -> Result<(), SandboxError> {
     let status = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(all)
+        .map_err(failed)?
+        // No signals to, and no abstract sockets of, processes outside.
+        .scope(Scope::from_all(NEWEST))
         .map_err(failed)?
         .create()
         .map_err(failed)?

@@ -1,8 +1,8 @@
 //! Defence in depth: what the process may still do if a session takes it over.
 //!
 //! [`enter`] confines the process that serves, before it starts any thread: no core dumps, no new
-//! privileges, only the files that serving needs ([`files`], Landlock), only the system calls that
-//! serving needs ([`system_calls`], seccomp). docs/server.md has the lists. Nothing here replaces a
+//! privileges, only the files that serving needs (`files`, Landlock), only the system calls that
+//! serving needs (`system_calls`, seccomp). docs/server.md has the lists. Nothing here replaces a
 //! check elsewhere.
 
 use std::path::{Path, PathBuf};
@@ -102,15 +102,13 @@ impl FileAccess {
         write.extend(users.iter().flat_map(Users::roots));
         let logs = [&config.transfer_log, &config.ftp_info_log];
         write.extend(logs.into_iter().flatten().map(|log| directory_of(log)));
-        let key = security
-            .key
-            .as_deref()
-            .filter(|_| config.key_holder.is_none());
+        // The process that holds the key reads both.
+        let own_key = config.key_holder.is_none();
         let files = [
             settings,
             config.users.as_deref(),
-            security.certificate.as_deref(),
-            key,
+            security.certificate.as_deref().filter(|_| own_key),
+            security.key.as_deref().filter(|_| own_key),
             security.gridmap.as_deref(),
             security.client_authorities.as_deref(),
         ];
@@ -124,6 +122,17 @@ impl FileAccess {
         read.extend(security.grid_authorities.clone());
         read.extend(environment_paths());
         Self { read, write }
+    }
+
+    /// Whether a file is permitted for reading. Links are followed as the kernel follows them.
+    pub fn permits_reading(&self, file: &Path) -> bool {
+        let real = |path: &Path| path.canonicalize().ok();
+        let Some(file) = real(file) else {
+            return false;
+        };
+        let own = self.read.iter().chain(&self.write).map(PathBuf::as_path);
+        let mut permitted = own.chain(files::SYSTEM.iter().map(Path::new));
+        permitted.any(|path| real(path).is_some_and(|path| file.starts_with(path)))
     }
 }
 

@@ -215,12 +215,12 @@ const OLD_SERVING: &[c_long] = &[];
 
 /// Options of descriptors (ioctl(2)): terminals, unread and unsent bytes, shared blocks, file flags.
 const IOCTLS: &[u64] = &[
-    libc::TCGETS as u64,
-    libc::TIOCGWINSZ as u64,
-    libc::FIONREAD as u64,
-    libc::FIONBIO as u64,
-    libc::FIOCLEX as u64,
-    libc::TIOCOUTQ as u64,
+    libc::TCGETS,
+    libc::TIOCGWINSZ,
+    libc::FIONREAD,
+    libc::FIONBIO,
+    libc::FIOCLEX,
+    libc::TIOCOUTQ,
     FICLONE,
     FICLONERANGE,
 ];

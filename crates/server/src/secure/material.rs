@@ -209,8 +209,7 @@ fn load_credential(
         return Ok(None);
     };
     if let Some(holder) = &config.key_holder {
-        let key = holder.load()?;
-        return Ok(Some(CertifiedKey::from_chain_file(certificate, key)?));
+        return Ok(Some(holder.load()?));
     }
     let kept = old(|a, b| (&a.certificate, &a.key) == (&b.certificate, &b.key));
     if let Some(kept) = kept

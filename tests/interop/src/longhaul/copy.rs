@@ -49,7 +49,7 @@ pub fn run<S: AsRef<OsStr>>(arguments: &[S]) -> Result<FinishedProgram> {
     run_in(&GridEnvironment::default(), arguments)
 }
 
-/// Like [`run`], with these credentials.
+/// Like [`run()`], with these credentials.
 pub fn run_in<S: AsRef<OsStr>>(
     environment: &GridEnvironment,
     arguments: &[S],

@@ -8,6 +8,7 @@ use interop::cells::MatrixRow;
 use interop::longhaul::binary::longhaul;
 use interop::longhaul::copy;
 use interop::longhaul::rows::{self, ServerUnderTest, path_argument};
+use interop::longhaul::serve::ServeCommand;
 use interop::matrix::{self, TestStore};
 use interop::peer::tls::{PeerTls, StartTlsPeer};
 use interop::peer::{is_root, proftpd, pure_ftpd, pyftpdlib, vsftpd};
@@ -140,7 +141,7 @@ fn ftps_cp_uses_implicit_tls_on_port_990() {
     let server = vsftpd::start_with_tls_at(&store, &tls, address).unwrap();
     let authority = text(&pki.ca_file());
     let mut cells = MatrixRow::new("longhaul cp, implicit TLS");
-    for host in ["127.0.0.90", "127.0.0.90:990"] {
+    for host in ["127.0.0.90:990", "anonymous@127.0.0.90:990"] {
         cells.check(host, || {
             let to = store.local();
             let url = format!("ftps://{host}/src/f65536");
@@ -297,7 +298,7 @@ fn ftps_file_verbs_work() {
 fn ftps_data_is_protected_unless_clear_is_asked_for() {
     let pki = require!(PeerPki::find());
     require!(WireTap::find());
-    require!(proftpd::find_tls());
+    require!(vsftpd::find());
     require!(
         is_root()
             .then_some(())
@@ -306,8 +307,11 @@ fn ftps_data_is_protected_unless_clear_is_asked_for() {
     let authority = text(&pki.ca_file());
     let store = TestStore::new().unwrap();
     let strict = vsftpd::start_with_tls(&store, &PeerTls::new(&pki.host)).unwrap();
-    // ProFTPD accepts PROT C.
-    let lax = proftpd::start_with_tls(&store, &PeerTls::new(&pki.host)).unwrap();
+    // The other servers refuse PROT C where they require TLS.
+    let lax = ServeCommand::anonymous(store.root())
+        .certificate(&pki.host)
+        .start()
+        .unwrap();
     let mut cells = MatrixRow::new("--data-protection");
     for (seed, protection, expected) in [
         (81, "auto", false),
@@ -320,7 +324,7 @@ fn ftps_data_is_protected_unless_clear_is_asked_for() {
             test_files::write(&source, 1_000_000, seed)?;
             let tap = WireTap::start(&source)?;
             let options = ["--ca", &authority, "--data-protection", protection];
-            let url = lax.url(&store.upload());
+            let url = lax.url(&store.upload()).replace("ftp:", "ftps:");
             copy::cp(&[&options[..], &[&path_argument(&source), &url]].concat())
                 .map_err(|error| error.context(lax.log()))?;
             let seen = tap.has_seen_content()?;

@@ -78,14 +78,17 @@ impl CertifiedKey {
         Self::join(certificates, key, &show(chain))
     }
 
-    /// Reads a certificate (with its chain, leaf first) whose key is elsewhere: `key` has its public
-    /// part and carries out its operations.
+    /// From a certificate with its chain, leaf first (PEM), whose key is elsewhere: `key` has its public part
+    /// and carries out its operations. `what` names the text in errors.
     ///
     /// # Errors
-    /// As [`CertifiedKey::from_files`].
-    pub fn from_chain_file(chain: &Path, key: PKey<Private>) -> Result<Self, CredentialError> {
-        let certificates = certificates(&read(chain, Content::Public)?, &show(chain))?;
-        Self::join(certificates, key, &show(chain))
+    /// [`CredentialError::Invalid`]
+    pub fn from_chain_pem(
+        chain: &[u8],
+        key: PKey<Private>,
+        what: &str,
+    ) -> Result<Self, CredentialError> {
+        Self::join(certificates(chain, what)?, key, what)
     }
 
     /// Reads a file that holds certificate, key and chain (a proxy, RFC 3820; also `cat cert key`).
