@@ -29,7 +29,7 @@ pub(super) enum DataEnd {
     Clear,
 }
 
-/// What the server does. The default is a server with working TLS.
+/// The behaviour of the server.
 #[derive(Clone)]
 pub(super) struct Mischief {
     /// Reply to AUTH; `None`: the connection ends.

@@ -188,7 +188,10 @@ fn racing_links_never_lead_out_of_the_root() {
                 })
             })
             .collect();
-        let ended: Vec<_> = racers.into_iter().map(|racer| racer.join()).collect();
+        let ended: Vec<_> = racers
+            .into_iter()
+            .map(std::thread::ScopedJoinHandle::join)
+            .collect();
         is_over.store(true, Ordering::Relaxed);
         ended
     });
