@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use data::channel::SessionDataChannel;
 use data::drs;
-use data::transport::ControlTransport;
+use data::transport::{ControlTransport, tls_error};
 use proto::server::{ExpectedInput, ServerSession, SessionConfig};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -34,6 +34,7 @@ mod actions;
 mod order;
 mod outcomes;
 mod record;
+mod refusals;
 mod secure;
 
 use record::{ClientNotes, DeferredRecord};
@@ -217,6 +218,10 @@ impl SessionDriver {
         self.shut_down().await;
         match end {
             SessionEnd::Closing => self.control.close().await,
+            // Other reasons are everyday ones. A broken record may be an attack.
+            SessionEnd::ConnectionLost(error) if tls_error(&error).is_some() => {
+                tracing::info!(%error, "session lost: its TLS is broken");
+            }
             SessionEnd::ConnectionLost(error) => tracing::debug!(%error, "session lost"),
         }
         tracing::debug!("session ended");
@@ -313,6 +318,7 @@ impl SessionDriver {
                 return Err(self.close_with_reply("too many commands before login"));
             }
             let actions = self.machine.on_line(&line);
+            refusals::log_refused_line(&line, &actions);
             self.run_actions(actions);
             self.note_logout();
             // A client that pipelines thousands of commands must not make the replies grow without

@@ -348,9 +348,10 @@ mod code {
     pub(super) const SELF_SIGNED_IN_CHAIN: i32 = 19;
     pub(super) const UNABLE_TO_GET_ISSUER_LOCALLY: i32 = 20;
     pub(super) const UNABLE_TO_VERIFY_LEAF: i32 = 21;
-    pub(super) const INVALID_AUTHORITY: i32 = 24;
     pub(super) const INVALID_PURPOSE: i32 = 26;
     pub(super) const PROXY_NOT_ALLOWED: i32 = 40;
+    /// OpenSSL 3.0 and later; it was 24 before.
+    pub(super) const INVALID_AUTHORITY: i32 = 79;
 }
 
 fn describe(

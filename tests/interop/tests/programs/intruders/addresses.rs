@@ -26,7 +26,7 @@ fn bounce(target: &AttackTarget, session: &mut IntruderSession) -> Result<()> {
         // No earlier address may be in force either.
         let reply = session.command("RETR src/f1")?;
         ensure!(reply.starts_with(['4', '5']), "{command}: {reply}");
-        let words = ["data connections to another host refused", VICTIM];
+        let words = ["command refused", &command, "to other hosts"];
         target.server.wait_for_message(mark, &words)?;
         ensure!(victim.accept().is_err(), "{command}: connected");
     }

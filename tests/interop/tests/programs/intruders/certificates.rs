@@ -132,7 +132,7 @@ fn bad_proxies(pki: &IntruderPki) -> Vec<BadCredential> {
                 }
                 .of(&pki.user),
             ),
-            vec!["/O=Grid/CN=Ann/CN=", "CA"],
+            vec!["/O=Grid/CN=Ann/CN=", "is an authority too"],
         ),
         (
             "a proxy of another name",
@@ -143,7 +143,7 @@ fn bad_proxies(pki: &IntruderPki) -> Vec<BadCredential> {
                 }
                 .of(&pki.user),
             ),
-            vec!["/O=Grid/CN=Bob/CN=1", "name"],
+            vec!["/O=Grid/CN=Bob/CN=1", "must be its issuer's"],
         ),
     ]
 }

@@ -22,7 +22,7 @@ fn sessions_without_auth_are_refused_where_tls_is_required() {
             ensure!(refusal.contains("AUTH TLS"), "{refusal}");
             session.expect("PASS x", "503")?;
             session.expect("PASV", "5")?;
-            let words = ["login refused", "without TLS"];
+            let words = ["command refused", "USER", "AUTH TLS"];
             target.server.wait_for_message(mark, &words).map(drop)
         });
     }
@@ -40,10 +40,11 @@ fn data_in_the_clear_is_refused_where_protection_is_required() {
     session.expect("PASS x", "230").unwrap();
     session.expect("PBSZ 0", "200").unwrap();
     session.expect("PROT C", "200").unwrap();
-    session.expect("PASV", "227").unwrap();
-    session.expect("RETR src/f1", "52").unwrap();
-    let words = ["refused", "protection"];
+    session.expect("PASV", "521").unwrap();
+    session.expect("RETR src/f1", "5").unwrap();
+    let words = ["command refused", "PASV", "requires PROT P"];
     target.server.wait_for_message(mark, &words).unwrap();
+    target.serves_ftps().unwrap();
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn a_thousand_half_open_handshakes_cost_bounded_memory_and_others_are_served() {
     let mut target = AttackTarget::start(&[]).unwrap();
     let web = target.pki.web_client(None).unwrap();
     let grid = target.pki.grid_client(&target.pki.user).unwrap();
-    // What the server needs once, for any number of clients, is not counted.
+    // Memory that the server needs once, for any number of clients, is not counted.
     target.serves_others().unwrap();
     let before = target.server.resident_memory().unwrap();
     let mark = target.log_mark();
@@ -75,6 +75,7 @@ fn a_thousand_half_open_handshakes_cost_bounded_memory_and_others_are_served() {
     }
     target.serves_others().unwrap();
     let after = target.server.resident_memory().unwrap();
+    println!("{FLOOD} half-open handshakes: from {before} to {after} bytes");
     assert!(
         after < before + FLOOD_MEMORY,
         "memory has grown from {before} to {after} bytes"
@@ -103,7 +104,7 @@ impl SlowClient {
         self.sent += 1;
         let sent = byte.is_none_or(|byte| self.stream.write_all(&[byte]).is_ok());
         let mut buffer = [0; 4096];
-        // What the server has sent is of no interest, but its end is.
+        // Replies are of no interest, but the end of the connection is.
         let ended = match self.stream.read(&mut buffer) {
             Ok(count) => count == 0,
             Err(error) => error.kind() != std::io::ErrorKind::WouldBlock,

@@ -29,7 +29,7 @@ pub(super) enum DataEnd {
     Clear,
 }
 
-/// What the server does. The default is a server with working TLS.
+/// The behaviour of the server.
 #[derive(Clone)]
 pub(super) struct Mischief {
     /// Reply to AUTH; `None`: the connection ends.
@@ -44,8 +44,8 @@ pub(super) struct Mischief {
     pub(super) prot: &'static str,
     /// The address in the reply to PASV, instead of the data port's.
     pub(super) passive_address: Option<SocketAddr>,
-    /// Whether SIZE is known.
-    pub(super) has_size: bool,
+    /// Reply to SIZE, bytes.
+    pub(super) size: usize,
     pub(super) data_end: DataEnd,
 }
 
@@ -59,7 +59,7 @@ impl Mischief {
             clear_replies: false,
             prot: "200 ok",
             passive_address: None,
-            has_size: true,
+            size: FILE_LENGTH,
             data_end: DataEnd::Complete,
         }
     }
@@ -160,7 +160,7 @@ impl HostileSession {
                     self.is_private = argument == "P" && self.mischief.prot.starts_with('2');
                     self.reply(self.mischief.prot)?;
                 }
-                "SIZE" if self.mischief.has_size => self.reply(&format!("213 {FILE_LENGTH}"))?,
+                "SIZE" => self.reply(&format!("213 {}", self.mischief.size))?,
                 "PASV" => self.listen()?,
                 "RETR" => self.send_file()?,
                 "QUIT" => return self.reply("221 bye"),

@@ -105,7 +105,7 @@ fn tampered_commands_end_gsi_sessions() {
             let mark = target.log_mark();
             session.send_raw(format!("{verb} ***\r\n").as_bytes())?;
             session.expect_end()?;
-            let words = ["a protected command is forged or damaged"];
+            let words = ["a forged or damaged command ends the session"];
             target.server.wait_for_message(mark, &words).map(drop)
         });
     }
@@ -129,7 +129,7 @@ fn commands_outside_of_the_protection_are_refused_and_logged() {
         let mark = target.log_mark();
         session.send_raw(b"MKD made\r\n")?;
         session.expect_reply("533")?;
-        let words = ["without the protection"];
+        let words = ["command refused", "MKD", "must be protected"];
         target.server.wait_for_message(mark, &words).map(drop)
     });
     cells.check("in the clear, inside TLS", || {

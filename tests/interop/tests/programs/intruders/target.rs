@@ -145,14 +145,19 @@ impl AttackTarget {
 
     /// Downloads with `longhaul cp` over FTPS and GSI.
     pub(super) fn serves_others(&self) -> Result<()> {
+        self.serves_ftps()?;
+        self.get(&[&self.server.gsi_url("src/f65536")])
+    }
+
+    /// Downloads with `longhaul cp` over FTPS, whose data is protected.
+    pub(super) fn serves_ftps(&self) -> Result<()> {
         let ftps = format!(
             "ftps://localhost:{}/src/f65536",
             self.server.address().port()
         );
         let credential = self.pki.text_path("user.pem");
         let options = ["--cert", &credential, "--key", &credential];
-        self.get(&[&options[..], &[&ftps]].concat())?;
-        self.get(&[&self.server.gsi_url("src/f65536")])
+        self.get(&[&options[..], &[&ftps]].concat())
     }
 
     fn get(&self, arguments: &[&str]) -> Result<()> {
