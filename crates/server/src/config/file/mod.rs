@@ -453,9 +453,6 @@ mod tests {
             proxy_protocol_from: vec!["192.0.2.0/24".parse().unwrap()],
             sandbox: SandboxMode::Required,
             security: SecurityConfig::default(),
-            key_holder: None,
-            proxy_protocol_from: Vec::new(),
-            sandbox: SandboxMode::Auto,
         };
         assert_eq!(format!("{config:?}"), format!("{expected:?}"));
     }
