@@ -16,9 +16,9 @@ use super::target::AttackTarget;
 /// Half-open handshakes of the flood.
 const FLOOD: usize = 1000;
 
-/// Most memory that the flood may cost, bytes. 256 handshakes of one address have an engine of some 60 kB
-/// each; the rest is for 1 000 sessions, for threads, and for the allocator.
-const FLOOD_MEMORY: u64 = 120_000_000;
+/// Most memory that the flood may cost, bytes. It costs 24 MB, since one address has 256 handshakes at
+/// most; without that bound it costs 48 MB.
+const FLOOD_MEMORY: u64 = 40_000_000;
 
 /// A first flight of a TLS client.
 fn client_hello(config: &TlsConfig) -> Result<Vec<u8>> {
