@@ -288,7 +288,7 @@ impl ClientControlConnection {
 
     async fn write_line(&mut self, line: Vec<u8>) -> Result<(), CopyFailure> {
         let text = self.encode_line(line)?;
-        self.write(&text).await
+        self.write(&text.0).await
     }
 
     async fn write(&mut self, text: &[u8]) -> Result<(), CopyFailure> {
