@@ -108,7 +108,8 @@ impl ClientControlConnection {
         Err(CopyFailure {
             exit: Exit::Unreachable,
             message: format!(
-                "cannot connect to {name}: {reason}; check host and port, and that the server runs"
+                "cannot connect to {name}: {reason}; check host and port, and that the server runs{}",
+                super::secure::other_port_advice(server)
             ),
             transient: !all_refused,
         })

@@ -98,6 +98,32 @@ fn login_inside_tls(level: &'static str) -> Vec<ScriptedAction> {
     script
 }
 
+/// What a program says that listens on no port of this machine.
+async fn connection_failure(url_host: &str, scheme: Scheme, port: u16) -> String {
+    let server = Server {
+        scheme,
+        host: url_host.to_owned(),
+        port,
+        credential: Credential::Anonymous,
+        query: None,
+        security: Arc::default(),
+    };
+    let failure = ClientSession::open(&server, TIMEOUT).await.unwrap_err();
+    assert_eq!(failure.exit, Exit::Unreachable);
+    failure.message
+}
+
+#[tokio::test]
+async fn a_port_that_refuses_ftps_advises_the_other_one() {
+    // An address of this machine on which nothing listens.
+    let explicit = connection_failure("127.9.8.7", Scheme::Ftps, 21).await;
+    assert!(explicit.contains("use ftps://127.9.8.7:990"), "{explicit}");
+    let implicit = connection_failure("127.9.8.7", Scheme::Ftps, 990).await;
+    assert!(implicit.ends_with("use ftps://127.9.8.7"), "{implicit}");
+    let clear = connection_failure("127.9.8.7", Scheme::Ftp, 21).await;
+    assert!(!clear.contains("TLS"), "{clear}");
+}
+
 #[tokio::test]
 async fn the_protection_of_data_comes_before_the_first_facts() {
     let identity = TestIdentity::new("127.0.0.1");
