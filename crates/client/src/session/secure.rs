@@ -15,7 +15,7 @@ use crate::CopyFailure;
 use crate::location::{Scheme, Server};
 use crate::protection::{
     DelegationChoice, TlsUse, auth_refused_failure, clear_fallback_warning,
-    exchange_refused_failure, gsi_failure,
+    exchange_refused_failure, gsi_failure, tls_withdrawn_failure,
 };
 
 /// Port of FTP over TLS from the first byte (IANA: ftps).
@@ -105,8 +105,12 @@ pub(super) async fn secure(
     let config = server.security.tls_config(server)?;
     let mut exchange = SecurityExchange::default();
     match begin(control, &mut exchange, "TLS", ExchangeKind::Handshake).await? {
-        AuthAnswer::Begun(SecurityStep::Handshake) => {}
+        // Noted before the handshake: after one that failed, no session is clear either.
+        AuthAnswer::Begun(SecurityStep::Handshake) => server.security.note_tls(control.name()),
         AuthAnswer::Begun(_) => return Err(unreachable_step(control)),
+        AuthAnswer::Refused(reply) if server.security.had_tls(control.name()) => {
+            return Err(tls_withdrawn_failure(control.name(), &reply));
+        }
         AuthAnswer::Refused(reply) if tls == TlsUse::Try => {
             let warning = clear_fallback_warning(control.name(), &reply);
             server.security.warn_once(&warning);

@@ -125,6 +125,51 @@ async fn a_port_that_refuses_ftps_advises_the_other_one() {
 }
 
 #[tokio::test]
+async fn try_never_goes_on_in_clear_with_a_server_that_had_tls() {
+    let identity = TestIdentity::new("127.0.0.1");
+    let mut protected = greeting_with_tls(&identity);
+    protected.extend(login_inside_tls("PROT P"));
+    let mut stripped = greeting();
+    stripped.extend(command_and_reply("AUTH TLS", "502 no"));
+    stripped.push(ScriptedAction::ExpectEof);
+    let mut fake = ScriptedFtpServer::start_sessions(vec![protected, stripped]).await;
+    let options = SecurityOptions {
+        tls: TlsUse::Try,
+        ..identity.trusting()
+    };
+    fake.server.security = ConnectionSecurity::new(options, Arc::new(|_: &str| ())).unwrap();
+    let first = ClientSession::open(&fake.server, TIMEOUT).await.unwrap();
+    let failure = first.open_another().await.unwrap_err();
+    assert_eq!((failure.exit, failure.transient), (Exit::Refused, false));
+    assert!(failure.message.contains("had TLS before"), "{failure}");
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn try_never_goes_on_in_clear_after_a_handshake_that_was_cut() {
+    let mut cut = greeting();
+    cut.extend(command_and_reply("AUTH TLS", "234 go on"));
+    let mut stripped = greeting();
+    stripped.extend(command_and_reply("AUTH TLS", "502 no"));
+    stripped.push(ScriptedAction::ExpectEof);
+    let mut fake = ScriptedFtpServer::start_sessions(vec![cut, stripped]).await;
+    let options = SecurityOptions {
+        tls: TlsUse::Try,
+        ..SecurityOptions::default()
+    };
+    fake.server.security = ConnectionSecurity::new(options, Arc::new(|_: &str| ())).unwrap();
+    let lost = ClientSession::open(&fake.server, TIMEOUT)
+        .await
+        .unwrap_err();
+    assert_ne!(lost.exit, Exit::Done);
+    let again = ClientSession::open(&fake.server, TIMEOUT)
+        .await
+        .unwrap_err();
+    assert_eq!(again.exit, Exit::Refused, "{again}");
+    fake.finish().await;
+}
+
+#[tokio::test]
 async fn the_protection_of_data_comes_before_the_first_facts() {
     let identity = TestIdentity::new("127.0.0.1");
     // Pure-FTPd answers 521 to MLST and SIZE before PROT P.
