@@ -98,11 +98,11 @@ fn login_inside_tls(level: &'static str) -> Vec<ScriptedAction> {
     script
 }
 
-/// What a program says that listens on no port of this machine.
-async fn connection_failure(url_host: &str, scheme: Scheme, port: u16) -> String {
+/// The message for a port of this machine on which nothing listens.
+async fn connection_failure(host: &str, scheme: Scheme, port: u16) -> String {
     let server = Server {
         scheme,
-        host: url_host.to_owned(),
+        host: host.to_owned(),
         port,
         credential: Credential::Anonymous,
         query: None,
