@@ -25,7 +25,7 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!(read(&[head, tail]), events);
     assert!(events.len() <= wire.iter().filter(|b| **b == b'\n').count());
     for event in events {
-        if let LineEvent::Line(line) = event {
+        if let LineEvent::Line(line) = &event {
             assert!(line.len() <= LIMIT && !line.contains(&b'\n'));
         }
     }

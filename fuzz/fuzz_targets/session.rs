@@ -167,15 +167,15 @@ impl FuzzDriver<'_> {
 
 /// Replaces a line of one byte above 127 by a command.
 fn expand(line: LineEvent) -> LineEvent {
-    match line {
+    match &line {
         LineEvent::Line(text) => match text[..] {
             [byte] if byte >= 128 => {
                 let command = COMMANDS[usize::from(byte - 128) % COMMANDS.len()];
                 LineEvent::Line(command.as_bytes().to_vec())
             }
-            _ => LineEvent::Line(text),
+            _ => line,
         },
-        other => other,
+        _ => line,
     }
 }
 
@@ -206,8 +206,8 @@ fuzz_target!(|data: &[u8]| {
             let line = received.remove(0);
             // A plain line becomes protected, so that the input reaches the commands inside without base64.
             match line {
-                LineEvent::Line(text) if *policy & 8 == 8 => {
-                    received.push(LineEvent::Protected(text));
+                LineEvent::Line(ref text) if *policy & 8 == 8 => {
+                    received.push(LineEvent::Protected(text.clone()));
                 }
                 line => unwrap_line(
                     line,

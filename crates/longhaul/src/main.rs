@@ -23,6 +23,7 @@ use clap::Parser;
 use client::{CopyEvent, CopyFailure, Exit};
 
 use args::{Cli, CpArgs, KeyHolderArgs, LogFormat, ServeArgs, Verb};
+use data::os::core_dumps;
 use output::log::{LogEscaping, LogWriter};
 use output::{OutputStyle, print_to_stderr};
 use server::config::ServerConfig;
@@ -59,6 +60,11 @@ fn error_in_one_line(error: &anyhow::Error) -> String {
 
 /// Runs a verb; returns the exit code.
 fn run(verb: Verb) -> Result<u8> {
+    if holds_secrets(&verb)
+        && let Err(error) = core_dumps::forbid_core_dumps()
+    {
+        print_to_stderr(&format!("longhaul: cannot forbid core dumps: {error}"));
+    }
     let exit = match verb {
         // The lab returns the exit codes of the programs that it runs.
         Verb::Lab(args) => return Ok(lab::run(args.verb)),
@@ -80,6 +86,23 @@ fn run(verb: Verb) -> Result<u8> {
         Verb::Cksum(args) => run_remote_verb(remote::cksum(&args)),
     }?;
     Ok(exit as u8)
+}
+
+/// Whether the process of a verb holds passwords, tokens or keys. `serve` and its key holder forbid core
+/// dumps themselves; the programs that `demo` and `lab` run are such verbs.
+fn holds_secrets(verb: &Verb) -> bool {
+    matches!(
+        verb,
+        Verb::Cp(_)
+            | Verb::Ls(_)
+            | Verb::Stat(_)
+            | Verb::Rm(_)
+            | Verb::Mkdir(_)
+            | Verb::Mv(_)
+            | Verb::Cksum(_)
+            | Verb::User(_)
+            | Verb::Proxy(_)
+    )
 }
 
 fn copy(args: &CpArgs) -> Result<Exit> {

@@ -5,7 +5,10 @@
 //! IAC sequences are dropped. This includes the IAC IP and IAC DM of an interrupt, since the ABOR that
 //! follows has the same effect.
 
-/// Event of a [`LineReader`].
+use crate::command::Secret;
+
+/// Event of a [`LineReader`]. Its bytes are overwritten when it is dropped, since a line may hold a
+/// password.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LineEvent {
     /// One line without its ending, possibly empty.
@@ -19,11 +22,19 @@ pub enum LineEvent {
     Forged,
 }
 
+impl Drop for LineEvent {
+    fn drop(&mut self) {
+        if let Self::Line(bytes) | Self::Protected(bytes) = self {
+            drop(Secret(std::mem::take(bytes)));
+        }
+    }
+}
+
 /// Splits a byte stream into lines. It buffers no more bytes than the limit.
 #[derive(Debug)]
 pub struct LineReader {
     limit: usize,
-    line: Vec<u8>,
+    line: Secret,
     /// The current line exceeds the limit, and its bytes are discarded.
     too_long: bool,
     telnet: TelnetState,
@@ -46,6 +57,9 @@ enum TelnetState {
     SubnegotiationIac,
 }
 
+/// First capacity of the buffer for a line, bytes: most commands fit.
+const SMALLEST_BUFFER: usize = 64;
+
 const SE: u8 = 240;
 const SB: u8 = 250;
 const WILL: u8 = 251;
@@ -57,7 +71,7 @@ impl LineReader {
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
-            line: Vec::new(),
+            line: Secret(Vec::new()),
             too_long: false,
             telnet: TelnetState::Data,
         }
@@ -77,7 +91,7 @@ impl LineReader {
 
     /// Whether bytes of an incomplete line are buffered.
     pub fn has_partial_line(&self) -> bool {
-        !self.line.is_empty() || self.too_long || self.telnet != TelnetState::Data
+        !self.line.0.is_empty() || self.too_long || self.telnet != TelnetState::Data
     }
 
     fn on_byte(&mut self, byte: u8, out: &mut Vec<LineEvent>) -> TelnetState {
@@ -103,7 +117,7 @@ impl LineReader {
             IAC => return TelnetState::Iac,
             // No verb starts with these bytes. They belong to a sequence whose IAC was received out of
             // band: in an interrupt (IAC IP IAC DM) a byte is sent as urgent data (RFC 959 §4.1.3).
-            SE..IAC if self.line.is_empty() && !self.too_long => {}
+            SE..IAC if self.line.0.is_empty() && !self.too_long => {}
             _ => self.push(byte),
         }
         TelnetState::Data
@@ -142,7 +156,7 @@ impl LineReader {
             // The byte is no Telnet command. At the start of a line, the command of this IAC was received
             // out of band. Inside a line, it is a byte 255 that the client did not double.
             _ => {
-                if !self.line.is_empty() {
+                if !self.line.0.is_empty() {
                     self.push(IAC);
                 }
                 self.on_data_byte(byte, out)
@@ -154,16 +168,24 @@ impl LineReader {
         if self.too_long {
             return;
         }
-        if self.line.len() >= self.limit {
+        let length = self.line.0.len();
+        if length >= self.limit {
             self.too_long = true;
-            self.line = Vec::new();
+            self.line = Secret(Vec::new());
             return;
         }
-        self.line.push(byte);
+        if length == self.line.0.capacity() {
+            // A vector that grows by itself leaves its bytes in the memory that it frees.
+            let capacity = (2 * length).clamp(SMALLEST_BUFFER, self.limit.max(SMALLEST_BUFFER));
+            let mut larger = Vec::with_capacity(capacity);
+            larger.extend_from_slice(&self.line.0);
+            self.line = Secret(larger);
+        }
+        self.line.0.push(byte);
     }
 
     fn end_line(&mut self, out: &mut Vec<LineEvent>) {
-        let line = std::mem::take(&mut self.line);
+        let line = std::mem::take(&mut self.line.0);
         out.push(if std::mem::take(&mut self.too_long) {
             LineEvent::TooLong
         } else {
@@ -264,6 +286,6 @@ mod tests {
     fn a_too_long_line_frees_its_buffer() {
         let mut reader = LineReader::new(16);
         reader.feed(&[b'x'; 1000], &mut Vec::new());
-        assert_eq!(reader.line.capacity(), 0);
+        assert_eq!(reader.line.0.capacity(), 0);
     }
 }

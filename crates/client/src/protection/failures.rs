@@ -103,6 +103,15 @@ pub(crate) fn auth_refused_failure(server: &str, mechanism: &str, reply: &Reply)
     }
 }
 
+/// The failure when a server that had TLS before refuses it with `--tls try`.
+pub(crate) fn tls_withdrawn_failure(server: &str, reply: &Reply) -> CopyFailure {
+    refused(format!(
+        "{server} had TLS before and refuses it now ({}): somebody on the path may have changed its reply, \
+         so this session is not opened in clear; try again",
+        display_reply(reply)
+    ))
+}
+
 /// The failure when the server ends a GSI exchange.
 pub(crate) fn exchange_refused_failure(server: &str, reply: &Reply) -> CopyFailure {
     if reply.is_transient_error() {

@@ -29,7 +29,7 @@ pub use credential::{
 };
 pub(crate) use failures::{
     auth_refused_failure, clear_fallback_warning, config_failure, exchange_refused_failure,
-    gsi_failure, handshake_failure, tls_failure,
+    gsi_failure, handshake_failure, tls_failure, tls_withdrawn_failure,
 };
 pub use options::{DataProtectionChoice, DelegationChoice, SecurityOptions, TlsUse};
 pub use proxy::{NewProxy, ProxyFacts, describe_proxy, destroy_proxy, make_proxy};
@@ -56,6 +56,8 @@ pub struct ConnectionSecurity {
     data_credential: tokio::sync::OnceCell<CertifiedKey>,
     warn: Option<WarningSink>,
     given_warnings: Mutex<BTreeSet<String>>,
+    /// Names (`host:port`) of servers that have agreed to TLS in this run.
+    with_tls: Mutex<BTreeSet<String>>,
     /// Protections of the transfers so far, for people.
     in_force: Mutex<BTreeSet<String>>,
 }
@@ -328,6 +330,17 @@ impl ConnectionSecurity {
         }
     }
 
+    /// Notes that a server has agreed to TLS: with [`TlsUse::Try`] its later sessions have TLS or fail.
+    /// Otherwise somebody on the path could cut a protected session and refuse TLS to the next one.
+    pub(crate) fn note_tls(&self, server: &str) {
+        lock(&self.with_tls).insert(server.to_lowercase());
+    }
+
+    /// Whether a server has agreed to TLS in this run.
+    pub(crate) fn had_tls(&self, server: &str) -> bool {
+        lock(&self.with_tls).contains(&server.to_lowercase())
+    }
+
     /// Notes the protection of a transfer.
     pub(crate) fn note_in_force(&self, description: String) {
         lock(&self.in_force).insert(description);
@@ -378,6 +391,7 @@ impl Default for ConnectionSecurity {
             data_credential: tokio::sync::OnceCell::new(),
             warn: None,
             given_warnings: Mutex::default(),
+            with_tls: Mutex::default(),
             in_force: Mutex::default(),
         }
     }

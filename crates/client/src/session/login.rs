@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use proto::client::CommandPlanner;
-use proto::command::{Command, DataType, Secret, SiteCommand};
+use proto::client::{CommandPlanner, early_protection_commands};
+use proto::command::{Command, DataType, ProtectionLevel, Secret, SiteCommand};
 use proto::feature::ServerFeatures;
 use proto::printable::printable;
 use proto::reply::Reply;
@@ -14,6 +14,7 @@ use super::replies::display_reply;
 use super::secure::ClientSessionSecurity;
 use crate::credentials::GRID_MAPPING;
 use crate::location::{Scheme, Server};
+use crate::protection::DataProtectionChoice;
 use crate::{CopyFailure, Credential, Exit};
 
 /// Reads the greeting.
@@ -44,6 +45,8 @@ pub(super) struct ClientLogin<'a> {
     password: Secret,
     /// The exchange that secured the connection.
     exchange: Option<ExchangeKind>,
+    /// Protection of data connections that the server is told directly after the login.
+    data_level: Option<ProtectionLevel>,
 }
 
 impl<'a> ClientLogin<'a> {
@@ -70,7 +73,22 @@ impl<'a> ClientLogin<'a> {
                 ClientSessionSecurity::Tls(_) => Some(ExchangeKind::Handshake),
                 ClientSessionSecurity::Gsi(_) => Some(ExchangeKind::Tokens),
             },
+            data_level: match (security, server.security.options().data_protection) {
+                (ClientSessionSecurity::Tls(_), DataProtectionChoice::Clear) => {
+                    Some(ProtectionLevel::Clear)
+                }
+                (ClientSessionSecurity::Tls(_), _) => Some(ProtectionLevel::Private),
+                // Servers with GSI ask for nothing before a transfer, and a credential for data
+                // connections takes time to make.
+                _ => None,
+            },
         }
+    }
+
+    /// PBSZ and PROT, where they come directly after the login.
+    fn protection_commands(&self) -> Vec<Command> {
+        let commands = self.data_level.map(early_protection_commands);
+        commands.into_iter().flatten().collect()
     }
 }
 
@@ -126,7 +144,8 @@ pub(super) async fn choose_credential(
 }
 
 /// Logs in, sends FEAT (after the login, since servers announce more then) and SITE CLIENTINFO
-/// where it is customary, and sets TYPE I. Each command waits for the reply to the last.
+/// where it is customary, sets TYPE I and, inside TLS, the protection of data connections. Each
+/// command waits for the reply to the last.
 pub(super) async fn log_in(
     control: &mut ClientControlConnection,
     login: &ClientLogin<'_>,
@@ -138,7 +157,20 @@ pub(super) async fn log_in(
         control.call(&client_info(login.scheme)).await?;
     }
     let reply = control.call(&IMAGE).await?;
-    finish_login(control, login, features, &reply)
+    let mut planner = finish_login(control, login, features, &reply)?;
+    for command in login.protection_commands() {
+        let reply = control.call(&command).await?;
+        note_setting(&mut planner, &command, &reply);
+    }
+    Ok(planner)
+}
+
+/// Notes the reply to a setting, which need not be accepted.
+fn note_setting(planner: &mut CommandPlanner, command: &Command, reply: &Reply) {
+    match reply.is_success() {
+        true => planner.on_accepted(command),
+        false => planner.on_refused(command),
+    }
 }
 
 /// The same commands in one pipeline, followed by `prefetch`, for a server that supports
@@ -150,13 +182,15 @@ pub(super) async fn log_in_pipelined(
     prefetch: &[Command],
 ) -> Result<CommandPlanner, CopyFailure> {
     let name = login.user;
-    let pipeline = [
+    let protection = login.protection_commands();
+    let mut pipeline = vec![
         Command::User(name.to_owned()),
         Command::Pass(login.password.clone()),
         Command::Feat,
         client_info(login.scheme),
         IMAGE,
     ];
+    pipeline.extend_from_slice(&protection);
     control
         .send_pipelined_with_prefetch(&pipeline, prefetch)
         .await?;
@@ -172,7 +206,11 @@ pub(super) async fn log_in_pipelined(
     let features = ServerFeatures::from_reply(&control.final_reply().await?);
     control.final_reply().await?;
     let reply = control.final_reply().await?;
-    finish_login(control, login, features, &reply).map(CommandPlanner::with_pipelining)
+    let mut planner = finish_login(control, login, features, &reply)?;
+    for command in &protection {
+        note_setting(&mut planner, command, &control.final_reply().await?);
+    }
+    Ok(planner.with_pipelining())
 }
 
 const IMAGE: Command = Command::Type(DataType::Image);

@@ -15,11 +15,13 @@ use crate::CopyFailure;
 use crate::location::{Scheme, Server};
 use crate::protection::{
     DelegationChoice, TlsUse, auth_refused_failure, clear_fallback_warning,
-    exchange_refused_failure, gsi_failure,
+    exchange_refused_failure, gsi_failure, tls_withdrawn_failure,
 };
 
 /// Port of FTP over TLS from the first byte (IANA: ftps).
 const IMPLICIT_TLS_PORT: u16 = 990;
+/// Port of FTP, where TLS begins with AUTH (IANA: ftp).
+const EXPLICIT_TLS_PORT: u16 = 21;
 /// Longest validity of a delegated proxy, seconds. A transfer that outlives it fails.
 const DELEGATION_SECONDS: u64 = 12 * 3600;
 /// Most tokens of an exchange: TLS 1.2 with delegation takes five from each end.
@@ -50,6 +52,24 @@ pub(crate) struct GsiSession {
 /// Whether TLS begins before the greeting.
 pub(super) fn begins_with_tls(server: &Server) -> bool {
     server.scheme == Scheme::Ftps && server.port == IMPLICIT_TLS_PORT
+}
+
+/// Advice, after a failed connection, on the other port of FTP over TLS; empty for other schemes and
+/// ports.
+pub(super) fn other_port_advice(server: &Server) -> String {
+    let host = match server.host.contains(':') {
+        true => format!("[{}]", server.host),
+        false => server.host.clone(),
+    };
+    match (server.scheme, server.port) {
+        (Scheme::Ftps, EXPLICIT_TLS_PORT) => format!(
+            "; if it has TLS from the first byte only (implicit TLS), use ftps://{host}:{IMPLICIT_TLS_PORT}"
+        ),
+        (Scheme::Ftps, IMPLICIT_TLS_PORT) => {
+            format!("; if it has TLS on port {EXPLICIT_TLS_PORT} (AUTH TLS), use ftps://{host}")
+        }
+        _ => String::new(),
+    }
 }
 
 /// Performs the TLS handshake that precedes the greeting.
@@ -85,8 +105,12 @@ pub(super) async fn secure(
     let config = server.security.tls_config(server)?;
     let mut exchange = SecurityExchange::default();
     match begin(control, &mut exchange, "TLS", ExchangeKind::Handshake).await? {
-        AuthAnswer::Begun(SecurityStep::Handshake) => {}
+        // Noted before the handshake: after one that failed, no session is clear either.
+        AuthAnswer::Begun(SecurityStep::Handshake) => server.security.note_tls(control.name()),
         AuthAnswer::Begun(_) => return Err(unreachable_step(control)),
+        AuthAnswer::Refused(reply) if server.security.had_tls(control.name()) => {
+            return Err(tls_withdrawn_failure(control.name(), &reply));
+        }
         AuthAnswer::Refused(reply) if tls == TlsUse::Try => {
             let warning = clear_fallback_warning(control.name(), &reply);
             server.security.warn_once(&warning);

@@ -6,6 +6,7 @@
 
 pub mod caps;
 pub mod congestion;
+pub mod core_dumps;
 pub mod ktls;
 pub mod readable;
 pub mod remote_key;

@@ -7,8 +7,8 @@ use clap::{Args, Subcommand};
 /// Make, show and destroy your proxy certificate for gsiftp: servers
 ///
 /// A proxy (RFC 3820) is a short-lived certificate with a key of its own, signed by your certificate. It
-/// is used without your passphrase. Certificates of a MyProxy server are not fetched: use
-/// myproxy-logon(1) for that; longhaul uses the proxy that it makes.
+/// is used without your passphrase. MyProxy servers are out of scope: nothing is fetched from them or
+/// stored there. myproxy-logon(1) does that, and longhaul uses the proxy that it makes.
 #[derive(Debug, Args)]
 pub(crate) struct ProxyArgs {
     /// The verb.

@@ -14,7 +14,8 @@ use client::{
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Security")]
 pub(crate) struct SecurityArgs {
-    /// TLS for ftp: URLs: `off`; `try` (in clear, with a warning, if the server has none); `require`.
+    /// TLS for ftp: URLs: `off`; `try` (in clear, with a warning, if the server claims to have none, as
+    /// somebody on the path may, too); `require`.
     /// ftps: URLs always have TLS, gsiftp: URLs always GSI
     #[arg(long, value_name = "off|try|require", default_value = "off", value_parser = parse_tls)]
     tls: TlsUse,
@@ -32,9 +33,9 @@ pub(crate) struct SecurityArgs {
     /// Key of --cert [default: in the file of --cert]
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// Protection of data connections: `clear`, `authenticated` and `safe` (gsiftp: only), `private`
-    /// (encrypted), or `auto`: private with TLS, authenticated with GSI. What is asked for by name is
-    /// had, or the transfer fails
+    /// Protection of data connections. `auto`: private (encrypted) with TLS; with GSI authenticated if the
+    /// server has DCSC or a proxy (--delegate), else clear, which --why shows. A level by name is had, or
+    /// the transfer fails; `authenticated` and `safe` are for gsiftp: only
     #[arg(long, value_name = "auto|clear|authenticated|safe|private", default_value = "auto", value_parser = parse_data_protection)]
     data_protection: DataProtectionChoice,
     /// Give gsiftp: servers a proxy of your credential, valid for 12 hours at most

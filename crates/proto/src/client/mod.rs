@@ -19,6 +19,7 @@ mod step;
 
 pub use pipeline::{IacHandling, may_pipeline, supports_pipelining};
 pub use planner::{CONGESTION_CONTROL_REFUSED, CommandPlanner};
+pub use protection::early_protection_commands;
 pub use retrieval::{PartialRetrievalUnsupported, RetrievalPlan, longest_ranges, plan_retrieval};
 pub use right_sizing::{RIGHT_SIZING_UNSUPPORTED, ServerDrsAddress};
 pub use security_exchange::{ExchangeError, SecurityExchange, SecurityStep};

@@ -8,6 +8,14 @@ use crate::security::{DataCredential, ExchangeKind};
 /// PBSZ in a session with GSSAPI: the value of the globus client.
 const BUFFER_SIZE: u32 = 1 << 20;
 
+/// The commands that a session inside TLS sends directly after the login. Servers that require
+/// protected data refuse MLST and SIZE without them (Pure-FTPd: 521). A refusal is no failure yet: the
+/// planner sends PROT again before a transfer.
+pub fn early_protection_commands(level: ProtectionLevel) -> [Command; 2] {
+    // RFC 4217 §9: PBSZ 0 must precede PROT.
+    [Command::Pbsz(0), Command::Prot(level)]
+}
+
 /// Protection settings in force at the server.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ProtectionState {

@@ -4,19 +4,28 @@ use super::argument::{
     DataChannelAuth, DataType, EpsvArgument, ExtendedRetrieve, ExtendedStore, ProtectionLevel,
     RestartMarker, TransferMode, TriggerEvent,
 };
-use super::{Command, RawArgument};
+use super::{Command, RawArgument, Secret};
 use crate::address;
 use crate::security::{DataCredential, encode_base64};
 use crate::stripes::StripeAddresses;
 
+/// Length of the CR LF that the caller appends, bytes.
+const LINE_ENDING: usize = 2;
+
 pub(super) fn encode(command: &Command) -> Vec<u8> {
-    let mut line = command.verb().as_bytes().to_vec();
-    if let Some(argument) = argument(command) {
+    let verb = command.verb().as_bytes();
+    // It may be a password, so no memory that is freed keeps it: this copy is overwritten, and the
+    // line has room for all of it and for its ending.
+    let argument = argument(command).map(Secret);
+    let length = argument.as_ref().map_or(0, |argument| argument.0.len());
+    let mut line = Vec::with_capacity(verb.len() + 1 + length + LINE_ENDING);
+    line.extend_from_slice(verb);
+    if let Some(argument) = &argument {
         line.push(b' ');
         // A line break inside a file name would inject a second command.
-        line.extend(argument.into_iter().map(|b| match b {
+        line.extend(argument.0.iter().map(|b| match b {
             b'\r' | b'\n' | 0 => b'?',
-            other => other,
+            other => *other,
         }));
     }
     line

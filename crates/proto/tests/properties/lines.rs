@@ -53,7 +53,7 @@ proptest! {
         let events = read(&[&bytes]);
         prop_assert!(events.len() <= bytes.iter().filter(|b| **b == b'\n').count());
         for event in events {
-            if let LineEvent::Line(line) = event {
+            if let LineEvent::Line(line) = &event {
                 prop_assert!(line.len() <= LIMIT && !line.contains(&b'\n'));
             }
         }

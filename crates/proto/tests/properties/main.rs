@@ -6,6 +6,7 @@ mod commands;
 mod lines;
 mod listings;
 mod markers;
+mod memory;
 mod ranges;
 mod replies;
 mod split;

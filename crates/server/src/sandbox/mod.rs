@@ -7,8 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-use nix::sys::resource::{Resource, setrlimit};
-use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use data::os::core_dumps;
 
 mod files;
 mod system_calls;
@@ -25,7 +24,7 @@ pub enum SandboxMode {
     /// As far as the kernel can; a message says what it cannot.
     #[default]
     Auto,
-    /// Not at all.
+    /// Not at all, except that core dumps are forbidden.
     Off,
     /// Completely, or the server does not start.
     Required,
@@ -50,10 +49,11 @@ pub enum SandboxError {
 /// # Errors
 /// With [`SandboxMode::Required`], what cannot be confined. [`SandboxMode::Auto`] logs it.
 pub fn enter(mode: SandboxMode, access: &FileAccess) -> Result<(), SandboxError> {
+    // Nothing that a server does needs core files, so no mode permits them.
+    forbid_core_dumps();
     if mode == SandboxMode::Off {
         return Ok(());
     }
-    forbid_core_dumps();
     let files = files::confine(access);
     let calls = system_calls::filter(system_calls::SERVER);
     for (what, done) in [("files", &files), ("system calls", &calls)] {
@@ -144,12 +144,8 @@ fn environment_paths() -> impl Iterator<Item = PathBuf> {
     named.map(PathBuf::from).chain(home)
 }
 
-/// Keeps passwords, tokens and keys out of core files, and other processes of the same user out of
-/// this one's memory (ptrace(2), PR_SET_DUMPABLE).
 fn forbid_core_dumps() {
-    let limited = setrlimit(Resource::RLIMIT_CORE, 0, 0).map_err(std::io::Error::from);
-    let hidden = set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Into::into);
-    if let Err(error) = limited.and(hidden) {
+    if let Err(error) = core_dumps::forbid_core_dumps() {
         tracing::warn!(%error, "cannot forbid core dumps");
     }
 }
@@ -159,5 +155,21 @@ fn directory_of(file: &Path) -> PathBuf {
     match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
         _ => PathBuf::from("."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::{Resource, getrlimit};
+
+    #[test]
+    fn a_server_without_sandbox_forbids_core_dumps_too() {
+        let access = FileAccess {
+            read: Vec::new(),
+            write: Vec::new(),
+        };
+        enter(SandboxMode::Off, &access).unwrap();
+        assert_eq!(getrlimit(Resource::Core).maximum, Some(0));
     }
 }

@@ -108,7 +108,8 @@ impl ClientControlConnection {
         Err(CopyFailure {
             exit: Exit::Unreachable,
             message: format!(
-                "cannot connect to {name}: {reason}; check host and port, and that the server runs"
+                "cannot connect to {name}: {reason}; check host and port, and that the server runs{}",
+                super::secure::other_port_advice(server)
             ),
             transient: !all_refused,
         })
@@ -288,7 +289,7 @@ impl ClientControlConnection {
 
     async fn write_line(&mut self, line: Vec<u8>) -> Result<(), CopyFailure> {
         let text = self.encode_line(line)?;
-        self.write(&text).await
+        self.write(&text.0).await
     }
 
     async fn write(&mut self, text: &[u8]) -> Result<(), CopyFailure> {

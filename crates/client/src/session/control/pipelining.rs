@@ -6,7 +6,7 @@
 //! so that memory stays bounded however many commands are outstanding.
 
 use proto::client::may_pipeline;
-use proto::command::Command;
+use proto::command::{Command, Secret};
 
 use super::ClientControlConnection;
 use crate::CopyFailure;
@@ -37,17 +37,23 @@ impl ClientControlConnection {
         self.discard_prefetched_replies(self.prefetched_commands.len())
             .await?;
         self.discard_unsolicited_replies()?;
-        let mut text = Vec::new();
+        let mut lines = Vec::new();
         for command in commands.iter().chain(prefetch) {
             tracing::debug!(server = %self.name, ?command, "command");
-            text.extend(self.encode_line(command.encode())?);
+            lines.push(self.encode_line(command.encode())?);
+        }
+        // One of them may hold a password, so the buffer must not move while it grows.
+        let length = lines.iter().map(|line| line.0.len()).sum();
+        let mut text = Secret(Vec::with_capacity(length));
+        for line in &lines {
+            text.0.extend_from_slice(&line.0);
         }
         // Only the commands' replies are outstanding for the caller; prefetched ones are counted
         // when they are needed.
         self.outstanding_replies = commands.len();
         self.prefetched_commands
             .extend(prefetch.iter().map(Command::encode));
-        self.write(&text).await
+        self.write(&text.0).await
     }
 
     /// Whether `line` was sent ahead, so that its reply is the next one. Discards the replies of

@@ -2,6 +2,7 @@
 
 use data::transport::tls_error;
 use proto::client::IacHandling;
+use proto::command::Secret;
 use proto::reply::{ProtectedReplyError, ProtectedReplyReader, Reply, ReplyReader};
 use proto::security::SecurityToken;
 use security::gsi::{GsiContext, GsiError};
@@ -75,14 +76,20 @@ impl ClientControlConnection {
         !self.received_replies.is_empty() || self.ends_within_a_line
     }
 
-    /// A line as it is sent: with IAC doubled, CR LF, and the protection of the session.
-    pub(super) fn encode_line(&mut self, mut line: Vec<u8>) -> Result<Vec<u8>, CopyFailure> {
+    /// A line as it is sent: with IAC doubled, CR LF, and the protection of the session. It may hold
+    /// a password, so it is overwritten, and it has room for CR LF ([`Command::encode`]).
+    ///
+    /// [`Command::encode`]: proto::command::Command::encode
+    pub(super) fn encode_line(&mut self, line: Vec<u8>) -> Result<Secret, CopyFailure> {
+        let mut line = Secret(line);
         // RFC 854: 255 as data is sent as IAC IAC.
-        if self.iac_handling == IacHandling::Doubled && line.contains(&IAC) {
-            let doubled = |byte: &u8| std::iter::repeat_n(*byte, 1 + usize::from(*byte == IAC));
-            line = line.iter().flat_map(doubled).collect();
+        if self.iac_handling == IacHandling::Doubled && line.0.contains(&IAC) {
+            let mut doubled = Secret(Vec::with_capacity(2 * line.0.len() + 2));
+            let times = |byte: &u8| std::iter::repeat_n(*byte, 1 + usize::from(*byte == IAC));
+            doubled.0.extend(line.0.iter().flat_map(times));
+            line = doubled;
         }
-        line.extend_from_slice(b"\r\n");
+        line.0.extend_from_slice(b"\r\n");
         self.protect(line)
     }
 
@@ -99,15 +106,15 @@ impl ClientControlConnection {
     }
 
     /// A command line with CR LF as it is sent: unchanged, or inside ENC.
-    fn protect(&mut self, line: Vec<u8>) -> Result<Vec<u8>, CopyFailure> {
+    fn protect(&mut self, line: Secret) -> Result<Secret, CopyFailure> {
         let Some(lines) = &mut self.gsi else {
             return Ok(line);
         };
-        let protected = lines.context.wrap(&line).and_then(|bytes| {
+        let protected = lines.context.wrap(&line.0).and_then(|bytes| {
             SecurityToken::new(bytes).map_err(|error| GsiError::Token(error.to_string()))
         });
         match protected {
-            Ok(token) => Ok(format!("ENC {}\r\n", token.encode()).into_bytes()),
+            Ok(token) => Ok(Secret::from(format!("ENC {}\r\n", token.encode()))),
             Err(error) => {
                 self.unusable = true;
                 Err(gsi_failure(&self.name, &error))

@@ -7,6 +7,8 @@ use security::tls::{
 
 use super::*;
 use crate::protection::{ConnectionSecurity, DataProtectionChoice, SecurityOptions, TlsUse};
+use crate::session::SessionOpening;
+use crate::session::scripted_server::LONGHAUL_GREETING;
 
 /// A server's certificate and an authority file for the client.
 struct TestIdentity {
@@ -88,11 +90,137 @@ fn login() -> Vec<ScriptedAction> {
     login_script().split_off(1)
 }
 
+/// The login inside TLS: the protection of data connections follows at once.
+fn login_inside_tls(level: &'static str) -> Vec<ScriptedAction> {
+    let mut script = login();
+    script.extend(command_and_reply("PBSZ 0", "200 ok"));
+    script.extend(command_and_reply(level, "200 ok"));
+    script
+}
+
+/// The message for a port of this machine on which nothing listens.
+async fn connection_failure(host: &str, scheme: Scheme, port: u16) -> String {
+    let server = Server {
+        scheme,
+        host: host.to_owned(),
+        port,
+        credential: Credential::Anonymous,
+        query: None,
+        security: Arc::default(),
+    };
+    let failure = ClientSession::open(&server, TIMEOUT).await.unwrap_err();
+    assert_eq!(failure.exit, Exit::Unreachable);
+    failure.message
+}
+
+#[tokio::test]
+async fn a_port_that_refuses_ftps_advises_the_other_one() {
+    // An address of this machine on which nothing listens.
+    let explicit = connection_failure("127.9.8.7", Scheme::Ftps, 21).await;
+    assert!(explicit.contains("use ftps://127.9.8.7:990"), "{explicit}");
+    let implicit = connection_failure("127.9.8.7", Scheme::Ftps, 990).await;
+    assert!(implicit.ends_with("use ftps://127.9.8.7"), "{implicit}");
+    let clear = connection_failure("127.9.8.7", Scheme::Ftp, 21).await;
+    assert!(!clear.contains("TLS"), "{clear}");
+}
+
+#[tokio::test]
+async fn try_never_goes_on_in_clear_with_a_server_that_had_tls() {
+    let identity = TestIdentity::new("127.0.0.1");
+    let mut protected = greeting_with_tls(&identity);
+    protected.extend(login_inside_tls("PROT P"));
+    let mut stripped = greeting();
+    stripped.extend(command_and_reply("AUTH TLS", "502 no"));
+    stripped.push(ScriptedAction::ExpectEof);
+    let mut fake = ScriptedFtpServer::start_sessions(vec![protected, stripped]).await;
+    let options = SecurityOptions {
+        tls: TlsUse::Try,
+        ..identity.trusting()
+    };
+    fake.server.security = ConnectionSecurity::new(options, Arc::new(|_: &str| ())).unwrap();
+    let first = ClientSession::open(&fake.server, TIMEOUT).await.unwrap();
+    let failure = first.open_another().await.unwrap_err();
+    assert_eq!((failure.exit, failure.transient), (Exit::Refused, false));
+    assert!(failure.message.contains("had TLS before"), "{failure}");
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn try_never_goes_on_in_clear_after_a_handshake_that_was_cut() {
+    let mut cut = greeting();
+    cut.extend(command_and_reply("AUTH TLS", "234 go on"));
+    let mut stripped = greeting();
+    stripped.extend(command_and_reply("AUTH TLS", "502 no"));
+    stripped.push(ScriptedAction::ExpectEof);
+    let mut fake = ScriptedFtpServer::start_sessions(vec![cut, stripped]).await;
+    let options = SecurityOptions {
+        tls: TlsUse::Try,
+        ..SecurityOptions::default()
+    };
+    fake.server.security = ConnectionSecurity::new(options, Arc::new(|_: &str| ())).unwrap();
+    let lost = ClientSession::open(&fake.server, TIMEOUT)
+        .await
+        .unwrap_err();
+    assert_ne!(lost.exit, Exit::Done);
+    let again = ClientSession::open(&fake.server, TIMEOUT)
+        .await
+        .unwrap_err();
+    assert_eq!(again.exit, Exit::Refused, "{again}");
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn the_protection_of_data_comes_before_the_first_facts() {
+    let identity = TestIdentity::new("127.0.0.1");
+    // Pure-FTPd answers 521 to MLST and SIZE before PROT P.
+    let mut script = greeting_with_tls(&identity);
+    script.extend(login_inside_tls("PROT P"));
+    script.extend(command_and_reply("CWD", "550 no directory"));
+    script.extend(command_and_reply("SIZE", "213 5"));
+    script.extend(command_and_reply("MDTM", "213 20200101000000"));
+    let (fake, _) = start(Scheme::Ftps, identity.trusting(), script).await;
+    let mut session = ClientSession::open(&fake.server, TIMEOUT).await.unwrap();
+    assert_eq!(session.stat(b"/f").await.unwrap().size, Some(5));
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn the_protection_of_data_is_part_of_the_pipelined_login() {
+    let identity = TestIdentity::new("127.0.0.1");
+    let pipeline = [
+        "USER joe",
+        "PASS secret",
+        "FEAT",
+        "SITE CLIENTINFO",
+        "TYPE I",
+        "PBSZ 0",
+        "PROT P",
+        "MLST /f",
+    ];
+    let mut script = vec![SendLine(LONGHAUL_GREETING)];
+    script.extend(command_and_reply("AUTH TLS", "234 go on"));
+    script.push(ScriptedAction::StartTls(identity.config.clone()));
+    script.extend(pipeline.map(ExpectLine));
+    script.push(SendLine("331 pw\n230 in\n211-F\n MLST size*;\n211 End"));
+    script.push(SendLine("250 ok\n200 ok\n200 ok\n200 ok"));
+    script.push(SendLine("250-f\n type=file;size=5; /f\n250 End"));
+    let (fake, _) = start(Scheme::Ftps, identity.trusting(), script).await;
+    let opening = SessionOpening {
+        first_path: Some(b"/f"),
+        ..SessionOpening::default()
+    };
+    let mut session = ClientSession::open_with(&fake.server, TIMEOUT, opening)
+        .await
+        .unwrap();
+    assert_eq!(session.stat(b"/f").await.unwrap().size, Some(5));
+    fake.finish().await;
+}
+
 #[tokio::test]
 async fn the_login_of_an_ftps_session_comes_after_the_handshake() {
     let identity = TestIdentity::new("127.0.0.1");
     let mut script = greeting_with_tls(&identity);
-    script.extend(login());
+    script.extend(login_inside_tls("PROT P"));
     let (fake, warnings) = start(Scheme::Ftps, identity.trusting(), script).await;
     let session = ClientSession::open(&fake.server, TIMEOUT).await.unwrap();
     assert!(session.control.tls().is_some());
@@ -195,7 +323,7 @@ async fn a_failed_handshake_is_never_followed_by_a_login() {
 async fn insecure_accepts_any_certificate() {
     let identity = TestIdentity::new("other.example");
     let mut script = greeting_with_tls(&identity);
-    script.extend(login());
+    script.extend(login_inside_tls("PROT P"));
     let options = SecurityOptions {
         insecure: true,
         ..SecurityOptions::default()
@@ -227,8 +355,10 @@ async fn refused_protection_of_data_fails_and_names_the_flag() {
     let identity = TestIdentity::new("127.0.0.1");
     let mut script = greeting_with_tls(&identity);
     script.extend(login());
-    script.extend(command_and_reply("CWD", "250 ok"));
     script.extend(command_and_reply("PBSZ 0", "200 ok"));
+    script.extend(command_and_reply("PROT P", "536 no"));
+    // No failure before data is asked for.
+    script.extend(command_and_reply("CWD", "250 ok"));
     // Once for LIST -a, and once for LIST; without protection nothing is asked for.
     for _ in 0..2 {
         script.extend(command_and_reply("PROT P", "536 no"));
@@ -250,10 +380,8 @@ async fn refused_protection_of_data_fails_and_names_the_flag() {
 async fn clear_data_inside_tls_is_said_to_the_server() {
     let identity = TestIdentity::new("127.0.0.1");
     let mut script = greeting_with_tls(&identity);
-    script.extend(login());
+    script.extend(login_inside_tls("PROT C"));
     script.extend(command_and_reply("CWD", "250 ok"));
-    script.extend(command_and_reply("PBSZ 0", "200 ok"));
-    script.extend(command_and_reply("PROT C", "200 ok"));
     script.push(ExpectPassiveAndReply("PASV"));
     script.extend(command_and_reply("LIST", "150 ok"));
     script.push(SendData(b"-rw-r--r-- 1 u g 5 Jan 1 2020 f\r\n".to_vec()));
@@ -297,6 +425,8 @@ async fn a_token_is_the_password_of_the_bearer_user() {
     script.extend(command_and_reply("PASS eyJhbGciOi", "230 in"));
     script.extend(command_and_reply("FEAT", feat));
     script.extend(command_and_reply("TYPE I", "200 ok"));
+    script.extend(command_and_reply("PBSZ 0", "200 ok"));
+    script.extend(command_and_reply("PROT P", "200 ok"));
     let (mut fake, _) = start(Scheme::Ftps, token_options(&identity), script).await;
     fake.server.credential = fake.server.security.token_for(Scheme::Ftps).unwrap();
     ClientSession::open(&fake.server, TIMEOUT).await.unwrap();

@@ -53,9 +53,9 @@ fn read_lines(plain: &Secret, limit: usize, out: &mut Vec<LineEvent>) {
     if !text.ends_with(b"\n") {
         reader.feed(b"\n", &mut lines);
     }
-    out.extend(lines.into_iter().map(|event| match event {
-        LineEvent::Line(bytes) => LineEvent::Protected(bytes),
-        other => other,
+    out.extend(lines.into_iter().map(|mut event| match &mut event {
+        LineEvent::Line(bytes) => LineEvent::Protected(std::mem::take(bytes)),
+        _ => event,
     }));
 }
 
