@@ -2,6 +2,7 @@
 //! chain against them.
 
 mod chain;
+mod file_cache;
 mod policy;
 mod revocation;
 mod source;
@@ -21,10 +22,12 @@ use source::AuthoritySource;
 
 /// Trusted authorities. A grid directory (`HASH.0`, `HASH.signing_policy`, `HASH.r0`) also has
 /// signing policies and revocation lists. The files of a directory are read when a peer needs them,
-/// and again when they have changed.
+/// and again within seconds when they have changed. A PEM file is read once; it may have revocation
+/// lists, too.
 ///
-/// Revocation lists count for every usage. Signing policies count for [`CertificateUsage::Grid`]
-/// alone, which demands them of every authority of a directory.
+/// Revocation lists count for every usage. [`CertificateUsage::Grid`] demands signing policies of every
+/// authority of a directory; so does [`CertificateUsage::TlsClient`] if the directory has any.
+/// [`CertificateUsage::TlsServer`] has none.
 #[derive(Debug)]
 pub struct TrustStore {
     sources: Vec<AuthoritySource>,
@@ -136,7 +139,7 @@ impl TrustStore {
         Ok(Self::of(sources))
     }
 
-    /// The authorities of a PEM file, or of a directory (hashed or grid).
+    /// The authorities of a PEM file, with its revocation lists, or of a directory (hashed or grid).
     ///
     /// # Errors
     /// [`TrustError::Store`]
@@ -196,6 +199,7 @@ impl TrustStore {
         let source = AuthoritySource::of_certificates(
             "the certificates given for this connection".to_owned(),
             certificates.clone(),
+            Vec::new(),
         );
         Self {
             sources: vec![source],

@@ -46,6 +46,7 @@ fn bundle(authority: &TestAuthority) -> TrustStore {
     TrustStore::of(vec![AuthoritySource::of_certificates(
         "test bundle".to_owned(),
         vec![authority.certificate().clone()],
+        Vec::new(),
     )])
 }
 
