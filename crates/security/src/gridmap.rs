@@ -1,11 +1,11 @@
 //! Gridmap files: certificate subjects and the accounts that they may use.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use crate::regular_file;
 use crate::x509::DistinguishedName;
 use crate::x509::name::{normalize, push_printable};
 
@@ -46,8 +46,7 @@ impl Gridmap {
             problem,
         };
         let cannot = |error: std::io::Error| failed(format!("cannot read the gridmap: {error}"));
-        let file = File::open(path).map_err(cannot)?;
-        let metadata = file.metadata().map_err(cannot)?;
+        let (file, metadata) = regular_file::open(path).map_err(cannot)?;
         if metadata.mode() & 0o022 != 0 {
             return Err(failed(format!(
                 "mode {:03o} lets others change the gridmap: chmod go-w {place}",
@@ -273,6 +272,8 @@ mod tests {
         }
         let missing = Gridmap::load(&folder.path().join("none")).unwrap_err();
         assert!(missing.to_string().contains("cannot read"), "{missing}");
+        let folder = Gridmap::load(folder.path()).unwrap_err().to_string();
+        assert!(folder.contains("it is not a regular file"), "{folder}");
     }
 
     proptest! {

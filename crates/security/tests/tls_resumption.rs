@@ -2,9 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a test reports by panicking")]
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use openssl::ssl::{
+    Ssl, SslContext, SslMethod, SslSession, SslSessionCacheMode, SslStream, SslVerifyMode,
+    SslVersion,
+};
 use security::tls::{
     ClientCertificates, ExpectedPeer, Handshake, ReadResult, TlsConfig, TlsEngine, TlsError,
     TlsOptions, TlsProfile, TlsRole, TlsSession, TlsVersion, install_session_setter,
@@ -136,4 +143,159 @@ fn the_expected_peer_is_checked_in_resumed_sessions() {
     assert!(matches!(refused, TlsError::Peer(_)), "{refused:?}");
     let (again, _) = connect(&client, &server, session.as_ref()).unwrap();
     assert!(again.is_resumed());
+}
+
+/// Bytes of a bare client of OpenSSL: received ones, and those to send.
+#[derive(Debug, Default)]
+struct Wire {
+    received: VecDeque<u8>,
+    sent: Vec<u8>,
+}
+
+impl Read for Wire {
+    fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
+        match self.received.read(space) {
+            Ok(0) => Err(io::ErrorKind::WouldBlock.into()),
+            other => other,
+        }
+    }
+}
+
+impl Write for Wire {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.sent.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A client of TLS 1.3 that knows these groups and sends a key of the first.
+struct BareClient {
+    context: SslContext,
+    /// DER: the session of a connection that ends without close_notify is spoilt.
+    newest: Arc<Mutex<Vec<u8>>>,
+}
+
+/// A finished handshake of a [`BareClient`].
+struct BareHandshake {
+    /// Whether the server had decided for a full handshake whenever it had something to send.
+    answers: Vec<bool>,
+    is_retried: bool,
+    is_resumed: bool,
+}
+
+impl BareClient {
+    fn new(groups: &str, credential: &CertifiedKey) -> Self {
+        let newest = Arc::new(Mutex::new(Vec::new()));
+        let mut context = SslContext::builder(SslMethod::tls_client()).unwrap();
+        context
+            .set_min_proto_version(Some(SslVersion::TLS1_3))
+            .unwrap();
+        context.set_groups_list(groups).unwrap();
+        context.set_verify(SslVerifyMode::NONE);
+        context.set_certificate(credential.leaf()).unwrap();
+        context.set_private_key(credential.key()).unwrap();
+        context
+            .set_session_cache_mode(SslSessionCacheMode::CLIENT | SslSessionCacheMode::NO_INTERNAL);
+        let kept = Arc::clone(&newest);
+        context.set_new_session_callback(move |_, session| {
+            *kept.lock().unwrap() = session.to_der().unwrap();
+        });
+        Self {
+            context: context.build(),
+            newest,
+        }
+    }
+
+    fn connect(&self, server: &TlsConfig, resume: bool) -> BareHandshake {
+        let mut ssl = Ssl::new(&self.context).unwrap();
+        if resume {
+            let session = SslSession::from_der(&self.newest.lock().unwrap()).unwrap();
+            // SAFETY: the session comes from a connection of the same SSL_CTX.
+            unsafe { ssl.set_session(&session) }.unwrap();
+        }
+        let mut client = SslStream::new(ssl, Wire::default()).unwrap();
+        let mut server = TlsEngine::new(server, None).unwrap();
+        let (mut answers, mut first) = (Vec::new(), Vec::new());
+        loop {
+            let is_connected = client.connect().is_ok();
+            server.receive(&std::mem::take(&mut client.get_mut().sent));
+            let state = server.handshake().unwrap();
+            let answer = server.outgoing().to_vec();
+            server.mark_sent(answer.len());
+            if !answer.is_empty() {
+                answers.push(server.is_full_handshake());
+            }
+            if first.is_empty() {
+                first.clone_from(&answer);
+            }
+            client.get_mut().received.extend(&answer);
+            if is_connected && state == Handshake::Complete {
+                break;
+            }
+        }
+        // The tickets follow the handshake.
+        client.ssl_read(&mut [0; 1]).unwrap_err();
+        BareHandshake {
+            answers,
+            is_retried: first.windows(8).any(|part| part == HELLO_RETRY_REQUEST),
+            is_resumed: server.is_resumed() && client.ssl().session_reused(),
+        }
+    }
+}
+
+/// Start of the random value that marks a HelloRetryRequest (RFC 8446 §4.1.3).
+const HELLO_RETRY_REQUEST: [u8; 8] = [0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11];
+
+/// Groups of the only server that a process of this test has: OpenSSL's settings.
+const GROUPS_OF_THE_SERVER: &str = "openssl_conf = all\n[all]\nssl_conf = tls\n\
+    [tls]\nsystem_default = default\n[default]\nGroups = P-256\n";
+
+/// Tells the process of a test that it has these settings.
+const HAS_SETTINGS: &str = "LONGHAUL_TEST_HAS_SETTINGS";
+
+/// A server that demands resumption decides whenever it is about to answer.
+fn assert_known_before_every_answer(groups: &str, is_retried: bool) {
+    let ends = ends();
+    let server = new(&ends.server);
+    let client = BareClient::new(groups, ends.client.credential.as_ref().unwrap());
+    let full = client.connect(&server, false);
+    assert_eq!(full.is_retried, is_retried);
+    assert!(!full.is_resumed);
+    let decided = &full.answers[usize::from(is_retried)..];
+    assert!(!decided.contains(&false), "{:?}", full.answers);
+    for _ in 0..2 {
+        let resumed = client.connect(&server, true);
+        assert_eq!(resumed.is_retried, is_retried);
+        assert!(resumed.is_resumed);
+        assert!(!resumed.answers.contains(&true), "{:?}", resumed.answers);
+    }
+}
+
+#[test]
+fn resumption_is_known_before_every_answer() {
+    assert_known_before_every_answer("X25519:P-256", false);
+}
+
+#[test]
+fn resumption_is_known_before_a_hello_retry_request() {
+    const NAME: &str = "resumption_is_known_before_a_hello_retry_request";
+    if std::env::var_os(HAS_SETTINGS).is_some() {
+        assert_known_before_every_answer("P-384:P-256", true);
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let settings = folder.path().join("openssl.cnf");
+    std::fs::write(&settings, GROUPS_OF_THE_SERVER).unwrap();
+    let result = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", NAME])
+        .env(HAS_SETTINGS, "")
+        .env("OPENSSL_CONF", &settings)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&result.stdout);
+    assert!(result.status.success(), "{text}");
+    assert!(text.contains("1 passed"), "{text}");
 }

@@ -329,7 +329,7 @@ impl HandshakeInProgress {
                 HandshakeForm::Tls(engine) => engine.handshake(),
                 HandshakeForm::Gsi(handshake, _) => handshake.advance(),
             };
-            let is_full = self.require_resumption && !self.engine().is_resumed();
+            let is_full = self.require_resumption && self.engine().is_full_handshake();
             if is_full && progress.is_ok() && !self.engine().outgoing().is_empty() {
                 return Err(ProtectionError::NotResumed.into());
             }

@@ -1,18 +1,19 @@
 //! The server's side of an exchange.
 
-use openssl::x509::X509;
-
 use super::context::{GsiContext, GsiError, GsiStep, exchange_engine, feed, plain_bytes};
 use crate::tls::{Handshake, TlsConfig, TlsEngine, TlsRole};
-use crate::x509::ProxyRequest;
+use crate::x509::{PeerIdentity, ProxyRequest};
 
-/// Sizes of the key of a delegated credential, bits. Within them it is the size of the client's.
-const KEY_BITS: std::ops::RangeInclusive<u32> = 2048..=4096;
+/// Size of the RSA key of a delegated credential, bits. A client cannot ask for a larger one, which
+/// takes many times as long to make; all peers sign for this one.
+const KEY_BITS: u32 = 2048;
+
+/// Whether a client may delegate.
+type DelegationRule = dyn Fn(&PeerIdentity) -> bool + Send;
 
 /// The server's side of an exchange.
-#[derive(Debug)]
 pub struct GsiAcceptor {
-    accept_delegation: bool,
+    may_delegate: Box<DelegationRule>,
     state: AcceptorState,
 }
 
@@ -35,9 +36,23 @@ impl GsiAcceptor {
     pub fn new(config: &TlsConfig, accept_delegation: bool) -> Result<Self, GsiError> {
         let engine = exchange_engine(config, TlsRole::Server)?;
         Ok(Self {
-            accept_delegation,
+            may_delegate: Box::new(move |_| accept_delegation),
             state: AcceptorState::Handshaking(Box::new(engine)),
         })
+    }
+
+    /// Accepts a delegation only from the clients to which `may_delegate` applies; it decides when the client
+    /// asks, before a key is made. The exchange of others that ask fails.
+    #[must_use]
+    pub fn with_delegators(
+        self,
+        may_delegate: impl Fn(&PeerIdentity) -> bool + Send + 'static,
+    ) -> Self {
+        let before = self.may_delegate;
+        Self {
+            may_delegate: Box::new(move |peer| before(peer) && may_delegate(peer)),
+            state: self.state,
+        }
     }
 
     /// Takes the initiator's token and returns the next one.
@@ -81,23 +96,31 @@ impl GsiAcceptor {
     }
 
     fn follow_flag(&mut self, mut engine: Box<TlsEngine>) -> Result<GsiStep, GsiError> {
-        match (&plain_bytes(&mut engine)?[..], self.accept_delegation) {
-            (b"0", _) => Ok(GsiStep::Complete(
+        match &plain_bytes(&mut engine)?[..] {
+            b"0" => Ok(GsiStep::Complete(
                 None,
                 Box::new(GsiContext::new(*engine, None)?),
             )),
-            (b"D", true) => {
-                let request = ProxyRequest::new(key_bits(&engine.peer_certificates()))?;
+            b"D" => {
+                self.check_delegator(engine.peer())?;
+                let request = ProxyRequest::new(KEY_BITS)?;
                 engine.write(&request.to_der()?)?;
                 let token = engine.take_outgoing();
                 self.state = AcceptorState::AwaitsCertificate(engine, request);
                 Ok(GsiStep::Continue(token))
             }
-            (b"D", false) => Err(GsiError::Token(
-                "the client wants to delegate a proxy, which is not accepted here".to_owned(),
-            )),
             _ => Err(unexpected("no flag of delegation")),
         }
+    }
+
+    fn check_delegator(&self, peer: Option<&PeerIdentity>) -> Result<(), GsiError> {
+        let Some(peer) = peer else {
+            return Err(GsiError::Token("the peer is not verified".to_owned()));
+        };
+        if (self.may_delegate)(peer) {
+            return Ok(());
+        }
+        Err(GsiError::NotDelegator(peer.identity.clone()))
     }
 }
 
@@ -127,16 +150,16 @@ fn der_length(bytes: &[u8]) -> Option<usize> {
     (length <= bytes.len()).then_some(length)
 }
 
-fn key_bits(chain: &[X509]) -> u32 {
-    let key = chain.first().and_then(|leaf| leaf.public_key().ok());
-    let bits = key
-        .and_then(|key| key.rsa().ok())
-        .map_or(0, |rsa| rsa.size() * 8);
-    bits.clamp(*KEY_BITS.start(), *KEY_BITS.end())
-}
-
 fn unexpected(what: &str) -> GsiError {
     GsiError::Token(format!("the client has sent {what}"))
+}
+
+impl std::fmt::Debug for GsiAcceptor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GsiAcceptor")
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
 }
 
 impl std::fmt::Debug for AcceptorState {

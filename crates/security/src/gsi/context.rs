@@ -2,7 +2,7 @@
 
 use super::record::is_whole_records;
 use crate::tls::{ExpectedPeer, ReadResult, TlsConfig, TlsEngine, TlsError, TlsProfile, TlsRole};
-use crate::x509::{CertifiedKey, PeerIdentity, ProxyError};
+use crate::x509::{CertifiedKey, DistinguishedName, PeerIdentity, ProxyError};
 
 /// Whether the initiator delegates a proxy of its credential to the server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -40,6 +40,9 @@ pub enum GsiError {
     /// The delegation failed.
     #[error("delegation: {0}")]
     Delegation(#[from] ProxyError),
+    /// Acceptor: this client wants to delegate a proxy, which is not accepted from it.
+    #[error("{0} wants to delegate a proxy, which is not accepted from this subject")]
+    NotDelegator(DistinguishedName),
     /// A token does not fit the state of the exchange.
     #[error("{0}")]
     Token(String),

@@ -14,6 +14,8 @@ pub enum TestKey {
     /// RSA, 2048 bits: what grid software expects.
     #[default]
     Rsa2048,
+    /// RSA, 4096 bits: what careful users have.
+    Rsa4096,
     /// RSA, 1024 bits: too short for TLS today.
     Rsa1024,
     /// RSA, 512 bits: what the oldest grid software made.
@@ -48,6 +50,7 @@ pub fn key(kind: TestKey, name: &str) -> PKey<Private> {
 fn make(kind: TestKey) -> PKey<Private> {
     match kind {
         TestKey::Rsa2048 => PKey::from_rsa(Rsa::generate(2048).unwrap()).unwrap(),
+        TestKey::Rsa4096 => PKey::from_rsa(Rsa::generate(4096).unwrap()).unwrap(),
         TestKey::Rsa1024 => PKey::from_rsa(Rsa::generate(1024).unwrap()).unwrap(),
         TestKey::Rsa512 => PKey::from_rsa(Rsa::generate(512).unwrap()).unwrap(),
         TestKey::P256 => {

@@ -18,9 +18,9 @@ use crate::x509::{CertifiedKey, DistinguishedName, TrustStore};
 const WEB_CIPHERS: &str = "ECDHE+AESGCM:ECDHE+CHACHA20";
 
 /// TLS 1.2 suites of the grid profile: the same first, then what older toolkits have. Suites
-/// without authentication or encryption are excluded.
+/// without authentication, encryption or ephemeral keys are excluded.
 const GRID_CIPHERS: &str = "ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE+AES:DHE+AESGCM:HIGH:\
-     !aNULL:!eNULL:!MD5:!3DES:!PSK:!SRP:!CAMELLIA:!ARIA";
+     !kRSA:!aNULL:!eNULL:!MD5:!3DES:!PSK:!SRP:!CAMELLIA:!ARIA";
 
 /// OpenSSL's security level: at least 112 bits, that is RSA of 2048 bits and SHA-256
 /// (SSL_CTX_set_security_level(3)).

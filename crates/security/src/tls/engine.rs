@@ -19,6 +19,14 @@ const RECORD: usize = 16 << 10;
 /// Room for the frame of a record: header, nonce, type and authentication tag, bytes.
 const RECORD_FRAME: usize = 64;
 
+/// A HelloRetryRequest behind the headers of its record and its message: the version, and the SHA-256 of
+/// `HelloRetryRequest` in the place of the random value (RFC 8446 §4.1.3).
+const HELLO_RETRY_REQUEST: [u8; 34] = [
+    3, 3, 0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8,
+    0x91, 0xc2, 0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33,
+    0x9c,
+];
+
 /// Most bytes that reading may add to `outgoing` before they are sent (alerts, key updates): a peer
 /// that asks for more does not read.
 const MOST_ANSWERS: usize = 64 << 10;
@@ -41,6 +49,8 @@ pub struct TlsEngine {
     /// The peer's chain after the handshake.
     chain: Vec<X509>,
     state: State,
+    /// The last answer of the handshake is a HelloRetryRequest.
+    is_retrying: bool,
     /// Bytes that reading has added to `outgoing` since it was last empty.
     answers: usize,
 }
@@ -114,6 +124,7 @@ impl TlsEngine {
             peer: None,
             chain: Vec::new(),
             state: State::Handshaking,
+            is_retrying: false,
             answers: 0,
         })
     }
@@ -164,7 +175,13 @@ impl TlsEngine {
             State::Open | State::Closed => return Ok(Handshake::Complete),
             State::Failed(error) => return Err(error.clone()),
         }
-        match self.stream.do_handshake() {
+        let waiting = self.outgoing().len();
+        let progress = self.stream.do_handshake();
+        let answer = &self.outgoing()[waiting..];
+        if !answer.is_empty() {
+            self.is_retrying = is_hello_retry_request(answer);
+        }
+        match progress {
             Ok(()) => self.conclude_handshake(),
             Err(error) if error.code() == ErrorCode::WANT_READ => Ok(Handshake::NeedsInput),
             Err(error) => Err(self.fail_with(&error)),
@@ -284,6 +301,12 @@ impl TlsEngine {
         self.stream.ssl().session_reused()
     }
 
+    /// Server: whether its answer to the client, sent or not, is that of a full handshake. A
+    /// HelloRetryRequest (RFC 8446 §4.1.4) leaves it open: the client repeats its offer.
+    pub fn is_full_handshake(&self) -> bool {
+        !self.is_resumed() && !self.is_retrying
+    }
+
     /// Client: the newest session for later connections; with TLS 1.3 it arrives after the
     /// handshake, with the first bytes of the server.
     pub fn session(&self) -> Option<TlsSession> {
@@ -385,6 +408,13 @@ impl TlsEngine {
         self.state = State::Failed(error.clone());
         error
     }
+}
+
+/// Whether bytes begin with a record (5 bytes) of a message (4 bytes) HelloRetryRequest.
+fn is_hello_retry_request(bytes: &[u8]) -> bool {
+    bytes
+        .get(9..)
+        .is_some_and(|message| message.starts_with(&HELLO_RETRY_REQUEST))
 }
 
 fn not_complete() -> TlsError {

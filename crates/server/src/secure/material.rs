@@ -2,12 +2,14 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use proto::security::{ExchangeKind, SecurityMechanism};
 use security::gridmap::{Gridmap, GridmapError};
+use security::gsi::{GsiAcceptor, GsiError};
 use security::tls::{
     ClientCertificates, ExpectedPeer, TlsConfig, TlsError, TlsOptions, TlsProfile, TlsRole,
     TlsVersion,
@@ -154,6 +156,17 @@ impl SecurityMaterial {
         })
     }
 
+    /// The server's side of one session's GSI exchange. Only subjects that the gridmap lists may delegate:
+    /// a key is made for that, which takes long.
+    ///
+    /// # Errors
+    /// See [`GsiError`].
+    pub(crate) fn gsi_acceptor(&self) -> Result<GsiAcceptor, GsiError> {
+        let gridmap = self.gridmap().unwrap_or_default();
+        let acceptor = GsiAcceptor::new(&self.grid_config()?, true)?;
+        Ok(acceptor.with_delegators(move |peer| !gridmap.accounts(&peer.identity).is_empty()))
+    }
+
     fn server_options(&self, profile: TlsProfile) -> TlsOptions {
         TlsOptions {
             role: TlsRole::Server,
@@ -276,7 +289,13 @@ fn load_client_trust(
 
 /// Whether this process may not read a file.
 fn is_denied(path: &Path) -> bool {
-    File::open(path).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+    // A pipe without a writer would block for ever.
+    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+    let opened = File::options()
+        .read(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path);
+    opened.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
 fn warn_kept(what: &str, path: &Path) {

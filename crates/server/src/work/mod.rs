@@ -142,7 +142,7 @@ impl SessionWork {
             let step = run_blocking_with_permit(permit, move || {
                 let mut acceptor = match acceptor {
                     Some(acceptor) => acceptor,
-                    None => Box::new(GsiAcceptor::new(&material.grid_config()?, true)?),
+                    None => Box::new(material.gsi_acceptor()?),
                 };
                 let result = acceptor.step(token.as_bytes());
                 Ok::<_, GsiError>(ExchangeStep { acceptor, result })

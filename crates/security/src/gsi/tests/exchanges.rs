@@ -1,7 +1,7 @@
 //! Exchanges, with and without delegation.
 
 use super::*;
-use crate::test_pki::{ProxyForm, ProxyPolicy, TestProxy};
+use crate::test_pki::{ProxyForm, ProxyPolicy, TestCertificate, TestKey, TestProxy};
 use crate::tls::{ClientCertificates, Handshake, TlsEngine, TlsError};
 use crate::x509::DistinguishedName;
 
@@ -72,6 +72,61 @@ fn a_delegation_that_is_not_accepted_ends_the_exchange() {
         let refused = try_exchange(&mut initiator, &mut acceptor).err().unwrap();
         assert!(refused.to_string().contains("not accepted"), "{refused}");
         assert!(acceptor.step(b"\x17\x03\x03\x00\x00").is_err());
+    }
+}
+
+#[test]
+fn only_some_clients_may_delegate() {
+    let pki = Pki::new();
+    let user = pki.user.subject();
+    for version in VERSIONS {
+        for (listed, delegation) in [
+            (user.clone(), FULL),
+            (DistinguishedName::from_text("/O=Grid/CN=Another"), FULL),
+            (
+                DistinguishedName::from_text("/O=Grid/CN=Another"),
+                Delegation::None,
+            ),
+        ] {
+            let is_accepted = listed == user || delegation == Delegation::None;
+            let (mut initiator, acceptor) = ends(&pki, version, delegation);
+            let mut acceptor = acceptor.with_delegators(move |peer| peer.identity == listed);
+            let result = try_exchange(&mut initiator, &mut acceptor);
+            if is_accepted {
+                result.unwrap();
+                continue;
+            }
+            let refused = result.err().unwrap();
+            assert!(matches!(refused, GsiError::NotDelegator(_)), "{refused}");
+            assert!(refused.to_string().starts_with(user.as_str()), "{refused}");
+        }
+    }
+    // A rule gives no rights that the first argument denies.
+    let (client, server) = grid_options(&pki);
+    let client = config(client, TlsVersion::V1_3);
+    let mut initiator = GsiInitiator::new(&client, FULL).unwrap();
+    let acceptor = GsiAcceptor::new(&config(server, TlsVersion::V1_3), false).unwrap();
+    let mut acceptor = acceptor.with_delegators(|_| true);
+    assert!(try_exchange(&mut initiator, &mut acceptor).is_err());
+}
+
+#[test]
+fn the_size_of_a_delegated_key_is_not_the_clients_choice() {
+    let pki = Pki::new();
+    for key in [TestKey::Rsa4096, TestKey::P256] {
+        let mut template = TestCertificate::new("/O=Grid/CN=Large");
+        template.key = key;
+        let (client, server) = grid_options(&pki);
+        let client = TlsOptions {
+            credential: Some(pki.authority.issue(&template)),
+            ..client
+        };
+        let client = config(client, TlsVersion::V1_3);
+        let mut initiator = GsiInitiator::new(&client, LIMITED).unwrap();
+        let mut acceptor = GsiAcceptor::new(&config(server, TlsVersion::V1_3), true).unwrap();
+        let mut both = exchange(&mut initiator, &mut acceptor);
+        let delegated = both.server.take_delegated().unwrap();
+        assert_eq!(delegated.key().bits(), 2048, "{key:?}");
     }
 }
 

@@ -1,6 +1,9 @@
 //! Handshakes that succeed, and what follows them.
 
+use openssl::ssl::{ErrorCode, Ssl, SslContext, SslMethod, SslStream, SslVersion};
+
 use super::*;
+use crate::tls::memory::MemoryWire;
 
 /// A client that verifies nothing, and a server that asks for nothing.
 fn unverified(pki: &Pki) -> (TlsOptions, TlsOptions) {
@@ -137,4 +140,44 @@ fn connections_and_sessions_move_between_threads() {
     is_sendable::<crate::gsi::GsiContext>();
     is_sendable::<crate::gsi::GsiAcceptor>();
     is_sendable::<crate::gsi::DataHandshake>();
+}
+
+/// An end of TLS 1.2 that has these suites alone, with the host's certificate.
+fn bare_end(pki: &Pki, suites: &str) -> SslStream<MemoryWire> {
+    let mut context = SslContext::builder(SslMethod::tls()).unwrap();
+    context
+        .set_max_proto_version(Some(SslVersion::TLS1_2))
+        .unwrap();
+    context.set_cipher_list(suites).unwrap();
+    context.set_certificate(pki.host.leaf()).unwrap();
+    context.set_private_key(pki.host.key()).unwrap();
+    SslStream::new(Ssl::new(&context.build()).unwrap(), MemoryWire::default()).unwrap()
+}
+
+/// Without ephemeral keys, who learns the server's key later can read recorded connections.
+#[test]
+fn suites_without_ephemeral_keys_are_neither_offered_nor_accepted() {
+    let pki = Pki::new();
+    let (ephemeral, fixed) = (
+        "ECDHE-RSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-SHA",
+        "AES256-GCM-SHA384:AES128-GCM-SHA256:AES256-SHA256:AES128-SHA:PSK:SRP",
+    );
+    for profile in [TlsProfile::Web, TlsProfile::Grid] {
+        for (suites, is_accepted) in [(ephemeral, true), (fixed, false)] {
+            let mut client = bare_end(&pki, suites);
+            assert!(client.connect().is_err(), "waits for the server");
+            let mut server = engine(pki.asking(profile));
+            server.receive(client.get_ref().outgoing());
+            let answer = server.handshake();
+            assert_eq!(answer.is_ok(), is_accepted, "{profile:?} {answer:?}");
+
+            let mut client = engine(pki.user(profile));
+            client.handshake().unwrap();
+            let mut server = bare_end(&pki, suites);
+            server.get_mut().receive(client.outgoing());
+            let answer = server.accept().unwrap_err();
+            let waits = answer.code() == ErrorCode::WANT_READ;
+            assert_eq!(waits, is_accepted, "{profile:?} {answer}");
+        }
+    }
 }

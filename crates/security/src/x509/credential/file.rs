@@ -1,6 +1,5 @@
 //! PEM files and texts of credentials.
 
-use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -11,6 +10,7 @@ use openssl::x509::X509;
 use zeroize::Zeroizing;
 
 use super::{CredentialError, invalid};
+use crate::regular_file;
 
 /// Longest credential file, bytes.
 const LONGEST_FILE: u64 = 1 << 20;
@@ -33,8 +33,7 @@ pub(super) fn read(path: &Path, content: Content) -> Result<Zeroizing<Vec<u8>>, 
         path: path.to_owned(),
         source,
     };
-    let file = File::open(path).map_err(failed)?;
-    let metadata = file.metadata().map_err(failed)?;
+    let (file, metadata) = regular_file::open(path).map_err(failed)?;
     if content == Content::Private {
         check_permissions(path, &metadata)?;
     }

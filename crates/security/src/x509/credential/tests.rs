@@ -166,3 +166,43 @@ fn the_earliest_end_of_the_chain_counts() {
     let user = root.subordinate_with(&short).user("Ada");
     assert_eq!(user.expires(), end(&user.chain()[0]));
 }
+
+/// Runs in a thread of its own, because a pipe without a writer would block for ever.
+fn result_in_time<T: Send + 'static>(read: impl FnOnce() -> T + Send + 'static) -> T {
+    let (send, receive) = std::sync::mpsc::channel();
+    std::thread::spawn(move || send.send(read()));
+    receive
+        .recv_timeout(Duration::from_secs(20))
+        .expect("a result in time")
+}
+
+#[test]
+fn only_regular_files_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    let kind = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
+    let (chain, key) = (folder.path().join("cert"), folder.path().join("key"));
+    write_certificates(&chain, &host());
+    write_key(&key, &host());
+    for special in [pipe.as_path(), Path::new("/dev/zero"), folder.path()] {
+        let (one, two) = (special.to_owned(), special.to_owned());
+        let (certificate, private) = (chain.clone(), key.clone());
+        let results = [
+            result_in_time(move || CertifiedKey::from_files(&one, &private, None)),
+            result_in_time(move || CertifiedKey::from_files(&certificate, &two, None)),
+            result_in_time({
+                let special = special.to_owned();
+                move || CertifiedKey::from_proxy_file(&special)
+            }),
+        ];
+        for result in results {
+            let error = result.unwrap_err();
+            assert!(matches!(error, CredentialError::Read { .. }), "{error}");
+            let text = error.to_string();
+            assert!(text.contains("it is not a regular file"), "{text}");
+        }
+    }
+    CertifiedKey::from_files(&chain, &key, None).unwrap();
+}

@@ -303,15 +303,18 @@ fn check_issued(
     usage: CertificateUsage,
     now: SystemTime,
 ) -> Result<(), TrustError> {
-    let directories: Vec<&Directory> = store
-        .sources
-        .iter()
-        .filter_map(AuthoritySource::directory)
-        .collect();
-    for directory in &directories {
-        revocation::check(directory, certificate, issuer, now)?;
+    for source in &store.sources {
+        revocation::check(source, certificate, issuer, now)?;
     }
-    if usage != CertificateUsage::Grid || directories.is_empty() {
+    // The gridmap may map clients of either kind to accounts.
+    let binds = |directory: &&Directory| match usage {
+        CertificateUsage::TlsServer => false,
+        CertificateUsage::TlsClient => directory.is_grid(),
+        CertificateUsage::Grid => true,
+    };
+    let directories = store.sources.iter().filter_map(AuthoritySource::directory);
+    let directories: Vec<&Directory> = directories.filter(binds).collect();
+    if directories.is_empty() {
         return Ok(());
     }
     let authority = subject(issuer);

@@ -91,11 +91,15 @@ fn revocation(directory: &Directory, certificate: &X509) -> AuthorityFile {
         Ok(lists) => lists,
         Err(problem) => return AuthorityFile::Unusable(problem.to_string()),
     };
-    let Some((path, newest)) = lists.last() else {
+    // Of several lists the one that is valid the longest counts.
+    let newest = lists
+        .iter()
+        .max_by_key(|(_, list)| list.list.next_update().and_then(system_time));
+    let Some((path, newest)) = newest else {
         return AuthorityFile::Missing;
     };
     match newest.problem() {
-        Some(problem) => AuthorityFile::Unusable(format!("{} {problem}", path.display())),
+        Some(problem) => AuthorityFile::Unusable(format!("{path} {problem}")),
         None => AuthorityFile::Usable(newest.list.next_update().and_then(system_time)),
     }
 }

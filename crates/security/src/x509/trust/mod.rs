@@ -2,6 +2,7 @@
 //! chain against them.
 
 mod chain;
+mod file_cache;
 mod inspection;
 mod policy;
 mod revocation;
@@ -17,15 +18,18 @@ use openssl::x509::X509;
 
 use super::DistinguishedName;
 use super::host_name::HostNames;
+use super::proxy::{CertificateRole, ProxyKind, role};
 pub use inspection::{AuthorityFile, AuthorityState, inspect_authorities};
 use source::AuthoritySource;
 
 /// Trusted authorities. A grid directory (`HASH.0`, `HASH.signing_policy`, `HASH.r0`) also has
 /// signing policies and revocation lists. The files of a directory are read when a peer needs them,
-/// and again when they have changed.
+/// and again within seconds when they have changed. A PEM file is read once; it may have revocation
+/// lists, too.
 ///
-/// Revocation lists count for every usage. Signing policies count for [`CertificateUsage::Grid`]
-/// alone, which demands them of every authority of a directory.
+/// Revocation lists count for every usage. [`CertificateUsage::Grid`] demands signing policies of every
+/// authority of a directory; so does [`CertificateUsage::TlsClient`] if the directory has any.
+/// [`CertificateUsage::TlsServer`] has none.
 #[derive(Debug)]
 pub struct TrustStore {
     sources: Vec<AuthoritySource>,
@@ -137,7 +141,7 @@ impl TrustStore {
         Ok(Self::of(sources))
     }
 
-    /// The authorities of a PEM file, or of a directory (hashed or grid).
+    /// The authorities of a PEM file, with its revocation lists, or of a directory (hashed or grid).
     ///
     /// # Errors
     /// [`TrustError::Store`]
@@ -183,6 +187,7 @@ impl TrustStore {
         let source = AuthoritySource::of_certificates(
             "the certificates given for this connection".to_owned(),
             certificates.clone(),
+            Vec::new(),
         );
         Self {
             sources: vec![source],
@@ -284,7 +289,8 @@ fn is_authority_file(name: &str) -> bool {
 
 impl PeerIdentity {
     /// Checks that the certificate names `host` (a DNS name in ASCII, or an address): the leaf, or
-    /// the one behind proxies.
+    /// the one behind proxies. An independent proxy names no host, and nothing below it does: its
+    /// owner chooses its subject.
     ///
     /// Alternative names decide, if there are any. Without them, the CN of a grid certificate counts,
     /// also as `host/NAME` (STRICT_RFC2818 of the Globus toolkit); the CN of others does not
@@ -293,15 +299,16 @@ impl PeerIdentity {
     /// # Errors
     /// [`TrustError::Name`] with the names of the certificate.
     pub fn check_host(&self, host: &str) -> Result<(), TrustError> {
-        let named = self
-            .chain
-            .iter()
-            .filter_map(|der| X509::from_der(der).ok())
-            .find(|certificate| DistinguishedName::of(certificate.subject_name()) == self.identity);
-        let names = named
-            .as_ref()
-            .map(|certificate| HostNames::of(certificate))
-            .unwrap_or_default();
+        let names = match self.named_certificate() {
+            NamedCertificate::Found(certificate) => HostNames::of(&certificate),
+            NamedCertificate::BehindIndependentProxy => {
+                return Err(TrustError::Name(format!(
+                    "the certificate {} belongs to an independent proxy, which is for no host, not for {host}",
+                    self.subject
+                )));
+            }
+            NamedCertificate::None => HostNames::default(),
+        };
         if names.is_match(host, self.usage == CertificateUsage::Grid) {
             return Ok(());
         }
@@ -311,4 +318,36 @@ impl PeerIdentity {
             names.describe()
         )))
     }
+
+    /// The first certificate, from the leaf on, that is no proxy.
+    fn named_certificate(&self) -> NamedCertificate {
+        for der in &self.chain {
+            let Ok(certificate) = X509::from_der(der) else {
+                break;
+            };
+            // Elsewhere than on the grid there are no proxies, whatever the subject looks like.
+            if self.usage != CertificateUsage::Grid {
+                return NamedCertificate::Found(certificate);
+            }
+            match role(&certificate) {
+                Ok(CertificateRole::Proxy(proxy)) if proxy.kind == ProxyKind::Independent => {
+                    return NamedCertificate::BehindIndependentProxy;
+                }
+                Ok(CertificateRole::Proxy(_)) => {}
+                Ok(CertificateRole::EndEntity | CertificateRole::Authority) => {
+                    return NamedCertificate::Found(certificate);
+                }
+                Err(_) => break,
+            }
+        }
+        NamedCertificate::None
+    }
+}
+
+/// The certificate of a chain that may name a host.
+enum NamedCertificate {
+    Found(X509),
+    BehindIndependentProxy,
+    /// The chain has proxies alone.
+    None,
 }

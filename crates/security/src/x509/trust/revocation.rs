@@ -1,21 +1,33 @@
-//! Revocation lists (RFC 5280 §5): `HASH.r0` next to an authority.
+//! Revocation lists (RFC 5280 §5): `HASH.r0` next to an authority, or in the same PEM file.
 
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use openssl::x509::{CrlStatus, X509, X509Crl, X509KeyUsage};
+use openssl::error::ErrorStack;
+use openssl::x509::{CrlStatus, X509, X509Crl, X509KeyUsage, X509Ref};
 use x509_parser::extensions::ParsedExtension;
 use x509_parser::prelude::{CertificateRevocationList, FromDer};
 
 use super::TrustError;
-use super::source::{Directory, failed, read, subject};
+use super::source::{AuthoritySource, failed, read, subject};
+use crate::x509::name::is_same;
 use crate::x509::time::system_time;
+
+/// Frame of a list in a PEM file (RFC 7468 §6).
+const PEM_BEGIN: &[u8] = b"-----BEGIN X509 CRL-----";
+const PEM_END: &[u8] = b"-----END X509 CRL-----";
+
+/// Most results of signature checks that a list keeps: of authorities of one name.
+const MOST_KEYS: usize = 16;
 
 /// A revocation list.
 pub(super) struct RevocationList {
-    pub(super) list: X509Crl,
+    list: X509Crl,
     /// The reason why the list cannot be used, although it can be read.
     unusable: Option<String>,
+    /// Keys, DER, and whether they have signed the list: it takes long for a large one.
+    keys: Mutex<Vec<(Vec<u8>, bool)>>,
 }
 
 impl std::fmt::Debug for RevocationList {
@@ -30,20 +42,72 @@ impl RevocationList {
         self.unusable.as_deref()
     }
 
-    /// Reads a file, PEM or DER.
-    pub(super) fn read(path: &Path) -> Result<Self, TrustError> {
+    /// Reads a file: one list in DER, or any number in PEM.
+    pub(super) fn read(path: &Path) -> Result<Vec<Arc<Self>>, TrustError> {
         let text = read(path)?;
-        let list = X509Crl::from_pem(&text)
-            .or_else(|_| X509Crl::from_der(&text))
-            .map_err(|error| failed(path, "read the revocation list", &error))?;
-        let der = list
-            .to_der()
-            .map_err(|error| failed(path, "read the revocation list", &error))?;
+        let lists = Self::of_pem(&text).and_then(|lists| match lists.is_empty() {
+            true => Ok(vec![Self::new(X509Crl::from_der(&text)?)?]),
+            false => Ok(lists),
+        });
+        let lists = lists.map_err(|error| failed(path, "read the revocation list", &error))?;
+        Ok(lists.into_iter().map(Arc::new).collect())
+    }
+
+    /// The lists of a PEM text, which may have other blocks, too.
+    ///
+    /// # Errors
+    /// OpenSSL cannot read a list, or its end is missing.
+    pub(super) fn of_pem(text: &[u8]) -> Result<Vec<Self>, ErrorStack> {
+        let mut lists = Vec::new();
+        let mut rest = text;
+        while let Some(start) = start_of_line(rest, PEM_BEGIN) {
+            let block = &rest[start..];
+            let end = start_of_line(block, PEM_END).map_or(block.len(), |end| end + PEM_END.len());
+            lists.push(Self::new(X509Crl::from_pem(&block[..end])?)?);
+            rest = &block[end..];
+        }
+        Ok(lists)
+    }
+
+    fn new(list: X509Crl) -> Result<Self, ErrorStack> {
         Ok(Self {
-            unusable: unsupported(&der),
+            unusable: unsupported(&list.to_der()?),
             list,
+            keys: Mutex::default(),
         })
     }
+
+    /// Whether the list is that of an authority of this name.
+    pub(super) fn is_of(&self, authority: &X509Ref) -> bool {
+        is_same(self.list.issuer_name(), authority.subject_name())
+    }
+
+    /// Whether the key of this authority has signed the list.
+    fn is_signed_by(&self, authority: &X509Ref) -> bool {
+        let check = || {
+            let key = authority.public_key()?;
+            let der = key.public_key_to_der()?;
+            let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some((_, is_signed)) = keys.iter().find(|(known, _)| *known == der) {
+                return Ok(*is_signed);
+            }
+            let is_signed = self.list.verify(&key)?;
+            if keys.len() < MOST_KEYS {
+                keys.push((der, is_signed));
+            }
+            Ok(is_signed)
+        };
+        check().unwrap_or_else(|_: ErrorStack| false)
+    }
+}
+
+/// The place of a line that begins with these bytes.
+fn start_of_line(text: &[u8], line: &[u8]) -> Option<usize> {
+    text.windows(line.len())
+        .enumerate()
+        .filter(|(_, window)| *window == line)
+        .map(|(place, _)| place)
+        .find(|&place| place == 0 || text[place - 1] == b'\n')
 }
 
 /// The feature of a list that is not supported: critical extensions, except a distribution point
@@ -76,7 +140,7 @@ fn unsupported(der: &[u8]) -> Option<String> {
 /// Checks that `certificate`, which `issuer` has signed, is in no list of the issuer. An authority
 /// without a list revokes nothing.
 pub(super) fn check(
-    directory: &Directory,
+    source: &AuthoritySource,
     certificate: &X509,
     issuer: &X509,
     now: SystemTime,
@@ -85,23 +149,19 @@ pub(super) fn check(
         subject: subject(certificate),
         problem,
     };
-    let lists = directory.lists(issuer)?;
+    let lists = source.lists(issuer)?;
     let Some((first, _)) = lists.first() else {
         return Ok(());
     };
     // Another authority of the same name, with another key, has lists under the same hash.
-    let key = issuer.public_key().ok();
     let mut own = lists
         .iter()
-        .filter(|(_, list)| {
-            key.as_ref()
-                .is_some_and(|key| list.list.verify(key).unwrap_or(false))
-        })
+        .filter(|(_, list)| list.is_signed_by(issuer))
         .peekable();
     if own.peek().is_none() {
         return Err(refused(format!(
             "the revocation list {} is not signed by {}",
-            first.display(),
+            first,
             subject(issuer)
         )));
     }
@@ -112,16 +172,16 @@ pub(super) fn check(
         return Err(refused(format!(
             "{} has the revocation list {}, but may not sign any (key usage without cRLSign)",
             subject(issuer),
-            first.display()
+            first
         )));
     }
     for (path, list) in own {
         check_list(list, certificate, now).map_err(|problem| {
             refused(match problem {
                 ListProblem::List(problem) => {
-                    format!("the revocation list {} {problem}", path.display())
+                    format!("the revocation list {} {problem}", path)
                 }
-                ListProblem::Certificate(problem) => format!("{problem} ({})", path.display()),
+                ListProblem::Certificate(problem) => format!("{problem} ({})", path),
             })
         })?;
     }

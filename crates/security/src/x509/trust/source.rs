@@ -1,24 +1,27 @@
 //! Where authorities, signing policies and revocation lists are found.
 
 use std::collections::HashMap;
-use std::fs::{self, Metadata};
-use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
+use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use openssl::x509::{X509, X509Ref};
 
 use super::TrustError;
+use super::file_cache::FileCache;
 use super::policy::SigningPolicy;
 use super::revocation::RevocationList;
+use crate::regular_file;
 use crate::x509::DistinguishedName;
-use crate::x509::name::is_same;
 
 /// Most files of one hash (`HASH.0`, `HASH.1`, ...) that are read.
 const MOST_COLLISIONS: u32 = 16;
 /// Longest file, bytes: the largest revocation lists have some 10 MB.
 const LONGEST_FILE: u64 = 64 << 20;
+/// Ending of the names of signing policies.
+const POLICY: &str = "signing_policy";
 
 /// A set of authorities.
 #[derive(Debug)]
@@ -28,6 +31,7 @@ pub(super) enum AuthoritySource {
         /// Where they are from, for messages.
         name: String,
         by_hash: HashMap<u32, Vec<X509>>,
+        lists: Vec<Arc<RevocationList>>,
     },
     /// A directory with files named by hashes.
     Directory(Directory),
@@ -38,12 +42,20 @@ pub(super) enum AuthoritySource {
 pub(super) struct Directory {
     path: PathBuf,
     certificates: FileCache<Vec<X509>>,
-    lists: FileCache<RevocationList>,
+    lists: FileCache<Vec<Arc<RevocationList>>>,
     policies: FileCache<SigningPolicy>,
+    /// Whether the directory has signing policies.
+    policy_presence: FileCache<bool>,
+    /// It has had some at least.
+    is_grid: AtomicBool,
 }
 
 impl AuthoritySource {
-    pub(super) fn of_certificates(name: String, certificates: Vec<X509>) -> Self {
+    pub(super) fn of_certificates(
+        name: String,
+        certificates: Vec<X509>,
+        lists: Vec<RevocationList>,
+    ) -> Self {
         let mut by_hash: HashMap<u32, Vec<X509>> = HashMap::new();
         for certificate in certificates {
             by_hash
@@ -51,12 +63,19 @@ impl AuthoritySource {
                 .or_default()
                 .push(certificate);
         }
-        Self::Certificates { name, by_hash }
+        Self::Certificates {
+            name,
+            by_hash,
+            lists: lists.into_iter().map(Arc::new).collect(),
+        }
     }
 
-    /// Reads a PEM file.
+    /// Reads a PEM file of authorities and, possibly, revocation lists.
     pub(super) fn of_file(path: &Path) -> Result<Self, TrustError> {
-        let certificates = read_certificates(path)?;
+        let text = read(path)?;
+        let lists = RevocationList::of_pem(&text)
+            .map_err(|error| failed(path, "read the revocation list in", &error))?;
+        let certificates = certificates_of(&text, path)?;
         if certificates.is_empty() {
             return Err(TrustError::Store(format!(
                 "{}: no certificate (a block -----BEGIN CERTIFICATE-----)",
@@ -66,16 +85,22 @@ impl AuthoritySource {
         Ok(Self::of_certificates(
             path.display().to_string(),
             certificates,
+            lists,
         ))
     }
 
     pub(super) fn of_directory(path: &Path) -> Self {
-        Self::Directory(Directory {
+        let directory = Directory {
             path: path.to_owned(),
             certificates: FileCache::default(),
             lists: FileCache::default(),
             policies: FileCache::default(),
-        })
+            policy_presence: FileCache::default(),
+            is_grid: AtomicBool::new(false),
+        };
+        // Later the process may not list it any more.
+        directory.is_grid();
+        Self::Directory(directory)
     }
 
     /// The place, for messages.
@@ -106,6 +131,21 @@ impl AuthoritySource {
         }
     }
 
+    /// The revocation lists of an authority, with their places.
+    pub(super) fn lists(
+        &self,
+        authority: &X509Ref,
+    ) -> Result<Vec<(String, Arc<RevocationList>)>, TrustError> {
+        match self {
+            Self::Certificates { name, lists, .. } => Ok(lists
+                .iter()
+                .filter(|list| list.is_of(authority))
+                .map(|list| (name.clone(), Arc::clone(list)))
+                .collect()),
+            Self::Directory(directory) => directory.lists(authority),
+        }
+    }
+
     pub(super) fn directory(&self) -> Option<&Directory> {
         match self {
             Self::Certificates { .. } => None,
@@ -115,22 +155,33 @@ impl AuthoritySource {
 }
 
 impl Directory {
-    /// The revocation lists of an authority, with their files.
+    /// Whether the directory has signing policies, or has had some: then it is one of a grid, in which
+    /// an authority without a policy may sign nothing.
+    pub(super) fn is_grid(&self) -> bool {
+        if !self.is_grid.load(Ordering::Relaxed) {
+            // A directory that cannot be listed stays what it was.
+            let found = self.policy_presence.get(&self.path, has_policies);
+            if found.is_ok_and(|found| found.is_some_and(|found| *found)) {
+                self.is_grid.store(true, Ordering::Relaxed);
+            }
+        }
+        self.is_grid.load(Ordering::Relaxed)
+    }
+
+    /// The revocation lists of an authority, with the names of their files.
     pub(super) fn lists(
         &self,
         authority: &X509Ref,
-    ) -> Result<Vec<(PathBuf, Arc<RevocationList>)>, TrustError> {
+    ) -> Result<Vec<(String, Arc<RevocationList>)>, TrustError> {
         let hash = authority.subject_name_hash();
         let mut lists = Vec::new();
         for number in 0..MOST_COLLISIONS {
             let path = self.path.join(format!("{hash:08x}.r{number}"));
-            match self.lists.get(&path, RevocationList::read)? {
-                Some(list) if is_same(list.list.issuer_name(), authority.subject_name()) => {
-                    lists.push((path, list));
-                }
-                Some(_) => {}
-                None => break,
-            }
+            let Some(read) = self.lists.get(&path, RevocationList::read)? else {
+                break;
+            };
+            let own = read.iter().filter(|list| list.is_of(authority));
+            lists.extend(own.map(|list| (path.display().to_string(), Arc::clone(list))));
         }
         Ok(lists)
     }
@@ -141,77 +192,13 @@ impl Directory {
         authority: &X509Ref,
     ) -> Result<(PathBuf, Option<Arc<SigningPolicy>>), TrustError> {
         let hash = authority.subject_name_hash();
-        let path = self.path.join(format!("{hash:08x}.signing_policy"));
+        let path = self.path.join(format!("{hash:08x}.{POLICY}"));
         let policy = self.policies.get(&path, |path| {
             let text = read(path)?;
             SigningPolicy::parse(&String::from_utf8_lossy(&text))
                 .map_err(|problem| failed(path, "read the signing policy", &problem))
         })?;
         Ok((path, policy))
-    }
-}
-
-/// The content of files, read again when a file is another one or has changed.
-#[derive(Debug)]
-struct FileCache<T>(Mutex<HashMap<PathBuf, (FileVersion, Arc<T>)>>);
-
-impl<T> Default for FileCache<T> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
-}
-
-/// The version of a file: device, inode, size, time of modification and
-/// change (seconds, nanoseconds).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FileVersion {
-    file: (u64, u64),
-    size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl FileVersion {
-    fn of(metadata: &Metadata) -> Self {
-        Self {
-            file: (metadata.dev(), metadata.ino()),
-            size: metadata.len(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        }
-    }
-}
-
-impl<T> FileCache<T> {
-    /// The content of a file; `None` if there is no file of this name.
-    fn get(
-        &self,
-        path: &Path,
-        read: impl FnOnce(&Path) -> Result<T, TrustError>,
-    ) -> Result<Option<Arc<T>>, TrustError> {
-        let metadata = match fs::metadata(path) {
-            Ok(metadata) => metadata,
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                self.lock().remove(path);
-                return Ok(None);
-            }
-            Err(error) => return Err(failed(path, "read", &error)),
-        };
-        let version = FileVersion::of(&metadata);
-        if let Some((known, content)) = self.lock().get(path)
-            && *known == version
-        {
-            return Ok(Some(Arc::clone(content)));
-        }
-        // Not under the lock: a large revocation list takes some time.
-        let content = Arc::new(read(path)?);
-        self.lock()
-            .insert(path.to_owned(), (version, Arc::clone(&content)));
-        Ok(Some(content))
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<PathBuf, (FileVersion, Arc<T>)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -222,18 +209,37 @@ pub(super) fn failed(path: &Path, action: &str, problem: &dyn std::fmt::Display)
 
 /// Reads a file of bounded size.
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, TrustError> {
-    let size = fs::metadata(path)
-        .map_err(|error| failed(path, "read", &error))?
-        .len();
-    if size > LONGEST_FILE {
+    let cannot = |error: std::io::Error| failed(path, "read", &error);
+    let (file, metadata) = regular_file::open(path).map_err(cannot)?;
+    let size = usize::try_from(metadata.len().min(LONGEST_FILE)).unwrap_or(0);
+    let mut text = Vec::with_capacity(size + 1);
+    file.take(LONGEST_FILE + 1)
+        .read_to_end(&mut text)
+        .map_err(cannot)?;
+    if text.len() as u64 > LONGEST_FILE {
         return Err(failed(path, "read", &"it is longer than 64 MiB"));
     }
-    fs::read(path).map_err(|error| failed(path, "read", &error))
+    Ok(text)
 }
 
 fn read_certificates(path: &Path) -> Result<Vec<X509>, TrustError> {
-    X509::stack_from_pem(&read(path)?)
-        .map_err(|error| failed(path, "read the certificates of", &error))
+    certificates_of(&read(path)?, path)
+}
+
+fn certificates_of(pem: &[u8], path: &Path) -> Result<Vec<X509>, TrustError> {
+    X509::stack_from_pem(pem).map_err(|error| failed(path, "read the certificates of", &error))
+}
+
+/// Whether a directory has a file `NAME.signing_policy`.
+fn has_policies(directory: &Path) -> Result<bool, TrustError> {
+    let cannot = |error| failed(directory, "read", &error);
+    for entry in fs::read_dir(directory).map_err(cannot)? {
+        let name = PathBuf::from(entry.map_err(cannot)?.file_name());
+        if name.extension().is_some_and(|ending| ending == POLICY) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Names of authorities, for messages.

@@ -150,6 +150,24 @@ fn an_independent_proxy_is_an_identity_of_its_own() {
     client.expect("PASS x", 530);
 }
 
+/// The server makes a key for each delegation.
+#[test]
+fn a_subject_that_the_gridmap_does_not_list_cannot_delegate() {
+    let pki = TestPki::new();
+    let server = SecureServer::with_grid(&pki);
+    let bob = trusted(&pki, &pki.authority.user("Bob"));
+    let mut client = SecureClient::connect(server.address());
+    client.expect("AUTH GSSAPI", 334);
+    let refusal = client.authenticate(&bob, LIMITED).expect("a refusal");
+    assert_eq!(refusal.code, 535, "{refusal:?}");
+    assert!(!refusal.text.contains("CN="), "{refusal:?}");
+    // Without a delegation the login has the answer that advises.
+    let mut client = SecureClient::with_grid(server.address(), &bob, Delegation::None);
+    client.expect("USER :globus-mapping:", 331);
+    let refusal = client.expect("PASS x", 530);
+    assert!(refusal.text.contains("gridmap"), "{refusal:?}");
+}
+
 #[test]
 fn a_tampered_command_ends_the_session() {
     let pki = TestPki::new();

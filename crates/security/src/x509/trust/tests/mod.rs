@@ -1,3 +1,7 @@
+mod bundles;
+mod names;
+mod policies;
+
 use std::fs;
 use std::time::Duration;
 
@@ -42,6 +46,7 @@ fn bundle(authority: &TestAuthority) -> TrustStore {
     TrustStore::of(vec![AuthoritySource::of_certificates(
         "test bundle".to_owned(),
         vec![authority.certificate().clone()],
+        Vec::new(),
     )])
 }
 
@@ -232,51 +237,6 @@ fn the_order_above_the_leaf_does_not_matter() {
 }
 
 #[test]
-fn a_signing_policy_is_demanded_of_every_authority_of_a_grid_directory() {
-    let root = TestAuthority::new(ROOT);
-    let below = root.subordinate("/O=Grid/CN=Subordinate");
-    let user = below.user("Ada");
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path();
-    write_authority(path, &root, None, None);
-    let store = TrustStore::from_path(path).unwrap();
-    let refused = |parts: &[&str]| assert_refused(verify(&store, &user, Grid), parts);
-    refused(&[
-        "/O=Grid/CN=Ada",
-        ".signing_policy does not exist",
-        "Subordinate",
-    ]);
-    // The web has no signing policies.
-    verify(&store, &user, TlsClient).unwrap();
-    let write = |authority: &TestAuthority, patterns: &[&str]| {
-        let file = path.join(format!("{}.signing_policy", authority.hash()));
-        fs::write(file, authority.signing_policy(patterns)).unwrap();
-    };
-    write(&below, &["/O=Grid/*"]);
-    refused(&[
-        "/O=Grid/CN=Subordinate:",
-        "signed by /O=Grid/CN=Trust root",
-        "does not exist",
-    ]);
-    write(&root, &["/O=Grid/*", "/O=Other"]);
-    verify(&store, &user, Grid).unwrap();
-    write(&below, &["/O=Grid/OU=People/*", "/O=Else"]);
-    refused(&[
-        "/O=Grid/CN=Ada",
-        "does not let /O=Grid/CN=Subordinate sign",
-        "OU=People",
-    ]);
-    write(&root, &["/O=Nobody"]);
-    write(&below, &["*"]);
-    refused(&["/O=Grid/CN=Subordinate:", "allowed: /O=Nobody"]);
-    let file = path.join(format!("{}.signing_policy", below.hash()));
-    fs::write(&file, root.signing_policy(&["*"])).unwrap();
-    refused(&["has no entry for /O=Grid/CN=Subordinate"]);
-    fs::write(&file, "nonsense text").unwrap();
-    refused(&["cannot read the signing policy", "line 1: unknown keyword"]);
-}
-
-#[test]
 fn revocation_lists_count_as_soon_as_they_are_written() {
     let root = TestAuthority::new(ROOT);
     let (folder, store) = grid(&root);
@@ -413,24 +373,6 @@ fn exactly_trusts_certificates_that_are_no_authorities() {
 }
 
 #[test]
-fn the_common_name_names_a_host_for_grids_alone() {
-    let root = TestAuthority::new(ROOT);
-    let mut template = TestCertificate::new("/O=Grid/CN=host\\/localhost");
-    template.usages = vec![TestUsage::Server];
-    let host = root.issue(&template);
-    let store = bundle(&root);
-    let grid = verify(&store, &host, Grid).unwrap();
-    grid.check_host("localhost").unwrap();
-    let web = verify(&store, &host, TlsServer).unwrap();
-    let error = web.check_host("localhost").unwrap_err().to_string();
-    assert!(error.contains("CN=host/localhost"), "{error}");
-    // A proxy of a host stands for the host.
-    let proxy = TestProxy::default().of(&host);
-    let peer = verify(&store, &proxy, Grid).unwrap();
-    peer.check_host("localhost").unwrap();
-}
-
-#[test]
 fn places_of_authorities_are_searched_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let root = TestAuthority::new(ROOT);
@@ -476,19 +418,4 @@ fn the_systems_authorities_are_a_file_and_directories() {
     assert!(verify(&store, &two.host(&["localhost"]), TlsServer).is_err());
     let wrong = |name: &str| (name == "SSL_CERT_FILE").then(|| "/nowhere".into());
     assert!(TrustStore::system_of(wrong, &defaults).is_err());
-}
-
-#[test]
-fn a_file_without_certificates_is_no_trust_store() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("ca.pem");
-    fs::write(&path, "text").unwrap();
-    let error = TrustStore::from_path(&path).unwrap_err().to_string();
-    assert!(error.contains("no certificate"), "{error}");
-    fs::write(
-        &path,
-        TestAuthority::new(ROOT).certificate().to_pem().unwrap(),
-    )
-    .unwrap();
-    TrustStore::from_path(&path).unwrap();
 }
