@@ -428,7 +428,8 @@ pub(crate) fn accept_one(
             AcceptResult::Nothing => {
                 let left = settings
                     .connect_timeout
-                    .saturating_sub(transfer.begin().elapsed());
+                    .saturating_sub(transfer.begin().elapsed())
+                    .min(candidates.time_left());
                 // The limit counts from the start of the transfer, not from the last rejected
                 // connection.
                 if left.is_zero() {

@@ -19,6 +19,10 @@ use crate::transport::ProtectionError;
 /// Longest handshake: many round trips of a very long path, with lost segments.
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// Time for a valid connection to come after the handshake of another one has failed. The failed one may
+/// have been a stranger's; a client that has failed waits for a reply, and has no other reason to connect.
+const GRACE_AFTER_FAILURE: Duration = Duration::from_secs(5);
+
 /// How often the time limits of accepted connections are checked.
 pub(crate) const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -157,6 +161,15 @@ impl SenderCandidates {
         }
     }
 
+    /// Time left for another connection, if one has failed and none is under way; see
+    /// [`FailedHandshakes::time_left`].
+    pub(crate) fn time_left(&self) -> Duration {
+        match self.connections.is_empty() {
+            true => self.failures.time_left(),
+            false => Duration::MAX,
+        }
+    }
+
     pub(crate) fn poll_fds(&self) -> impl Iterator<Item = PollFd<'_>> {
         self.connections.iter().map(HandshakingStream::poll_fd)
     }
@@ -168,6 +181,7 @@ impl SenderCandidates {
 pub(crate) struct FailedHandshakes {
     first: Option<DataError>,
     count: u32,
+    last: Option<Instant>,
 }
 
 impl FailedHandshakes {
@@ -176,7 +190,15 @@ impl FailedHandshakes {
         self.first.take()
     }
 
+    /// Time left for a valid connection after the last failure; without a failure, for ever.
+    pub(crate) fn time_left(&self) -> Duration {
+        self.last.map_or(Duration::MAX, |last| {
+            GRACE_AFTER_FAILURE.saturating_sub(last.elapsed())
+        })
+    }
+
     pub(crate) fn note(&mut self, error: DataError) {
+        self.last = Some(Instant::now());
         self.count = self.count.saturating_add(1);
         if self.count <= MAX_LOGGED {
             tracing::warn!(%error, "closed a data connection whose handshake failed");
@@ -252,6 +274,7 @@ mod tests {
         assert!(candidates.advance().is_none());
         assert_eq!(candidates.poll_fds().count(), MAX_CANDIDATES);
         assert_eq!(candidates.max_wait(), CHECK_INTERVAL);
+        assert_eq!(candidates.time_left(), Duration::MAX);
         // Every one of them closes, and is counted.
         drop(strangers);
         let begin = Instant::now();
@@ -259,6 +282,9 @@ mod tests {
             assert!(candidates.advance().is_none());
             assert!(begin.elapsed() < Duration::from_secs(60));
         }
+        assert!(candidates.time_left() <= GRACE_AFTER_FAILURE);
+        candidates.failures.last = Instant::now().checked_sub(GRACE_AFTER_FAILURE);
+        assert!(candidates.time_left().is_zero());
         let failure = candidates.take_failure();
         assert!(matches!(failure, Some(DataError::Security { .. })));
     }

@@ -16,6 +16,8 @@ pub(crate) struct ControlAddresses {
     pub(crate) local: SocketAddr,
     /// The client's address.
     pub(crate) peer: SocketAddr,
+    /// A proxy forwards the connection: the ends are not those of the client's connection.
+    is_proxied: bool,
 }
 
 impl ControlAddresses {
@@ -25,12 +27,23 @@ impl ControlAddresses {
         Self {
             local: without_v4_mapping(local),
             peer: without_v4_mapping(peer),
+            is_proxied: false,
         }
     }
 
-    /// Whether both ends are on the loopback interface of this host.
+    /// The same addresses of a connection that a proxy forwards.
+    #[must_use]
+    pub(crate) fn through_proxy(self) -> Self {
+        Self {
+            is_proxied: true,
+            ..self
+        }
+    }
+
+    /// Whether both ends are on the loopback interface of this host. They never are for a connection of a
+    /// proxy, whose client is anywhere.
     pub(crate) fn are_loopback(&self) -> bool {
-        self.local.ip().is_loopback() && self.peer.ip().is_loopback()
+        !self.is_proxied && self.local.ip().is_loopback() && self.peer.ip().is_loopback()
     }
 
     /// How to listen for data connections: on the address that the client's control connection reached,
@@ -174,6 +187,13 @@ mod tests {
         let options = ends.listen_options(&request, &ServerConfig::default());
         let expected = AllowedPeers::Either(at("10.0.0.9:0").ip(), other);
         assert_eq!(options.unwrap().accept, expected);
+    }
+
+    #[test]
+    fn a_proxied_connection_is_never_on_the_loopback_interface() {
+        let ends = ControlAddresses::new(at("127.0.0.1:21"), at("127.0.0.1:5000"));
+        assert!(ends.are_loopback());
+        assert!(!ends.through_proxy().are_loopback());
     }
 
     #[test]

@@ -148,7 +148,11 @@ fn admit(
         sessions.spawn(admit_proxied(Arc::clone(shared), transport, entry, peer));
         return;
     }
-    if let Some(session) = admitted_session(shared, transport, entry, peer) {
+    let addresses = transport.local_addr();
+    let addresses = addresses.map(|local| ControlAddresses::new(local, peer));
+    if let Ok(addresses) = addresses
+        && let Some(session) = admitted_session(shared, transport, entry, addresses)
+    {
         sessions.spawn(session);
     }
 }
@@ -162,8 +166,12 @@ async fn admit_proxied(
 ) {
     match proxy_header::read_client_address(&mut transport).await {
         Ok(client) => {
-            let peer = client.unwrap_or(proxy);
-            if let Some(session) = admitted_session(&shared, transport, entry, peer) {
+            let addresses = transport
+                .local_addr()
+                .map(|local| ControlAddresses::new(local, client.unwrap_or(proxy)).through_proxy());
+            if let Ok(addresses) = addresses
+                && let Some(session) = admitted_session(&shared, transport, entry, addresses)
+            {
                 session.await;
             }
         }
@@ -171,14 +179,13 @@ async fn admit_proxied(
     }
 }
 
-/// The session of a connection; `None`: a limit forbids it, or the client has left already.
+/// The session of a connection; `None`: a limit forbids it.
 fn admitted_session(
     shared: &Arc<ServerState>,
     transport: ControlTransport,
     entry: SessionEntry,
-    peer: SocketAddr,
+    addresses: ControlAddresses,
 ) -> Option<impl Future<Output = ()> + Send + use<>> {
-    let addresses = ControlAddresses::new(transport.local_addr().ok()?, peer);
     match shared.session_limits.admit(addresses.peer.ip()) {
         Ok(slot) => {
             let shared = Arc::clone(shared);
@@ -225,7 +232,7 @@ mod tests {
     use std::io;
 
     use data::store::root::Root;
-    use tokio::io::AsyncReadExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;
     use tokio::time::timeout;
 
@@ -297,6 +304,32 @@ mod tests {
         let nothing = silent.try_read(&mut [0; 3]);
         assert_eq!(nothing.unwrap_err().kind(), io::ErrorKind::WouldBlock);
         server.serving.abort();
+    }
+
+    #[tokio::test]
+    async fn a_proxy_on_this_host_brings_no_client_of_this_host() {
+        let proxied = start(ServerConfig {
+            proxy_protocol_from: vec!["127.0.0.0/8".parse().unwrap()],
+            ..ServerConfig::default()
+        })
+        .await;
+        let direct = start(ServerConfig::default()).await;
+        for (address, header, code) in [
+            (direct.address, "", b"331"),
+            (proxied.address, "PROXY UNKNOWN\r\n", b"530"),
+            (
+                proxied.address,
+                "PROXY TCP4 127.0.0.1 127.0.0.1 4000 2811\r\n",
+                b"530",
+            ),
+        ] {
+            let mut client = TcpStream::connect(address).await.unwrap();
+            let lines = format!("{header}USER ann\r\n");
+            client.write_all(lines.as_bytes()).await.unwrap();
+            expect_greeting_code(&mut client, b"220").await;
+            while client.read_u8().await.unwrap() != b'\n' {}
+            expect_greeting_code(&mut client, code).await;
+        }
     }
 
     /// Asserts that the connection ends without a reply: before the handshake none can be sent.

@@ -109,6 +109,7 @@ impl<'c, 'scope, 'env> StreamAcceptor<'c, 'scope, 'env> {
         if nothing_received
             && listening
             && task.transfer.begin().elapsed() < task.settings.connect_timeout
+            && !self.pending.time_left().is_zero()
         {
             return Ok(());
         }

@@ -286,6 +286,15 @@ impl<'t> PendingConnections<'t> {
         }
     }
 
+    /// Time left for another connection, if the handshake of one has failed and none is pending; see
+    /// [`FailedHandshakes::time_left`].
+    pub(super) fn time_left(&self) -> Duration {
+        match self.is_empty() {
+            true => self.failed_handshakes.time_left(),
+            false => Duration::MAX,
+        }
+    }
+
     /// Takes the connection that has closed.
     pub(super) fn take_closed(&mut self) -> Option<DataStream> {
         self.closed.take()?.into_stream(self.task)

@@ -64,7 +64,8 @@ fn first_sender(
             GRACE_PERIOD.saturating_sub(since.elapsed())
         } else {
             let timeout = task.settings.connect_timeout;
-            timeout.saturating_sub(transfer.begin().elapsed())
+            let left = timeout.saturating_sub(transfer.begin().elapsed());
+            left.min(pending.time_left())
         };
         let alone = pending.is_empty();
         let found = pending.take_ready().or_else(|| {

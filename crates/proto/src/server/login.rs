@@ -14,6 +14,9 @@ const ANONYMOUS_USERS: [&str; 3] = ["anonymous", "ftp", ":globus-mapping:"];
 impl ServerSession {
     /// USER. The reply is the same whether the account exists or not, so that names cannot be probed.
     pub(super) fn user(&mut self, name: String) -> Vec<SessionAction> {
+        if let Some(refusal) = self.refuse_after_ccc() {
+            return refusal;
+        }
         if !matches!(self.state, LoginState::Connected | LoginState::UserGiven(_)) {
             return replies::reply(503, "You are already logged in.");
         }
@@ -31,6 +34,13 @@ impl ServerSession {
             }];
         }
         self.ask_for_password(name)
+    }
+
+    /// Refusal of a new login after CCC: the certificate of the client has proved nothing about commands
+    /// that anybody on the way may send now.
+    fn refuse_after_ccc(&self) -> Option<Vec<SessionAction>> {
+        let is_cleared = matches!(self.security, SecurityState::Cleared(_));
+        is_cleared.then(|| replies::reply(503, "No login is possible after CCC; connect again."))
     }
 
     fn ask_for_password(&mut self, name: String) -> Vec<SessionAction> {
@@ -56,10 +66,6 @@ impl ServerSession {
         let mut names = self.config.mechanisms.iter().map(|m| m.name.as_str());
         let named = |wanted: &str| names.clone().find(|name| *name == wanted);
         match named("TLS").or_else(|| names.next()) {
-            // After CCC the session cannot be secured again.
-            Some(_) if matches!(self.security, SecurityState::Cleared(_)) => {
-                "connect again.".to_owned()
-            }
             Some(name) => format!("send AUTH {name} first."),
             None => "this server offers no TLS: ask its administrator.".to_owned(),
         }
@@ -132,6 +138,9 @@ impl ServerSession {
 
     /// REIN: returns to the state after the greeting. The count of failed logins is kept.
     pub(super) fn rein(&mut self) -> Vec<SessionAction> {
+        if let Some(refusal) = self.refuse_after_ccc() {
+            return refusal;
+        }
         // RFC 959 §4.1.1: REIN resets everything but a running transfer. None can run here, since
         // the driver queues REIN behind it.
         let mut actions = vec![SessionAction::DropChannel];

@@ -79,6 +79,7 @@ impl ServerSession {
                     return replies::reply(503, "Log in before CCC.");
                 }
                 self.security = SecurityState::Cleared(mechanism.clone());
+                self.identified = false;
                 let mut actions = replies::reply(200, "Commands are in the clear from now on.");
                 actions.push(SessionAction::ClearCommands);
                 actions

@@ -230,10 +230,11 @@ impl SessionFiles {
         }
     }
 
-    /// Whether a path leads to the file that this session has stored last, unchanged.
+    /// Whether a path leads to the file that this session has stored last, unchanged and with no content
+    /// of anybody else.
     fn is_own_upload(&self, path: &VPath) -> bool {
         let state = self.root.identity(path);
-        state.is_ok_and(|state| self.last_upload.is(&state))
+        state.is_ok_and(|state| self.last_upload.is_own(&state))
     }
 
     /// Truncates a file, unless an upload stores into it.

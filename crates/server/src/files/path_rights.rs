@@ -4,6 +4,7 @@
 //! - **Read** (`storage.read`, `read`): content, listings and checksums.
 //! - **Create** (`storage.create`): new files and directories, and new names for files where nothing has
 //!   that name. Existing content is neither changed nor removed, so an upload cannot be resumed.
+//!   A new name gives no right that the old one did not give, but for the session's own upload.
 //! - **Modify** (`storage.modify`, `write`): all changes.
 //!
 //! Facts of a file are shown with any of these rights. Directories above a scope can be entered and
@@ -123,7 +124,11 @@ impl PathRights {
             }
             FileRequest::Rename { from, to } => {
                 self.check(Access::Create, from)?;
-                self.check(Access::Create, to)
+                self.check(Access::Create, to)?;
+                match is_own(from) {
+                    true => Ok(()),
+                    false => self.check_gain(from, to),
+                }
             }
             FileRequest::Symlink { target, link } => {
                 self.check(Access::Create, link)?;
@@ -131,7 +136,8 @@ impl PathRights {
                 let target = link.parent().resolve(target);
                 let target =
                     target.map_err(|error| denied(format!("Permission denied: {error}")))?;
-                self.check(Access::Create, &target)
+                self.check(Access::Create, &target)?;
+                self.check_gain(&target, link)
             }
             FileRequest::Stat(path) | FileRequest::ChangeDir(path) => {
                 self.check(Access::Look, path)
@@ -139,6 +145,31 @@ impl PathRights {
             FileRequest::List(request) => self.check(Access::List, &request.path),
             FileRequest::Checksum { path, .. } => self.check(Access::Read, path),
         }
+    }
+
+    /// Refuses the second name `to` for a file or directory at `from`, if it would give a right to it, or
+    /// to something in it, that the first name does not give.
+    fn check_gain(&self, from: &VPath, to: &VPath) -> Result<(), FileError> {
+        let Some(token) = &self.0 else {
+            return Ok(());
+        };
+        let (from_path, to_path) = (path_of(from), path_of(to));
+        // Rights grow only at the paths of scopes.
+        let below = token.scopes.iter().filter_map(|(scope, _)| {
+            let rest = scope.strip_prefix(to_path)?;
+            rest.starts_with(b"/").then_some(rest)
+        });
+        for rest in std::iter::once(&b""[..]).chain(below) {
+            let old = token.scopes.rights(&[from_path, rest].concat());
+            let new = token.scopes.rights(&[to_path, rest].concat());
+            if new.read && !old.read || new.modify && !old.modify || new.create && !old.may_create()
+            {
+                return Err(denied(format!(
+                    "Permission denied: the token gives more rights at {to} than at {from}"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Whether existing content at `path` may be overwritten.
@@ -189,6 +220,14 @@ fn child(directory: &VPath, name: &[u8]) -> VPath {
     directory
         .resolve(name)
         .unwrap_or_else(|_| directory.clone())
+}
+
+/// The bytes of a path, of which those of a path below it are a continuation: none for the root.
+fn path_of(path: &VPath) -> &[u8] {
+    match path.as_bytes() {
+        b"/" => b"",
+        bytes => bytes,
+    }
 }
 
 fn denied(text: String) -> FileError {

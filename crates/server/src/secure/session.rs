@@ -30,6 +30,8 @@ pub(crate) struct TlsSecurity {
     /// The client, if it has shown a certificate.
     pub(super) peer: Option<PeerIdentity>,
     description: String,
+    /// Commands are in the clear again (CCC).
+    is_cleared: bool,
 }
 
 /// GSI on the control connection.
@@ -48,6 +50,8 @@ impl SessionSecurity {
     pub(crate) fn client(&self) -> Option<CertifiedClient> {
         match self {
             Self::Clear | Self::Exchanging(_) => None,
+            // Anybody on the way may send commands now.
+            Self::Tls(tls) if tls.is_cleared => None,
             Self::Tls(tls) => {
                 let peer = tls.peer.as_ref()?;
                 Some(CertifiedClient::Tls(peer.identity.clone()))
@@ -65,10 +69,20 @@ impl SessionSecurity {
         }
     }
 
+    /// Notes that commands are in the clear from now on (CCC).
+    pub(crate) fn clear_commands(&mut self) {
+        if let Self::Tls(tls) = self {
+            tls.is_cleared = true;
+        }
+    }
+
     /// Name, version and cipher suite of the protection, for logs.
     pub(crate) fn description(&self) -> String {
         match self {
             Self::Clear | Self::Exchanging(_) => "none".to_owned(),
+            Self::Tls(tls) if tls.is_cleared => {
+                format!("commands in clear after TLS {}", tls.description)
+            }
             Self::Tls(tls) => format!("TLS {}", tls.description),
             Self::Grid(grid) => format!("GSI {}", grid.description),
         }
@@ -82,6 +96,7 @@ impl TlsSecurity {
             config,
             peer: engine.peer().cloned(),
             description: engine.description(),
+            is_cleared: false,
         }
     }
 

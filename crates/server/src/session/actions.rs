@@ -34,7 +34,10 @@ impl SessionDriver {
                 SessionAction::SetDataCredential(credential) => {
                     self.set_data_credential(&credential);
                 }
-                SessionAction::ClearCommands => self.clearing = true,
+                SessionAction::ClearCommands => {
+                    self.clearing = true;
+                    self.security.clear_commands();
+                }
                 SessionAction::File(request) => {
                     self.note_rename(&request);
                     self.work = self.start_file_work(request);

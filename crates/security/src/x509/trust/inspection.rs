@@ -9,7 +9,7 @@ use openssl::x509::X509;
 use super::source::{AuthoritySource, Directory, failed, read, subject};
 use super::{TrustError, is_authority_file};
 use crate::x509::DistinguishedName;
-use crate::x509::time::{end, system_time};
+use crate::x509::time::end;
 
 /// An authority of a directory, and its files.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,15 +92,13 @@ fn revocation(directory: &Directory, certificate: &X509) -> AuthorityFile {
         Err(problem) => return AuthorityFile::Unusable(problem.to_string()),
     };
     // Of several lists the one that is valid the longest counts.
-    let newest = lists
-        .iter()
-        .max_by_key(|(_, list)| list.list.next_update().and_then(system_time));
+    let newest = lists.iter().max_by_key(|(_, list)| list.next_update());
     let Some((path, newest)) = newest else {
         return AuthorityFile::Missing;
     };
     match newest.problem() {
         Some(problem) => AuthorityFile::Unusable(format!("{path} {problem}")),
-        None => AuthorityFile::Usable(newest.list.next_update().and_then(system_time)),
+        None => AuthorityFile::Usable(newest.next_update()),
     }
 }
 

@@ -37,6 +37,11 @@ impl std::fmt::Debug for RevocationList {
 }
 
 impl RevocationList {
+    /// The time of the next list, which ends this one's validity.
+    pub(super) fn next_update(&self) -> Option<SystemTime> {
+        self.list.next_update().and_then(system_time)
+    }
+
     /// The reason why the list cannot be used.
     pub(super) fn problem(&self) -> Option<&str> {
         self.unusable.as_deref()

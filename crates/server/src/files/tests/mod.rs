@@ -1,5 +1,6 @@
 mod checksums;
 mod listings;
+mod moved_rights;
 mod path_rights;
 mod refusals;
 mod requests;

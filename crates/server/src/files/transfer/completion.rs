@@ -13,7 +13,7 @@ use proto::server::{FileError, FileErrorKind, TransferError};
 use proto::timestamp::Timestamp;
 
 use super::sink::StoreSink;
-use crate::files::{SessionFiles, transfer_error_of_file};
+use crate::files::{Access, SessionFiles, transfer_error_of_file};
 
 /// File size, bytes, from which waiting for the next tick of the file system's clock (10 ms at most)
 /// is cheaper than reading the file again for its checksum.
@@ -30,6 +30,8 @@ pub(super) struct StoreCompletion {
     /// The store was in MODE S and replaces everything from its start: the file ends where the stream
     /// ended.
     pub(super) replaces_rest: bool,
+    /// The store keeps nothing of an older file.
+    pub(super) is_whole: bool,
     pub(super) algorithm: Option<ChecksumAlgorithm>,
     /// The checksum that the client announced (SCKS).
     pub(super) expect: Option<String>,
@@ -65,7 +67,7 @@ impl StoreCompletion {
         if self.sink.lease.is_exclusive() {
             let state =
                 FileIdentity::of(self.sink.file()).map_err(|error| self.store_error(&error))?;
-            self.files.last_upload.record(state);
+            self.files.last_upload.record(state, self.is_whole);
         }
         if let (Some(algorithm), Some(computed)) = (self.algorithm, &computed) {
             self.remember_checksum(algorithm, computed)?;
@@ -161,6 +163,11 @@ impl StoreCompletion {
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<String, TransferError> {
         self.require_same_file()?;
+        // The checksum of content that another has stored tells something about it.
+        if !self.is_whole {
+            let allowed = self.files.paths.check(Access::Read, &self.sink.path);
+            allowed.map_err(TransferError::File)?;
+        }
         self.files
             .checksum(algorithm, &self.sink.path, 0, None, progress)
             .map_err(transfer_error_of_file)

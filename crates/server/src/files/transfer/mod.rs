@@ -190,6 +190,7 @@ impl SessionFiles {
             StoreDisposition::Truncate => Some(0),
             _ => (replaces_rest && ascii).then_some(plan.stream_start),
         };
+        let is_whole = owned.created || truncate_to == Some(0);
         let sink = self.store_sink(owned, directory, truncate_to)?;
         let requested_algorithm = expect.as_ref().map(|(algorithm, _)| *algorithm).or(*sum);
         Ok(OpenedStore {
@@ -203,6 +204,7 @@ impl SessionFiles {
                 files: self.clone(),
                 sink,
                 replaces_rest: replaces_rest && !ascii,
+                is_whole,
                 algorithm: requested_algorithm,
                 expect: expect.as_ref().map(|(_, hex)| hex.clone()),
                 modify: *modify,

@@ -427,42 +427,53 @@ impl<'a> OwnerWait<'a> {
 /// A client that uploads under a temporary name and then renames the file relies on its content. If
 /// another session stored to that name in between, the content is no longer the client's.
 #[derive(Debug, Clone, Default)]
-pub(super) struct LastUpload(Arc<Mutex<Option<FileIdentity>>>);
+pub(super) struct LastUpload(Arc<Mutex<Option<UploadState>>>);
+
+/// The state in which an upload left its file.
+#[derive(Debug, Clone, Copy)]
+struct UploadState {
+    file: FileIdentity,
+    /// All content comes from this session: nothing of an older file is left.
+    is_whole: bool,
+}
 
 impl LastUpload {
-    /// Records the state in which an exclusive upload left its file.
-    pub(super) fn record(&self, state: FileIdentity) {
-        *self.state() = Some(state);
+    /// Records the state in which an exclusive upload left its file. `is_whole`: the upload has kept
+    /// nothing of an older file.
+    pub(super) fn record(&self, file: FileIdentity, is_whole: bool) {
+        *self.state() = Some(UploadState { file, is_whole });
     }
 
     /// Forgets the file, because this session is about to change its content.
     pub(super) fn forget(&self, inode: (u64, u64)) {
         let mut state = self.state();
-        if state.is_some_and(|state| state.inode == inode) {
+        if state.is_some_and(|state| state.file.inode == inode) {
             *state = None;
         }
     }
 
     /// Follows a change of the file's name, times or rights by this session.
     pub(super) fn carry_over(&self, before: &FileIdentity, after: FileIdentity) {
-        let mut state = self.state();
-        if *state == Some(*before) {
-            *state = Some(after);
+        if let Some(state) = self.state().as_mut()
+            && state.file == *before
+        {
+            state.file = after;
         }
     }
 
-    /// Whether `now` is the state in which the session has left the file.
-    pub(super) fn is(&self, now: &FileIdentity) -> bool {
-        *self.state() == Some(*now)
+    /// Whether `now` is the state in which the session has left the file, with no content but its own.
+    pub(super) fn is_own(&self, now: &FileIdentity) -> bool {
+        self.state()
+            .is_some_and(|state| state.is_whole && state.file == *now)
     }
 
     /// Whether `now` is a state of the uploaded file, and another session has changed the file since.
     pub(super) fn was_overwritten(&self, now: &FileIdentity) -> bool {
         self.state()
-            .is_some_and(|state| state.inode == now.inode && state != *now)
+            .is_some_and(|state| state.file.inode == now.inode && state.file != *now)
     }
 
-    fn state(&self) -> MutexGuard<'_, Option<FileIdentity>> {
+    fn state(&self) -> MutexGuard<'_, Option<UploadState>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -206,6 +206,9 @@ fn ccc_returns_commands_to_the_clear_where_it_is_allowed() {
     client.expect("CCC", 200);
     client.end_tls();
     client.expect("NOOP", 200);
+    // The certificate says nothing about commands in the clear.
+    client.expect("REIN", 503);
+    client.expect("USER anonymous", 503);
     // Data stays protected.
     let address = client.pasv();
     client.send("RETR f");

@@ -190,6 +190,24 @@ fn a_handshake_follows_the_234() {
 }
 
 #[test]
+fn no_login_is_possible_after_ccc() {
+    let config = SessionConfig {
+        allow_ccc: true,
+        ..offering(ExchangeKind::Handshake)
+    };
+    let mechanism = config.mechanisms[0].clone();
+    let mut session = ServerSession::secured_from_start(config, mechanism, true);
+    session.on_line(&line("USER ann"));
+    let login = DriverEvent::Login(Ok(grant()));
+    assert_eq!(code(&session.on_driver_event(login)), 232);
+    assert_eq!(code(&session.on_line(&line("CCC"))), 200);
+    for text in ["USER bob", "REIN", "USER bob", "AUTH FAKE"] {
+        assert_eq!(code(&session.on_line(&line(text))), 503, "{text}");
+    }
+    assert!(session.is_logged_in());
+}
+
+#[test]
 fn tokens_are_exchanged_until_the_mechanism_is_satisfied() {
     let mut driver = ScriptedDriver::new(ExchangeKind::Tokens, 3);
     driver.send_line("AUTH FAKE");
