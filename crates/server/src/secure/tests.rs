@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
 use security::test_pki::{TestAuthority, write_certificates, write_grid_directory, write_key};
 use tempfile::TempDir;
@@ -83,6 +84,27 @@ fn files_that_cannot_be_used_are_named() {
         .unwrap_err()
         .to_string();
     assert!(error.contains("/authorities"), "{error}");
+}
+
+#[test]
+fn a_pipe_in_place_of_a_file_does_not_block_a_reload() {
+    for name in ["cert", "key", "gridmap"] {
+        let (dir, config) = site();
+        let before = SecurityMaterial::load(&config, None).unwrap();
+        let path = dir.path().join(name);
+        fs::remove_file(&path).unwrap();
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).unwrap();
+        let (done, result) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let loaded = SecurityMaterial::load(&config, Some(&before));
+            done.send(loaded.map_err(|error| error.to_string()))
+        });
+        let loaded = result.recv_timeout(Duration::from_secs(60));
+        let error = loaded.expect("a result in time").unwrap_err();
+        assert!(error.contains("it is not a regular file"), "{error}");
+    }
 }
 
 #[test]

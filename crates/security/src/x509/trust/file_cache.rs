@@ -26,11 +26,11 @@ const SETTLED: i64 = 2;
 /// one thread at a time; the others wait for it.
 #[derive(Debug)]
 pub(super) struct FileCache<T> {
-    files: Mutex<HashMap<PathBuf, Arc<CachedFile<T>>>>,
+    files: Mutex<HashMap<PathBuf, Arc<ContentSlot<T>>>>,
     fresh: Duration,
 }
 
-type CachedFile<T> = Mutex<Option<CachedContent<T>>>;
+type ContentSlot<T> = Mutex<Option<CachedContent<T>>>;
 
 #[derive(Debug)]
 struct CachedContent<T> {

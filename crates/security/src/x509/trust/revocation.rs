@@ -89,7 +89,7 @@ impl RevocationList {
 
     /// Whether the key of this authority has signed the list.
     fn is_signed_by(&self, authority: &X509Ref) -> bool {
-        let check = || {
+        let check = || -> Result<bool, ErrorStack> {
             let key = authority.public_key()?;
             let der = key.public_key_to_der()?;
             let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
@@ -102,7 +102,7 @@ impl RevocationList {
             }
             Ok(is_signed)
         };
-        check().unwrap_or_else(|_: ErrorStack| false)
+        check().unwrap_or(false)
     }
 }
 

@@ -34,7 +34,7 @@ pub(super) enum AuthoritySource {
         lists: Vec<Arc<RevocationList>>,
     },
     /// A directory with files named by hashes.
-    Directory(Directory),
+    Directory(Box<Directory>),
 }
 
 /// A hashed directory. Its files are read when a peer needs them, and again when they have changed.
@@ -100,7 +100,7 @@ impl AuthoritySource {
         };
         // Later the process may not list it any more.
         directory.is_grid();
-        Self::Directory(directory)
+        Self::Directory(Box::new(directory))
     }
 
     /// The place, for messages.
