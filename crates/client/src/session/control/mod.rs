@@ -295,7 +295,7 @@ impl ClientControlConnection {
     async fn write(&mut self, text: &[u8]) -> Result<(), CopyFailure> {
         match timeout(self.reply_timeout, self.transport.write_all(text)).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(self.transport_failure(&error)),
+            Ok(Err(error)) => Err(self.write_failure(error).await),
             Err(_) => Err(self.timeout_failure()),
         }
     }

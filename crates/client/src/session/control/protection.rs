@@ -1,5 +1,7 @@
 //! Protection of the control connection: TLS around all bytes, or GSI around each line.
 
+use std::time::Duration;
+
 use data::transport::tls_error;
 use proto::client::IacHandling;
 use proto::command::Secret;
@@ -12,6 +14,11 @@ use tokio::time::timeout;
 use super::{ClientControlConnection, IAC};
 use crate::protection::{gsi_failure, handshake_failure, tls_failure};
 use crate::{CopyFailure, Exit};
+
+/// Longest wait for an alert on a connection that is broken already.
+const ALERT_TIMEOUT: Duration = Duration::from_secs(1);
+/// Most reads before an alert, so that no server can keep the client busy.
+const MAX_READS_BEFORE_ALERT: usize = 16;
 
 /// A GSI context that protects the lines of a connection (RFC 2228 §3).
 pub(super) struct ProtectedLines {
@@ -103,6 +110,26 @@ impl ClientControlConnection {
             }
             None => self.connection_lost_failure(&error.to_string()),
         }
+    }
+
+    /// The failure for an error while sending. A server that refuses this end's certificate says so in an
+    /// alert and closes; what it sent before the reset can still be read.
+    pub(super) async fn write_failure(&mut self, error: std::io::Error) -> CopyFailure {
+        let mut cause = error;
+        if self.transport.tls().is_some() && tls_error(&cause).is_none() {
+            let mut buffer = [0; 1024];
+            for _ in 0..MAX_READS_BEFORE_ALERT {
+                match timeout(ALERT_TIMEOUT, self.transport.read(&mut buffer)).await {
+                    Ok(Ok(1..)) => {}
+                    Ok(Err(alert)) if tls_error(&alert).is_some() => {
+                        cause = alert;
+                        break;
+                    }
+                    _ => break,
+                }
+            }
+        }
+        self.transport_failure(&cause)
     }
 
     /// A command line with CR LF as it is sent: unchanged, or inside ENC.

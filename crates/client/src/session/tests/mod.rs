@@ -18,6 +18,7 @@ mod checksum;
 mod links;
 mod listing;
 mod pipelining;
+mod ports;
 mod preliminary;
 mod secured;
 mod telnet;

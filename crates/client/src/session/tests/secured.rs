@@ -4,10 +4,12 @@ use security::test_pki::{TestAuthority, TestCertificate, TestUsage, write_certif
 use security::tls::{
     ClientCertificates, ExpectedPeer, TlsConfig, TlsOptions, TlsProfile, TlsRole, TlsVersion,
 };
+use security::x509::TrustStore;
 
 use super::*;
 use crate::protection::{ConnectionSecurity, DataProtectionChoice, SecurityOptions, TlsUse};
 use crate::session::SessionOpening;
+use crate::session::control::ClientControlConnection;
 use crate::session::scripted_server::LONGHAUL_GREETING;
 
 /// A server's certificate and an authority file for the client.
@@ -18,6 +20,10 @@ struct TestIdentity {
 
 impl TestIdentity {
     fn new(host: &str) -> Self {
+        Self::asking(host, ClientCertificates::None)
+    }
+
+    fn asking(host: &str, client_certificates: ClientCertificates) -> Self {
         let authority = TestAuthority::new("/O=Test/CN=CA");
         let folder = tempfile::tempdir().unwrap();
         let root = security::x509::CertifiedKey::from_parts(
@@ -35,8 +41,10 @@ impl TestIdentity {
             role: TlsRole::Server,
             profile: TlsProfile::Web,
             credential: Some(authority.issue(&template)),
-            trust: None,
-            client_certificates: ClientCertificates::None,
+            trust: Some(Arc::new(TrustStore::exactly(vec![
+                authority.certificate().clone(),
+            ]))),
+            client_certificates,
             expected: ExpectedPeer::Unverified,
             server_name: None,
             oldest: TlsVersion::V1_2,
@@ -98,30 +106,26 @@ fn login_inside_tls(level: &'static str) -> Vec<ScriptedAction> {
     script
 }
 
-/// The message for a port of this machine on which nothing listens.
-async fn connection_failure(host: &str, scheme: Scheme, port: u16) -> String {
-    let server = Server {
-        scheme,
-        host: host.to_owned(),
-        port,
-        credential: Credential::Anonymous,
-        query: None,
-        security: Arc::default(),
-    };
-    let failure = ClientSession::open(&server, TIMEOUT).await.unwrap_err();
-    assert_eq!(failure.exit, Exit::Unreachable);
-    failure.message
+/// A session in which AUTH TLS is refused and nothing follows.
+fn stripped_session() -> Vec<ScriptedAction> {
+    let mut script = greeting();
+    script.extend(command_and_reply("AUTH TLS", "502 no"));
+    script.push(ScriptedAction::ExpectEof);
+    script
 }
 
-#[tokio::test]
-async fn a_port_that_refuses_ftps_advises_the_other_one() {
-    // An address of this machine on which nothing listens.
-    let explicit = connection_failure("127.9.8.7", Scheme::Ftps, 21).await;
-    assert!(explicit.contains("use ftps://127.9.8.7:990"), "{explicit}");
-    let implicit = connection_failure("127.9.8.7", Scheme::Ftps, 990).await;
-    assert!(implicit.ends_with("use ftps://127.9.8.7"), "{implicit}");
-    let clear = connection_failure("127.9.8.7", Scheme::Ftp, 21).await;
-    assert!(!clear.contains("TLS"), "{clear}");
+/// A server with two sessions for `--tls try`.
+async fn start_to_try(
+    sessions: [Vec<ScriptedAction>; 2],
+    options: SecurityOptions,
+) -> ScriptedFtpServer {
+    let mut fake = ScriptedFtpServer::start_sessions(sessions.into()).await;
+    let options = SecurityOptions {
+        tls: TlsUse::Try,
+        ..options
+    };
+    fake.server.security = ConnectionSecurity::new(options, Arc::new(|_: &str| ())).unwrap();
+    fake
 }
 
 #[tokio::test]
@@ -129,15 +133,7 @@ async fn try_never_goes_on_in_clear_with_a_server_that_had_tls() {
     let identity = TestIdentity::new("127.0.0.1");
     let mut protected = greeting_with_tls(&identity);
     protected.extend(login_inside_tls("PROT P"));
-    let mut stripped = greeting();
-    stripped.extend(command_and_reply("AUTH TLS", "502 no"));
-    stripped.push(ScriptedAction::ExpectEof);
-    let mut fake = ScriptedFtpServer::start_sessions(vec![protected, stripped]).await;
-    let options = SecurityOptions {
-        tls: TlsUse::Try,
-        ..identity.trusting()
-    };
-    fake.server.security = ConnectionSecurity::new(options, Arc::new(|_: &str| ())).unwrap();
+    let fake = start_to_try([protected, stripped_session()], identity.trusting()).await;
     let first = ClientSession::open(&fake.server, TIMEOUT).await.unwrap();
     let failure = first.open_another().await.unwrap_err();
     assert_eq!((failure.exit, failure.transient), (Exit::Refused, false));
@@ -149,19 +145,9 @@ async fn try_never_goes_on_in_clear_with_a_server_that_had_tls() {
 async fn try_never_goes_on_in_clear_after_a_handshake_that_was_cut() {
     let mut cut = greeting();
     cut.extend(command_and_reply("AUTH TLS", "234 go on"));
-    let mut stripped = greeting();
-    stripped.extend(command_and_reply("AUTH TLS", "502 no"));
-    stripped.push(ScriptedAction::ExpectEof);
-    let mut fake = ScriptedFtpServer::start_sessions(vec![cut, stripped]).await;
-    let options = SecurityOptions {
-        tls: TlsUse::Try,
-        ..SecurityOptions::default()
-    };
-    fake.server.security = ConnectionSecurity::new(options, Arc::new(|_: &str| ())).unwrap();
-    let lost = ClientSession::open(&fake.server, TIMEOUT)
-        .await
-        .unwrap_err();
-    assert_ne!(lost.exit, Exit::Done);
+    let fake = start_to_try([cut, stripped_session()], SecurityOptions::default()).await;
+    let lost = ClientSession::open(&fake.server, TIMEOUT).await;
+    assert!(lost.is_err());
     let again = ClientSession::open(&fake.server, TIMEOUT)
         .await
         .unwrap_err();
@@ -232,14 +218,11 @@ async fn the_login_of_an_ftps_session_comes_after_the_handshake() {
 #[tokio::test]
 async fn tls_that_is_required_and_refused_opens_no_session() {
     for (scheme, tls) in [(Scheme::Ftps, TlsUse::Off), (Scheme::Ftp, TlsUse::Require)] {
-        let mut script = greeting();
-        script.extend(command_and_reply("AUTH TLS", "502 no"));
-        script.push(ScriptedAction::ExpectEof);
         let options = SecurityOptions {
             tls,
             ..SecurityOptions::default()
         };
-        let (fake, _) = start(scheme, options, script).await;
+        let (fake, _) = start(scheme, options, stripped_session()).await;
         let failure = ClientSession::open(&fake.server, TIMEOUT)
             .await
             .unwrap_err();
@@ -317,6 +300,30 @@ async fn a_failed_handshake_is_never_followed_by_a_login() {
         assert!(failure.message.contains(word), "{failure}");
         fake.finish().await;
     }
+}
+
+#[tokio::test]
+async fn the_reason_for_a_refused_certificate_survives_the_reset_behind_it() {
+    let identity = TestIdentity::asking("127.0.0.1", ClientCertificates::Required);
+    let mut script = greeting();
+    script.push(ScriptedAction::FailTls(identity.config.clone()));
+    let (fake, _) = start(Scheme::Ftps, identity.trusting(), script).await;
+    let server = fake.server.clone();
+    let (mut control, _) = ClientControlConnection::connect(&server, TIMEOUT)
+        .await
+        .unwrap();
+    control.final_reply().await.unwrap();
+    let config = server.security.tls_config(&server).unwrap();
+    control.start_tls(&config, true).await.unwrap();
+    fake.finish().await;
+    // The server is gone: its kernel answers the first command with a reset, and a later one fails.
+    let failure = loop {
+        if let Err(failure) = control.send_buffer_size(1).await {
+            break failure;
+        }
+    };
+    assert_eq!(failure.exit, Exit::Refused, "{failure}");
+    assert!(failure.message.contains("--cert"), "{failure}");
 }
 
 #[tokio::test]
