@@ -82,8 +82,9 @@ pub(crate) fn gsi_failure(server: &str, error: &GsiError) -> CopyFailure {
         GsiError::Delegation(problem) => refused(format!(
             "cannot delegate a credential to {server}: {problem}; leave out --delegate"
         )),
-        GsiError::Token(problem) => protocol(format!(
-            "{server} broke the GSI protocol: {problem}; report this to its administrator"
+        // The other one is an error of servers alone.
+        GsiError::Token(_) | GsiError::NotDelegator(_) => protocol(format!(
+            "{server} broke the GSI protocol: {error}; report this to its administrator"
         )),
     }
 }

@@ -1,4 +1,11 @@
 //! Passwords leave no copy in the memory that is freed.
+#![allow(
+    clippy::disallowed_types,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::cast_possible_truncation,
+    reason = "a test that reads the memory of its own process"
+)]
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
