@@ -102,8 +102,14 @@ f.prot_p()
 try:
     f.nlst('/src')
     sys.exit('data without a resumed session')
-except (ftplib.Error, OSError, EOFError) as refused:
+except ftplib.Error as refused:
     print(refused)
+except (OSError, EOFError) as refused:
+    # The reply to the transfer is still to come.
+    try:
+        sys.exit('the transfer is said to be complete: ' + f.getresp())
+    except ftplib.Error as reply:
+        print(refused, reply)
 ";
     let required = |serve: ServeCommand| serve.option("--tls-session-reuse", "required");
     session_script(script, required, "plain");

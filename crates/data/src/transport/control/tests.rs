@@ -36,17 +36,28 @@ async fn a_write_larger_than_the_buffers_completes_as_the_peer_reads() {
 }
 
 mod protected {
+    use std::sync::{Arc, Mutex, mpsc};
     use std::time::Duration;
 
+    use openssl::asn1::Asn1Time;
+    use openssl::hash::MessageDigest;
+    use openssl::pkey::{PKey, Private};
+    use openssl::rsa::{Padding, Rsa};
+    use openssl::x509::X509;
     use security::test_pki::TestAuthority;
     use security::tls::{
         ClientCertificates, ExpectedPeer, TlsOptions, TlsProfile, TlsRole, TlsVersion,
     };
+    use security::x509::CertifiedKey;
+    use tokio::sync::oneshot;
     use tokio::time::timeout;
 
     use super::*;
+    use crate::os::remote_key::{RemoteSigner, remote_key};
 
     const PATIENCE: Duration = Duration::from_secs(60);
+    /// Longest wait of a signature.
+    const SIGNING: Duration = Duration::from_secs(20);
 
     fn options(role: TlsRole) -> TlsOptions {
         TlsOptions {
@@ -96,6 +107,95 @@ mod protected {
         let read = timeout(PATIENCE, transport.read(&mut buffer));
         let count = read.await.unwrap().unwrap();
         String::from_utf8(buffer[..count].to_vec()).unwrap()
+    }
+
+    /// Signs only after it was told to.
+    struct WaitingSigner {
+        key: Rsa<Private>,
+        go_on: Mutex<mpsc::Receiver<()>>,
+        begun: Mutex<Option<oneshot::Sender<()>>>,
+    }
+
+    impl RemoteSigner for WaitingSigner {
+        fn rsa_private_encrypt(&self, input: &[u8], padding: Padding) -> Option<Vec<u8>> {
+            let begun = self.begun.lock().unwrap().take();
+            begun.map(|begun| begun.send(()));
+            self.go_on.lock().unwrap().recv_timeout(SIGNING).ok()?;
+            let mut output = vec![0; self.key.size() as usize];
+            self.key.private_encrypt(input, &mut output, padding).ok()?;
+            Some(output)
+        }
+
+        fn ecdsa_sign(&self, _: &[u8]) -> Option<Vec<u8>> {
+            None
+        }
+    }
+
+    /// The configurations of a client and of a server whose key waits.
+    fn waiting_configs(
+        go_on: mpsc::Receiver<()>,
+        begun: oneshot::Sender<()>,
+    ) -> (TlsConfig, TlsConfig) {
+        let key = Rsa::generate(2048).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let mut certificate = X509::builder().unwrap();
+        let local = PKey::from_rsa(key.clone()).unwrap();
+        certificate.set_pubkey(&local).unwrap();
+        let at = |days| Asn1Time::days_from_now(days).unwrap();
+        certificate.set_not_before(&at(0)).unwrap();
+        certificate.set_not_after(&at(9)).unwrap();
+        certificate.sign(&local, MessageDigest::sha256()).unwrap();
+        let chain = dir.path().join("cert");
+        std::fs::write(&chain, certificate.build().to_pem().unwrap()).unwrap();
+        let public = PKey::public_key_from_der(&local.public_key_to_der().unwrap()).unwrap();
+        let signer = Arc::new(WaitingSigner {
+            key,
+            go_on: Mutex::new(go_on),
+            begun: Mutex::new(Some(begun)),
+        });
+        let held = remote_key(&public, signer).unwrap();
+        let server = TlsConfig::new(TlsOptions {
+            credential: Some(CertifiedKey::from_chain_file(&chain, held).unwrap()),
+            expected: ExpectedPeer::Trusted,
+            ..options(TlsRole::Server)
+        });
+        let client = TlsConfig::new(options(TlsRole::Client));
+        (client.unwrap(), server.unwrap())
+    }
+
+    /// With one worker thread: the signature waits until a connection in the clear was served.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_slow_signature_delays_no_other_connection() {
+        let (signed, go_on) = mpsc::channel();
+        let (begun, has_begun) = oneshot::channel();
+        let (client, server) = waiting_configs(go_on, begun);
+        let (mut near, mut far) = connected().await;
+        let (mut clear_near, mut clear_far) = connected().await;
+        let accepting = tokio::spawn(async move {
+            far.start_tls(&server, None).unwrap();
+            far.complete_handshake().await
+        });
+        let clear = tokio::spawn(async move {
+            has_begun.await.unwrap();
+            clear_near.write_all(b"USER x\r\n").await.unwrap();
+            assert_eq!(line(&mut clear_far).await, "USER x\r\n");
+            signed.send(()).unwrap();
+        });
+        let connecting = tokio::spawn(async move {
+            near.start_tls(&client, None).unwrap();
+            near.complete_handshake().await
+        });
+        timeout(PATIENCE, clear).await.unwrap().unwrap();
+        timeout(PATIENCE, accepting)
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
+        timeout(PATIENCE, connecting)
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
     }
 
     #[tokio::test]

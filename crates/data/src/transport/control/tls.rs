@@ -1,9 +1,13 @@
 //! TLS on a control connection. Nothing here owns a socket: every call gets the connection's.
 
 use std::io;
+use std::sync::LazyLock;
+use std::thread::available_parallelism;
 
 use security::tls::{Handshake, ReadResult, TlsEngine, TlsError};
 use tokio::net::TcpStream;
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::Semaphore;
 
 /// Most plain bytes that one call encrypts: one record (RFC 8446 §5.1). It bounds what waits for room
 /// in the socket.
@@ -14,6 +18,11 @@ const CONTENT_TYPES: std::ops::RangeInclusive<u8> = 20..=23;
 
 /// Length of a record's header, bytes.
 const RECORD_HEADER: usize = 5;
+
+/// Handshake steps that may compute at once, one per processor: more would take the threads that other
+/// work waits for, and none of them would be faster.
+static HANDSHAKE_STEPS: LazyLock<Semaphore> =
+    LazyLock::new(|| Semaphore::new(available_parallelism().map_or(1, usize::from)));
 
 /// The TLS of one control connection.
 #[derive(Debug)]
@@ -54,7 +63,7 @@ impl ControlTls {
     /// See [`super::ControlTransport::complete_handshake`].
     pub(super) async fn complete_handshake(&mut self, stream: &TcpStream) -> io::Result<()> {
         while !self.is_complete {
-            let progress = match self.engine.handshake() {
+            let progress = match self.handshake_step().await {
                 Ok(progress) => progress,
                 Err(error) => return Err(self.fail(stream, error)),
             };
@@ -76,6 +85,18 @@ impl ControlTls {
             }
         }
         Ok(())
+    }
+
+    /// Continues the handshake as far as the received bytes allow. A private operation takes milliseconds,
+    /// or waits for the process that holds the key, so other tasks move to other threads meanwhile.
+    async fn handshake_step(&mut self) -> Result<Handshake, TlsError> {
+        // Closed never: without a permit the step would only be less bounded.
+        let _permit = HANDSHAKE_STEPS.acquire().await;
+        match Handle::current().runtime_flavor() {
+            RuntimeFlavor::MultiThread => tokio::task::block_in_place(|| self.engine.handshake()),
+            // A runtime with one thread has no other.
+            _ => self.engine.handshake(),
+        }
     }
 
     /// See [`super::ControlTransport::try_read`].

@@ -87,7 +87,7 @@ fn an_own_upload_may_get_any_name() {
     session.run(&checksum("/pub/in")).unwrap();
 }
 
-/// What was appended to is not the session's own: the beginning may be a secret.
+/// A file that a session appends to is not its own: the beginning may be a secret.
 #[test]
 fn an_upload_that_continues_a_file_is_not_an_own_one() {
     for disposition in [StoreDisposition::Append, StoreDisposition::AtOffset(3)] {
