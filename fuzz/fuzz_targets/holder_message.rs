@@ -26,9 +26,10 @@ thread_local! {
 }
 
 fuzz_target!(|input: &[u8]| {
-    if let Ok(Some(frame)) = first_frame(input) {
-        assert!(frame.len() <= MAX_FRAME && frame.len() + 4 <= input.len());
-        assert_eq!(frame, input[4..4 + frame.len()]);
+    if let Ok(Some((number, message))) = first_frame(input) {
+        assert!(message.len() + 4 <= MAX_FRAME && message.len() + 8 <= input.len());
+        assert_eq!(number.to_be_bytes(), input[4..8]);
+        assert_eq!(message, input[8..8 + message.len()]);
     }
     if let Some(again) = request_again(input) {
         assert_eq!(again, input, "a request is encoded as it was decoded");

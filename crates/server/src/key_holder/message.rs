@@ -215,6 +215,27 @@ impl FrameReader {
     }
 }
 
+/// A request decoded and encoded again; `None`: the message is no request.
+#[cfg(feature = "fuzzing")]
+pub fn request_again(message: &[u8]) -> Option<Vec<u8>> {
+    HolderRequest::decode(message).map(|request| request.encode())
+}
+
+/// An answer decoded and encoded again; `None`: the message is no answer.
+#[cfg(feature = "fuzzing")]
+pub fn answer_again(message: &[u8]) -> Option<Vec<u8>> {
+    HolderAnswer::decode(message).map(|answer| answer.encode())
+}
+
+/// The first frame of some bytes, its number and its message; `None`: there is none.
+///
+/// # Errors
+/// The frame is cut, or too long.
+#[cfg(feature = "fuzzing")]
+pub fn first_frame(mut bytes: &[u8]) -> io::Result<Option<(u32, Vec<u8>)>> {
+    FrameReader::default().read(&mut bytes, None)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

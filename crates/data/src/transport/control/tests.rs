@@ -137,7 +137,6 @@ mod protected {
         begun: oneshot::Sender<()>,
     ) -> (TlsConfig, TlsConfig) {
         let key = Rsa::generate(2048).unwrap();
-        let dir = tempfile::tempdir().unwrap();
         let mut certificate = X509::builder().unwrap();
         let local = PKey::from_rsa(key.clone()).unwrap();
         certificate.set_pubkey(&local).unwrap();
@@ -145,8 +144,7 @@ mod protected {
         certificate.set_not_before(&at(0)).unwrap();
         certificate.set_not_after(&at(9)).unwrap();
         certificate.sign(&local, MessageDigest::sha256()).unwrap();
-        let chain = dir.path().join("cert");
-        std::fs::write(&chain, certificate.build().to_pem().unwrap()).unwrap();
+        let chain = certificate.build().to_pem().unwrap();
         let public = PKey::public_key_from_der(&local.public_key_to_der().unwrap()).unwrap();
         let signer = Arc::new(WaitingSigner {
             key,
@@ -155,7 +153,9 @@ mod protected {
         });
         let held = remote_key(&public, signer).unwrap();
         let server = TlsConfig::new(TlsOptions {
-            credential: Some(CertifiedKey::from_chain_file(&chain, held).unwrap()),
+            credential: Some(
+                CertifiedKey::from_chain_pem(&chain, held, "a test's certificate").unwrap(),
+            ),
             expected: ExpectedPeer::Trusted,
             ..options(TlsRole::Server)
         });
