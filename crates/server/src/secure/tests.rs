@@ -99,7 +99,7 @@ fn a_pipe_in_place_of_a_file_does_not_block_a_reload() {
         let (done, result) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             let loaded = SecurityMaterial::load(&config, Some(&before));
-            done.send(loaded.map_err(|error| error.to_string()))
+            done.send(loaded.map(|_| ()).map_err(|error| error.to_string()))
         });
         let loaded = result.recv_timeout(Duration::from_secs(60));
         let error = loaded.expect("a result in time").unwrap_err();
