@@ -8,7 +8,7 @@ echo far-away | "$LAB_PROGRAM" user add --users users --password-stdin lab 2>/de
 serve() {
     serve_name=$(echo "$1" | tr a-z A-Z)
     eval "serve_address=\$LAB_$serve_name"
-    on "$1" "$LAB_PROGRAM" serve --listen "$serve_address:0" --users users --root "$2" \
+    on "$1" "$LAB_PROGRAM" serve --listen "$serve_address:0" --users users --clear-passwords --root "$2" \
         > "listening.$1" 2> "serve.$1.log" &
     serve_wait=0
     until grep -q '^listening on ' "listening.$1"; do

@@ -58,7 +58,7 @@ pub fn enter(mode: SandboxMode, access: &FileAccess) -> Result<(), SandboxError>
     let calls = system_calls::filter(system_calls::SERVER);
     for (what, done) in [("files", &files), ("system calls", &calls)] {
         match done {
-            Ok(()) => tracing::info!("confined: {what}"),
+            Ok(()) => tracing::debug!("confined: {what}"),
             Err(error) if mode == SandboxMode::Auto => {
                 tracing::warn!(%error, "the server runs with less protection against a session that takes it over");
             }
