@@ -69,6 +69,9 @@ pub struct ServerFeatures {
     pub takes_congestion_control: bool,
     /// The server supports `SITE DATAPEER` (longhaul's ` DATAPEER` line).
     pub data_peer: bool,
+    /// TCP port of the server's host where the network-advice service answers (longhaul's
+    /// ` ENABLE PORT=2812;` line).
+    pub enable_port: Option<u16>,
     /// All lines, trimmed.
     pub lines: Vec<String>,
 }
@@ -133,6 +136,7 @@ impl ServerFeatures {
                 self.takes_congestion_control = has(streams::CONGESTION);
             }
             "DATAPEER" => self.data_peer = true,
+            "ENABLE" => self.enable_port = parse_port(&parameters),
             "DRS" => self.buffer_sizings = sizing::parse_names(&parameters),
             // XCRC and the other X verbs are not standardized, but widespread.
             "XCRC" => self.record_x_checksum(ChecksumAlgorithm::Crc32),
@@ -149,6 +153,13 @@ impl ServerFeatures {
             self.x_checksum_algorithms.push(algorithm);
         }
     }
+}
+
+/// Parses `PORT=2812;`. Further items are ignored; port 0 is none.
+fn parse_port(parameters: &str) -> Option<u16> {
+    let mut items = parameters.split(';').map(str::trim);
+    let port = items.find_map(|item| item.strip_prefix("PORT="))?;
+    port.parse().ok().filter(|port| *port > 0)
 }
 
 /// Parses `MD5:10;ADLER32:10;` (the numbers are the server's preferences) or `md5,adler32`. Unknown and
@@ -211,6 +222,21 @@ mod tests {
         );
         assert_eq!(f.lines.len(), 12);
         assert_eq!(f.lines[1], "DSI file-13.24");
+    }
+
+    #[test]
+    fn the_port_of_the_advice_service_is_a_number_above_0() {
+        let port = |line: &str| features(&[line]).enable_port;
+        assert_eq!(port("ENABLE PORT=2812;"), Some(2812));
+        assert_eq!(port("enable version=2;port=1;"), Some(1));
+        for line in [
+            "ENABLE",
+            "ENABLE PORT=0;",
+            "ENABLE PORT=65536;",
+            "ENABLE 2812",
+        ] {
+            assert_eq!(port(line), None, "{line}");
+        }
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub mod printable;
 pub mod ranges;
 pub mod remark;
 pub mod reply;
+mod secret;
 pub mod security;
 pub mod server;
 pub mod sizing;

@@ -5,7 +5,7 @@
 //! IAC sequences are dropped. This includes the IAC IP and IAC DM of an interrupt, since the ABOR that
 //! follows has the same effect.
 
-use crate::command::Secret;
+use crate::secret::Secret;
 
 /// Event of a [`LineReader`]. Its bytes are overwritten when it is dropped, since a line may hold a
 /// password.
@@ -16,7 +16,7 @@ pub enum LineEvent {
     /// A line longer than the limit. It was discarded.
     TooLong,
     /// The command inside MIC, CONF or ENC, whose protection was valid, without its ending. A
-    /// [`LineReader`] makes none: see [`crate::security::unwrap_line`].
+    /// [`LineReader`] makes none: see [`crate::command::unwrap_line`].
     Protected(Vec<u8>),
     /// MIC, CONF or ENC whose protection was not valid.
     Forged,

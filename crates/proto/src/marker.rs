@@ -116,7 +116,9 @@ fn number(text: &str) -> Option<u64> {
 /// Parses digits with at most one dot. `f64::from_str` alone would accept `inf`, `nan` and exponents.
 fn seconds(text: &str) -> Option<f64> {
     let plain = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    plain.then(|| text.parse().ok()).flatten()
+    let seconds: f64 = plain.then(|| text.parse().ok()).flatten()?;
+    // Enough digits are infinity.
+    seconds.is_finite().then_some(seconds)
 }
 
 #[cfg(test)]
@@ -164,6 +166,19 @@ mod tests {
             ..MARKER.to_reply()
         };
         assert_eq!(PerformanceMarker::from_reply(&other), None);
+    }
+
+    #[test]
+    fn a_time_beyond_every_number_is_no_marker() {
+        let reply = PerformanceMarker {
+            timestamp: f64::MAX,
+            ..MARKER
+        }
+        .to_reply();
+        assert!(PerformanceMarker::from_reply(&reply).is_some());
+        let mut longer = reply;
+        longer.lines[1].splice(13..13, *b"9");
+        assert_eq!(PerformanceMarker::from_reply(&longer), None);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Command pipelining: steps that are sent together, so that they cost one round trip.
 //!
 //! RFC 959 §5.4 asks the client to wait for a reply before the next command, and some servers discard
-//! pipelined commands or close the connection. A longhaul server queues lines until the previous command is done and loses
-//! none. A client that recognizes it by its greeting therefore need not wait for every reply.
+//! pipelined commands or close the connection. A longhaul server queues lines until the previous command is
+//! done and loses none. A client that recognizes it by its greeting therefore need not wait for every reply.
 
 use super::{CommandPlanner, PlanStep, RefusalEffect, TransferDirection, TransferRequirements};
 use crate::command::{Command, OptsCommand};

@@ -1,9 +1,10 @@
 //! DCSC, DCAU, PBSZ and PROT: the protection of data connections at a server.
 
-use super::planner::ServerDataAddress;
-use super::{CommandPlanner, PlanStep, RefusalEffect, TransferRequirements};
-use crate::command::{Command, DataChannelAuth, ProtectionLevel};
-use crate::security::{DataCredential, ExchangeKind};
+use super::{PlanStep, RefusalEffect};
+use crate::command::Command;
+use crate::security::{
+    DataChannelAuth, DataChannelProtection, DataCredential, ExchangeKind, ProtectionLevel,
+};
 
 /// PBSZ in a session with GSSAPI: the value of the globus client.
 const BUFFER_SIZE: u32 = 1 << 20;
@@ -33,75 +34,75 @@ pub(super) struct ProtectionState {
     credential: Option<DataCredential>,
 }
 
-impl CommandPlanner {
-    /// The planner of a session that this exchange has secured.
-    pub fn with_security(mut self, exchange: ExchangeKind) -> Self {
-        self.protection.exchange = Some(exchange);
-        // GFD.20 §3.2: DCAU A is the default after GSSAPI.
-        self.protection.authentication =
-            (exchange == ExchangeKind::Tokens).then_some(DataChannelAuth::SelfAuth);
-        self
+impl ProtectionState {
+    /// The state directly after this exchange.
+    pub(super) fn secured_by(exchange: ExchangeKind) -> Self {
+        Self {
+            exchange: Some(exchange),
+            // GFD.20 §3.2: DCAU A is the default after GSSAPI.
+            authentication: (exchange == ExchangeKind::Tokens).then_some(DataChannelAuth::SelfAuth),
+            ..Self::default()
+        }
     }
 
-    /// Makes the following transfers use this credential for data connections (DCSC). The caller has
-    /// checked that the server announces it.
-    pub fn use_data_credential(&mut self, credential: DataCredential) {
-        self.protection.wanted_credential = Some(credential);
+    /// Selects the credential of the following transfers (DCSC).
+    pub(super) fn use_credential(&mut self, credential: DataCredential) {
+        self.wanted_credential = Some(credential);
     }
 
-    /// The steps that bring the protection of data connections to what the transfer requires, in the order
-    /// of the globus client. Each is mandatory: nothing may travel with less protection than asked for.
-    pub(super) fn protection_steps(&self, requirements: &TransferRequirements) -> Vec<PlanStep> {
-        let Some(wanted) = &requirements.protection else {
+    /// The steps that bring the protection of data connections to `wanted`, in the order of the globus
+    /// client. Each is mandatory: nothing may travel with less protection than asked for. There are none in a
+    /// session without security (`None`).
+    pub(super) fn steps(&self, wanted: Option<&DataChannelProtection>) -> Vec<PlanStep> {
+        let Some(wanted) = wanted else {
             return Vec::new();
         };
-        let state = &self.protection;
-        let has_tokens = state.exchange == Some(ExchangeKind::Tokens);
+        let has_tokens = self.exchange == Some(ExchangeKind::Tokens);
         let mut steps = Vec::new();
-        let mut set = |command| steps.push(PlanStep::Set(command, RefusalEffect::Fatal));
-        let new_credential = state
+        let mut set = |command, refusal| steps.push(PlanStep::Set(command, refusal));
+        let new_credential = self
             .wanted_credential
             .as_ref()
-            .filter(|credential| has_tokens && state.credential.as_ref() != Some(credential));
+            .filter(|credential| has_tokens && self.credential.as_ref() != Some(credential));
         if let Some(credential) = new_credential {
-            set(Command::Dcsc(credential.clone()));
+            set(Command::Dcsc(credential.clone()), RefusalEffect::Fatal);
         }
         // Servers may return to their own DCAU setting after DCSC. FTPS has no DCAU.
-        let is_unchanged = state.authentication.as_ref() == Some(&wanted.authentication);
+        let is_unchanged = self.authentication.as_ref() == Some(&wanted.authentication);
         if has_tokens && (new_credential.is_some() || !is_unchanged) {
-            set(Command::Dcau(wanted.authentication.clone()));
+            let command = Command::Dcau(wanted.authentication.clone());
+            set(command, RefusalEffect::Fatal);
         }
-        if state.level != Some(wanted.level) {
+        if self.level != Some(wanted.level) {
             // RFC 4217 §9: PBSZ 0 must precede PROT.
-            if !state.buffer_size_sent {
+            if !self.buffer_size_sent {
                 let size = if has_tokens { BUFFER_SIZE } else { 0 };
-                steps.push(PlanStep::Set(Command::Pbsz(size), RefusalEffect::Ignore));
+                set(Command::Pbsz(size), RefusalEffect::Ignore);
             }
-            steps.push(PlanStep::Set(
-                Command::Prot(wanted.level),
-                RefusalEffect::Fatal,
-            ));
+            set(Command::Prot(wanted.level), RefusalEffect::Fatal);
         }
         steps
     }
 
-    /// Records PBSZ, PROT, DCAU or DCSC. The server closes connections with another protection, so the
-    /// data address cannot be used again.
-    pub(super) fn on_protection_accepted(&mut self, command: &Command) {
-        let state = &mut self.protection;
-        match command {
-            Command::Pbsz(_) => {
-                state.buffer_size_sent = true;
-                return;
-            }
-            Command::Prot(level) => state.level = Some(*level),
-            Command::Dcau(mode) => state.authentication = Some(mode.clone()),
-            Command::Dcsc(credential) => {
-                state.credential = Some(credential.clone());
-                state.authentication = None;
-            }
-            _ => return,
-        }
-        self.data_address = ServerDataAddress::None;
+    /// Records that PBSZ was sent. PROT works without an accepted one at some servers; at others its refusal
+    /// tells.
+    pub(super) fn on_buffer_size_sent(&mut self) {
+        self.buffer_size_sent = true;
+    }
+
+    /// Records an accepted PROT.
+    pub(super) fn on_level(&mut self, level: ProtectionLevel) {
+        self.level = Some(level);
+    }
+
+    /// Records an accepted DCAU.
+    pub(super) fn on_authentication(&mut self, mode: &DataChannelAuth) {
+        self.authentication = Some(mode.clone());
+    }
+
+    /// Records an accepted DCSC. The server may have changed its DCAU setting.
+    pub(super) fn on_credential(&mut self, credential: &DataCredential) {
+        self.credential = Some(credential.clone());
+        self.authentication = None;
     }
 }

@@ -101,7 +101,7 @@ impl SecurityExchange {
         if reply.code >= 400 {
             return Err(ExchangeError::Refused(reply.clone()));
         }
-        let token = SecurityToken::from_reply(reply)?;
+        let token = reply.token()?;
         match (expected, mechanism.exchange, reply.code) {
             (ExpectedSecurityInput::AuthReply, ExchangeKind::Handshake, 234) => {
                 self.state = SecurityState::Exchanging(mechanism, ExpectedSecurityInput::Handshake);

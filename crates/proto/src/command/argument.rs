@@ -21,30 +21,6 @@ pub enum TransferMode {
     Extended,
 }
 
-/// DCAU argument: authentication of data channels (GFD.20 §3.2).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DataChannelAuth {
-    /// N: no authentication.
-    None,
-    /// A: the peer must have the user's own credential.
-    SelfAuth,
-    /// S: the peer must have this subject.
-    Subject(String),
-}
-
-/// PROT argument: protection of data channels (RFC 2228 §3).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProtectionLevel {
-    /// C: no protection.
-    Clear,
-    /// S: integrity.
-    Safe,
-    /// E: confidentiality.
-    Confidential,
-    /// P: integrity and confidentiality.
-    Private,
-}
-
 /// REST argument: the data that the receiver has already.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RestartMarker {

@@ -1,12 +1,13 @@
 //! Encoding of commands as lines.
 
 use super::argument::{
-    DataChannelAuth, DataType, EpsvArgument, ExtendedRetrieve, ExtendedStore, ProtectionLevel,
-    RestartMarker, TransferMode, TriggerEvent,
+    DataType, EpsvArgument, ExtendedRetrieve, ExtendedStore, RestartMarker, TransferMode,
+    TriggerEvent,
 };
-use super::{Command, RawArgument, Secret};
+use super::{Command, RawArgument};
 use crate::address;
-use crate::security::{DataCredential, encode_base64};
+use crate::secret::Secret;
+use crate::security::{DataChannelAuth, DataCredential, ProtectionLevel, encode_base64};
 use crate::stripes::StripeAddresses;
 
 /// Length of the CR LF that the caller appends, bytes.

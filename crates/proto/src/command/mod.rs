@@ -13,22 +13,26 @@ mod argument;
 mod encode;
 mod opts;
 mod parse;
+mod protected;
 mod site;
 mod words;
 
 use std::net::SocketAddr;
 
 pub use argument::{
-    DataChannelAuth, DataType, EpsvArgument, ExtendedRetrieve, ExtendedStore, ProtectionLevel,
-    RestartMarker, TransferMode, TriggerEvent,
+    DataType, EpsvArgument, ExtendedRetrieve, ExtendedStore, RestartMarker, TransferMode,
+    TriggerEvent,
 };
 pub use opts::{OptsCommand, RetrieveOption};
+pub use protected::{CommandProtection, unwrap_line};
 pub use site::{BufferDirection, DriverStack, SiteCommand};
+
+pub use crate::secret::Secret;
 
 use crate::address::{AddressError, AddressFamily};
 use crate::checksum::ChecksumAlgorithm;
 use crate::drs::DrsAddress;
-use crate::security::{DataCredential, SecurityToken};
+use crate::security::{DataChannelAuth, DataCredential, ProtectionLevel, SecurityToken};
 use crate::stripes::StripeAddresses;
 use crate::timestamp::Timestamp;
 
@@ -136,36 +140,6 @@ pub enum Command {
 
 /// Result of parsing a command.
 type ParsedCommand = Result<Command, CommandError>;
-
-/// Bytes that must not be logged. They are overwritten when dropped.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Secret(pub Vec<u8>);
-
-impl From<&str> for Secret {
-    fn from(text: &str) -> Self {
-        Self(text.into())
-    }
-}
-
-impl From<String> for Secret {
-    fn from(text: String) -> Self {
-        Self(text.into_bytes())
-    }
-}
-
-impl Drop for Secret {
-    fn drop(&mut self) {
-        self.0.fill(0);
-        // Without this the compiler may remove the overwriting, since nothing reads the bytes again.
-        std::hint::black_box(&self.0);
-    }
-}
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Secret(***)")
-    }
-}
 
 /// Error in a control line. [`crate::server`] maps each variant to one reply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,19 +1,21 @@
 //! Parsing of control lines into commands.
 
 use super::argument::{
-    DataChannelAuth, DataType, EpsvArgument, ExtendedRetrieve, ExtendedStore, ProtectionLevel,
-    RestartMarker, TransferMode, TriggerEvent,
+    DataType, EpsvArgument, ExtendedRetrieve, ExtendedStore, RestartMarker, TransferMode,
+    TriggerEvent,
 };
 use super::words::{ArgumentWords, parse_number, split_at_space};
 use super::{
-    Command, CommandError, MAX_FILE_OFFSET, OptsCommand, ParsedCommand, RawArgument, Secret,
-    SiteCommand,
+    Command, CommandError, MAX_FILE_OFFSET, OptsCommand, ParsedCommand, RawArgument, SiteCommand,
 };
 use crate::address::{self, AddressError, AddressFamily};
 use crate::checksum::ChecksumAlgorithm;
 use crate::drs::DrsAddress;
 use crate::ranges::RangeSet;
-use crate::security::{DataCredential, MAX_CREDENTIAL, SecurityToken, decode_base64};
+use crate::secret::Secret;
+use crate::security::{
+    DataChannelAuth, DataCredential, MAX_CREDENTIAL, ProtectionLevel, SecurityToken, decode_base64,
+};
 use crate::timestamp::Timestamp;
 
 /// Parser of the argument of one verb.

@@ -258,6 +258,9 @@ fn storattr(args: ArgumentWords<'_>) -> Result<SiteCommand, CommandError> {
             return Err(args.unsupported("only modify and checksum are offered"));
         }
     }
+    if modify.is_none() && checksum.is_none() {
+        return Err(args.syntax_error("names no attribute"));
+    }
     Ok(SiteCommand::StorAttr { modify, checksum })
 }
 

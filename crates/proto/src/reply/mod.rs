@@ -5,13 +5,14 @@
 
 mod protected;
 mod reader;
+mod token;
 
 use crate::drs::{DrsAddress, Nonce};
 use crate::printable::printable;
-use crate::security::without_token;
 
 pub use protected::{ProtectedReplyError, ProtectedReplyReader};
 pub use reader::{ReplyError, ReplyReader};
+use token::without_token;
 
 /// A reply. Its text is bytes, since it may quote file names of any encoding.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,15 +2,14 @@
 //! Client and server sessions share these types. The drivers compute what a mechanism needs.
 
 mod base64;
-mod protected_line;
+mod data_channel;
 mod token;
 
 pub(crate) use base64::{decode_base64, encode_base64};
-pub use protected_line::unwrap_line;
-pub(crate) use token::without_token;
+pub use data_channel::{
+    DataChannelAuth, DataChannelProtection, DataCredential, MAX_CREDENTIAL, ProtectionLevel,
+};
 pub use token::{MAX_TOKEN, MAX_TOKEN_LINE, SecurityToken, TokenError};
-
-use crate::command::{DataChannelAuth, ProtectionLevel, Secret};
 
 /// A security mechanism, as named by AUTH (RFC 2228 §3). IANA registers the names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,47 +63,5 @@ pub enum SecurityState<Step> {
     Cleared(SecurityMechanism),
 }
 
-/// Protection of data connections. The default is that of a clear session: none.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DataChannelProtection {
-    /// DCAU: whom the peer must prove to be. Only sessions with GSSAPI have another value than
-    /// [`DataChannelAuth::None`]; on FTPS the level decides alone.
-    pub authentication: DataChannelAuth,
-    /// PROT.
-    pub level: ProtectionLevel,
-}
-
-impl Default for DataChannelProtection {
-    fn default() -> Self {
-        Self {
-            authentication: DataChannelAuth::None,
-            level: ProtectionLevel::Clear,
-        }
-    }
-}
-
-/// DCSC argument: credential of the server for data connections.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DataCredential {
-    /// D: the one that the client delegated, or the server's own.
-    Default,
-    /// P: PEM text with a certificate, its private key and further certificates.
-    Pem(Secret),
-}
-
 /// Name of USER whose PASS is a bearer token.
 pub const BEARER_USER: &str = ":bearer:";
-
-/// Longest PEM text of DCSC, bytes.
-pub const MAX_CREDENTIAL: usize = 64 * 1024;
-
-/// Protection of a command inside MIC, CONF or ENC (RFC 2228 §3).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CommandProtection {
-    /// MIC: integrity.
-    Safe,
-    /// CONF: confidentiality.
-    Confidential,
-    /// ENC: both.
-    Private,
-}

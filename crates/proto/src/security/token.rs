@@ -1,7 +1,7 @@
 //! Tokens of a security exchange, and their base64 encoding (RFC 2228 §9).
 
-use super::{decode_base64, encode_base64};
-use crate::reply::Reply;
+use super::base64::{decode_base64, encode_base64};
+use crate::secret::Secret;
 
 /// Longest token, bytes: enough for DCSC with a PEM text of [`super::MAX_CREDENTIAL`] inside a protected
 /// command.
@@ -11,14 +11,11 @@ pub const MAX_TOKEN: usize = 96 * 1024 - 16;
 /// base64.
 pub const MAX_TOKEN_LINE: usize = 128 * 1024;
 
-/// Prefix of a token in a reply.
-const ADAT_LABEL: &[u8] = b"ADAT=";
-
 /// Opaque bytes from the mechanism of one end to that of the other: a token of an exchange, or a
 /// protected command. [`std::fmt::Debug`] hides them, so that they are never logged. They are overwritten
 /// when dropped.
 #[derive(Clone, PartialEq, Eq)]
-pub struct SecurityToken(Vec<u8>);
+pub struct SecurityToken(Secret);
 
 /// Error in a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -37,11 +34,7 @@ impl SecurityToken {
     /// # Errors
     /// [`TokenError::TooLong`]
     pub fn new(bytes: Vec<u8>) -> Result<Self, TokenError> {
-        let token = Self(bytes);
-        if token.0.len() > MAX_TOKEN {
-            return Err(TokenError::TooLong);
-        }
-        Ok(token)
+        Self(Secret(bytes)).checked()
     }
 
     /// Decodes base64. Only the canonical encoding is accepted: with padding, and with zero in the unused
@@ -54,65 +47,32 @@ impl SecurityToken {
         if text.len() > MAX_TOKEN.div_ceil(3) * 4 {
             return Err(TokenError::TooLong);
         }
-        let mut token = Self(Vec::with_capacity(text.len()));
-        decode_base64(text, &mut token.0).ok_or(TokenError::Malformed)?;
-        if token.0.len() > MAX_TOKEN {
-            return Err(TokenError::TooLong);
-        }
-        Ok(token)
+        let mut bytes = Secret(Vec::with_capacity(text.len()));
+        decode_base64(text, &mut bytes.0).ok_or(TokenError::Malformed)?;
+        Self(bytes).checked()
     }
 
-    /// Finds the token in a reply (`ADAT=` and base64, RFC 2228 §5), if any.
-    ///
-    /// # Errors
-    /// See [`TokenError`].
-    pub fn from_reply(reply: &Reply) -> Result<Option<Self>, TokenError> {
-        let found = reply.lines.iter().find_map(|line| {
-            let at = line
-                .windows(ADAT_LABEL.len())
-                .position(|w| w == ADAT_LABEL)?;
-            line.get(at + ADAT_LABEL.len()..)
-        });
-        let Some(text) = found else { return Ok(None) };
-        let end = text.iter().position(u8::is_ascii_whitespace);
-        Self::decode(&text[..end.unwrap_or(text.len())]).map(Some)
+    fn checked(self) -> Result<Self, TokenError> {
+        match self.as_bytes().len() {
+            0..=MAX_TOKEN => Ok(self),
+            _ => Err(TokenError::TooLong),
+        }
     }
 
     /// Encodes the token in base64.
     pub fn encode(&self) -> String {
-        encode_base64(&self.0)
-    }
-
-    /// Text of a reply that carries the token.
-    pub fn to_reply_text(&self) -> String {
-        format!("{}{}", ADAT_LABEL.escape_ascii(), self.encode())
+        encode_base64(self.as_bytes())
     }
 
     /// The raw bytes, for the mechanism.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+        &self.0.0
     }
 }
 
 impl std::fmt::Debug for SecurityToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "SecurityToken({} bytes)", self.0.len())
-    }
-}
-
-impl Drop for SecurityToken {
-    fn drop(&mut self) {
-        self.0.fill(0);
-        // Without this the compiler may remove the overwriting, since nothing reads the bytes again.
-        std::hint::black_box(&self.0);
-    }
-}
-
-/// The text of a reply, with everything after `ADAT=` replaced by `...`.
-pub(crate) fn without_token(text: &str) -> String {
-    match text.find(ADAT_LABEL.escape_ascii().to_string().as_str()) {
-        Some(at) => format!("{}...", &text[..at + ADAT_LABEL.len()]),
-        None => text.to_owned(),
+        write!(f, "SecurityToken({} bytes)", self.as_bytes().len())
     }
 }
 
@@ -162,20 +122,8 @@ mod tests {
     }
 
     #[test]
-    fn the_token_in_a_reply_is_found() {
-        let of = |text: &str| SecurityToken::from_reply(&Reply::new(335, text));
-        let token = SecurityToken::new(b"foo".to_vec()).unwrap();
-        assert_eq!(of("ADAT=Zm9v"), Ok(Some(token.clone())));
-        assert_eq!(of("[ADAT=] ADAT="), Err(TokenError::Malformed));
-        assert_eq!(of("Go on: ADAT=Zm9v and so on"), Ok(Some(token)));
-        assert_eq!(of("ADAT must follow"), Ok(None));
-        assert_eq!(of("ADAT=Zm"), Err(TokenError::Malformed));
-    }
-
-    #[test]
-    fn debug_output_and_logs_hide_the_token() {
+    fn debug_output_hides_the_token() {
         let token = SecurityToken::new(b"foo".to_vec()).unwrap();
         assert_eq!(format!("{token:?}"), "SecurityToken(3 bytes)");
-        assert_eq!(without_token("a ADAT=Zm9v b"), "a ADAT=...");
     }
 }

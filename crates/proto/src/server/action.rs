@@ -4,13 +4,14 @@ use std::net::IpAddr;
 
 use crate::address::AddressFamily;
 use crate::checksum::ChecksumAlgorithm;
-use crate::command::{DataType, Secret, TransferMode};
+use crate::command::{DataType, TransferMode};
 use crate::drs::DrsAddress;
 use crate::listing::{DirectoryEntry, FactSet};
 use crate::path::VPath;
 use crate::ranges::RangeSet;
 use crate::remark::CompletionRemarks;
 use crate::reply::Reply;
+use crate::secret::Secret;
 use crate::security::{DataChannelProtection, DataCredential, SecurityMechanism, SecurityToken};
 use crate::sizing::SocketBuffers;
 use crate::streams::ParallelismRange;
@@ -30,7 +31,7 @@ pub enum SessionAction {
         /// Argument of USER.
         user: String,
         /// Argument of PASS; `None` directly after USER, when the client's certificate may suffice
-        /// (RFC 4217 §5: 232).
+        /// (RFC 2228 §4: 232).
         password: Option<Secret>,
     },
     /// Use this credential for data connections (DCSC); answered by [`DriverEvent::DataCredential`]. It
@@ -247,7 +248,7 @@ pub enum TransferKind {
         path: VPath,
         /// Treatment of an existing file.
         disposition: StoreDisposition,
-        /// Size announced with ALLO, bytes; advisory.
+        /// Size announced with ALLO, bytes. Too large a size may be refused; fewer bytes in MODE S are a failure.
         announced_size: Option<u64>,
         /// Compute this checksum while storing, so that a later CKSM of the whole file is answered at once.
         checksum_algorithm: Option<ChecksumAlgorithm>,

@@ -87,6 +87,15 @@ impl LoggedInSession {
         vec![SessionAction::Listen(self.listen_request())]
     }
 
+    /// Closes the connections of an earlier transfer, which were made with settings that no longer hold. An
+    /// address that has not been used yet stays valid.
+    pub(super) fn drop_cached_connections(&mut self) -> Option<SessionAction> {
+        self.data_channel.is_cached().then(|| {
+            self.data_channel = DataChannel::None;
+            SessionAction::DropChannel
+        })
+    }
+
     /// Listener with the hosts that this session may accept connections from.
     pub(super) fn listen_request(&self) -> ListenRequest {
         ListenRequest {

@@ -1,11 +1,8 @@
-//! Protection of data connections: PBSZ PROT DCAU DCSC (RFC 2228 §3, RFC 4217 §9, GFD.20 §3.2).
+//! Settings of PBSZ, PROT and DCAU (RFC 2228 §3, RFC 4217 §9, GFD.20 §3.2).
 
+use super::SessionAction;
 use super::replies;
-use super::session::ServerSession;
-use super::session_state::{DataChannel, LoggedInSession, LoginState, PendingTask};
-use super::{SessionAction, SessionConfig};
-use crate::command::{Command, DataChannelAuth, ProtectionLevel};
-use crate::security::{DataChannelProtection, DataCredential, ExchangeKind};
+use crate::security::{DataChannelAuth, DataChannelProtection, ExchangeKind, ProtectionLevel};
 
 /// Settings of PBSZ, PROT and DCAU, and what the server demands of them. They belong to the connection, since
 /// clients may send them before the login.
@@ -25,9 +22,9 @@ pub(super) struct DataProtectionSettings {
 
 impl DataProtectionSettings {
     /// Settings at the start of a connection.
-    pub(super) fn new(config: &SessionConfig) -> Self {
+    pub(super) fn new(required: bool) -> Self {
         Self {
-            required: config.require_data_protection,
+            required,
             ..Self::default()
         }
     }
@@ -96,7 +93,7 @@ impl DataProtectionSettings {
 
     /// PBSZ: TLS needs no buffer, which size 0 says (RFC 4217 §9). In other sessions clients send a size
     /// too, and expect it in the reply.
-    fn pbsz(&mut self, size: u32) -> Vec<SessionAction> {
+    pub(super) fn pbsz(&mut self, size: u32) -> Vec<SessionAction> {
         self.buffer_size_given = true;
         let size = match self.exchange {
             Some(ExchangeKind::Handshake) => 0,
@@ -106,7 +103,11 @@ impl DataProtectionSettings {
     }
 
     /// PROT
-    fn prot(&mut self, level: ProtectionLevel, offers_security: bool) -> Vec<SessionAction> {
+    pub(super) fn prot(
+        &mut self,
+        level: ProtectionLevel,
+        offers_security: bool,
+    ) -> Vec<SessionAction> {
         let letter = match level {
             ProtectionLevel::Clear => 'C',
             ProtectionLevel::Safe => 'S',
@@ -135,7 +136,7 @@ impl DataProtectionSettings {
     }
 
     /// DCAU: only after GSSAPI is there a credential that could authenticate a data channel.
-    fn dcau(&mut self, mode: &DataChannelAuth) -> Vec<SessionAction> {
+    pub(super) fn dcau(&mut self, mode: &DataChannelAuth) -> Vec<SessionAction> {
         let letter = match mode {
             DataChannelAuth::None => 'N',
             DataChannelAuth::SelfAuth => 'A',
@@ -150,52 +151,5 @@ impl DataProtectionSettings {
         }
         self.channel.authentication = mode.clone();
         replies::reply(200, format!("DCAU {letter}."))
-    }
-}
-
-impl ServerSession {
-    /// PBSZ, PROT and DCAU
-    pub(super) fn set_data_protection(&mut self, command: &Command) -> Vec<SessionAction> {
-        let before = self.protection.channel.clone();
-        let offers_security = !self.config.mechanisms.is_empty();
-        let replies = match command {
-            Command::Pbsz(size) => self.protection.pbsz(*size),
-            Command::Prot(level) => self.protection.prot(*level, offers_security),
-            Command::Dcau(mode) => self.protection.dcau(mode),
-            _ => return Vec::new(),
-        };
-        let mut actions = Vec::new();
-        if let LoginState::LoggedIn(login) = &mut self.state {
-            login.protection = self.protection.clone();
-            if before != self.protection.channel {
-                actions.extend(login.drop_cached_connections());
-            }
-        }
-        actions.extend(replies);
-        actions
-    }
-}
-
-impl LoggedInSession {
-    /// DCSC
-    pub(super) fn dcsc(&mut self, credential: DataCredential) -> Vec<SessionAction> {
-        // Elsewhere the private key would travel in the clear, or the credential have no use.
-        if self.protection.exchange != Some(ExchangeKind::Tokens) {
-            return replies::reply(503, "DCSC needs a session with GSSAPI security.");
-        }
-        let mut actions: Vec<SessionAction> = self.drop_cached_connections().into_iter().collect();
-        self.pending = PendingTask::DataCredential;
-        actions.push(SessionAction::SetDataCredential(credential));
-        actions
-    }
-
-    /// Closes connections of an earlier transfer, whose protection no longer fits. An address that has not
-    /// been used yet stays valid.
-    fn drop_cached_connections(&mut self) -> Option<SessionAction> {
-        if !self.data_channel.is_cached() {
-            return None;
-        }
-        self.data_channel = DataChannel::None;
-        Some(SessionAction::DropChannel)
     }
 }

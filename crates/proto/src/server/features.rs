@@ -61,6 +61,9 @@ pub(super) fn reply(facts: FactSet, config: &SessionConfig, with_tokens: bool) -
     lines.extend(FEATURES.iter().map(|f| f.as_bytes().to_vec()));
     lines.push(sizing::feature_line().into_bytes());
     lines.push(streams::feature_line(!config.congestion_controls.is_empty()).into_bytes());
+    if let Some(port) = config.enable_port {
+        lines.push(format!("ENABLE PORT={port};").into_bytes());
+    }
     lines.extend(security_lines(config, with_tokens));
     Reply::with_inner_lines(211, "Extensions supported", lines, "End.")
 }

@@ -4,8 +4,8 @@ use super::replies;
 use super::session::ServerSession;
 use super::session_state::{LoggedInSession, LoginState};
 use super::{LoginFailure, LoginGrant, SessionAction};
-use crate::command::Secret;
 use crate::reply::Reply;
+use crate::secret::Secret;
 use crate::security::{BEARER_USER, SecurityState};
 
 /// Names that need no password (RFC 1635). Globus clients send the last one when the user gives no name.
@@ -104,7 +104,7 @@ impl ServerSession {
         match (result, checked) {
             (Ok(grant), checked) => {
                 self.login_failures = 0;
-                // RFC 4217 §5: 232 means that no PASS is needed.
+                // RFC 2228 §4: 232 means that no PASS is needed.
                 let by_certificate = matches!(checked, LoginState::Authenticating(Some(_)));
                 let reply = welcome(if by_certificate { 232 } else { 230 }, &grant);
                 let mut login = LoggedInSession::new(&self.config, self.protection.clone(), grant);
@@ -126,12 +126,12 @@ impl ServerSession {
                 if limit > 0 && self.login_failures >= limit {
                     let mut actions = replies::reply(
                         421,
-                        format!("Login incorrect. : {reason} Too many failures; closing."),
+                        format!("Login incorrect: {reason} Too many failures; closing."),
                     );
                     actions.push(SessionAction::Close);
                     return actions;
                 }
-                replies::reply(530, format!("Login incorrect. : {reason}"))
+                replies::reply(530, format!("Login incorrect: {reason}"))
             }
         }
     }
@@ -148,7 +148,8 @@ impl ServerSession {
             actions.extend(login.drop_drs());
         }
         self.state = LoginState::Connected;
-        // The security of the connection stays; only the settings start again.
+        // RFC 4217 §13 ends TLS here. This session keeps its security, so that no later password can travel in
+        // the clear; only the settings start again.
         self.protection.reset();
         actions.push(SessionAction::Reply(self.greeting()));
         actions

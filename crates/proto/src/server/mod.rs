@@ -16,15 +16,17 @@
 //!   [`SessionAction::File`], [`SessionAction::Listen`], [`SessionAction::ListenDrs`],
 //!   [`SessionAction::Transfer`]), and it is the last.
 //! - While [`ServerSession::expects_protected_lines`], the driver removes the protection of every line as
-//!   it arrives ([`crate::security::unwrap_line`]), so that lines in its queue, urgent or not, are plain.
+//!   it arrives ([`crate::command::unwrap_line`]), so that lines in its queue, urgent or not, are plain.
 //! - The session ignores an event that nothing waits for, and all input after [`SessionAction::Close`].
 //!
 //! There is one module per subject of RFC 959 and GFD.20. Only `replies` decides the reply code of a
 //! failure. The golden dialogues are in `crates/proto/tests/transcripts`.
 
 mod action;
+mod config;
 mod data_address;
 mod data_protection;
+mod data_protection_commands;
 mod dispatch;
 mod features;
 mod file_response;
@@ -50,4 +52,5 @@ mod transfer;
 mod transfer_event;
 
 pub use action::*;
+pub use config::SessionConfig;
 pub use session::*;

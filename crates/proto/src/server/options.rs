@@ -1,7 +1,7 @@
 //! OPTS (RFC 2389 §4; RFC 3659 §7.9; GFD.20 §4.2).
 
 use super::replies;
-use super::session_state::{DataChannel, LoggedInSession};
+use super::session_state::LoggedInSession;
 use super::{SessionAction, SessionConfig};
 use crate::command::{OptsCommand, RetrieveOption};
 use crate::listing::FactSet;
@@ -28,7 +28,7 @@ impl LoggedInSession {
                 return replies::reply(501, format!("OPTS failed: unknown option {name}."));
             }
         }
-        success()
+        replies::options_accepted()
     }
 
     /// Applies one option of OPTS RETR. A request for more connections than the server allows is
@@ -58,12 +58,11 @@ impl LoggedInSession {
         }
         let mut actions = Vec::new();
         // The driver sets TCP_CONGESTION (tcp(7)) when it opens a connection.
-        if name != self.parameters.congestion_control && self.data_channel.is_cached() {
-            self.data_channel = DataChannel::None;
-            actions.push(SessionAction::DropChannel);
+        if name != self.parameters.congestion_control {
+            actions.extend(self.drop_cached_connections());
         }
         self.parameters.congestion_control = name;
-        actions.extend(success());
+        actions.extend(replies::options_accepted());
         actions
     }
 
@@ -72,9 +71,4 @@ impl LoggedInSession {
         let text = format!("MLST OPTS {}", self.parameters.facts.selected());
         replies::reply(200, text.trim_end())
     }
-}
-
-/// Reply to every accepted OPTS that has no reply of its own.
-pub(super) fn success() -> Vec<SessionAction> {
-    replies::reply(200, "OPTS Command Successful.")
 }

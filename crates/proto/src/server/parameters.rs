@@ -2,7 +2,7 @@
 
 use super::SessionAction;
 use super::replies;
-use super::session_state::{DataChannel, LoggedInSession};
+use super::session_state::LoggedInSession;
 use crate::command::{BufferDirection, DataType, RestartMarker, TransferMode, TriggerEvent};
 use crate::sizing::MAX_BUFFER;
 
@@ -21,9 +21,8 @@ impl LoggedInSession {
     /// used in. An address that has not been used yet stays valid.
     pub(super) fn set_mode(&mut self, mode: TransferMode) -> Vec<SessionAction> {
         let mut actions = Vec::new();
-        if mode != self.parameters.mode && self.data_channel.is_cached() {
-            self.data_channel = DataChannel::None;
-            actions.push(SessionAction::DropChannel);
+        if mode != self.parameters.mode {
+            actions.extend(self.drop_cached_connections());
         }
         self.parameters.mode = mode;
         let letter = match mode {
@@ -43,7 +42,7 @@ impl LoggedInSession {
         )
     }
 
-    /// ALLO: the size is advisory.
+    /// ALLO: the driver compares the size with the free space and with what arrives.
     pub(super) fn allo(&mut self, bytes: u64) -> Vec<SessionAction> {
         self.next_transfer.store.announced_size = Some(bytes);
         replies::reply(200, "ALLO command successful.")

@@ -73,6 +73,11 @@ pub(super) fn reply(code: u16, text: impl AsRef<[u8]>) -> Vec<SessionAction> {
     vec![SessionAction::Reply(Reply::new(code, text))]
 }
 
+/// The reply to every accepted OPTS that has none of its own.
+pub(super) fn options_accepted() -> Vec<SessionAction> {
+    reply(200, "OPTS Command Successful.")
+}
+
 /// [`failure_reply`] as the only action.
 pub(super) fn refuse(failure: &CommandFailure<'_>) -> Vec<SessionAction> {
     vec![SessionAction::Reply(failure_reply(failure))]

@@ -6,9 +6,8 @@
 //!
 //! Sources: Gardner, Feng and Fisk 2003 §4.2 (drs1); Engelhart, Gardner and Feng 2004 §3.2 (drs).
 
-use super::options;
 use super::replies::{self, CommandFailure};
-use super::session_state::{DataChannel, LoggedInSession, PendingTask};
+use super::session_state::{LoggedInSession, PendingTask};
 use super::{FileError, SessionAction, SessionConfig, TransferKind};
 use crate::command::BufferDirection;
 use crate::drs::DrsAddress;
@@ -28,9 +27,8 @@ impl LoggedInSession {
             other => other,
         };
         let mut actions = Vec::new();
-        if sizing != self.parameters.buffers.sizing && self.data_channel.is_cached() {
-            self.data_channel = DataChannel::None;
-            actions.push(SessionAction::DropChannel);
+        if sizing != self.parameters.buffers.sizing {
+            actions.extend(self.drop_cached_connections());
         }
         self.parameters.buffers.sizing = sizing;
         // OPTS DRS is a longhaul extension, so its client also knows remarks.
@@ -38,7 +36,7 @@ impl LoggedInSession {
         if sizing != BufferSizing::Drs {
             actions.extend(self.drop_drs());
         }
-        actions.extend(options::success());
+        actions.extend(replies::options_accepted());
         actions
     }
 

@@ -68,7 +68,7 @@ impl ServerSession {
         }
     }
 
-    /// CCC (RFC 2228 §3, RFC 4217 §16: it may be refused by policy with 534).
+    /// CCC (RFC 2228 §3, RFC 4217 §5). A server may refuse it by policy (534).
     pub(super) fn clear_commands(&mut self) -> Vec<SessionAction> {
         match &self.security {
             SecurityState::Secured(mechanism)
@@ -91,19 +91,15 @@ impl ServerSession {
 
     /// Handles the driver's response to [`SessionAction::Secure`].
     pub(super) fn on_security(&mut self, response: SecurityResult) -> Vec<SessionAction> {
-        // A late or repeated response of the driver must not change the state.
-        if !self.awaits_security_response() {
-            return Vec::new();
-        }
-        match std::mem::take(&mut self.security) {
-            SecurityState::Exchanging(mechanism, expected) => {
-                self.on_exchange(mechanism, expected, response)
+        let (mechanism, expected) = match &self.security {
+            SecurityState::Exchanging(mechanism, expected) if *expected != ExchangeWait::Adat => {
+                (mechanism.clone(), *expected)
             }
-            previous => {
-                self.security = previous;
-                Vec::new()
-            }
-        }
+            // A late or repeated response of the driver must not change the state.
+            _ => return Vec::new(),
+        };
+        self.security = SecurityState::Clear;
+        self.on_exchange(mechanism, expected, response)
     }
 
     /// The exchange is complete.
@@ -143,15 +139,18 @@ impl ServerSession {
             }
             (ExchangeWait::MechanismResult, Ok(A::Continue(token))) => {
                 self.security = SecurityState::Exchanging(mechanism, ExchangeWait::Adat);
-                replies::reply(335, token.to_reply_text())
+                vec![SessionAction::Reply(Reply::with_token(335, &token))]
             }
             (ExchangeWait::MechanismResult, Ok(A::Secured { token, identified })) => {
-                let text = match token {
-                    Some(token) => token.to_reply_text(),
-                    None => format!("{} Authentication successful.", mechanism.name),
+                let reply = match token {
+                    Some(token) => Reply::with_token(235, &token),
+                    None => Reply::new(
+                        235,
+                        format!("{} Authentication successful.", mechanism.name),
+                    ),
                 };
                 self.on_secured(mechanism, identified);
-                replies::reply(235, text)
+                vec![SessionAction::Reply(reply)]
             }
             (ExchangeWait::Handshake, Ok(A::Secured { identified, .. })) => {
                 self.on_secured(mechanism, identified);

@@ -7,13 +7,13 @@ use proptest::sample::select;
 use proto::address::AddressFamily;
 use proto::checksum::ChecksumAlgorithm;
 use proto::command::{
-    BufferDirection, Command, DataChannelAuth, DataType, EpsvArgument, ExtendedRetrieve,
-    ExtendedStore, MAX_FILE_OFFSET, OptsCommand, ProtectionLevel, RestartMarker, RetrieveOption,
-    Secret, SiteCommand, TransferMode, TriggerEvent,
+    BufferDirection, Command, DataType, EpsvArgument, ExtendedRetrieve, ExtendedStore,
+    MAX_FILE_OFFSET, OptsCommand, RestartMarker, RetrieveOption, Secret, SiteCommand, TransferMode,
+    TriggerEvent,
 };
 use proto::drs::{DrsAddress, Nonce};
 use proto::ranges::RangeSet;
-use proto::security::{DataCredential, SecurityToken};
+use proto::security::{DataChannelAuth, DataCredential, ProtectionLevel, SecurityToken};
 use proto::sizing::BufferSizing;
 use proto::streams::ParallelismRange;
 use proto::stripes::StripeAddresses;

@@ -10,9 +10,8 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 
-use proto::command::{Command, Secret};
+use proto::command::{Command, Secret, unwrap_line};
 use proto::line::{LineEvent, LineReader};
-use proto::security::unwrap_line;
 
 /// Hides the passwords of this test in its own code and in the needle of its search.
 const MASK: u8 = 0x55;

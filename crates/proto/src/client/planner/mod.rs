@@ -9,6 +9,7 @@ use crate::command::{
     TransferMode, TriggerEvent,
 };
 use crate::feature::ServerFeatures;
+use crate::security::{DataCredential, ExchangeKind};
 use crate::streams::ParallelismRange;
 
 /// Message to the user, after the server's name, when it refuses a buffer size.
@@ -35,7 +36,7 @@ pub struct CommandPlanner {
     pub(super) right_sizing: RightSizingState,
     /// The server accepts commands before it has answered the previous one.
     pub(super) pipelines: bool,
-    pub(super) protection: ProtectionState,
+    protection: ProtectionState,
     type_: Option<DataType>,
     mode: TransferMode,
     parallelism: Option<ParallelismRange>,
@@ -43,7 +44,7 @@ pub struct CommandPlanner {
     send_buffer: Option<u64>,
     receive_buffer: Option<u64>,
     store_checksum: Option<ChecksumAlgorithm>,
-    pub(super) data_address: ServerDataAddress,
+    data_address: ServerDataAddress,
     buffer_refused: bool,
     extended_refused: bool,
     markers_requested: bool,
@@ -51,7 +52,7 @@ pub struct CommandPlanner {
 
 /// Data address that the server has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ServerDataAddress {
+enum ServerDataAddress {
     /// No address, or one that cannot be used again.
     None,
     /// An address for this direction, mode and parallelism.
@@ -79,6 +80,18 @@ impl CommandPlanner {
             extended_refused: false,
             markers_requested: false,
         }
+    }
+
+    /// The planner of a session that this exchange has secured.
+    pub fn with_security(mut self, exchange: ExchangeKind) -> Self {
+        self.protection = ProtectionState::secured_by(exchange);
+        self
+    }
+
+    /// Makes the following transfers use this credential for data connections (DCSC). The caller has
+    /// checked that the server announces it.
+    pub fn use_data_credential(&mut self, credential: DataCredential) {
+        self.protection.use_credential(credential);
     }
 
     /// Features that the server announced.
@@ -140,7 +153,10 @@ impl CommandPlanner {
                     TransferMode::Extended,
                     requirements.streams,
                 )
-            && self.protection_steps(requirements).is_empty()
+            && self
+                .protection
+                .steps(requirements.protection.as_ref())
+                .is_empty()
             && self.sizing_step(requirements).is_none()
             && self.buffer_step(requirements).is_none()
             && self.congestion_step(requirements).is_none()
@@ -166,7 +182,7 @@ impl CommandPlanner {
             };
             steps.push(PlanStep::Set(Command::Mode(requirements.mode), refusal));
         }
-        steps.extend(self.protection_steps(requirements));
+        steps.extend(self.protection.steps(requirements.protection.as_ref()));
         // OPTS DRS comes before SBUF: while drs1 is in force, SBUF announces a size instead of
         // pinning it.
         steps.extend(self.sizing_step(requirements));
@@ -308,8 +324,19 @@ impl CommandPlanner {
                 self.store_checksum = *algorithm;
             }
             Command::Opts(OptsCommand::BufferSizing(sizing)) => self.on_sizing_accepted(*sizing),
-            Command::Pbsz(_) | Command::Prot(_) | Command::Dcau(_) | Command::Dcsc(_) => {
-                self.on_protection_accepted(command);
+            Command::Pbsz(_) => self.protection.on_buffer_size_sent(),
+            // The server closes connections with another protection, so the address cannot be used.
+            Command::Prot(level) => {
+                self.protection.on_level(*level);
+                self.data_address = ServerDataAddress::None;
+            }
+            Command::Dcau(mode) => {
+                self.protection.on_authentication(mode);
+                self.data_address = ServerDataAddress::None;
+            }
+            Command::Dcsc(credential) => {
+                self.protection.on_credential(credential);
+                self.data_address = ServerDataAddress::None;
             }
             Command::Trev(..) => self.markers_requested = true,
             _ => {}
@@ -338,8 +365,7 @@ impl CommandPlanner {
             Command::Opts(OptsCommand::BufferSizing(sizing)) => self.on_sizing_refused(*sizing),
             Command::Dpsv => self.on_drs_listening_refused(),
             Command::Dprt(_) => self.on_drs_connecting_refused(),
-            // PROT works without PBSZ at some servers; at others its refusal tells.
-            Command::Pbsz(_) => self.on_protection_accepted(command),
+            Command::Pbsz(_) => self.protection.on_buffer_size_sent(),
             Command::Trev(..) => self.markers_requested = true,
             _ => {}
         }

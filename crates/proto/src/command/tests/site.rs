@@ -91,6 +91,7 @@ fn site_commands_of_the_session_are_parsed() {
         "SITE IDLE x",
         "SITE STORATTR modify=x;",
         "SITE STORATTR x",
+        "SITE STORATTR ;",
     ]);
     all_not_offered(&["SITE STORATTR checksum.FOO=1;", "SITE STORATTR foo=1;"]);
 }

@@ -40,8 +40,8 @@ impl MarkerTimer {
         })
     }
 
-    /// Takes the marker that is due, if any; returns whether there is one. The first call only starts the timer. Missed periods are skipped, and
-    /// the timer restarts when the clock was set back.
+    /// Takes the marker that is due, if any; returns whether there is one. The first call only starts the
+    /// timer. Missed periods are skipped, and the timer restarts when the clock was set back.
     fn take_due(&mut self, now: f64) -> bool {
         let next = now + self.seconds;
         match self.due {

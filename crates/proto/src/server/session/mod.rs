@@ -1,77 +1,17 @@
 //! The session of one control connection: which commands are valid in which state.
 
-use std::net::IpAddr;
-use std::sync::Arc;
-
 use super::data_protection::DataProtectionSettings;
 use super::replies::{self, CommandFailure};
 use super::session_state::{ExchangeWait, LoginState, PendingTask};
-use super::{DriverEvent, SessionAction, features, help, options};
+use super::{DriverEvent, SessionAction, SessionConfig, features, help};
 use crate::command::{Command, CommandError, OptsCommand, SiteCommand};
 use crate::line::LineEvent;
 use crate::listing::FactSet;
 use crate::reply::Reply;
 use crate::security::{ExchangeKind, SecurityMechanism, SecurityState};
-use crate::sizing::BufferSizing;
 
 /// Most decimal digits for which every number fits 64 bits.
 const MAX_SIZE_DIGITS: usize = 19;
-
-/// Configuration of a session.
-#[derive(Debug, Clone)]
-pub struct SessionConfig {
-    /// Text after 220 (one line).
-    pub banner: String,
-    /// `longhaul 0.1.0`, for SITE VERSION and STAT.
-    pub version: String,
-    /// The control connection's peer.
-    pub peer: IpAddr,
-    /// Seconds between 112 markers during MODE E stores.
-    pub perf_marker_seconds: u32,
-    /// Seconds between 111 markers during MODE E stores.
-    pub range_marker_seconds: u32,
-    /// Most data connections per transfer; a larger `OPTS RETR Parallelism` is reduced to it.
-    pub max_streams: u32,
-    /// Congestion controls that a client may select with OPTS TUNE, lower case; may include `auto` and
-    /// `system`. If empty, none is announced. Shared by all sessions.
-    pub congestion_controls: Arc<[String]>,
-    /// Failed logins after which the session closes with 421; 0 for no limit.
-    pub max_login_failures: u32,
-    /// Consecutive unrecognized lines after which the session closes with 421; 0 for no limit.
-    pub max_bad_lines: u32,
-    /// Buffer sizing until OPTS DRS selects another one than `auto`: [`BufferSizing::Auto`] or
-    /// [`BufferSizing::Kernel`]. The others need the client's request and count as `Auto` here.
-    pub buffer_sizing: BufferSizing,
-    /// Accounts with the third-party right may use data connections with any host, without naming it
-    /// by SITE DATAPEER.
-    pub foreign_data_addresses: bool,
-    /// Longest idle timeout that SITE IDLE can set, seconds.
-    pub max_idle_seconds: u32,
-    /// Security mechanisms that the driver supports ([`SessionAction::Secure`]). If empty, AUTH is
-    /// refused. Shared by all sessions.
-    pub mechanisms: Arc<[SecurityMechanism]>,
-    /// Passwords are accepted from a connection without security.
-    pub clear_passwords: bool,
-    /// USER is refused before a security exchange, also for anonymous users.
-    pub tls_required: bool,
-    /// Transfers are refused until PROT P.
-    pub require_data_protection: bool,
-    /// FEAT announces logins with bearer tokens ([`crate::security::BEARER_USER`]).
-    pub bearer_tokens: bool,
-    /// CCC is accepted from a user who has logged in over TLS.
-    pub allow_ccc: bool,
-}
-
-impl SessionConfig {
-    /// Buffer sizing for a client that has not sent OPTS DRS. Such a client may not support DRS, so
-    /// schemes that need the peer are replaced by `Auto`.
-    pub(super) fn default_buffer_sizing(&self) -> BufferSizing {
-        match self.buffer_sizing {
-            configured if configured.needs_peer_support() => BufferSizing::Auto,
-            configured => configured,
-        }
-    }
-}
 
 /// Input that the session waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,7 +44,7 @@ impl ServerSession {
     /// A session that has not sent its greeting.
     pub fn new(config: SessionConfig) -> Self {
         Self {
-            protection: DataProtectionSettings::new(&config),
+            protection: DataProtectionSettings::new(config.require_data_protection),
             config,
             state: LoginState::Connected,
             security: SecurityState::Clear,
@@ -149,7 +89,7 @@ impl ServerSession {
     }
 
     /// Whether commands and replies travel in tokens from now on (GSSAPI). The driver then passes every
-    /// line through [`crate::security::unwrap_line`] as it arrives, and sends replies with
+    /// line through [`crate::command::unwrap_line`] as it arrives, and sends replies with
     /// [`Reply::encode_protected`]. The reply to the last ADAT is still sent in the clear.
     pub fn expects_protected_lines(&self) -> bool {
         matches!(&self.security, SecurityState::Secured(mechanism)
@@ -306,7 +246,7 @@ impl ServerSession {
             }
             // File names are byte strings, so UTF8 ON and OFF have no effect. lftp sends this
             // before login.
-            Command::Opts(OptsCommand::Utf8(_)) => options::success(),
+            Command::Opts(OptsCommand::Utf8(_)) => replies::options_accepted(),
             Command::Auth(mechanism) => self.auth(&mechanism),
             Command::Adat(token) => self.adat(token),
             // Nested protection has no use, and would allow any depth of decoding from one line.

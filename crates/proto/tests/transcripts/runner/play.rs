@@ -33,21 +33,9 @@ pub(crate) fn play(text: &str) -> Result<String, String> {
         congestion_controls: ["auto", "system", "bbr"].map(String::from).into(),
         banner: "test.example longhaul ready.".to_owned(),
         version: "longhaul 0.1.0".to_owned(),
-        peer: IpAddr::from([127, 0, 0, 1]),
-        perf_marker_seconds: 5,
-        range_marker_seconds: 5,
-        max_streams: 16,
         max_login_failures: 3,
-        max_bad_lines: 0,
-        max_idle_seconds: 7200,
-        buffer_sizing: BufferSizing::Auto,
-        foreign_data_addresses: false,
-        mechanisms: std::sync::Arc::default(),
         clear_passwords: true,
-        tls_required: false,
-        require_data_protection: false,
-        bearer_tokens: false,
-        allow_ccc: false,
+        ..SessionConfig::new(IpAddr::from([127, 0, 0, 1]))
     };
     let mut tree = FileTree::new();
     let mut out = String::new();
@@ -100,6 +88,10 @@ fn configure(setting: &str, config: &mut SessionConfig, tree: &mut FileTree) -> 
         ["data-protection-required"] => config.require_data_protection = true,
         ["bearer-tokens"] => config.bearer_tokens = true,
         ["allow-ccc"] => config.allow_ccc = true,
+        ["enable-port", port] => {
+            let port = port.parse().map_err(|_| format!("not a port: {port}"))?;
+            config.enable_port = Some(port);
+        }
         ["foreign-data-addresses"] => config.foreign_data_addresses = true,
         ["max_bad_lines", n] => config.max_bad_lines = number(n)?,
         ["max_login_failures", n] => config.max_login_failures = number(n)?,

@@ -4,8 +4,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::client::{IacHandling, may_pipeline, supports_pipelining};
-use crate::command::{DataChannelAuth, OptsCommand, ProtectionLevel};
-use crate::security::{DataChannelProtection, ExchangeKind, SecurityToken};
+use crate::command::OptsCommand;
+use crate::security::{
+    DataChannelAuth, DataChannelProtection, ExchangeKind, ProtectionLevel, SecurityToken,
+};
 
 /// The full feature list of a longhaul server, with pipelining.
 fn pipelining() -> CommandPlanner {

@@ -1,8 +1,10 @@
 //! DCSC, DCAU, PBSZ and PROT before a transfer.
 
 use super::*;
-use crate::command::{DataChannelAuth, ProtectionLevel, Secret};
-use crate::security::{DataChannelProtection, DataCredential, ExchangeKind};
+use crate::secret::Secret;
+use crate::security::{
+    DataChannelAuth, DataChannelProtection, DataCredential, ExchangeKind, ProtectionLevel,
+};
 
 fn protected(
     authentication: DataChannelAuth,

@@ -3,7 +3,7 @@ mod properties;
 mod security_exchange;
 mod security_invariants;
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 
 use super::{ExpectedInput, ServerSession, SessionConfig};
 use crate::line::LineEvent;
@@ -13,23 +13,9 @@ use crate::server::{AccountRights, DriverEvent, LoginFailure, LoginGrant, Sessio
 fn config() -> SessionConfig {
     SessionConfig {
         congestion_controls: ["auto", "system", "bbr"].map(String::from).into(),
-        banner: "ready.".to_owned(),
-        version: "longhaul".to_owned(),
-        peer: IpAddr::V4(Ipv4Addr::LOCALHOST),
-        perf_marker_seconds: 5,
-        range_marker_seconds: 5,
-        max_streams: 16,
         max_login_failures: 3,
-        max_bad_lines: 0,
-        max_idle_seconds: 7200,
-        foreign_data_addresses: false,
-        buffer_sizing: crate::sizing::BufferSizing::Auto,
-        mechanisms: std::sync::Arc::default(),
         clear_passwords: true,
-        tls_required: false,
-        require_data_protection: false,
-        bearer_tokens: false,
-        allow_ccc: false,
+        ..SessionConfig::new(Ipv4Addr::LOCALHOST.into())
     }
 }
 

@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 
 use super::{ExpectedInput, ServerSession, SessionConfig, code, config, grant, line};
+use crate::command::unwrap_line;
 use crate::line::{LineEvent, LineReader};
-use crate::security::{ExchangeKind, SecurityMechanism, SecurityToken, unwrap_line};
+use crate::security::{ExchangeKind, SecurityMechanism, SecurityToken};
 use crate::server::{
     DriverEvent, SecurityFailure, SecurityRequest, SecurityResponse, SessionAction,
 };
@@ -236,7 +237,7 @@ fn a_reply_carries_the_mechanisms_token() {
         panic!("{response:?}");
     };
     assert_eq!((reply.code, &reply.lines[0][..]), (335, &b"ADAT=Zm9v"[..]));
-    assert_eq!(SecurityToken::from_reply(reply), Ok(Some(token("foo"))));
+    assert_eq!(reply.token(), Ok(Some(token("foo"))));
 }
 
 /// An attacker on the path injects clear commands behind AUTH (CVE-2011-0411).

@@ -1,10 +1,11 @@
 //! Security rules that hold for any input, whatever the client sends and the mechanism answers.
 
-use crate::command::{DataChannelAuth, ProtectionLevel};
-use crate::security::{ExchangeKind, SecurityMechanism, SecurityState, SecurityToken};
-use crate::server::session::{ServerSession, SessionConfig};
+use crate::security::{
+    DataChannelAuth, ExchangeKind, ProtectionLevel, SecurityMechanism, SecurityState, SecurityToken,
+};
+use crate::server::session::ServerSession;
 use crate::server::session_state::ExchangeWait;
-use crate::server::{DriverEvent, SecurityFailure, SecurityResponse, SessionAction};
+use crate::server::{DriverEvent, SecurityFailure, SecurityResponse, SessionAction, SessionConfig};
 
 /// Commands of security exchanges and of the protection of data connections.
 pub(super) const SECURITY_LINES: &[&str] = &[

@@ -1,8 +1,19 @@
 //! Commands inside MIC, CONF and ENC at the server (RFC 2228 §3).
 
-use super::CommandProtection;
-use crate::command::{Command, Secret};
+use super::Command;
 use crate::line::{LineEvent, LineReader};
+use crate::secret::Secret;
+
+/// Protection of a command inside MIC, CONF or ENC (RFC 2228 §3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommandProtection {
+    /// MIC: integrity.
+    Safe,
+    /// CONF: confidentiality.
+    Confidential,
+    /// ENC: both.
+    Private,
+}
 
 /// Replaces a line of a session whose commands travel in tokens by the command inside it.
 ///
