@@ -7,26 +7,19 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 use security::tls::{
-    ClientCertificates, ExpectedPeer, Handshake, ReadResult, TlsConfig, TlsEngine, TlsOptions,
-    TlsProfile, TlsRole, TlsVersion,
+    Handshake, ReadResult, TlsConfig, TlsEngine, TlsError, TlsOptions, TlsVersion,
 };
 use security::x509::CertifiedKey;
 
 /// Bytes of one write and one read.
 const BLOCK: usize = 256 << 10;
 
-fn options(role: TlsRole, credential: Option<CertifiedKey>) -> TlsOptions {
-    TlsOptions {
-        role,
-        profile: TlsProfile::Web,
-        credential,
-        trust: None,
-        client_certificates: ClientCertificates::None,
-        expected: ExpectedPeer::Unverified,
-        server_name: None,
+/// TLS 1.3 alone.
+fn config(options: TlsOptions) -> Result<TlsConfig, TlsError> {
+    TlsConfig::new(TlsOptions {
         oldest: TlsVersion::V1_3,
-        tickets: true,
-    }
+        ..options
+    })
 }
 
 /// Moves what one end has to send to the other, in pieces as a socket gives them.
@@ -46,8 +39,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let gigabytes: usize = std::env::args().nth(1).map_or(Ok(2), |a| a.parse())?;
     let credential =
         CertifiedKey::self_signed(&["localhost".to_owned()], Duration::from_secs(3600))?;
-    let server = TlsConfig::new(options(TlsRole::Server, Some(credential)))?;
-    let client = TlsConfig::new(options(TlsRole::Client, None))?;
+    let server = config(
+        TlsOptions::server()
+            .with_credential(credential)
+            .with_tickets(),
+    )?;
+    let client = config(TlsOptions::client().unverified())?;
 
     let start = Instant::now();
     let handshakes = 200;

@@ -1,7 +1,6 @@
 //! Gridmap files: certificate subjects and the accounts that they may use.
 
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -46,7 +45,8 @@ impl Gridmap {
             problem,
         };
         let cannot = |error: std::io::Error| failed(format!("cannot read the gridmap: {error}"));
-        let (file, metadata) = regular_file::open(path).map_err(cannot)?;
+        let file = regular_file::open(path).map_err(cannot)?;
+        let metadata = &file.1;
         if metadata.mode() & 0o022 != 0 {
             return Err(failed(format!(
                 "mode {:03o} lets others change the gridmap: chmod go-w {place}",
@@ -61,12 +61,7 @@ impl Gridmap {
             )));
         }
         let mut text = Vec::new();
-        file.take(LONGEST_FILE + 1)
-            .read_to_end(&mut text)
-            .map_err(cannot)?;
-        if text.len() as u64 > LONGEST_FILE {
-            return Err(failed("is longer than 16 MiB: not a gridmap".to_owned()));
-        }
+        regular_file::read(file, LONGEST_FILE, &mut text).map_err(cannot)?;
         Self::parse(&text, &place)
     }
 

@@ -9,7 +9,8 @@
 pub mod fuzzing;
 pub mod gridmap;
 pub mod gsi;
-mod regular_file;
+mod locks;
+pub mod regular_file;
 #[cfg(any(test, feature = "test-pki"))]
 pub mod test_pki;
 pub mod tls;

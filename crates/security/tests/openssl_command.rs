@@ -9,17 +9,16 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use openssl::x509::X509;
 use security::tls::{
-    ClientCertificates, ExpectedPeer, Handshake, ReadResult, TlsConfig, TlsEngine, TlsError,
-    TlsOptions, TlsProfile, TlsRole, TlsSession, TlsVersion, install_session_setter,
+    ExpectedPeer, Handshake, ReadResult, TlsConfig, TlsEngine, TlsError, TlsOptions, TlsRole,
+    TlsSession, install_session_setter,
 };
 use security::x509::{CertifiedKey, TrustStore};
 
 /// A program that ends with the test.
-struct Program(Child);
+struct OpensslProgram(Child);
 
-impl Drop for Program {
+impl Drop for OpensslProgram {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -46,20 +45,14 @@ impl Identity {
     }
 
     fn options(&self, role: TlsRole) -> TlsOptions {
-        let certificate: X509 = self.credential.leaf().clone();
-        TlsOptions {
-            role,
-            profile: TlsProfile::Web,
-            credential: (role == TlsRole::Server).then(|| self.credential.clone()),
-            trust: Some(Arc::new(TrustStore::exactly(vec![certificate]))),
-            client_certificates: ClientCertificates::None,
-            expected: match role {
-                TlsRole::Client => ExpectedPeer::Host("localhost".to_owned()),
-                TlsRole::Server => ExpectedPeer::Trusted,
-            },
-            server_name: None,
-            oldest: TlsVersion::V1_2,
-            tickets: true,
+        let own = vec![self.credential.leaf().clone()];
+        match role {
+            TlsRole::Client => TlsOptions::client()
+                .with_trust(Arc::new(TrustStore::exactly(own)))
+                .expecting(ExpectedPeer::Host("localhost".to_owned())),
+            TlsRole::Server => TlsOptions::server()
+                .with_credential(self.credential.clone())
+                .with_tickets(),
         }
     }
 }
@@ -119,7 +112,7 @@ impl Connection {
 }
 
 /// `openssl s_server` and its port. It sends each line back with its letters reversed.
-fn server(file: &Path, arguments: &[&str]) -> (Program, u16) {
+fn server(file: &Path, arguments: &[&str]) -> (OpensslProgram, u16) {
     let mut child = Command::new("openssl")
         .args(["s_server", "-accept", "127.0.0.1:0", "-rev", "-cert"])
         .arg(file)
@@ -130,7 +123,7 @@ fn server(file: &Path, arguments: &[&str]) -> (Program, u16) {
         .spawn()
         .unwrap();
     let output = BufReader::new(child.stdout.take().unwrap());
-    let program = Program(child);
+    let program = OpensslProgram(child);
     let mut lines = output.lines();
     let port = loop {
         let line = lines.next().unwrap().unwrap();
@@ -144,7 +137,7 @@ fn server(file: &Path, arguments: &[&str]) -> (Program, u16) {
 }
 
 /// `openssl s_client` and its connection.
-fn client(file: &Path, arguments: &[&str]) -> (Program, TcpStream) {
+fn client(file: &Path, arguments: &[&str]) -> (OpensslProgram, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let child = Command::new("openssl")
         .args([
@@ -165,7 +158,7 @@ fn client(file: &Path, arguments: &[&str]) -> (Program, TcpStream) {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    (Program(child), listener.accept().unwrap().0)
+    (OpensslProgram(child), listener.accept().unwrap().0)
 }
 
 #[test]

@@ -14,7 +14,7 @@ use openssl::ssl::{
 };
 use security::tls::{
     ClientCertificates, ExpectedPeer, Handshake, ReadResult, TlsConfig, TlsEngine, TlsError,
-    TlsOptions, TlsProfile, TlsRole, TlsSession, TlsVersion, install_session_setter,
+    TlsOptions, TlsSession, install_session_setter,
 };
 use security::x509::{CertifiedKey, TrustStore};
 
@@ -35,29 +35,16 @@ fn ends() -> Ends {
     let user = CertifiedKey::self_signed(&["user.example".to_owned()], day).unwrap();
     let trust = |peer: &CertifiedKey| {
         let certificates = vec![peer.leaf().clone()];
-        Some(Arc::new(TrustStore::exactly(certificates)))
+        Arc::new(TrustStore::exactly(certificates))
     };
-    let client = TlsOptions {
-        role: TlsRole::Client,
-        profile: TlsProfile::Web,
-        credential: Some(user.clone()),
-        trust: trust(&host),
-        client_certificates: ClientCertificates::None,
-        expected: ExpectedPeer::Host(HOST.to_owned()),
-        server_name: Some(HOST.to_owned()),
-        oldest: TlsVersion::V1_2,
-        tickets: false,
-    };
-    let server = TlsOptions {
-        role: TlsRole::Server,
-        credential: Some(host),
-        trust: trust(&user),
-        client_certificates: ClientCertificates::Required,
-        expected: ExpectedPeer::Trusted,
-        server_name: None,
-        tickets: true,
-        ..client.clone()
-    };
+    let client = TlsOptions::client()
+        .with_credential(user.clone())
+        .with_trust(trust(&host))
+        .for_host(HOST);
+    let server = TlsOptions::server()
+        .asking(ClientCertificates::Required, trust(&user))
+        .with_credential(host)
+        .with_tickets();
     Ends { client, server }
 }
 

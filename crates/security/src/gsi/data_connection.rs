@@ -64,6 +64,15 @@ impl DataHandshake {
         &mut self.engine
     }
 
+    /// Most bytes to receive next, so that none behind the current record is received: up to the end of
+    /// its header, or its own. Bytes that are no record end the handshake, so their number does not matter.
+    pub fn missing_of_record(&self) -> usize {
+        match first_record(self.engine.unprocessed_bytes()) {
+            FirstRecord::Partial(missing) => missing,
+            FirstRecord::Whole(_) | FirstRecord::Invalid => 1,
+        }
+    }
+
     /// Continues the handshake.
     ///
     /// # Errors
@@ -104,7 +113,7 @@ impl DataHandshake {
         let bytes = self.engine.unprocessed_bytes();
         let admitted = match first_record(bytes) {
             FirstRecord::Whole(length) => length,
-            FirstRecord::Partial => return false,
+            FirstRecord::Partial(_) => return false,
             FirstRecord::Invalid => bytes.len(),
         };
         self.engine.set_gate(Some(admitted));

@@ -171,7 +171,7 @@ impl TestAuthority {
 
     /// Text of a signing policy that allows subjects of these patterns.
     pub fn signing_policy(&self, patterns: &[&str]) -> String {
-        let subject = crate::x509::DistinguishedName::of(self.certificate.subject_name());
+        let subject = crate::x509::DistinguishedName::of_subject(&self.certificate);
         let patterns: Vec<String> = patterns.iter().map(|text| format!("\"{text}\"")).collect();
         format!(
             "# Test\naccess_id_CA  X509  '{subject}'\npos_rights  globus  CA:sign\ncond_subjects  globus  '{}'\n",

@@ -1,12 +1,14 @@
 //! Keys, made once per process.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 use openssl::ec::{EcGroup, EcKey};
 use openssl::nid::Nid;
 use openssl::pkey::{PKey, Private};
 use openssl::rsa::Rsa;
+
+use crate::locks::lock;
 
 /// Kind of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -31,19 +33,11 @@ pub fn key(kind: TestKey, name: &str) -> PKey<Private> {
     static KEYS: OnceLock<Mutex<KeysByName>> = OnceLock::new();
     let keys = KEYS.get_or_init(Mutex::default);
     let place = (kind, name.to_owned());
-    let known = keys
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .get(&place)
-        .cloned();
+    let known = lock(keys).get(&place).cloned();
     known.unwrap_or_else(|| {
         // Made without the lock, so that tests make different keys at the same time.
         let made = make(kind);
-        keys.lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .entry(place)
-            .or_insert(made)
-            .clone()
+        lock(keys).entry(place).or_insert(made).clone()
     })
 }
 

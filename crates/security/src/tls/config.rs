@@ -1,6 +1,6 @@
 //! Configuration of TLS connections.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use openssl::error::ErrorStack;
 use openssl::rand::rand_bytes;
@@ -11,7 +11,8 @@ use openssl::x509::{X509, X509VerifyResult};
 
 use super::TlsError;
 use super::error::in_words;
-use super::session;
+use super::newest_session;
+use crate::locks::lock;
 use crate::x509::{CertifiedKey, DistinguishedName, TrustStore};
 
 /// TLS 1.2 suites of the web profile.
@@ -95,7 +96,8 @@ pub enum ExpectedPeer {
     Unverified,
 }
 
-/// Options of TLS connections.
+/// Options of TLS connections. They begin with [`TlsOptions::client`], [`TlsOptions::server`] or
+/// [`TlsOptions::grid`]: TLS 1.2 at least, and a peer that must be trusted.
 #[derive(Debug, Clone)]
 pub struct TlsOptions {
     /// Side.
@@ -112,7 +114,7 @@ pub struct TlsOptions {
     pub client_certificates: ClientCertificates,
     /// Who the peer must be.
     pub expected: ExpectedPeer,
-    /// Host name for SNI (RFC 6066), client only.
+    /// Host for SNI, client only. An address is not named to the server (RFC 6066 §3).
     pub server_name: Option<String>,
     /// Oldest version.
     pub oldest: TlsVersion,
@@ -236,6 +238,98 @@ impl SharedContext {
 }
 
 impl TlsOptions {
+    /// A client with the web's rules: it shows no certificate, and its server must be trusted.
+    /// Authorities or another expectation must follow.
+    pub fn client() -> Self {
+        Self::new(TlsRole::Client, TlsProfile::Web)
+    }
+
+    /// A server with the web's rules: it asks for no certificates and gives no tickets. Its credential
+    /// must follow.
+    pub fn server() -> Self {
+        Self::new(TlsRole::Server, TlsProfile::Web)
+    }
+
+    /// One end of a GSI connection; both show certificates. A credential and authorities must follow.
+    pub fn grid(role: TlsRole) -> Self {
+        Self {
+            client_certificates: ClientCertificates::Required,
+            ..Self::new(role, TlsProfile::Grid)
+        }
+    }
+
+    fn new(role: TlsRole, profile: TlsProfile) -> Self {
+        Self {
+            role,
+            profile,
+            credential: None,
+            trust: None,
+            client_certificates: ClientCertificates::None,
+            expected: ExpectedPeer::Trusted,
+            server_name: None,
+            oldest: TlsVersion::V1_2,
+            tickets: false,
+        }
+    }
+
+    /// With this own certificate.
+    #[must_use]
+    pub fn with_credential(self, credential: CertifiedKey) -> Self {
+        Self {
+            credential: Some(credential),
+            ..self
+        }
+    }
+
+    /// With these authorities for the peer.
+    #[must_use]
+    pub fn with_trust(self, trust: Arc<TrustStore>) -> Self {
+        Self {
+            trust: Some(trust),
+            ..self
+        }
+    }
+
+    /// The peer must be this one.
+    #[must_use]
+    pub fn expecting(self, expected: ExpectedPeer) -> Self {
+        Self { expected, ..self }
+    }
+
+    /// The server must be this host, which is also named to it (SNI).
+    #[must_use]
+    pub fn for_host(self, host: &str) -> Self {
+        Self {
+            expected: ExpectedPeer::Host(host.to_owned()),
+            server_name: Some(host.to_owned()),
+            ..self
+        }
+    }
+
+    /// Nothing of the peer is checked, also if there are authorities.
+    #[must_use]
+    pub fn unverified(self) -> Self {
+        self.expecting(ExpectedPeer::Unverified)
+    }
+
+    /// Server: asks clients for certificates of these authorities.
+    #[must_use]
+    pub fn asking(self, certificates: ClientCertificates, trust: Arc<TrustStore>) -> Self {
+        Self {
+            client_certificates: certificates,
+            ..self.with_trust(trust)
+        }
+    }
+
+    /// Server: gives session tickets.
+    #[must_use]
+    pub fn with_tickets(self) -> Self {
+        Self {
+            tickets: true,
+            ..self
+        }
+    }
+
     fn effective_client_certificates(&self) -> ClientCertificates {
         match self.profile {
             TlsProfile::Web => self.client_certificates,
@@ -248,11 +342,6 @@ impl TlsOptions {
         self.role == TlsRole::Client
             || self.effective_client_certificates() != ClientCertificates::None
     }
-}
-
-/// Takes a lock whose holder cannot leave a value half changed.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn check_combination(options: &TlsOptions) -> Result<(), TlsError> {
@@ -343,7 +432,7 @@ fn set_sessions(builder: &mut SslContextBuilder, options: &TlsOptions) -> Result
             builder.set_session_cache_mode(
                 SslSessionCacheMode::CLIENT | SslSessionCacheMode::NO_INTERNAL,
             );
-            session::keep_newest(builder)?;
+            newest_session::keep_newest(builder)?;
         }
         TlsRole::Client => {
             builder.set_session_cache_mode(SslSessionCacheMode::OFF);

@@ -6,11 +6,13 @@ use openssl::ssl::{Error, ErrorCode, Ssl, SslRef, SslStream, SslVerifyMode};
 use openssl::x509::X509;
 
 use super::TlsError;
-use super::config::{ClientCertificates, TlsConfig, TlsRole, lock};
+use super::config::{ClientCertificates, TlsConfig, TlsRole};
 use super::error::in_words;
 use super::memory::MemoryWire;
-use super::session::{self, NewestSession, TlsSession};
+use super::newest_session::{self, NewestSession};
+use super::session::TlsSession;
 use super::verification::PeerCheck;
+use crate::locks::lock;
 use crate::x509::PeerIdentity;
 
 /// Largest plain content of a record (RFC 8446 §5.1), bytes.
@@ -106,7 +108,7 @@ impl TlsEngine {
             TlsRole::Server => ssl.set_accept_state(),
             TlsRole::Client => {
                 ssl.set_connect_state();
-                newest = Some(session::attach(&mut ssl).map_err(failed)?);
+                newest = Some(newest_session::attach(&mut ssl).map_err(failed)?);
                 if let Some(session) = resume
                     && session.offer(&mut ssl, config).map_err(failed)?
                 {

@@ -161,7 +161,45 @@ fn alert_in_words(alert: SslAlert) -> String {
         SslAlert::BAD_RECORD_MAC => "a record was altered on its way to it",
         SslAlert::NO_RENEGOTIATION => "it refuses to renegotiate",
         SslAlert::INTERNAL_ERROR => "it has an internal error",
-        _ => return format!("alert '{alert}'"),
+        _ => return format!("alert '{}'", alert_name(alert)),
     };
-    format!("{words} (alert '{alert}')")
+    format!("{words} (alert '{}')", alert_name(alert))
+}
+
+/// OpenSSL's alert numbers as reason codes begin here (SSL_AD_REASON_OFFSET).
+const ALERT_REASONS: i32 = 1000;
+
+/// The name of an alert (RFC 8446 §6), or its number.
+fn alert_name(alert: SslAlert) -> String {
+    let number = alert.reason_code() - ALERT_REASONS;
+    // OpenSSL calls these 'unknown'.
+    match number {
+        86 => "inappropriate fallback".to_owned(),
+        109 => "missing extension".to_owned(),
+        116 => "certificate required".to_owned(),
+        120 => "no application protocol".to_owned(),
+        _ => match alert.to_string() {
+            name if name == "unknown" => format!("number {number}"),
+            name => name,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_alert_has_a_name_or_a_number() {
+        let name = |number| {
+            let alert = SslAlert::from_reason_code(ALERT_REASONS + number).unwrap();
+            alert_in_words(alert)
+        };
+        assert!(name(116).ends_with("none was shown (alert 'certificate required')"));
+        assert_eq!(name(120), "alert 'no application protocol'");
+        assert_eq!(name(254), "alert 'number 254'");
+        for number in 0..=255 {
+            assert!(!name(number).contains("'unknown'"), "{number}");
+        }
+    }
 }

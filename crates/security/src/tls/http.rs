@@ -12,11 +12,8 @@ use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout, Transport,
 };
 
-use super::config::lock;
-use super::{
-    ClientCertificates, ExpectedPeer, Handshake, ReadResult, TlsConfig, TlsEngine, TlsError,
-    TlsOptions, TlsProfile, TlsRole, TlsVersion,
-};
+use super::{Handshake, ReadResult, TlsConfig, TlsEngine, TlsError, TlsOptions};
+use crate::locks::lock;
 use crate::x509::TrustStore;
 
 /// Makes the connections of an agent secure if their URL is https:. It comes last in the chain of
@@ -44,17 +41,8 @@ impl HttpsConnector {
         {
             return Ok(config.clone());
         }
-        let config = TlsConfig::new(TlsOptions {
-            role: TlsRole::Client,
-            profile: TlsProfile::Web,
-            credential: None,
-            trust: Some(Arc::clone(&self.trust)),
-            client_certificates: ClientCertificates::None,
-            expected: ExpectedPeer::Host(host.to_owned()),
-            server_name: Some(host.to_owned()),
-            oldest: TlsVersion::V1_2,
-            tickets: false,
-        })?;
+        let trust = Arc::clone(&self.trust);
+        let config = TlsConfig::new(TlsOptions::client().with_trust(trust).for_host(host))?;
         *last = Some((host.to_owned(), config.clone()));
         Ok(config)
     }

@@ -5,6 +5,7 @@ mod engine;
 mod error;
 mod http;
 mod memory;
+mod newest_session;
 mod session;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -1,14 +1,13 @@
 //! Sessions that later connections resume.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use openssl::error::ErrorStack;
-use openssl::ex_data::Index;
-use openssl::ssl::{Ssl, SslContextBuilder, SslRef, SslSession, SslSessionRef};
+use openssl::ssl::{SslRef, SslSession, SslSessionRef};
 use openssl::x509::X509;
 use zeroize::Zeroizing;
 
-use super::config::{SharedContext, TlsConfig, lock};
+use super::config::{SharedContext, TlsConfig};
 
 /// A session that a later connection to the same server may resume: one of the same [`TlsConfig`],
 /// or of [`TlsConfig::with_expected`]. Others ignore it.
@@ -32,37 +31,6 @@ static SESSION_SETTER: OnceLock<SessionSetter> = OnceLock::new();
 /// which this crate has none of. Without it every handshake is a full one.
 pub fn install_session_setter(setter: SessionSetter) {
     let _ = SESSION_SETTER.set(setter);
-}
-
-/// Newest session of a connection. OpenSSL reports it while bytes are read.
-pub(super) type NewestSession = Arc<Mutex<Option<SslSession>>>;
-
-static NEWEST_SESSION: OnceLock<Index<Ssl, NewestSession>> = OnceLock::new();
-
-fn newest_session_index() -> Result<Index<Ssl, NewestSession>, ErrorStack> {
-    if let Some(index) = NEWEST_SESSION.get() {
-        return Ok(*index);
-    }
-    let index = Ssl::new_ex_index()?;
-    Ok(*NEWEST_SESSION.get_or_init(|| index))
-}
-
-/// Connections of the context keep their newest session.
-pub(super) fn keep_newest(builder: &mut SslContextBuilder) -> Result<(), ErrorStack> {
-    let index = newest_session_index()?;
-    builder.set_new_session_callback(move |ssl, session| {
-        if let Some(newest) = ssl.ex_data(index) {
-            *lock(newest) = Some(session);
-        }
-    });
-    Ok(())
-}
-
-/// The place where a connection finds its newest session.
-pub(super) fn attach(ssl: &mut SslRef) -> Result<NewestSession, ErrorStack> {
-    let newest = NewestSession::default();
-    ssl.set_ex_data(newest_session_index()?, Arc::clone(&newest));
-    Ok(newest)
 }
 
 impl TlsSession {

@@ -6,8 +6,9 @@ use std::time::SystemTime;
 use openssl::ssl::SslRef;
 use openssl::x509::{X509, X509Ref, X509StoreContextRef, X509VerifyResult};
 
-use super::config::{ClientCertificates, ExpectedPeer, TlsConfig, TlsProfile, TlsRole, lock};
+use super::config::{ClientCertificates, ExpectedPeer, TlsConfig, TlsProfile, TlsRole};
 use super::session::TlsSession;
+use crate::locks::lock;
 use crate::x509::{CertificateUsage, PeerIdentity, TrustError};
 
 /// OpenSSL's verification errors whose alert tells the owner of a certificate what to do:

@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use serde::Deserialize;
 
-use super::jwt::{refused, shown};
-use super::{BearerTokenError, Issuer, PathScopes, TokenFacts, TokenProfile, VerifiedToken};
+use super::error::{BearerTokenError, refused, shown};
+use super::{PathScopes, TokenProfile};
 
 /// Difference of clocks that is tolerated for times in the future. An end of validity has no leeway:
 /// the session would outlive the token.
@@ -23,6 +23,47 @@ const WLCG_ANY: &str = "https://wlcg.cern.ch/jwt/v1/any";
 
 /// The audience of a SciToken that is meant for every server.
 const SCITOKENS_ANY: &str = "ANY";
+
+/// A trusted issuer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Issuer {
+    /// The `iss` claim, exactly: an https URL.
+    pub url: String,
+    /// Accepted values of the `aud` claim; a token must have one of them (or WLCG's "any").
+    pub audiences: Vec<String>,
+    /// Path below which the token's scopes apply.
+    pub base_path: Vec<u8>,
+    /// Account whose root and rights bound the session.
+    pub account: String,
+}
+
+/// A token that passed all checks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VerifiedToken {
+    /// The issuer's URL.
+    pub issuer: String,
+    /// The `sub` claim.
+    pub subject: String,
+    /// The `jti` claim.
+    pub id: Option<String>,
+    /// Rights.
+    pub scopes: PathScopes,
+    /// End of validity.
+    pub expires: SystemTime,
+    /// The issuer's account.
+    pub account: String,
+}
+
+/// Claims of a token for its owner. Nothing of it is verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenFacts {
+    /// The `iss` claim.
+    pub issuer: String,
+    /// The `aud` claim; empty without one.
+    pub audiences: Vec<String>,
+    /// The `exp` claim.
+    pub expires: Option<SystemTime>,
+}
 
 /// The claims as they are in the token.
 #[derive(Deserialize)]

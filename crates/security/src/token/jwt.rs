@@ -8,74 +8,9 @@ use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, Validation};
 use serde::Deserialize;
 
-use super::claims::Claims;
-use super::{KeySet, MAX_TOKEN, PathScopes, provider};
-
-/// Most characters of a peer's value in a message.
-const SHOWN: usize = 96;
-
-/// A trusted issuer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Issuer {
-    /// The `iss` claim, exactly: an https URL.
-    pub url: String,
-    /// Accepted values of the `aud` claim; a token must have one of them (or WLCG's "any").
-    pub audiences: Vec<String>,
-    /// Path below which the token's scopes apply.
-    pub base_path: Vec<u8>,
-    /// Account whose root and rights bound the session.
-    pub account: String,
-}
-
-/// A token that passed all checks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VerifiedToken {
-    /// The issuer's URL.
-    pub issuer: String,
-    /// The `sub` claim.
-    pub subject: String,
-    /// The `jti` claim.
-    pub id: Option<String>,
-    /// Rights.
-    pub scopes: PathScopes,
-    /// End of validity.
-    pub expires: SystemTime,
-    /// The issuer's account.
-    pub account: String,
-}
-
-/// The reason why a token is refused, with the value that failed, for the log. Never the token.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BearerTokenError {
-    /// Not a token, or a document that is not a key set.
-    #[error("{0}")]
-    Malformed(String),
-    /// A check failed.
-    #[error("{claim}: {problem}")]
-    Refused {
-        /// `iss`, `aud`, `sub`, `exp`, `nbf`, `iat`, `scope`, `signature`, `alg`, `kid`, `typ`, `crit`,
-        /// `ver`.
-        claim: &'static str,
-        /// The value and what was expected.
-        problem: String,
-    },
-    /// The issuer's keys are not available.
-    #[error("keys of {issuer}: {problem}")]
-    Keys {
-        /// The issuer.
-        issuer: String,
-        /// The problem.
-        problem: String,
-    },
-}
-
-impl BearerTokenError {
-    /// Whether the token is signed with a key that the issuer's key set does not have: the issuer may
-    /// have a new key.
-    pub fn is_unknown_key(&self) -> bool {
-        matches!(self, Self::Refused { claim: "kid", .. })
-    }
-}
+use super::claims::{Claims, Issuer, TokenFacts, VerifiedToken};
+use super::error::{BearerTokenError, refused, shown};
+use super::{KeySet, MAX_TOKEN, provider};
 
 /// Checks tokens.
 #[derive(Debug, Clone)]
@@ -91,17 +26,6 @@ struct TokenHeader {
     kid: Option<String>,
     typ: Option<String>,
     crit: Option<serde_json::Value>,
-}
-
-/// Claims of a token for its owner. Nothing of it is verified.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TokenFacts {
-    /// The `iss` claim.
-    pub issuer: String,
-    /// The `aud` claim; empty without one.
-    pub audiences: Vec<String>,
-    /// The `exp` claim.
-    pub expires: Option<SystemTime>,
 }
 
 /// Reads the claims of a token without a check, for reports to its owner.
@@ -252,21 +176,4 @@ fn json_part<T: serde::de::DeserializeOwned>(
         .decode(part)
         .map_err(|_| malformed("no base64url".to_owned()))?;
     serde_json::from_slice(&json).map_err(|error| malformed(shown(&error.to_string())))
-}
-
-pub(super) fn refused(claim: &'static str, problem: String) -> BearerTokenError {
-    BearerTokenError::Refused { claim, problem }
-}
-
-/// A peer's text for a log line: escaped and shortened.
-pub(super) fn shown(text: &str) -> String {
-    let mut shown: String = text
-        .chars()
-        .take(SHOWN)
-        .flat_map(char::escape_debug)
-        .collect();
-    if text.chars().nth(SHOWN).is_some() {
-        shown.push_str("...");
-    }
-    shown
 }

@@ -4,8 +4,8 @@ use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, 
 use jsonwebtoken::{Algorithm, DecodingKey};
 use serde::Deserialize;
 
-use super::jwt::shown;
-use super::{BearerTokenError, provider};
+use super::error::{BearerTokenError, refused, shown};
+use super::provider;
 
 /// Largest JWKS document, bytes.
 const MAX_DOCUMENT: usize = 1 << 20;
@@ -87,16 +87,14 @@ impl KeySet {
             None => Vec::new(),
         };
         if named.is_empty() {
-            return Err(BearerTokenError::Refused {
-                claim: "kid",
-                problem: match id {
-                    Some(id) => format!("the issuer has no key {}", shown(id)),
-                    None => format!(
-                        "the token names no key, and the issuer has {}",
-                        self.keys.len()
-                    ),
-                },
-            });
+            let problem = match id {
+                Some(id) => format!("the issuer has no key {}", shown(id)),
+                None => format!(
+                    "the token names no key, and the issuer has {}",
+                    self.keys.len()
+                ),
+            };
+            return Err(refused("kid", problem));
         }
         let fitting: Vec<_> = named
             .iter()
@@ -104,13 +102,11 @@ impl KeySet {
             .map(|key| &key.key)
             .collect();
         if fitting.is_empty() {
-            return Err(BearerTokenError::Refused {
-                claim: "alg",
-                problem: format!(
-                    "{algorithm:?} does not fit the issuer's key, which is for {:?}",
-                    named[0].algorithms
-                ),
-            });
+            let problem = format!(
+                "{algorithm:?} does not fit the issuer's key, which is for {:?}",
+                named[0].algorithms
+            );
+            return Err(refused("alg", problem));
         }
         Ok(fitting)
     }

@@ -5,6 +5,7 @@
 
 mod claims;
 mod discovery;
+mod error;
 mod jwt;
 mod keys;
 mod provider;
@@ -13,8 +14,10 @@ mod scope;
 #[cfg(test)]
 mod tests;
 
+pub use claims::{Issuer, TokenFacts, VerifiedToken};
 pub use discovery::{TokenDiscoveryError, discover_token, read_token_file};
-pub use jwt::{BearerTokenError, Issuer, TokenFacts, TokenVerifier, VerifiedToken, describe_token};
+pub use error::BearerTokenError;
+pub use jwt::{TokenVerifier, describe_token};
 pub use keys::KeySet;
 pub use scope::{PathScopes, ScopeRights, TokenProfile};
 

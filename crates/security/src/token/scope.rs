@@ -1,7 +1,6 @@
 //! Scopes of a token: rights on paths.
 
-use super::BearerTokenError;
-use super::jwt::shown;
+use super::error::{BearerTokenError, refused, shown};
 
 /// Longest path of a scope with its base, bytes (PATH_MAX of Linux).
 const MAX_PATH: usize = 4096;
@@ -74,10 +73,7 @@ impl PathScopes {
             let Some(rights) = rights_named(profile, name) else {
                 continue;
             };
-            let refused = |problem: &str| BearerTokenError::Refused {
-                claim: "scope",
-                problem: format!("{}: {problem}", shown(item)),
-            };
+            let refused = |problem: &str| refused("scope", format!("{}: {problem}", shown(item)));
             let path = match (path, profile) {
                 (Some(path), _) => decoded_path(path, profile).map_err(refused)?,
                 (None, TokenProfile::SciTokens) => Vec::new(),

@@ -1,6 +1,7 @@
 //! Throw-away credentials for data connections (DCSC, GFD.47 §2).
 
-use openssl::asn1::Asn1Time;
+use std::time::{Duration, SystemTime};
+
 use openssl::bn::{BigNum, MsbOption};
 use openssl::error::ErrorStack;
 use openssl::hash::MessageDigest;
@@ -9,14 +10,15 @@ use openssl::pkey::{PKey, Private};
 use openssl::rsa::Rsa;
 use openssl::x509::{X509, X509Name};
 
+use super::time::certificate_time;
 use super::{CertifiedKey, CredentialError};
 
 /// Size of the RSA key, bits. Servers of the Globus toolkit expect RSA.
 const KEY_BITS: u32 = 2048;
-/// Validity, days. Longer than any transfer; the key is forgotten with the process.
-const VALID_DAYS: u32 = 7;
-/// The start of validity lies so many seconds in the past, for servers whose clocks are behind.
-const CLOCK_TOLERANCE: i64 = 3600;
+/// Longer than any transfer; the key is forgotten with the process.
+const VALIDITY: Duration = Duration::from_secs(7 * 24 * 3600);
+/// The start of validity lies so far in the past, for servers whose clocks are behind.
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(3600);
 /// Random bits of the serial number, which is also in the name.
 const SERIAL_BITS: i32 = 64;
 
@@ -54,13 +56,9 @@ fn self_signed() -> Result<(X509, PKey<Private>), ErrorStack> {
     builder.set_serial_number(&serial)?;
     builder.set_subject_name(&name)?;
     builder.set_issuer_name(&name)?;
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |time| i64::try_from(time.as_secs()).unwrap_or(0));
-    let not_before = Asn1Time::from_unix(now.saturating_sub(CLOCK_TOLERANCE))?;
-    builder.set_not_before(&not_before)?;
-    let not_after = Asn1Time::days_from_now(VALID_DAYS)?;
-    builder.set_not_after(&not_after)?;
+    let now = SystemTime::now();
+    builder.set_not_before(&*certificate_time(now - CLOCK_TOLERANCE)?)?;
+    builder.set_not_after(&*certificate_time(now + VALIDITY)?)?;
     builder.set_pubkey(&key)?;
     builder.sign(&key, MessageDigest::sha256())?;
     Ok((builder.build(), key))

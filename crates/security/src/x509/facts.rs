@@ -28,8 +28,8 @@ impl CertificateFacts {
     /// Reads a certificate.
     pub fn of(certificate: &X509Ref) -> Self {
         Self {
-            subject: DistinguishedName::of(certificate.subject_name()),
-            issuer: DistinguishedName::of(certificate.issuer_name()),
+            subject: DistinguishedName::of_subject(certificate),
+            issuer: DistinguishedName::of_issuer(certificate),
             starts: system_time(certificate.not_before()).unwrap_or(UNIX_EPOCH),
             expires: end(certificate),
             names: HostNames::of(certificate),

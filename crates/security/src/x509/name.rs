@@ -1,7 +1,7 @@
 //! Distinguished names in OpenSSL's one-line form.
 
 use openssl::nid::Nid;
-use openssl::x509::{X509NameEntryRef, X509NameRef};
+use openssl::x509::{X509NameEntryRef, X509NameRef, X509Ref};
 
 /// A distinguished name as one line: `/TYPE=value` in the order of the certificate (gridmaps, DCAU
 /// S, signing policies, logs). Values have `/` and `+` as `\/` and `\+`, and bytes that are not
@@ -22,6 +22,16 @@ impl DistinguishedName {
             write_entry(&mut text, entry);
         }
         Self(text)
+    }
+
+    /// Of a certificate: its subject.
+    pub fn of_subject(certificate: &X509Ref) -> Self {
+        Self::of(certificate.subject_name())
+    }
+
+    /// Of the signer that a certificate names.
+    pub fn of_issuer(certificate: &X509Ref) -> Self {
+        Self::of(certificate.issuer_name())
     }
 
     /// The one-line form.

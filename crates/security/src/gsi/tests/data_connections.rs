@@ -105,6 +105,33 @@ fn protected_connections_go_on_in_tls() {
 }
 
 #[test]
+fn a_server_that_receives_record_by_record_receives_no_byte_of_the_data() {
+    let pki = Pki::new();
+    for version in VERSIONS {
+        let (mut client, mut server) = handshakes(&pki, version, AuthenticateOnly);
+        let (mut wire, mut raw) = (Vec::new(), b"\x16\x03\x03\x00\x01x".to_vec());
+        let mut state = Handshake::NeedsInput;
+        while state == Handshake::NeedsInput {
+            let is_complete = client.advance().unwrap() == Handshake::Complete;
+            wire.extend(client.engine().take_outgoing());
+            if is_complete {
+                wire.append(&mut raw);
+            }
+            state = server.advance().unwrap();
+            while state == Handshake::NeedsInput && !wire.is_empty() {
+                let count = server.missing_of_record().min(wire.len());
+                let received: Vec<u8> = wire.drain(..count).collect();
+                server.engine().receive(&received);
+                state = server.advance().unwrap();
+            }
+            pass(server.engine(), client.engine());
+        }
+        assert!(server.take_raw_input().is_empty());
+        assert_eq!(wire, b"\x16\x03\x03\x00\x01x");
+    }
+}
+
+#[test]
 fn a_data_connection_of_another_user_is_refused() {
     let pki = Pki::new();
     for version in VERSIONS {

@@ -7,7 +7,7 @@ use crate::tls::memory::MemoryWire;
 
 /// A client that verifies nothing, and a server that asks for nothing.
 fn unverified(pki: &Pki) -> (TlsOptions, TlsOptions) {
-    (options(TlsRole::Client, TlsProfile::Web), pki.server())
+    (TlsOptions::client().unverified(), pki.server())
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::*;
 
 fn pair() -> (TlsEngine, TlsEngine) {
     let pki = Pki::new();
-    connected(options(TlsRole::Client, TlsProfile::Web), pki.server())
+    connected(TlsOptions::client().unverified(), pki.server())
 }
 
 #[test]

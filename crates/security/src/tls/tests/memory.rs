@@ -8,7 +8,7 @@ use crate::tls::memory::MemoryWire;
 #[test]
 fn an_idle_connection_holds_no_buffers() {
     let pki = Pki::new();
-    let (client, server) = (options(TlsRole::Client, TlsProfile::Web), pki.server());
+    let (client, server) = (TlsOptions::client().unverified(), pki.server());
     let (mut client, mut server) = connected(client, server);
     assert_eq!((client.held(), server.held()), (0, 0));
     assert_carries(&mut client, &mut server, b"NOOP\r\n");

@@ -11,20 +11,6 @@ use super::*;
 use crate::test_pki::{TestAuthority, write_grid_directory};
 use crate::x509::{CertifiedKey, TrustStore};
 
-pub(crate) fn options(role: TlsRole, profile: TlsProfile) -> TlsOptions {
-    TlsOptions {
-        role,
-        profile,
-        credential: None,
-        trust: None,
-        client_certificates: ClientCertificates::None,
-        expected: ExpectedPeer::Unverified,
-        server_name: None,
-        oldest: TlsVersion::V1_2,
-        tickets: false,
-    }
-}
-
 /// An authority, what it issued, and who trusts it.
 pub(crate) struct Pki {
     pub(crate) authority: TestAuthority,
@@ -49,52 +35,48 @@ impl Pki {
     }
 
     /// The authority as the profile knows it: a PEM file, or a grid directory.
-    pub(crate) fn trust(&self, profile: TlsProfile) -> Option<Arc<TrustStore>> {
+    pub(crate) fn trust(&self, profile: TlsProfile) -> Arc<TrustStore> {
         let name = match profile {
             TlsProfile::Web => "ca.pem",
             TlsProfile::Grid => "grid",
         };
         let store = TrustStore::from_path(&self.folder.path().join(name));
-        Some(Arc::new(store.unwrap()))
+        Arc::new(store.unwrap())
     }
 
     /// A server that asks for no certificate.
     pub(crate) fn server(&self) -> TlsOptions {
-        TlsOptions {
-            credential: Some(self.host.clone()),
-            expected: ExpectedPeer::Trusted,
-            ..options(TlsRole::Server, TlsProfile::Web)
-        }
+        TlsOptions::server().with_credential(self.host.clone())
     }
 
     /// A client that verifies the server's name.
     pub(crate) fn client(&self) -> TlsOptions {
-        TlsOptions {
-            trust: self.trust(TlsProfile::Web),
-            expected: ExpectedPeer::Host("host.example".to_owned()),
-            server_name: Some("host.example".to_owned()),
-            ..options(TlsRole::Client, TlsProfile::Web)
-        }
+        TlsOptions::client()
+            .with_trust(self.trust(TlsProfile::Web))
+            .for_host("host.example")
     }
 
     /// A client that shows the user's certificate.
     pub(crate) fn user(&self, profile: TlsProfile) -> TlsOptions {
-        TlsOptions {
-            profile,
-            credential: Some(self.user.clone()),
-            trust: self.trust(profile),
-            ..self.client()
-        }
+        let options = match profile {
+            TlsProfile::Web => TlsOptions::client(),
+            TlsProfile::Grid => TlsOptions::grid(TlsRole::Client),
+        };
+        options
+            .with_credential(self.user.clone())
+            .with_trust(self.trust(profile))
+            .for_host("host.example")
     }
 
     /// A server that requires a certificate.
     pub(crate) fn asking(&self, profile: TlsProfile) -> TlsOptions {
-        TlsOptions {
-            profile,
-            client_certificates: ClientCertificates::Required,
-            trust: self.trust(profile),
-            ..self.server()
-        }
+        let options = match profile {
+            TlsProfile::Web => TlsOptions::server(),
+            TlsProfile::Grid => TlsOptions::grid(TlsRole::Server),
+        };
+        options
+            .with_credential(self.host.clone())
+            .asking(ClientCertificates::Required, self.trust(profile))
     }
 }
 

@@ -1,6 +1,5 @@
 //! PEM files and texts of credentials.
 
-use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -33,22 +32,12 @@ pub(super) fn read(path: &Path, content: Content) -> Result<Zeroizing<Vec<u8>>, 
         path: path.to_owned(),
         source,
     };
-    let (file, metadata) = regular_file::open(path).map_err(failed)?;
+    let file = regular_file::open(path).map_err(failed)?;
     if content == Content::Private {
-        check_permissions(path, &metadata)?;
+        check_permissions(path, &file.1)?;
     }
-    // Made at its full size: a buffer that grows leaves copies of the key behind.
-    let size = usize::try_from(metadata.len().min(LONGEST_FILE)).unwrap_or(0);
-    let mut text = Zeroizing::new(Vec::with_capacity(size + 1));
-    file.take(LONGEST_FILE + 1)
-        .read_to_end(&mut text)
-        .map_err(failed)?;
-    if text.len() as u64 > LONGEST_FILE {
-        return Err(invalid(
-            &show(path),
-            "is longer than 1 MiB: not a credential".to_owned(),
-        ));
-    }
+    let mut text = Zeroizing::new(Vec::new());
+    regular_file::read(file, LONGEST_FILE, &mut text).map_err(failed)?;
     Ok(text)
 }
 

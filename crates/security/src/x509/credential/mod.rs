@@ -133,7 +133,7 @@ impl CertifiedKey {
     ) -> Result<Self, CredentialError> {
         let is_leafs = leaf.public_key().is_ok_and(|public| public.public_eq(&key));
         if !is_leafs {
-            let subject = DistinguishedName::of(leaf.subject_name());
+            let subject = DistinguishedName::of_subject(&leaf);
             return Err(invalid(
                 subject.as_str(),
                 "the private key does not belong to this certificate".to_owned(),
@@ -174,7 +174,7 @@ impl CertifiedKey {
 
     /// Subject of the leaf.
     pub fn subject(&self) -> DistinguishedName {
-        DistinguishedName::of(self.0.leaf.subject_name())
+        DistinguishedName::of_subject(&self.0.leaf)
     }
 
     /// The identity: the subject of the first certificate, from the leaf on, that is no

@@ -16,7 +16,7 @@ use openssl::stack::Stack;
 use openssl::x509::{X509, X509Name, X509Req};
 
 use super::CertifiedKey;
-pub(super) use role::{CertificateRole, ProxyRole, identity, role};
+pub(super) use role::{CertificateRole, ProxyRole, ProxyStyle, identity, role};
 pub(super) use verify::verify_proxies;
 
 /// Kind of a proxy certificate.
@@ -108,11 +108,7 @@ impl ProxyRequest {
             let mut subject = X509Name::builder()?;
             subject.append_entry_by_nid(Nid::COMMONNAME, "NULL SUBJECT NAME ENTRY")?;
             let mut extensions = Stack::new()?;
-            extensions.push(sign::information(
-                role::ProxyStyle::Rfc,
-                ProxyKind::Full,
-                None,
-            )?)?;
+            extensions.push(sign::information(ProxyStyle::Rfc, ProxyKind::Full, None)?)?;
             let mut request = X509Req::builder()?;
             request.set_version(0)?;
             request.set_subject_name(&subject.build())?;

@@ -31,7 +31,7 @@ const KNOWN_EXTENSIONS: [&str; 6] = [
     "2.5.29.14",
     "2.5.29.35",
 ];
-/// subjectAltName and issuerAltName, which a proxy must not have (RFC 3820 §3.5).
+/// subjectAltName and issuerAltName, which a proxy must not have (RFC 3820 §3.2, §3.5).
 const ALTERNATIVE_NAMES: [&str; 2] = ["2.5.29.17", "2.5.29.18"];
 
 /// Role of a certificate.
@@ -236,7 +236,7 @@ pub(in crate::x509) fn identity<'a>(
 ) -> DistinguishedName {
     let mut identity = DistinguishedName::from_text("");
     for certificate in chain {
-        identity = DistinguishedName::of(certificate.subject_name());
+        identity = DistinguishedName::of_subject(certificate);
         let impersonates = matches!(
             role(certificate),
             Ok(CertificateRole::Proxy(proxy)) if proxy.kind != ProxyKind::Independent

@@ -124,8 +124,8 @@ fn has_no_path_left(issuer: &CertifiedKey, leaf: ProxyRole) -> bool {
         })
 }
 
-/// A number for one key, 62 bits: the same key never has two serial numbers, and two keys of one
-/// issuer share one with a probability of 2^-62 (RFC 3820 §3.2 asks for unique ones).
+/// A number for one key: the same key never has two serial numbers, and two keys of one issuer share
+/// one with a probability of 2^-61 (RFC 3820 §3.3 asks for unique ones).
 fn serial<T: HasPublic>(key: &PKeyRef<T>) -> Result<BigNum, ErrorStack> {
     let digest = hash(MessageDigest::sha256(), &key.public_key_to_der()?)?;
     let mut bytes: [u8; 8] = digest.first_chunk().copied().unwrap_or([1; 8]);

@@ -32,7 +32,7 @@ pub(in crate::x509) fn verify_proxies(
     let mut limited = false;
     for (proxy, properties) in proxies.iter().rev() {
         let refused = |problem: String| TrustError::Chain {
-            subject: DistinguishedName::of(proxy.subject_name()),
+            subject: DistinguishedName::of_subject(proxy),
             problem,
         };
         check_issuer(proxy, issuer).map_err(refused)?;
@@ -57,7 +57,7 @@ pub(in crate::x509) fn verify_proxies(
 
 /// Checks the name, key usage and signature of a proxy's issuer.
 pub(super) fn check_issuer(proxy: &X509Ref, issuer: &X509Ref) -> Result<(), String> {
-    let issuer_name = DistinguishedName::of(issuer.subject_name());
+    let issuer_name = DistinguishedName::of_subject(issuer);
     if role(issuer)? == CertificateRole::Authority {
         return Err(format!(
             "proxy issued by the certificate authority {issuer_name}"
@@ -66,7 +66,7 @@ pub(super) fn check_issuer(proxy: &X509Ref, issuer: &X509Ref) -> Result<(), Stri
     if !is_same(proxy.issuer_name(), issuer.subject_name()) {
         return Err(format!(
             "its issuer is {}, but the chain continues with {issuer_name}",
-            DistinguishedName::of(proxy.issuer_name())
+            DistinguishedName::of_issuer(proxy)
         ));
     }
     let above = name_above(proxy.subject_name());

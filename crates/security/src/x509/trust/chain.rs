@@ -10,8 +10,9 @@ use openssl::x509::verify::{X509VerifyFlags, X509VerifyParam};
 use openssl::x509::{X509, X509PurposeId, X509Ref, X509StoreContext, X509VerifyResult};
 
 use super::policy::Permission;
-use super::source::{AuthoritySource, Directory, subject};
+use super::source::{AuthoritySource, Directory};
 use super::{CertificateUsage, PeerIdentity, TrustError, TrustStore, revocation};
+use crate::x509::DistinguishedName;
 use crate::x509::name::is_same;
 use crate::x509::proxy::{CertificateRole, ProxyKind, ProxyRole, identity, role, verify_proxies};
 use crate::x509::time::{check_validity, end};
@@ -19,6 +20,10 @@ use crate::x509::time::{check_validity, end};
 /// Most certificates of a chain, and most authorities that are tried for one; as the peers
 /// (Globus toolkit).
 const MOST_CERTIFICATES: usize = 100;
+
+/// Most certificates of one name that are tried as a proxy's issuer. Anybody can make any number of
+/// them, with large keys, and each trial costs a signature check.
+const MOST_NAMESAKES: usize = 4;
 
 /// A peer's certificates, in order.
 struct PresentedChain {
@@ -71,11 +76,8 @@ pub(super) fn verify(
         .chain(&verified[..without_authority.min(verified.len())])
         .collect();
     Ok(PeerIdentity {
-        subject: subject(leaf),
-        identity: match usage {
-            CertificateUsage::Grid => identity(chain.iter().map(|certificate| &***certificate)),
-            CertificateUsage::TlsServer | CertificateUsage::TlsClient => subject(leaf),
-        },
+        subject: DistinguishedName::of_subject(leaf),
+        identity: identity_of(&chain, leaf, usage),
         limited,
         usage,
         chain: encode(&chain)?,
@@ -113,11 +115,8 @@ fn verify_exact(
         }
     }
     Ok(PeerIdentity {
-        subject: subject(leaf),
-        identity: match usage {
-            CertificateUsage::Grid => identity(chain.iter().map(|certificate| &***certificate)),
-            CertificateUsage::TlsServer | CertificateUsage::TlsClient => subject(leaf),
-        },
+        subject: DistinguishedName::of_subject(leaf),
+        identity: identity_of(&chain, leaf, usage),
         limited,
         usage,
         expires: end(leaf),
@@ -125,9 +124,20 @@ fn verify_exact(
     })
 }
 
+/// The identity behind a chain, leaf first. Only the grid has proxies: elsewhere it is the leaf's
+/// subject, whatever that looks like.
+fn identity_of(chain: &[&X509], leaf: &X509Ref, usage: CertificateUsage) -> DistinguishedName {
+    match usage {
+        CertificateUsage::Grid => identity(chain.iter().map(|certificate| &***certificate)),
+        CertificateUsage::TlsServer | CertificateUsage::TlsClient => {
+            DistinguishedName::of_subject(leaf)
+        }
+    }
+}
+
 fn refused(certificate: &X509Ref, problem: String) -> TrustError {
     TrustError::Chain {
-        subject: subject(certificate),
+        subject: DistinguishedName::of_subject(certificate),
         problem,
     }
 }
@@ -162,7 +172,7 @@ fn split(chain: &[X509], usage: CertificateUsage) -> Result<PresentedChain, Trus
                 &current,
                 format!(
                     "proxy whose issuer {} is not in the chain",
-                    crate::x509::DistinguishedName::of(current.issuer_name())
+                    DistinguishedName::of_issuer(&current)
                 ),
             ));
         };
@@ -177,7 +187,7 @@ fn split(chain: &[X509], usage: CertificateUsage) -> Result<PresentedChain, Trus
     })
 }
 
-/// Place of the issuer: the certificate with its name and key, else one with its name (whose
+/// Place of the issuer: the certificate with its name and key, else the first one with its name (whose
 /// signature check then fails and says so).
 fn issuer_of(certificate: &X509Ref, others: &[X509]) -> Option<usize> {
     let has_name = |other: &X509| is_same(other.subject_name(), certificate.issuer_name());
@@ -186,10 +196,17 @@ fn issuer_of(certificate: &X509Ref, others: &[X509]) -> Option<usize> {
         key.and_then(|key| certificate.verify(&key))
             .unwrap_or(false)
     };
-    others
-        .iter()
-        .position(|other| has_name(other) && has_key(other))
-        .or_else(|| others.iter().position(has_name))
+    let named = (0..others.len()).filter(|&place| has_name(&others[place]));
+    let named: Vec<usize> = named.take(MOST_NAMESAKES).collect();
+    match named[..] {
+        [] => None,
+        // Its signature is checked with the other rules of proxies.
+        [only] => Some(only),
+        [first, ..] => {
+            let signer = named.iter().find(|&&place| has_key(&others[place]));
+            Some(signer.copied().unwrap_or(first))
+        }
+    }
 }
 
 /// Verifies end entity and authorities with OpenSSL. Returns the chain up to the trusted authority.
@@ -304,7 +321,7 @@ fn check_issued(
     now: SystemTime,
 ) -> Result<(), TrustError> {
     for source in &store.sources {
-        revocation::check(source, certificate, issuer, now)?;
+        revocation::check(&source.lists(issuer)?, certificate, issuer, now)?;
     }
     // The gridmap may map clients of either kind to accounts.
     let binds = |directory: &&Directory| match usage {
@@ -317,7 +334,7 @@ fn check_issued(
     if directories.is_empty() {
         return Ok(());
     }
-    let authority = subject(issuer);
+    let authority = DistinguishedName::of_subject(issuer);
     let mut problem = String::new();
     for directory in directories {
         let (path, policy) = directory.policy(issuer)?;
@@ -328,7 +345,7 @@ fn check_issued(
             );
             continue;
         };
-        problem = match policy.permission(&authority, &subject(certificate)) {
+        problem = match policy.permission(&authority, &DistinguishedName::of_subject(certificate)) {
             Permission::Granted => return Ok(()),
             Permission::Denied(patterns) => format!(
                 "the signing policy {path} does not let {authority} sign this subject (allowed: {})",
@@ -378,7 +395,7 @@ fn describe(
         | code::UNABLE_TO_GET_ISSUER_LOCALLY
         | code::UNABLE_TO_VERIFY_LEAF => format!(
             "its issuer {} is not among the trusted authorities ({})",
-            crate::x509::DistinguishedName::of(certificate.issuer_name()),
+            DistinguishedName::of_issuer(certificate),
             places()
         ),
         code::INVALID_AUTHORITY => {

@@ -5,11 +5,11 @@ use std::fs::{self, Metadata};
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::TrustError;
-use super::source::failed;
+use crate::locks::lock;
 
 /// Time for which a content counts without a look at its file.
 #[cfg(not(test))]
@@ -103,7 +103,7 @@ impl<T> FileCache<T> {
                 lock(&self.files).remove(path);
                 return Ok(None);
             }
-            Err(error) => return Err(failed(path, "read", &error)),
+            Err(error) => return Err(TrustError::of_file(path, "read", &error)),
         };
         let version = FileVersion::of(&metadata);
         let file = Arc::clone(lock(&self.files).entry(path.to_owned()).or_default());
@@ -125,10 +125,6 @@ impl<T> FileCache<T> {
         });
         Ok(Some(content))
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use openssl::x509::X509;
 
-use super::source::{AuthoritySource, Directory, failed, read, subject};
+use super::source::{AuthoritySource, Directory, read};
 use super::{TrustError, is_authority_file};
 use crate::x509::DistinguishedName;
 use crate::x509::time::end;
@@ -45,7 +45,7 @@ pub enum AuthorityFile {
 pub fn inspect_authorities(
     folder: &Path,
 ) -> Result<(Vec<AuthorityState>, Vec<TrustError>), TrustError> {
-    let cannot = |error| failed(folder, "read", &error);
+    let cannot = |error| TrustError::of_file(folder, "read", &error);
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(cannot)? {
         let name = entry.map_err(cannot)?.file_name();
@@ -68,7 +68,8 @@ pub fn inspect_authorities(
 }
 
 fn read_authority(file: &Path) -> Result<X509, TrustError> {
-    X509::from_pem(&read(file)?).map_err(|error| failed(file, "read the certificate of", &error))
+    X509::from_pem(&read(file)?)
+        .map_err(|error| TrustError::of_file(file, "read the certificate of", &error))
 }
 
 fn state(directory: &Directory, file: PathBuf, certificate: &X509) -> AuthorityState {
@@ -79,7 +80,7 @@ fn state(directory: &Directory, file: PathBuf, certificate: &X509) -> AuthorityS
     };
     AuthorityState {
         file,
-        subject: subject(certificate),
+        subject: DistinguishedName::of_subject(certificate),
         expires: end(certificate),
         policy,
         revocation: revocation(directory, certificate),

@@ -88,6 +88,13 @@ pub enum TrustError {
     Name(String),
 }
 
+impl TrustError {
+    /// The error of an action on a file or directory.
+    fn of_file(path: &Path, action: &str, problem: &dyn std::fmt::Display) -> Self {
+        Self::Store(format!("cannot {action} {}: {problem}", path.display()))
+    }
+}
+
 /// File names of OpenSSL's default authorities, in its own directory.
 const DEFAULT_FILE: &str = "cert.pem";
 const DEFAULT_DIRECTORY: &str = "certs";
@@ -147,10 +154,7 @@ impl TrustStore {
     /// [`TrustError::Store`]
     pub fn from_path(path: &Path) -> Result<Self, TrustError> {
         let metadata = std::fs::metadata(path).map_err(|error| {
-            TrustError::Store(format!(
-                "cannot read the certificate authorities {}: {error}",
-                path.display()
-            ))
+            TrustError::of_file(path, "read the certificate authorities", &error)
         })?;
         if !metadata.is_dir() {
             return Ok(Self::of(vec![AuthoritySource::of_file(path)?]));
@@ -266,7 +270,7 @@ fn grid_directory_of(
 
 /// Whether a directory has a file `HASH.NUMBER`.
 fn has_authorities(directory: &Path) -> Result<bool, TrustError> {
-    let failed = |error| source::failed(directory, "read", &error);
+    let failed = |error| TrustError::of_file(directory, "read", &error);
     for entry in std::fs::read_dir(directory).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();
         let is_authority = name.to_str().is_some_and(is_authority_file);

@@ -1,7 +1,6 @@
 //! Revocation lists (RFC 5280 §5): `HASH.r0` next to an authority, or in the same PEM file.
 
-use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use openssl::error::ErrorStack;
@@ -10,7 +9,8 @@ use x509_parser::extensions::ParsedExtension;
 use x509_parser::prelude::{CertificateRevocationList, FromDer};
 
 use super::TrustError;
-use super::source::{AuthoritySource, failed, read, subject};
+use crate::locks::lock;
+use crate::x509::DistinguishedName;
 use crate::x509::name::is_same;
 use crate::x509::time::system_time;
 
@@ -47,15 +47,13 @@ impl RevocationList {
         self.unusable.as_deref()
     }
 
-    /// Reads a file: one list in DER, or any number in PEM.
-    pub(super) fn read(path: &Path) -> Result<Vec<Arc<Self>>, TrustError> {
-        let text = read(path)?;
-        let lists = Self::of_pem(&text).and_then(|lists| match lists.is_empty() {
-            true => Ok(vec![Self::new(X509Crl::from_der(&text)?)?]),
-            false => Ok(lists),
-        });
-        let lists = lists.map_err(|error| failed(path, "read the revocation list", &error))?;
-        Ok(lists.into_iter().map(Arc::new).collect())
+    /// The content of a file: one list in DER, or any number in PEM.
+    pub(super) fn of_der_or_pem(content: &[u8]) -> Result<Vec<Self>, ErrorStack> {
+        let lists = Self::of_pem(content)?;
+        if lists.is_empty() {
+            return Ok(vec![Self::new(X509Crl::from_der(content)?)?]);
+        }
+        Ok(lists)
     }
 
     /// The lists of a PEM text, which may have other blocks, too.
@@ -92,7 +90,7 @@ impl RevocationList {
         let check = || -> Result<bool, ErrorStack> {
             let key = authority.public_key()?;
             let der = key.public_key_to_der()?;
-            let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut keys = lock(&self.keys);
             if let Some((_, is_signed)) = keys.iter().find(|(known, _)| *known == der) {
                 return Ok(*is_signed);
             }
@@ -142,19 +140,18 @@ fn unsupported(der: &[u8]) -> Option<String> {
         })
 }
 
-/// Checks that `certificate`, which `issuer` has signed, is in no list of the issuer. An authority
-/// without a list revokes nothing.
+/// Checks that `certificate`, which `issuer` has signed, is in none of the lists with the issuer's name,
+/// which come with their places. An authority without a list revokes nothing.
 pub(super) fn check(
-    source: &AuthoritySource,
+    lists: &[(String, Arc<RevocationList>)],
     certificate: &X509,
     issuer: &X509,
     now: SystemTime,
 ) -> Result<(), TrustError> {
     let refused = |problem: String| TrustError::Chain {
-        subject: subject(certificate),
+        subject: DistinguishedName::of_subject(certificate),
         problem,
     };
-    let lists = source.lists(issuer)?;
     let Some((first, _)) = lists.first() else {
         return Ok(());
     };
@@ -167,7 +164,7 @@ pub(super) fn check(
         return Err(refused(format!(
             "the revocation list {} is not signed by {}",
             first,
-            subject(issuer)
+            DistinguishedName::of_subject(issuer)
         )));
     }
     if issuer
@@ -176,7 +173,7 @@ pub(super) fn check(
     {
         return Err(refused(format!(
             "{} has the revocation list {}, but may not sign any (key usage without cRLSign)",
-            subject(issuer),
+            DistinguishedName::of_subject(issuer),
             first
         )));
     }

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +13,6 @@ use super::file_cache::FileCache;
 use super::policy::SigningPolicy;
 use super::revocation::RevocationList;
 use crate::regular_file;
-use crate::x509::DistinguishedName;
 
 /// Most files of one hash (`HASH.0`, `HASH.1`, ...) that are read.
 const MOST_COLLISIONS: u32 = 16;
@@ -74,7 +72,7 @@ impl AuthoritySource {
     pub(super) fn of_file(path: &Path) -> Result<Self, TrustError> {
         let text = read(path)?;
         let lists = RevocationList::of_pem(&text)
-            .map_err(|error| failed(path, "read the revocation list in", &error))?;
+            .map_err(|error| TrustError::of_file(path, "read the revocation list in", &error))?;
         let certificates = certificates_of(&text, path)?;
         if certificates.is_empty() {
             return Err(TrustError::Store(format!(
@@ -177,7 +175,7 @@ impl Directory {
         let mut lists = Vec::new();
         for number in 0..MOST_COLLISIONS {
             let path = self.path.join(format!("{hash:08x}.r{number}"));
-            let Some(read) = self.lists.get(&path, RevocationList::read)? else {
+            let Some(read) = self.lists.get(&path, read_lists)? else {
                 break;
             };
             let own = read.iter().filter(|list| list.is_of(authority));
@@ -196,29 +194,18 @@ impl Directory {
         let policy = self.policies.get(&path, |path| {
             let text = read(path)?;
             SigningPolicy::parse(&String::from_utf8_lossy(&text))
-                .map_err(|problem| failed(path, "read the signing policy", &problem))
+                .map_err(|problem| TrustError::of_file(path, "read the signing policy", &problem))
         })?;
         Ok((path, policy))
     }
 }
 
-/// An error about a file.
-pub(super) fn failed(path: &Path, action: &str, problem: &dyn std::fmt::Display) -> TrustError {
-    TrustError::Store(format!("cannot {action} {}: {problem}", path.display()))
-}
-
 /// Reads a file of bounded size.
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, TrustError> {
-    let cannot = |error: std::io::Error| failed(path, "read", &error);
-    let (file, metadata) = regular_file::open(path).map_err(cannot)?;
-    let size = usize::try_from(metadata.len().min(LONGEST_FILE)).unwrap_or(0);
-    let mut text = Vec::with_capacity(size + 1);
-    file.take(LONGEST_FILE + 1)
-        .read_to_end(&mut text)
-        .map_err(cannot)?;
-    if text.len() as u64 > LONGEST_FILE {
-        return Err(failed(path, "read", &"it is longer than 64 MiB"));
-    }
+    let mut text = Vec::new();
+    regular_file::open(path)
+        .and_then(|file| regular_file::read(file, LONGEST_FILE, &mut text))
+        .map_err(|error| TrustError::of_file(path, "read", &error))?;
     Ok(text)
 }
 
@@ -226,13 +213,20 @@ fn read_certificates(path: &Path) -> Result<Vec<X509>, TrustError> {
     certificates_of(&read(path)?, path)
 }
 
+fn read_lists(path: &Path) -> Result<Vec<Arc<RevocationList>>, TrustError> {
+    let lists = RevocationList::of_der_or_pem(&read(path)?)
+        .map_err(|error| TrustError::of_file(path, "read the revocation list", &error))?;
+    Ok(lists.into_iter().map(Arc::new).collect())
+}
+
 fn certificates_of(pem: &[u8], path: &Path) -> Result<Vec<X509>, TrustError> {
-    X509::stack_from_pem(pem).map_err(|error| failed(path, "read the certificates of", &error))
+    X509::stack_from_pem(pem)
+        .map_err(|error| TrustError::of_file(path, "read the certificates of", &error))
 }
 
 /// Whether a directory has a file `NAME.signing_policy`.
 fn has_policies(directory: &Path) -> Result<bool, TrustError> {
-    let cannot = |error| failed(directory, "read", &error);
+    let cannot = |error| TrustError::of_file(directory, "read", &error);
     for entry in fs::read_dir(directory).map_err(cannot)? {
         let name = PathBuf::from(entry.map_err(cannot)?.file_name());
         if name.extension().is_some_and(|ending| ending == POLICY) {
@@ -240,9 +234,4 @@ fn has_policies(directory: &Path) -> Result<bool, TrustError> {
         }
     }
     Ok(false)
-}
-
-/// Names of authorities, for messages.
-pub(super) fn subject(certificate: &X509Ref) -> DistinguishedName {
-    DistinguishedName::of(certificate.subject_name())
 }

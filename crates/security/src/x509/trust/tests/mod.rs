@@ -9,8 +9,8 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::test_pki::{
-    ProxyForm, ProxyPolicy, TestAuthority, TestCertificate, TestProxy, TestUsage, write_authority,
-    write_grid_directory, write_revocation_list,
+    ProxyForm, ProxyPolicy, TestAuthority, TestCertificate, TestKey, TestProxy, TestUsage,
+    write_authority, write_grid_directory, write_revocation_list,
 };
 use crate::x509::{CertifiedKey, ProxyKind, ProxyOptions};
 
@@ -127,7 +127,7 @@ fn an_unknown_or_self_signed_issuer_is_refused() {
     // The same name with another key.
     let mut template = TestCertificate::new(ROOT);
     template.authority = true;
-    template.key = crate::test_pki::TestKey::P256;
+    template.key = TestKey::P256;
     let impostor = TestAuthority::self_signed(&template);
     assert!(verify(&store, &impostor.user("Eve"), Grid).is_err());
     assert_eq!(
@@ -237,6 +237,29 @@ fn the_order_above_the_leaf_does_not_matter() {
 }
 
 #[test]
+fn a_proxys_issuer_is_found_among_few_of_its_name_and_many_are_not_tried() {
+    let root = TestAuthority::new(ROOT);
+    let user = root.user("Ada");
+    let proxy = TestProxy::default().of(&user);
+    let mut template = TestCertificate::new(user.subject().as_str());
+    template.key = TestKey::P256;
+    let namesake = root.issue(&template);
+    for (namesakes, is_found) in [(0, true), (1, true), (3, true), (4, false), (50, false)] {
+        let mut sent = vec![proxy.leaf().clone()];
+        sent.extend(std::iter::repeat_n(namesake.leaf().clone(), namesakes));
+        sent.push(user.leaf().clone());
+        let result = bundle(&root).verify(&sent, Grid, SystemTime::now());
+        match is_found {
+            true => assert_eq!(result.unwrap().identity, user.subject()),
+            false => assert_refused(
+                result.map_err(|error| error.to_string()),
+                &["not made with the key of its issuer"],
+            ),
+        }
+    }
+}
+
+#[test]
 fn revocation_lists_count_as_soon_as_they_are_written() {
     let root = TestAuthority::new(ROOT);
     let (folder, store) = grid(&root);
@@ -286,7 +309,7 @@ fn a_revocation_list_must_be_valid_itself() {
     // The same name with another key has signed it.
     let mut template = TestCertificate::new(ROOT);
     template.authority = true;
-    template.key = crate::test_pki::TestKey::P256;
+    template.key = TestKey::P256;
     write(&TestAuthority::self_signed(&template).revocation_list(&[]));
     assert_refused(
         verify(&store, &user, Grid),
@@ -323,7 +346,7 @@ fn a_subordinate_authority_can_be_revoked() {
 fn authorities_of_one_name_have_numbered_files() {
     let mut template = TestCertificate::new(ROOT);
     template.authority = true;
-    template.key = crate::test_pki::TestKey::P256;
+    template.key = TestKey::P256;
     let (one, two) = (
         TestAuthority::new(ROOT),
         TestAuthority::self_signed(&template),
