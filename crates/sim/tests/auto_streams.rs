@@ -15,6 +15,7 @@ use sim::link::{Conditions, Loss, Queue};
 use sim::tcp::CongestionAlgorithm;
 use sim::trace::{PathTrace, TracePoint};
 use sim::world::{Scenario, Simulation};
+use tune::Prior;
 
 /// A path of 100 Mbit/s and 24 ms RTT with a queue of 1000 packets.
 fn deep_queue_path() -> Conditions {
@@ -41,7 +42,7 @@ fn endless_transfer(simulation: &mut Simulation, streams: u32) -> AutoTransfer {
     AutoTransfer::begin(
         simulation,
         stream_limits(64),
-        streams,
+        Prior::with_streams(streams),
         1 << 40,
         flow(CongestionAlgorithm::Cubic),
     )
@@ -153,7 +154,7 @@ fn auto_opens_enough_streams_for_small_windows() {
     let mut transfers = [AutoTransfer::begin(
         &mut simulation,
         stream_limits(64),
-        1,
+        Prior::with_streams(1),
         1 << 40,
         spec,
     )];

@@ -52,6 +52,9 @@ pub struct Evidence {
     pub congestion_control: Option<String>,
     /// Verdict of the policy that tuned the streams (sender); `None` if no policy did.
     pub verdict: Option<LimiterVerdict>,
+    /// Pacing rate of all streams together at the end, bytes per second (sender;
+    /// [`AutoTuner::pacing_rate`](crate::streams::auto::AutoTuner::pacing_rate)); `None` without pacing.
+    pub pacing_rate: Option<u64>,
     /// Rate limit of this transfer alone, bytes per second; `None` if there is none, or if it is shared with
     /// other transfers.
     pub rate_limit: Option<u64>,
@@ -99,6 +102,7 @@ impl Evidence {
         if next.verdict.is_some() {
             self.verdict.clone_from(&next.verdict);
         }
+        self.pacing_rate = next.pacing_rate;
         self.rate_limit = next.rate_limit.or(self.rate_limit);
     }
 

@@ -13,6 +13,8 @@
 //! - [`sizing`]: socket buffer sizes at either end.
 //! - [`prior`]: knowledge of a path before a transfer begins.
 //! - [`evidence`]: measurements of a finished transfer. [`diagnosis`] finds the [`limiter`] in them.
+//! - [`path`]: statistics of a path's measurements, advice from them, and the memory of one transfer for
+//!   the next.
 //! - [`congestion`]: properties of congestion controls. [`backoff`]: waits between attempts.
 //!
 //! The caller samples its connections from time to time (TCP_INFO and SO_MEMINFO on Linux; any
@@ -79,6 +81,7 @@ pub mod diagnosis;
 pub mod evidence;
 pub mod limiter;
 mod observation;
+pub mod path;
 pub mod prior;
 pub mod sample;
 pub mod sizing;

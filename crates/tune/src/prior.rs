@@ -1,5 +1,9 @@
 //! Knowledge of a path before a transfer has measured anything itself.
 
+use std::time::Duration;
+
+use units::show;
+
 /// Smallest part of a file that is worth a stream of its own, bytes. With less, the handshake costs
 /// more than the stream gains.
 pub const MIN_BYTES_PER_STREAM: u64 = 256 << 10;
@@ -21,6 +25,8 @@ pub struct Prior {
     /// Goodput of all streams together on this path, bytes per second. It counts while streams are in
     /// slow start, when the measured rate is too low.
     pub expected_rate: Option<u64>,
+    /// Round trip of the path without queues, by which a changed path is recognised.
+    pub min_rtt: Option<Duration>,
 }
 
 impl Prior {
@@ -30,6 +36,20 @@ impl Prior {
             streams: Some(streams),
             ..Self::default()
         }
+    }
+
+    /// The settings to begin with, for people: `12 streams, bbr`. `None` if there are none.
+    pub fn describe_settings(&self) -> Option<String> {
+        let streams = self.streams.map(|streams| match streams {
+            1 => "1 stream".to_owned(),
+            n => format!("{n} streams"),
+        });
+        let pace = self
+            .pacing_rate
+            .map(|rate| format!("paced at {}", show::bits(rate.saturating_mul(8))));
+        let parts = [streams, self.congestion_control.clone(), pace];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
     }
 
     /// Streams to open for a transfer of `bytes` (if known): at least 1, and at most one per
@@ -49,6 +69,22 @@ pub(crate) fn part_count(bytes: Option<u64>, piece: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn settings_are_described_and_other_knowledge_is_not() {
+        let known = Prior {
+            congestion_control: Some("bbr".to_owned()),
+            pacing_rate: Some(12_500_000),
+            ..Prior::with_streams(12)
+        };
+        let text = known.describe_settings().unwrap();
+        assert_eq!(text, "12 streams, bbr, paced at 100 Mbit/s");
+        let rtt_alone = Prior {
+            min_rtt: Some(Duration::from_millis(1)),
+            ..Prior::default()
+        };
+        assert_eq!(rtt_alone.describe_settings(), None);
+    }
 
     #[test]
     fn a_small_file_gets_at_most_one_stream_per_256_kib() {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use sim::tcp::TcpConfig;
 use sim::world::{FlowId, FlowSpec, FlowStats, PoolId, Simulation, TrafficSource};
+use tune::Prior;
 use tune::sample::TcpSample;
 use tune::streams::auto::{
     AutoLimits, AutoTuner, TransferDecision, TransferSample, TransferSetting,
@@ -46,17 +47,19 @@ pub(crate) fn stream_limits(most: u32) -> AutoLimits {
 }
 
 impl AutoTransfer {
-    /// Starts to send `bytes` over `streams` flows with the properties of `spec`.
+    /// Starts to send `bytes` over flows with the properties of `spec`, with what is known of the path: one flow
+    /// if no number is known.
     pub(crate) fn begin(
         simulation: &mut Simulation,
         limits: AutoLimits,
-        streams: u32,
+        prior: Prior,
         bytes: u64,
         spec: FlowSpec,
     ) -> Self {
+        let streams = prior.streams.unwrap_or(1);
         let pool = simulation.add_pool(bytes, BLOCK);
         let mut transfer = Self {
-            auto: AutoTuner::new(limits, streams),
+            auto: AutoTuner::from_prior(limits, prior),
             pool,
             spec: FlowSpec {
                 tcp: TcpConfig {

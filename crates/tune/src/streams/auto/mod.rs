@@ -12,6 +12,7 @@
 
 mod apply_prior;
 mod bottleneck_times;
+mod check_prior;
 mod cooldown;
 mod decision;
 mod first_losses;
@@ -38,6 +39,7 @@ use self::transfer_meter::{TransferInterval, TransferMeter};
 use self::trial::{GrowthReason, RemovedStreams, TrialKind, TuningTrial};
 use crate::limiter::Limiter;
 use crate::observation::{Bottleneck, Hysteresis, Rtt};
+use crate::path::prior_check::{PriorCheck, PriorDisagreement};
 use crate::prior::Prior;
 use crate::sample::TcpSample;
 
@@ -53,6 +55,12 @@ pub struct AutoTuner {
     streams: u32,
     /// Knowledge of the path, until the first sample.
     prior: Option<Prior>,
+    /// Check of that knowledge, until it is decided.
+    prior_check: Option<PriorCheck>,
+    /// How the path has turned out to differ from that knowledge.
+    disagreement: Option<PriorDisagreement>,
+    /// Congestion control that the knowledge has set.
+    known_congestion_control: Option<String>,
     /// Rate of the path by earlier knowledge, bytes per second; 0 if unknown.
     known_rate: u64,
     meter: TransferMeter,
@@ -102,6 +110,8 @@ impl AutoTuner {
 
     /// A tuner that begins with what is known of the path, within the limits. The caller opens that number of
     /// streams itself (one, if unknown); the first decisions set the congestion control and the pacing rate.
+    /// [`first_decisions`](Self::first_decisions) gives them before the first byte. What was known is dropped
+    /// within two round trips if the first samples contradict it ([`PriorCheck`]).
     pub fn from_prior(limits: AutoLimits, prior: Prior) -> Self {
         let least = limits.min_streams.max(1);
         let most = limits.max_streams.max(least);
@@ -114,6 +124,9 @@ impl AutoTuner {
             stream_cap: most,
             streams: prior.streams.unwrap_or(1).clamp(least, most),
             known_rate: prior.expected_rate.unwrap_or_default(),
+            prior_check: PriorCheck::new(&prior),
+            disagreement: None,
+            known_congestion_control: None,
             prior: Some(prior),
             meter: TransferMeter::default(),
             congestion_control: CongestionControlInUse::default(),
@@ -156,7 +169,9 @@ impl AutoTuner {
             // The longer round trip looked like a queue of cross traffic.
             self.cross_traffic = None;
         }
-        self.apply_prior(sample, &mut decisions);
+        let known = self.apply_prior(sample.at, sample.congestion_control);
+        decisions.extend(known);
+        self.check_prior(sample, &mut decisions);
         self.note_largest_window(sample);
         self.continue_drain(sample, &mut decisions);
         self.watch_first_losses(sample, &mut decisions);
@@ -431,6 +446,19 @@ impl AutoTuner {
         // Two samples per round trip show every flight; more would only cost CPU.
         let half = self.meter.current_rtt().smoothed / 2;
         half.clamp(Duration::from_millis(25), Duration::from_millis(250))
+    }
+
+    /// Pacing rate of all streams together, bytes per second, if the transfer's own queue is kept short by it.
+    pub fn pacing_rate(&self) -> Option<u64> {
+        match &self.pacing {
+            Pacing::Paced(paced) => Some(paced.pace()),
+            Pacing::Draining(_) | Pacing::Free => None,
+        }
+    }
+
+    /// How the path differs from what was known, if the tuner has dropped that.
+    pub fn prior_disagreement(&self) -> Option<PriorDisagreement> {
+        self.disagreement
     }
 
     /// Current limiter of the transfer, for a progress display.

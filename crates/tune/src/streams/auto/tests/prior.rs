@@ -12,6 +12,7 @@ fn prior() -> Prior {
         pacing_rate: Some(90 * MBIT),
         send_buffer: Some(8 * MB),
         expected_rate: Some(90 * MBIT),
+        min_rtt: Some(ms(50)),
     }
 }
 
@@ -133,4 +134,108 @@ fn the_known_rate_counts_during_slow_start() {
     // At 1 Gbit/s less than a second is left.
     assert!(!grown(Some(1000 * MBIT), true));
     assert!(grown(Some(1000 * MBIT), false));
+}
+
+#[test]
+fn the_known_settings_can_be_applied_before_the_first_byte() {
+    let mut tuner = AutoTuner::from_prior(limits(64), prior());
+    let decisions = tuner.first_decisions("cubic");
+    let bbr = TransferSetting::CongestionControl("bbr".to_owned());
+    let pace = TransferSetting::PacingRate(Some(90 * MBIT));
+    assert_eq!(settings(&decisions), [bbr, pace]);
+    assert_eq!(tuner.pacing_rate(), Some(90 * MBIT));
+    let mut transfer = ScriptedTransfer::with(tuner, 6);
+    transfer.congestion_control = "bbr".to_owned();
+    transfer.run(ms(1), |_| ScriptedFlow::default());
+    assert_eq!(transfer.settings(), []);
+}
+
+/// Knowledge from a transfer of 90 Mbit/s that ended with 12 streams of BBR.
+fn lossy_prior() -> Prior {
+    Prior {
+        pacing_rate: None,
+        streams: Some(12),
+        ..prior()
+    }
+}
+
+/// A path that carries its rate with a queue of 60 ms once it is full, 300 ms after the start.
+fn full_after_300_ms(now: PathQuery<'_>, rate: u64) -> ScriptedFlow {
+    let is_full = now.at >= ms(300);
+    ScriptedFlow {
+        rate: if is_full { rate } else { rate / 2 },
+        rtt: if is_full { ms(110) } else { ms(50) },
+        ..ScriptedFlow::default()
+    }
+}
+
+/// Time of the decisions that drop what was known, and the settings with them.
+fn dropped(transfer: &ScriptedTransfer) -> Vec<(Duration, TransferSetting)> {
+    let is_drop = |d: &&TransferDecision| d.reason.contains("does not hold");
+    let decisions = transfer.decisions.iter().filter(is_drop);
+    decisions
+        .filter_map(|d| Some((d.at, d.setting.clone()?)))
+        .collect()
+}
+
+#[test]
+fn a_slower_path_drops_all_that_was_known_within_two_round_trips() {
+    let tuner = AutoTuner::from_prior(limits(64), lossy_prior());
+    let mut transfer = ScriptedTransfer::with(tuner, 12);
+    transfer.run(ms(2_000), |now| full_after_300_ms(now, 20 * MBIT));
+    let dropped = dropped(&transfer);
+    let settings: Vec<_> = dropped.iter().map(|(_, setting)| setting.clone()).collect();
+    let cubic = TransferSetting::CongestionControl("cubic".to_owned());
+    assert_eq!(settings, [cubic, TransferSetting::Streams(4)]);
+    for (at, _) in dropped {
+        assert!(at <= ms(300 + 2 * 110), "{at:?}");
+    }
+}
+
+#[test]
+fn another_round_trip_drops_all_that_was_known() {
+    let known = Prior {
+        min_rtt: Some(ms(10)),
+        pacing_rate: Some(90 * MBIT),
+        ..lossy_prior()
+    };
+    let mut transfer = ScriptedTransfer::with(AutoTuner::from_prior(limits(64), known), 12);
+    transfer.run(ms(2_000), |_| ScriptedFlow::default());
+    let dropped = dropped(&transfer);
+    assert_eq!(dropped.len(), 3);
+    assert!(dropped.iter().all(|(at, _)| *at <= ms(100)), "{dropped:?}");
+    assert_eq!(transfer.congestion_control, "cubic");
+    assert_eq!(transfer.pacing_rate, None);
+}
+
+#[test]
+fn knowledge_that_agrees_is_kept_from_the_first_byte_to_the_last() {
+    let tuner = AutoTuner::from_prior(limits(64), lossy_prior());
+    let mut transfer = ScriptedTransfer::with(tuner, 12);
+    transfer.run(ms(9_000), |now| ScriptedFlow {
+        rate: (90 * MBIT).min(
+            90 * MBIT / 1_000_000 * u64::from(now.at.subsec_micros())
+                + 90 * MBIT * now.at.as_secs(),
+        ),
+        loss: 0.01,
+        ..ScriptedFlow::default()
+    });
+    let bbr = TransferSetting::CongestionControl("bbr".to_owned());
+    assert_eq!(transfer.settings(), [bbr]);
+    assert_eq!(transfer.streams, 12);
+}
+
+#[test]
+fn losses_keep_the_control_that_tolerates_them_although_the_path_is_slower() {
+    let tuner = AutoTuner::from_prior(limits(64), lossy_prior());
+    let mut transfer = ScriptedTransfer::with(tuner, 12);
+    transfer.run(ms(4_000), |_| ScriptedFlow {
+        rate: 20 * MBIT,
+        loss: 0.01,
+        ..ScriptedFlow::default()
+    });
+    assert_eq!(transfer.congestion_control, "bbr");
+    assert_eq!(dropped(&transfer), []);
+    let is_drop = |d: &TransferDecision| d.reason.contains("does not hold: it is slower now");
+    assert!(transfer.decisions.iter().any(is_drop));
 }

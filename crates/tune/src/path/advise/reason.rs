@@ -1,0 +1,93 @@
+//! The sentence that explains advice.
+
+use std::time::Duration;
+
+use units::show;
+
+use super::loss::PathLoss;
+use super::{BufferAdvice, KnownPath, PathAdvice};
+use crate::path::facts::{PathFacts, Spread, whole};
+
+/// One sentence with the numbers that `advice` rests on.
+pub(super) fn describe(
+    advice: &PathAdvice,
+    path: &KnownPath,
+    loss: &PathLoss,
+    buffers: &BufferAdvice,
+    observed: Option<Spread>,
+    facts: &PathFacts,
+) -> String {
+    let streams = advice.streams.unwrap_or(1);
+    let rate = if path.usable_bps < path.bandwidth_bps {
+        format!(
+            "the {} that the client takes of {}",
+            show::bits(path.usable_bps),
+            show::bits(path.bandwidth_bps)
+        )
+    } else {
+        show::bits(path.usable_bps)
+    };
+    let mut parts = vec![format!(
+        "{} at {rate} are {} in flight",
+        show::time(path.rtt),
+        show::bytes(path.bdp_bytes)
+    )];
+    let share = path.bdp_bytes.div_ceil(u64::from(streams.max(1)));
+    let share = format!("{} in each of {streams} stream(s)", show::bytes(share));
+    parts.push(match buffers.set_bytes {
+        None if buffers.autotuned >= path.bdp_bytes.div_ceil(u64::from(streams.max(1))) => {
+            format!(
+                "the kernels' autotuning reaches {}, which is enough for {share}",
+                show::bytes(buffers.autotuned)
+            )
+        }
+        None => format!(
+            "the kernels' autotuning reaches {}, too little for {share}, and no larger buffer can be set",
+            show::bytes(buffers.autotuned)
+        ),
+        Some(set) => format!(
+            "a set buffer of {} keeps {} in flight where autotuning reaches {}, for {share}",
+            show::bytes(set),
+            show::bytes(buffers.in_flight),
+            show::bytes(buffers.autotuned)
+        ),
+    });
+    if loss.is_limiting {
+        let lost = format!("{:.3} % of packets are lost", loss.ratio * 100.0);
+        parts.push(match &advice.congestion_control {
+            Some(name) => format!("{lost}, which {name} tolerates"),
+            None => format!(
+                "{lost}, which leaves each stream a window of {}",
+                show::bytes(whole(loss.window))
+            ),
+        });
+    }
+    parts.push(match (observed, advice.expected_bps) {
+        (Some(goodput), _) => format!(
+            "{} transfers carried {} to {}",
+            goodput.count,
+            show::bits(goodput.p10_bps),
+            show::bits(goodput.p90_bps)
+        ),
+        (None, Some(expected)) => format!("{} are computed from that", show::bits(expected)),
+        (None, None) => "no rate is known".to_owned(),
+    });
+    if facts.asymmetric {
+        parts.push(
+            "the directions of the path differ, so that its round trip may mislead".to_owned(),
+        );
+    }
+    format!("{}.", parts.join("; "))
+}
+
+/// The sentence for a path without a known bandwidth or round trip.
+pub(super) fn describe_unmeasured(rtt: Option<Duration>) -> String {
+    match rtt {
+        Some(rtt) => format!(
+            "the round trip is {}, but the bandwidth of the bottleneck is not known yet: leave the \
+             buffers to the kernel.",
+            show::time(rtt)
+        ),
+        None => "nothing is known of this path yet: leave the buffers to the kernel.".to_owned(),
+    }
+}

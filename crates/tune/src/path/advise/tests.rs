@@ -1,0 +1,295 @@
+use super::super::facts::Spread;
+use super::*;
+use proptest::prelude::*;
+
+const MB: u64 = 1 << 20;
+const GBIT: u64 = 1_000_000_000;
+
+fn path(rtt_ms: u64, bps: u64) -> PathFacts {
+    PathFacts {
+        rtt: Some(Duration::from_millis(rtt_ms)),
+        bandwidth_bps: Some(bps),
+        congestion_controls: ["reno", "cubic"].map(str::to_owned).into(),
+        measurements: 10,
+        age: Some(Duration::from_secs(60)),
+        ..PathFacts::default()
+    }
+}
+
+fn sender(autotuned: u64, settable: u64) -> HostBufferLimits {
+    HostBufferLimits {
+        max_autotuned_send: autotuned,
+        max_settable_send: settable,
+        ..HostBufferLimits::default()
+    }
+}
+
+fn plain(facts: &PathFacts) -> PathAdvice {
+    let limits = HostBufferLimits::default();
+    advise(facts, &ClientLimits::default(), &limits, None)
+}
+
+/// The four paths of the paper's table 4.
+#[test]
+fn the_product_is_round_trip_times_bandwidth() {
+    for (rtt, mbit, bdp) in [
+        (180, 45, 1_012_500),
+        (80, 1000, 10_000_000),
+        (60, 45, 337_500),
+        (50, 45, 281_250),
+    ] {
+        let advice = plain(&path(rtt, mbit * 1_000_000));
+        assert_eq!(advice.bdp_bytes, Some(bdp));
+        assert_eq!(advice.set_buffer_bytes, None, "{}", advice.why);
+        assert_eq!(advice.limited_by, Some(Limiter::CongestionWindow));
+        assert!(advice.expected_bps.unwrap() >= mbit * 900_000, "{advice:?}");
+    }
+}
+
+#[test]
+fn autotuning_is_left_alone_where_it_reaches_the_share_of_a_stream() {
+    let advice = plain(&path(100, GBIT));
+    assert_eq!((advice.set_buffer_bytes, advice.streams), (None, Some(8)));
+    assert_eq!(
+        advice.why,
+        "100 ms at 1.00 Gbit/s are 12.5 MB in flight; the kernels' autotuning reaches 2.80 MB, which is \
+         enough for 1.56 MB in each of 8 stream(s); 965 Mbit/s are computed from that."
+    );
+}
+
+#[test]
+fn a_buffer_is_set_only_where_it_wins_over_autotuning() {
+    let facts = path(15, 10 * GBIT);
+    let client = ClientLimits::default();
+    // Each of two streams needs 9.4 MB; autotuning reaches 2.8 MB.
+    let raised = advise(&facts, &client, &sender(4 * MB, 64 * MB), None);
+    assert_eq!(raised.set_buffer_bytes, Some(9_375_000), "{}", raised.why);
+    assert_eq!(raised.streams, Some(2));
+    let low = advise(&facts, &client, &sender(4 * MB, MB), None);
+    assert_eq!(low.set_buffer_bytes, None);
+    assert_eq!(low.streams, Some(7), "{}", low.why);
+    let enough = advise(&facts, &client, &sender(32 * MB, 64 * MB), None);
+    assert_eq!((enough.set_buffer_bytes, enough.streams), (None, Some(2)));
+}
+
+#[test]
+fn a_client_that_must_set_its_buffer_gets_one() {
+    let client = ClientLimits {
+        must_set_buffer: true,
+        max_set_buffer: Some(400_000),
+        ..ClientLimits::default()
+    };
+    let limits = sender(4 * MB, 64 * MB);
+    let advice = advise(&path(100, GBIT), &client, &limits, None);
+    assert_eq!(advice.set_buffer_bytes, Some(400_000));
+    // 528 KB in flight of 12.5 MB.
+    assert_eq!(advice.streams, Some(24), "{}", advice.why);
+    let near = advise(&path(1, 1_000_000), &client, &limits, None);
+    assert_eq!(near.set_buffer_bytes, Some(MIN_BUFFER));
+}
+
+#[test]
+fn a_small_window_of_the_client_asks_for_more_streams() {
+    let with_window = |bytes| {
+        let client = ClientLimits {
+            max_receive_buffer: Some(bytes),
+            max_set_buffer: Some(bytes / 2),
+            ..ClientLimits::default()
+        };
+        advise(&path(100, GBIT), &client, &sender(64 * MB, 64 * MB), None)
+    };
+    assert_eq!(with_window(64 * MB).streams, Some(8));
+    let small = with_window(MB);
+    assert_eq!(small.streams, Some(19), "{}", small.why);
+    let tiny = with_window(64 << 10);
+    assert_eq!(tiny.streams, Some(MAX_STREAMS));
+    assert_eq!(tiny.limited_by, Some(Limiter::ReceiveWindow));
+    assert!(tiny.expected_bps.unwrap() < 300_000_000);
+}
+
+#[test]
+fn the_clients_rate_bounds_the_advice() {
+    let client = ClientLimits {
+        rate_bps: Some(100_000_000),
+        ..ClientLimits::default()
+    };
+    let limits = HostBufferLimits::default();
+    let advice = advise(&path(100, GBIT), &client, &limits, None);
+    assert_eq!(advice.bdp_bytes, Some(1_250_000));
+    assert_eq!(advice.pace_bps, Some(100_000_000));
+    assert_eq!(advice.limited_by, Some(Limiter::ReceiverCpu));
+    assert!(advice.expected_bps.unwrap() <= 100_000_000);
+}
+
+#[test]
+fn persistent_losses_ask_for_a_loss_tolerant_control_or_many_streams() {
+    let lossy = |controls: &[&str], measurements| PathFacts {
+        loss: Some(0.01),
+        congestion_controls: controls.iter().map(|name| (*name).to_owned()).collect(),
+        measurements,
+        ..path(100, GBIT)
+    };
+    let tolerant = plain(&lossy(&["cubic", "bbr"], 10));
+    assert_eq!(tolerant.congestion_control.as_deref(), Some("bbr"));
+    assert!(tolerant.expected_bps.unwrap() > 850_000_000);
+    let cubic = plain(&lossy(&["cubic"], 10));
+    assert_eq!(cubic.congestion_control, None);
+    assert_eq!(cubic.streams, Some(MAX_STREAMS));
+    assert_eq!(cubic.limited_by, Some(Limiter::Loss));
+    assert!(cubic.expected_bps.unwrap() < 200_000_000, "{}", cubic.why);
+    assert_eq!(plain(&lossy(&["bbr"], 1)).congestion_control, None);
+    // On a short path a single stream outruns these losses.
+    let short = PathFacts {
+        rtt: Some(Duration::from_micros(100)),
+        ..lossy(&["bbr"], 10)
+    };
+    assert_eq!(plain(&short).congestion_control, None);
+}
+
+fn spread(p10: u64, median: u64, p90: u64, count: u32) -> Option<Spread> {
+    Some(Spread {
+        p10_bps: p10 * 1_000_000,
+        median_bps: median * 1_000_000,
+        p90_bps: p90 * 1_000_000,
+        count,
+    })
+}
+
+#[test]
+fn enough_real_transfers_count_more_than_the_model() {
+    let with = |goodput| {
+        plain(&PathFacts {
+            goodput,
+            ..path(100, GBIT)
+        })
+    };
+    let seen = with(spread(300, 500, 700, 5));
+    assert_eq!(seen.expected_bps, Some(500_000_000));
+    assert_eq!(
+        (seen.p10_bps, seen.p90_bps),
+        (Some(300_000_000), Some(700_000_000))
+    );
+    assert_eq!(seen.pace_bps, None);
+    let few = with(spread(300, 500, 700, 2));
+    assert!(few.expected_bps.unwrap() > 900_000_000 && few.p10_bps.is_none());
+    let full = with(spread(900, 930, 940, 5));
+    assert_eq!(full.pace_bps, Some(973_756_906));
+    // Transfers that are faster than the estimated bandwidth correct it.
+    let wrong = plain(&PathFacts {
+        goodput: spread(300, 500, 700, 5),
+        ..path(100, 100_000_000)
+    });
+    assert_eq!(wrong.bdp_bytes, Some(6_250_000));
+}
+
+#[test]
+fn a_small_file_gets_few_streams() {
+    let limits = HostBufferLimits::default();
+    let streams = |bytes| {
+        advise(
+            &path(100, GBIT),
+            &ClientLimits::default(),
+            &limits,
+            Some(bytes),
+        )
+        .streams
+    };
+    assert_eq!([0, 1 << 20, 1 << 40].map(streams), [1, 4, 8].map(Some));
+}
+
+#[test]
+fn little_knowledge_gives_little_advice() {
+    let nothing = plain(&PathFacts::default());
+    assert_eq!((nothing.confidence, nothing.streams), (0.0, None));
+    assert_eq!(
+        nothing.why,
+        "nothing is known of this path yet: leave the buffers to the kernel."
+    );
+    let rtt_only = plain(&PathFacts {
+        bandwidth_bps: None,
+        ..path(30, 0)
+    });
+    assert_eq!(
+        (rtt_only.streams, rtt_only.set_buffer_bytes),
+        (Some(4), None)
+    );
+    assert!(rtt_only.confidence > 0.0 && rtt_only.confidence < 0.3);
+    assert_eq!(plain(&path(0, 0)).bdp_bytes, None);
+}
+
+#[test]
+fn confidence_grows_with_number_and_falls_with_age_and_spread() {
+    let confidence = |measurements, hours: u64, goodput| {
+        plain(&PathFacts {
+            measurements,
+            age: Some(Duration::from_secs(3600 * hours)),
+            goodput,
+            ..path(100, GBIT)
+        })
+        .confidence
+    };
+    assert!(confidence(1, 0, None) < confidence(10, 0, None));
+    assert!(confidence(10, 24, None) < confidence(10, 1, None));
+    let (even, uneven) = (spread(490, 500, 510, 5), spread(100, 500, 900, 5));
+    assert!(confidence(10, 1, uneven) < confidence(10, 1, even));
+}
+
+fn limits() -> impl Strategy<Value = HostBufferLimits> {
+    any::<[u64; 5]>().prop_map(|[a, b, c, d, e]| HostBufferLimits {
+        max_autotuned_send: a,
+        max_settable_send: b,
+        max_autotuned_receive: c,
+        max_settable_receive: d,
+        max_unforced_receive: e,
+        ..HostBufferLimits::default()
+    })
+}
+
+proptest! {
+    /// Whatever is claimed of a path and its ends, the advice stays within its bounds.
+    #[test]
+    fn advice_is_bounded(
+        rtt in proptest::option::of(any::<u64>()),
+        rates in any::<[Option<u64>; 4]>(),
+        ratios in any::<[Option<f64>; 2]>(),
+        counts in any::<[u32; 3]>(),
+        client in any::<[Option<u64>; 3]>(),
+        must_set_buffer in any::<bool>(),
+        sender in limits(),
+        bytes in any::<Option<u64>>(),
+    ) {
+        let [bandwidth_bps, p10, median, p90] = rates;
+        let facts = PathFacts {
+            rtt: rtt.map(Duration::from_nanos),
+            bandwidth_bps,
+            loss: ratios[0],
+            retransmits: ratios[1],
+            goodput: median.map(|median_bps| Spread {
+                p10_bps: p10.unwrap_or(0),
+                median_bps,
+                p90_bps: p90.unwrap_or(0),
+                count: counts[0],
+            }),
+            streams: Some(counts[1]),
+            measurements: counts[2],
+            congestion_controls: vec!["bbr".to_owned()],
+            ..PathFacts::default()
+        };
+        let client = ClientLimits {
+            max_receive_buffer: client[0],
+            max_set_buffer: client[1],
+            rate_bps: client[2],
+            must_set_buffer,
+        };
+        let advice = advise(&facts, &client, &sender, bytes);
+        prop_assert!((0.0..=1.0).contains(&advice.confidence));
+        prop_assert!(advice.streams.is_none_or(|streams| (1..=MAX_STREAMS).contains(&streams)));
+        prop_assert!(!advice.why.is_empty());
+        if let (Some(set), Some(most)) = (advice.set_buffer_bytes, client.max_set_buffer) {
+            prop_assert!(set <= most.max(1));
+        }
+        if let (Some(expected), Some(most)) = (advice.expected_bps, client.rate_bps.filter(|bps| *bps > 0)) {
+            prop_assert!(advice.bdp_bytes.is_none() || expected <= most);
+        }
+    }
+}
