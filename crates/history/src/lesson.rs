@@ -1,0 +1,191 @@
+//! The lesson of one transfer: the part of its evidence that a later transfer can use.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tune::diagnosis::dominant_limiter;
+use tune::limiter::Limiter;
+use tune::path::prior_from_evidence;
+use tune::streams::auto::LimiterVerdict;
+use tune::{Evidence, Prior};
+
+use crate::path_key::PathKey;
+
+/// Less teaches nothing: it may have fitted into the buffers on the way.
+const MIN_BYTES: u64 = 4 << 20;
+/// Longest name of a congestion control (TCP_CA_NAME_MAX without the NUL), bytes.
+const MAX_NAME: usize = 15;
+
+/// A lesson of one path, as the file holds it. Times are microseconds, `time` is seconds since 1970, rates are bytes per
+/// second.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Lesson {
+    #[serde(flatten)]
+    pub(crate) key: PathKey,
+    /// When the transfer ended.
+    pub(crate) time: u64,
+    bytes: u64,
+    elapsed: u64,
+    min_rtt: u64,
+    streams: u64,
+    peak_streams: u64,
+    final_streams: u64,
+    retransmits: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    congestion_control: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pacing_rate: Option<u64>,
+    limited_by: String,
+}
+
+impl Lesson {
+    /// The lesson of a transfer that ended at `time`. `None` if it teaches no settings: it moved fewer than 4 MiB, or
+    /// was shorter than [`prior_from_evidence`] asks for.
+    pub(crate) fn of(key: PathKey, evidence: &Evidence, time: u64) -> Option<Self> {
+        if evidence.bytes < MIN_BYTES {
+            return None;
+        }
+        let limiter = evidence
+            .verdict
+            .as_ref()
+            .map_or_else(|| dominant_limiter(evidence).limiter, |v| v.limiter);
+        let lesson = Self {
+            key,
+            time,
+            bytes: evidence.bytes,
+            elapsed: micros(evidence.elapsed),
+            min_rtt: micros(evidence.min_rtt),
+            streams: evidence.streams,
+            peak_streams: evidence.peak_streams,
+            final_streams: evidence.final_streams,
+            retransmits: evidence.retransmits,
+            congestion_control: evidence
+                .congestion_control
+                .clone()
+                .filter(|n| n.len() <= MAX_NAME),
+            pacing_rate: evidence.pacing_rate,
+            limited_by: limiter.name().to_owned(),
+        };
+        lesson
+            .prior(Duration::ZERO)
+            .streams
+            .is_some()
+            .then_some(lesson)
+    }
+
+    /// The start of a transfer `age` after the end of this one.
+    pub(crate) fn prior(&self, age: Duration) -> Prior {
+        prior_from_evidence(&self.evidence(), age)
+    }
+
+    /// Whether the transfer was limited by the path, so that its rate is known.
+    pub(crate) fn knows_rate(&self) -> bool {
+        self.prior(Duration::ZERO).expected_rate.is_some()
+    }
+
+    /// Whether a transfer of this program can have taught it. A file may hold anything.
+    pub(crate) fn is_sound(&self) -> bool {
+        let is_name = |name: &String| {
+            name.len() <= MAX_NAME
+                && name
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b))
+        };
+        self.key.is_canonical()
+            && Limiter::parse(&self.limited_by).is_some()
+            && self.congestion_control.as_ref().is_none_or(is_name)
+    }
+
+    fn evidence(&self) -> Evidence {
+        let limiter = Limiter::parse(&self.limited_by).unwrap_or(Limiter::Unknown);
+        Evidence {
+            bytes: self.bytes,
+            elapsed: Duration::from_micros(self.elapsed),
+            min_rtt: Duration::from_micros(self.min_rtt),
+            streams: self.streams,
+            peak_streams: self.peak_streams,
+            final_streams: self.final_streams,
+            retransmits: self.retransmits,
+            congestion_control: self.congestion_control.clone(),
+            pacing_rate: self.pacing_rate,
+            verdict: Some(LimiterVerdict {
+                limiter,
+                streams: u32::try_from(self.final_streams).unwrap_or(u32::MAX),
+                congestion_control: self.congestion_control.clone().unwrap_or_default(),
+                remedy: None,
+            }),
+            ..Evidence::for_role(self.key.role())
+        }
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use tune::limiter::Role;
+
+    use super::*;
+
+    /// The path to a host of 192.0.`site`.0/24.
+    pub(crate) fn key(site: u8, role: Role) -> PathKey {
+        PathKey::new([10, 0, 0, 1].into(), [192, 0, site, 7].into(), role)
+    }
+
+    /// A sender that ended with 12 streams of bbr on a lossy path of 100 ms, which limited it.
+    pub(crate) fn evidence() -> Evidence {
+        Evidence {
+            bytes: 1_000_000_000,
+            elapsed: Duration::from_secs(10),
+            min_rtt: Duration::from_millis(100),
+            streams: 16,
+            peak_streams: 16,
+            final_streams: 12,
+            retransmits: 500,
+            congestion_control: Some("bbr".to_owned()),
+            verdict: Some(LimiterVerdict {
+                limiter: Limiter::CongestionWindow,
+                streams: 12,
+                congestion_control: "bbr".to_owned(),
+                remedy: None,
+            }),
+            ..Evidence::for_role(Role::Sender)
+        }
+    }
+
+    #[test]
+    fn a_lesson_gives_the_same_start_as_its_evidence() {
+        let mut other = evidence();
+        other.pacing_rate = Some(90_000_000);
+        other.retransmits = 0;
+        let mut unnamed = evidence();
+        unnamed.congestion_control = None;
+        unnamed.verdict = None;
+        unnamed.busy_time = Duration::from_secs(10);
+        for evidence in [evidence(), other, unnamed] {
+            let lesson = Lesson::of(key(2, Role::Sender), &evidence, 5).unwrap();
+            assert!(lesson.is_sound());
+            let text = serde_json::to_string(&lesson).unwrap();
+            let read: Lesson = serde_json::from_str(&text).unwrap();
+            assert_eq!(read, lesson);
+            for age in [Duration::ZERO, Duration::from_secs(7200)] {
+                assert_eq!(read.prior(age), prior_from_evidence(&evidence, age));
+            }
+        }
+    }
+
+    #[test]
+    fn a_small_or_short_transfer_teaches_nothing() {
+        let of = |change: fn(&mut Evidence)| {
+            let mut evidence = evidence();
+            change(&mut evidence);
+            Lesson::of(key(2, Role::Sender), &evidence, 5)
+        };
+        assert!(of(|_| ()).is_some());
+        assert!(of(|e| e.bytes = MIN_BYTES - 1).is_none());
+        assert!(of(|e| e.elapsed = Duration::from_millis(1900)).is_none());
+        assert!(of(|e| e.min_rtt = Duration::from_millis(600)).is_none());
+    }
+}

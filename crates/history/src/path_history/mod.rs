@@ -1,0 +1,132 @@
+//! The memory of paths: asked before a transfer, told after it.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tune::path::prior_check::is_other_round_trip;
+use tune::{Evidence, Prior};
+
+use crate::lesson::Lesson;
+use crate::lesson_file::{self, FileStamp};
+use crate::path_key::PathKey;
+
+/// The memory in one file. Clones share what they have read of it.
+///
+/// Reading it again costs one stat(2) while the file stays the same, and less than a millisecond otherwise.
+#[derive(Debug, Clone)]
+pub struct PathHistory {
+    file: PathBuf,
+    read: Arc<Mutex<Option<ReadLessons>>>,
+}
+
+/// The lessons of a file that was read, and its stamp then.
+#[derive(Debug)]
+struct ReadLessons {
+    stamp: FileStamp,
+    lessons: Arc<[Lesson]>,
+}
+
+impl PathHistory {
+    /// The memory in `file`, which need not exist.
+    pub fn at(file: PathBuf) -> Self {
+        Self {
+            file,
+            read: Arc::default(),
+        }
+    }
+
+    /// The file.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Knowledge of a path. Nothing ([`Prior::default`]) if no transfer has taught anything, or too long ago, or
+    /// with another round trip than `rtt`, that of the control connection (zero: unknown): the path is another one now.
+    pub fn prior(&self, key: &PathKey, rtt: Duration) -> Prior {
+        let known = self.prior_at(key, now());
+        match known.min_rtt {
+            Some(then) if !rtt.is_zero() && is_other_round_trip(then, rtt) => Prior::default(),
+            _ => known,
+        }
+    }
+
+    /// Records what a finished transfer taught. Nothing is recorded of a transfer of fewer than 4 MiB, two seconds or
+    /// twenty round trips, because its settings had no time to prove themselves. A transfer that something at its ends
+    /// limited (a disk, a program, a processor) does not replace what one that the path limited has taught.
+    pub fn record(&self, key: PathKey, evidence: &Evidence) {
+        self.record_at(key, evidence, now());
+    }
+
+    /// Makes the directory of the file, if it is missing, and says whether a file can be written there. A
+    /// program that confines itself calls this before.
+    pub fn is_writable(&self) -> bool {
+        lesson_file::is_writable(&self.file)
+    }
+
+    fn prior_at(&self, key: &PathKey, now: u64) -> Prior {
+        let lessons = self.lessons();
+        let known = lessons.iter().find(|lesson| lesson.key == *key);
+        known
+            .and_then(|lesson| Some(lesson.prior(age(lesson, now)?)))
+            .unwrap_or_default()
+    }
+
+    fn record_at(&self, key: PathKey, evidence: &Evidence, now: u64) {
+        let Some(lesson) = Lesson::of(key, evidence, now) else {
+            return;
+        };
+        let recorded = lesson_file::update(&self.file, |lessons| merge(lessons, lesson, now));
+        if let Err(error) = recorded {
+            tracing::debug!(file = %self.file.display(), %error, "a lesson of a path is not kept");
+        }
+    }
+
+    /// The lessons in the file as it is now.
+    fn lessons(&self) -> Arc<[Lesson]> {
+        let stamp = FileStamp::of(&self.file);
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        match (&*read, stamp) {
+            (_, None) => Arc::default(),
+            (Some(known), Some(stamp)) if known.stamp == stamp => Arc::clone(&known.lessons),
+            _ => {
+                let (stamp, lessons) = lesson_file::read(&self.file);
+                let lessons: Arc<[Lesson]> = lessons.into();
+                *read = stamp.map(|stamp| ReadLessons {
+                    stamp,
+                    lessons: Arc::clone(&lessons),
+                });
+                lessons
+            }
+        }
+    }
+}
+
+/// Puts the lesson first and drops those that have expired.
+fn merge(lessons: &mut Vec<Lesson>, new: Lesson, now: u64) {
+    lessons.retain(|lesson| age(lesson, now).is_some());
+    let known = lessons.iter().position(|lesson| lesson.key == new.key);
+    if let Some(known) = known {
+        if lessons[known].knows_rate() && !new.knows_rate() {
+            return;
+        }
+        lessons.remove(known);
+    }
+    lessons.insert(0, new);
+}
+
+/// Age of a lesson that has not expired. One from the future was written before the clock was set back: its
+/// age is unknown.
+fn age(lesson: &Lesson, now: u64) -> Option<Duration> {
+    let age = Duration::from_secs(now.checked_sub(lesson.time)?);
+    (age <= tune::path::EVIDENCE_EXPIRES_AFTER).then_some(age)
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests;
