@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * libenable: network advice from an Enable server.
+ *
+ * An Enable server runs beside a data server and knows the paths to its clients. The functions here ask it about the
+ * path between that server and this host: which buffer to set, how many streams to open, what rate to expect.
+ *
+ * Every function is thread-safe; the library keeps no state. A call blocks its thread until the answer is there or its
+ * time is up. Link with -lenable.
+ */
+#ifndef ENABLE_H
+#define ENABLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define ENABLE_API __attribute__((visibility("default")))
+#else
+#define ENABLE_API
+#endif
+
+/* TCP port of an Enable server unless its configuration names another one. */
+#define ENABLE_DEFAULT_PORT 2812
+/* Time that a call may take unless told otherwise, milliseconds. */
+#define ENABLE_DEFAULT_TIMEOUT_MS 5000
+/* A number that the server does not know. */
+#define ENABLE_UNKNOWN (-1)
+
+/* Codes of refusals (enable_error.code). An HTTP status other than 2xx is also a refusal, with that status as its code. */
+#define ENABLE_FAULT_UNKNOWN_PATH 404 /* nothing is known of this path yet; a test has been scheduled */
+#define ENABLE_FAULT_FORBIDDEN 403    /* the token is missing or wrong */
+#define ENABLE_FAULT_BUSY 503         /* too many requests, or too many hosts */
+#define ENABLE_FAULT_NO_METHOD (-32601)
+#define ENABLE_FAULT_ARGUMENTS (-32602)
+#define ENABLE_FAULT_INTERNAL (-32603)
+
+/* The outcome of a call. */
+typedef enum enable_status {
+    ENABLE_OK = 0,
+    /* The name of the server is unknown, the connection is refused, or it ended before an answer. */
+    ENABLE_NO_SERVER = 1,
+    /* The server did not answer in time. */
+    ENABLE_TIMED_OUT = 2,
+    /* The server refused the call; the code says why. */
+    ENABLE_REFUSED = 3,
+    /* What came back is not an answer to the call. */
+    ENABLE_BAD_ANSWER = 4,
+    /* An argument cannot be used. Nothing was sent. */
+    ENABLE_BAD_ARGUMENT = 5,
+    /* Memory or descriptors ran out on this host. */
+    ENABLE_NO_RESOURCES = 6
+} enable_status;
+
+/* Details of a failure. The caller owns it; every function takes NULL in its place. */
+typedef struct enable_error {
+    /* Code of a refusal; 0 for all other outcomes. */
+    int code;
+    /* One sentence in UTF-8, without control characters; cut if the server's text is too long. */
+    char message[256];
+} enable_error;
+
+/* How to reach the server. Zero members have their default; NULL stands for all of them. */
+typedef struct enable_options {
+    /* Port, if the name of the server has none. Default ENABLE_DEFAULT_PORT. */
+    unsigned port;
+    /* Time that the whole call may take, milliseconds, at most 86400000. Default ENABLE_DEFAULT_TIMEOUT_MS. The resolver
+     * has time-outs of its own (resolv.conf(5)) and is not interrupted: give an address where that matters. */
+    unsigned timeout_ms;
+    /* What the server wants from those who may change something. Default none. */
+    const char *token;
+} enable_options;
+
+/* What a client tells about itself and its transfer. Zero members are not told. Numbers are below 2^53. */
+typedef struct enable_question {
+    /* Another client than this host, an IP address or a name. */
+    const char *client;
+    /* Bytes to transfer. */
+    uint64_t bytes;
+    /* Files to transfer. */
+    uint64_t files;
+    /* Largest receive buffer that the client's kernel allows (the third number of tcp_rmem), bytes. */
+    uint64_t max_receive_buffer;
+    /* Largest receive buffer that a program may set on the client (rmem_max), bytes. */
+    uint64_t max_set_buffer;
+    /* Fastest rate at which the client's processor or disk takes data, bits per second. */
+    uint64_t client_bps;
+    /* Not 0: the client cannot let the kernel choose its buffer, it sets one in any case. */
+    int must_set_buffer;
+} enable_question;
+
+/*
+ * Advice for transfers from a data server to one client. A value that is unknown, or that is best left to the
+ * kernel, is ENABLE_UNKNOWN or NULL. Later versions may add members at the end.
+ */
+typedef struct enable_advice {
+    /* The client that the advice is for, an IP address. Never NULL. */
+    const char *client;
+    /* Socket buffer of one stream to set with SO_SNDBUF and SO_RCVBUF, bytes. ENABLE_UNKNOWN: set none, because a buffer
+     * that is set ends the kernel's autotuning for the life of the connection. */
+    int64_t set_buffer_bytes;
+    /* Round trip x bottleneck bandwidth, bytes: what all streams together need. Programs that cannot leave the
+     * buffer to the kernel set this. */
+    int64_t bdp_bytes;
+    /* Streams to open. */
+    int64_t streams;
+    /* Congestion control of the sender, by its kernel name. */
+    const char *congestion_control;
+    /* Pacing rate of all streams together, bits per second. */
+    int64_t pace_bps;
+    /* Expected goodput of a long transfer, bits per second: the median, and what nine transfers in ten and one in ten
+     * exceed. */
+    int64_t expected_bps;
+    int64_t p10_bps;
+    int64_t p90_bps;
+    /* Round trip, seconds. */
+    double rtt_seconds;
+    /* Bandwidth of the bottleneck, bits per second. */
+    int64_t bandwidth_bps;
+    /* Share of lost packets, 0 to 1. */
+    double loss;
+    /* What is expected to limit a transfer. */
+    const char *limited_by;
+    /* Not 0: the two directions of the path differ. */
+    int asymmetric;
+    /* How far to trust the advice, 0 (a guess) to 1. */
+    double confidence;
+    /* Age of the newest measurement that the advice rests on, seconds. */
+    double age_seconds;
+    /* Another client whose measurements stand in for this one's, and why. */
+    const char *measured_by;
+    /* One sentence: the reason. Never NULL. */
+    const char *why;
+} enable_advice;
+
+/* The type of a value of an answer. */
+typedef enum enable_type {
+    ENABLE_INTEGER,
+    ENABLE_DOUBLE,
+    ENABLE_BOOLEAN,
+    /* Also times and base64, as their text. */
+    ENABLE_STRING,
+    ENABLE_ARRAY,
+    ENABLE_STRUCT
+} enable_type;
+
+/* A value of an answer. */
+typedef struct enable_value enable_value;
+
+/*
+ * The first argument of each call is the data server: a host, HOST:PORT, [ADDRESS]:PORT or http://HOST:PORT. Redirects
+ * are not followed and proxies are not used: a proxy's path is not the caller's. A result is written only if ENABLE_OK
+ * is returned.
+ */
+
+/* Best TCP buffer of the path to `client`, or to this host if that is NULL. A path that the server does not know
+ * yet is ENABLE_REFUSED with the code ENABLE_FAULT_UNKNOWN_PATH. */
+ENABLE_API enable_status enable_get_buffer_size(const char *host, const char *client, const enable_options *options,
+                                                int64_t *bytes, enable_error *error);
+
+/* Results of all tests of the path to `client`, or to this host if that is NULL: a struct. Free it with
+ * enable_value_free. */
+ENABLE_API enable_status enable_get_net_info(const char *host, const char *client, const enable_options *options,
+                                             enable_value **info, enable_error *error);
+
+/* Advice for a transfer; `question` may be NULL. For a path that the server does not know yet the confidence is 0,
+ * and `why` says so. Free it with enable_advice_free. */
+ENABLE_API enable_status enable_get_advice(const char *host, const enable_question *question,
+                                           const enable_options *options, enable_advice **advice, enable_error *error);
+
+/* Calls any method whose arguments are strings, with exactly these arguments. Free the answer with
+ * enable_value_free. */
+ENABLE_API enable_status enable_call(const char *host, const char *method, const char *const *arguments, size_t count,
+                                     const enable_options *options, enable_value **answer, enable_error *error);
+
+/* The meaning of an outcome in a few words. */
+ENABLE_API const char *enable_status_text(enable_status status);
+
+/* Frees advice; NULL is allowed. */
+ENABLE_API void enable_advice_free(enable_advice *advice);
+
+/* Frees an answer with all it holds; NULL is allowed. */
+ENABLE_API void enable_value_free(enable_value *value);
+
+/* The type of a value, which is not NULL. The functions below take NULL as a value of no type. */
+ENABLE_API enable_type enable_value_type(const enable_value *value);
+/* Items of an array or members of a struct; 0 for all others. */
+ENABLE_API size_t enable_value_count(const enable_value *value);
+/* An item of an array or the value of a member of a struct; NULL if there is none. */
+ENABLE_API const enable_value *enable_value_at(const enable_value *value, size_t index);
+/* Name of a member of a struct; NULL if there is none. */
+ENABLE_API const char *enable_value_name(const enable_value *value, size_t index);
+/* The value of the member of this name; NULL if there is none. */
+ENABLE_API const enable_value *enable_value_member(const enable_value *value, const char *name);
+/* The text of a string in UTF-8; NULL for all others. */
+ENABLE_API const char *enable_value_text(const enable_value *value);
+/* Writes an integer or a double and returns 1; returns 0 for all others. */
+ENABLE_API int enable_value_number(const enable_value *value, double *number);
+/* Writes an integer, or a double that is whole, and returns 1; returns 0 for all others. */
+ENABLE_API int enable_value_integer(const enable_value *value, int64_t *integer);
+/* 1 for a boolean that is true; 0 for all others. */
+ENABLE_API int enable_value_is_true(const enable_value *value);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* Tests against the scripted server; with ENABLE_SERVER=HOST:PORT also against a real one. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "enable.h"
+
+/* Long enough for a busy machine; only scenarios without an answer use it up, and they use another one. */
+static const enable_options PATIENT = {0, 60000, NULL};
+
+static const char *server;
+
+/* The outcome of a call in the words of the scenarios. */
+static void describe(char out[64], enable_status status, int64_t bytes, const enable_error *error)
+{
+    switch (status) {
+    case ENABLE_OK:
+        snprintf(out, 64, "buffer=%lld", (long long)bytes);
+        break;
+    case ENABLE_REFUSED:
+        snprintf(out, 64, "refused=%d", error->code);
+        break;
+    case ENABLE_BAD_ANSWER:
+        strcpy(out, "bad");
+        break;
+    case ENABLE_TIMED_OUT:
+        strcpy(out, "timeout");
+        break;
+    case ENABLE_NO_SERVER:
+        strcpy(out, "no-server");
+        break;
+    default:
+        strcpy(out, "unexpected");
+    }
+    CHECK(status == ENABLE_OK || error->message[0] != '\0');
+}
+
+static void one_scenario(const char *name, const char *expected)
+{
+    enable_options options = {0, 60000, NULL};
+    enable_question question = {0};
+    enable_error error;
+    enable_value *info = NULL;
+    enable_advice *advice = NULL;
+    int64_t bytes = -1;
+    char found[3][64];
+    if (strcmp(expected, "timeout") == 0)
+        options.timeout_ms = 400;
+    enable_status status = enable_get_buffer_size(server, name, &options, &bytes, &error);
+    describe(found[0], status, bytes, &error);
+    int of_buffer = strncmp(expected, "buffer", 6) == 0 || strcmp(name, "negative") == 0 ||
+                    strcmp(name, "fraction") == 0 || strcmp(name, "text-value") == 0 ||
+                    strcmp(name, "boolean-value") == 0;
+    question.client = name;
+    for (int other = 1; other < 3 && !of_buffer; other++) {
+        status = other == 1 ? enable_get_net_info(server, name, &options, &info, &error)
+                            : enable_get_advice(server, &question, &options, &advice, &error);
+        describe(found[other], status, 0, &error);
+        CHECK(info == NULL && advice == NULL);
+    }
+    for (int i = 0; i < (of_buffer ? 1 : 3); i++)
+        if (strcmp(found[i], expected) != 0) {
+            fprintf(stderr, "scenario %s, call %d: expected %s, got %s (%s)\n", name, i, expected, found[i],
+                    error.message);
+            exit(1);
+        }
+}
+
+static void every_scenario_has_its_outcome_for_each_call(void)
+{
+    FILE *table = fopen(getenv("ENABLE_SCENARIOS"), "r");
+    char line[256];
+    int count = 0;
+    CHECK(table != NULL);
+    for (; fgets(line, sizeof line, table) != NULL; count++) {
+        line[strcspn(line, "\n")] = '\0';
+        char *tab = strchr(line, '\t');
+        CHECK(tab != NULL);
+        *tab = '\0';
+        one_scenario(line, tab + 1);
+    }
+    fclose(table);
+    CHECK(count > 80);
+}
+
+static void advice_has_all_members(void)
+{
+    enable_advice *advice;
+    CHECK(enable_get_advice(server, NULL, &PATIENT, &advice, NULL) == ENABLE_OK);
+    CHECK_TEXT(advice->client, "192.0.2.7");
+    CHECK(advice->set_buffer_bytes == 16000000 && advice->bdp_bytes == INT64_C(12500000000) && advice->streams == 4);
+    CHECK_TEXT(advice->congestion_control, "bbr");
+    CHECK(advice->pace_bps == INT64_C(10000000000) && advice->expected_bps == INT64_C(9400000000));
+    CHECK(advice->p10_bps == INT64_C(7100000000) && advice->p90_bps == INT64_C(9700000000));
+    CHECK(advice->rtt_seconds == 0.0825 && advice->bandwidth_bps == INT64_C(10000000000) && advice->loss == 0.00025);
+    CHECK_TEXT(advice->limited_by, "congestion window");
+    CHECK(advice->asymmetric && advice->confidence == 0.75 && advice->age_seconds == 12.5);
+    CHECK_TEXT(advice->measured_by, "192.0.2.1 (same /24)");
+    CHECK_TEXT(advice->why, "round trip \xc3\x97 bandwidth, \xe2\x80\x9cmeasured\xe2\x80\x9d <today> & kept");
+    enable_advice_free(advice);
+}
+
+static void absent_members_are_unknown(void)
+{
+    enable_question question = {0};
+    enable_advice *advice;
+    question.client = "sparse";
+    CHECK(enable_get_advice(server, &question, &PATIENT, &advice, NULL) == ENABLE_OK);
+    CHECK(advice->set_buffer_bytes == ENABLE_UNKNOWN && advice->bdp_bytes == ENABLE_UNKNOWN);
+    CHECK(advice->streams == ENABLE_UNKNOWN && advice->congestion_control == NULL);
+    CHECK(advice->pace_bps == ENABLE_UNKNOWN && advice->expected_bps == ENABLE_UNKNOWN);
+    CHECK(advice->p10_bps == ENABLE_UNKNOWN && advice->p90_bps == ENABLE_UNKNOWN);
+    CHECK(advice->rtt_seconds == ENABLE_UNKNOWN && advice->bandwidth_bps == ENABLE_UNKNOWN);
+    CHECK(advice->loss == ENABLE_UNKNOWN && advice->limited_by == NULL && !advice->asymmetric);
+    CHECK(advice->confidence == 0 && advice->age_seconds == ENABLE_UNKNOWN && advice->measured_by == NULL);
+    CHECK_TEXT(advice->why, "nothing is known yet");
+    enable_advice_free(advice);
+    enable_advice_free(NULL);
+}
+
+static void a_member_of_the_wrong_type_is_a_bad_answer(void)
+{
+    enable_question question = {0};
+    enable_advice *advice;
+    question.client = "wrong-type";
+    CHECK(enable_get_advice(server, &question, &PATIENT, &advice, NULL) == ENABLE_BAD_ANSWER);
+}
+
+static void the_question_and_the_token_arrive(void)
+{
+    enable_options options = {0, 60000, " a-token\n"};
+    enable_question question = {"echo", UINT64_C(1000000000000), 3, 6291456, 212992, UINT64_C(10000000000), 1};
+    enable_advice *advice;
+    CHECK(enable_get_advice(server, &question, &options, &advice, NULL) == ENABLE_OK);
+    CHECK_TEXT(advice->why,
+               "{\"arguments\":[\"127.0.0.1\",{\"bytes\":1000000000000.0,\"client\":\"echo\",\"client_bps\":10000000000.0,"
+               "\"files\":3,\"max_receive_buffer\":6291456,\"max_set_buffer\":212992,\"must_set_buffer\":true}],"
+               "\"authorization\":\"Bearer a-token\",\"request\":\"POST /RPC2 HTTP/1.1\",\"type\":\"text/xml\"}");
+    enable_advice_free(advice);
+}
+
+static void net_info_is_a_tree(void)
+{
+    enable_value *info;
+    int64_t rate;
+    CHECK(enable_get_net_info(server, NULL, &PATIENT, &info, NULL) == ENABLE_OK);
+    CHECK_TEXT(enable_value_text(enable_value_member(info, "note")), "na\xc3\xafve \xe2\x80\x9cpath\xe2\x80\x9d");
+    const enable_value *tests = enable_value_member(info, "tests");
+    const enable_value *bottleneck = enable_value_member(tests, "bottleneck");
+    CHECK(enable_value_integer(enable_value_member(bottleneck, "bandwidth_bps"), &rate));
+    CHECK(rate == INT64_C(10000000000));
+    const enable_value *hops = enable_value_member(enable_value_member(tests, "route"), "hops");
+    CHECK(enable_value_count(hops) == 2);
+    CHECK_TEXT(enable_value_text(enable_value_at(hops, 1)), "198.51.100.1");
+    enable_value_free(info);
+}
+
+static void any_method_can_be_called(const char *host)
+{
+    enable_value *methods;
+    enable_error error;
+    int found = 0;
+    CHECK(enable_call(host, "system.listMethods", NULL, 0, &PATIENT, &methods, &error) == ENABLE_OK);
+    for (size_t i = 0; i < enable_value_count(methods); i++)
+        found += strcmp(enable_value_text(enable_value_at(methods, i)), "EnableGetAdvice") == 0;
+    CHECK(found == 1);
+    enable_value_free(methods);
+    CHECK(enable_call(host, "EnableNoSuchMethod", NULL, 0, &PATIENT, &methods, &error) == ENABLE_REFUSED);
+    CHECK(error.code == ENABLE_FAULT_NO_METHOD);
+}
+
+static void a_change_needs_the_token(void)
+{
+    static const char *const client[] = {"192.0.2.1"};
+    enable_options options = {0, 60000, "a-token"};
+    enable_error error;
+    enable_value *value;
+    CHECK(enable_call(server, "EnableAddHost", client, 1, &options, &value, &error) == ENABLE_OK);
+    CHECK(enable_value_is_true(value));
+    enable_value_free(value);
+    CHECK(enable_call(server, "EnableAddHost", client, 1, &PATIENT, &value, &error) == ENABLE_REFUSED);
+    CHECK(error.code == ENABLE_FAULT_FORBIDDEN);
+}
+
+static void a_refusal_is_shown_without_control_characters(void)
+{
+    enable_error error;
+    int64_t bytes;
+    CHECK(enable_get_buffer_size(server, "fault-negative", &PATIENT, &bytes, &error) == ENABLE_REFUSED);
+    CHECK(error.code == -32601);
+    CHECK(strstr(error.message, "refused EnableGetBufferSize: no such method <a> & \xe2\x80\x9c""b\xe2\x80\x9d ?31m"));
+}
+
+static void nobody_listening_and_nobody_answering_are_told_apart(void)
+{
+    struct sockaddr_in address;
+    socklen_t length = sizeof address;
+    enable_options options = {0, 100, NULL};
+    enable_error error;
+    int64_t bytes;
+    char name[64];
+    int silent = socket(AF_INET, SOCK_STREAM, 0);
+    memset(&address, 0, sizeof address);
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    CHECK(bind(silent, (struct sockaddr *)&address, sizeof address) == 0 && listen(silent, 1) == 0);
+    CHECK(getsockname(silent, (struct sockaddr *)&address, &length) == 0);
+    options.port = ntohs(address.sin_port);
+    CHECK(enable_get_buffer_size("127.0.0.1", NULL, &options, &bytes, &error) == ENABLE_TIMED_OUT);
+    CHECK(strstr(error.message, "within 100 ms") != NULL);
+    close(silent);
+    snprintf(name, sizeof name, "http://127.0.0.1:%u", options.port);
+    CHECK(enable_get_buffer_size(name, NULL, &PATIENT, &bytes, &error) == ENABLE_NO_SERVER);
+    CHECK(strstr(error.message, "no advice server answers at 127.0.0.1:") != NULL);
+}
+
+static void arguments_that_cannot_be_used_are_refused_here(void)
+{
+    enable_options options = {0, 60000, "a\r\nX-Field: b"};
+    enable_question question = {0};
+    enable_advice *advice;
+    int64_t bytes;
+    CHECK(enable_get_buffer_size("a b", NULL, NULL, &bytes, NULL) == ENABLE_BAD_ARGUMENT);
+    CHECK(enable_get_buffer_size(NULL, NULL, NULL, &bytes, NULL) == ENABLE_BAD_ARGUMENT);
+    CHECK(enable_get_buffer_size(server, NULL, &options, &bytes, NULL) == ENABLE_BAD_ARGUMENT);
+    CHECK(enable_get_buffer_size(server, "a\x01", &PATIENT, &bytes, NULL) == ENABLE_BAD_ARGUMENT);
+    CHECK(enable_get_buffer_size(server, "a\xff", &PATIENT, &bytes, NULL) == ENABLE_BAD_ARGUMENT);
+    question.bytes = UINT64_C(1) << 53;
+    CHECK(enable_get_advice(server, &question, &PATIENT, &advice, NULL) == ENABLE_BAD_ARGUMENT);
+    options.token = NULL;
+    options.timeout_ms = 86400001;
+    CHECK(enable_get_buffer_size(server, NULL, &options, &bytes, NULL) == ENABLE_BAD_ARGUMENT);
+    options.timeout_ms = 0;
+    options.port = 65536;
+    CHECK(enable_get_buffer_size("127.0.0.1", NULL, &options, &bytes, NULL) == ENABLE_BAD_ARGUMENT);
+}
+
+static void *ask_often(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < 20; i++) {
+        advice_has_all_members();
+        net_info_is_a_tree();
+    }
+    return NULL;
+}
+
+static void threads_do_not_disturb_each_other(void)
+{
+    pthread_t threads[4];
+    for (size_t i = 0; i < 4; i++)
+        CHECK(pthread_create(&threads[i], NULL, ask_often, NULL) == 0);
+    for (size_t i = 0; i < 4; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
+static void a_real_server_conforms(const char *host)
+{
+    static const char *const client[] = {"192.0.2.1"};
+    enable_advice *advice;
+    enable_value *value;
+    enable_error error;
+    int64_t bytes = 0;
+    enable_status status = enable_get_advice(host, NULL, &PATIENT, &advice, &error);
+    if (status != ENABLE_OK)
+        fprintf(stderr, "%s\n", error.message);
+    CHECK(status == ENABLE_OK);
+    CHECK(advice->client[0] != '\0' && advice->why[0] != '\0' && advice->confidence >= 0 && advice->confidence <= 1);
+    enable_advice_free(advice);
+    status = enable_get_buffer_size(host, NULL, &PATIENT, &bytes, &error);
+    CHECK(status == ENABLE_OK ? bytes > 0 : status == ENABLE_REFUSED && error.code == ENABLE_FAULT_UNKNOWN_PATH);
+    status = enable_get_net_info(host, NULL, &PATIENT, &value, &error);
+    CHECK(status == ENABLE_OK || (status == ENABLE_REFUSED && error.code == ENABLE_FAULT_UNKNOWN_PATH));
+    if (status == ENABLE_OK)
+        enable_value_free(value);
+    any_method_can_be_called(host);
+    CHECK(enable_call(host, "EnableRemoveHost", client, 1, &PATIENT, &value, &error) == ENABLE_REFUSED);
+    CHECK(error.code == ENABLE_FAULT_FORBIDDEN || error.code == 401);
+}
+
+int main(void)
+{
+    server = getenv("ENABLE_SCRIPTED");
+    CHECK(server != NULL);
+    every_scenario_has_its_outcome_for_each_call();
+    advice_has_all_members();
+    absent_members_are_unknown();
+    a_member_of_the_wrong_type_is_a_bad_answer();
+    the_question_and_the_token_arrive();
+    net_info_is_a_tree();
+    any_method_can_be_called(server);
+    a_change_needs_the_token();
+    a_refusal_is_shown_without_control_characters();
+    nobody_listening_and_nobody_answering_are_told_apart();
+    arguments_that_cannot_be_used_are_refused_here();
+    threads_do_not_disturb_each_other();
+    if (getenv("ENABLE_SERVER") != NULL)
+        a_real_server_conforms(getenv("ENABLE_SERVER"));
+    else
+        puts("test_calls: SKIPPED the real server: ENABLE_SERVER is not set");
+    puts("test_calls: ok");
+    return 0;
+}

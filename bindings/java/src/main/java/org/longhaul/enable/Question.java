@@ -1,0 +1,116 @@
+package org.longhaul.enable;
+
+import java.util.Collections;
+import java.util.Map;
+import java.util.TreeMap;
+
+/**
+ * What a client tells about itself and its transfer. Everything may be unknown. A question never changes; each method
+ * returns another one.
+ */
+public final class Question {
+    /** Numbers from here on have no double of their own, and XML-RPC carries large numbers as doubles. */
+    private static final long LIMIT = 1L << 53;
+
+    private final Map<String, Object> members;
+
+    /** A question that tells nothing. */
+    public Question() {
+        this(Collections.emptyMap());
+    }
+
+    private Question(Map<String, Object> members) {
+        this.members = members;
+    }
+
+    /**
+     * Asks for another client than the caller.
+     *
+     * @param client an IP address or a name
+     * @return the question with it
+     */
+    public Question withClient(String client) {
+        return with("client", client);
+    }
+
+    /**
+     * Tells the bytes to transfer.
+     *
+     * @param bytes 0 or more and less than 2^53
+     * @return the question with it
+     * @throws IllegalArgumentException if the number is out of range
+     */
+    public Question withBytes(long bytes) {
+        return withNumber("bytes", bytes);
+    }
+
+    /**
+     * Tells the files to transfer.
+     *
+     * @param files 0 or more and less than 2^53
+     * @return the question with it
+     * @throws IllegalArgumentException if the number is out of range
+     */
+    public Question withFiles(long files) {
+        return withNumber("files", files);
+    }
+
+    /**
+     * Tells the largest receive buffer that the client's kernel allows (the third number of tcp_rmem).
+     *
+     * @param bytes 0 or more and less than 2^53
+     * @return the question with it
+     * @throws IllegalArgumentException if the number is out of range
+     */
+    public Question withMaxReceiveBuffer(long bytes) {
+        return withNumber("max_receive_buffer", bytes);
+    }
+
+    /**
+     * Tells the largest receive buffer that a program may set on the client (rmem_max).
+     *
+     * @param bytes 0 or more and less than 2^53
+     * @return the question with it
+     * @throws IllegalArgumentException if the number is out of range
+     */
+    public Question withMaxSetBuffer(long bytes) {
+        return withNumber("max_set_buffer", bytes);
+    }
+
+    /**
+     * Tells the fastest rate at which the client's processor or disk takes data.
+     *
+     * @param bitsPerSecond 0 or more and less than 2^53
+     * @return the question with it
+     * @throws IllegalArgumentException if the number is out of range
+     */
+    public Question withClientBps(long bitsPerSecond) {
+        return withNumber("client_bps", bitsPerSecond);
+    }
+
+    /**
+     * Tells that the client cannot let the kernel choose its buffer: it sets one in any case.
+     *
+     * @return the question with it
+     */
+    public Question withMustSetBuffer() {
+        return with("must_set_buffer", true);
+    }
+
+    Map<String, Object> members() {
+        return members;
+    }
+
+    private Question withNumber(String name, long number) {
+        if (number < 0 || number >= LIMIT) {
+            throw new IllegalArgumentException(name + " must be 0 or more and less than 2^53");
+        }
+        return with(name, number);
+    }
+
+    private Question with(String name, Object value) {
+        Map<String, Object> more = new TreeMap<>(members);
+        more.put(name, value);
+        return new Question(more);
+    }
+}

@@ -1,0 +1,123 @@
+"""What a caller asks, and what the server advises."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Dict, Optional, Union
+
+from .answer import Malformed, Value
+
+#: Numbers from here on have no double of their own, and XML-RPC carries large numbers as doubles.
+_MAX_NUMBER = 2**53
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a client tells about itself and its transfer. Everything may be unknown."""
+
+    #: Another client than the caller, an IP address or a name.
+    client: Optional[str] = None
+    #: Bytes to transfer.
+    bytes: Optional[int] = None
+    #: Files to transfer.
+    files: Optional[int] = None
+    #: Largest receive buffer that the client's kernel allows (the third number of tcp_rmem), bytes.
+    max_receive_buffer: Optional[int] = None
+    #: Largest receive buffer that a program may set on the client (rmem_max), bytes.
+    max_set_buffer: Optional[int] = None
+    #: Fastest rate at which the client's processor or disk takes data, bits per second.
+    client_bps: Optional[int] = None
+    #: The client cannot let the kernel choose its buffer: it sets one in any case.
+    must_set_buffer: bool = False
+
+    def members(self) -> Dict[str, Union[bool, int, float, str]]:
+        """The members that are known. Raises ``ValueError`` if a number is negative or 2**53 or more."""
+        members: Dict[str, Union[bool, int, float, str]] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is None or value is False:
+                continue
+            if isinstance(value, int) and not 0 <= value < _MAX_NUMBER:
+                raise ValueError(f"{field.name} must be 0 or more and less than 2**53")
+            members[field.name] = value
+        return members
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Advice for transfers from a data server to one client. A value that is unknown, or that is best left to the kernel, is
+    ``None``."""
+
+    #: The client that the advice is for, an IP address.
+    client: str = ""
+    #: Socket buffer of one stream to set with SO_SNDBUF and SO_RCVBUF, bytes. ``None``: set none, because a buffer that is
+    #: set ends the kernel's autotuning for the life of the connection.
+    set_buffer_bytes: Optional[int] = None
+    #: Round trip × bottleneck bandwidth, bytes: what all streams together need. Programs that cannot leave the
+    #: buffer to the kernel set this.
+    bdp_bytes: Optional[int] = None
+    #: Streams to open.
+    streams: Optional[int] = None
+    #: Congestion control of the sender, by its kernel name.
+    congestion_control: Optional[str] = None
+    #: Pacing rate of all streams together, bits per second.
+    pace_bps: Optional[int] = None
+    #: Expected goodput of a long transfer, bits per second: the median.
+    expected_bps: Optional[int] = None
+    #: One transfer in ten is slower than this, bits per second.
+    p10_bps: Optional[int] = None
+    #: One transfer in ten is faster than this, bits per second.
+    p90_bps: Optional[int] = None
+    #: Round trip, seconds.
+    rtt_seconds: Optional[float] = None
+    #: Bandwidth of the bottleneck, bits per second.
+    bandwidth_bps: Optional[int] = None
+    #: Share of lost packets, 0 to 1.
+    loss: Optional[float] = None
+    #: What is expected to limit a transfer, in the words of ``longhaul cp --why``.
+    limited_by: Optional[str] = None
+    #: The two directions of the path differ.
+    asymmetric: bool = False
+    #: How far to trust the advice, 0 (a guess) to 1.
+    confidence: float = 0.0
+    #: Age of the newest measurement that the advice rests on, seconds.
+    age_seconds: Optional[float] = None
+    #: Another client whose measurements stand in for this one's, and why.
+    measured_by: Optional[str] = None
+    #: One sentence: the reason.
+    why: str = ""
+
+
+def advice_of(answer: Value) -> Advice:
+    """The advice in an answer. Members that are not known here are ignored. Raises ``Malformed``."""
+    if not isinstance(answer, dict):
+        raise Malformed("the advice is not a struct")
+    members: Dict[str, Any] = {}
+    for field in fields(Advice):
+        if field.name not in answer:
+            continue
+        value = answer[field.name]
+        kind = str(field.type)
+        if "int" in kind:
+            members[field.name] = whole_number(value, field.name)
+        elif "float" in kind:
+            members[field.name] = _number(value, field.name)
+        elif isinstance(value, bool if "bool" in kind else str):
+            members[field.name] = value
+        else:
+            raise Malformed(f"{field.name} has the wrong type")
+    return Advice(**members)
+
+
+def whole_number(value: Value, name: str) -> int:
+    """A number that is 0 or more and whole; large ones come as doubles."""
+    number = _number(value, name)
+    if number != int(number) or number >= 2**63:
+        raise Malformed(f"{name} is not a whole number")
+    return value if isinstance(value, int) else int(number)
+
+
+def _number(value: Value, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
+        raise Malformed(f"{name} is not a number that is 0 or more")
+    return float(value)

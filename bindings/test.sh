@@ -1,0 +1,116 @@
+#!/bin/sh
+# Tests the client libraries of the Enable service in Python, C and Java against a scripted server, and with
+# ENABLE_SERVER=HOST:PORT also against a real one. What lacks a program prints SKIPPED and the reason; with
+# BINDINGS_REQUIRE_ALL=1 that is a failure. Arguments name the languages to test (default: all).
+set -u
+cd "$(dirname "$0")" || exit 1
+failed=0
+place="$(mktemp -d)" || exit 1
+trap 'rm -rf "$place"' EXIT
+
+has() {
+    command -v "$1" >/dev/null 2>&1
+}
+
+skipped() {
+    echo "SKIPPED $1: $2"
+    if [ "${BINDINGS_REQUIRE_ALL:-0}" = 1 ]; then
+        failed=1
+    fi
+}
+
+# Runs a step and says how it ended; its output is shown only if it fails.
+step() {
+    name="$1"
+    shift
+    if "$@" >"$place/output" 2>&1; then
+        echo "ok $name"
+        grep 'SKIPPED' "$place/output"
+        return 0
+    fi
+    cat "$place/output"
+    echo "FAILED $name"
+    failed=1
+    return 1
+}
+
+# Whether pip can install packages into a new environment.
+make_environment() {
+    python3 -m venv "$place/venv" && "$place/venv/bin/pip" -q --disable-pip-version-check install mypy 'hatchling>=1.27'
+}
+
+# The package as a user installs it, away from its sources.
+installed_command() {
+    bindings="$PWD"
+    (
+        cd "$place" || exit 1
+        "$bindings/scripted_server.py" -- sh -c \
+            'test "$("$0/venv/bin/python" -m enable "$ENABLE_SCRIPTED" --timeout 60 --buffer)" = 4194304' "$place"
+    )
+}
+
+test_python() {
+    step "python: tests" env PYTHONPATH=python/src PYTHONDONTWRITEBYTECODE=1 \
+        ./scripted_server.py -- python3 -W error -m unittest discover -s python/tests
+    if ! make_environment >"$place/output" 2>&1; then
+        skipped "python: types and installation" "$(tail -n 1 "$place/output")"
+        return
+    fi
+    step "python: types" "$place/venv/bin/mypy" --cache-dir="$place/mypy" --config-file python/pyproject.toml \
+        python/src python/tests
+    cp -r python "$place/python"
+    step "python: installation" "$place/venv/bin/pip" -q --disable-pip-version-check install "$place/python" &&
+        step "python: installed command" installed_command
+}
+
+test_c() {
+    if ! has "${CC:-cc}" || ! has make; then
+        skipped "c" "no C compiler or no make"
+        return
+    fi
+    step "c: tests" make -s -C c check BUILD="$place/c" CC="${CC:-cc}"
+}
+
+test_java() {
+    if ! has java || ! has javac; then
+        skipped "java" "no JDK"
+        return
+    fi
+    # Word splitting is meant: no path here has a space.
+    # shellcheck disable=SC2046
+    step "java: compiler" javac -Xlint:all -Werror --release 11 -d "$place/classes" $(find java/src -name '*.java') &&
+        step "java: tests" ./scripted_server.py -- java -cp "$place/classes" org.longhaul.enable.EnableClientTest
+    # shellcheck disable=SC2046
+    step "java: documentation" javadoc -quiet -Xdoclint:all -Werror --release 11 -d "$place/javadoc" \
+        $(find java/src/main -name '*.java')
+    if ! has mvn; then
+        skipped "java: Maven" "no mvn"
+        return
+    fi
+    cp -r java "$place/java"
+    if (cd "$place/java" && mvn -q -B package) >"$place/output" 2>&1; then
+        step "java: Maven" test -f "$place/java/target/enable-0.1.0.jar"
+    elif grep -q 'could not be resolved\|Could not transfer\|Cannot access\|was not found in' "$place/output"; then
+        skipped "java: Maven" "its plugins cannot be downloaded"
+    else
+        step "java: Maven" sh -c "cat '$place/output'; exit 1"
+    fi
+}
+
+if ! has python3; then
+    skipped "all" "no python3, which runs the scripted server"
+    exit "$failed"
+fi
+if [ -z "${ENABLE_SERVER:-}" ]; then
+    echo "SKIPPED the conformance of a real server: ENABLE_SERVER is not set"
+fi
+for language in ${*:-python c java}; do
+    case "$language" in
+    python | c | java) "test_$language" ;;
+    *)
+        echo "unknown language: $language" >&2
+        exit 2
+        ;;
+    esac
+done
+exit "$failed"

@@ -1,0 +1,106 @@
+//! Answers of the service. The same fields are the members of the XML-RPC struct and of the JSON object.
+
+use serde::{Deserialize, Serialize};
+
+/// TCP port of an Enable server unless its configuration names another one.
+pub const DEFAULT_PORT: u16 = 2812;
+
+/// Advice for transfers from a data server to one client.
+///
+/// A value that is unknown, or that is best left to the kernel, is absent.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Advice {
+    /// The client that the advice is for, an IP address.
+    pub client: String,
+    /// Socket buffer of one stream to set with SO_SNDBUF and SO_RCVBUF, bytes. `None`: leave the kernel's
+    /// autotuning alone, because a buffer that is set ends it for the life of the connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub set_buffer_bytes: Option<u64>,
+    /// Round trip × bottleneck bandwidth (section 5 of the paper), bytes: what all streams together
+    /// need. Programs that cannot leave the buffer to the kernel set this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bdp_bytes: Option<u64>,
+    /// Streams to open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub streams: Option<u32>,
+    /// Congestion control of the sender, by its kernel name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub congestion_control: Option<String>,
+    /// Pacing rate of all streams together, bits per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pace_bps: Option<u64>,
+    /// Expected goodput of a long transfer, bits per second: the median.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected_bps: Option<u64>,
+    /// One transfer in ten is slower than this, bits per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p10_bps: Option<u64>,
+    /// One transfer in ten is faster than this, bits per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p90_bps: Option<u64>,
+    /// Round trip, seconds: trimmed mean of the latest tests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rtt_seconds: Option<f64>,
+    /// Bandwidth of the bottleneck, bits per second: trimmed mean of the latest tests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bandwidth_bps: Option<u64>,
+    /// Share of lost packets, 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss: Option<f64>,
+    /// The expected limiter of a transfer, in the words of `longhaul cp --why`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limited_by: Option<String>,
+    /// The two directions of the path differ (in rate or in route).
+    pub asymmetric: bool,
+    /// How far to trust the advice, 0 (a guess) to 1.
+    pub confidence: f64,
+    /// Age of the newest measurement that the advice rests on, seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub age_seconds: Option<f64>,
+    /// Another client whose measurements stand in for this one's, and why (aggregation).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measured_by: Option<String>,
+    /// One sentence: the reason.
+    pub why: String,
+}
+
+/// Facts that a client tells about itself and its transfer with a question. Everything may be unknown.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Question {
+    /// Another client than the caller, an IP address or a name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+    /// Bytes to transfer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// Files to transfer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<u64>,
+    /// Largest receive buffer that the client's kernel allows (the third number of tcp_rmem), bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_receive_buffer: Option<u64>,
+    /// Largest receive buffer that a program may set on the client (rmem_max), bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_set_buffer: Option<u64>,
+    /// Fastest rate at which the client's processor or disk takes data, bits per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_bps: Option<u64>,
+    /// The client cannot let the kernel choose its buffer: it sets one in any case.
+    pub must_set_buffer: bool,
+}
+
+/// Advice on the service class of transfers to a client.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct QosAdvice {
+    /// Differentiated services code point, 0 to 63.
+    pub dscp: u8,
+    /// Name of the class, as RFC 4594 and RFC 8622 have it.
+    pub class: String,
+    /// A reservation of bandwidth would make transfers faster.
+    pub reservation_helps: bool,
+    /// One sentence: the reason.
+    pub why: String,
+}
