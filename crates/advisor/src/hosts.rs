@@ -1,0 +1,320 @@
+//! The clients whose paths are monitored: how they became known, when they were last seen.
+
+use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::clock::Moment;
+
+/// How a client became known. A later one in this order outlives an earlier one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum HostSource {
+    /// It asked, or somebody asked about it.
+    Asked,
+    /// It was in the log of a data server.
+    Log,
+    /// It was added by API or command line.
+    Api,
+    /// It is in the settings; it is never forgotten.
+    Config,
+}
+
+impl HostSource {
+    /// Its name in the database and the protocols.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Asked => "asked",
+            Self::Log => "log",
+            Self::Api => "api",
+            Self::Config => "config",
+        }
+    }
+
+    /// The source of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Asked, Self::Log, Self::Api, Self::Config]
+            .into_iter()
+            .find(|source| source.name() == name)
+    }
+}
+
+/// A client.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MonitoredHost {
+    /// How it became known.
+    pub source: HostSource,
+    /// When it became known.
+    pub added: Timestamp,
+    /// When it was last seen: it asked, was asked about, or transferred.
+    pub seen: Moment,
+    /// When it, or somebody for it, last asked.
+    pub asked: Option<Moment>,
+    /// Bytes of all transfers that it asked about.
+    pub asked_bytes: u64,
+    /// Tests chosen for it; `None`: those of the configuration.
+    pub tests: Option<Vec<String>>,
+}
+
+/// Outcome of an insertion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HostInsertion {
+    /// It was known.
+    Known,
+    /// It is new.
+    New {
+        /// The client that was forgotten to make room.
+        evicted: Option<IpAddr>,
+    },
+    /// There is no room, because all others are in the settings; or no path leads to such an address.
+    Refused,
+}
+
+/// The registry; it is bounded.
+#[derive(Debug)]
+pub struct HostRegistry {
+    most: usize,
+    hosts: HashMap<IpAddr, MonitoredHost>,
+    /// Those that may be forgotten, by the time they were last seen.
+    by_age: BTreeSet<(Moment, IpAddr)>,
+}
+
+/// The address under which a client is known: an IPv4-mapped IPv6 address is the IPv4 address.
+pub fn canonical(client: IpAddr) -> IpAddr {
+    client.to_canonical()
+}
+
+/// Whether a path leads to this address.
+fn is_host(client: IpAddr) -> bool {
+    let broadcast = matches!(client, IpAddr::V4(v4) if v4.is_broadcast());
+    !(client.is_unspecified() || client.is_multicast() || broadcast)
+}
+
+impl HostRegistry {
+    /// An empty registry of at most `most` clients.
+    pub fn new(most: usize) -> Self {
+        Self {
+            most,
+            hosts: HashMap::new(),
+            by_age: BTreeSet::new(),
+        }
+    }
+
+    /// Adds a client, or notes that it was seen.
+    pub fn insert(
+        &mut self,
+        client: IpAddr,
+        source: HostSource,
+        now: Moment,
+        wall: Timestamp,
+    ) -> HostInsertion {
+        let host = MonitoredHost {
+            source,
+            added: wall,
+            seen: now,
+            asked: None,
+            asked_bytes: 0,
+            tests: None,
+        };
+        self.restore(client, host)
+    }
+
+    /// Adds a client of an earlier run. One that is known keeps the later time and the stronger source.
+    pub fn restore(&mut self, client: IpAddr, host: MonitoredHost) -> HostInsertion {
+        let client = canonical(client);
+        if !is_host(client) {
+            return HostInsertion::Refused;
+        }
+        if let Some(known) = self.hosts.get_mut(&client) {
+            self.by_age.remove(&(known.seen, client));
+            known.seen = known.seen.max(host.seen);
+            known.added = known.added.min(host.added);
+            known.source = known.source.max(host.source);
+            known.asked = known.asked.max(host.asked);
+            known.asked_bytes = known.asked_bytes.max(host.asked_bytes);
+            known.tests = known.tests.take().or(host.tests);
+            if known.source != HostSource::Config {
+                self.by_age.insert((known.seen, client));
+            }
+            return HostInsertion::Known;
+        }
+        let mut evicted = None;
+        if self.hosts.len() >= self.most {
+            let Some((_, oldest)) = self.by_age.pop_first() else {
+                return HostInsertion::Refused;
+            };
+            self.hosts.remove(&oldest);
+            evicted = Some(oldest);
+        }
+        if host.source != HostSource::Config {
+            self.by_age.insert((host.seen, client));
+        }
+        self.hosts.insert(client, host);
+        HostInsertion::New { evicted }
+    }
+
+    /// Notes a question about a known client.
+    pub fn asked(&mut self, client: IpAddr, now: Moment, bytes: Option<u64>) {
+        self.seen(client, now);
+        if let Some(host) = self.hosts.get_mut(&canonical(client)) {
+            host.asked = Some(now);
+            host.asked_bytes = host.asked_bytes.saturating_add(bytes.unwrap_or(0));
+        }
+    }
+
+    /// Notes that a known client was seen.
+    pub fn seen(&mut self, client: IpAddr, now: Moment) {
+        let client = canonical(client);
+        let Some(host) = self.hosts.get_mut(&client) else {
+            return;
+        };
+        if self.by_age.remove(&(host.seen, client)) {
+            self.by_age.insert((now, client));
+        }
+        host.seen = now;
+    }
+
+    /// Chooses the tests of a known client; `None` leaves them to the configuration. `false`: it is unknown.
+    pub fn set_tests(&mut self, client: IpAddr, tests: Option<Vec<String>>) -> bool {
+        let host = self.hosts.get_mut(&canonical(client));
+        host.map(|host| host.tests = tests).is_some()
+    }
+
+    /// Forgets a client; `false` if it is unknown.
+    pub fn remove(&mut self, client: IpAddr) -> bool {
+        let client = canonical(client);
+        let removed = self.hosts.remove(&client);
+        removed.is_some_and(|host| {
+            self.by_age.remove(&(host.seen, client));
+            true
+        })
+    }
+
+    /// Forgets those that were not seen for `time`, and returns them.
+    pub fn purge(&mut self, now: Moment, time: Duration) -> Vec<IpAddr> {
+        let mut purged = Vec::new();
+        while let Some((seen, client)) = self.by_age.first().copied()
+            && now.since(seen) > time
+        {
+            self.by_age.pop_first();
+            self.hosts.remove(&client);
+            purged.push(client);
+        }
+        purged
+    }
+
+    /// A client.
+    pub fn get(&self, client: IpAddr) -> Option<&MonitoredHost> {
+        self.hosts.get(&canonical(client))
+    }
+
+    /// All clients, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (IpAddr, &MonitoredHost)> {
+        self.hosts.iter().map(|(client, host)| (*client, host))
+    }
+
+    /// At most `most` clients: those of the settings, then those seen last.
+    pub fn recently_seen(&self, most: usize) -> Vec<IpAddr> {
+        let is_configured =
+            |(_, host): &(&IpAddr, &MonitoredHost)| host.source == HostSource::Config;
+        let configured = self.hosts.iter().filter(is_configured);
+        let others = self.by_age.iter().rev().map(|(_, client)| *client);
+        let configured = configured.map(|(client, _)| *client);
+        configured.chain(others).take(most).collect()
+    }
+
+    /// Number of clients.
+    pub fn len(&self) -> usize {
+        self.hosts.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.hosts.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEW: HostInsertion = HostInsertion::New { evicted: None };
+
+    fn at(seconds: i64) -> Moment {
+        Moment::from_millis(seconds * 1000)
+    }
+
+    fn client(last: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, last])
+    }
+
+    fn registry(most: usize, sources: &[HostSource]) -> HostRegistry {
+        let mut hosts = HostRegistry::new(most);
+        for (n, source) in (1_u8..).zip(sources) {
+            let inserted = hosts.insert(client(n), *source, at(n.into()), Timestamp::UNIX_EPOCH);
+            assert_eq!(inserted, NEW);
+        }
+        hosts
+    }
+
+    #[test]
+    fn a_mapped_address_is_the_ipv4_address() {
+        let mut hosts = registry(9, &[HostSource::Log]);
+        let mapped: IpAddr = "::ffff:192.0.2.1".parse().unwrap();
+        let wall = Timestamp::UNIX_EPOCH;
+        assert_eq!(
+            hosts.insert(mapped, HostSource::Asked, at(5), wall),
+            HostInsertion::Known
+        );
+        assert_eq!((hosts.len(), hosts.get(mapped).unwrap().seen), (1, at(5)));
+        assert_eq!(hosts.get(client(1)).unwrap().source, HostSource::Log);
+        assert!(hosts.remove(mapped) && hosts.is_empty());
+    }
+
+    #[test]
+    fn a_full_registry_forgets_the_one_not_seen_for_the_longest_time() {
+        let mut hosts = registry(3, &[HostSource::Config, HostSource::Api, HostSource::Asked]);
+        hosts.asked(client(2), at(10), Some(7));
+        let inserted = hosts.insert(client(4), HostSource::Asked, at(11), Timestamp::UNIX_EPOCH);
+        let evicted = Some(client(3));
+        assert_eq!(inserted, HostInsertion::New { evicted });
+        assert_eq!(hosts.len(), 3);
+        assert_eq!(hosts.get(client(2)).unwrap().asked_bytes, 7);
+        let mut full = registry(1, &[HostSource::Config]);
+        let inserted = full.insert(client(9), HostSource::Api, at(11), Timestamp::UNIX_EPOCH);
+        assert_eq!(inserted, HostInsertion::Refused);
+    }
+
+    #[test]
+    fn clients_not_seen_for_long_are_purged_unless_they_are_configured() {
+        let mut hosts = registry(9, &[HostSource::Config, HostSource::Log, HostSource::Asked]);
+        hosts.seen(client(3), at(90));
+        assert_eq!(hosts.purge(at(100), Duration::from_secs(50)), [client(2)]);
+        assert_eq!(hosts.len(), 2);
+        assert_eq!(
+            hosts.purge(at(10_000), Duration::from_secs(50)),
+            [client(3)]
+        );
+        assert!(hosts.get(client(1)).is_some());
+    }
+
+    #[test]
+    fn configured_clients_go_before_those_seen_last() {
+        let mut hosts = registry(9, &[HostSource::Log, HostSource::Config, HostSource::Asked]);
+        hosts.seen(client(1), at(90));
+        let expected = [client(2), client(1), client(3)];
+        assert_eq!(hosts.recently_seen(9), expected);
+        assert_eq!(hosts.recently_seen(2), expected[..2]);
+    }
+
+    #[test]
+    fn addresses_that_are_no_host_are_refused() {
+        let mut hosts = registry(9, &[]);
+        for text in ["0.0.0.0", "255.255.255.255", "224.0.0.1", "::", "ff02::1"] {
+            let address = text.parse().unwrap();
+            let inserted = hosts.insert(address, HostSource::Api, at(1), Timestamp::UNIX_EPOCH);
+            assert_eq!(inserted, HostInsertion::Refused, "{text}");
+        }
+    }
+}

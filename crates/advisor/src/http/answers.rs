@@ -1,0 +1,247 @@
+//! Objects of the JSON interface. Those of advice are in the crate `enable`.
+
+use std::net::IpAddr;
+
+use enable::advice::Advice;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::{IntoParams, ToSchema};
+
+use super::schema::AdviceSchema;
+use crate::path_table::QuantitySummary;
+use crate::service::PathView;
+use crate::store::HistoryPoint;
+
+/// Statistics of one quantity.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct QuantityAnswer {
+    /// Mean of the last values without the largest and smallest tenth.
+    trimmed_mean: f64,
+    /// Standard deviation of the last values.
+    deviation: f64,
+    /// The latest value.
+    latest: f64,
+    /// Number of values.
+    count: usize,
+    /// Age of the latest value, seconds.
+    age_seconds: f64,
+}
+
+impl From<&QuantitySummary> for QuantityAnswer {
+    fn from(summary: &QuantitySummary) -> Self {
+        Self {
+            trimmed_mean: summary.trimmed_mean,
+            deviation: summary.deviation,
+            latest: summary.latest,
+            count: summary.count,
+            age_seconds: summary.age.as_secs_f64(),
+        }
+    }
+}
+
+/// A monitored client.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct HostAnswer {
+    /// Its address.
+    client: String,
+    /// How it became known: `asked`, `log`, `api` or `config`.
+    source: &'static str,
+    /// When it became known (RFC 3339).
+    added: String,
+    /// Time since it was last seen, seconds.
+    seen_seconds: f64,
+    /// Bytes of all transfers that it asked about.
+    asked_bytes: u64,
+    /// Tests chosen for it; absent: those of the settings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tests: Option<Vec<String>>,
+}
+
+impl HostAnswer {
+    pub(super) fn new(client: IpAddr, view: &PathView) -> Self {
+        Self {
+            client: client.to_string(),
+            source: view.host.source.name(),
+            added: view.host.added.to_string(),
+            seen_seconds: view.seen_ago.as_secs_f64(),
+            asked_bytes: view.host.asked_bytes,
+            tests: view.host.tests.clone(),
+        }
+    }
+}
+
+/// A path, as a line of a table shows it.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct PathAnswer {
+    /// Address of the client.
+    pub(super) client: String,
+    /// How it became known: `asked`, `log`, `api` or `config`.
+    source: &'static str,
+    /// Transfers of the data server with it that run now.
+    transfers: u32,
+    /// Advice for a transfer of unknown size.
+    #[schema(value_type = AdviceSchema)]
+    advice: Advice,
+}
+
+impl PathAnswer {
+    pub(super) fn new(client: IpAddr, view: PathView) -> Self {
+        Self {
+            client: client.to_string(),
+            source: view.host.source.name(),
+            transfers: view.transfers,
+            advice: view.advice,
+        }
+    }
+}
+
+/// A part of a list.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct PathList {
+    /// Length of the whole list.
+    pub(super) total: usize,
+    /// This part.
+    pub(super) paths: Vec<PathAnswer>,
+}
+
+/// A part of a list.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct HostList {
+    /// Length of the whole list.
+    pub(super) total: usize,
+    /// This part.
+    pub(super) hosts: Vec<HostAnswer>,
+}
+
+/// Everything about a path.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct PathDetails {
+    /// The client.
+    pub(super) host: HostAnswer,
+    /// Transfers of the data server with it that run now.
+    pub(super) transfers: u32,
+    /// Advice for a transfer of unknown size.
+    #[schema(value_type = AdviceSchema)]
+    pub(super) advice: Advice,
+    /// Statistics by quantity.
+    pub(super) quantities: std::collections::BTreeMap<&'static str, QuantityAnswer>,
+    /// Latest detail by test: its time, and what only people read.
+    #[schema(value_type = Object)]
+    pub(super) tests: Map<String, Value>,
+}
+
+/// A value of the history.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct PointAnswer {
+    /// End of the test, or begin of the span (RFC 3339).
+    at: String,
+    /// The value, or the mean of the span.
+    value: f64,
+    /// Length of the span, seconds; 0 for one measurement.
+    span_seconds: f64,
+    /// Measurements in the span.
+    samples: u64,
+    /// The test.
+    test: String,
+}
+
+impl From<HistoryPoint> for PointAnswer {
+    fn from(point: HistoryPoint) -> Self {
+        Self {
+            at: point.at.to_string(),
+            value: point.value,
+            span_seconds: point.span.as_secs_f64(),
+            samples: point.samples,
+            test: point.test,
+        }
+    }
+}
+
+/// History of one quantity.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct HistoryAnswer {
+    /// The client.
+    pub(super) client: String,
+    /// The quantity.
+    pub(super) quantity: &'static str,
+    /// Values, oldest first.
+    pub(super) points: Vec<PointAnswer>,
+}
+
+/// A request that was refused.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct ErrorAnswer {
+    /// One sentence: the reason.
+    pub(super) error: String,
+}
+
+/// A change that was made.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct ChangeAnswer {
+    /// Whether something is otherwise than before.
+    pub(super) changed: bool,
+    /// Address of the client.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) client: Option<String>,
+}
+
+/// A client to add.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewHost {
+    /// Its address or name.
+    pub(super) client: String,
+}
+
+/// State of the service.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct HealthAnswer {
+    /// `ok` or `degraded`.
+    pub(super) status: &'static str,
+    /// Reasons, if it is degraded.
+    pub(super) reasons: Vec<String>,
+    /// Clients that are monitored.
+    pub(super) clients: usize,
+    /// Paths of which something is known.
+    pub(super) paths: usize,
+}
+
+/// Which part of a list.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ListPart {
+    /// Part of the address.
+    pub(super) search: String,
+    /// Entries to leave out at the begin.
+    pub(super) offset: usize,
+    /// Most entries, at most 1000. Default: 100.
+    pub(super) limit: Option<usize>,
+}
+
+/// Which client.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default)]
+#[into_params(parameter_in = Query)]
+pub(super) struct QosQuestion {
+    /// Address or name; absent: the caller.
+    pub(super) client: Option<String>,
+    /// `background`, `bulk` (default), `interactive` or `streaming`.
+    pub(super) purpose: Option<String>,
+    /// Rate that the transfer needs, bits per second.
+    pub(super) rate_bps: Option<u64>,
+}
+
+/// Which values of the history.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default)]
+#[into_params(parameter_in = Query)]
+pub(super) struct HistoryQuestion {
+    /// `rtt` (default), `loss`, `bandwidth`, `reverse_bandwidth`, `goodput`, `reverse_goodput`, `streams`,
+    /// `retransmits` or `hops`.
+    pub(super) quantity: Option<String>,
+    /// Begin: a time (RFC 3339), or how long ago (`24h`). Default: 7 days ago.
+    pub(super) since: Option<String>,
+    /// Most values, the latest ones, at most 5000. Default: 500.
+    pub(super) points: Option<u32>,
+}

@@ -1,0 +1,159 @@
+//! Connections: who may have one, how long it may take, and how it ends.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use socket2::SockRef;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::limits::ConnectionPlace;
+use super::shared::{Caller, Shared, stopped};
+
+/// Pause after a failure to accept a connection: mostly, there are no descriptors left.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// Most header fields of a request.
+const MOST_FIELDS: usize = 64;
+/// Most bytes of a request's header, and of what waits in a connection's buffer.
+const BUFFER: usize = 16 * 1024;
+/// Time after which a connection ends whose peer takes no bytes.
+const UNREAD: Duration = Duration::from_secs(30);
+/// Longest wait for requests that are answered when the server stops.
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
+
+/// The response to a connection for which there is no place.
+const NO_PLACE: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+
+/// Rules for the browser for everything but the page.
+const NOTHING_ALLOWED: &str = "default-src 'none'; frame-ancestors 'none'";
+
+/// Serves connections until the server stops.
+pub(super) async fn accept(
+    listener: TcpListener,
+    router: Router,
+    shared: Arc<Shared>,
+    mut stopping: watch::Receiver<bool>,
+) {
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stopped(&mut stopping) => break,
+            Some(_) = connections.join_next(), if !connections.is_empty() => continue,
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::debug!("cannot accept a connection: {error}");
+                tokio::time::sleep(ACCEPT_AGAIN).await;
+                continue;
+            }
+        };
+        let Some(place) = shared.peers.connect(peer.ip(), Instant::now()) else {
+            shared.requests.refused_connection();
+            // A new connection has room for these bytes; if not, nothing is lost.
+            let _ = stream.try_write(NO_PLACE);
+            continue;
+        };
+        let caller = Caller(peer.ip());
+        connections.spawn(serve(
+            stream,
+            caller,
+            place,
+            router.clone(),
+            Arc::clone(&shared),
+        ));
+    }
+    drop(listener);
+    let ended = async { while connections.join_next().await.is_some() {} };
+    let _ = tokio::time::timeout(LAST_ANSWERS, ended).await;
+}
+
+async fn serve(
+    stream: TcpStream,
+    caller: Caller,
+    place: ConnectionPlace,
+    router: Router,
+    shared: Arc<Shared>,
+) {
+    let _place = place;
+    // A refusal costs nothing but the feature.
+    let _ = stream.set_nodelay(true);
+    let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(UNREAD));
+    let mut stopping = shared.stopping.clone();
+    let header_time = shared.limits.header_time;
+    let answer =
+        service_fn(move |request| respond(request, caller, router.clone(), Arc::clone(&shared)));
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(header_time)
+        .max_headers(MOST_FIELDS)
+        .max_buf_size(BUFFER);
+    let connection = builder.serve_connection(TokioIo::new(stream), answer);
+    let mut connection = std::pin::pin!(connection);
+    let result = tokio::select! {
+        result = connection.as_mut() => result,
+        () = stopped(&mut stopping) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = result {
+        tracing::trace!("connection of {}: {error}", caller.0);
+    }
+}
+
+async fn respond(
+    mut request: Request<Incoming>,
+    caller: Caller,
+    router: Router,
+    shared: Arc<Shared>,
+) -> Result<Response<Body>, Infallible> {
+    let mut response = if may_ask(&shared, caller.0) {
+        request.extensions_mut().insert(caller);
+        TowerToHyperService::new(router).call(request).await?
+    } else {
+        let text = "too many requests; try again later\n";
+        (
+            StatusCode::TOO_MANY_REQUESTS,
+            [(header::RETRY_AFTER, "1")],
+            text,
+        )
+            .into_response()
+    };
+    let headers = response.headers_mut();
+    let fields = [
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    for (name, value) in fields {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    headers
+        .entry(header::CONTENT_SECURITY_POLICY)
+        .or_insert(HeaderValue::from_static(NOTHING_ALLOWED));
+    Ok(response)
+}
+
+fn may_ask(shared: &Shared, caller: IpAddr) -> bool {
+    let may_ask = shared.peers.request(caller, Instant::now());
+    if !may_ask {
+        shared.requests.refused_request();
+    }
+    may_ask
+}

@@ -1,0 +1,259 @@
+//! Shares of the server that one client may take: connections and requests.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Most addresses whose use is remembered.
+const MOST_PEERS: usize = 16_384;
+
+/// Bounds of the HTTP server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServerLimits {
+    /// Connections at one time.
+    pub connections: usize,
+    /// Those of one address. IPv6 addresses of one /64 count as one address.
+    pub connections_per_address: usize,
+    /// Those of one loopback address: a proxy, or several programs of this host.
+    pub connections_per_loopback: usize,
+    /// Requests of one address per second; twice as many may come at once.
+    pub requests_per_second: f64,
+    /// Those of one loopback address.
+    pub requests_per_second_loopback: f64,
+    /// Longest wait for the header of a request, and for the next request on a connection.
+    pub header_time: Duration,
+    /// Longest wait for the body of a request.
+    pub body_time: Duration,
+    /// Listeners to live updates at one time.
+    pub subscribers: usize,
+    /// Longest wait for the address of a name.
+    pub name_time: Duration,
+}
+
+impl Default for ServerLimits {
+    fn default() -> Self {
+        Self {
+            connections: 512,
+            connections_per_address: 64,
+            connections_per_loopback: 384,
+            requests_per_second: 100.0,
+            requests_per_second_loopback: 10_000.0,
+            header_time: Duration::from_secs(10),
+            body_time: Duration::from_secs(10),
+            subscribers: 64,
+            name_time: Duration::from_secs(3),
+        }
+    }
+}
+
+/// Use of the server by one address.
+#[derive(Debug, Clone, Copy)]
+struct PeerUse {
+    connections: usize,
+    /// Requests that it may send now.
+    allowance: f64,
+    counted: Instant,
+}
+
+/// Use of the server by all addresses.
+#[derive(Debug)]
+pub(super) struct PeerShares {
+    limits: ServerLimits,
+    used: Mutex<Shares>,
+}
+
+#[derive(Debug, Default)]
+struct Shares {
+    peers: HashMap<IpAddr, PeerUse>,
+    connections: usize,
+}
+
+/// The place of one connection; it is free again when this is dropped.
+#[derive(Debug)]
+pub(super) struct ConnectionPlace {
+    shares: Arc<PeerShares>,
+    peer: IpAddr,
+}
+
+impl Drop for ConnectionPlace {
+    fn drop(&mut self) {
+        let mut used = self.shares.lock();
+        used.connections -= 1;
+        if let Some(peer) = used.peers.get_mut(&self.peer) {
+            peer.connections = peer.connections.saturating_sub(1);
+        }
+    }
+}
+
+/// The address under which a peer's use is counted.
+fn counted_address(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        // A host gets a /64 and may choose any address in it.
+        IpAddr::V6(v6) if !v6.is_loopback() => {
+            Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << 64)).into()
+        }
+        other => other,
+    }
+}
+
+impl PeerShares {
+    pub(super) fn new(limits: ServerLimits) -> Self {
+        Self {
+            limits,
+            used: Mutex::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shares> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Connections now.
+    pub(super) fn connections(&self) -> usize {
+        self.lock().connections
+    }
+
+    /// Takes a place for a connection; `None`: there is none for this peer.
+    pub(super) fn connect(self: &Arc<Self>, peer: IpAddr, now: Instant) -> Option<ConnectionPlace> {
+        let counted = counted_address(peer);
+        let most = if counted.is_loopback() {
+            self.limits.connections_per_loopback
+        } else {
+            self.limits.connections_per_address
+        };
+        let mut used = self.lock();
+        if used.connections >= self.limits.connections {
+            return None;
+        }
+        let peer = used.peer(counted, self.rate(counted), now)?;
+        if peer.connections >= most {
+            return None;
+        }
+        peer.connections += 1;
+        used.connections += 1;
+        Some(ConnectionPlace {
+            shares: Arc::clone(self),
+            peer: counted,
+        })
+    }
+
+    /// Counts a request; `false`: too many came from this peer.
+    pub(super) fn request(&self, peer: IpAddr, now: Instant) -> bool {
+        let counted = counted_address(peer);
+        let rate = self.rate(counted);
+        let mut used = self.lock();
+        let Some(peer) = used.peer(counted, rate, now) else {
+            return false;
+        };
+        let passed = now.saturating_duration_since(peer.counted).as_secs_f64();
+        peer.allowance = (peer.allowance + passed * rate).min(burst(rate));
+        peer.counted = now;
+        if peer.allowance < 1.0 {
+            return false;
+        }
+        peer.allowance -= 1.0;
+        true
+    }
+
+    fn rate(&self, counted: IpAddr) -> f64 {
+        if counted.is_loopback() {
+            self.limits.requests_per_second_loopback
+        } else {
+            self.limits.requests_per_second
+        }
+    }
+}
+
+fn burst(rate: f64) -> f64 {
+    (2.0 * rate).max(1.0)
+}
+
+impl Shares {
+    /// The entry of an address. If there is no room, those without a connection that would have their whole
+    /// allowance by now are forgotten.
+    fn peer(&mut self, counted: IpAddr, rate: f64, now: Instant) -> Option<&mut PeerUse> {
+        if self.peers.len() >= MOST_PEERS && !self.peers.contains_key(&counted) {
+            let whole = Duration::from_secs(2);
+            self.peers.retain(|_, peer| {
+                peer.connections > 0 || now.saturating_duration_since(peer.counted) < whole
+            });
+            if self.peers.len() >= MOST_PEERS {
+                return None;
+            }
+        }
+        Some(self.peers.entry(counted).or_insert(PeerUse {
+            connections: 0,
+            allowance: burst(rate),
+            counted: now,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shares() -> Arc<PeerShares> {
+        Arc::new(PeerShares::new(ServerLimits {
+            connections: 5,
+            connections_per_address: 2,
+            connections_per_loopback: 4,
+            requests_per_second: 10.0,
+            ..ServerLimits::default()
+        }))
+    }
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn one_address_leaves_places_for_others() {
+        let (shares, now) = (shares(), Instant::now());
+        let first = shares.connect(ip("192.0.2.1"), now).unwrap();
+        let _second = shares.connect(ip("::ffff:192.0.2.1"), now).unwrap();
+        assert!(shares.connect(ip("192.0.2.1"), now).is_none());
+        let _other = shares.connect(ip("192.0.2.2"), now).unwrap();
+        drop(first);
+        let _third = shares.connect(ip("192.0.2.1"), now).unwrap();
+        let _loopback = [0; 2].map(|_| shares.connect(ip("127.0.0.1"), now).unwrap());
+        assert_eq!(shares.connections(), 5);
+        assert!(shares.connect(ip("192.0.2.3"), now).is_none());
+    }
+
+    #[test]
+    fn addresses_of_one_64_count_as_one() {
+        let (shares, now) = (shares(), Instant::now());
+        let _first = shares.connect(ip("2001:db8::1"), now).unwrap();
+        let _second = shares.connect(ip("2001:db8::2"), now).unwrap();
+        assert!(shares.connect(ip("2001:db8::3"), now).is_none());
+        assert!(shares.connect(ip("2001:db8:0:1::3"), now).is_some());
+    }
+
+    #[test]
+    fn requests_beyond_the_rate_are_refused_until_time_passes() {
+        let (shares, now) = (shares(), Instant::now());
+        let asked = |now| {
+            (0..100)
+                .filter(|_| shares.request(ip("192.0.2.1"), now))
+                .count()
+        };
+        assert_eq!(asked(now), 20);
+        assert_eq!(asked(now + Duration::from_millis(510)), 5);
+        assert_eq!(asked(now + Duration::from_secs(60)), 20);
+    }
+
+    #[test]
+    fn the_memory_of_addresses_is_bounded() {
+        let (shares, now) = (shares(), Instant::now());
+        let place = shares.connect(ip("192.0.2.1"), now);
+        for number in 0..40_000_u32 {
+            let later = now + Duration::from_millis(u64::from(number));
+            shares.request(IpAddr::V4((0x0a00_0000 + number).into()), later);
+        }
+        let used = shares.lock();
+        assert!(used.peers.len() <= MOST_PEERS);
+        assert!(place.is_some() && used.peers.contains_key(&ip("192.0.2.1")));
+    }
+}

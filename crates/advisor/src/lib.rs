@@ -1,0 +1,23 @@
+//! The network-advice service: tests of the paths from a data server to its clients, their history, and
+//! advice for any program (Tierney et al., "Enabling Network-Aware Applications", HPDC 2001).
+
+#![forbid(unsafe_code)]
+
+pub mod aggregation;
+pub mod clock;
+pub mod config;
+pub mod enforce;
+pub mod feed;
+pub mod hosts;
+pub mod http;
+pub mod import;
+pub mod log_reader;
+pub mod measurement;
+pub mod notify;
+pub mod path_table;
+pub mod path_test;
+mod regular_file;
+pub mod scheduler;
+mod sender_limits;
+pub mod service;
+pub mod store;

@@ -1,0 +1,2 @@
+mod following;
+mod formats;

@@ -1,0 +1,150 @@
+//! A logged transfer as a measurement of the path.
+
+use crate::log_reader::entry::{LogDirection, LogEntry};
+use crate::measurement::{Measurement, Quantity};
+
+/// Name of the test whose results come from real transfers.
+pub const TRANSFER_TEST: &str = "transfer";
+
+/// A shorter transfer says more of connection setup and slow start than of the path. Slow start takes about ten
+/// round trips: on a path of 300 ms that is 3 s.
+const LEAST_SECONDS: f64 = 5.0;
+/// With whole seconds the rate of a shorter transfer would be wrong by more than a tenth.
+const LEAST_WHOLE_SECONDS: f64 = 10.0;
+/// Round trips that a transfer lasts at least, where the round trip is known.
+const LEAST_ROUND_TRIPS: f64 = 20.0;
+/// Fewer bytes may fit into the initial windows and buffers, however long the transfer took.
+const LEAST_BYTES: u64 = 1_000_000;
+/// Payload of a segment on Ethernet with timestamps (RFC 7323): 1500 - 40 - 12 bytes. Few logs tell the real one.
+const SEGMENT_BYTES: u64 = 1448;
+/// Limiters that are no part of the path.
+const OWN_LIMITS: [&str; 2] = ["rate limit", "server cap"];
+
+/// The measurement that the transfer is; `None` if it says nothing of the path.
+///
+/// - Goodput: only of a complete transfer of 1 MB and 5 s or more (10 s where the log counts whole seconds; 20
+///   round trips where the log has the round trip), which no limit of the server held back.
+/// - Streams: of a transfer that yields a goodput.
+/// - Retransmits: of a transfer of 1 MB or more from this host, as the share of all segments (of 1448 bytes where
+///   their size is unknown).
+/// - RTT: the smallest one that the server saw.
+pub fn measurement(entry: &LogEntry) -> Option<Measurement> {
+    let mut values = Vec::new();
+    if let Some(rtt) = entry.min_rtt {
+        values.push((Quantity::Rtt, rtt));
+    }
+    if let Some(bits_per_second) = goodput(entry) {
+        let quantity = match entry.direction {
+            LogDirection::Sent => Quantity::Goodput,
+            LogDirection::Received => Quantity::ReverseGoodput,
+        };
+        values.push((quantity, bits_per_second));
+        if let Some(streams) = entry.streams.filter(|&streams| streams > 0) {
+            values.push((Quantity::Streams, f64::from(streams)));
+        }
+    }
+    if let Some(share) = retransmit_share(entry) {
+        values.push((Quantity::Retransmits, share));
+    }
+    (!values.is_empty()).then(|| Measurement {
+        client: entry.client,
+        test: TRANSFER_TEST.to_owned(),
+        at: entry.at,
+        values,
+        detail: Some(serde_json::json!({
+            "protocol": entry.protocol.name(),
+            "bytes": entry.bytes,
+            "seconds": entry.seconds,
+            "buffer": entry.buffer,
+            "limiter": entry.limiter,
+            "congestion": entry.congestion,
+        })),
+        // The service itself has sent nothing.
+        cost_bytes: 0,
+    })
+}
+
+fn goodput(entry: &LogEntry) -> Option<f64> {
+    let (bytes, seconds) = (entry.bytes?, entry.seconds?);
+    let least_seconds = if entry.whole_seconds {
+        LEAST_WHOLE_SECONDS
+    } else {
+        LEAST_SECONDS
+    };
+    let least_seconds = least_seconds.max(entry.min_rtt.unwrap_or(0.0) * LEAST_ROUND_TRIPS);
+    let limited = entry
+        .limiter
+        .as_deref()
+        .is_some_and(|limiter| OWN_LIMITS.contains(&limiter));
+    let tells = entry.complete && !limited && bytes >= LEAST_BYTES && seconds >= least_seconds;
+    tells.then(|| float(bytes) * 8.0 / seconds)
+}
+
+fn retransmit_share(entry: &LogEntry) -> Option<f64> {
+    let (retransmits, bytes) = (entry.retransmits?, entry.bytes?);
+    if entry.direction != LogDirection::Sent || bytes < LEAST_BYTES {
+        return None;
+    }
+    let segment_bytes = entry.segment_bytes.filter(|&bytes| bytes > 0);
+    let segments = (bytes / segment_bytes.unwrap_or(SEGMENT_BYTES)).saturating_add(retransmits);
+    Some(float(retransmits) / float(segments))
+}
+
+/// Counts above 2^53 lose their last digits, which no rate needs.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "rates need no more than 53 bits"
+)]
+fn float(count: u64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log_reader::entry::LogProtocol;
+
+    fn entry(bytes: u64, seconds: f64) -> LogEntry {
+        let mut entry = LogEntry::new(
+            "192.0.2.1".parse().unwrap(),
+            jiff::Timestamp::UNIX_EPOCH,
+            LogDirection::Sent,
+            LogProtocol::Ftp,
+        );
+        (entry.bytes, entry.seconds) = (Some(bytes), Some(seconds));
+        entry
+    }
+
+    #[test]
+    fn a_long_transfer_gives_goodput_streams_and_retransmits() {
+        let mut long = entry(144_800_000, 10.0);
+        (long.streams, long.retransmits, long.min_rtt) = (Some(4), Some(100), Some(0.1));
+        let values = measurement(&long).unwrap().values;
+        assert_eq!(values[0], (Quantity::Rtt, 0.1));
+        assert_eq!(values[1], (Quantity::Goodput, 115_840_000.0));
+        assert_eq!(values[2], (Quantity::Streams, 4.0));
+        assert_eq!(values[3], (Quantity::Retransmits, 100.0 / 100_100.0));
+        long.direction = LogDirection::Received;
+        let values = measurement(&long).unwrap().values;
+        assert_eq!(values[1].0, Quantity::ReverseGoodput);
+        assert_eq!(values.len(), 3, "a receiver does not see retransmits");
+    }
+
+    #[test]
+    fn a_transfer_that_says_nothing_of_the_path_gives_no_goodput() {
+        assert_eq!(measurement(&entry(900_000, 60.0)), None, "few bytes");
+        assert_eq!(measurement(&entry(9_000_000, 4.9)), None, "short");
+        let mut whole = entry(9_000_000, 9.0);
+        whole.whole_seconds = true;
+        assert_eq!(measurement(&whole), None, "9 may be 9.9 s");
+        let mut far = entry(9_000_000, 6.0);
+        far.min_rtt = Some(0.5);
+        assert_eq!(measurement(&far).unwrap().values.len(), 1, "12 round trips");
+        let mut cut = entry(9_000_000, 60.0);
+        cut.complete = false;
+        assert_eq!(measurement(&cut), None, "incomplete");
+        let mut limited = entry(9_000_000, 60.0);
+        limited.limiter = Some("rate limit".to_owned());
+        assert_eq!(measurement(&limited), None, "limited by the server");
+    }
+}

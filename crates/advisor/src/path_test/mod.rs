@@ -1,0 +1,211 @@
+//! The contract of a test of a path: initialise, may it run, run (section 4.3 of the Enable paper).
+//!
+//! A new kind of test is a new file in this folder and a line in [`all_tests`].
+
+mod blocking;
+pub mod bottleneck;
+mod bottleneck_hop;
+mod echo_socket;
+pub mod external;
+mod icmp;
+pub mod iperf3;
+pub mod pchar;
+pub mod ping;
+mod program;
+pub mod route;
+mod train;
+pub mod transfer;
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use self::echo_socket::EchoSocket;
+use self::external::{ExternalCommand, ExternalTest};
+use crate::measurement::Measurement;
+
+/// Whether a test may run without being asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weight {
+    /// Some packets: runs by default.
+    Light,
+    /// Fills the path for a time: runs only where the configuration says so, or when asked for.
+    Heavy,
+}
+
+/// A client to test, and what is known of its path.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Target {
+    /// Its address.
+    pub client: IpAddr,
+    /// Last known round trip.
+    pub rtt: Option<Duration>,
+    /// Last known bottleneck bandwidth, bits per second.
+    pub bandwidth_bps: Option<u64>,
+    /// TCP ports of the client that may answer, for hosts that filter ICMP.
+    pub tcp_ports: Vec<u16>,
+}
+
+/// Load on this host and its network, as far as a test must respect it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Load {
+    /// Transfers of the data server that run now.
+    pub transfers: u32,
+    /// Transfers to this client that run now.
+    pub transfers_to_client: u32,
+    /// Share of the processors that is in use, 0 to 1.
+    pub cpu: f64,
+}
+
+/// Whether a test may start now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StartDecision {
+    /// Yes.
+    Run,
+    /// Not now: the reason. It is asked again later.
+    Wait(String),
+}
+
+/// A test that this machine cannot run, and why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the test {test} cannot run here: {reason}")]
+pub struct Unavailable {
+    /// Name of the test.
+    pub test: String,
+    /// The missing part, and the remedy.
+    pub reason: String,
+}
+
+/// A test that ended without a result.
+#[derive(Debug, thiserror::Error)]
+pub enum TestFailure {
+    /// The client, or a router before it, did not answer in time.
+    #[error("{test}: {client} does not answer within {waited:?}")]
+    NoAnswer {
+        /// Name of the test.
+        test: String,
+        /// The client.
+        client: IpAddr,
+        /// Time that the test waited.
+        waited: Duration,
+    },
+    /// A system call failed.
+    #[error("{test} of {client}: cannot {action}: {source}")]
+    System {
+        /// Name of the test.
+        test: String,
+        /// The client.
+        client: IpAddr,
+        /// The attempted action.
+        action: &'static str,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// Answers came, but they do not make a result.
+    #[error("{test} of {client}: {reason}")]
+    Unusable {
+        /// Name of the test.
+        test: String,
+        /// The client.
+        client: IpAddr,
+        /// Why not.
+        reason: String,
+    },
+}
+
+impl TestFailure {
+    /// A system call failed.
+    pub(crate) fn system(
+        test: &str,
+        client: IpAddr,
+        action: &'static str,
+        source: std::io::Error,
+    ) -> Self {
+        Self::System {
+            test: test.to_owned(),
+            client,
+            action,
+            source,
+        }
+    }
+
+    /// The answers do not make a result.
+    pub(crate) fn unusable(test: &str, client: IpAddr, reason: impl Into<String>) -> Self {
+        Self::Unusable {
+            test: test.to_owned(),
+            client,
+            reason: reason.into(),
+        }
+    }
+}
+
+/// Every test, in the order in which a new client is tested: the fast ones first. They are not initialised.
+pub fn all_tests(external: Vec<ExternalCommand>) -> Vec<Box<dyn PathTest>> {
+    let mut tests: Vec<Box<dyn PathTest>> = vec![
+        Box::new(ping::PingTest::default()),
+        Box::new(bottleneck::BottleneckTest),
+        Box::new(route::RouteTest),
+        Box::new(pchar::PcharTest::default()),
+        Box::new(iperf3::Iperf3Test::default()),
+    ];
+    for command in external {
+        tests.push(Box::new(ExternalTest::new(command)));
+    }
+    tests
+}
+
+/// Why echo sockets are refused, and the remedy.
+const ECHO_FORBIDDEN: &str = "this system permits no ICMP echo sockets: run as root, or set \
+     net.ipv4.ping_group_range='0 2147483647'";
+
+/// Whether this process may open ICMP echo sockets.
+fn echo_is_permitted() -> bool {
+    EchoSocket::open(IpAddr::from([127, 0, 0, 1])).is_ok()
+}
+
+/// Refuses a test that needs ICMP echo sockets where there are none.
+fn require_echo(test: &str) -> Result<(), Unavailable> {
+    if echo_is_permitted() {
+        return Ok(());
+    }
+    Err(Unavailable {
+        test: test.to_owned(),
+        reason: ECHO_FORBIDDEN.to_owned(),
+    })
+}
+
+/// One kind of test. A new kind is a new file in this folder and a line in [`all_tests`].
+#[async_trait]
+pub trait PathTest: Send + Sync {
+    /// Its name, in the configuration, the database and the protocols.
+    fn name(&self) -> &str;
+
+    /// Whether it runs by default.
+    fn weight(&self) -> Weight;
+
+    /// Most tests of this kind at one time.
+    fn concurrency(&self) -> usize;
+
+    /// Time between two tests of one client, unless the configuration says otherwise.
+    fn interval(&self) -> Duration;
+
+    /// Bytes that one test of this client will put on the network, at most, both directions together. The
+    /// budget is charged with them before the test starts.
+    fn most_bytes(&self, target: &Target) -> u64;
+
+    /// Prepares the test once, at start: finds its program, tries its socket.
+    ///
+    /// # Errors
+    /// Something is missing on this machine.
+    async fn init(&mut self) -> Result<(), Unavailable>;
+
+    /// Whether it is safe to start now.
+    fn can_run(&self, target: &Target, load: &Load) -> StartDecision;
+
+    /// Runs the test. A dropped future ends it.
+    ///
+    /// # Errors
+    /// Why there is no result.
+    async fn run(&self, target: &Target) -> Result<Measurement, TestFailure>;
+}

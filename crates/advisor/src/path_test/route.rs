@@ -1,0 +1,330 @@
+//! `route`: the routers on the way to the client, their round trips, and the link that is the bottleneck. It sends echo
+//! requests with a limited number of hops and reads the routers' answers from the socket's error queue, as
+//! tracepath(8) does, without privilege.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use serde_json::json;
+use tune::path::dispersion;
+
+use super::blocking::{Cancelled, run_blocking};
+use super::bottleneck_hop::{HopBandwidth, bottleneck_hop};
+use super::echo_socket::{Answerer, EchoSocket};
+use super::icmp::hops_passed;
+use super::train::EchoTrain;
+use super::{Load, PathTest, StartDecision, Target, TestFailure, Unavailable, Weight};
+use crate::measurement::{Measurement, Quantity};
+
+/// Name of the test.
+pub(super) const NAME: &str = "route";
+
+/// Most hops, as traceroute.
+const MOST_HOPS: u8 = 30;
+/// Hops that are asked at a time.
+const WINDOW: u8 = 8;
+/// Rounds of requests to each hop; a lost answer is asked for again, and the smallest round trip counts.
+const ROUNDS: u8 = 3;
+/// Size of a request that finds a hop, bytes with the IP header.
+const SMALL: usize = 64;
+/// Size of the requests of a train.
+const LARGE: u16 = 1500;
+/// Longest wait for a hop.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Trains towards a hop: requests at least and at most, and the dispersion that they shall have.
+const TRAIN_PACKETS: (u64, u64) = (24, 240);
+const TRAIN_TIME: Duration = Duration::from_millis(15);
+/// Requests in a train on a path of unknown bandwidth.
+const FIRST_TRAIN: u16 = 64;
+/// Trains to each hop, of which the fastest counts: a sender that waits for its processor makes one slower.
+const TRAINS: u8 = 2;
+/// Part of a train that must be answered. Many routers limit the rate of their answers.
+const ANSWERED_PART: usize = 2;
+
+/// The route and the bottleneck on it.
+#[derive(Debug, Default)]
+pub struct RouteTest;
+
+#[async_trait]
+impl PathTest for RouteTest {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn weight(&self) -> Weight {
+        Weight::Light
+    }
+
+    fn concurrency(&self) -> usize {
+        2
+    }
+
+    fn interval(&self) -> Duration {
+        Duration::from_secs(2 * 3600)
+    }
+
+    fn most_bytes(&self, target: &Target) -> u64 {
+        let small = u64::from(MOST_HOPS) * u64::from(ROUNDS) * (SMALL as u64 + 576);
+        // The client answers the last train in full length.
+        let train =
+            u64::from(train_length(target.bandwidth_bps)) * u64::from(LARGE) * u64::from(TRAINS);
+        small
+            + train * (u64::from(MOST_HOPS) + 1)
+            + train * u64::from(MOST_HOPS) * 576 / u64::from(LARGE)
+    }
+
+    async fn init(&mut self) -> Result<(), Unavailable> {
+        super::require_echo(NAME)
+    }
+
+    fn can_run(&self, _target: &Target, load: &Load) -> StartDecision {
+        if load.transfers_to_client > 0 {
+            return StartDecision::Wait("a transfer fills the queues of this path".to_owned());
+        }
+        StartDecision::Run
+    }
+
+    async fn run(&self, target: &Target) -> Result<Measurement, TestFailure> {
+        let target = target.clone();
+        run_blocking(NAME, target.client, move |cancelled| {
+            trace(&target, &cancelled)
+        })
+        .await
+    }
+}
+
+/// The findings about a hop.
+#[derive(Debug, Clone, Copy, Default)]
+struct Hop {
+    address: Option<IpAddr>,
+    is_client: bool,
+    round_trip: Option<Duration>,
+    /// Hop limit that its answers arrive with.
+    hop_limit: Option<u8>,
+    bandwidth_bps: Option<u64>,
+}
+
+fn train_length(bandwidth_bps: Option<u64>) -> u16 {
+    let Some(bps) = bandwidth_bps else {
+        return FIRST_TRAIN;
+    };
+    let bits = u128::from(bps) * TRAIN_TIME.as_micros() / 1_000_000;
+    let packets = u64::try_from(bits / (u128::from(LARGE) * 8)).unwrap_or(u64::MAX);
+    let packets = packets.clamp(TRAIN_PACKETS.0, TRAIN_PACKETS.1);
+    u16::try_from(packets).unwrap_or(FIRST_TRAIN)
+}
+
+/// Traces the route and measures the bandwidth up to each hop.
+fn trace(target: &Target, cancelled: &Cancelled) -> Result<Measurement, TestFailure> {
+    let client = target.client;
+    let failed = |action| move |source| TestFailure::system(NAME, client, action, source);
+    let socket = EchoSocket::open(client).map_err(failed("open an echo socket"))?;
+    let mut cost = 0;
+    let mut hops = find_hops(&socket, cancelled, &mut cost).map_err(failed("trace the route"))?;
+    let Some(last) = hops.iter().position(|hop| hop.is_client) else {
+        return Err(no_end(client, &hops));
+    };
+    hops.truncate(last + 1);
+    measure_hops(&socket, &mut hops, target, cancelled, &mut cost)
+        .map_err(failed("send a train"))?;
+    let bandwidths: Vec<HopBandwidth> = hops.iter().map(|hop| hop.bandwidth_bps).collect();
+    let bottleneck = bottleneck_hop(&bandwidths);
+    Ok(Measurement {
+        client,
+        test: NAME.to_owned(),
+        at: Timestamp::now(),
+        values: vec![(Quantity::Hops, last as f64)],
+        detail: Some(detail(&hops, bottleneck)),
+        cost_bytes: cost,
+    })
+}
+
+fn no_end(client: IpAddr, hops: &[Hop]) -> TestFailure {
+    let last = hops.iter().rposition(|hop| hop.address.is_some());
+    match last {
+        Some(place) => {
+            let address = hops.get(place).and_then(|hop| hop.address);
+            let router = address.map_or(String::new(), |address| address.to_string());
+            let reason = format!("behind hop {} ({router}) nobody answers", place + 1);
+            TestFailure::unusable(NAME, client, reason)
+        }
+        None => TestFailure::NoAnswer {
+            test: NAME.to_owned(),
+            client,
+            waited: PATIENCE,
+        },
+    }
+}
+
+/// Asks the hops in windows until the client answers, or a whole window is silent.
+fn find_hops(
+    socket: &EchoSocket,
+    cancelled: &Cancelled,
+    cost: &mut u64,
+) -> std::io::Result<Vec<Hop>> {
+    let mut hops = vec![Hop::default(); usize::from(MOST_HOPS)];
+    let mut sequence = 0;
+    let mut start = 1;
+    while start <= MOST_HOPS && !cancelled.is_set() {
+        let end = (start + WINDOW - 1).min(MOST_HOPS);
+        for _ in 0..ROUNDS {
+            let client = hops.iter().position(|hop| hop.is_client);
+            let end = client.map_or(end, |place| end.min(u8::try_from(place + 1).unwrap_or(end)));
+            let numbers = (start..=end).collect::<Vec<_>>();
+            ask_hops(socket, &numbers, &mut sequence, &mut hops, cancelled)?;
+            *cost += (SMALL + 92) as u64 * numbers.len() as u64;
+        }
+        let window = usize::from(start - 1)..usize::from(end);
+        let is_silent = |hops: &[Hop]| hops.iter().all(|hop| hop.address.is_none());
+        if hops.iter().any(|hop| hop.is_client) || hops.get(window).is_some_and(is_silent) {
+            break;
+        }
+        start = end + 1;
+    }
+    Ok(hops)
+}
+
+/// Sends one request to each of these hops and notes the answers.
+fn ask_hops(
+    socket: &EchoSocket,
+    numbers: &[u8],
+    sequence: &mut u16,
+    hops: &mut [Hop],
+    cancelled: &Cancelled,
+) -> std::io::Result<()> {
+    let mut asked = Vec::with_capacity(numbers.len());
+    let mut deadline = Instant::now() + PATIENCE;
+    for hop in numbers {
+        socket.set_hop_limit(*hop)?;
+        let sent = socket.send(&socket.request(*sequence, SMALL), deadline)?;
+        asked.push((*sequence, *hop, sent));
+        *sequence = sequence.wrapping_add(1);
+    }
+    let mut open = asked.len();
+    let mut answers = Vec::new();
+    while open > 0 && Instant::now() < deadline && !cancelled.is_set() {
+        socket.receive(cancelled.wait_until(deadline), &mut answers)?;
+        for answer in answers.drain(..) {
+            let request = asked.iter().find(|request| request.0 == answer.sequence);
+            let Some((_, number, sent)) = request else {
+                continue;
+            };
+            open = open.saturating_sub(1);
+            let round_trip = answer.at.saturating_duration_since(*sent);
+            note(
+                hops,
+                *number,
+                answer.from,
+                socket.client(),
+                round_trip,
+                answer.hop_limit,
+            );
+            if answer.from == Answerer::Client {
+                // Hops behind the client's number are the client again; routers before it have answered, or
+                // are given as long again.
+                let wait = round_trip + Duration::from_millis(100);
+                deadline = deadline.min(Instant::now() + wait);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn note(
+    hops: &mut [Hop],
+    number: u8,
+    from: Answerer,
+    client: IpAddr,
+    round_trip: Duration,
+    hop_limit: Option<u8>,
+) {
+    let (address, is_client) = match from {
+        Answerer::Client => (client, true),
+        Answerer::Router(router) => (router, router == client),
+        // A router that refuses is not on the way of data.
+        Answerer::Unreachable(_) => return,
+    };
+    if let Some(hop) = hops.get_mut(usize::from(number).saturating_sub(1)) {
+        hop.address = Some(address);
+        hop.is_client |= is_client;
+        hop.hop_limit = hop_limit.or(hop.hop_limit);
+        hop.round_trip = Some(
+            hop.round_trip
+                .map_or(round_trip, |known| known.min(round_trip)),
+        );
+    }
+}
+
+/// Measures the bandwidth up to each hop by a train that ends there.
+fn measure_hops(
+    socket: &EchoSocket,
+    hops: &mut [Hop],
+    target: &Target,
+    cancelled: &Cancelled,
+    cost: &mut u64,
+) -> std::io::Result<()> {
+    let packets = train_length(target.bandwidth_bps);
+    // Behind the sequence numbers that were used to find the hops.
+    let mut first_sequence = 1000_u16;
+    for number in (0..TRAINS).flat_map(|_| 1..=MOST_HOPS) {
+        let Some(hop) = hops.get_mut(usize::from(number) - 1) else {
+            continue;
+        };
+        let Some(address) = hop.address else {
+            continue;
+        };
+        if cancelled.is_set() {
+            break;
+        }
+        socket.set_hop_limit(number)?;
+        let round_trip = hop.round_trip.unwrap_or(PATIENCE);
+        let train = EchoTrain {
+            packets,
+            bytes: usize::from(LARGE),
+            first_sequence,
+            silence: (round_trip * 2 + Duration::from_millis(200)).min(PATIENCE * 2),
+        };
+        first_sequence = first_sequence.wrapping_add(packets);
+        let answers = train.send(socket, cancelled)?;
+        let received = 92 * answers.from_routers.values().map(Vec::len).sum::<usize>() as u64;
+        *cost += u64::from(answers.sent) * u64::from(LARGE) + answers.received_bytes + received;
+        let arrivals = match hop.is_client {
+            true => Some(&answers.from_client),
+            false => answers.from_routers.get(&address),
+        };
+        let enough = usize::from(packets) / ANSWERED_PART;
+        let arrivals = arrivals.filter(|arrivals| arrivals.len() >= enough);
+        let estimate = arrivals
+            .and_then(|arrivals| dispersion::estimate([arrivals.as_slice()], u32::from(LARGE)));
+        let bandwidth = estimate.map(|estimate| estimate.bps);
+        hop.bandwidth_bps = hop.bandwidth_bps.max(bandwidth);
+    }
+    Ok(())
+}
+
+fn detail(hops: &[Hop], bottleneck: Option<usize>) -> serde_json::Value {
+    let address = |place: usize| hops.get(place).and_then(|hop| hop.address);
+    let list: Vec<_> = hops
+        .iter()
+        .map(|hop| {
+            json!({
+                "address": hop.address,
+                "round_trip_s": hop.round_trip.map(|time| time.as_secs_f64()),
+                "bandwidth_bps": hop.bandwidth_bps,
+            })
+        })
+        .collect();
+    let back = hops.last().and_then(|hop| hop.hop_limit).map(hops_passed);
+    let there = hops.len().saturating_sub(1);
+    json!({
+        "hops": list,
+        // The bottleneck is the link from this hop to the next one; hop 0 is this host.
+        "bottleneck_hop": bottleneck,
+        "bottleneck_router": bottleneck.and_then(|place| address(place.checked_sub(1)?)),
+        "behind_bottleneck": bottleneck.and_then(address),
+        "routers_back": back,
+        "is_asymmetric": back.is_some_and(|back| usize::from(back) != there),
+    })
+}

@@ -1,0 +1,71 @@
+//! From facts to the answer that a client gets.
+
+use std::net::IpAddr;
+
+use enable::advice::{Advice, Question};
+use tune::path::{ClientLimits, PathFacts, advise};
+
+use crate::sender_limits::SenderLimits;
+
+/// Facts of a path, and whose they are.
+#[derive(Debug, Clone, Default)]
+pub(super) struct FoundFacts {
+    pub(super) facts: Option<PathFacts>,
+    /// The client that was measured in place of the one asked about, and why it may stand for it.
+    pub(super) stand_in: Option<(IpAddr, String)>,
+    /// The next step for a client of which nothing is known.
+    pub(super) remedy: &'static str,
+}
+
+/// The answer to a question about `client`.
+pub(super) fn answer(
+    client: IpAddr,
+    question: &Question,
+    found: FoundFacts,
+    sender: &SenderLimits,
+) -> Advice {
+    let Some(mut facts) = found.facts else {
+        return Advice {
+            client: client.to_string(),
+            why: format!(
+                "Nothing is known of the path to {client}; {}.",
+                found.remedy
+            ),
+            ..Advice::default()
+        };
+    };
+    facts
+        .congestion_controls
+        .clone_from(&sender.congestion_controls);
+    let limits = ClientLimits {
+        max_receive_buffer: question.max_receive_buffer,
+        max_set_buffer: question.max_set_buffer,
+        rate_bps: question.client_bps,
+        must_set_buffer: question.must_set_buffer,
+    };
+    let advice = advise(&facts, &limits, &sender.buffers, question.bytes);
+    let mut why = advice.why;
+    if let Some((member, reason)) = &found.stand_in {
+        why = format!("{why} Measured at {member}, which is {reason}.");
+    }
+    Advice {
+        client: client.to_string(),
+        set_buffer_bytes: advice.set_buffer_bytes,
+        bdp_bytes: advice.bdp_bytes,
+        streams: advice.streams,
+        congestion_control: advice.congestion_control,
+        pace_bps: advice.pace_bps,
+        expected_bps: advice.expected_bps,
+        p10_bps: advice.p10_bps,
+        p90_bps: advice.p90_bps,
+        rtt_seconds: facts.rtt.map(|rtt| rtt.as_secs_f64()),
+        bandwidth_bps: facts.bandwidth_bps,
+        loss: facts.loss,
+        limited_by: advice.limited_by.map(|limiter| limiter.name().to_owned()),
+        asymmetric: facts.asymmetric,
+        confidence: advice.confidence,
+        age_seconds: facts.age.map(|age| age.as_secs_f64()),
+        measured_by: found.stand_in.map(|(member, _)| member.to_string()),
+        why,
+    }
+}

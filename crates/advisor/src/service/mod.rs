@@ -1,0 +1,449 @@
+//! The service: puts hosts, paths, scheduler and database together.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use enable::advice::{Advice, Question};
+use jiff::Timestamp;
+use tokio::sync::{Notify, broadcast, watch};
+use tokio::task::JoinHandle;
+use tune::path::{PathFacts, QosNeed, QosVerdict, qos};
+
+use crate::aggregation::{self, GroupIndex, PrefixTableError};
+use crate::clock::{Clock, SystemClock, WallAnchor};
+use crate::config::{AdvisorConfig, AdvisorConfigError};
+use crate::hosts::{HostRegistry, HostSource, MonitoredHost, canonical};
+use crate::measurement::{Measurement, Quantity};
+use crate::path_table::{InvalidMeasurement, MeasuredPaths, QuantitySummary};
+use crate::path_test::{PathTest, all_tests};
+use crate::scheduler::TestSchedule;
+use crate::sender_limits::SenderLimits;
+use crate::store::writer::StoreQueue;
+use crate::store::{DatabaseError, HistoryPoint};
+
+mod answer;
+mod event;
+mod housekeeping;
+mod load;
+mod record;
+mod runner;
+mod setup;
+mod state;
+mod view;
+
+pub use event::{AdvisorCounters, AdvisorEvent};
+pub use view::PathView;
+
+use state::ServiceState;
+
+/// Events that a slow listener may be behind before it loses some.
+const EVENTS_KEPT: usize = 1024;
+/// Longest wait for the history at the start. Afterwards questions are answered without it until it comes.
+const WAIT_FOR_HISTORY: Duration = Duration::from_secs(5);
+/// Longest wait for the database at the end.
+const WAIT_FOR_STORE: Duration = Duration::from_secs(10);
+
+/// The reason why the service cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum AdvisorStartError {
+    /// A setting is out of its range.
+    #[error(transparent)]
+    Config(#[from] AdvisorConfigError),
+    /// The prefix table cannot be used.
+    #[error(transparent)]
+    PrefixTable(#[from] PrefixTableError),
+}
+
+/// The reason why a request was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RequestRefused {
+    /// No host, or no room.
+    #[error("{0} is no address of a host, or there is no room for it")]
+    Client(IpAddr),
+    /// The client is not monitored.
+    #[error("{0} is not monitored")]
+    Unknown(IpAddr),
+    /// There is no such test on this machine.
+    #[error("there is no test {0:?} on this machine")]
+    Test(String),
+    /// Too many tests wait.
+    #[error("too many tests wait; try again later")]
+    Busy,
+}
+
+/// The running service. Clones share it.
+#[derive(Clone)]
+pub struct Advisor {
+    core: Arc<Core>,
+    tasks: Arc<Mutex<Vec<JoinHandle<()>>>>,
+}
+
+/// State that the tasks of the service share.
+struct Core {
+    config: AdvisorConfig,
+    clock: Arc<dyn Clock>,
+    /// The clocks at the start.
+    anchor: WallAnchor,
+    tests: Vec<Arc<dyn PathTest>>,
+    state: Mutex<ServiceState>,
+    sender: SenderLimits,
+    queue: OnceLock<StoreQueue>,
+    history: watch::Sender<bool>,
+    events: broadcast::Sender<AdvisorEvent>,
+    wake: Notify,
+    stop: watch::Sender<bool>,
+    questions: AtomicU64,
+    unknown: AtomicU64,
+    measurements: AtomicU64,
+    anomalies: AtomicU64,
+}
+
+impl Advisor {
+    /// Starts the service with the tests that are built in and the external ones of the settings. It must be
+    /// called within a tokio runtime.
+    ///
+    /// # Errors
+    /// As [`start_with_tests`](Self::start_with_tests).
+    pub async fn start(config: AdvisorConfig) -> Result<Self, AdvisorStartError> {
+        let tests = all_tests(setup::external_commands(&config));
+        Self::start_with_tests(config, tests).await
+    }
+
+    /// Starts the service with these tests: initialises them, opens the database and begins to test. A test
+    /// that cannot run on this machine is left out and told; so is a database that is unavailable.
+    ///
+    /// # Errors
+    /// A setting is wrong, or the prefix table cannot be used.
+    pub async fn start_with_tests(
+        config: AdvisorConfig,
+        tests: Vec<Box<dyn PathTest>>,
+    ) -> Result<Self, AdvisorStartError> {
+        Self::start_with_clock(config, tests, Arc::new(SystemClock::default())).await
+    }
+
+    /// As [`start_with_tests`](Self::start_with_tests), with other clocks.
+    ///
+    /// # Errors
+    /// As [`start_with_tests`](Self::start_with_tests).
+    pub async fn start_with_clock(
+        config: AdvisorConfig,
+        tests: Vec<Box<dyn PathTest>>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, AdvisorStartError> {
+        config.check()?;
+        let groups = GroupIndex::new(aggregation::policy(&config.aggregation)?);
+        let (tests, plans) = setup::initialise(&config, tests).await;
+        let seed = clock.wall().as_nanosecond().to_le_bytes();
+        let seed = seed
+            .iter()
+            .fold(0_u64, |sum, byte| sum.rotate_left(7) ^ u64::from(*byte));
+        let core = Arc::new(Core {
+            anchor: WallAnchor::now(&*clock),
+            state: Mutex::new(ServiceState {
+                hosts: HostRegistry::new(config.max_clients),
+                table: MeasuredPaths::new(config.values),
+                groups,
+                schedule: TestSchedule::new(plans, config.workers, config.bytes_per_hour, seed),
+                transfers: std::collections::HashMap::new(),
+                changed: std::collections::HashSet::new(),
+                cpu: 0.0,
+            }),
+            clock,
+            tests,
+            sender: SenderLimits::read(),
+            queue: OnceLock::new(),
+            history: watch::Sender::new(false),
+            events: broadcast::Sender::new(EVENTS_KEPT),
+            wake: Notify::new(),
+            stop: watch::Sender::new(false),
+            questions: AtomicU64::new(0),
+            unknown: AtomicU64::new(0),
+            measurements: AtomicU64::new(0),
+            anomalies: AtomicU64::new(0),
+            config,
+        });
+        let (queue, writer) = StoreQueue::start(
+            core.config.store.clone(),
+            core.config.server_name.clone(),
+            core.config.history.clone(),
+            Arc::clone(&core) as Arc<_>,
+        );
+        // Nobody else sets it.
+        let _ = core.queue.set(queue);
+        // With the history, a client that was measured lately need not be measured at once.
+        let mut history = core.history.subscribe();
+        let _ = tokio::time::timeout(WAIT_FOR_HISTORY, history.wait_for(|read| *read)).await;
+        let tasks = vec![
+            tokio::spawn(setup::add_configured_clients(
+                Arc::clone(&core),
+                core.config.clients.clone(),
+            )),
+            tokio::spawn(runner::run(Arc::clone(&core))),
+            tokio::spawn(housekeeping::run(Arc::clone(&core))),
+            writer,
+        ];
+        Ok(Self {
+            core,
+            tasks: Arc::new(Mutex::new(tasks)),
+        })
+    }
+
+    /// Advice for transfers to `client`, from memory. A client that is not known becomes known, and is tested
+    /// as soon as possible. The client that the question names is for the caller to resolve.
+    pub fn advise(&self, client: IpAddr, question: &Question) -> Advice {
+        let client = canonical(client);
+        let found = self.core.ask(client, question.bytes);
+        answer::answer(client, question, found, &self.core.sender)
+    }
+
+    /// The paper's EnableGetBufferSize: round trip × bottleneck bandwidth, bytes; `None` if unknown.
+    pub fn buffer_size(&self, client: IpAddr) -> Option<u64> {
+        let advice = self.advise(client, &Question::default());
+        // A client that asks for nothing else opens one stream: the share of one of several is not for it.
+        advice.bdp_bytes.or(advice.set_buffer_bytes)
+    }
+
+    /// The paper's EnableGetNetInfo: statistics of everything that was measured of the path.
+    pub fn net_info(&self, client: IpAddr) -> Vec<QuantitySummary> {
+        let client = canonical(client);
+        let found = self.core.ask(client, None);
+        let measured = found.stand_in.map_or(client, |(member, _)| member);
+        let now = self.core.clock.moment();
+        self.core.state().table.summary(measured, now)
+    }
+
+    /// Class of service for a transfer to `client`, and whether a reservation would help.
+    pub fn qos(&self, client: IpAddr, need: &QosNeed) -> QosVerdict {
+        let found = self.core.ask(canonical(client), None);
+        qos(&found.facts.unwrap_or_default(), need)
+    }
+
+    /// Facts of a path; nothing is noted or scheduled.
+    pub fn facts(&self, client: IpAddr) -> Option<PathFacts> {
+        let now = self.core.clock.moment();
+        self.core.state().facts(canonical(client), now).facts
+    }
+
+    /// Adds a client, or notes that it was seen; `true` if it is new.
+    ///
+    /// # Errors
+    /// It is no host, or there is no room.
+    pub fn add_host(&self, client: IpAddr, source: HostSource) -> Result<bool, RequestRefused> {
+        self.core
+            .admit(client, source)
+            .ok_or(RequestRefused::Client(client))
+    }
+
+    /// Monitors clients of a settings file that was read again, by address or name, in the background. A name
+    /// that has no address is tried again. It must be called within a tokio runtime.
+    pub fn monitor(&self, clients: Vec<String>) {
+        let core = Arc::clone(&self.core);
+        let adding = tokio::spawn(setup::add_configured_clients(core, clients));
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those of earlier calls have ended, unless a name still has no address.
+        tasks.retain(|task| !task.is_finished());
+        tasks.push(adding);
+    }
+
+    /// Forgets a client and its history; `false` if it is unknown.
+    pub fn remove_host(&self, client: IpAddr) -> bool {
+        let client = canonical(client);
+        let known = self.core.state().forget(client);
+        if known {
+            self.core.forgotten(client);
+        }
+        known
+    }
+
+    /// All clients, by address.
+    pub fn hosts(&self) -> Vec<(IpAddr, MonitoredHost)> {
+        let state = self.core.state();
+        let mut hosts: Vec<_> = state
+            .hosts
+            .iter()
+            .map(|(ip, host)| (ip, host.clone()))
+            .collect();
+        drop(state);
+        hosts.sort_by_key(|(client, _)| *client);
+        hosts
+    }
+
+    /// Names of the tests that can run on this machine.
+    pub fn tests(&self) -> Vec<String> {
+        self.core
+            .tests
+            .iter()
+            .map(|test| test.name().to_owned())
+            .collect()
+    }
+
+    /// Chooses the periodic tests of a client; `None` leaves them to the configuration.
+    ///
+    /// # Errors
+    /// The client or a test is unknown.
+    pub fn set_tests(
+        &self,
+        client: IpAddr,
+        tests: Option<Vec<String>>,
+    ) -> Result<(), RequestRefused> {
+        let client = canonical(client);
+        let now = self.core.clock.moment();
+        let mut state = self.core.state();
+        let unknown = |name: &&String| state.schedule.test_number(name).is_none();
+        if let Some(name) = tests.iter().flatten().find(unknown) {
+            return Err(RequestRefused::Test(name.clone()));
+        }
+        if !state.hosts.set_tests(client, tests) {
+            return Err(RequestRefused::Unknown(client));
+        }
+        state.plan_tests(client, now);
+        state.changed.insert(client);
+        drop(state);
+        self.core.wake.notify_one();
+        Ok(())
+    }
+
+    /// Asks for one test of a client as soon as possible.
+    ///
+    /// # Errors
+    /// The client or the test is unknown, or too many tests wait.
+    pub fn request_test(&self, client: IpAddr, test: &str) -> Result<(), RequestRefused> {
+        let client = canonical(client);
+        let mut state = self.core.state();
+        let Some(number) = state.schedule.test_number(test) else {
+            return Err(RequestRefused::Test(test.to_owned()));
+        };
+        if state.hosts.get(client).is_none() {
+            return Err(RequestRefused::Unknown(client));
+        }
+        if !state.schedule.request(client, number) {
+            return Err(RequestRefused::Busy);
+        }
+        drop(state);
+        self.core.wake.notify_one();
+        Ok(())
+    }
+
+    /// Takes in a measurement from outside: of a transfer, a log or an import.
+    ///
+    /// # Errors
+    /// It holds what cannot be, or there is no room for its client.
+    pub fn report(
+        &self,
+        source: HostSource,
+        mut measurement: Measurement,
+    ) -> Result<(), InvalidMeasurement> {
+        MeasuredPaths::check(&measurement)?;
+        measurement.client = canonical(measurement.client);
+        if self.core.admit(measurement.client, source).is_none() {
+            return Err(InvalidMeasurement::Client(measurement.client));
+        }
+        let at = WallAnchor::now(&*self.core.clock).moment_of(measurement.at);
+        self.core.record(measurement, at);
+        Ok(())
+    }
+
+    /// A transfer of the data server with `client` begins: heavy tests of it wait.
+    pub fn transfer_started(&self, client: IpAddr) {
+        let client = canonical(client);
+        *self.core.state().transfers.entry(client).or_default() += 1;
+        self.core.tell(AdvisorEvent::TransferStarted(client));
+    }
+
+    /// It ended.
+    pub fn transfer_ended(&self, client: IpAddr) {
+        let client = canonical(client);
+        let mut state = self.core.state();
+        if let Some(running) = state.transfers.get_mut(&client) {
+            *running = running.saturating_sub(1);
+            if *running == 0 {
+                state.transfers.remove(&client);
+            }
+        }
+        drop(state);
+        self.core.tell(AdvisorEvent::TransferEnded(client));
+    }
+
+    /// Everything that happens from now on. A listener that is more than 1 024 events behind loses the oldest.
+    pub fn subscribe(&self) -> broadcast::Receiver<AdvisorEvent> {
+        self.core.events.subscribe()
+    }
+
+    /// History of one quantity, oldest first, at most `most` points; empty while the database is unavailable.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn history(
+        &self,
+        client: IpAddr,
+        quantity: Quantity,
+        span: (Timestamp, Timestamp),
+        most: u32,
+    ) -> Result<Vec<HistoryPoint>, DatabaseError> {
+        match self.core.queue.get().and_then(StoreQueue::store) {
+            Some(store) => store.history(canonical(client), quantity, span, most).await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// The latest details of a client's tests; empty while the database is unavailable.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn details(
+        &self,
+        client: IpAddr,
+    ) -> Result<Vec<(String, Timestamp, serde_json::Value)>, DatabaseError> {
+        match self.core.queue.get().and_then(StoreQueue::store) {
+            Some(store) => store.details(canonical(client)).await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Numbers for metrics.
+    pub fn counters(&self) -> AdvisorCounters {
+        let now = self.core.clock.moment();
+        let mut state = self.core.state();
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let queue = self.core.queue.get();
+        AdvisorCounters {
+            clients: state.hosts.len(),
+            paths: state.table.len(),
+            questions: read(&self.core.questions),
+            unknown: read(&self.core.unknown),
+            measurements: read(&self.core.measurements),
+            anomalies: read(&self.core.anomalies),
+            transfers: state.transfers.values().map(|n| u64::from(*n)).sum(),
+            store_available: queue.is_some_and(StoreQueue::is_available),
+            store_written: queue.map_or(0, StoreQueue::written),
+            store_dropped: queue.map_or(0, StoreQueue::dropped),
+            schedule: state.schedule.counters(now),
+        }
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &AdvisorConfig {
+        &self.core.config
+    }
+
+    /// Ends all tests, writes what waits (for at most 10 s), and ends.
+    pub async fn shutdown(&self) {
+        self.core.stop.send_replace(true);
+        self.core.save_changed();
+        if let Some(queue) = self.core.queue.get() {
+            queue.close();
+        }
+        let tasks: Vec<_> = {
+            let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            tasks.drain(..).collect()
+        };
+        let deadline = tokio::time::Instant::now() + WAIT_FOR_STORE;
+        for mut task in tasks {
+            if tokio::time::timeout_at(deadline, &mut task).await.is_err() {
+                task.abort();
+            }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The start: tests that can run here, and the clients of the settings.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Core;
+use crate::config::{AdvisorConfig, TestConfig};
+use crate::hosts::HostSource;
+use crate::path_test::external::ExternalCommand;
+use crate::path_test::{PathTest, Weight};
+use crate::scheduler::ScheduledTest;
+
+/// Longest wait for the address of a name.
+const WAIT_FOR_NAME: Duration = Duration::from_secs(10);
+/// Time between two attempts to find the addresses of names that have none.
+const ASK_NAMES_AGAIN: Duration = Duration::from_secs(300);
+
+/// Defaults of external tests: interval, bytes of a run, time of a run.
+const EXTERNAL_INTERVAL: Duration = Duration::from_secs(4 * 3600);
+const EXTERNAL_BYTES: u64 = 100_000;
+const EXTERNAL_TIME: Duration = Duration::from_secs(60);
+
+/// The external tests of the settings.
+pub(super) fn external_commands(config: &AdvisorConfig) -> Vec<ExternalCommand> {
+    let external = |(name, test): (&String, &TestConfig)| {
+        Some(ExternalCommand {
+            name: name.clone(),
+            command: test.command.clone()?,
+            weight: test.weight.map_or(Weight::Light, Weight::from),
+            concurrency: test.concurrency.unwrap_or(1),
+            interval: test.interval.unwrap_or(EXTERNAL_INTERVAL),
+            most_bytes: test.most_bytes.unwrap_or(EXTERNAL_BYTES),
+            time_limit: test.timeout.unwrap_or(EXTERNAL_TIME),
+        })
+    };
+    config.tests.iter().filter_map(external).collect()
+}
+
+/// Prepares the tests; those that cannot run here are told and left out.
+pub(super) async fn initialise(
+    config: &AdvisorConfig,
+    tests: Vec<Box<dyn PathTest>>,
+) -> (Vec<Arc<dyn PathTest>>, Vec<ScheduledTest>) {
+    let mut ready: Vec<Arc<dyn PathTest>> = Vec::new();
+    let mut plans = Vec::new();
+    for mut test in tests {
+        let setting = config.tests.get(test.name()).cloned().unwrap_or_default();
+        let is_periodic = setting.enabled.unwrap_or(test.weight() == Weight::Light);
+        if let Err(unavailable) = test.init().await {
+            // A test that nobody chose is no loss.
+            if is_periodic {
+                tracing::warn!("{unavailable}");
+            } else {
+                tracing::debug!("{unavailable}");
+            }
+            continue;
+        }
+        plans.push(ScheduledTest {
+            name: test.name().to_owned(),
+            interval: setting.interval.unwrap_or_else(|| test.interval()),
+            concurrency: setting.concurrency.unwrap_or_else(|| test.concurrency()),
+            is_periodic,
+        });
+        ready.push(Arc::from(test));
+    }
+    (ready, plans)
+}
+
+/// Adds clients of the settings. Names without an address are tried again.
+pub(super) async fn add_configured_clients(core: Arc<Core>, mut names: Vec<String>) {
+    let mut stop = core.stop.subscribe();
+    loop {
+        let mut unresolved = Vec::new();
+        for name in names {
+            match address_of(&name).await {
+                Some(client) => {
+                    if core.admit(client, HostSource::Config).is_none() {
+                        tracing::warn!(name, "clients: this is no address of a host");
+                    }
+                }
+                None => unresolved.push(name),
+            }
+        }
+        if unresolved.is_empty() {
+            return;
+        }
+        tracing::warn!(names = ?unresolved, "clients: these names have no address now");
+        names = unresolved;
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => return,
+            () = tokio::time::sleep(ASK_NAMES_AGAIN) => {}
+        }
+    }
+}
+
+async fn address_of(name: &str) -> Option<IpAddr> {
+    if let Ok(address) = name.parse() {
+        return Some(address);
+    }
+    let lookup = tokio::time::timeout(WAIT_FOR_NAME, tokio::net::lookup_host((name, 0))).await;
+    lookup.ok()?.ok()?.next().map(|address| address.ip())
+}

@@ -1,0 +1,444 @@
+//! The database: it only persists. Questions are answered from memory ([`crate::path_table`]).
+//!
+//! One SQL text serves SQLite and PostgreSQL. Several servers may share one database; each reads and writes
+//! rows of its own name, and the leases of all.
+
+use std::net::IpAddr;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use sqlx::any::{AnyPoolOptions, install_default_drivers};
+use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::{AnyPool, Row, SqlSafeStr};
+
+use crate::config::StoreUrl;
+use crate::measurement::{Measurement, Quantity};
+
+mod lease;
+mod thin;
+mod write;
+pub mod writer;
+
+pub use lease::{LONGEST_LEASE, Lease};
+
+/// Time to wait for a connection, or for another process's lock on an SQLite file.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Why the database did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum DatabaseError {
+    /// The directory of the SQLite file cannot be made.
+    #[error("cannot make the directory of {url}: {cause}")]
+    Directory {
+        /// The database, without its password.
+        url: String,
+        /// The system's reason.
+        cause: std::io::Error,
+    },
+    /// The tables cannot be made or brought up to date.
+    #[error("cannot prepare the tables of {url}: {cause}")]
+    Migrate {
+        /// The database, without its password.
+        url: String,
+        /// The database's reason.
+        cause: sqlx::migrate::MigrateError,
+    },
+    /// A statement failed, or the database cannot be reached.
+    #[error("{url}: {cause}")]
+    Database {
+        /// The database, without its password.
+        url: String,
+        /// The database's reason.
+        cause: sqlx::Error,
+    },
+    /// The file of the database was deleted or replaced.
+    #[error("{url}: the file was deleted or replaced")]
+    Gone {
+        /// The database.
+        url: String,
+    },
+}
+
+/// An entry for the database.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StoreEntry {
+    /// A result of a test.
+    Measured(Measurement),
+    /// A client is new or has changed.
+    Client(StoredClient),
+    /// A client is forgotten, with its measurements.
+    Forget(IpAddr),
+}
+
+/// A client as the database keeps it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredClient {
+    /// Its address.
+    pub client: IpAddr,
+    /// How it became known, by the name of its source.
+    pub source: String,
+    /// When it became known.
+    pub added: Timestamp,
+    /// When it was last seen.
+    pub seen: Timestamp,
+    /// When it, or somebody for it, last asked.
+    pub asked: Option<Timestamp>,
+    /// Bytes of all transfers that it asked about.
+    pub asked_bytes: u64,
+    /// Tests chosen for it; `None`: those of the configuration.
+    pub tests: Option<Vec<String>>,
+}
+
+/// One value of the history.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HistoryPoint {
+    /// The client.
+    pub client: IpAddr,
+    /// The test that gave it.
+    pub test: String,
+    /// The quantity.
+    pub quantity: Quantity,
+    /// End of the test, or begin of the span.
+    pub at: Timestamp,
+    /// Length of the span that `value` is the mean of; zero for one measurement.
+    pub span: Duration,
+    /// Measurements in the span.
+    pub samples: u64,
+    /// The value, or mean.
+    pub value: f64,
+}
+
+/// A connection to the database, for one server. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Store {
+    pool: AnyPool,
+    url: StoreUrl,
+    server: String,
+    /// Device and inode of the SQLite file.
+    file: Option<(u64, u64)>,
+}
+
+impl Store {
+    /// Connects, and brings the tables up to date.
+    ///
+    /// # Errors
+    /// The database cannot be reached or changed.
+    pub async fn open(url: &StoreUrl, server: &str, now: Timestamp) -> Result<Self, DatabaseError> {
+        install_default_drivers();
+        let (address, is_sqlite) = match url {
+            StoreUrl::Sqlite(path) => {
+                make_directory(path).map_err(|cause| DatabaseError::Directory {
+                    url: url.to_string(),
+                    cause,
+                })?;
+                (format!("sqlite://{}?mode=rwc", path.display()), true)
+            }
+            StoreUrl::Postgres(address) => (address.clone(), false),
+        };
+        let pool = AnyPoolOptions::new()
+            .max_connections(4)
+            .acquire_timeout(PATIENCE)
+            .after_connect(move |connection, _| {
+                Box::pin(async move {
+                    if is_sqlite {
+                        for pragma in SQLITE_PRAGMAS {
+                            sqlx::query(pragma).execute(&mut *connection).await?;
+                        }
+                    }
+                    Ok(())
+                })
+            })
+            .connect(&address)
+            .await
+            .map_err(|cause| database_error(url, cause))?;
+        migrator()
+            .run(&pool)
+            .await
+            .map_err(|cause| DatabaseError::Migrate {
+                url: url.to_string(),
+                cause,
+            })?;
+        let file = match url {
+            StoreUrl::Sqlite(path) => identity(path),
+            StoreUrl::Postgres(_) => None,
+        };
+        let store = Self {
+            pool,
+            url: url.clone(),
+            server: server.to_owned(),
+            file,
+        };
+        sqlx::query(
+            "INSERT INTO servers (name, started_ms) VALUES ($1, $2) \
+             ON CONFLICT (name) DO UPDATE SET started_ms = excluded.started_ms",
+        )
+        .bind(server)
+        .bind(now.as_millisecond())
+        .execute(&store.pool)
+        .await
+        .map_err(|cause| store.error(cause))?;
+        Ok(store)
+    }
+
+    /// Whether the SQLite file is still the one that was opened. SQLite itself goes on writing to a deleted
+    /// file.
+    pub fn is_in_place(&self) -> bool {
+        match &self.url {
+            StoreUrl::Sqlite(path) => identity(path) == self.file,
+            StoreUrl::Postgres(_) => true,
+        }
+    }
+
+    /// All clients of this server.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn clients(&self) -> Result<Vec<StoredClient>, DatabaseError> {
+        let rows = sqlx::query(
+            "SELECT client, source, added_ms, seen_ms, asked_ms, asked_bytes, tests FROM clients \
+             WHERE server = $1 ORDER BY client",
+        )
+        .bind(&self.server)
+        .fetch_all(&self.pool)
+        .await
+        .map_err(|cause| self.error(cause))?;
+        let read = rows.iter().map(|row| -> Result<_, sqlx::Error> {
+            let tests: Option<String> = row.try_get("tests")?;
+            Ok(row
+                .try_get::<String, _>("client")?
+                .parse()
+                .ok()
+                .map(|client| (client, tests, row)))
+        });
+        let mut clients = Vec::with_capacity(rows.len());
+        for one in read {
+            // A row with another kind of address is not from this program: it is left alone.
+            let Some((client, tests, row)) = one.map_err(|cause| self.error(cause))? else {
+                continue;
+            };
+            let number = |name| {
+                row.try_get::<i64, _>(name)
+                    .map_err(|cause| self.error(cause))
+            };
+            let asked: Option<i64> = row.try_get("asked_ms").map_err(|cause| self.error(cause))?;
+            clients.push(StoredClient {
+                client,
+                source: row.try_get("source").map_err(|cause| self.error(cause))?,
+                added: timestamp(number("added_ms")?),
+                seen: timestamp(number("seen_ms")?),
+                asked: asked.map(timestamp),
+                asked_bytes: u64::try_from(number("asked_bytes")?).unwrap_or(0),
+                tests: tests.and_then(|list| serde_json::from_str(&list).ok()),
+            });
+        }
+        Ok(clients)
+    }
+
+    /// The latest `values` of each quantity of up to `clients` clients after the client `after` in the order of
+    /// their texts, oldest first within a quantity. Values that are dated after `now` count as the oldest: the
+    /// clock was wrong when they were written, and they must not hide later ones.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn latest(
+        &self,
+        after: &str,
+        clients: u32,
+        values: u32,
+        now: Timestamp,
+    ) -> Result<Vec<HistoryPoint>, DatabaseError> {
+        let rows = sqlx::query(
+            "SELECT client, test, quantity, span_ms, at_ms, samples, value FROM ( \
+               SELECT client, test, quantity, span_ms, at_ms, samples, value, \
+                 CASE WHEN at_ms > $5 THEN 1 ELSE 0 END AS late, ROW_NUMBER() OVER ( \
+                 PARTITION BY client, quantity \
+                 ORDER BY CASE WHEN at_ms > $5 THEN 1 ELSE 0 END, at_ms DESC) AS place \
+               FROM measurements WHERE server = $1 AND client IN ( \
+                 SELECT client FROM clients WHERE server = $1 AND client > $2 \
+                 ORDER BY client LIMIT $3)) AS latest \
+             WHERE place <= $4 ORDER BY client, quantity, late DESC, at_ms",
+        )
+        .bind(&self.server)
+        .bind(after)
+        .bind(i64::from(clients))
+        .bind(i64::from(values))
+        .bind(now.as_millisecond())
+        .fetch_all(&self.pool)
+        .await
+        .map_err(|cause| self.error(cause))?;
+        self.points(&rows)
+    }
+
+    /// History of one quantity of a client from `from` to `to`, oldest first, at most `most` points (the
+    /// latest ones).
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn history(
+        &self,
+        client: IpAddr,
+        quantity: Quantity,
+        (from, to): (Timestamp, Timestamp),
+        most: u32,
+    ) -> Result<Vec<HistoryPoint>, DatabaseError> {
+        let rows = sqlx::query(
+            "SELECT client, test, quantity, span_ms, at_ms, samples, value FROM measurements \
+             WHERE server = $1 AND client = $2 AND quantity = $3 AND at_ms >= $4 AND at_ms <= $5 \
+             ORDER BY at_ms DESC LIMIT $6",
+        )
+        .bind(&self.server)
+        .bind(client.to_string())
+        .bind(quantity.name())
+        .bind(from.as_millisecond())
+        .bind(to.as_millisecond())
+        .bind(i64::from(most))
+        .fetch_all(&self.pool)
+        .await
+        .map_err(|cause| self.error(cause))?;
+        let mut points = self.points(&rows)?;
+        points.reverse();
+        Ok(points)
+    }
+
+    /// The latest details of a client, by test.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn details(
+        &self,
+        client: IpAddr,
+    ) -> Result<Vec<(String, Timestamp, serde_json::Value)>, DatabaseError> {
+        let rows = sqlx::query(
+            "SELECT test, at_ms, body FROM details WHERE server = $1 AND client = $2 ORDER BY test",
+        )
+        .bind(&self.server)
+        .bind(client.to_string())
+        .fetch_all(&self.pool)
+        .await
+        .map_err(|cause| self.error(cause))?;
+        let read = |row: &sqlx::any::AnyRow| -> Result<_, sqlx::Error> {
+            let body: String = row.try_get("body")?;
+            let at = timestamp(row.try_get("at_ms")?);
+            let body = serde_json::from_str(&body).unwrap_or(serde_json::Value::Null);
+            Ok((row.try_get("test")?, at, body))
+        };
+        let details: Result<_, _> = rows.iter().map(read).collect();
+        details.map_err(|cause| self.error(cause))
+    }
+
+    /// The latest details of up to `clients` clients after the client `after`, oldest first.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn details_after(
+        &self,
+        after: &str,
+        clients: u32,
+    ) -> Result<Vec<(IpAddr, serde_json::Value)>, DatabaseError> {
+        let rows = sqlx::query(
+            "SELECT client, body FROM details WHERE server = $1 AND client IN ( \
+               SELECT client FROM clients WHERE server = $1 AND client > $2 \
+               ORDER BY client LIMIT $3) ORDER BY at_ms",
+        )
+        .bind(&self.server)
+        .bind(after)
+        .bind(i64::from(clients))
+        .fetch_all(&self.pool)
+        .await
+        .map_err(|cause| self.error(cause))?;
+        let read = |row: &sqlx::any::AnyRow| -> Option<(IpAddr, serde_json::Value)> {
+            let client: String = row.try_get("client").ok()?;
+            let body: String = row.try_get("body").ok()?;
+            Some((client.parse().ok()?, serde_json::from_str(&body).ok()?))
+        };
+        Ok(rows.iter().filter_map(read).collect())
+    }
+
+    /// Closes all connections.
+    pub async fn close(&self) {
+        self.pool.close().await;
+    }
+
+    fn points(&self, rows: &[sqlx::any::AnyRow]) -> Result<Vec<HistoryPoint>, DatabaseError> {
+        let mut points = Vec::with_capacity(rows.len());
+        for row in rows {
+            let point = point(row).map_err(|cause| self.error(cause))?;
+            // Rows that this version does not understand are left alone.
+            points.extend(point);
+        }
+        Ok(points)
+    }
+
+    fn error(&self, cause: sqlx::Error) -> DatabaseError {
+        database_error(&self.url, cause)
+    }
+}
+
+/// Properties of each SQLite connection. With a write-ahead log readers and the writer do not wait for each
+/// other; a crash of the machine may lose the last seconds, never the file.
+const SQLITE_PRAGMAS: [&str; 3] = [
+    "PRAGMA busy_timeout = 1000",
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = NORMAL",
+];
+
+fn migrator() -> Migrator {
+    let migration = |version, name: &'static str, sql: &'static str| {
+        let kind = MigrationType::Simple;
+        Migration::new(version, name.into(), kind, sql.into_sql_str(), false)
+    };
+    Migrator::with_migrations(vec![migration(
+        1,
+        "paths",
+        include_str!("../../migrations/0001_paths.sql"),
+    )])
+}
+
+fn make_directory(file: &Path) -> std::io::Result<()> {
+    let Some(directory) = file.parent() else {
+        return Ok(());
+    };
+    // The history tells who transfers from where.
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.dev(), metadata.ino()))
+}
+
+fn database_error(url: &StoreUrl, cause: sqlx::Error) -> DatabaseError {
+    DatabaseError::Database {
+        url: url.to_string(),
+        cause,
+    }
+}
+
+/// A time of the database; one that no calendar has is the beginning of time.
+fn timestamp(milliseconds: i64) -> Timestamp {
+    Timestamp::from_millisecond(milliseconds).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+fn point(row: &sqlx::any::AnyRow) -> Result<Option<HistoryPoint>, sqlx::Error> {
+    let client: String = row.try_get("client")?;
+    let quantity: String = row.try_get("quantity")?;
+    let (Ok(client), Some(quantity)) = (client.parse(), Quantity::from_name(&quantity)) else {
+        return Ok(None);
+    };
+    let span: i64 = row.try_get("span_ms")?;
+    let samples: i64 = row.try_get("samples")?;
+    Ok(Some(HistoryPoint {
+        client,
+        test: row.try_get("test")?,
+        quantity,
+        at: timestamp(row.try_get("at_ms")?),
+        span: Duration::from_millis(u64::try_from(span).unwrap_or(0)),
+        samples: u64::try_from(samples).unwrap_or(0),
+        value: row.try_get("value")?,
+    }))
+}
