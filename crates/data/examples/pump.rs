@@ -18,7 +18,7 @@ use data::channel::{AllowedPeers, ListenOptions, SessionDataChannel};
 use data::job::{TransferControl, TransferSettings};
 use data::options::{CongestionChoice, IoMethod, TransferOptions};
 use data::recv::ReceivePlan;
-use data::security::{DataSecurity, DataTlsRole};
+use data::security::DataSecurity;
 use data::send::SendPlan;
 use data::store::file::{FileSink, FileSource};
 use data::store::{Sink, Source};
@@ -28,9 +28,7 @@ use proto::ranges::RangeSet;
 use proto::sizing::SocketBuffers;
 use security::gsi::DataHandshakeMode;
 use security::test_pki::TestAuthority;
-use security::tls::{
-    ClientCertificates, ExpectedPeer, TlsConfig, TlsOptions, TlsProfile, TlsRole, TlsVersion,
-};
+use security::tls::TlsOptions;
 
 /// One line of the table.
 #[derive(Clone, Copy)]
@@ -246,26 +244,10 @@ fn protection() -> Result<Option<Arc<DataSecurity>>, Box<dyn Error>> {
         _ => return Ok(None),
     };
     let credential = TestAuthority::new("/O=Grid/CN=Authority").user("User");
-    let config = |role| {
-        TlsConfig::new(TlsOptions {
-            role,
-            profile: TlsProfile::Grid,
-            credential: Some(credential.clone()),
-            trust: None,
-            client_certificates: ClientCertificates::Required,
-            expected: ExpectedPeer::Unverified,
-            server_name: None,
-            oldest: TlsVersion::V1_2,
-            tickets: false,
-        })
+    let options = |role| {
+        TlsOptions::grid(role)
+            .with_credential(credential.clone())
+            .unverified()
     };
-    Ok(Some(Arc::new(DataSecurity {
-        mode,
-        role: DataTlsRole::Opener,
-        client: Some(config(TlsRole::Client)?),
-        server: Some(config(TlsRole::Server)?),
-        resume: None,
-        require_resumption: false,
-        require_close_notify: false,
-    })))
+    Ok(Some(Arc::new(DataSecurity::grid(mode, options)?)))
 }

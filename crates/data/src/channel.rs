@@ -319,6 +319,22 @@ pub(crate) fn open_first(
 }
 
 #[cfg(test)]
+impl SessionDataChannel {
+    /// Listens on loopback for anybody; the channel's address.
+    pub(crate) fn listen_on_loopback() -> (Self, SocketAddr) {
+        let channel = Self::listen(&ListenOptions {
+            ip: std::net::Ipv4Addr::LOCALHOST.into(),
+            ports: None,
+            accept: AllowedPeers::Any,
+            buffers: proto::sizing::SocketBuffers::sized_by(proto::sizing::BufferSizing::Kernel),
+        })
+        .unwrap();
+        let address = channel.local_addr().unwrap();
+        (channel, address)
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use std::ops::RangeInclusive;
 

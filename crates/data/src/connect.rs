@@ -433,8 +433,9 @@ pub(crate) fn accept_one(
                 // The limit counts from the start of the transfer, not from the last rejected
                 // connection.
                 if left.is_zero() {
-                    let no_peer = rejected.no_peer(settings.connect_timeout.as_secs());
-                    return Err(candidates.take_failure().unwrap_or(no_peer));
+                    let limit = settings.connect_timeout;
+                    let no_peer = rejected.no_peer(limit.as_secs());
+                    return Err(candidates.take_failure(limit).unwrap_or(no_peer));
                 }
                 let mut fds = vec![
                     PollFd::new(listener, PollFlags::IN),

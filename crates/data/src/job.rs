@@ -25,4 +25,8 @@ pub struct TransferReport {
     /// A limit of this host that held the transfer back: which setting to raise, and the expected
     /// gain.
     pub remark: Option<String>,
+    /// Which settings the transfer began with by prior knowledge of the path
+    /// ([`TransferSettings::prior`]), and why it dropped them, if it did, in plain words (sending).
+    /// `None`: no setting was known.
+    pub prior_use: Option<String>,
 }

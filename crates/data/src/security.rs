@@ -1,7 +1,7 @@
 //! Protection of the data connections of a transfer.
 
 use security::gsi::DataHandshakeMode;
-use security::tls::{TlsConfig, TlsError, TlsSession};
+use security::tls::{TlsConfig, TlsError, TlsOptions, TlsRole, TlsSession};
 
 /// Which end opened a TCP connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +44,65 @@ pub struct DataSecurity {
 }
 
 impl DataSecurity {
+    /// FTPS at the FTP client (RFC 4217 §7). Connections resume the session of the control connection
+    /// only with [`DataSecurity::resuming`].
+    pub fn ftps_client(config: TlsConfig) -> Self {
+        Self {
+            client: Some(config),
+            ..Self::ftps(DataTlsRole::Client)
+        }
+    }
+
+    /// FTPS at the FTP server (RFC 4217 §7). Resumption is possible and not required.
+    pub fn ftps_server(config: TlsConfig) -> Self {
+        Self {
+            server: Some(config),
+            ..Self::ftps(DataTlsRole::Server)
+        }
+    }
+
+    fn ftps(role: DataTlsRole) -> Self {
+        Self {
+            mode: DataHandshakeMode::Protected,
+            role,
+            client: None,
+            server: None,
+            resume: None,
+            require_resumption: false,
+            require_close_notify: true,
+        }
+    }
+
+    /// GSI: this end is the TLS client of the connections that it opens and the TLS server of the others;
+    /// `options` are those of a side.
+    ///
+    /// # Errors
+    /// [`TlsError::Config`]
+    pub fn grid(
+        mode: DataHandshakeMode,
+        options: impl Fn(TlsRole) -> TlsOptions,
+    ) -> Result<Self, TlsError> {
+        Ok(Self {
+            mode,
+            role: DataTlsRole::Opener,
+            client: Some(TlsConfig::new(options(TlsRole::Client))?),
+            server: Some(TlsConfig::new(options(TlsRole::Server))?),
+            resume: None,
+            require_resumption: false,
+            // Peers with GSI close data connections by FIN alone.
+            require_close_notify: false,
+        })
+    }
+
+    /// TLS client: every connection resumes this session; `None`: each has a full handshake.
+    #[must_use]
+    pub fn resuming(self, session: Option<TlsSession>) -> Self {
+        Self {
+            resume: session,
+            ..self
+        }
+    }
+
     /// The configuration for a connection, and whether this end is the TLS client on it.
     ///
     /// # Errors
@@ -78,31 +137,12 @@ impl DataSecurity {
     /// GSI with one credential at both ends.
     pub(crate) fn of_one_user(mode: DataHandshakeMode) -> Self {
         use security::test_pki::TestAuthority;
-        use security::tls::{
-            ClientCertificates, ExpectedPeer, TlsOptions, TlsProfile, TlsRole, TlsVersion,
-        };
         let user = TestAuthority::new("/O=Grid/CN=Authority").user("User");
-        let config = |role| {
-            TlsConfig::new(TlsOptions {
-                role,
-                profile: TlsProfile::Grid,
-                credential: Some(user.clone()),
-                trust: None,
-                client_certificates: ClientCertificates::Required,
-                expected: ExpectedPeer::Unverified,
-                server_name: None,
-                oldest: TlsVersion::V1_2,
-                tickets: false,
-            })
+        let options = |role| {
+            TlsOptions::grid(role)
+                .with_credential(user.clone())
+                .unverified()
         };
-        Self {
-            mode,
-            role: DataTlsRole::Opener,
-            client: Some(config(TlsRole::Client).unwrap()),
-            server: Some(config(TlsRole::Server).unwrap()),
-            resume: None,
-            require_resumption: false,
-            require_close_notify: false,
-        }
+        Self::grid(mode, options).unwrap()
     }
 }

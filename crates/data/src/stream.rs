@@ -77,6 +77,11 @@ impl DataStream {
             replace_bbr_on_short_path(&socket);
         }
         handshake::after(&socket, settings.options.buffers)?;
+        let first_congestion = OnceLock::new();
+        if let Some(before) = set_known_congestion(&socket, settings) {
+            first_congestion.get_or_init(|| before);
+        }
+        pace_as_known(&socket, settings);
         if let Some(bytes) = settings.options.buffers.receive {
             // Before Linux 7.1 the window of a live connection follows the buffer only when the
             // clamp is raised, too.
@@ -88,7 +93,7 @@ impl DataStream {
             peer,
             receive_buffer: AtomicU64::new(0),
             acknowledged_before: AtomicU64::new(0),
-            first_congestion: OnceLock::new(),
+            first_congestion,
             permit: Mutex::new(Some(StreamPermit::unlimited())),
         })
     }
@@ -122,6 +127,10 @@ impl DataStream {
     /// Prepares a cached connection for another transfer with this congestion control.
     pub(crate) fn prepare_reuse(&self, congestion: &CongestionChoice) -> Result<(), DataError> {
         limit_unsent(self.socket(), UNSENT_LIMIT);
+        // An earlier transfer may have been too short for the thread that ends its pacing.
+        if let Err(error) = sockopt::set_max_pacing_rate(self.as_fd(), None) {
+            tracing::debug!(%error, "the pacing rate of an earlier transfer stays");
+        }
         match congestion {
             CongestionChoice::Auto => Ok(()),
             CongestionChoice::Named(name) => self
@@ -309,9 +318,98 @@ fn replace_bbr_on_short_path(socket: &Socket) {
     }
 }
 
+/// Sets the congestion control that is known to suit the path, so that it counts from the first byte. Returns the one
+/// before. The tuner finds it in force at its first sample, and may return to the other.
+fn set_known_congestion(socket: &Socket, settings: &TransferSettings) -> Option<Vec<u8>> {
+    let known = settings.prior.congestion_control.as_deref()?;
+    if settings.options.congestion != CongestionChoice::Auto {
+        return None;
+    }
+    let before = socket.tcp_congestion().ok()?;
+    match socket.set_tcp_congestion(known.as_bytes()) {
+        Ok(()) => Some(before),
+        Err(error) => {
+            tracing::debug!(known, %error, "the known congestion control is refused");
+            None
+        }
+    }
+}
+
+/// Sets this stream's share of the pacing rate that is known to fill the path. The tuner's first sample corrects it to
+/// the real number of streams.
+fn pace_as_known(socket: &Socket, settings: &TransferSettings) {
+    let prior = &settings.prior;
+    let Some(rate) = prior.pacing_rate.filter(|rate| *rate > 0 && settings.adapt) else {
+        return;
+    };
+    let streams = prior.streams.map_or(settings.streams as u64, u64::from);
+    let share = (rate / streams.clamp(1, settings.max_streams.max(1) as u64)).max(1);
+    if let Err(error) = sockopt::set_max_pacing_rate(socket.as_fd(), Some(share)) {
+        tracing::debug!(%error, "the known pacing rate is refused");
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use tune::Prior;
+
     use super::*;
+    use crate::os::sockopt::max_pacing_rate;
+
+    /// A new connection of a transfer with these settings, and its other end.
+    fn opened(settings: &TransferSettings) -> (DataStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (far, _) = listener.accept().unwrap();
+        let peer = near.peer_addr().unwrap();
+        let opener = ConnectionOpener::ThisEnd;
+        let stream = DataStream::new(near.into(), peer, opener, settings).unwrap();
+        (stream, far)
+    }
+
+    #[test]
+    fn known_settings_are_in_force_before_the_first_byte() {
+        let (plain, _far) = opened(&TransferSettings::default());
+        let system = plain.congestion().unwrap();
+        let Some(other) = congestion::settable()
+            .into_iter()
+            .find(|name| *name != system)
+        else {
+            return;
+        };
+        let mut settings = TransferSettings {
+            prior: Prior {
+                congestion_control: Some(other.clone()),
+                pacing_rate: Some(800_000),
+                ..Prior::with_streams(4)
+            },
+            adapt: true,
+            max_streams: 8,
+            ..TransferSettings::default()
+        };
+        settings.options.congestion = CongestionChoice::Auto;
+        let (known, _far) = opened(&settings);
+        assert_eq!(known.congestion(), Some(other.clone()));
+        assert_eq!(known.first_congestion(), Some(system.clone()));
+        assert_eq!(max_pacing_rate(known.as_fd()).unwrap(), Some(200_000));
+        // The next transfer over the connection knows its own path.
+        known.prepare_reuse(&CongestionChoice::System).unwrap();
+        assert_eq!(max_pacing_rate(known.as_fd()).unwrap(), None);
+
+        // The user's choice is not replaced, and a setting that the system refuses stays as it was.
+        settings.options.congestion = CongestionChoice::Named(other.clone());
+        assert_eq!(opened(&settings).0.first_congestion(), None);
+        settings.options.congestion = CongestionChoice::System;
+        assert_eq!(opened(&settings).0.congestion(), Some(system.clone()));
+        settings.options.congestion = CongestionChoice::Auto;
+        settings.prior.congestion_control = Some("warpdrive".to_owned());
+        settings.adapt = false;
+        let (refused, _far) = opened(&settings);
+        assert_eq!(refused.congestion(), Some(system));
+        assert_eq!(max_pacing_rate(refused.as_fd()).unwrap(), None);
+    }
 
     #[test]
     fn the_error_names_the_unknown_congestion_control() {

@@ -148,8 +148,16 @@ impl SenderCandidates {
         None
     }
 
-    /// The first failure.
-    pub(crate) fn take_failure(&mut self) -> Option<DataError> {
+    /// The first failure, when nothing more is waited for. `waited`: the time that the transfer gave its
+    /// connections, in which an unfinished handshake has failed, too.
+    pub(crate) fn take_failure(&mut self, waited: Duration) -> Option<DataError> {
+        for unfinished in self.connections.drain(..) {
+            let late = ProtectionError::Timeout {
+                seconds: waited.as_secs(),
+            };
+            let peer = unfinished.stream.peer();
+            self.failures.note(DataError::wire(peer, late.into()));
+        }
         self.failures.take_first()
     }
 
@@ -285,7 +293,23 @@ mod tests {
         assert!(candidates.time_left() <= GRACE_AFTER_FAILURE);
         candidates.failures.last = Instant::now().checked_sub(GRACE_AFTER_FAILURE);
         assert!(candidates.time_left().is_zero());
-        let failure = candidates.take_failure();
+        let failure = candidates.take_failure(Duration::ZERO);
         assert!(matches!(failure, Some(DataError::Security { .. })));
+    }
+
+    #[test]
+    fn a_handshake_that_is_not_finished_in_time_is_the_failure() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let settings = protected();
+        let mut candidates = SenderCandidates::default();
+        let _silent = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        candidates.add(accepted(&listener, &settings));
+        assert!(candidates.advance().is_none());
+        let failure = candidates.take_failure(Duration::from_secs(2)).unwrap();
+        let text = failure.to_string();
+        assert!(
+            text.contains("handshake did not finish within 2 s"),
+            "{text}"
+        );
     }
 }

@@ -47,6 +47,7 @@ pub(crate) struct ActiveTransfer {
     /// The most memory that the streams' sockets held at one moment, bytes.
     peak_memory: AtomicU64,
     remark: Mutex<Option<String>>,
+    prior_use: Mutex<Option<String>>,
     first_connection: Mutex<Option<Instant>>,
 }
 
@@ -82,6 +83,7 @@ impl ActiveTransfer {
             acknowledged_before: AtomicU64::new(0),
             peak_memory: AtomicU64::new(0),
             remark: Mutex::new(None),
+            prior_use: Mutex::new(None),
             first_connection: Mutex::new(None),
         })
     }
@@ -226,6 +228,16 @@ impl ActiveTransfer {
         lock(&self.evidence).verdict = Some(verdict);
     }
 
+    /// Records the pacing rate of all streams together at the end, bytes per second.
+    pub(crate) fn note_pacing_rate(&self, rate: Option<u64>) {
+        lock(&self.evidence).pacing_rate = rate;
+    }
+
+    /// Sets the report's account of the prior knowledge.
+    pub(crate) fn note_prior_use(&self, text: String) {
+        *lock(&self.prior_use) = Some(text);
+    }
+
     /// Adds the evidence of one stream.
     pub(crate) fn add_stream(&self, one: &Evidence) {
         lock(&self.evidence).add_stream(one);
@@ -258,6 +270,7 @@ impl ActiveTransfer {
                 shares_blocks: false,
                 evidence,
                 remark: lock(&self.remark).take(),
+                prior_use: lock(&self.prior_use).take(),
             }),
         }
     }

@@ -348,10 +348,7 @@ impl PendingConnection {
 
     /// The error of a connection that broke before it was used.
     pub(super) fn broke(&self, source: io::Error) -> DataError {
-        DataError::Wire {
-            peer: self.peer.to_string(),
-            source,
-        }
+        DataError::wire(self.peer, source)
     }
 
     /// Removes the inspected bytes from the socket.

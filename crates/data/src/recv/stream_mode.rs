@@ -16,7 +16,6 @@ use crate::error::DataError;
 use crate::os::wake;
 use crate::stream::DataStream;
 use crate::stream_io::StreamIo;
-use crate::tls_handshake::complete_handshake;
 use crate::transfer_checksum::TransferChecksum;
 
 /// Time for another pending connection to send a byte after one has closed without any.
@@ -111,8 +110,8 @@ fn receive_file(
     checksum: &TransferChecksum,
 ) -> Result<(), DataError> {
     // One thread is enough: MODE S has one connection.
-    complete_handshake(task.transfer, &stream, None)?;
     let io = StreamIo::new(task.transfer, stream);
+    io.handshake()?;
     let mut receiver = StreamReceiver::new(io, task, checksum);
     let mut offset = task.plan.stream_start;
     loop {

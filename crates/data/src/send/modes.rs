@@ -9,7 +9,6 @@ use crate::channel::SessionDataChannel;
 use crate::connect::OpenedConnections;
 use crate::error::DataError;
 use crate::stream_io::StreamIo;
-use crate::tls_handshake::complete_handshake;
 
 /// Sends the task in MODE S, where the connection is the file (RFC 959 §3.4.1), over one connection
 /// in the caller's thread, and closes it.
@@ -20,8 +19,9 @@ pub(super) fn stream(
     let stream = channel.open_single(task.transfer, task.settings)?;
     let go_on = || task.transfer.check().is_ok();
     let result = task.checksum.run_with_follower(go_on, || {
-        complete_handshake(task.transfer, &stream, None)?;
-        let mut sender = StreamSender::new(StreamIo::new(task.transfer, stream.clone()), &task);
+        let io = StreamIo::new(task.transfer, stream.clone());
+        io.handshake()?;
+        let mut sender = StreamSender::new(io, &task);
         sender.send_from_cursor(false, &AtomicBool::new(false))?;
         sender.io().finish_sending()
     });

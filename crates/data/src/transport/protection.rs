@@ -21,9 +21,6 @@ use crate::security::{ConnectionOpener, DataSecurity};
 /// kernel copies them.
 const MAX_PART: usize = 256 << 10;
 
-/// Length of the header of a TLS record, bytes (RFC 8446 §5.1).
-const RECORD_HEADER: usize = 5;
-
 /// A check of a data connection's protection that failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProtectionError {
@@ -67,8 +64,6 @@ pub(super) struct DataProtection {
     state: Mutex<ConnectionProtection>,
     /// The handshake is complete and the bytes pass unchanged.
     is_raw: AtomicBool,
-    /// The handshake must resume an earlier session.
-    require_resumption: bool,
     /// This end sends close_notify before FIN.
     sends_close_notify: bool,
     /// A FIN without close_notify is an error.
@@ -99,10 +94,14 @@ struct HandshakeInProgress {
 enum HandshakeForm {
     /// TLS, in which the bytes stay.
     Tls(TlsEngine),
-    /// GSI's, before raw bytes. With a limit, never more than one record is received: the bytes behind
-    /// the last are data, which the kernel may move. The TLS client has none: the server waits for its
-    /// last record, and may send several of its own at once.
-    Gsi(DataHandshake, Option<RecordLimit>),
+    /// GSI's, before raw bytes.
+    Gsi {
+        handshake: DataHandshake,
+        /// Never more than one record is received: the bytes behind the last are data, which the kernel may
+        /// move. The TLS client may receive more: the server waits for its last record, and may send several
+        /// of its own at once.
+        by_record: bool,
+    },
 }
 
 impl DataProtection {
@@ -120,10 +119,10 @@ impl DataProtection {
         permit_resumption();
         let handshake = match security.mode {
             DataHandshakeMode::Protected => HandshakeForm::Tls(TlsEngine::new(config, resume)?),
-            mode @ DataHandshakeMode::AuthenticateOnly => {
-                let handshake = DataHandshake::new(config, mode, resume)?;
-                HandshakeForm::Gsi(handshake, (!is_client).then(RecordLimit::default))
-            }
+            mode @ DataHandshakeMode::AuthenticateOnly => HandshakeForm::Gsi {
+                handshake: DataHandshake::new(config, mode, resume)?,
+                by_record: !is_client,
+            },
         };
         let handshake = HandshakeInProgress {
             handshake,
@@ -133,7 +132,6 @@ impl DataProtection {
         Ok(Self {
             state: Mutex::new(ConnectionProtection::Handshaking(Box::new(handshake))),
             is_raw: AtomicBool::new(false),
-            require_resumption: security.require_resumption && !is_client,
             sends_close_notify: security.require_close_notify,
             requires_close_notify: security.require_close_notify && ends_file,
         })
@@ -155,7 +153,7 @@ impl DataProtection {
         };
         match progress.advance(socket) {
             Ok(Some(ready)) => Ok(Some(ready)),
-            Ok(None) if self.require_resumption && !progress.engine().is_resumed() => {
+            Ok(None) if progress.require_resumption && !progress.engine().is_resumed() => {
                 *state = ConnectionProtection::Failed;
                 Err(ProtectionError::NotResumed.into())
             }
@@ -177,7 +175,7 @@ impl DataProtection {
         };
         match progress.handshake {
             HandshakeForm::Tls(engine) => ConnectionProtection::Protected(Box::new(engine)),
-            HandshakeForm::Gsi(mut handshake, _) => {
+            HandshakeForm::Gsi { mut handshake, .. } => {
                 let first = handshake.take_raw_input();
                 self.is_raw.store(first.is_empty(), Ordering::Release);
                 ConnectionProtection::Raw(first)
@@ -317,7 +315,7 @@ impl HandshakeInProgress {
     fn engine(&mut self) -> &mut TlsEngine {
         match &mut self.handshake {
             HandshakeForm::Tls(engine) => engine,
-            HandshakeForm::Gsi(handshake, _) => handshake.engine(),
+            HandshakeForm::Gsi { handshake, .. } => handshake.engine(),
         }
     }
 
@@ -327,7 +325,7 @@ impl HandshakeInProgress {
             let progress = match &mut self.handshake {
                 _ if self.is_complete => Ok(Handshake::Complete),
                 HandshakeForm::Tls(engine) => engine.handshake(),
-                HandshakeForm::Gsi(handshake, _) => handshake.advance(),
+                HandshakeForm::Gsi { handshake, .. } => handshake.advance(),
             };
             let is_full = self.require_resumption && self.engine().is_full_handshake();
             if is_full && progress.is_ok() && !self.engine().outgoing().is_empty() {
@@ -355,50 +353,19 @@ impl HandshakeInProgress {
     fn receive(&mut self, mut socket: &Socket) -> io::Result<usize> {
         match &mut self.handshake {
             HandshakeForm::Tls(engine) => engine.receive_with(|space| socket.read(space)),
-            HandshakeForm::Gsi(handshake, None) => {
-                handshake.engine().receive_with(|space| socket.read(space))
+            HandshakeForm::Gsi {
+                handshake,
+                by_record,
+            } => {
+                let most = match by_record {
+                    true => handshake.missing_of_record(),
+                    false => usize::MAX,
+                };
+                handshake.engine().receive_with(|space| {
+                    let count = space.len().min(most);
+                    socket.read(&mut space[..count])
+                })
             }
-            HandshakeForm::Gsi(handshake, Some(records)) => {
-                let mut buffer = [0; 4 << 10];
-                let wanted = records.wanted().min(buffer.len());
-                let count = socket.read(&mut buffer[..wanted])?;
-                records.pass(&buffer[..count]);
-                handshake.engine().receive(&buffer[..count]);
-                Ok(count)
-            }
-        }
-    }
-}
-
-/// Finds the ends of TLS records in a stream.
-#[derive(Debug, Default)]
-struct RecordLimit {
-    header: [u8; RECORD_HEADER],
-    header_length: usize,
-    /// Bytes of the body that are still to come.
-    body: usize,
-}
-
-impl RecordLimit {
-    /// Bytes up to the end of the header or the record; not 0.
-    fn wanted(&self) -> usize {
-        match self.body {
-            0 => RECORD_HEADER - self.header_length,
-            body => body,
-        }
-    }
-
-    /// Notes received bytes, at most the wanted number.
-    fn pass(&mut self, bytes: &[u8]) {
-        if self.body > 0 {
-            self.body -= bytes.len();
-            return;
-        }
-        self.header[self.header_length..][..bytes.len()].copy_from_slice(bytes);
-        self.header_length += bytes.len();
-        if self.header_length == RECORD_HEADER {
-            self.header_length = 0;
-            self.body = usize::from(u16::from_be_bytes([self.header[3], self.header[4]]));
         }
     }
 }
@@ -444,30 +411,4 @@ fn is_transient(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_record_is_received_up_to_its_end_and_no_byte_further() {
-        let mut records = RecordLimit::default();
-        for _ in 0..2 {
-            let mut left: &[u8] = &[22, 3, 3, 1, 2];
-            while !left.is_empty() {
-                assert_eq!(records.wanted(), left.len());
-                let (now, rest) = left.split_at(2.min(left.len()));
-                records.pass(now);
-                left = rest;
-            }
-            assert_eq!(records.wanted(), 0x102);
-            records.pass(&[0; 0x100]);
-            assert_eq!(records.wanted(), 2);
-            records.pass(&[0; 2]);
-        }
-        // A record without a body ends with its header.
-        records.pass(&[23, 3, 3, 0, 0]);
-        assert_eq!(records.wanted(), RECORD_HEADER);
-    }
 }

@@ -2,17 +2,16 @@
 //! kernel must not bypass.
 
 use std::io::Write;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use proto::command::TransferMode;
 use proto::eblock::BlockHeader;
 use proto::ranges::RangeSet;
-use proto::sizing::SocketBuffers;
 
 use super::HandshakeGate;
-use crate::channel::{AllowedPeers, ListenOptions, SessionDataChannel};
+use crate::channel::SessionDataChannel;
 use crate::job::{TransferControl, TransferSettings};
 use crate::options::IoMethod;
 use crate::recv::{self, ReceivePlan};
@@ -26,18 +25,6 @@ const WHOLE: ReceivePlan = ReceivePlan {
     stream_start: 0,
     limit: None,
 };
-
-fn listening() -> (SessionDataChannel, SocketAddr) {
-    let channel = SessionDataChannel::listen(&ListenOptions {
-        ip: IpAddr::V4(Ipv4Addr::LOCALHOST),
-        ports: None,
-        accept: AllowedPeers::Any,
-        buffers: SocketBuffers::sized_by(proto::sizing::BufferSizing::Kernel),
-    });
-    let channel = channel.unwrap();
-    let at = channel.local_addr().unwrap();
-    (channel, at)
-}
 
 fn layered(mode: TransferMode, gate: &Arc<HandshakeGate>) -> TransferSettings {
     let mut settings = TransferSettings {
@@ -72,7 +59,7 @@ fn sender(to: SocketAddr, offset: u64, text: &[u8], last: &[BlockHeader]) -> Tcp
 
 #[test]
 fn a_slow_handshake_does_not_delay_other_connections() {
-    let (mut channel, at) = listening();
+    let (mut channel, at) = SessionDataChannel::listen_on_loopback();
     let gate = Arc::new(HandshakeGate::default());
     let settings = layered(TransferMode::Extended, &gate);
     let control = Arc::new(TransferControl::new());
@@ -111,7 +98,7 @@ fn the_kernel_never_bypasses_a_layer() {
         .into_iter()
         .flat_map(|mode| methods.map(|io| (mode, io)))
     {
-        let (mut channel, at) = listening();
+        let (mut channel, at) = SessionDataChannel::listen_on_loopback();
         let gate = Arc::new(HandshakeGate::default());
         gate.open();
         let mut settings = layered(mode, &gate);

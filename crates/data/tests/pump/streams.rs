@@ -77,6 +77,22 @@ fn a_known_number_of_streams_is_used_from_the_start() {
 }
 
 #[test]
+fn the_report_says_with_which_knowledge_a_transfer_began() {
+    let bytes = pattern(3 << 20);
+    let (mut sender, mut receiver) = pair();
+    let (_, mut transfer) = adapting(&bytes, TransferMode::Extended);
+    transfer.sender.prior = Prior::with_streams(5);
+    transfer.sender.options.rate = Some(RateLimit::new(4_000_000));
+    let (sent, received) = transfer.run(&mut sender, &mut receiver);
+    assert_eq!(received.unwrap().prior_use, None);
+    let used = sent.unwrap().prior_use.unwrap();
+    assert_eq!(
+        used,
+        "it began with 5 streams, by what was known of the path"
+    );
+}
+
+#[test]
 fn a_rate_limit_is_reported_as_the_limiter() {
     let bytes = pattern(8 << 20);
     let (mut sender, mut receiver) = pair();

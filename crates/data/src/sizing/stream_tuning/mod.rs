@@ -175,7 +175,25 @@ impl<'t> StreamTuning<'t> {
                 .unwrap_or(verdict.streams);
             self.transfer
                 .note_verdict(LimiterVerdict { streams, ..verdict });
+            self.transfer.note_pacing_rate(auto.pacing_rate());
+            self.note_prior_use(auto);
         }
+    }
+
+    /// Reports with which known settings the transfer began, and what became of them.
+    fn note_prior_use(&self, auto: &AutoTuner) {
+        let Some(known) = self.settings.prior.describe_settings() else {
+            return;
+        };
+        let mut text = format!("it began with {known}, by what was known of the path");
+        if let Some(disagreement) = auto.prior_disagreement() {
+            let _ = write!(
+                text,
+                "; that did not hold for this path: {}",
+                disagreement.describe()
+            );
+        }
+        self.transfer.note_prior_use(text);
     }
 
     fn apply_decision(

@@ -105,6 +105,11 @@ fn prior_knowledge_is_applied_at_the_first_sample() {
     }
     // Only once: later decisions follow measurements.
     assert_eq!(control.take_stream_decisions().len(), 2);
+    tuning.end();
+    let report = sender.transfer.finish(Ok(None)).unwrap();
+    assert_eq!(report.evidence.pacing_rate, Some(900_000));
+    let used = report.prior_use.unwrap();
+    assert!(used.contains(&other) && used.contains("paced at"), "{used}");
 }
 
 /// A congestion control that is not the system's default.

@@ -45,9 +45,7 @@ mod protected {
     use openssl::rsa::{Padding, Rsa};
     use openssl::x509::X509;
     use security::test_pki::TestAuthority;
-    use security::tls::{
-        ClientCertificates, ExpectedPeer, TlsOptions, TlsProfile, TlsRole, TlsVersion,
-    };
+    use security::tls::TlsOptions;
     use security::x509::CertifiedKey;
     use tokio::sync::oneshot;
     use tokio::time::timeout;
@@ -59,32 +57,22 @@ mod protected {
     /// Longest wait of a signature.
     const SIGNING: Duration = Duration::from_secs(20);
 
-    fn options(role: TlsRole) -> TlsOptions {
-        TlsOptions {
-            role,
-            profile: TlsProfile::Web,
-            credential: None,
-            trust: None,
-            client_certificates: ClientCertificates::None,
-            expected: ExpectedPeer::Unverified,
-            server_name: None,
-            oldest: TlsVersion::V1_2,
-            tickets: true,
-        }
+    /// A server with this certificate and a client that does not verify it; the client is first.
+    fn configs_of(credential: CertifiedKey) -> (TlsConfig, TlsConfig) {
+        let server = TlsOptions::server()
+            .with_credential(credential)
+            .with_tickets();
+        let client = TlsOptions::client().unverified();
+        (
+            TlsConfig::new(client).unwrap(),
+            TlsConfig::new(server).unwrap(),
+        )
     }
 
     /// The configurations of a client and a server.
     fn configs() -> (TlsConfig, TlsConfig) {
         let authority = TestAuthority::new("/O=Grid/CN=Authority");
-        let server = TlsConfig::new(TlsOptions {
-            credential: Some(authority.host(&["localhost"])),
-            expected: ExpectedPeer::Trusted,
-            ..options(TlsRole::Server)
-        });
-        (
-            TlsConfig::new(options(TlsRole::Client)).unwrap(),
-            server.unwrap(),
-        )
+        configs_of(authority.host(&["localhost"]))
     }
 
     /// Both ends after the handshake; the client is first.
@@ -152,15 +140,7 @@ mod protected {
             begun: Mutex::new(Some(begun)),
         });
         let held = remote_key(&public, signer).unwrap();
-        let server = TlsConfig::new(TlsOptions {
-            credential: Some(
-                CertifiedKey::from_chain_pem(&chain, held, "a test's certificate").unwrap(),
-            ),
-            expected: ExpectedPeer::Trusted,
-            ..options(TlsRole::Server)
-        });
-        let client = TlsConfig::new(options(TlsRole::Client));
-        (client.unwrap(), server.unwrap())
+        configs_of(CertifiedKey::from_chain_pem(&chain, held, "a test's certificate").unwrap())
     }
 
     /// With one worker thread: the signature waits until a connection in the clear was served.

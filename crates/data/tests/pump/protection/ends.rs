@@ -5,14 +5,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use data::job::TransferSettings;
-use data::security::{DataSecurity, DataTlsRole};
+use data::security::DataSecurity;
 use proto::command::TransferMode;
 use security::gsi::DataHandshakeMode;
 use security::test_pki::TestAuthority;
-use security::tls::{
-    ClientCertificates, ExpectedPeer, Handshake, ReadResult, TlsConfig, TlsEngine, TlsOptions,
-    TlsProfile, TlsRole, TlsSession, TlsVersion,
-};
+use security::tls::{Handshake, ReadResult, TlsConfig, TlsEngine, TlsOptions, TlsSession};
 
 use crate::transfer_ends::{PATIENCE, settings};
 
@@ -22,50 +19,19 @@ pub(super) struct FtpsEnds {
     pub(super) server: DataSecurity,
 }
 
-pub(super) fn options(role: TlsRole) -> TlsOptions {
-    TlsOptions {
-        role,
-        profile: TlsProfile::Web,
-        credential: None,
-        trust: None,
-        client_certificates: ClientCertificates::None,
-        expected: ExpectedPeer::Unverified,
-        server_name: None,
-        oldest: TlsVersion::V1_2,
-        tickets: true,
-    }
-}
-
 impl FtpsEnds {
     /// Resumption is possible and not required.
     pub(super) fn new() -> Self {
         let authority = TestAuthority::new("/O=Grid/CN=Authority");
-        let server = TlsConfig::new(TlsOptions {
-            credential: Some(authority.host(&["localhost"])),
-            expected: ExpectedPeer::Trusted,
-            ..options(TlsRole::Server)
-        });
-        let client = TlsConfig::new(options(TlsRole::Client));
-        let (client, server) = (client.unwrap(), server.unwrap());
+        let server = TlsOptions::server()
+            .with_credential(authority.host(&["localhost"]))
+            .with_tickets();
+        let server = TlsConfig::new(server).unwrap();
+        let client = TlsConfig::new(TlsOptions::client().unverified()).unwrap();
         let session = control_session(&client, &server);
-        let security = DataSecurity {
-            mode: DataHandshakeMode::Protected,
-            role: DataTlsRole::Client,
-            client: Some(client),
-            server: None,
-            resume: Some(session),
-            require_resumption: false,
-            require_close_notify: true,
-        };
         Self {
-            server: DataSecurity {
-                role: DataTlsRole::Server,
-                client: None,
-                server: Some(server),
-                resume: None,
-                ..security.clone()
-            },
-            client: security,
+            client: DataSecurity::ftps_client(client).resuming(Some(session)),
+            server: DataSecurity::ftps_server(server),
         }
     }
 
@@ -73,29 +39,30 @@ impl FtpsEnds {
     pub(super) fn settings(&self, mode: TransferMode) -> [TransferSettings; 2] {
         [&self.client, &self.server].map(|security| protected(mode, security))
     }
+
+    /// Settings of the sender and the receiver.
+    pub(super) fn sender_and_receiver(
+        &self,
+        mode: TransferMode,
+        client_sends: bool,
+    ) -> [TransferSettings; 2] {
+        let mut ends = self.settings(mode);
+        if !client_sends {
+            ends.reverse();
+        }
+        ends
+    }
 }
 
 /// GSI: both ends have the same, and the end that opens a connection is the TLS client.
 pub(super) fn grid(mode: DataHandshakeMode) -> DataSecurity {
     let user = TestAuthority::new("/O=Grid/CN=Authority").user("User");
-    let config = |role| {
-        TlsConfig::new(TlsOptions {
-            profile: TlsProfile::Grid,
-            credential: Some(user.clone()),
-            client_certificates: ClientCertificates::Required,
-            tickets: false,
-            ..options(role)
-        })
+    let options = |role| {
+        TlsOptions::grid(role)
+            .with_credential(user.clone())
+            .unverified()
     };
-    DataSecurity {
-        mode,
-        role: DataTlsRole::Opener,
-        client: Some(config(TlsRole::Client).unwrap()),
-        server: Some(config(TlsRole::Server).unwrap()),
-        resume: None,
-        require_resumption: false,
-        require_close_notify: false,
-    }
+    DataSecurity::grid(mode, options).unwrap()
 }
 
 pub(super) fn protected(mode: TransferMode, security: &DataSecurity) -> TransferSettings {

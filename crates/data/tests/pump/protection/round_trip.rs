@@ -33,11 +33,7 @@ fn files_arrive_complete_in_every_mode_and_direction() {
                 let bytes = pattern(len);
                 let (stored, target) = sink();
                 let mut transfer = LoopbackTransfer::new(&bytes, target, mode);
-                let [client, server] = ends.settings(mode);
-                (transfer.sender, transfer.receiver) = match client_sends {
-                    true => (client, server),
-                    false => (server, client),
-                };
+                [transfer.sender, transfer.receiver] = ends.sender_and_receiver(mode, client_sends);
                 transfer.sender.streams = streams;
                 let (sent, received) = transfer.succeed();
                 let case = format!("{mode:?} {streams} {client_sends} {len}");
@@ -57,11 +53,7 @@ fn a_passive_sender_is_protected_too() {
             let bytes = pattern(700_000);
             let (stored, target) = sink();
             let mut transfer = LoopbackTransfer::new(&bytes, target, mode);
-            let [client, server] = ends.settings(mode);
-            (transfer.sender, transfer.receiver) = match client_sends {
-                true => (client, server),
-                false => (server, client),
-            };
+            [transfer.sender, transfer.receiver] = ends.sender_and_receiver(mode, client_sends);
             let (mut sender, at) = listen(AllowedPeers::Only(LOCALHOST));
             let mut receiver = SessionDataChannel::connect_to(vec![at], None);
             let (sent, received) = transfer.run(&mut sender, &mut receiver);

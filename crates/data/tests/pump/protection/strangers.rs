@@ -11,12 +11,10 @@ use data::security::DataSecurity;
 use proto::command::TransferMode;
 use security::gsi::DataHandshakeMode;
 use security::test_pki::{TestAuthority, write_grid_directory};
-use security::tls::{
-    ClientCertificates, ExpectedPeer, TlsConfig, TlsEngine, TlsOptions, TlsProfile, TlsRole,
-};
+use security::tls::{ExpectedPeer, TlsConfig, TlsEngine, TlsOptions};
 use security::x509::{CertifiedKey, TrustStore};
 
-use super::ends::{FtpsEnds, grid, options, protected};
+use super::ends::{FtpsEnds, protected};
 use crate::transfer_ends::{
     LOCALHOST, LoopbackTransfer, PATIENCE, listen, memory, pattern, sink, whole_plan,
 };
@@ -86,7 +84,7 @@ fn a_connection_must_resume_the_control_connections_session_if_that_is_required(
     let bytes = pattern(200_000);
     for mode in [TransferMode::Stream, TransferMode::Extended] {
         let (mut receiver, at) = listen(AllowedPeers::Only(LOCALHOST));
-        let config = TlsConfig::new(options(TlsRole::Client)).unwrap();
+        let config = TlsConfig::new(TlsOptions::client().unverified()).unwrap();
         let stranger = std::thread::spawn(move || {
             // It gets no answer: the end of the handshake would give it a session.
             let mut engine = TlsEngine::new(&config, None).unwrap();
@@ -136,10 +134,7 @@ fn the_error_names_the_check_that_the_only_connection_failed() {
         let mut transfer = LoopbackTransfer::new(&pattern(1000), target, mode);
         [transfer.sender, transfer.receiver] = ends.settings(mode);
         transfer.receiver.connect_timeout = Duration::from_secs(2);
-        let unresumed = DataSecurity {
-            resume: None,
-            ..ends.client.clone()
-        };
+        let unresumed = ends.client.clone().resuming(None);
         transfer.sender = protected(mode, &unresumed);
         let mut sender = SessionDataChannel::connect_to(vec![at], None);
         let (_, received) = transfer.run(&mut sender, &mut receiver);
@@ -182,27 +177,19 @@ fn a_peer_with_another_identity_is_refused_and_named() {
     write_grid_directory(folder.path(), &[&authority]);
     let trust = Arc::new(TrustStore::from_path(folder.path()).unwrap());
     let (alice, mallory) = (authority.user("Alice"), authority.user("Mallory"));
-    let config = |role, credential: &CertifiedKey| {
-        TlsConfig::new(TlsOptions {
-            profile: TlsProfile::Grid,
-            credential: Some(credential.clone()),
-            trust: Some(Arc::clone(&trust)),
-            client_certificates: ClientCertificates::Required,
-            expected: ExpectedPeer::Identity(alice.identity()),
-            tickets: false,
-            ..options(role)
-        })
-        .unwrap()
-    };
     for form in [
         DataHandshakeMode::Protected,
         DataHandshakeMode::AuthenticateOnly,
     ] {
         for mode in [TransferMode::Stream, TransferMode::Extended] {
-            let end = |credential| DataSecurity {
-                client: Some(config(TlsRole::Client, credential)),
-                server: Some(config(TlsRole::Server, credential)),
-                ..grid(form)
+            let end = |credential: &CertifiedKey| {
+                let options = |role| {
+                    TlsOptions::grid(role)
+                        .with_credential(credential.clone())
+                        .with_trust(Arc::clone(&trust))
+                        .expecting(ExpectedPeer::Identity(alice.identity()))
+                };
+                DataSecurity::grid(form, options).unwrap()
             };
             let bytes = pattern(100_000);
             for (credential, succeeds) in [(&alice, true), (&mallory, false)] {

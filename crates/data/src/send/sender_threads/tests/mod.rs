@@ -3,7 +3,7 @@
 mod handshakes;
 
 use std::io::Read;
-use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
@@ -17,7 +17,6 @@ use tune::limiter::Role;
 
 use super::*;
 use crate::budget::StreamBudget;
-use crate::channel::{AllowedPeers, ListenOptions};
 use crate::job::{TransferControl, TransferReport, TransferSettings};
 use crate::options::TransferOptions;
 use crate::rate::RateLimit;
@@ -26,7 +25,6 @@ use crate::send::{SendPlan, modes};
 use crate::store::memory::{MemorySink, MemorySource};
 use crate::store::{Sink, Source};
 use crate::transfer::ActiveTransfer;
-use proto::sizing::SocketBuffers;
 use units::splitmix;
 
 /// Bytes that take 0.3 s at [`RATE`].
@@ -35,18 +33,6 @@ const RATE: u64 = 7_000_000;
 
 fn test_bytes(len: usize) -> Vec<u8> {
     splitmix::bytes(1, len)
-}
-
-fn listen() -> (SessionDataChannel, SocketAddr) {
-    let channel = SessionDataChannel::listen(&ListenOptions {
-        ip: IpAddr::V4(Ipv4Addr::LOCALHOST),
-        ports: None,
-        accept: AllowedPeers::Any,
-        buffers: SocketBuffers::sized_by(proto::sizing::BufferSizing::Kernel),
-    });
-    let channel = channel.unwrap();
-    let address = channel.local_addr().unwrap();
-    (channel, address)
 }
 
 fn connect_to(address: SocketAddr) -> SessionDataChannel {
@@ -156,7 +142,7 @@ fn set_and_await(transfer: &ActiveTransfer, streams: usize) {
 
 #[test]
 fn streams_join_while_data_moves() {
-    let (mut receiver, address) = listen();
+    let (mut receiver, address) = SessionDataChannel::listen_on_loopback();
     let channels = [&mut connect_to(address), &mut receiver];
     let (sent, received) = pass(channels, &test_bytes(FILE_SIZE), &slow_settings(1), |t| {
         set_and_await(t, 4);
@@ -170,7 +156,7 @@ fn streams_join_while_data_moves() {
 
 #[test]
 fn streams_leave_and_join_again() {
-    let (mut receiver, address) = listen();
+    let (mut receiver, address) = SessionDataChannel::listen_on_loopback();
     let mut sender = connect_to(address);
     let channels = [&mut sender, &mut receiver];
     let (sent, received) = pass(
@@ -197,7 +183,7 @@ fn streams_leave_and_join_again() {
 
 #[test]
 fn a_fixed_number_of_streams_holds_with_any_cached_streams() {
-    let (mut receiver, address) = listen();
+    let (mut receiver, address) = SessionDataChannel::listen_on_loopback();
     let mut sender = connect_to(address);
     for streams in [3, 1, 4, 2] {
         let mut settings = slow_settings(streams);
@@ -211,7 +197,7 @@ fn a_fixed_number_of_streams_holds_with_any_cached_streams() {
 
 #[test]
 fn an_adapting_transfer_continues_with_the_cached_streams() {
-    let (mut receiver, address) = listen();
+    let (mut receiver, address) = SessionDataChannel::listen_on_loopback();
     let mut sender = connect_to(address);
     for streams in [3, 1] {
         let channels = [&mut sender, &mut receiver];
@@ -227,7 +213,7 @@ fn an_adapting_transfer_continues_with_the_cached_streams() {
 
 #[test]
 fn the_unsent_limit_is_low_near_the_end_and_restored_on_reuse() {
-    let (mut receiver, address) = listen();
+    let (mut receiver, address) = SessionDataChannel::listen_on_loopback();
     let mut sender = connect_to(address);
     for (streams, unsent) in [(2, 128 << 10), (1, 1 << 20)] {
         let mut settings = slow_settings(streams);
@@ -245,8 +231,8 @@ fn the_unsent_limit_is_low_near_the_end_and_restored_on_reuse() {
 
 #[test]
 fn new_streams_are_spread_over_the_targets() {
-    let (mut left, left_at) = listen();
-    let (mut right, right_at) = listen();
+    let (mut left, left_at) = SessionDataChannel::listen_on_loopback();
+    let (mut right, right_at) = SessionDataChannel::listen_on_loopback();
     let mut sender = SessionDataChannel::connect_to(vec![left_at, right_at], None);
     let stored = sink();
     let bytes = test_bytes(FILE_SIZE);
@@ -268,7 +254,7 @@ fn new_streams_are_spread_over_the_targets() {
 
 #[test]
 fn an_exhausted_budget_refuses_streams_and_the_transfer_continues() {
-    let (mut receiver, address) = listen();
+    let (mut receiver, address) = SessionDataChannel::listen_on_loopback();
     let mut sender = connect_to(address);
     let budget = StreamBudget::new(2);
     sender.set_budget(budget.clone());
@@ -287,7 +273,7 @@ fn an_exhausted_budget_refuses_streams_and_the_transfer_continues() {
 
 #[test]
 fn a_passive_sender_cannot_add_streams() {
-    let (mut sender, address) = listen();
+    let (mut sender, address) = SessionDataChannel::listen_on_loopback();
     let mut receiver = connect_to(address);
     let channels = [&mut sender, &mut receiver];
     let (sent, _) = pass(channels, &test_bytes(FILE_SIZE), &slow_settings(1), |t| {
@@ -483,7 +469,7 @@ proptest! {
         aims in proptest::collection::vec((0_usize..9, 0_u64..4), 0..40),
         bytes in 70_000_usize..900_000,
     ) {
-        let (mut receiver, address) = listen();
+        let (mut receiver, address) = SessionDataChannel::listen_on_loopback();
         let channels = [&mut connect_to(address), &mut receiver];
         let mut settings = slow_settings(streams);
         settings.options.rate = None;
