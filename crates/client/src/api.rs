@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use data::options::TransferOptions;
 use data::store::durability::SyncPolicy;
+use history::PathHistory;
 use proto::checksum::ChecksumAlgorithm;
 use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
 
 use crate::ConnectionSecurity;
+use crate::advice_options::AdviceOptions;
 
 /// Number of parallel streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -115,6 +117,11 @@ pub struct CopyOptions {
     pub data_ports: Option<(u16, u16)>,
     /// Protection of all connections. It notes what was in force, so each copy has its own.
     pub security: Arc<ConnectionSecurity>,
+    /// Lessons of earlier transfers about their paths, from which a transfer begins, and to which it adds
+    /// ([`history::HistoryLocation::of_user`] names the file of `longhaul cp`). `None`: nothing is read or written.
+    pub history: Option<PathHistory>,
+    /// Advice on paths.
+    pub advice: AdviceOptions,
 }
 
 /// Result class of the process, with the exit codes that scripts rely on.
@@ -173,6 +180,11 @@ impl CopyFailure {
             transient: true,
             ..Self::new(exit, message)
         }
+    }
+
+    /// The peer cannot be reached or was lost: another attempt may succeed.
+    pub(crate) fn unreachable(message: impl Into<String>) -> Self {
+        Self::transient(Exit::Unreachable, message)
     }
 
     /// Another copy is writing the destination. This copy may succeed later

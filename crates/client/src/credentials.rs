@@ -1,12 +1,14 @@
 //! Login credentials: their types, and where they come from when the URL does not hold them all
 //! (the environment, ~/.netrc, anonymous).
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::OnceLock;
 
 use proto::command::Secret;
+use security::regular_file;
+use zeroize::Zeroizing;
 
 use crate::netrc;
 
@@ -21,6 +23,8 @@ pub(crate) const GRID_MAPPING: &str = ":globus-mapping:";
 const BEARER: &str = ":bearer:";
 /// Environment variable with the password of a named user.
 const PASSWORD_VARIABLE: &str = "LONGHAUL_PASSWORD";
+/// Longest ~/.netrc, bytes.
+const MAX_NETRC_BYTES: u64 = 1 << 20;
 
 /// Credential that a client presents to a server. [`std::fmt::Debug`] does not show the secrets in
 /// it.
@@ -158,10 +162,12 @@ fn read_netrc(path: &Path) -> NetrcContents {
         problem: Some(format!("{display_path} is ignored: {reason}")),
         ..NetrcContents::default()
     };
-    let meta = match std::fs::metadata(path) {
-        Ok(meta) => meta,
+    let unreadable =
+        |error: std::io::Error| ignored(format!("{error}; make it readable for yourself alone"));
+    let (file, meta) = match regular_file::open(path) {
+        Ok(opened) => opened,
         Err(e) if e.kind() == ErrorKind::NotFound => return NetrcContents::default(),
-        Err(e) => return ignored(format!("{e}; make it readable for yourself alone")),
+        Err(e) => return unreadable(e),
     };
     // The effective user decides, as for every other file access of this process.
     let effective_uid = rustix::process::geteuid().as_raw();
@@ -177,12 +183,17 @@ fn read_netrc(path: &Path) -> NetrcContents {
             "others may read it; keep it to yourself (chmod 600 {display_path})"
         ));
     }
-    let text = match std::fs::read(path).map(String::from_utf8) {
-        Ok(Ok(text)) => text,
-        Ok(Err(_)) => return ignored("it is not UTF-8 text; rewrite it as UTF-8".to_owned()),
-        Err(e) => return ignored(format!("{e}; make it readable for yourself alone")),
+    let mut bytes = Zeroizing::new(Vec::new());
+    if let Err(e) = file.take(MAX_NETRC_BYTES + 1).read_to_end(&mut bytes) {
+        return unreadable(e);
+    }
+    if bytes.len() as u64 > MAX_NETRC_BYTES {
+        return ignored("it is longer than 1 MiB; remove what is no record".to_owned());
+    }
+    let Ok(text) = std::str::from_utf8(&bytes) else {
+        return ignored("it is not UTF-8 text; rewrite it as UTF-8".to_owned());
     };
-    let (entries, problem) = netrc::parse(&text);
+    let (entries, problem) = netrc::parse(text);
     NetrcContents {
         entries,
         problem: problem.map(|problem| format!("{display_path}: {problem}; correct that line")),
@@ -294,5 +305,22 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(read_netrc(&dir.path().join("none")).problem, None);
         assert!(read_netrc(dir.path()).problem.is_some());
+    }
+
+    #[test]
+    fn a_netrc_that_is_no_regular_file_is_ignored_and_never_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = crate::test_files::make_pipe(dir.path());
+        for special in [pipe.as_path(), Path::new("/dev/zero"), dir.path()] {
+            let problem = read_netrc(special).problem.unwrap();
+            assert!(problem.contains("not a regular file"), "{problem}");
+        }
+    }
+
+    #[test]
+    fn an_endless_netrc_is_ignored() {
+        let text = vec![b'#'; usize::try_from(MAX_NETRC_BYTES).unwrap() + 1];
+        assert!(read(&text, 0o600).problem.unwrap().contains("1 MiB"));
+        assert_eq!(read(&text[1..], 0o600).problem, None);
     }
 }

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod advice_options;
 mod answers;
 mod api;
 mod batch;
@@ -22,6 +23,8 @@ mod retry;
 pub mod session;
 mod socket_stats;
 mod storage;
+#[cfg(test)]
+mod test_files;
 mod trace;
 pub mod transfer;
 mod tree;
@@ -29,6 +32,7 @@ mod verbs;
 mod verify;
 mod why;
 
+pub use advice_options::{AdviceOptions, AdvisorChoice};
 pub use api::*;
 pub use credentials::{Credential, netrc_warning};
 pub use protection::{

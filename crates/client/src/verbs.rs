@@ -304,6 +304,7 @@ pub(crate) async fn checksum(
             checksum_local(algorithm, Arc::new(source), offset, length).await
         }
         Location::Remote { server, path } => {
+            options.security.check_use(&[&server])?;
             let mut storage = open_storage(&server, options).await?;
             let mut result = storage
                 .checksum(algorithm, offset, length, without_trailing_slash(&path))

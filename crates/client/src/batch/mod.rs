@@ -31,6 +31,8 @@ mod download;
 mod file;
 mod measurement;
 mod meter;
+mod path_advice;
+mod path_memory;
 pub(crate) mod plan;
 pub(crate) mod pool;
 mod progress;
@@ -43,6 +45,7 @@ mod upload;
 
 use measurement::TransferMeasurement;
 use meter::BatchMeter;
+use path_advice::AdviceQuestions;
 use plan::{CopyPlan, PlannedFile};
 use pool::StorageSessionPool;
 use totals::BatchTotals;
@@ -64,6 +67,7 @@ pub(crate) struct BatchContext {
     seed: u64,
     started: Instant,
     given_warnings: Mutex<HashSet<String>>,
+    advice: AdviceQuestions,
 }
 
 impl BatchContext {
@@ -89,6 +93,7 @@ impl BatchContext {
             seed: RandomState::new().hash_one(std::process::id()),
             started: Instant::now(),
             given_warnings: Mutex::default(),
+            advice: AdviceQuestions::new(options.advice.clone()),
             options,
             observer,
         })
@@ -107,9 +112,14 @@ impl BatchContext {
         first_path: Option<&[u8]>,
     ) -> Result<Box<dyn Storage>, CopyFailure> {
         let mut retries = RetryBudget::new(self.options.retries, self.seed);
+        // A service that the user has named is asked while the session opens.
+        self.advice.ask(None);
         loop {
             let failure = match self.pool.acquire_for_path(id, first_path).await {
-                Ok(session) => return Ok(session),
+                Ok(session) => {
+                    self.advice.ask(session.advice_service());
+                    return Ok(session);
+                }
                 Err(failure) => failure,
             };
             let Some((attempt, after)) = retries.next_attempt(&failure, 0) else {

@@ -36,6 +36,8 @@ pub(crate) fn options() -> CopyOptions {
         allow_foreign_data: false,
         data_ports: None,
         security: Arc::default(),
+        history: None,
+        advice: crate::advice_options::AdviceOptions::default(),
     }
 }
 

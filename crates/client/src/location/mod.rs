@@ -1,6 +1,8 @@
 //! Location of a source or destination: a local path, standard input or output, or a URL.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,6 +10,7 @@ use std::sync::Arc;
 use crate::credentials::{self, Credential};
 use crate::{ConnectionSecurity, CopyFailure};
 
+mod tls_ports;
 mod url;
 
 use url::{
@@ -86,6 +89,28 @@ impl Scheme {
     }
 }
 
+impl Server {
+    /// The host as it stands in a URL: an IPv6 address is in brackets (RFC 3986 section 3.2.2).
+    fn bracketed_host(&self) -> Cow<'_, str> {
+        match self.host.contains(':') {
+            true => Cow::Owned(format!("[{}]", self.host)),
+            false => Cow::Borrowed(&self.host),
+        }
+    }
+
+    /// `host:port`, for messages.
+    pub fn host_and_port(&self) -> String {
+        format!("{}:{}", self.bracketed_host(), self.port)
+    }
+
+    /// Whether the host is named as this machine: `localhost`, or a loopback address.
+    pub fn is_loopback(&self) -> bool {
+        let ip: Option<IpAddr> = self.host.parse().ok();
+        ip.is_some_and(|ip| ip.to_canonical().is_loopback())
+            || self.host.eq_ignore_ascii_case("localhost")
+    }
+}
+
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let account = self.credential.account_key();
@@ -113,11 +138,7 @@ impl std::fmt::Display for Server {
             percent_encode(name.as_bytes(), false, &mut user);
             write!(f, "{user}@")?;
         }
-        if self.host.contains(':') {
-            write!(f, "[{}]", self.host)?;
-        } else {
-            f.write_str(&self.host)?;
-        }
+        f.write_str(&self.bracketed_host())?;
         // The default port stays out, so that displayed URLs are short and parse back.
         if self.port != self.scheme.default_port() {
             write!(f, ":{}", self.port)?;

@@ -8,7 +8,6 @@ use security::gsi::GsiError;
 use security::tls::TlsError;
 use security::x509::TrustError;
 
-use crate::session::control::unreachable_failure;
 use crate::session::replies::display_reply;
 use crate::{CopyFailure, Exit};
 
@@ -23,6 +22,11 @@ fn protocol(message: String) -> CopyFailure {
     CopyFailure::new(Exit::Protocol, message)
 }
 
+/// Whether a certificate is refused because nobody vouches for it, which `--ca` can change.
+pub(crate) fn is_unknown_authority(error: &TrustError) -> bool {
+    matches!(error, TrustError::Chain { problem, .. } if problem.contains("trusted authorities"))
+}
+
 /// The failure of a TLS handshake or connection with `server`. `trust_advice` says how to trust its
 /// authority.
 fn peer_failure(server: &str, error: &TlsError, trust_advice: &str) -> CopyFailure {
@@ -34,8 +38,13 @@ fn peer_failure(server: &str, error: &TlsError, trust_advice: &str) -> CopyFailu
         TlsError::Peer(TrustError::NoCertificate) => refused(format!(
             "{server} has shown no certificate, so it cannot be verified; ask its administrator"
         )),
-        TlsError::Peer(reason) => refused(format!(
+        TlsError::Peer(reason) if is_unknown_authority(reason) => refused(format!(
             "the certificate of {server} is refused: {reason}; if you trust its authority, {trust_advice}"
+        )),
+        // Expired, revoked, not for servers, against a signing policy.
+        TlsError::Peer(reason) => refused(format!(
+            "the certificate of {server} is refused: {reason}; ask its administrator for a valid one, or \
+             check your certificate authorities"
         )),
         TlsError::Alert(alert) => {
             let alert_text = alert.to_lowercase().replace('_', " ");
@@ -68,7 +77,7 @@ pub(crate) fn tls_failure(server: &str, error: &TlsError) -> CopyFailure {
 pub(crate) fn handshake_failure(server: &str, error: &io::Error) -> CopyFailure {
     match tls_error(error) {
         Some(error) => tls_failure(server, error),
-        None => unreachable_failure(format!(
+        None => CopyFailure::unreachable(format!(
             "lost {server} in the TLS handshake: {error}; try again"
         )),
     }
@@ -116,7 +125,7 @@ pub(crate) fn tls_withdrawn_failure(server: &str, reply: &Reply) -> CopyFailure 
 /// The failure when the server ends a GSI exchange.
 pub(crate) fn exchange_refused_failure(server: &str, reply: &Reply) -> CopyFailure {
     if reply.is_transient_error() {
-        return unreachable_failure(format!(
+        return CopyFailure::unreachable(format!(
             "{server} ended the GSI exchange: {}; try again later",
             display_reply(reply)
         ));
@@ -166,12 +175,16 @@ mod tests {
 
     #[test]
     fn failures_have_the_exit_class_of_their_cause_and_say_what_to_do() {
-        let chain = TrustError::Chain {
-            subject: DistinguishedName::from_text("/CN=h"),
-            problem: "expired at 2020".to_owned(),
+        let chain = |problem: &str| {
+            TlsError::Peer(TrustError::Chain {
+                subject: DistinguishedName::from_text("/CN=h"),
+                problem: problem.to_owned(),
+            })
         };
+        let stranger = chain("its issuer /CN=a is not among the trusted authorities (/ca)");
         let table = [
-            (TlsError::Peer(chain), Exit::Refused, "--ca"),
+            (stranger, Exit::Refused, "with --ca"),
+            (chain("expired at 2020"), Exit::Refused, "administrator"),
             (
                 TlsError::Peer(TrustError::Name("it names other.example".to_owned())),
                 Exit::Refused,

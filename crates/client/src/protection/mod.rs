@@ -5,13 +5,10 @@
 
 use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use proto::command::Secret;
-use security::tls::{
-    ClientCertificates, ExpectedPeer, TlsConfig, TlsOptions, TlsProfile, TlsRole, TlsVersion,
-};
+use security::tls::{ExpectedPeer, TlsConfig, TlsOptions, TlsRole};
 use security::x509::{CertifiedKey, TrustStore};
 
 use crate::location::{Scheme, Server};
@@ -29,7 +26,7 @@ pub use credential::{
 };
 pub(crate) use failures::{
     auth_refused_failure, clear_fallback_warning, config_failure, exchange_refused_failure,
-    gsi_failure, handshake_failure, tls_failure, tls_withdrawn_failure,
+    gsi_failure, handshake_failure, is_unknown_authority, tls_failure, tls_withdrawn_failure,
 };
 pub use options::{DataProtectionChoice, DelegationChoice, SecurityOptions, TlsUse};
 pub use proxy::{NewProxy, ProxyFacts, describe_proxy, destroy_proxy, make_proxy};
@@ -78,20 +75,13 @@ impl ConnectionSecurity {
             Some(path) => Some(credential::load(path, options.key.as_deref())?),
             None => None,
         };
-        let this = Self {
+        Ok(Arc::new(Self {
             token,
             certificate,
             warn: Some(warn),
             options,
             ..Self::default()
-        };
-        if this.options.insecure {
-            this.warn_once(
-                "--insecure: servers are not verified, so anybody on the path can read and change \
-                 everything, passwords included",
-            );
-        }
-        Ok(Arc::new(this))
+        }))
     }
 
     /// The user's choices.
@@ -105,10 +95,11 @@ impl ConnectionSecurity {
     /// `Usage`
     pub(crate) fn check_scheme(&self, scheme: Scheme, url: &str) -> Result<(), CopyFailure> {
         let usage = |message: String| Err(CopyFailure::new(Exit::Usage, message));
-        if scheme == Scheme::Https && self.options.insecure {
+        if matches!(scheme, Scheme::Https | Scheme::Gsiftp) && self.options.insecure {
             return usage(format!(
-                "https: servers are always verified: leave out --insecure, and name the server's authority with \
-                 --ca if it is unknown ({url})"
+                "{}: servers are always verified: leave out --insecure, and name the server's authority with \
+                 --ca if it is unknown ({url})",
+                scheme.name()
             ));
         }
         let asked = self.options.data_protection;
@@ -158,19 +149,41 @@ impl ConnectionSecurity {
                 "--cert is for ftps: and gsiftp: URLs (and ftp: with --tls): change the URL, or leave it out",
             );
         }
+        // Who gives one of them believes that the connection is protected.
+        let is_protected = servers.iter().any(|server| self.may_protect(server.scheme));
+        if self.options.insecure && !is_protected {
+            return usage(
+                "--insecure is for ftps: URLs (and ftp: with --tls): no connection is \
+                 protected here, so change the URL, or leave it out",
+            );
+        }
+        // The proxy of an http: URL may be reached over TLS.
+        let is_http = servers.iter().any(|server| server.scheme == Scheme::Http);
+        if self.options.ca.is_some() && !is_protected && !is_http {
+            return usage(
+                "--ca is for ftps:, gsiftp: and https: URLs (and ftp: with --tls): no connection is \
+                 protected here, so change the URL, or leave it out",
+            );
+        }
         Ok(())
     }
 
     /// Whether sessions with this scheme may be protected.
     fn may_protect(&self, scheme: Scheme) -> bool {
-        scheme != Scheme::Ftp || self.options.tls != TlsUse::Off
+        match scheme {
+            Scheme::Ftp => self.options.tls != TlsUse::Off,
+            Scheme::Ftps | Scheme::Gsiftp | Scheme::Https => true,
+            Scheme::Http => false,
+            #[cfg(test)]
+            Scheme::Memory => false,
+        }
     }
 
     /// Whether sessions with this scheme have TLS or fail.
     pub(crate) fn requires_tls(&self, scheme: Scheme) -> bool {
         match scheme {
             Scheme::Ftps | Scheme::Https => true,
-            Scheme::Ftp => self.options.tls == TlsUse::Require,
+            Scheme::Ftp => matches!(self.options.tls, TlsUse::Require | TlsUse::Implicit),
             _ => false,
         }
     }
@@ -207,18 +220,13 @@ impl ConnectionSecurity {
     pub(crate) fn tls_config(&self, server: &Server) -> Result<TlsConfig, CopyFailure> {
         let trust = match self.options.insecure {
             true => None,
-            false => Some(self.trust(&self.system_trust, TrustStore::system)?),
+            false => Some(self.tls_trust()?),
         };
         let options = TlsOptions {
-            role: TlsRole::Client,
-            profile: TlsProfile::Web,
             credential: self.certificate.clone(),
             trust,
-            client_certificates: ClientCertificates::None,
             expected: self.expected_server(server),
-            server_name: server_name(server),
-            oldest: TlsVersion::V1_2,
-            tickets: true,
+            ..TlsOptions::client().for_host(&server.host)
         };
         TlsConfig::new(options).map_err(|error| config_failure(&error))
     }
@@ -236,37 +244,17 @@ impl ConnectionSecurity {
                 .map(|()| given.clone())?,
             None => find_user_credential()?,
         };
-        let trust = match self.options.insecure {
-            true => None,
-            false => Some(self.grid_trust()?),
-        };
-        let options = TlsOptions {
-            trust,
-            expected: self.expected_server(server),
-            server_name: server_name(server),
-            ..grid_options(TlsRole::Client, own.clone())
-        };
+        let options = TlsOptions::grid(TlsRole::Client)
+            .with_credential(own.clone())
+            .with_trust(self.grid_trust()?)
+            .for_host(&server.host);
         let config = TlsConfig::new(options).map_err(|error| config_failure(&error))?;
         Ok((config, own))
     }
 
-    /// The authorities of `--ca`, if it is given.
-    ///
-    /// # Errors
-    /// `Refused`: they cannot be read.
-    pub(crate) fn named_authorities(&self) -> Result<Option<Arc<TrustStore>>, CopyFailure> {
-        match self.options.ca {
-            Some(_) => self.trust(&self.system_trust, TrustStore::system).map(Some),
-            None => Ok(None),
-        }
-    }
-
     /// Warns if an `http:` request will show a password to the network.
     pub(crate) fn warn_of_clear_http_login(&self, server: &Server) {
-        let ip: Option<IpAddr> = server.host.parse().ok();
-        let is_local = ip.is_some_and(|ip| ip.to_canonical().is_loopback())
-            || server.host.eq_ignore_ascii_case("localhost");
-        if server.credential.has_secret() && !is_local {
+        if server.credential.has_secret() && !server.is_loopback() {
             let warning = format!(
                 "the password travels to {} in clear: use https:",
                 server.host
@@ -275,11 +263,19 @@ impl ConnectionSecurity {
         }
     }
 
-    /// The authorities for grid certificates.
+    /// The authorities for TLS: those of `--ca`, else the system's.
     ///
     /// # Errors
-    /// `Refused`
-    pub(crate) fn grid_trust(&self) -> Result<Arc<TrustStore>, CopyFailure> {
+    /// `Refused`: they cannot be read.
+    pub fn tls_trust(&self) -> Result<Arc<TrustStore>, CopyFailure> {
+        self.trust(&self.system_trust, TrustStore::system)
+    }
+
+    /// The authorities for grid certificates: those of `--ca`, else the grid's.
+    ///
+    /// # Errors
+    /// `Refused`: they cannot be read.
+    pub fn grid_trust(&self) -> Result<Arc<TrustStore>, CopyFailure> {
         self.trust(&self.grid_trust, TrustStore::grid)
     }
 
@@ -299,11 +295,16 @@ impl ConnectionSecurity {
         Ok(Arc::clone(loaded.get_or_init(|| Arc::new(trust))))
     }
 
+    /// The TLS server to verify; with `--insecure` none, and a warning.
     fn expected_server(&self, server: &Server) -> ExpectedPeer {
-        match self.options.insecure {
-            true => ExpectedPeer::Unverified,
-            false => ExpectedPeer::Host(server.host.clone()),
+        if !self.options.insecure {
+            return ExpectedPeer::Host(server.host.clone());
         }
+        self.warn_once(
+            "--insecure: servers are not verified, so anybody on the path can read and change \
+             everything, passwords included",
+        );
+        ExpectedPeer::Unverified
     }
 
     /// The throw-away credential for data connections of this run. Its key is made once, on a
@@ -354,27 +355,6 @@ impl ConnectionSecurity {
             false => all.join("; "),
         }
     }
-}
-
-/// Options of one end of a GSI connection. Authorities and the expected peer are the caller's.
-pub(crate) fn grid_options(role: TlsRole, credential: CertifiedKey) -> TlsOptions {
-    TlsOptions {
-        role,
-        profile: TlsProfile::Grid,
-        credential: Some(credential),
-        trust: None,
-        client_certificates: ClientCertificates::Required,
-        expected: ExpectedPeer::Unverified,
-        server_name: None,
-        oldest: TlsVersion::V1_2,
-        tickets: false,
-    }
-}
-
-/// The name for SNI: addresses are not allowed there (RFC 6066 §3).
-fn server_name(server: &Server) -> Option<String> {
-    let is_address = server.host.parse::<IpAddr>().is_ok();
-    (!is_address).then(|| server.host.clone())
 }
 
 impl Default for ConnectionSecurity {

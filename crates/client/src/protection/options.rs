@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use crate::{CopyFailure, Exit};
 
-/// TLS on the control connections of `ftp:` URLs (RFC 4217). `ftps:` URLs always require it.
+/// TLS on the control connections of `ftp:` URLs (RFC 4217). `ftps:` URLs always require it, and take
+/// [`TlsUse::Implicit`] from here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum TlsUse {
     /// Clear connections.
@@ -15,6 +16,8 @@ pub enum TlsUse {
     Try,
     /// TLS or no session.
     Require,
+    /// TLS from the first byte or no session, on any port; also for `ftps:` URLs.
+    Implicit,
 }
 
 /// Protection of data connections.

@@ -6,11 +6,15 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use security::regular_file;
 use security::x509::{CertifiedKey, ProxyKind, ProxyOptions};
 use zeroize::Zeroizing;
 
 use super::credential::{ADVICE, default_certificate_paths, unusable};
 use crate::{CopyFailure, Exit};
+
+/// Bytes of a file that are searched for a key or a certificate; no credential is longer.
+const LONGEST_CREDENTIAL: u64 = 1 << 20;
 
 /// A proxy to be made.
 #[derive(Debug, Clone)]
@@ -144,10 +148,13 @@ fn load_issuer(
 /// Whether a key file needs a passphrase: PKCS#8 (`ENCRYPTED PRIVATE KEY`) or the older form
 /// (`Proc-Type: 4,ENCRYPTED`). A file that cannot be read is reported when it is loaded.
 fn is_encrypted(key: &Path) -> bool {
-    fs::read(key).map(Zeroizing::new).is_ok_and(|text| {
-        let word = b"ENCRYPTED";
-        text.windows(word.len()).any(|window| window == word)
-    })
+    let Ok((file, _)) = regular_file::open(key) else {
+        return false;
+    };
+    let mut text = Zeroizing::new(Vec::new());
+    let word = b"ENCRYPTED";
+    file.take(LONGEST_CREDENTIAL).read_to_end(&mut text).is_ok()
+        && text.windows(word.len()).any(|window| window == word)
 }
 
 /// Writes a file that only this user can read. Another process sees the old file or the new one.
@@ -216,7 +223,9 @@ fn overwrite(path: &Path) -> io::Result<()> {
     }
     // A file that holds no PEM is most likely named by mistake.
     let mut begin = Zeroizing::new(Vec::new());
-    (&mut file).take(1 << 20).read_to_end(&mut begin)?;
+    (&mut file)
+        .take(LONGEST_CREDENTIAL)
+        .read_to_end(&mut begin)?;
     let mark = b"-----BEGIN ";
     if !begin.is_empty() && !begin.windows(mark.len()).any(|window| window == mark) {
         return Err(io::Error::other("it holds no certificate"));
@@ -312,6 +321,27 @@ mod tests {
                 .contains("no certificate")
         );
         assert_eq!(fs::read_to_string(&file).unwrap(), "my thesis");
+    }
+
+    #[test]
+    fn a_key_or_proxy_that_is_no_regular_file_is_refused_and_never_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let new = new_proxy(dir.path());
+        let pipe = crate::test_files::make_pipe(dir.path());
+        for special in [pipe.as_path(), Path::new("/dev/zero"), dir.path()] {
+            let with_key = NewProxy {
+                key: Some(special.to_owned()),
+                ..new.clone()
+            };
+            let failure = make_proxy(&with_key, &no_passphrase).unwrap_err();
+            assert!(failure.message.contains("not a regular file"), "{failure}");
+            let failure = describe_proxy(special).unwrap_err();
+            assert!(failure.message.contains("not a regular file"), "{failure}");
+        }
+        // A pipe opens for writing, too, and nothing is written into it.
+        let failure = destroy_proxy(&pipe).unwrap_err();
+        assert!(failure.message.contains("not a file of yours"), "{failure}");
+        assert!(pipe.exists());
     }
 
     #[test]

@@ -122,6 +122,50 @@ fn delegation_without_a_gsi_server_is_a_usage_error() {
 }
 
 #[test]
+fn verification_options_without_a_protected_connection_are_usage_errors() {
+    let insecure = SecurityOptions {
+        insecure: true,
+        ..SecurityOptions::default()
+    };
+    let with_ca = SecurityOptions {
+        ca: Some("/ca".into()),
+        ..SecurityOptions::default()
+    };
+    for (options, word) in [(insecure, "--insecure"), (with_ca, "--ca")] {
+        let (off, _) = security(options.clone());
+        let clear = ["ftp://h/f", "ftp://i/f"].map(|url| parse(url, &off).unwrap());
+        for servers in [vec![], vec![&clear[0]], vec![&clear[0], &clear[1]]] {
+            let failure = off.check_use(&servers).unwrap_err();
+            assert_eq!(failure.exit, Exit::Usage);
+            assert!(failure.message.starts_with(word), "{failure}");
+        }
+        let server = parse("ftps://h/f", &off).unwrap();
+        assert!(off.check_use(&[&clear[0], &server]).is_ok());
+        let (try_tls, _) = security(SecurityOptions {
+            tls: TlsUse::Try,
+            ..options
+        });
+        let server = parse("ftp://h/f", &try_tls).unwrap();
+        assert!(try_tls.check_use(&[&server]).is_ok());
+    }
+}
+
+#[test]
+fn servers_that_are_always_verified_refuse_insecure() {
+    let (security, warnings) = security(SecurityOptions {
+        insecure: true,
+        ..SecurityOptions::default()
+    });
+    for scheme in ["https", "gsiftp"] {
+        let failure = parse(&format!("{scheme}://h/f"), &security).unwrap_err();
+        assert_eq!(failure.exit, Exit::Usage);
+        let begin = format!("{scheme}: servers are always verified");
+        assert!(failure.message.starts_with(&begin), "{failure}");
+    }
+    assert!(lock(&warnings).is_empty());
+}
+
+#[test]
 fn gsi_urls_log_in_by_certificate_and_never_with_a_password() {
     let security = Arc::default();
     let mapped = parse("gsiftp://h/f", &security).unwrap();
@@ -131,11 +175,16 @@ fn gsi_urls_log_in_by_certificate_and_never_with_a_password() {
 }
 
 #[test]
-fn insecure_is_warned_about_once() {
+fn insecure_is_warned_about_once_before_a_connection_is_secured() {
     let (security, warnings) = security(SecurityOptions {
         insecure: true,
         ..SecurityOptions::default()
     });
+    let server = parse("ftps://h/f", &security).unwrap();
+    assert!(lock(&warnings).is_empty(), "nothing is unverified yet");
+    for _ in 0..2 {
+        security.tls_config(&server).unwrap();
+    }
     assert_eq!(lock(&warnings).len(), 1);
     assert!(lock(&warnings)[0].contains("not verified"));
     security.warn_once("again");

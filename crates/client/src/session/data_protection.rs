@@ -4,17 +4,17 @@
 use std::sync::Arc;
 
 use data::security::{DataSecurity, DataTlsRole};
-use proto::command::{Command, DataChannelAuth, ProtectionLevel, Secret};
+use proto::command::{Command, Secret};
 use proto::reply::Reply;
-use proto::security::{DataChannelProtection, DataCredential};
+use proto::security::{DataChannelAuth, DataChannelProtection, DataCredential, ProtectionLevel};
 use security::gsi::DataHandshakeMode;
-use security::tls::{ExpectedPeer, TlsConfig, TlsEngine, TlsRole};
+use security::tls::{ExpectedPeer, TlsEngine, TlsOptions};
 use security::x509::{CertifiedKey, TrustStore};
 
 use super::ClientSession;
 use super::replies::display_reply;
 use super::secure::ClientSessionSecurity;
-use crate::protection::{DataProtectionChoice, config_failure, grid_options};
+use crate::protection::{DataProtectionChoice, config_failure};
 use crate::storage::contract::ThirdPartyProtocol;
 use crate::{CopyFailure, Exit};
 
@@ -143,15 +143,7 @@ impl ClientSession {
                 authentication: DataChannelAuth::None,
                 level: ProtectionLevel::Private,
             }),
-            local_end: Some(DataSecurity {
-                mode: DataHandshakeMode::Protected,
-                role: DataTlsRole::Client,
-                client: Some(config.clone()),
-                server: None,
-                resume: None,
-                require_resumption: false,
-                require_close_notify: true,
-            }),
+            local_end: Some(DataSecurity::ftps_client(config.clone())),
         })
     }
 
@@ -159,15 +151,9 @@ impl ClientSession {
         let ClientSessionSecurity::Gsi(gsi) = &self.security else {
             return Err(self.no_protection_failure());
         };
-        let security = &self.server.security;
-        let (trust, expected) = match security.options().insecure {
-            true => (None, ExpectedPeer::Unverified),
-            false => (
-                Some(security.grid_trust()?),
-                ExpectedPeer::Identity(gsi.own.identity()),
-            ),
-        };
-        grid_protection(level, &gsi.own, trust.as_ref(), &expected)
+        let trust = self.server.security.grid_trust()?;
+        let expected = ExpectedPeer::Identity(gsi.own.identity());
+        grid_protection(level, &gsi.own, &trust, &expected)
     }
 
     fn plan_shared(
@@ -185,7 +171,7 @@ impl ClientSession {
         let leaf = credential.leaf();
         let expected = ExpectedPeer::Certificate(leaf.to_der().map_err(|error| invalid(&error))?);
         let trust = Arc::new(TrustStore::exactly(vec![leaf.clone()]));
-        grid_protection(level, credential, Some(&trust), &expected)
+        grid_protection(level, credential, &trust, &expected)
     }
 
     /// This end of the data connections of a transfer; `None`: clear.
@@ -207,10 +193,7 @@ impl ClientSession {
                 DataTlsRole::Client => self.control.tls().and_then(TlsEngine::session),
                 DataTlsRole::Opener | DataTlsRole::Server => None,
             };
-            Arc::new(DataSecurity {
-                resume,
-                ..end.clone()
-            })
+            Arc::new(end.clone().resuming(resume))
         }))
     }
 
@@ -311,31 +294,25 @@ impl ClientSession {
 fn grid_protection(
     level: ProtectionLevel,
     credential: &CertifiedKey,
-    trust: Option<&Arc<TrustStore>>,
+    trust: &Arc<TrustStore>,
     expected: &ExpectedPeer,
 ) -> Result<AgreedDataProtection, CopyFailure> {
-    let config = |role| {
-        let mut options = grid_options(role, credential.clone());
-        options.trust = trust.cloned();
-        options.expected = expected.clone();
-        TlsConfig::new(options).map_err(|error| config_failure(&error))
+    let mode = match level {
+        ProtectionLevel::Clear => DataHandshakeMode::AuthenticateOnly,
+        _ => DataHandshakeMode::Protected,
     };
+    let options = |role| {
+        TlsOptions::grid(role)
+            .with_credential(credential.clone())
+            .with_trust(Arc::clone(trust))
+            .expecting(expected.clone())
+    };
+    let local_end = DataSecurity::grid(mode, options).map_err(|error| config_failure(&error))?;
     Ok(AgreedDataProtection {
         settings: Some(DataChannelProtection {
             authentication: DataChannelAuth::SelfAuth,
             level,
         }),
-        local_end: Some(DataSecurity {
-            mode: match level {
-                ProtectionLevel::Clear => DataHandshakeMode::AuthenticateOnly,
-                _ => DataHandshakeMode::Protected,
-            },
-            role: DataTlsRole::Opener,
-            client: Some(config(TlsRole::Client)?),
-            server: Some(config(TlsRole::Server)?),
-            resume: None,
-            require_resumption: false,
-            require_close_notify: false,
-        }),
+        local_end: Some(local_end),
     })
 }

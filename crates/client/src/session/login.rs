@@ -3,40 +3,19 @@
 use std::net::IpAddr;
 
 use proto::client::{CommandPlanner, early_protection_commands};
-use proto::command::{Command, DataType, ProtectionLevel, Secret, SiteCommand};
+use proto::command::{Command, DataType, Secret, SiteCommand};
 use proto::feature::ServerFeatures;
 use proto::printable::printable;
 use proto::reply::Reply;
-use proto::security::ExchangeKind;
+use proto::security::{ExchangeKind, ProtectionLevel};
 
-use super::control::{ClientControlConnection, unreachable_failure};
+use super::control::ClientControlConnection;
 use super::replies::display_reply;
 use super::secure::ClientSessionSecurity;
 use crate::credentials::GRID_MAPPING;
 use crate::location::{Scheme, Server};
 use crate::protection::DataProtectionChoice;
 use crate::{CopyFailure, Credential, Exit};
-
-/// Reads the greeting.
-pub(super) async fn read_greeting(
-    control: &mut ClientControlConnection,
-) -> Result<Reply, CopyFailure> {
-    let reply = control.final_reply().await?;
-    // 421 (service not available) and 530 come instead of 220.
-    if reply.is_success() {
-        return Ok(reply);
-    }
-    let message = format!(
-        "{} accepts no session now: {}; try again later",
-        control.name(),
-        display_reply(&reply)
-    );
-    Err(CopyFailure {
-        exit: Exit::Unreachable,
-        message,
-        transient: reply.is_transient_error(),
-    })
-}
 
 /// Who logs in at which server.
 pub(super) struct ClientLogin<'a> {
@@ -270,7 +249,7 @@ fn login_failure(name: &str, user: &str, reply: &Reply) -> CopyFailure {
         transient: false,
     };
     if reply.code == 421 {
-        return unreachable_failure(format!(
+        return CopyFailure::unreachable(format!(
             "{name} ended the login of user {user}: {}; try again later",
             display_reply(reply)
         ));

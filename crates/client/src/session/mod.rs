@@ -20,6 +20,7 @@ pub(crate) mod control;
 mod data_protection;
 mod explain;
 pub(crate) mod files;
+mod greeting;
 pub(crate) mod links;
 mod list;
 mod login;
@@ -103,11 +104,11 @@ impl ClientSession {
         check_credential(server)?;
         let (mut control, handshake_rtt) =
             ClientControlConnection::connect(server, timeout).await?;
-        let mut security = match secure::begins_with_tls(server) {
+        let mut security = match server.begins_with_tls() {
             true => Some(secure::start_implicit_tls(&mut control, server).await?),
             false => None,
         };
-        let greeting = login::read_greeting(&mut control).await?;
+        let greeting = greeting::read_greeting(&mut control, server).await?;
         control.set_iac_handling(IacHandling::from_greeting(&greeting));
         let security = match security.take() {
             Some(security) => security,
@@ -245,13 +246,16 @@ impl ClientSession {
         self.allow_foreign_data = allowed;
     }
 
+    /// The addresses of this machine and of the server, of the control connection.
+    pub(crate) fn path_ends(&self) -> (IpAddr, IpAddr) {
+        let (local, peer) = (self.control.local_addr(), self.control.peer_addr());
+        (local.ip().to_canonical(), peer.ip().to_canonical())
+    }
+
     /// Whether the server is on this machine.
     pub(crate) fn is_on_this_machine(&self) -> bool {
-        let ends = [
-            self.control.local_addr().ip(),
-            self.control.peer_addr().ip(),
-        ];
-        ends[0].to_canonical() == ends[1].to_canonical()
+        let (local, peer) = self.path_ends();
+        local == peer
     }
 
     /// Closes the session with QUIT. A server without pipelining is given a short time to reply, so

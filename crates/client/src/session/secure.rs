@@ -9,7 +9,7 @@ use security::gsi::{Delegation, GsiContext, GsiError, GsiInitiator, GsiStep};
 use security::tls::TlsConfig;
 use security::x509::CertifiedKey;
 
-use super::control::{ClientControlConnection, unreachable_failure};
+use super::control::ClientControlConnection;
 use super::replies::display_reply;
 use crate::CopyFailure;
 use crate::location::{Scheme, Server};
@@ -18,10 +18,6 @@ use crate::protection::{
     exchange_refused_failure, gsi_failure, tls_withdrawn_failure,
 };
 
-/// Port of FTP over TLS from the first byte (IANA: ftps).
-const IMPLICIT_TLS_PORT: u16 = 990;
-/// Port of FTP, where TLS begins with AUTH (IANA: ftp).
-const EXPLICIT_TLS_PORT: u16 = 21;
 /// Longest validity of a delegated proxy, seconds. A transfer that outlives it fails.
 const DELEGATION_SECONDS: u64 = 12 * 3600;
 /// Most tokens of an exchange: TLS 1.2 with delegation takes five from each end.
@@ -47,29 +43,6 @@ pub(crate) struct GsiSession {
     pub(crate) delegated: bool,
     /// TLS version and cipher suite.
     pub(crate) description: String,
-}
-
-/// Whether TLS begins before the greeting.
-pub(super) fn begins_with_tls(server: &Server) -> bool {
-    server.scheme == Scheme::Ftps && server.port == IMPLICIT_TLS_PORT
-}
-
-/// Advice, after a failed connection, on the other port of FTP over TLS; empty for other schemes and
-/// ports.
-pub(super) fn other_port_advice(server: &Server) -> String {
-    let host = match server.host.contains(':') {
-        true => format!("[{}]", server.host),
-        false => server.host.clone(),
-    };
-    match (server.scheme, server.port) {
-        (Scheme::Ftps, EXPLICIT_TLS_PORT) => format!(
-            "; if it has TLS from the first byte only (implicit TLS), use ftps://{host}:{IMPLICIT_TLS_PORT}"
-        ),
-        (Scheme::Ftps, IMPLICIT_TLS_PORT) => {
-            format!("; if it has TLS on port {EXPLICIT_TLS_PORT} (AUTH TLS), use ftps://{host}")
-        }
-        _ => String::new(),
-    }
 }
 
 /// Performs the TLS handshake that precedes the greeting.
@@ -153,7 +126,7 @@ async fn begin(
         // 431: the server has the mechanism, but not now.
         Err(ExchangeError::Refused(reply)) => {
             control.abandon();
-            Err(unreachable_failure(format!(
+            Err(CopyFailure::unreachable(format!(
                 "{} cannot secure the session now: {}; try again later",
                 control.name(),
                 display_reply(&reply)

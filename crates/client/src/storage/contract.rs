@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt::Debug;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -116,6 +117,17 @@ pub(crate) trait Storage: Send + Debug + Any {
 
     /// Current capabilities. A session may find out that one is missing.
     fn capabilities(&self) -> Capabilities;
+
+    /// The addresses of this machine and of the storage, by which the path is known: those of the session's
+    /// connection. `None` if there is none.
+    fn path_ends(&self) -> Option<(IpAddr, IpAddr)> {
+        None
+    }
+
+    /// Where the network-advice service of the storage's host answers, if one is announced.
+    fn advice_service(&self) -> Option<SocketAddr> {
+        None
+    }
 
     /// Whether the session can still be used.
     fn is_usable(&self) -> bool {

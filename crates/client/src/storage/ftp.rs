@@ -1,6 +1,7 @@
 //! FTP and GridFTP servers as storages.
 
 use std::any::Any;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -50,6 +51,16 @@ impl Storage for ClientSession {
             is_local: self.is_on_this_machine(),
             rtt: self.rtt(),
         }
+    }
+
+    fn path_ends(&self) -> Option<(IpAddr, IpAddr)> {
+        Some(self.path_ends())
+    }
+
+    fn advice_service(&self) -> Option<SocketAddr> {
+        let (_, server) = self.path_ends();
+        let port = self.features().enable_port?;
+        Some(SocketAddr::new(server, port))
     }
 
     fn is_usable(&self) -> bool {

@@ -143,10 +143,12 @@ impl ClientSession {
 impl HostRemark {
     /// The remark of this machine, if any.
     pub(super) fn from_local_report(report: &TransferReport) -> Option<Self> {
+        let texts = [&report.remark, &report.prior_use];
+        let texts: Vec<&str> = texts.into_iter().filter_map(|t| t.as_deref()).collect();
         Self {
             host: None,
             verdict: report.evidence.verdict.clone(),
-            text: report.remark.clone(),
+            text: (!texts.is_empty()).then(|| texts.join("; ")),
         }
         .non_empty()
     }

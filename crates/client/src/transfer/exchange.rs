@@ -25,7 +25,7 @@ use super::control_messages::{AnnouncedSizeFollower, ReplySinks, SizesToAnnounce
 use super::outcome::{self, FailedTransfer};
 use crate::CopyFailure;
 use crate::session::ClientSession;
-use crate::session::control::{MarkerRateLimit, unreachable_failure};
+use crate::session::control::MarkerRateLimit;
 use crate::session::replies::{RefusalCause, refusal_cause};
 
 /// Longest wait for the server's final reply after the data side failed.
@@ -288,7 +288,7 @@ impl ClientSession {
                 self.name(),
                 reply_timeout.as_secs()
             );
-            return Err(unreachable_failure(message).into());
+            return Err(CopyFailure::unreachable(message).into());
         };
         match first {
             Ok(reply) if reply.is_preliminary() => {

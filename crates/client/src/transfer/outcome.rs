@@ -9,7 +9,6 @@ use proto::eblock::BlockError;
 use proto::reply::Reply;
 
 use super::TransferConfirmation;
-use crate::session::control::unreachable_failure;
 use crate::session::replies::{RefusalCause, display_reply, refusal_cause, refusal_failure};
 use crate::{CopyFailure, Exit};
 
@@ -203,12 +202,12 @@ fn data_failure(server: &str, operation: &str, error: &DataError) -> CopyFailure
             "the file grew, or the server is faulty: copy it again",
         ),
         DataError::NoPeer { .. } => {
-            return unreachable_failure(format!(
+            return CopyFailure::unreachable(format!(
                 "{error}: cannot {operation} at {server}; if a firewall is between, use --mode s"
             ));
         }
         DataError::HostNotAllowed { .. } => {
-            return unreachable_failure(format!(
+            return CopyFailure::unreachable(format!(
                 "{error}: cannot {operation} at {server}; use --mode s, or let the server's other hosts \
                  connect with --allow-foreign-data-address"
             ));
@@ -224,7 +223,7 @@ fn data_failure(server: &str, operation: &str, error: &DataError) -> CopyFailure
         // A server that dies under TLS says no more than one whose connection somebody cuts. Either
         // way the bytes so far are good.
         DataError::Security { reason, .. } if reason.contains("close_notify") => {
-            return unreachable_failure(format!(
+            return CopyFailure::unreachable(format!(
                 "{error}: cannot {operation} at {server}; try again, with --resume"
             ));
         }
@@ -236,7 +235,7 @@ fn data_failure(server: &str, operation: &str, error: &DataError) -> CopyFailure
         | DataError::Connect { .. }
         | DataError::Wire { .. }
         | DataError::Stalled { .. } => {
-            return unreachable_failure(format!(
+            return CopyFailure::unreachable(format!(
                 "{error}: cannot {operation} at {server}; try again, with --resume"
             ));
         }

@@ -13,7 +13,7 @@ use super::control_messages::add_stored_ranges;
 use super::{HostRemark, TransferConfirmation};
 use crate::CopyFailure;
 use crate::session::ClientSession;
-use crate::session::control::{MarkerRateLimit, unreachable_failure};
+use crate::session::control::MarkerRateLimit;
 use crate::session::replies::{RefusalCause, display_reply, refusal_cause, refusal_failure};
 
 /// How long the second server may take to notice that the first one failed.
@@ -206,7 +206,7 @@ impl ServerPair<'_> {
                     self.receiving
                 ),
             };
-            return Err(unreachable_failure(format!(
+            return Err(CopyFailure::unreachable(format!(
                 "{message} within {} s; try again, with --resume",
                 self.stall_timeout.as_secs()
             )));
@@ -236,7 +236,7 @@ impl ServerPair<'_> {
             ),
         };
         let Some(reply) = reply else {
-            return Err(unreachable_failure(format!(
+            return Err(CopyFailure::unreachable(format!(
                 "lost {name}; try again, with --resume"
             )));
         };

@@ -4,6 +4,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
+    clippy::print_stderr,
     clippy::print_stdout,
     reason = "a test stops at the first surprise"
 )]
@@ -15,6 +16,7 @@ mod failures;
 mod faulty_server;
 mod integrity;
 mod limiters;
+mod memory;
 mod pipelining;
 mod protection;
 mod resume;

@@ -1,17 +1,21 @@
 //! Copies over TLS and GSI: every session and every data connection has the protection of the first.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use client::{
     ConnectionSecurity, CopyOptions, CopySummary, DataProtectionChoice, DelegationChoice, Exit,
-    Parallelism, SecurityOptions,
+    Parallelism, SecurityOptions, VerifyMode,
 };
+use data::options::TransferOptions;
+use proto::checksum::ChecksumAlgorithm;
+use proto::sizing::{BufferSizing, SocketBuffers};
 use security::test_pki::{
     TestAuthority, write_certificates, write_credential, write_grid_directory, write_key,
 };
-use server::config::RequiredProtection;
+use server::config::{RequiredProtection, ServerConfig, TlsPolicy};
 use tune::streams::chunked::ChunkTuningMode;
 
 use crate::support::{EndToEndServer, copy, options};
@@ -44,14 +48,21 @@ impl TestGrid {
         self.folder.path().join(name)
     }
 
-    /// A server that refuses clear data connections.
+    /// A server that refuses clear commands and clear data connections, so that no session of a copy and no
+    /// connection of a session is in clear.
     async fn server(&self) -> EndToEndServer {
+        self.server_with(|_| ()).await
+    }
+
+    async fn server_with(&self, change: impl FnOnce(&mut ServerConfig)) -> EndToEndServer {
         EndToEndServer::with(|config| {
             config.security.certificate = Some(self.path("host.pem"));
             config.security.key = Some(self.path("host.key"));
             config.security.gridmap = Some(self.path("gridmap"));
             config.security.grid_authorities = Some(self.path("certificates"));
+            config.security.tls = Some(TlsPolicy::Required);
             config.security.require_protection = RequiredProtection::Data;
+            change(config);
         })
         .await
     }
@@ -127,6 +138,107 @@ async fn files_are_got_and_put_inside_tls_and_gsi_with_one_stream_and_with_sever
             assert!(server.read("up") == bytes);
         }
     }
+}
+
+/// The server takes no clear command, so each session that a copy opens beside its first one is protected, or
+/// the copy fails.
+#[tokio::test(flavor = "multi_thread")]
+async fn chunks_checksums_and_the_drs_channel_have_the_protection_of_the_first_session() {
+    let grid = TestGrid::new();
+    let server = grid.server().await;
+    let bytes = content();
+    server.store("f", &bytes);
+    let here = tempfile::tempdir().unwrap();
+    let local = here.path().join("g");
+    let local = local.to_str().unwrap();
+    let drs = TransferOptions {
+        buffers: SocketBuffers::sized_by(BufferSizing::Drs),
+        ..options().transfer
+    };
+    for scheme in ["ftps", "gsiftp"] {
+        for (parallelism, transfer) in [
+            (
+                Parallelism::Chunked(ChunkTuningMode::Mi),
+                options().transfer,
+            ),
+            (Parallelism::Fixed(2), drs.clone()),
+        ] {
+            let with = || CopyOptions {
+                parallelism,
+                transfer: transfer.clone(),
+                verify: VerifyMode::With(ChecksumAlgorithm::Sha256),
+                ..grid.options(|_| ())
+            };
+            let (got, _) = copy(&[&url(&server, scheme, "f")], local, &with()).await;
+            assert_protected(&got, scheme);
+            assert!(std::fs::read(local).unwrap() == bytes);
+            let (put, _) = copy(&[local], &url(&server, scheme, "up"), &with()).await;
+            assert_protected(&put, scheme);
+            assert!(server.read("up") == bytes);
+            std::fs::remove_file(local).unwrap();
+        }
+    }
+}
+
+/// An address of this host that is not on the loopback interface; `None`: there is none.
+fn network_address() -> Option<IpAddr> {
+    let socket = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+    socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
+    let ip = socket.local_addr().ok()?.ip();
+    (!ip.is_loopback() && !ip.is_unspecified()).then_some(ip)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_in_clear_is_warned_about_once_however_many_sessions_send_it() {
+    let Some(ip) = network_address() else {
+        eprintln!("SKIPPED: this host has no address outside of the loopback interface");
+        return;
+    };
+    let server = EndToEndServer::with(|config| {
+        config.listen = (ip, 0).into();
+        config.security.clear_passwords = true;
+    })
+    .await;
+    server.store("f", &content());
+    let warnings = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&warnings);
+    let warn = move |text: &str| sink.lock().unwrap().push(text.to_owned());
+    let security = ConnectionSecurity::new(SecurityOptions::default(), Arc::new(warn)).unwrap();
+    let with = CopyOptions {
+        security,
+        // Over two sessions.
+        parallelism: Parallelism::Chunked(ChunkTuningMode::Mi),
+        ..options()
+    };
+    let here = tempfile::tempdir().unwrap();
+    let local = here.path().join("g");
+    for _ in 0..2 {
+        let (summary, _) = copy(&[&server.user_url("f")], local.to_str().unwrap(), &with).await;
+        assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+        std::fs::remove_file(&local).unwrap();
+    }
+    let warnings = warnings.lock().unwrap();
+    let about_passwords = warnings
+        .iter()
+        .filter(|text| text.contains("the password of alice"));
+    assert_eq!(about_passwords.count(), 1, "{warnings:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clear_session_is_refused_where_the_server_wants_tls() {
+    let grid = TestGrid::new();
+    let server = grid.server().await;
+    server.store("f", b"x");
+    let here = tempfile::tempdir().unwrap();
+    let local = here.path().join("g");
+    let clear = grid.options(|security| {
+        security.certificate = None;
+        security.ca = None;
+        security.data_protection = DataProtectionChoice::Auto;
+    });
+    let (summary, _) = copy(&[&server.user_url("f")], local.to_str().unwrap(), &clear).await;
+    assert_eq!(summary.exit, Exit::Refused, "{:?}", summary.first_failure);
+    assert!(!local.exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]

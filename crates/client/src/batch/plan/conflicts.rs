@@ -19,7 +19,7 @@ use crate::{CopyFailure, Exit};
 pub(super) fn check_conflicts(plan: &CopyPlan) -> Result<(), CopyFailure> {
     let items = &plan.items;
     let mut path_keys = PathKeyTable::default();
-    let mut destinations_written: HashMap<PathKey, usize> = HashMap::new();
+    let mut destinations_written: HashMap<DestinationKey, usize> = HashMap::new();
     for (n, item) in items.iter().enumerate() {
         let Some(key) = path_keys.key_of(&item.destination) else {
             continue;
@@ -45,7 +45,7 @@ pub(super) fn check_conflicts(plan: &CopyPlan) -> Result<(), CopyFailure> {
         // Names beside a destination are taken too: its partial file, its journal, and the
         // journal's temporary file.
         for name in companion_names(&key.name) {
-            let companion = PathKey { name, ..key };
+            let companion = DestinationKey { name, ..key };
             if let Some(second) = destinations_written.get(&companion) {
                 let second = &items[*second];
                 let (to, from) = (second.destination.display(), second.source.display());
@@ -70,7 +70,7 @@ pub(super) fn check_conflicts(plan: &CopyPlan) -> Result<(), CopyFailure> {
 fn sources_beside_destinations(
     path_keys: &mut PathKeyTable,
     items: &[PlannedFile],
-) -> HashMap<PathKey, usize> {
+) -> HashMap<DestinationKey, usize> {
     let mut sources_read = HashMap::new();
     for (n, item) in items.iter().enumerate() {
         // Only on the same machine can a copy overwrite another source.
@@ -130,7 +130,7 @@ fn partial_name_taken_failure(item: &PlannedFile, taken: &str) -> CopyFailure {
 
 /// A name in a directory, comparable between files of the plan.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct PathKey {
+struct DestinationKey {
     /// Index of the directory in [`PathKeyTable`].
     directory: usize,
     name: Vec<u8>,
@@ -146,7 +146,7 @@ struct PathKeyTable {
 
 impl PathKeyTable {
     /// The key of a location. `None` for pipes and roots, which have no name.
-    fn key_of(&mut self, at: &Location) -> Option<PathKey> {
+    fn key_of(&mut self, at: &Location) -> Option<DestinationKey> {
         match at {
             Location::StandardStreams => None,
             Location::Local(path) => self.local_key(path),
@@ -159,7 +159,7 @@ impl PathKeyTable {
         }
     }
 
-    fn local_key(&mut self, path: &Path) -> Option<PathKey> {
+    fn local_key(&mut self, path: &Path) -> Option<DestinationKey> {
         let link = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
         let target = if link {
             fs::canonicalize(path).ok()
@@ -184,10 +184,10 @@ impl PathKeyTable {
         Some(self.directory_key(directory.into_os_string().into_encoded_bytes(), name))
     }
 
-    fn directory_key(&mut self, directory: Vec<u8>, name: Vec<u8>) -> PathKey {
+    fn directory_key(&mut self, directory: Vec<u8>, name: Vec<u8>) -> DestinationKey {
         let next = self.numbers.len();
         let directory = *self.numbers.entry(directory).or_insert(next);
-        PathKey { directory, name }
+        DestinationKey { directory, name }
     }
 }
 

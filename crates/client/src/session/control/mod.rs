@@ -17,10 +17,12 @@ use crate::{CopyFailure, Exit};
 
 mod marker_rate;
 mod pipelining;
+mod protected_lines;
 mod protection;
 
 use marker_rate::MAX_MARKER_BURST;
 pub(crate) use marker_rate::MarkerRateLimit;
+use protected_lines::ProtectedLines;
 
 /// Bytes read from the control connection at once.
 const READ_SIZE: usize = 16 << 10;
@@ -63,7 +65,7 @@ pub(crate) struct ClientControlConnection {
     /// never come.
     unanswered_sbuf: usize,
     /// Protects each line of a GSI session.
-    gsi: Option<protection::ProtectedLines>,
+    gsi: Option<ProtectedLines>,
     /// The last bytes read end within a line.
     ends_within_a_line: bool,
 }
@@ -75,7 +77,7 @@ impl ClientControlConnection {
         server: &Server,
         reply_timeout: Duration,
     ) -> Result<(Self, Duration), CopyFailure> {
-        let name = display_name(server);
+        let name = server.host_and_port();
         let mut reason = String::from("the name has no address");
         // A refusal (RST) is final: most likely nothing listens there.
         let mut all_refused = true;
@@ -109,7 +111,7 @@ impl ClientControlConnection {
             exit: Exit::Unreachable,
             message: format!(
                 "cannot connect to {name}: {reason}; check host and port, and that the server runs{}",
-                super::secure::other_port_advice(server)
+                server.other_port_advice()
             ),
             transient: !all_refused,
         })
@@ -121,7 +123,7 @@ impl ClientControlConnection {
         reply_timeout: Duration,
     ) -> Result<Self, CopyFailure> {
         let broken = |error: std::io::Error| {
-            unreachable_failure(format!("lost {name} at once: {error}; try again"))
+            CopyFailure::unreachable(format!("lost {name} at once: {error}; try again"))
         };
         let peer = transport.peer_addr().map_err(broken)?;
         let local = transport.local_addr().map_err(broken)?;
@@ -440,7 +442,7 @@ impl ClientControlConnection {
 
     fn unusable_failure(&mut self, reason: &str) -> CopyFailure {
         self.unusable = true;
-        unreachable_failure(format!(
+        CopyFailure::unreachable(format!(
             "lost the control connection to {}: {reason}; try again, with --resume",
             self.name
         ))
@@ -448,7 +450,7 @@ impl ClientControlConnection {
 
     fn timeout_failure(&mut self) -> CopyFailure {
         self.unusable = true;
-        unreachable_failure(format!(
+        CopyFailure::unreachable(format!(
             "{} did not answer within {} s; try again, with a longer --timeout if it is slow",
             self.name,
             self.reply_timeout.as_secs()
@@ -473,21 +475,4 @@ async fn resolve(
         message: format!("cannot find the address of {name}: {reason}; check the host name"),
         transient: false,
     })
-}
-
-fn display_name(server: &Server) -> String {
-    if server.host.contains(':') {
-        format!("[{}]:{}", server.host, server.port)
-    } else {
-        format!("{}:{}", server.host, server.port)
-    }
-}
-
-/// The failure for a lost or unreachable peer; it is worth another attempt.
-pub(crate) fn unreachable_failure(message: String) -> CopyFailure {
-    CopyFailure {
-        exit: Exit::Unreachable,
-        message,
-        transient: true,
-    }
 }

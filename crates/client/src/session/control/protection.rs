@@ -5,12 +5,12 @@ use std::time::Duration;
 use data::transport::tls_error;
 use proto::client::IacHandling;
 use proto::command::Secret;
-use proto::reply::{ProtectedReplyError, ProtectedReplyReader, Reply, ReplyReader};
-use proto::security::SecurityToken;
+use proto::reply::{ProtectedReplyError, Reply, ReplyReader};
 use security::gsi::{GsiContext, GsiError};
 use security::tls::{TlsConfig, TlsEngine};
 use tokio::time::timeout;
 
+use super::protected_lines::ProtectedLines;
 use super::{ClientControlConnection, IAC};
 use crate::protection::{gsi_failure, handshake_failure, tls_failure};
 use crate::{CopyFailure, Exit};
@@ -19,18 +19,6 @@ use crate::{CopyFailure, Exit};
 const ALERT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Most reads before an alert, so that no server can keep the client busy.
 const MAX_READS_BEFORE_ALERT: usize = 16;
-
-/// A GSI context that protects the lines of a connection (RFC 2228 §3).
-pub(super) struct ProtectedLines {
-    context: Box<GsiContext>,
-    reader: ProtectedReplyReader,
-}
-
-impl std::fmt::Debug for ProtectedLines {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ProtectedLines")
-    }
-}
 
 impl ClientControlConnection {
     /// Performs a TLS handshake. Nothing that was received before it is used afterwards. `greeted`:
@@ -67,10 +55,7 @@ impl ClientControlConnection {
     pub(crate) fn start_gsi(&mut self, context: Box<GsiContext>) {
         self.received_replies.clear();
         self.reader = ReplyReader::new();
-        self.gsi = Some(ProtectedLines {
-            context,
-            reader: ProtectedReplyReader::default(),
-        });
+        self.gsi = Some(ProtectedLines::new(context));
     }
 
     /// The TLS connection, if there is one.
@@ -137,16 +122,10 @@ impl ClientControlConnection {
         let Some(lines) = &mut self.gsi else {
             return Ok(line);
         };
-        let protected = lines.context.wrap(&line.0).and_then(|bytes| {
-            SecurityToken::new(bytes).map_err(|error| GsiError::Token(error.to_string()))
-        });
-        match protected {
-            Ok(token) => Ok(Secret::from(format!("ENC {}\r\n", token.encode()))),
-            Err(error) => {
-                self.unusable = true;
-                Err(gsi_failure(&self.name, &error))
-            }
-        }
+        lines.wrap(&line).map_err(|error| {
+            self.unusable = true;
+            gsi_failure(&self.name, &error)
+        })
     }
 
     /// Received bytes with the protection of their lines removed.
@@ -155,29 +134,23 @@ impl ClientControlConnection {
             self.ends_within_a_line = bytes.last().is_some_and(|byte| *byte != b'\n');
             return Ok(bytes.to_vec());
         };
-        let mut plain = Vec::new();
-        let context = &mut lines.context;
-        let unwrap = |token: &[u8]| context.unwrap(token);
-        let Err(error) = lines.reader.feed(bytes, unwrap, &mut plain) else {
-            return Ok(plain);
-        };
-        self.unusable = true;
-        Err(match error {
-            ProtectedReplyError::Invalid(error) => gsi_failure(&self.name, &error),
-            ProtectedReplyError::Clear => CopyFailure::new(
-                Exit::Protocol,
-                format!(
-                    "{} sent a reply without protection in a GSI session: somebody on the path may have \
-                     injected it; try again",
-                    self.name
+        lines.unwrap(bytes).map_err(|error| {
+            self.unusable = true;
+            match error {
+                ProtectedReplyError::Invalid(error) => gsi_failure(&self.name, &error),
+                ProtectedReplyError::Clear => CopyFailure::new(
+                    Exit::Protocol,
+                    format!(
+                        "{} sent a reply without protection in a GSI session: somebody on the path \
+                         may have injected it; try again",
+                        self.name
+                    ),
                 ),
-            ),
-            other => gsi_failure(&self.name, &GsiError::Token(other.to_string())),
+                other => gsi_failure(&self.name, &GsiError::Token(other.to_string())),
+            }
         })
     }
-}
 
-impl ClientControlConnection {
     /// The failure for a reply that the security exchange does not allow.
     pub(crate) fn exchange_failure(&mut self, reply: &Reply, problem: &str) -> CopyFailure {
         self.unusable = true;

@@ -1,11 +1,10 @@
 //! The HTTP/1.1 client: ureq's protocol code over connections of `data::dialer`.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use data::dialer::{DialedConnection, Dialer};
 use security::tls::HttpsConnector;
-use security::x509::TrustStore;
 use ureq::unversioned::resolver::DefaultResolver;
 use ureq::unversioned::transport::{
     Buffers, ConnectProxyConnector, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout,
@@ -23,9 +22,8 @@ const MAX_RESPONSE_HEADER: usize = 64 << 10;
 /// A client whose connections are made by `dialer`, one at a time.
 ///
 /// # Errors
-/// `Unreachable` if no certificate authority is known; `Refused` if those of `--ca` cannot be read.
-/// `Usage` if the environment names an invalid
-/// proxy.
+/// `Refused` if no certificate authority is known, or those of `--ca` cannot be read. `Usage` if the
+/// environment names an invalid proxy.
 pub(super) fn new_agent(
     dialer: &Arc<Dialer>,
     secure: bool,
@@ -57,33 +55,13 @@ pub(super) fn new_agent(
         ().chain(ConnectProxyConnector::default())
             .chain(DialerConnector(Arc::clone(dialer)));
     let resolver = DefaultResolver::default();
-    // Without https: no authorities are needed, and a machine may have none.
+    // Without TLS no authorities are needed, and a machine may have none.
     Ok(match needs_tls {
         true => {
-            let trust = match security.named_authorities()? {
-                Some(trust) => trust,
-                None => Arc::clone(certificate_authorities()?),
-            };
-            let tls = HttpsConnector::new(trust);
+            let tls = HttpsConnector::new(security.tls_trust()?);
             Agent::with_parts(config, connector.chain(tls), resolver)
         }
         false => Agent::with_parts(config, connector, resolver),
-    })
-}
-
-/// The certificate authorities of the system, or those of SSL_CERT_FILE and SSL_CERT_DIR.
-fn certificate_authorities() -> Result<&'static Arc<TrustStore>, CopyFailure> {
-    static KNOWN: OnceLock<Result<Arc<TrustStore>, String>> = OnceLock::new();
-    let known = KNOWN.get_or_init(|| {
-        TrustStore::system()
-            .map(Arc::new)
-            .map_err(|error| error.to_string())
-    });
-    known.as_ref().map_err(|reason| {
-        let message = format!(
-            "https: servers cannot be verified: {reason}; install ca-certificates, or set SSL_CERT_FILE"
-        );
-        CopyFailure::new(Exit::Unreachable, message)
     })
 }
 

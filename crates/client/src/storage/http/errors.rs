@@ -2,10 +2,10 @@
 
 use data::error::DataError;
 use security::tls::TlsError;
-use security::x509::TrustError;
 use ureq::Error;
 
 use super::response::HttpResponse;
+use crate::protection::is_unknown_authority;
 use crate::{CopyFailure, Exit};
 
 /// The failure for a status. `action`: `read http://host/f`.
@@ -132,10 +132,8 @@ fn tls_error(error: &Error) -> Option<&TlsError> {
 
 fn tls_failure(action: &str, error: &TlsError) -> CopyFailure {
     let hint = match error {
-        TlsError::Peer(TrustError::Chain { problem, .. })
-            if problem.contains("trusted authorities") =>
-        {
-            "; for a private authority, set SSL_CERT_FILE"
+        TlsError::Peer(reason) if is_unknown_authority(reason) => {
+            "; if you trust its authority, name the file of its certificate with --ca"
         }
         TlsError::Protocol(_) => "; check the port, or use http:",
         _ => "",
@@ -172,5 +170,24 @@ fn data_failure(action: &str, error: &DataError) -> CopyFailure {
             format!("cannot {action}: the connection was lost: {source}"),
         ),
         other => CopyFailure::transient(Exit::Unreachable, format!("cannot {action}: {other}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use security::x509::{DistinguishedName, TrustError};
+
+    use super::*;
+
+    #[test]
+    fn an_unknown_authority_is_answered_with_the_flag_for_authorities() {
+        let unknown = TlsError::Peer(TrustError::Chain {
+            subject: DistinguishedName::from_text("/CN=h"),
+            problem: "its issuer /CN=a is not among the trusted authorities".to_owned(),
+        });
+        let failure = tls_failure("read h", &unknown);
+        assert!(failure.message.ends_with("with --ca"), "{failure}");
+        let other = tls_failure("read h", &TlsError::Protocol("wrong version".to_owned()));
+        assert!(!other.message.contains("--ca"), "{other}");
     }
 }

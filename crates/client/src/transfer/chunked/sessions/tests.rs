@@ -8,7 +8,6 @@ use tune::streams::chunked::probe_tuner_with_min;
 use super::super::chunk_session::{BoxedFuture, OpeningFuture};
 use super::*;
 use crate::session::ClientSession;
-use crate::session::control::unreachable_failure;
 use crate::transfer::tests::spec;
 
 const SIZE: u64 = 8 << 20;
@@ -35,7 +34,7 @@ impl ChunkSession for FakeChunkSession {
         Box::pin(async move {
             if self.0.is_none() {
                 progress(u64::MAX);
-                return Err(unreachable_failure("lost".to_owned()));
+                return Err(CopyFailure::unreachable("lost".to_owned()));
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
             progress(u64::MAX);

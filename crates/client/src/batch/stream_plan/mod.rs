@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use data::options::CongestionChoice;
 use proto::ranges::RangeSet;
+use tune::Prior;
 use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
 use tune::streams::initial;
 
@@ -94,10 +95,12 @@ struct EndpointAbilities {
     /// Both ends are on one machine, where no segments are lost and windows do not limit.
     on_this_machine: bool,
     rtt: Duration,
+    /// Number of streams with which to begin, by earlier transfers on the path.
+    known_streams: Option<u32>,
 }
 
 impl EndpointAbilities {
-    fn of(from: Capabilities, to: Capabilities) -> Self {
+    fn of(from: Capabilities, to: Capabilities, known: &Prior) -> Self {
         Self {
             parallel: from.parallel && to.parallel,
             adapts_streams: from.adapts_streams,
@@ -106,6 +109,7 @@ impl EndpointAbilities {
             // For a third-party copy the path between the servers is unknown; the longer one is a
             // guess.
             rtt: from.rtt.max(to.rtt),
+            known_streams: known.streams,
         }
     }
 }
@@ -124,16 +128,17 @@ pub(super) struct StreamPlan {
 }
 
 impl StreamPlan {
-    /// For a transfer of `size` bytes, if known. A sequential end (`sequential`) allows one stream only.
+    /// For a transfer of `size` bytes, if known. A sequential end (`sequential`) allows one stream only. `known`: what
+    /// earlier transfers taught about the path.
     pub(super) fn for_transfer(
         ctx: &BatchContext,
         size: Option<u64>,
-        sequential: bool,
+        (sequential, known): (bool, &Prior),
         (from, to): (&dyn Storage, &dyn Storage),
     ) -> Self {
         let options = &ctx.options;
         let (source, destination) = (from.capabilities(), to.capabilities());
-        let abilities = EndpointAbilities::of(source, destination);
+        let abilities = EndpointAbilities::of(source, destination, known);
         let fixed = |n: u32| Self {
             streams: n,
             max_streams: n,
@@ -203,9 +208,12 @@ impl StreamPlan {
         } else {
             options.transfer.block
         };
-        let streams = initial::prior_from_rtt(rtt, size, block, max_streams)
-            .streams
-            .unwrap_or(1);
+        let streams = match abilities.known_streams {
+            Some(known) => known_streams(known, size, block).min(max_streams),
+            None => initial::prior_from_rtt(rtt, size, block, max_streams)
+                .streams
+                .unwrap_or(1),
+        };
         let large = size.is_none_or(|size| size >= ADAPT_FROM);
         if abilities.adapts_streams {
             let may_grow = streams > 1 || (large && !abilities.on_this_machine);
@@ -243,6 +251,15 @@ impl StreamPlan {
                 .then_some(Chunking::Mode(mode, parameters)),
         }
     }
+}
+
+/// The known number of streams for a file of `size` bytes, if known: at most one per block of `block` bytes, and as
+/// few as [`Prior::streams_for`] allows.
+fn known_streams(known: u32, size: Option<u64>, block: usize) -> u32 {
+    let blocks = size.map_or(u64::MAX, |size| size.div_ceil(block.max(1) as u64));
+    let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
+    let known = Prior::with_streams(known).streams_for(size).unwrap_or(1);
+    known.min(blocks).max(1)
 }
 
 /// Warning when a chunk tuning mode was requested and is not possible.
@@ -287,7 +304,7 @@ pub(super) fn new_transfer_spec(
         streams: plan.streams,
         max_streams: plan.max_streams,
         adapt: options.parallelism == Parallelism::Auto,
-        prior: tune::Prior::default(),
+        prior: Prior::default(),
         mode: options.mode,
         checksum: None,
         server_checksum: None,
@@ -300,180 +317,4 @@ pub(super) fn new_transfer_spec(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::batch::tests::options;
-
-    /// A path of 50 ms to a longhaul server.
-    const OURS: EndpointAbilities = EndpointAbilities {
-        parallel: true,
-        adapts_streams: true,
-        takes_chunks: true,
-        on_this_machine: false,
-        rtt: Duration::from_millis(50),
-    };
-
-    fn auto(size: u64, abilities: EndpointAbilities) -> StreamPlan {
-        StreamPlan::auto(&options(), Some(size), abilities)
-    }
-
-    #[test]
-    fn an_adapting_sender_starts_with_the_prior_and_may_add_streams() {
-        let plan = auto(1 << 30, OURS);
-        assert_eq!((plan.streams, plan.max_streams, plan.chunks), (4, 64, None));
-        // One stream at the start, more when the path needs them.
-        let short = EndpointAbilities {
-            rtt: Duration::from_millis(1),
-            ..OURS
-        };
-        let plan = auto(1 << 30, short);
-        assert_eq!((plan.streams, plan.max_streams), (1, 64));
-        assert_eq!(StreamPlan::auto(&options(), None, short).max_streams, 64);
-    }
-
-    #[test]
-    fn small_files_local_copies_and_servers_without_mode_e_use_one_stream() {
-        let short = EndpointAbilities {
-            rtt: Duration::from_millis(1),
-            ..OURS
-        };
-        let local = EndpointAbilities {
-            on_this_machine: true,
-            ..short
-        };
-        let plain = EndpointAbilities {
-            parallel: false,
-            ..OURS
-        };
-        for plan in [
-            auto(ADAPT_FROM - 1, short),
-            auto(100_000, OURS),
-            auto(1 << 40, local),
-            auto(1 << 40, plain),
-        ] {
-            assert_eq!((plan.streams, plan.chunks), (1, None));
-        }
-        assert_eq!(auto(1 << 40, local).max_streams, 1);
-        assert_eq!(auto(1 << 40, plain).max_streams, 1);
-    }
-
-    #[test]
-    fn large_files_of_other_servers_are_probed_in_chunks() {
-        let foreign = EndpointAbilities {
-            adapts_streams: false,
-            ..OURS
-        };
-        let plan = auto(CHUNK_FROM, foreign);
-        assert_eq!((plan.streams, plan.max_streams), (4, 64));
-        assert_eq!(plan.chunks, Some(Chunking::Probe));
-        let short = EndpointAbilities {
-            rtt: Duration::from_millis(4),
-            ..foreign
-        };
-        let whole = EndpointAbilities {
-            takes_chunks: false,
-            ..foreign
-        };
-        for (size, abilities, streams) in [
-            (CHUNK_FROM - 1, foreign, 4),
-            (1 << 40, short, 1),
-            (1 << 40, whole, 4),
-        ] {
-            let plan = auto(size, abilities);
-            let got = (plan.streams, plan.max_streams, plan.chunks);
-            assert_eq!(got, (streams, streams, None));
-        }
-    }
-
-    #[test]
-    fn copies_by_several_threads_are_not_stored_in_order() {
-        let plan = |parallelism, mode, sequential| {
-            let options = CopyOptions {
-                parallelism,
-                mode,
-                ..options()
-            };
-            StreamPlan::for_local_copy(&options, Some(1 << 30), sequential)
-        };
-        for parallelism in [
-            Parallelism::Auto,
-            Parallelism::Fixed(1),
-            Parallelism::Fixed(3),
-            Parallelism::Chunked(ChunkTuningMode::Mi),
-        ] {
-            let many = plan(parallelism, ModeChoice::Auto, false);
-            assert_eq!(many.in_order, many.streams == 1, "{many:?}");
-            for single in [
-                plan(parallelism, ModeChoice::Stream, false),
-                plan(parallelism, ModeChoice::Extended, true),
-            ] {
-                assert_eq!((single.streams, single.in_order), (1, true));
-            }
-        }
-        assert_eq!(
-            StreamPlan::for_local_copy(&options(), Some(1), false).streams,
-            1
-        );
-        assert_eq!(
-            plan(Parallelism::Fixed(3), ModeChoice::Auto, false).streams,
-            3
-        );
-    }
-
-    #[test]
-    fn max_streams_bounds_every_policy() {
-        let options = CopyOptions {
-            max_streams: 2,
-            ..options()
-        };
-        let plan = StreamPlan::auto(&options, Some(1 << 40), OURS);
-        assert_eq!((plan.streams, plan.max_streams), (2, 2));
-        let plan = StreamPlan::chunked(&options, ChunkTuningMode::Mi, OURS);
-        let Some(Chunking::Mode(ChunkTuningMode::Mi, parameters)) = plan.chunks else {
-            unreachable!("{plan:?}");
-        };
-        assert_eq!(parameters.max_streams, 2);
-    }
-
-    #[test]
-    fn chunk_modes_need_servers_that_support_ranges() {
-        let whole = EndpointAbilities {
-            takes_chunks: false,
-            ..OURS
-        };
-        assert_eq!(
-            StreamPlan::chunked(&options(), ChunkTuningMode::Aimd, whole).chunks,
-            None
-        );
-    }
-
-    fn range(offset: Option<u64>, length: Option<u64>) -> Result<CopyRange, CopyFailure> {
-        let facts = SourceFacts {
-            size: Some(100),
-            modified: None,
-        };
-        CopyRange::from_options(offset, length, facts, "f")
-    }
-
-    #[test]
-    fn parts_inside_the_file_are_accepted() {
-        let whole = range(None, None).unwrap();
-        assert_eq!(
-            (whole.part, whole.size, whole.origin()),
-            (None, Some(100), 0)
-        );
-        assert_eq!(range(Some(40), None).unwrap().part, Some((40, 60)));
-        assert_eq!(range(None, Some(7)).unwrap().part, Some((0, 7)));
-        assert_eq!(range(Some(100), None).unwrap().size, Some(0));
-    }
-
-    #[test]
-    fn parts_beyond_the_end_are_refused() {
-        for (offset, length) in [(Some(101), None), (Some(90), Some(11)), (None, Some(101))] {
-            assert_eq!(range(offset, length).unwrap_err().exit, Exit::Usage);
-        }
-        assert!(range(Some(u64::MAX), Some(u64::MAX)).is_err());
-        let unknown = CopyRange::from_options(Some(0), None, SourceFacts::default(), "f");
-        assert!(unknown.unwrap_err().message.contains("size"));
-    }
-}
+mod tests;

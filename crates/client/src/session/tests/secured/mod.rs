@@ -1,9 +1,9 @@
 //! Sessions that are secured, and those that are not opened because they cannot be.
 
+mod tokens;
+
 use security::test_pki::{TestAuthority, TestCertificate, TestUsage, write_certificates};
-use security::tls::{
-    ClientCertificates, ExpectedPeer, TlsConfig, TlsOptions, TlsProfile, TlsRole, TlsVersion,
-};
+use security::tls::{ClientCertificates, TlsConfig, TlsOptions};
 use security::x509::TrustStore;
 
 use super::*;
@@ -37,19 +37,13 @@ impl TestIdentity {
             usages: vec![TestUsage::Server],
             ..TestCertificate::new("/O=Test/CN=server")
         };
-        let config = TlsConfig::new(TlsOptions {
-            role: TlsRole::Server,
-            profile: TlsProfile::Web,
-            credential: Some(authority.issue(&template)),
-            trust: Some(Arc::new(TrustStore::exactly(vec![
-                authority.certificate().clone(),
-            ]))),
-            client_certificates,
-            expected: ExpectedPeer::Unverified,
-            server_name: None,
-            oldest: TlsVersion::V1_2,
-            tickets: true,
-        });
+        let trust = TrustStore::exactly(vec![authority.certificate().clone()]);
+        let options = TlsOptions::server()
+            .with_credential(authority.issue(&template))
+            .asking(client_certificates, Arc::new(trust))
+            .unverified()
+            .with_tickets();
+        let config = TlsConfig::new(options);
         Self {
             config: config.unwrap(),
             folder,
@@ -213,6 +207,46 @@ async fn the_login_of_an_ftps_session_comes_after_the_handshake() {
     assert_eq!(session.third_party_protocol(), None);
     fake.finish().await;
     assert!(warnings.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn implicit_tls_precedes_the_greeting_on_any_port() {
+    let identity = TestIdentity::new("127.0.0.1");
+    for scheme in [Scheme::Ftps, Scheme::Ftp] {
+        let mut script = vec![ScriptedAction::StartTls(identity.config.clone())];
+        script.extend(greeting());
+        script.extend(login_inside_tls("PROT P"));
+        let options = SecurityOptions {
+            tls: TlsUse::Implicit,
+            ..identity.trusting()
+        };
+        let (fake, warnings) = start(scheme, options, script).await;
+        let session = ClientSession::open(&fake.server, TIMEOUT).await.unwrap();
+        assert!(session.control.tls().is_some());
+        fake.finish().await;
+        assert!(warnings.lock().unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_silent_server_of_ftps_may_expect_implicit_tls_and_the_user_is_told() {
+    let script = vec![ScriptedAction::ExpectEof];
+    let (fake, warnings) = start(Scheme::Ftps, SecurityOptions::default(), script).await;
+    let short = Duration::from_millis(200);
+    let failure = ClientSession::open(&fake.server, short).await.unwrap_err();
+    assert_eq!(failure.exit, Exit::Unreachable);
+    assert!(failure.message.contains("--tls implicit"), "{failure}");
+    fake.finish().await;
+    let warned = warnings.lock().unwrap().join("|");
+    assert!(warned.contains("--tls implicit"), "{warned}");
+    // A slow greeting is still taken.
+    let identity = TestIdentity::new("127.0.0.1");
+    let mut script = vec![Sleep(300)];
+    script.extend(greeting_with_tls(&identity));
+    script.extend(login_inside_tls("PROT P"));
+    let (fake, _) = start(Scheme::Ftps, identity.trusting(), script).await;
+    ClientSession::open(&fake.server, TIMEOUT).await.unwrap();
+    fake.finish().await;
 }
 
 #[tokio::test]
@@ -408,51 +442,6 @@ async fn clear_data_inside_tls_is_said_to_the_server() {
         "{in_force}"
     );
     drop(session);
-    fake.finish().await;
-}
-
-fn token_options(identity: &TestIdentity) -> SecurityOptions {
-    use std::os::unix::fs::PermissionsExt;
-    let path = identity.folder.path().join("token");
-    std::fs::write(&path, "eyJhbGciOi").unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-    SecurityOptions {
-        token: Some(path),
-        ..identity.trusting()
-    }
-}
-
-#[tokio::test]
-async fn a_token_is_the_password_of_the_bearer_user() {
-    let identity = TestIdentity::new("127.0.0.1");
-    let feat = "211-Features\n BEARER USER=:bearer:;\n211 End";
-    let mut script = greeting_with_tls(&identity);
-    script.extend(command_and_reply("FEAT", feat));
-    script.extend(command_and_reply("USER :bearer:", "331 token"));
-    script.extend(command_and_reply("PASS eyJhbGciOi", "230 in"));
-    script.extend(command_and_reply("FEAT", feat));
-    script.extend(command_and_reply("TYPE I", "200 ok"));
-    script.extend(command_and_reply("PBSZ 0", "200 ok"));
-    script.extend(command_and_reply("PROT P", "200 ok"));
-    let (mut fake, _) = start(Scheme::Ftps, token_options(&identity), script).await;
-    fake.server.credential = fake.server.security.token_for(Scheme::Ftps).unwrap();
-    ClientSession::open(&fake.server, TIMEOUT).await.unwrap();
-    fake.finish().await;
-}
-
-#[tokio::test]
-async fn a_token_is_not_sent_to_a_server_that_does_not_announce_tokens() {
-    let identity = TestIdentity::new("127.0.0.1");
-    let mut script = greeting_with_tls(&identity);
-    script.extend(command_and_reply("FEAT", "211-Features\n SIZE\n211 End"));
-    script.push(ScriptedAction::ExpectEof);
-    let (mut fake, _) = start(Scheme::Ftps, token_options(&identity), script).await;
-    fake.server.credential = fake.server.security.token_for(Scheme::Ftps).unwrap();
-    let failure = ClientSession::open(&fake.server, TIMEOUT)
-        .await
-        .unwrap_err();
-    assert_eq!(failure.exit, Exit::Refused);
-    assert!(failure.message.contains("--token"), "{failure}");
     fake.finish().await;
 }
 
