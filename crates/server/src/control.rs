@@ -16,9 +16,10 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use data::transport::ControlTransport;
+use proto::command::unwrap_line;
 use proto::line::{LineEvent, LineReader};
 use proto::reply::Reply;
-use proto::security::{MAX_TOKEN_LINE, unwrap_line};
+use proto::security::MAX_TOKEN_LINE;
 use security::gsi::{GsiContext, GsiError};
 use security::tls::{TlsConfig, TlsEngine};
 use tokio::time::timeout;

@@ -40,6 +40,11 @@ impl ControlAddresses {
         }
     }
 
+    /// The other end of the connection itself; `None` for one that a proxy forwards.
+    pub(crate) fn direct_peer(&self) -> Option<IpAddr> {
+        (!self.is_proxied).then(|| self.peer.ip())
+    }
+
     /// Whether both ends are on the loopback interface of this host. They never are for a connection of a
     /// proxy, whose client is anywhere.
     pub(crate) fn are_loopback(&self) -> bool {

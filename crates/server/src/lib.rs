@@ -31,11 +31,14 @@ mod session;
 mod shared;
 mod shutdown;
 mod startup;
+#[cfg(test)]
+mod test_pipe;
 mod transfer;
 mod work;
 
 pub use congestion::CongestionError;
-pub use login::TokenSetupError;
+pub use login::{CheckedIssuer, TokenSetupError, check_token_issuers};
+pub use privilege::{PrivilegeError, become_account};
 pub use reload::ReloadRequests;
 pub use secure::SecurityMaterialError;
 pub use serve::{ServerAnnouncement, serve, serve_with_reloads};

@@ -37,7 +37,10 @@ pub enum PrivilegeError {
 /// Changes supplementary groups, group and user of the process to those of the account `name`,
 /// irrevocably. The C library's calls change all threads (nptl(7)). Does nothing if the process runs
 /// as that account already.
-pub(crate) fn become_account(name: &str) -> Result<(), PrivilegeError> {
+///
+/// # Errors
+/// See [`PrivilegeError`].
+pub fn become_account(name: &str) -> Result<(), PrivilegeError> {
     let account = User::from_name(name)
         .map_err(|source| PrivilegeError::Lookup {
             name: name.to_owned(),

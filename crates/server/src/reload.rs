@@ -163,11 +163,16 @@ fn keep_restart_only_settings(old: &ServerConfig, new: &mut ServerConfig) -> Vec
         keep("cert and key", files(old) != files(new));
         (new.security.certificate, new.security.key) = files(old);
     }
+    keep("advisor", old.advisor != new.advisor);
     keep("transfer-log", old.transfer_log != new.transfer_log);
     keep("ftp-info-log", old.ftp_info_log != new.ftp_info_log);
+    keep("history", old.history != new.history);
+    new.history.clone_from(&old.history);
     new.listen = old.listen;
     new.sandbox = old.sandbox;
     new.key_holder.clone_from(&old.key_holder);
+    new.advisor.clone_from(&old.advisor);
+    new.advisor_port = old.advisor_port;
     new.root.clone_from(&old.root);
     new.run_as.clone_from(&old.run_as);
     new.security.implicit_tls = old.security.implicit_tls;

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use data::budget::StreamBudget;
+use history::PathHistory;
 use tokio::sync::watch;
 
 use crate::config::ServerConfig;
@@ -51,6 +52,8 @@ pub(crate) struct ServerState {
     pub(crate) listener_queue: Arc<FairQueue>,
     /// The server's certificate, authorities and gridmap.
     pub(crate) material: Arc<SecurityMaterial>,
+    /// Lessons of transfers about their paths.
+    pub(crate) history: Option<PathHistory>,
     /// Security handshakes that are not complete.
     pub(crate) handshakes: Arc<HandshakeLimits>,
     /// One permit per step of a GSI exchange: each takes up to a second of processor time.
@@ -75,6 +78,7 @@ impl ServerState {
             listing_queue: FairQueue::new(config.listing_queue()),
             listener_queue: FairQueue::new(config.listener_queue()),
             material: Arc::default(),
+            history: None,
             handshakes: Arc::default(),
             exchange_queue: FairQueue::new(config.exchange_queue()),
             phase: Arc::new(watch::Sender::new(ServerPhase::Serving)),
@@ -87,6 +91,11 @@ impl ServerState {
     /// The same state with certificates, authorities and gridmap.
     pub(crate) fn with_material(self, material: Arc<SecurityMaterial>) -> Self {
         Self { material, ..self }
+    }
+
+    /// The same state with a memory of paths.
+    pub(crate) fn with_history(self, history: Option<PathHistory>) -> Self {
+        Self { history, ..self }
     }
 
     /// The same server with other settings and files. New limits apply at once, to all sessions.
@@ -113,6 +122,7 @@ impl ServerState {
             listing_queue: Arc::clone(&self.listing_queue),
             listener_queue: Arc::clone(&self.listener_queue),
             material,
+            history: self.history.clone(),
             handshakes: Arc::clone(&self.handshakes),
             exchange_queue: Arc::clone(&self.exchange_queue),
             phase: Arc::clone(&self.phase),

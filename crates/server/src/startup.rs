@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use data::store::root::{Root, RootError};
+use history::PathHistory;
 use tokio::net::TcpListener;
 
 use crate::config::ServerConfig;
@@ -136,7 +137,10 @@ pub(crate) fn start_up(
     // After the change of account: root may set congestion controls that other accounts may not
     // (net.ipv4.tcp_allowed_congestion_control, tcp(7)).
     let congestion = congestion::offered_controls(&config, data::os::congestion::settable())?;
-    let shared = ServerState::new(config, congestion, logins, log).with_material(material);
+    let history = open_history(&config);
+    let shared = ServerState::new(config, congestion, logins, log)
+        .with_material(material)
+        .with_history(history);
     Ok((listeners, Arc::new(shared)))
 }
 
@@ -153,6 +157,19 @@ pub(crate) fn warn_if_nobody_can_log_in(config: &ServerConfig) {
             "nobody can log in: neither anonymous sessions nor users, a gridmap or tokens are set"
         );
     }
+}
+
+/// The memory of paths; `None` if it is switched off or has nowhere to write.
+fn open_history(config: &ServerConfig) -> Option<PathHistory> {
+    let history = PathHistory::at(config.history.clone().file()?);
+    let is_writable = history.is_writable();
+    if !is_writable {
+        tracing::info!(
+            file = %history.file().display(),
+            "what transfers teach about their paths is not kept: the directory cannot be written"
+        );
+    }
+    is_writable.then_some(history)
 }
 
 fn open_log(config: &ServerConfig) -> Result<TransferLog, ServeError> {

@@ -12,6 +12,7 @@ mod serving;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
+use server::ReloadRequests;
 use server::config::{Anonymous, ServerConfig};
 
 const SESSIONS: usize = 3000;
@@ -57,7 +58,8 @@ fn an_idle_session_takes_little_memory() {
         max_sessions_per_address: SESSIONS + WARM_UP,
         ..ServerConfig::default()
     };
-    let (address, shutdown, server) = serving::start_server(config);
+    let (announcement, shutdown, server) = serving::start_server(config, ReloadRequests::never());
+    let address = announcement.address;
     // Threads, allocator arenas and tables exist before the first measurement.
     let mut sessions: Vec<TcpStream> = (0..WARM_UP).map(|_| log_in(address)).collect();
     let before = resident();

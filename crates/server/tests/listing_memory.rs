@@ -12,6 +12,7 @@ mod serving;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
+use server::ReloadRequests;
 use server::config::{Anonymous, ServerConfig};
 
 const NAMES: usize = 200_000;
@@ -91,7 +92,8 @@ fn a_large_directory_is_listed_and_removed_in_bounded_memory() {
         anonymous: Some(Anonymous::Rw),
         ..ServerConfig::default()
     };
-    let (address, shutdown, server) = serving::start_server(config);
+    let (announcement, shutdown, server) = serving::start_server(config, ReloadRequests::never());
+    let address = announcement.address;
     list(address, "small");
     let before = most_resident();
     let bytes = list(address, "large");

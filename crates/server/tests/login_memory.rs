@@ -15,6 +15,7 @@ use std::thread;
 
 use proto::path::VPath;
 use proto::server::AccountRights;
+use server::ReloadRequests;
 use server::config::ServerConfig;
 use server::users::{self, UserAccount};
 
@@ -65,7 +66,8 @@ fn memory_is_released_after_a_burst_of_password_checks() {
         max_password_checks: Some(16),
         ..ServerConfig::default()
     };
-    let (address, shutdown, server) = serving::start_server(config);
+    let (announcement, shutdown, server) = serving::start_server(config, ReloadRequests::never());
+    let address = announcement.address;
     drop(log_in(address));
     let before = resident();
     let burst: Vec<_> = (0..LOGINS)

@@ -13,6 +13,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
+use server::ReloadRequests;
 use server::config::{Anonymous, ServerConfig};
 
 const SESSIONS: usize = 400;
@@ -55,7 +56,8 @@ fn a_burst_of_pasv_starts_few_threads() {
         anonymous: Some(Anonymous::Ro),
         ..ServerConfig::default()
     };
-    let (address, shutdown, server) = serving::start_server(config);
+    let (announcement, shutdown, server) = serving::start_server(config, ReloadRequests::never());
+    let address = announcement.address;
     let mut sessions: Vec<TcpStream> = (0..SESSIONS).map(|_| log_in(address)).collect();
     let before = threads();
     for session in &mut sessions {

@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
+use server::ReloadRequests;
 use server::config::{Anonymous, ServerConfig};
 
 use fuzz::dialogue::FuzzDialogue;
@@ -145,7 +146,9 @@ fn random_dialogues_do_not_break_the_server() {
     println!("seed {seed}, {} s", seconds.as_secs());
     let tree = Arc::new(FuzzTree::new());
     let before = tree.outside();
-    let (address, shutdown, server) = serving::start_server(config(&tree));
+    let (announcement, shutdown, server) =
+        serving::start_server(config(&tree), ReloadRequests::never());
+    let address = announcement.address;
     let (descriptors, memory) = (count("/proc/self/fd"), resident());
 
     let end = Instant::now() + seconds;

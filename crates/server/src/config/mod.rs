@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use data::options::{CongestionChoice, TransferOptions};
 use data::store::durability::SyncPolicy;
+use history::HistoryLocation;
 use ipnet::IpNet;
 use proto::sizing::SocketBuffers;
 
 use crate::key_holder::KeyHolder;
 use crate::limits::{FREE_FAILURES, QueueBounds, SessionBounds};
-use crate::sandbox::SandboxMode;
 
 mod file;
 mod security;
@@ -34,6 +34,19 @@ pub enum Anonymous {
     Ro,
     /// Read and write.
     Rw,
+}
+
+/// Whether the process confines itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SandboxMode {
+    /// As far as the kernel can; a message says what it cannot.
+    #[default]
+    Auto,
+    /// Not at all, except that core dumps are forbidden.
+    Off,
+    /// Completely, or the server does not start.
+    Required,
 }
 
 /// Which sessions may have data connections with hosts other than their client's.
@@ -67,6 +80,9 @@ pub struct ServerConfig {
     pub transfer_log: Option<PathBuf>,
     /// File of the classic log: one `FTP_INFO` line per transfer.
     pub ftp_info_log: Option<PathBuf>,
+    /// Lessons of transfers about the paths to clients, from which later ones begin. In the file: `off` or a path. Its
+    /// directory must be writable for the server; otherwise nothing is kept.
+    pub history: HistoryLocation,
     /// Who may have data connections with third hosts.
     pub third_party: ThirdPartyPolicy,
     /// Sessions with that right need not name the other host (SITE DATAPEER): any host may connect to
@@ -123,6 +139,11 @@ pub struct ServerConfig {
     /// The process that holds the private key of `security.certificate`; `None`: this process reads the
     /// key. Not in the settings file.
     pub key_holder: Option<Arc<KeyHolder>>,
+    /// Settings file of the network-advice service that the program runs beside the server (`config` in the
+    /// table `[advisor]`); `None`: no service.
+    pub advisor: Option<PathBuf>,
+    /// Port where that service answers, which FEAT announces. Not in the settings file.
+    pub advisor_port: Option<u16>,
     /// Networks of proxies whose connections begin with a PROXY header.
     pub proxy_protocol_from: Vec<IpNet>,
     /// Whether the program confines itself; [`crate::sandbox::enter`] must be called with it.
@@ -143,6 +164,7 @@ impl Default for ServerConfig {
             public_address: None,
             transfer_log: None,
             ftp_info_log: None,
+            history: HistoryLocation::Off,
             third_party: ThirdPartyPolicy::default(),
             foreign_data_addresses: false,
             max_sessions: 20_000,
@@ -171,6 +193,8 @@ impl Default for ServerConfig {
             run_as: None,
             security: SecurityConfig::default(),
             key_holder: None,
+            advisor: None,
+            advisor_port: None,
             proxy_protocol_from: Vec::new(),
             sandbox: SandboxMode::default(),
         }

@@ -39,7 +39,6 @@ pub const VERB: &str = "key-holder";
 #[derive(Debug)]
 pub struct KeyHolder {
     connection: Arc<HolderConnection>,
-    /// Ended when dropped.
     child: Child,
 }
 
@@ -136,10 +135,9 @@ impl KeyHolder {
 
 impl Drop for KeyHolder {
     fn drop(&mut self) {
-        // The end of the connection ends the process; the signal helps one that hangs, if the rights
-        // of this process still permit it. Nothing waits here, since the server itself ends now.
+        // The end of the connection ends the process. A signal would not reach it: the sandbox permits none to
+        // other processes. Nothing waits here, since the server itself ends now.
         self.connection.shut_down();
-        let _ = self.child.kill();
         let _ = self.child.try_wait();
     }
 }

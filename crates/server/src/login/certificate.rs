@@ -2,14 +2,11 @@
 
 use std::sync::Arc;
 
-use proto::path::VPath;
-use proto::server::AccountRights;
 use security::x509::DistinguishedName;
 
 use super::{ANONYMOUS_NAMES, Authenticator, Login, LoginPolicy, LoginRefusal, MappingError};
 use crate::config::GridmapRights;
 use crate::limits::SessionLimits;
-use crate::users::UserAccount;
 
 /// Name with which clients of the globus library leave the choice of the account to the server.
 const DEFAULT_ACCOUNT: &str = ":globus-mapping:";
@@ -49,24 +46,8 @@ impl Authenticator {
         if ANONYMOUS_NAMES.contains(&account.to_ascii_lowercase().as_str()) {
             return self.anonymous_login(policy);
         }
-        let account = mapped_account(policy, account);
+        let account = policy.account(account, policy.gridmap_rights == GridmapRights::Rw);
         let slot = limits.count_login(&account.name)?;
         self.user_login(policy, account, slot).await
     }
-}
-
-/// The account of a name: that of the users file, else one with the server's root.
-fn mapped_account(policy: &LoginPolicy, name: &str) -> UserAccount {
-    let users = policy.users.as_ref();
-    users
-        .and_then(|users| users.account(name))
-        .unwrap_or_else(|| UserAccount {
-            name: name.to_owned(),
-            root: None,
-            rights: AccountRights {
-                write: policy.gridmap_rights == GridmapRights::Rw,
-                third_party: true,
-            },
-            home: VPath::root(),
-        })
 }

@@ -29,7 +29,7 @@ mod token;
 pub(crate) use certificate::CertifiedClient;
 use throttle::LoginThrottle;
 pub(crate) use token::TokenLogin;
-pub use token::TokenSetupError;
+pub use token::{CheckedIssuer, TokenSetupError, check_token_issuers};
 
 /// User names that mean an anonymous session, in upper or lower case (RFC 1635). Clients of the
 /// globus library send `:globus-mapping:` to leave the choice of the account to the server.
@@ -447,6 +447,21 @@ impl Authenticator {
 }
 
 impl LoginPolicy {
+    /// The account of a client whose identity is proved: that of the users file, else one with the server's
+    /// root, which may write if `write` is set.
+    fn account(&self, name: &str, write: bool) -> UserAccount {
+        let listed = self.users.as_ref().and_then(|users| users.account(name));
+        listed.unwrap_or_else(|| UserAccount {
+            name: name.to_owned(),
+            root: None,
+            rights: AccountRights {
+                write,
+                third_party: true,
+            },
+            home: VPath::root(),
+        })
+    }
+
     fn of(config: &ServerConfig, users: Option<Arc<Users>>, gridmap: Option<Arc<Gridmap>>) -> Self {
         Self {
             anonymous: config.anonymous,

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use landlock::{
-    ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr,
-    RulesetStatus, Scope, path_beneath_rules,
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetStatus, Scope, path_beneath_rules,
 };
 
 use super::SandboxError;
@@ -44,11 +44,36 @@ pub struct FileAccess {
     pub write: Vec<PathBuf>,
 }
 
-/// Whether the kernel has Landlock, and it is switched on. Nothing is restricted.
-pub fn has_landlock() -> bool {
+/// Whether this kernel can confine the files of a server. Nothing is restricted.
+pub fn can_confine_files() -> bool {
+    check_renames().is_ok()
+}
+
+/// Whether files can be confined without a loss for users. Before its second version (Linux 5.19) Landlock
+/// has no right for renames from one directory to another, and refuses all of them.
+///
+/// # Errors
+/// The kernel has no Landlock, or one that refuses such renames.
+pub(super) fn check_renames() -> Result<(), SandboxError> {
+    renames_are_permitted(
+        handles(AccessFs::from_all(ABI::V1)),
+        handles(AccessFs::Refer),
+    )
+}
+
+fn renames_are_permitted(has_landlock: bool, has_refer: bool) -> Result<(), SandboxError> {
+    match (has_landlock, has_refer) {
+        (false, _) => Err(SandboxError::NoLandlock),
+        (true, false) => Err(SandboxError::NoRenames),
+        (true, true) => Ok(()),
+    }
+}
+
+/// Whether the kernel knows all of these rights.
+fn handles(rights: impl Into<BitFlags<AccessFs>>) -> bool {
     let ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
-        .handle_access(AccessFs::from_all(ABI::V1));
+        .handle_access(rights.into());
     ruleset.and_then(Ruleset::create).is_ok()
 }
 
@@ -91,7 +116,7 @@ mod tests {
     fn only_permitted_paths_can_be_opened() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
-        for name in ["root", "config", "secret"] {
+        for name in ["root", "config", "secret", "root/dir"] {
             std::fs::create_dir(path(name)).unwrap();
             std::fs::write(path(name).join("f"), name).unwrap();
         }
@@ -100,7 +125,7 @@ mod tests {
             write: vec![path("root")],
         };
         let paths = [path("root/f"), path("config/f"), path("secret/f")];
-        let new = path("root/new");
+        let (new, moved) = (path("root/new"), path("root/dir/moved"));
         let confined = std::thread::spawn(move || {
             if let Err(SandboxError::NoLandlock) = confine(&access) {
                 return None;
@@ -110,7 +135,9 @@ mod tests {
                 .each_ref()
                 .map(|path| std::fs::write(path, "changed").is_ok());
             let renamed = std::fs::write(&new, "x").is_ok()
-                && std::fs::rename(&new, new.with_extension("y")).is_ok();
+                && std::fs::rename(&new, new.with_extension("y")).is_ok()
+                && (check_renames().is_err()
+                    || std::fs::rename(new.with_extension("y"), moved).is_ok());
             Some((readable, writable, renamed))
         });
         // A kernel without Landlock is not what this test is about.
@@ -118,5 +145,14 @@ mod tests {
             assert_eq!(done, ([true, true, false], [true, false, false], true));
         }
         assert_eq!(std::fs::read(path("secret/f")).unwrap(), b"secret");
+    }
+
+    #[test]
+    fn a_kernel_that_would_refuse_renames_between_directories_confines_no_files() {
+        assert!(renames_are_permitted(true, true).is_ok());
+        let none = renames_are_permitted(false, false).unwrap_err();
+        assert!(matches!(none, SandboxError::NoLandlock), "{none}");
+        let old = renames_are_permitted(true, false).unwrap_err().to_string();
+        assert!(old.contains("renames") && old.contains("5.19"), "{old}");
     }
 }

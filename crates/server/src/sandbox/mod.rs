@@ -12,30 +12,23 @@ use data::os::core_dumps;
 mod files;
 mod system_calls;
 
-pub use files::{FileAccess, has_landlock};
+pub use files::{FileAccess, can_confine_files};
 
-use crate::config::ServerConfig;
+use crate::config::{SandboxMode, ServerConfig};
 use crate::users::Users;
-
-/// Whether the process confines itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SandboxMode {
-    /// As far as the kernel can; a message says what it cannot.
-    #[default]
-    Auto,
-    /// Not at all, except that core dumps are forbidden.
-    Off,
-    /// Completely, or the server does not start.
-    Required,
-}
 
 /// The reason why the process could not confine itself.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     /// The kernel has no Landlock, or an old one.
-    #[error("this kernel cannot confine file access completely (Landlock, Linux 5.13 or newer)")]
+    #[error("this kernel cannot confine file access completely (Landlock, Linux 5.19 or newer)")]
     NoLandlock,
+    /// Confined, a server could not carry out renames from one directory to another.
+    #[error(
+        "file access is not confined: the Landlock of this kernel would refuse all renames from one directory to \
+         another (Linux 5.19 or newer permits them)"
+    )]
+    NoRenames,
     /// A path cannot be permitted.
     #[error("cannot confine file access: {0}")]
     Files(String),
@@ -54,7 +47,7 @@ pub fn enter(mode: SandboxMode, access: &FileAccess) -> Result<(), SandboxError>
     if mode == SandboxMode::Off {
         return Ok(());
     }
-    let files = files::confine(access);
+    let files = files::check_renames().and_then(|()| files::confine(access));
     let calls = system_calls::filter(system_calls::SERVER);
     for (what, done) in [("files", &files), ("system calls", &calls)] {
         match done {
@@ -102,6 +95,8 @@ impl FileAccess {
         write.extend(users.iter().flat_map(Users::roots));
         let logs = [&config.transfer_log, &config.ftp_info_log];
         write.extend(logs.into_iter().flatten().map(|log| directory_of(log)));
+        let history = config.history.clone().file();
+        write.extend(history.as_deref().map(directory_of));
         // The process that holds the key reads both.
         let own_key = config.key_holder.is_none();
         let files = [

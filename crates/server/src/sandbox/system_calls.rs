@@ -13,10 +13,18 @@ use seccompiler::{
 
 use super::SandboxError;
 
+/// Name of the constant, and number.
+type PermittedCall = (&'static str, c_long);
+
+/// Calls by the names of their constants.
+macro_rules! calls {
+    ($($name:ident),* $(,)?) => { &[$((stringify!($name), libc::$name)),*] };
+}
+
 /// The calls of a process.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PermittedCalls {
-    calls: &'static [&'static [c_long]],
+    calls: &'static [&'static [PermittedCall]],
     /// New threads, sockets, and the options of descriptors and of the process.
     serves: bool,
 }
@@ -34,220 +42,148 @@ pub(super) const KEY_HOLDER: PermittedCalls = PermittedCalls {
 };
 
 /// Memory, locks, signals, clocks, reading and writing.
-const COMMON: &[c_long] = &[
-    libc::SYS_brk,
-    libc::SYS_mmap,
-    libc::SYS_munmap,
-    libc::SYS_mremap,
-    libc::SYS_mprotect,
-    libc::SYS_madvise,
-    libc::SYS_membarrier,
-    libc::SYS_futex,
-    libc::SYS_set_robust_list,
-    libc::SYS_rseq,
-    libc::SYS_sched_yield,
-    libc::SYS_rt_sigaction,
-    libc::SYS_rt_sigprocmask,
-    libc::SYS_rt_sigreturn,
-    libc::SYS_sigaltstack,
-    libc::SYS_restart_syscall,
-    libc::SYS_getpid,
-    libc::SYS_gettid,
-    libc::SYS_tgkill,
-    libc::SYS_getuid,
-    libc::SYS_geteuid,
-    libc::SYS_getgid,
-    libc::SYS_getegid,
-    libc::SYS_getrandom,
-    libc::SYS_clock_gettime,
-    libc::SYS_clock_getres,
-    libc::SYS_clock_nanosleep,
-    libc::SYS_nanosleep,
-    libc::SYS_gettimeofday,
-    libc::SYS_read,
-    libc::SYS_write,
-    libc::SYS_readv,
-    libc::SYS_writev,
-    libc::SYS_pread64,
-    libc::SYS_lseek,
-    libc::SYS_close,
-    libc::SYS_fstat,
-    libc::SYS_newfstatat,
-    libc::SYS_statx,
-    libc::SYS_openat,
-    libc::SYS_fcntl,
-    libc::SYS_recvfrom,
-    libc::SYS_sendto,
-    libc::SYS_recvmsg,
-    libc::SYS_sendmsg,
-    libc::SYS_exit,
-    libc::SYS_exit_group,
+const COMMON: &[PermittedCall] = calls![
+    SYS_brk,
+    SYS_mmap,
+    SYS_munmap,
+    SYS_mremap,
+    SYS_mprotect,
+    SYS_madvise,
+    SYS_futex,
+    SYS_sched_yield,
+    SYS_rt_sigaction,
+    SYS_rt_sigprocmask,
+    SYS_rt_sigreturn,
+    SYS_sigaltstack,
+    SYS_restart_syscall,
+    SYS_getpid,
+    SYS_gettid,
+    SYS_getuid,
+    SYS_geteuid,
+    SYS_getgid,
+    SYS_getegid,
+    SYS_getrandom,
+    // Where the clock is not one that the vDSO can read (vdso(7)).
+    SYS_clock_gettime,
+    SYS_gettimeofday,
+    SYS_clock_nanosleep,
+    SYS_read,
+    SYS_write,
+    SYS_readv,
+    SYS_writev,
+    SYS_pread64,
+    SYS_lseek,
+    SYS_close,
+    SYS_fstat,
+    SYS_newfstatat,
+    SYS_statx,
+    SYS_openat,
+    SYS_fcntl,
+    SYS_recvfrom,
+    SYS_sendto,
+    SYS_recvmsg,
+    SYS_sendmsg,
+    SYS_exit,
+    SYS_exit_group,
 ];
 
-/// Threads, files below the roots, sockets, the change of account.
-const SERVING: &[c_long] = &[
-    libc::SYS_set_tid_address,
-    libc::SYS_sched_getaffinity,
-    libc::SYS_sched_setaffinity,
-    libc::SYS_getcpu,
-    libc::SYS_sysinfo,
-    libc::SYS_uname,
-    libc::SYS_getcwd,
-    libc::SYS_getrusage,
-    libc::SYS_times,
-    libc::SYS_prlimit64,
-    libc::SYS_getgroups,
-    libc::SYS_getresuid,
-    libc::SYS_getresgid,
-    libc::SYS_getppid,
+/// Threads, files below the roots, sockets, the change of account, name lookup.
+const SERVING: &[PermittedCall] = calls![
+    // A new thread.
+    SYS_set_robust_list,
+    SYS_rseq,
+    SYS_sched_getaffinity,
+    SYS_prlimit64,
+    SYS_sysinfo,
     // --run-as
-    libc::SYS_setgroups,
-    libc::SYS_setgid,
-    libc::SYS_setuid,
-    libc::SYS_setresgid,
-    libc::SYS_setresuid,
+    SYS_getgroups,
+    SYS_setgroups,
+    SYS_setgid,
+    SYS_setuid,
     // The end of the process that holds the key.
-    libc::SYS_kill,
-    libc::SYS_pidfd_send_signal,
-    libc::SYS_wait4,
-    libc::SYS_waitid,
-    libc::SYS_rt_sigpending,
-    libc::SYS_rt_sigtimedwait,
-    libc::SYS_close_range,
-    libc::SYS_dup,
-    libc::SYS_dup3,
-    libc::SYS_pipe2,
-    libc::SYS_eventfd2,
-    libc::SYS_epoll_create1,
-    libc::SYS_epoll_ctl,
-    libc::SYS_epoll_pwait,
-    libc::SYS_epoll_pwait2,
-    libc::SYS_ppoll,
-    libc::SYS_pselect6,
-    libc::SYS_timerfd_create,
-    libc::SYS_timerfd_settime,
-    libc::SYS_pwrite64,
-    libc::SYS_preadv,
-    libc::SYS_pwritev,
-    libc::SYS_preadv2,
-    libc::SYS_pwritev2,
-    libc::SYS_sendfile,
-    libc::SYS_splice,
-    libc::SYS_tee,
-    libc::SYS_copy_file_range,
-    libc::SYS_fallocate,
-    libc::SYS_fadvise64,
-    libc::SYS_readahead,
-    libc::SYS_ftruncate,
-    libc::SYS_fsync,
-    libc::SYS_fdatasync,
-    libc::SYS_sync_file_range,
-    libc::SYS_syncfs,
-    libc::SYS_flock,
-    libc::SYS_openat2,
-    libc::SYS_faccessat,
-    libc::SYS_faccessat2,
-    libc::SYS_readlinkat,
-    libc::SYS_statfs,
-    libc::SYS_fstatfs,
-    libc::SYS_getdents64,
-    libc::SYS_mkdirat,
-    libc::SYS_unlinkat,
-    libc::SYS_renameat,
-    libc::SYS_renameat2,
-    libc::SYS_linkat,
-    libc::SYS_symlinkat,
-    libc::SYS_fchmod,
-    libc::SYS_fchmodat,
-    libc::SYS_fchown,
-    libc::SYS_fchownat,
-    libc::SYS_utimensat,
-    libc::SYS_umask,
-    libc::SYS_fgetxattr,
-    libc::SYS_flistxattr,
-    libc::SYS_socketpair,
-    libc::SYS_bind,
-    libc::SYS_listen,
-    libc::SYS_accept,
-    libc::SYS_accept4,
-    libc::SYS_connect,
-    libc::SYS_getsockname,
-    libc::SYS_getpeername,
-    libc::SYS_getsockopt,
-    libc::SYS_setsockopt,
-    libc::SYS_shutdown,
-    libc::SYS_sendmmsg,
-    libc::SYS_recvmmsg,
-    // A program that was given its own filter may add another, never loosen it.
-    libc::SYS_seccomp,
-    libc::SYS_landlock_restrict_self,
+    SYS_wait4,
+    // Events.
+    SYS_pipe2,
+    SYS_eventfd2,
+    SYS_epoll_create1,
+    SYS_epoll_ctl,
+    SYS_epoll_pwait,
+    SYS_ppoll,
+    // Data of files.
+    SYS_pwrite64,
+    SYS_sendfile,
+    SYS_splice,
+    SYS_fallocate,
+    SYS_fadvise64,
+    SYS_ftruncate,
+    SYS_fsync,
+    SYS_fdatasync,
+    SYS_sync_file_range,
+    SYS_flock,
+    // Names of files.
+    SYS_openat2,
+    SYS_getcwd,
+    SYS_readlinkat,
+    SYS_statfs,
+    SYS_fstatfs,
+    SYS_getdents64,
+    SYS_mkdirat,
+    SYS_unlinkat,
+    SYS_renameat,
+    SYS_renameat2,
+    SYS_symlinkat,
+    SYS_fchmodat,
+    SYS_fchownat,
+    SYS_utimensat,
+    // Sockets.
+    SYS_socketpair,
+    SYS_bind,
+    SYS_listen,
+    SYS_accept4,
+    SYS_connect,
+    SYS_getsockname,
+    SYS_getpeername,
+    SYS_getsockopt,
+    SYS_setsockopt,
+    SYS_shutdown,
+    // getaddrinfo(3), getpwnam(3) and the modules that they load (nsswitch.conf(5)).
+    SYS_uname,
+    SYS_sendmmsg,
+    SYS_faccessat,
+    SYS_faccessat2,
+    SYS_timerfd_create,
+    SYS_timerfd_settime,
 ];
 
 /// Calls of x86-64 that newer architectures do not have.
 #[cfg(target_arch = "x86_64")]
-const OLD_COMMON: &[c_long] = &[
-    libc::SYS_open,
-    libc::SYS_stat,
-    libc::SYS_lstat,
-    libc::SYS_poll,
+const OLD_COMMON: &[PermittedCall] = calls![
+    SYS_open, SYS_stat, SYS_lstat, SYS_poll, // See `clock_gettime`.
+    SYS_time,
 ];
 #[cfg(not(target_arch = "x86_64"))]
-const OLD_COMMON: &[c_long] = &[];
+const OLD_COMMON: &[PermittedCall] = &[];
 
 /// As [`OLD_COMMON`], for serving.
 #[cfg(target_arch = "x86_64")]
-const OLD_SERVING: &[c_long] = &[
-    libc::SYS_arch_prctl,
-    libc::SYS_access,
-    libc::SYS_readlink,
-    libc::SYS_pipe,
-    libc::SYS_dup2,
-    libc::SYS_select,
-    libc::SYS_epoll_wait,
-    libc::SYS_mkdir,
-    libc::SYS_rmdir,
-    libc::SYS_unlink,
-    libc::SYS_rename,
-    libc::SYS_time,
-];
+const OLD_SERVING: &[PermittedCall] = calls![SYS_access, SYS_readlink, SYS_epoll_wait,];
 #[cfg(not(target_arch = "x86_64"))]
-const OLD_SERVING: &[c_long] = &[];
+const OLD_SERVING: &[PermittedCall] = &[];
 
-/// Options of descriptors (ioctl(2)): terminals, unread and unsent bytes, shared blocks, file flags.
-const IOCTLS: &[u64] = &[
-    libc::TCGETS,
-    libc::TIOCGWINSZ,
-    libc::FIONREAD,
-    libc::FIONBIO,
-    libc::FIOCLEX,
-    libc::TIOCOUTQ,
-    FICLONE,
-    FICLONERANGE,
-];
-/// `FICLONE` of linux/fs.h.
-const FICLONE: u64 = 0x4004_9409;
-/// `FICLONERANGE` of linux/fs.h.
-const FICLONERANGE: u64 = 0x4020_940d;
+/// Options of descriptors (ioctl(2)): unread bytes, and whether reading waits.
+const IOCTLS: &[u64] = &[libc::FIONREAD, libc::FIONBIO];
 
-/// Options of the process (prctl(2)): names of threads and of memory areas, and less rights.
-const PRCTLS: &[u64] = &[
-    libc::PR_SET_NAME as u64,
-    libc::PR_GET_NAME as u64,
-    libc::PR_SET_VMA as u64,
-    libc::PR_SET_NO_NEW_PRIVS as u64,
-    libc::PR_SET_DUMPABLE as u64,
-    libc::PR_GET_DUMPABLE as u64,
-    libc::PR_CAPBSET_READ as u64,
-];
+/// Options of the process (prctl(2)): the names of new threads.
+const PRCTLS: &[u64] = &[libc::PR_SET_NAME as u64];
 
-/// Families of sockets: TCP and the name service (unix sockets of nscd and resolved, the list of
-/// addresses by which getaddrinfo(3) sorts).
-const SOCKET_FAMILIES: &[u64] = &[
-    libc::AF_INET as u64,
-    libc::AF_INET6 as u64,
-    libc::AF_UNIX as u64,
-    libc::AF_NETLINK as u64,
-];
+/// Families of sockets of which only [`INTERNET_TYPES`] are permitted.
+const INTERNET_FAMILIES: &[u64] = &[libc::AF_INET as u64, libc::AF_INET6 as u64];
+
+/// TCP, and UDP for the name service. Root could forge packets with raw sockets (raw(7)).
+const INTERNET_TYPES: &[u64] = &[libc::SOCK_STREAM as u64, libc::SOCK_DGRAM as u64];
+
+/// The type of a socket without its flags (socket(2)).
+const SOCKET_TYPE: u64 = !((libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) as u32) as u64;
 
 /// Restricts this thread, and those that it starts, to the permitted calls.
 pub(super) fn filter(permitted: PermittedCalls) -> Result<(), SandboxError> {
@@ -259,15 +195,18 @@ pub(super) fn filter(permitted: PermittedCalls) -> Result<(), SandboxError> {
 
 fn program(permitted: PermittedCalls) -> Result<BpfProgram, seccompiler::BackendError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
-    for call in permitted.calls.iter().copied().flatten() {
+    for (_, call) in permitted.calls.iter().copied().flatten() {
         rules.insert(*call, Vec::new());
     }
+    // Signals to threads of this process alone: abort(3), and setuid(2) in all threads (nptl(7)).
+    let own = [u64::from(std::process::id())];
+    rules.insert(libc::SYS_tgkill, one_of(0, &own)?);
     if permitted.serves {
         // clone3(2) takes its flags through memory, which a filter cannot read; without it the C
         // library uses clone(2), and only threads are permitted: no new processes.
         let thread = libc::CLONE_THREAD as u64;
         rules.insert(libc::SYS_clone, vec![any_of_masked(0, thread)?]);
-        rules.insert(libc::SYS_socket, one_of(0, SOCKET_FAMILIES)?);
+        rules.insert(libc::SYS_socket, sockets()?);
         rules.insert(libc::SYS_ioctl, one_of(1, IOCTLS)?);
         rules.insert(libc::SYS_prctl, one_of(0, PRCTLS)?);
     }
@@ -280,14 +219,38 @@ fn program(permitted: PermittedCalls) -> Result<BpfProgram, seccompiler::Backend
     .try_into()
 }
 
+/// The sockets that serving needs.
+fn sockets() -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+    // The name service: unix sockets of nscd and resolved.
+    let mut rules = one_of(0, &[libc::AF_UNIX as u64])?;
+    // The list of addresses by which getaddrinfo(3) sorts (rtnetlink(7)).
+    rules.push(SeccompRule::new(vec![
+        equal(0, libc::AF_NETLINK as u64)?,
+        equal(2, libc::NETLINK_ROUTE as u64)?,
+    ])?);
+    for family in INTERNET_FAMILIES {
+        for socket_type in INTERNET_TYPES {
+            let is_type = SeccompCondition::new(
+                1,
+                SeccompCmpArgLen::Dword,
+                SeccompCmpOp::MaskedEq(SOCKET_TYPE),
+                *socket_type,
+            )?;
+            rules.push(SeccompRule::new(vec![equal(0, *family)?, is_type])?);
+        }
+    }
+    Ok(rules)
+}
+
 /// A rule per value that an argument may have.
 fn one_of(argument: u8, values: &[u64]) -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
-    let rule = |value: &u64| {
-        let equal =
-            SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, *value)?;
-        SeccompRule::new(vec![equal])
-    };
+    let rule = |value: &u64| SeccompRule::new(vec![equal(argument, *value)?]);
     values.iter().map(rule).collect()
+}
+
+/// The condition that an argument has this value.
+fn equal(argument: u8, value: u64) -> Result<SeccompCondition, seccompiler::BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)
 }
 
 /// A rule for an argument that has these bits.
@@ -301,6 +264,8 @@ fn any_of_masked(argument: u8, bits: u64) -> Result<SeccompRule, seccompiler::Ba
 mod tests {
     use std::net::{TcpListener, TcpStream, UdpSocket};
     use std::process::Command;
+
+    use rustix::fs::{CWD, renameat};
 
     use super::*;
 
@@ -321,24 +286,85 @@ mod tests {
     fn a_server_has_threads_sockets_and_files_but_no_processes() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
-        let (threads, sockets, files, processes, raw) = confined(SERVER, move || {
+        let (threads, sockets, files, processes) = confined(SERVER, move || {
             let threads = std::thread::spawn(|| 7).join().unwrap() == 7;
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let sockets = TcpStream::connect(listener.local_addr().unwrap()).is_ok()
                 && UdpSocket::bind("127.0.0.1:0").is_ok();
             let files = std::fs::write(&path, "x").is_ok()
-                && std::fs::rename(&path, path.with_extension("y")).is_ok();
+                && renameat(CWD, &path, CWD, path.with_extension("y")).is_ok();
             let processes = Command::new("/bin/true").status().is_ok();
-            let raw = socket2::Socket::new(
-                socket2::Domain::from(libc::AF_PACKET),
-                socket2::Type::RAW,
-                None,
-            )
-            .is_ok();
-            (threads, sockets, files, processes, raw)
+            (threads, sockets, files, processes)
         });
         assert!(threads && sockets && files);
-        assert!(!processes && !raw);
+        assert!(!processes);
+    }
+
+    /// A kernel refuses raw sockets to others than root by itself, with EPERM, so the error is compared.
+    #[test]
+    fn raw_and_packet_sockets_are_refused_by_the_filter() {
+        use socket2::{Domain, Protocol, Socket, Type};
+        let packet = Domain::from(libc::AF_PACKET);
+        // SOCK_PACKET, the older form of a packet socket (socket(2)).
+        let old_packet = Type::from(10);
+        let audit = Some(Protocol::from(libc::NETLINK_AUDIT));
+        let refused = [
+            (Domain::IPV4, Type::RAW, Some(Protocol::ICMPV4)),
+            (Domain::IPV4, Type::RAW.cloexec(), Some(Protocol::TCP)),
+            (Domain::IPV4, Type::RAW.nonblocking(), Some(Protocol::UDP)),
+            (Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6)),
+            (Domain::IPV4, old_packet, None),
+            (packet, Type::RAW, None),
+            (packet, Type::DGRAM, None),
+            (Domain::from(libc::AF_NETLINK), Type::RAW, audit),
+        ];
+        let route = (Domain::from(libc::AF_NETLINK), Type::RAW, None);
+        let (errors, route) = confined(SERVER, move || {
+            let open = |(domain, kind, protocol)| Socket::new_raw(domain, kind, protocol);
+            let errors = refused.map(|socket| open(socket).err().and_then(|e| e.raw_os_error()));
+            (errors, open(route).is_ok())
+        });
+        assert_eq!(errors, [Some(libc::ENOSYS); 8]);
+        assert!(route, "the list of addresses");
+    }
+
+    #[test]
+    fn other_processes_cannot_be_signalled() {
+        let parent = rustix::process::getppid().expect("a parent");
+        let probed = confined(SERVER, move || rustix::process::test_kill_process(parent));
+        assert_eq!(probed, Err(rustix::io::Errno::NOSYS));
+    }
+
+    /// docs/server.md promises the list to administrators.
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn the_documented_lists_are_the_real_ones() {
+        let document = include_str!("../../../../docs/server.md");
+        let documented = |heading: &str| -> Vec<&str> {
+            let (_, after) = document.split_once(heading).expect("the heading");
+            let (list, _) = after.split_once("\n\n").expect("the end of the paragraph");
+            list.split('`').skip(1).step_by(2).collect()
+        };
+        let names = |lists: &[&'static [PermittedCall]]| -> Vec<&str> {
+            let calls = lists.iter().copied().flatten();
+            let mut names: Vec<&str> = calls.map(|(name, _)| &name["SYS_".len()..]).collect();
+            names.sort_unstable();
+            names
+        };
+        let common = documented("**System calls of both processes:**");
+        let mut own = vec!["tgkill"];
+        own.extend(names(KEY_HOLDER.calls));
+        own.sort_unstable();
+        assert_eq!(common, own);
+        let mut serving = names(&[SERVING, OLD_SERVING]);
+        serving.extend(["clone", "ioctl", "prctl", "socket"]);
+        serving.sort_unstable();
+        assert_eq!(
+            documented("**Of the process that serves, besides:**"),
+            serving
+        );
+        let files = documented("**Files of the system, for reading:**");
+        assert_eq!(files, super::super::files::SYSTEM);
     }
 
     #[test]

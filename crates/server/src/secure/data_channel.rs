@@ -3,14 +3,10 @@
 
 use std::sync::Arc;
 
-use data::security::{DataSecurity, DataTlsRole};
-use proto::command::{DataChannelAuth, ProtectionLevel};
-use proto::security::DataChannelProtection;
+use data::security::DataSecurity;
+use proto::security::{DataChannelAuth, DataChannelProtection, ProtectionLevel};
 use security::gsi::DataHandshakeMode;
-use security::tls::{
-    ClientCertificates, ExpectedPeer, TlsConfig, TlsError, TlsOptions, TlsProfile, TlsRole,
-    TlsVersion,
-};
+use security::tls::{ExpectedPeer, TlsError, TlsOptions};
 use security::x509::{DistinguishedName, TrustStore};
 
 use super::{GridSecurity, SecurityMaterial, SessionSecurity, TlsSecurity};
@@ -75,13 +71,8 @@ impl TlsSecurity {
             None => self.config.clone(),
         };
         Ok(DataSecurity {
-            mode: DataHandshakeMode::Protected,
-            role: DataTlsRole::Server,
-            client: None,
-            server: Some(server),
-            resume: None,
             require_resumption: material.settings().session_reuse == SessionReuse::Required,
-            require_close_notify: true,
+            ..DataSecurity::ftps_server(server)
         })
     }
 }
@@ -121,33 +112,18 @@ impl GridSecurity {
                     .ok_or(DataProtectionError::NoCredential)?,
             ),
         };
-        let config = |role| {
-            TlsConfig::new(TlsOptions {
-                role,
-                profile: TlsProfile::Grid,
-                credential: Some(credential.clone()),
-                trust: Some(Arc::clone(&trust)),
-                client_certificates: ClientCertificates::Required,
-                expected: ExpectedPeer::Identity(expected.clone()),
-                server_name: None,
-                oldest: TlsVersion::V1_2,
-                tickets: false,
-            })
+        let mode = match asked.level {
+            ProtectionLevel::Clear => DataHandshakeMode::AuthenticateOnly,
+            ProtectionLevel::Safe | ProtectionLevel::Confidential | ProtectionLevel::Private => {
+                DataHandshakeMode::Protected
+            }
         };
-        Ok(DataSecurity {
-            mode: match asked.level {
-                ProtectionLevel::Clear => DataHandshakeMode::AuthenticateOnly,
-                ProtectionLevel::Safe
-                | ProtectionLevel::Confidential
-                | ProtectionLevel::Private => DataHandshakeMode::Protected,
-            },
-            role: DataTlsRole::Opener,
-            client: Some(config(TlsRole::Client)?),
-            server: Some(config(TlsRole::Server)?),
-            resume: None,
-            require_resumption: false,
-            // Peers with GSI close data connections by FIN alone.
-            require_close_notify: false,
-        })
+        let options = |role| {
+            TlsOptions::grid(role)
+                .with_credential(credential.clone())
+                .with_trust(Arc::clone(&trust))
+                .expecting(ExpectedPeer::Identity(expected.clone()))
+        };
+        Ok(DataSecurity::grid(mode, options)?)
     }
 }

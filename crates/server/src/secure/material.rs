@@ -1,20 +1,17 @@
 //! The server's certificate, authorities and gridmap, as they were read from their files.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use openssl::asn1::Asn1Time;
 use proto::security::{ExchangeKind, SecurityMechanism};
 use security::gridmap::{Gridmap, GridmapError};
 use security::gsi::{GsiAcceptor, GsiError};
-use security::tls::{
-    ClientCertificates, ExpectedPeer, TlsConfig, TlsError, TlsOptions, TlsProfile, TlsRole,
-    TlsVersion,
-};
-use security::x509::{CertifiedKey, CredentialError, TrustError, TrustStore};
+use security::regular_file;
+use security::tls::{ClientCertificates, TlsConfig, TlsError, TlsOptions, TlsRole};
+use security::x509::{CertifiedKey, CredentialError, DistinguishedName, TrustError, TrustStore};
 
 use crate::config::{SecurityConfig, SecurityConfigError, ServerConfig, TlsPolicy};
 use crate::key_holder::KeyHolderError;
@@ -37,8 +34,8 @@ pub enum SecurityMaterialError {
     /// The gridmap cannot be used.
     #[error("cannot use the gridmap: {0}")]
     Gridmap(#[from] GridmapError),
-    /// The process that holds the private key.
-    #[error("cannot use the server's private key: {0}")]
+    /// The process that holds the private key, which reads the certificate, too.
+    #[error("cannot use the server's certificate and private key: {0}")]
     KeyHolder(#[from] KeyHolderError),
     /// TLS refuses the certificate.
     #[error("cannot use the server's certificate for TLS: {0}")]
@@ -75,6 +72,11 @@ impl SecurityMaterial {
         let settings = config.security.clone();
         settings.check()?;
         let credential = load_credential(config, before)?;
+        if let Some(credential) = &credential
+            && let Some(problem) = validity_problem(credential)
+        {
+            tracing::warn!("{problem}");
+        }
         let grid = load_grid(&settings, before)?;
         let client_trust = load_client_trust(&settings, grid.as_ref(), before)?;
         let mut mechanisms = Vec::new();
@@ -137,10 +139,10 @@ impl SecurityMaterial {
     /// [`TlsError::Config`]
     pub(crate) fn tls_config(&self) -> Result<TlsConfig, TlsError> {
         TlsConfig::new(TlsOptions {
-            client_certificates: self.settings.client_certificates,
+            credential: self.credential.clone(),
             trust: self.client_trust.clone(),
-            tickets: true,
-            ..self.server_options(TlsProfile::Web)
+            client_certificates: self.settings.client_certificates,
+            ..TlsOptions::server().with_tickets()
         })
     }
 
@@ -150,9 +152,9 @@ impl SecurityMaterial {
     /// [`TlsError::Config`]
     pub(crate) fn grid_config(&self) -> Result<TlsConfig, TlsError> {
         TlsConfig::new(TlsOptions {
-            client_certificates: ClientCertificates::Required,
+            credential: self.credential.clone(),
             trust: self.grid_trust().cloned(),
-            ..self.server_options(TlsProfile::Grid)
+            ..TlsOptions::grid(TlsRole::Server)
         })
     }
 
@@ -165,20 +167,6 @@ impl SecurityMaterial {
         let gridmap = self.gridmap().unwrap_or_default();
         let acceptor = GsiAcceptor::new(&self.grid_config()?, true)?;
         Ok(acceptor.with_delegators(move |peer| !gridmap.accounts(&peer.identity).is_empty()))
-    }
-
-    fn server_options(&self, profile: TlsProfile) -> TlsOptions {
-        TlsOptions {
-            role: TlsRole::Server,
-            profile,
-            credential: self.credential.clone(),
-            trust: None,
-            client_certificates: ClientCertificates::None,
-            expected: ExpectedPeer::Trusted,
-            server_name: None,
-            oldest: TlsVersion::V1_2,
-            tickets: false,
-        }
     }
 
     /// Makes a configuration of each kind once, so that a certificate that TLS refuses is noticed at the
@@ -232,6 +220,24 @@ fn load_credential(
         return Ok(Some(kept));
     }
     Ok(Some(CertifiedKey::from_files(certificate, key, None)?))
+}
+
+/// Why clients will refuse a certificate now, by its dates; `None`: it is valid.
+pub(super) fn validity_problem(credential: &CertifiedKey) -> Option<String> {
+    let now = Asn1Time::days_from_now(0).ok()?;
+    let mut certificates = std::iter::once(credential.leaf()).chain(credential.chain());
+    certificates.find_map(|certificate| {
+        let subject = DistinguishedName::of_subject(certificate);
+        let (begin, end) = (certificate.not_before(), certificate.not_after());
+        let what = match () {
+            () if *end < *now => format!("expired on {end}"),
+            () if *begin > *now => format!("is not valid before {begin}"),
+            () => return None,
+        };
+        Some(format!(
+            "clients refuse the server's certificate: {subject} {what}; renew it, then send SIGHUP"
+        ))
+    })
 }
 
 fn load_grid(
@@ -289,12 +295,7 @@ fn load_client_trust(
 
 /// Whether this process may not read a file.
 fn is_denied(path: &Path) -> bool {
-    // A pipe without a writer would block for ever.
-    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
-    let opened = File::options()
-        .read(true)
-        .custom_flags(flags.bits().cast_signed())
-        .open(path);
+    let opened = regular_file::open(path);
     opened.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 

@@ -4,11 +4,14 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use security::test_pki::{TestAuthority, write_certificates, write_grid_directory, write_key};
+use security::test_pki::{
+    TestAuthority, TestCertificate, write_certificates, write_grid_directory, write_key,
+};
 use tempfile::TempDir;
 
 use super::*;
 use crate::config::{SecurityConfig, ServerConfig, TlsPolicy};
+use crate::test_pipe::make_pipe;
 
 /// A folder with a certificate, its key, a gridmap and authorities; and settings that name them.
 fn site() -> (TempDir, ServerConfig) {
@@ -56,6 +59,21 @@ fn the_offered_mechanisms_follow_the_settings() {
 }
 
 #[test]
+fn a_certificate_that_clients_refuse_by_its_dates_is_noticed() {
+    let authority = TestAuthority::new("/O=Grid/CN=Test CA");
+    let problem = |change: fn(&mut TestCertificate)| {
+        let mut template = TestCertificate::new("/O=Grid/CN=late");
+        change(&mut template);
+        material::validity_problem(&authority.issue(&template))
+    };
+    assert_eq!(problem(|_| ()), None);
+    let expired = problem(|template| template.not_after = -3600).unwrap();
+    assert!(expired.contains("/O=Grid/CN=late expired on"), "{expired}");
+    let early = problem(|template| template.not_before = 3600).unwrap();
+    assert!(early.contains("is not valid before"), "{early}");
+}
+
+#[test]
 fn a_key_that_others_may_read_is_refused() {
     let (dir, config) = site();
     let key = dir.path().join("key");
@@ -93,9 +111,7 @@ fn a_pipe_in_place_of_a_file_does_not_block_a_reload() {
         let before = SecurityMaterial::load(&config, None).unwrap();
         let path = dir.path().join(name);
         fs::remove_file(&path).unwrap();
-        let mode = rustix::fs::Mode::from_raw_mode(0o600);
-        let kind = rustix::fs::FileType::Fifo;
-        rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).unwrap();
+        make_pipe(&path);
         let (done, result) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             let loaded = SecurityMaterial::load(&config, Some(&before));

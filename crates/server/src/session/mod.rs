@@ -38,6 +38,7 @@ mod refusals;
 mod secure;
 
 use record::{ClientNotes, DeferredRecord};
+use refusals::RefusalLog;
 
 /// Number of failed logins after which a session ends.
 const MAX_LOGIN_FAILURES: u32 = 5;
@@ -151,6 +152,7 @@ struct SessionDriver {
     data_peers: Vec<IpAddr>,
     work: SessionWork,
     client_notes: ClientNotes,
+    refusals: RefusalLog,
     idle_timeout: Duration,
     last_activity: Instant,
     /// At least one transfer has ended.
@@ -191,6 +193,7 @@ impl SessionDriver {
             data_peers: Vec::new(),
             work: SessionWork::None,
             client_notes: ClientNotes::default(),
+            refusals: RefusalLog::new(now.into_std()),
             idle_timeout: config.idle_timeout,
             last_activity: now,
             has_transferred: false,
@@ -318,7 +321,7 @@ impl SessionDriver {
                 return Err(self.close_with_reply("too many commands before login"));
             }
             let actions = self.machine.on_line(&line);
-            refusals::log_refused_line(&line, &actions);
+            self.refusals.log_refused_line(&line, &actions);
             self.run_actions(actions);
             self.note_logout();
             // A client that pipelines thousands of commands must not make the replies grow without
@@ -434,6 +437,7 @@ fn session_config(shared: &ServerState, ends: &ControlAddresses) -> SessionConfi
         require_data_protection: security.require_protection == RequiredProtection::Data,
         bearer_tokens: !security.token_issuers.is_empty(),
         allow_ccc: security.clear_commands,
+        enable_port: config.advisor_port,
         max_idle_seconds: u32::try_from(config.idle_timeout.as_secs()).unwrap_or(u32::MAX),
     }
 }

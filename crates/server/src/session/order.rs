@@ -11,7 +11,7 @@ use super::{LoginStatus, SessionDriver};
 use crate::config::ServerConfig;
 use crate::limits::QueuePermit;
 use crate::secure::DataProtectionError;
-use crate::transfer::{DataAddresses, LocalHandles, TransferOrder, TransferTerms};
+use crate::transfer::{DataAddresses, LocalHandles, TransferMemory, TransferOrder, TransferTerms};
 
 impl SessionDriver {
     /// The order, and the local handles that carry it out. Takes the session's data channel.
@@ -44,6 +44,16 @@ impl SessionDriver {
                 public: config.public_address,
             },
         };
+        let sends = matches!(request.kind, TransferKind::Retrieve { .. });
+        let memory = self.shared.history.clone().filter(|_| sends);
+        let memory = memory.map(|history| {
+            let control = &self.addresses;
+            let peer = match &connections {
+                DataAddresses::Targets(targets) => targets.first().ip(),
+                _ => control.peer.ip(),
+            };
+            TransferMemory::new(history, (control.local.ip(), peer), control.direct_peer())
+        });
         let order = TransferOrder {
             terms: transfer_terms(&request, config),
             request,
@@ -60,6 +70,7 @@ impl SessionDriver {
             rate: config.transfer.rate.clone(),
             drs: self.drs.clone(),
             security: security.map(Arc::new),
+            memory,
             permit,
         };
         Ok((order, handles))

@@ -38,6 +38,9 @@ impl SessionDriver {
             WorkEvent::Immediate(outcome) => self.finish_work(outcome),
             WorkEvent::File(answer, share) => {
                 self.reply_memory = share;
+                if let Err(error) = &answer {
+                    self.refusals.log_denied_request(error);
+                }
                 self.on_file_answer(answer.is_ok());
                 self.finish_work(DriverEvent::File(answer))
             }

@@ -22,12 +22,14 @@ mod admission;
 mod error;
 mod limiter;
 mod order;
+mod path_memory;
 mod worker;
 
 pub(crate) use admission::{AdmissionResult, QueuedTransfer};
 pub(crate) use error::file_error;
 pub(crate) use limiter::LimiterSummary;
 pub(crate) use order::{DataAddresses, LocalHandles, TransferOrder, TransferTerms};
+pub(crate) use path_memory::TransferMemory;
 
 /// Interval at which a session reads the progress of its transfer. Marker intervals are whole seconds,
 /// so markers are late by half a second at most.

@@ -37,12 +37,16 @@ pub(super) fn run(
         rate,
         drs,
         security,
+        memory,
         permit: _permit,
     } = handles;
-    let settings = TransferSettings {
+    let mut settings = TransferSettings {
         security,
         ..order.settings(rate, drs)
     };
+    if let Some(memory) = &memory {
+        memory.apply(&mut settings, control_socket.min_rtt());
+    }
     let mut summary = TransferSummary::of(&order.request, settings);
     // The elapsed time is monotonic; `start` is the time of day for the log only.
     let started_at = Instant::now();
@@ -82,8 +86,16 @@ pub(super) fn run(
         .map_err(|error| or_client_gone(error, &client));
     let channel = transfer.channel;
     summary.elapsed = started_at.elapsed();
+    let lesson = memory.filter(|_| result.is_ok()).map(|memory| {
+        let (settings, evidence) = (summary.settings.clone(), control.evidence());
+        (memory, settings, control.peers(), evidence)
+    });
     let finished = finish(control, result, channel, summary);
     report(reports, WorkerEvent::Ended(Box::new(finished)));
+    // The client does not wait for it.
+    if let Some((memory, settings, peers, evidence)) = lesson {
+        memory.record(&settings, &peers, &evidence);
+    }
 }
 
 /// Completes the summary from the transfer's statistics, and logs its decisions.

@@ -6,6 +6,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use rustix::fs::OFlags;
+
 /// A file open for appending. It is opened again when the path leads to another file (log rotation).
 #[derive(Debug)]
 pub(super) struct LogFile {
@@ -58,6 +60,8 @@ fn open_append(path: &Path) -> io::Result<File> {
         .create(true)
         // The records name users and files, so accounts outside of the group may not read them.
         .mode(0o640)
+        // A pipe that nobody reads must hold up neither the start nor a transfer.
+        .custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed())
         .open(path)
 }
 

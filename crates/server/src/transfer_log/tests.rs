@@ -3,6 +3,16 @@ use std::os::unix::fs::PermissionsExt;
 use tune::limiter::Role;
 
 use super::*;
+use crate::test_pipe::make_pipe;
+
+/// Opening a pipe for writing blocks until somebody reads it.
+#[test]
+fn a_log_in_a_pipe_that_nobody_reads_is_refused_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    make_pipe(&path);
+    assert!(TransferLog::open(Some(&path), None).is_err());
+}
 
 fn record() -> TransferRecord {
     TransferRecord {

@@ -5,6 +5,8 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
+use security::regular_file;
+
 use super::line::LineError;
 
 /// Largest users file, bytes: enough for some hundred thousand accounts.
@@ -106,8 +108,7 @@ pub(super) fn read_users_file(path: &Path) -> Result<(String, UsersFileVersion),
         path: path.to_owned(),
         cause,
     };
-    let file = File::open(path).map_err(failed)?;
-    let meta = file.metadata().map_err(failed)?;
+    let (file, meta) = regular_file::open(path).map_err(failed)?;
     // Of the open file, not of the path, which could be exchanged in between.
     if meta.mode() & 0o077 != 0 {
         return Err(UsersError::Exposed {

@@ -1,6 +1,7 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use super::*;
+use crate::test_pipe::make_pipe;
 
 fn account(name: &str) -> UserAccount {
     UserAccount {
@@ -21,6 +22,15 @@ fn mode(path: &Path) -> u32 {
 fn write(path: &Path, text: &str) {
     std::fs::write(path, text).unwrap();
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+#[test]
+fn a_pipe_is_no_users_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("users");
+    make_pipe(&path);
+    let error = Users::load(&path).unwrap_err().to_string();
+    assert!(error.contains("not a regular file"), "{error}");
 }
 
 #[test]

@@ -1,33 +1,35 @@
 //! Starts a server for a test, on threads of this process.
 
-use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use server::config::ServerConfig;
-use server::{ServeError, Shutdown, ShutdownHandle};
+use server::{ReloadRequests, ServeError, ServerAnnouncement, Shutdown, ShutdownHandle};
 
-/// Starts a server; returns its address, the handle that stops it, and the thread that runs it.
+/// The thread that runs a server.
+pub(crate) type ServerThread = JoinHandle<Result<(), ServeError>>;
+
+/// Starts a server that takes these reloads; returns its addresses, the handle that stops it, and the thread
+/// that runs it.
 pub(crate) fn start_server(
     config: ServerConfig,
-) -> (
-    SocketAddr,
-    ShutdownHandle,
-    JoinHandle<Result<(), ServeError>>,
-) {
+    reloads: ReloadRequests,
+) -> (ServerAnnouncement, ShutdownHandle, ServerThread) {
     let (shutdown, requests) = Shutdown::manual();
-    let (ready, bound) = mpsc::channel();
+    let (ready, announced) = mpsc::channel();
     let thread = std::thread::spawn(move || {
         tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
             .build()
             .unwrap()
-            .block_on(server::serve(
+            .block_on(server::serve_with_reloads(
                 config,
-                move |address| ready.send(address).unwrap(),
+                move |announcement| ready.send(announcement.clone()).unwrap(),
                 requests,
+                reloads,
             ))
     });
-    (bound.recv().expect("the server starts"), shutdown, thread)
+    let announcement = announced.recv().expect("the server starts");
+    (announcement, shutdown, thread)
 }

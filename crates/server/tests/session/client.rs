@@ -11,6 +11,27 @@ pub(crate) struct ReceivedReply {
     pub(crate) text: String,
 }
 
+impl ReceivedReply {
+    /// Reads a reply of one or several lines (RFC 959 section 4.2); `None` at the end of the connection.
+    pub(crate) fn read(mut next_line: impl FnMut() -> Option<String>) -> Option<Self> {
+        let first = next_line()?;
+        let code: u16 = first.get(..3)?.parse().expect("a code");
+        let mut text = first[4..].to_owned();
+        if first.as_bytes()[3] == b'-' {
+            let last = format!("{code} ");
+            loop {
+                let line = next_line()?;
+                text.push('\n');
+                text.push_str(&line);
+                if line.starts_with(&last) {
+                    break;
+                }
+            }
+        }
+        Some(Self { code, text })
+    }
+}
+
 pub(crate) struct ControlClient {
     pub(crate) stream: TcpStream,
     reader: BufReader<TcpStream>,
@@ -29,7 +50,7 @@ impl ControlClient {
 
     /// Connects from another address of this host, logs in as anonymous and sets TYPE I.
     pub(crate) fn anonymous_from(local: IpAddr, address: SocketAddr) -> Self {
-        let mut client = Self::from_stream(super::data_port::connect_from(local, address));
+        let mut client = Self::from_address(local, address);
         client.expect_code(220);
         client.log_in("anonymous", "test@");
         client.expect_reply("TYPE I", 200);
@@ -39,6 +60,11 @@ impl ControlClient {
     /// Connects without reading the greeting.
     pub(crate) fn connect_silently(address: SocketAddr) -> Self {
         Self::from_stream(TcpStream::connect(address).unwrap())
+    }
+
+    /// Connects from another address of this host, without reading the greeting.
+    pub(crate) fn from_address(local: IpAddr, address: SocketAddr) -> Self {
+        Self::from_stream(super::data_port::connect_from(local, address))
     }
 
     fn from_stream(stream: TcpStream) -> Self {
@@ -118,21 +144,7 @@ impl ControlClient {
 
     /// Reads one reply; `None` at the end of the connection.
     pub(crate) fn try_read_reply(&mut self) -> Option<ReceivedReply> {
-        let first = self.read_line()?;
-        let code: u16 = first.get(..3)?.parse().expect("a code");
-        let mut text = first[4..].to_owned();
-        if first.as_bytes()[3] == b'-' {
-            let last = format!("{code} ");
-            loop {
-                let line = self.read_line()?;
-                text.push('\n');
-                text.push_str(&line);
-                if line.starts_with(&last) {
-                    break;
-                }
-            }
-        }
-        Some(ReceivedReply { code, text })
+        ReceivedReply::read(|| self.read_line())
     }
 
     /// Asserts that the server closes the connection.

@@ -43,6 +43,13 @@ pub(crate) fn read_all(mut stream: TcpStream) -> Vec<u8> {
     bytes
 }
 
+/// Reads what comes, to the end or to an error.
+pub(crate) fn read_some(mut stream: TcpStream) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let _ = stream.read_to_end(&mut bytes);
+    bytes
+}
+
 /// Sends the bytes and closes the connection.
 pub(crate) fn send_and_close(mut stream: TcpStream, bytes: &[u8]) {
     stream.write_all(bytes).unwrap();

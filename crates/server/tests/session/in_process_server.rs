@@ -3,18 +3,18 @@
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use proto::path::VPath;
 use proto::server::AccountRights;
 use server::config::{Anonymous, ServerConfig};
 use server::users::{self, UserAccount};
-use server::{ServeError, ShutdownHandle};
+use server::{ReloadRequests, ServeError, ServerAnnouncement, ShutdownHandle};
 use tempfile::TempDir;
 use units::splitmix;
 
 use super::client::ControlClient;
+use crate::serving::{ServerThread, start_server};
 
 /// The user that [`InProcessServer::users`] makes.
 pub(crate) const USER: &str = "ann";
@@ -23,9 +23,13 @@ pub(crate) const PASSWORD: &str = "correct horse";
 
 pub(crate) struct InProcessServer {
     pub(crate) address: SocketAddr,
+    pub(crate) announcement: ServerAnnouncement,
+    /// The settings that the server was started with.
+    pub(crate) config: ServerConfig,
     pub(crate) scratch: TempDir,
+    pub(crate) reloads: tokio::sync::mpsc::Sender<ServerConfig>,
     shutdown: ShutdownHandle,
-    thread: Option<JoinHandle<Result<(), ServeError>>>,
+    thread: Option<ServerThread>,
 }
 
 impl InProcessServer {
@@ -48,6 +52,7 @@ impl InProcessServer {
             listen: (Ipv4Addr::LOCALHOST, 0).into(),
             root,
             anonymous: Some(Anonymous::Rw),
+            transfer_log: Some(scratch.path().join("transfers.jsonl")),
             ..ServerConfig::default()
         };
         config.transfer.stall = Duration::from_secs(60);
@@ -57,10 +62,14 @@ impl InProcessServer {
             add_user(&users);
             config.users = Some(users);
         }
-        let (address, shutdown, thread) = crate::serving::start_server(config);
+        let (reloads, requests) = ReloadRequests::manual();
+        let (announcement, shutdown, thread) = start_server(config.clone(), requests);
         Self {
-            address,
+            address: announcement.address,
+            announcement,
+            config,
             scratch,
+            reloads,
             shutdown,
             thread: Some(thread),
         }
@@ -109,6 +118,11 @@ impl InProcessServer {
 
     pub(crate) fn read_file(&self, name: &str) -> Vec<u8> {
         fs::read(self.path(name)).unwrap()
+    }
+
+    /// The records of the transfer log so far.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.scratch.path().join("transfers.jsonl")).unwrap()
     }
 
     /// Requests a stop; does not wait for it.

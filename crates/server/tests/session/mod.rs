@@ -14,6 +14,7 @@ mod lines;
 mod listings;
 mod log_names;
 mod login;
+mod proxied;
 mod restart;
 mod right_sizing;
 mod secure;

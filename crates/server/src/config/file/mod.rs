@@ -1,23 +1,23 @@
 //! The settings file in TOML.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ::security::regular_file;
 use data::options::{CongestionChoice, IoMethod};
 use data::store::durability::SyncPolicy;
+use history::HistoryLocation;
 use ipnet::IpNet;
 use proto::sizing::BufferSizing;
 use serde::Deserialize;
 use tune::sizing::drs::{DrsInterval, DrsIntervalError};
 
 use super::{
-    Anonymous, ClientCertificatesName, GridmapRights, RequiredProtection, ServerConfig,
-    SessionReuse, ThirdPartyPolicy, TlsPolicy, TokenIssuerConfig,
+    Anonymous, ClientCertificatesName, GridmapRights, RequiredProtection, SandboxMode,
+    ServerConfig, SessionReuse, ThirdPartyPolicy, TlsPolicy, TokenIssuerConfig,
 };
-use crate::sandbox::SandboxMode;
 
 mod security;
 mod spelling;
@@ -50,6 +50,7 @@ pub struct FileConfig {
     pub public_address: Option<IpAddr>,
     pub transfer_log: Option<PathBuf>,
     pub ftp_info_log: Option<PathBuf>,
+    pub history: Option<String>,
     pub third_party: Option<ThirdPartyPolicy>,
     pub foreign_data_addresses: Option<bool>,
     pub proxy_protocol_from: Option<Vec<IpNet>>,
@@ -79,6 +80,7 @@ pub struct FileConfig {
     pub congestion: Option<CongestionName>,
     pub client_congestion: Option<bool>,
     pub run_as: Option<String>,
+    pub advisor: Option<AdvisorTable>,
     pub tls: Option<TlsPolicy>,
     pub cert: Option<PathBuf>,
     pub key: Option<PathBuf>,
@@ -93,6 +95,14 @@ pub struct FileConfig {
     pub gridmap_rights: Option<GridmapRights>,
     pub ca_dir: Option<PathBuf>,
     pub token_issuer: Option<Vec<TokenIssuerConfig>>,
+}
+
+/// The table `[advisor]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct AdvisorTable {
+    /// `config`: settings file of the network-advice service.
+    config: PathBuf,
 }
 
 /// A range of ports, written `LOW-HIGH`; both are above 0.
@@ -263,14 +273,10 @@ pub enum ConfigError {
 impl FileConfig {
     /// Reads a file.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let mut text = String::new();
-        // `take` bounds the memory for a path such as /dev/zero.
-        File::open(path)
-            .and_then(|file| file.take(MAX_FILE).read_to_string(&mut text))
-            .map_err(|cause| ConfigError::Read {
-                path: path.to_owned(),
-                cause,
-            })?;
+        let text = read_bounded(path).map_err(|cause| ConfigError::Read {
+            path: path.to_owned(),
+            cause,
+        })?;
         toml::from_str(&text).map_err(|error: toml::de::Error| {
             // The parser reports a byte offset; people look for a line.
             let before = error.span().and_then(|span| text.get(..span.start));
@@ -316,6 +322,8 @@ impl FileConfig {
         set_if_given(&mut config.login_timeout, self.login_timeout.map(|s| s.0));
         set_if_given(&mut config.transfer.stall, self.stall_timeout.map(|s| s.0));
         set_if_given(&mut config.drain, self.drain.map(|s| s.0));
+        let history = self.history.as_deref().map(HistoryLocation::parse);
+        set_if_given(&mut config.history, history);
         set_if_given(&mut config.perf_marker_seconds, self.perf_marker_seconds);
         set_if_given(&mut config.range_marker_seconds, self.range_marker_seconds);
         set_if_given(&mut config.transfer.block, self.block.map(|b| b.0));
@@ -345,6 +353,8 @@ impl FileConfig {
         config.transfer_log = self.transfer_log.or(config.transfer_log.take());
         config.ftp_info_log = self.ftp_info_log.or(config.ftp_info_log.take());
         config.run_as = self.run_as.or(config.run_as.take());
+        let advisor = self.advisor.map(|table| table.config);
+        config.advisor = advisor.or(config.advisor.take());
     }
 
     /// Applies the bounds of the queues.
@@ -363,6 +373,17 @@ impl FileConfig {
     }
 }
 
+/// Reads the whole file, or fails: a part of it could be valid and mean something else.
+fn read_bounded(path: &Path) -> io::Result<String> {
+    let (file, _) = regular_file::open(path)?;
+    let mut text = String::new();
+    file.take(MAX_FILE + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > MAX_FILE {
+        true => Err(io::Error::other("it is larger than 1 MiB")),
+        false => Ok(text),
+    }
+}
+
 fn set_if_given<T>(setting: &mut T, given: Option<T>) {
     if let Some(value) = given {
         *setting = value;
@@ -370,111 +391,4 @@ fn set_if_given<T>(setting: &mut T, given: Option<T>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use data::options::TransferOptions;
-    use proto::sizing::SocketBuffers;
-
-    use super::*;
-    use crate::config::SecurityConfig;
-
-    fn load(text: &str) -> Result<ServerConfig, ConfigError> {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("longhaul.toml");
-        std::fs::write(&path, text).unwrap();
-        let mut config = ServerConfig::default();
-        FileConfig::load(&path)?.apply(&mut config);
-        Ok(config)
-    }
-
-    #[test]
-    fn an_empty_file_changes_nothing() {
-        let (config, default) = (load("").unwrap(), ServerConfig::default());
-        assert_eq!(format!("{config:?}"), format!("{default:?}"));
-    }
-
-    #[test]
-    fn every_setting_is_applied() {
-        let config = load(concat!(
-            "listen = \"[::]:3000\"\nroot = \"/srv\"\nanonymous = \"rw\"\nusers = \"/etc/u\"\n",
-            "data-ports = \"50000-50010\"\npublic-address = \"192.0.2.1\"\n",
-            "transfer-log = \"/t\"\nftp-info-log = \"/f\"\nthird-party = \"none\"\n",
-            "foreign-data-addresses = true\nsandbox = \"required\"\n",
-            "proxy-protocol-from = [\"192.0.2.0/24\"]\n",
-            "max-sessions = 1\nmax-sessions-per-address = 2\nmax-sessions-per-user = 3\n",
-            "max-streams = 4\nmax-streams-per-transfer = 5\nidle-timeout = 6\n",
-            "login-timeout = 7\nstall-timeout = 8\ndrain = 9\nperf-marker-seconds = 10\n",
-            "range-marker-seconds = 11\nblock = 65536\nio = \"copy\"\nsync-policy = \"none\"\nbuffer = \"kernel\"\n",
-            "drs-interval = \"20ms\"\nrun-as = \"ftp\"\n",
-            "congestion = \"cubic\"\nclient-congestion = false\n",
-            "max-transfers-per-address = 12\nmax-checksums = 13\nmax-listings = 14\n",
-            "max-password-checks = 15\nmax-waiting-per-address = 16\nqueue-timeout = 17\n",
-        ))
-        .unwrap();
-        let expected = ServerConfig {
-            listen: "[::]:3000".parse().unwrap(),
-            root: "/srv".into(),
-            anonymous: Some(Anonymous::Rw),
-            users: Some("/etc/u".into()),
-            data_ports: Some((50_000, 50_010)),
-            public_address: Some("192.0.2.1".parse().unwrap()),
-            transfer_log: Some("/t".into()),
-            ftp_info_log: Some("/f".into()),
-            third_party: ThirdPartyPolicy::None,
-            foreign_data_addresses: true,
-            max_sessions: 1,
-            max_sessions_per_address: 2,
-            max_sessions_per_user: 3,
-            max_streams: 4,
-            max_streams_per_transfer: 5,
-            max_transfers_per_address: Some(12),
-            max_checksums: Some(13),
-            max_listings: 14,
-            max_password_checks: Some(15),
-            max_waiting_per_address: 16,
-            queue_timeout: Duration::from_secs(17),
-            idle_timeout: Duration::from_secs(6),
-            login_timeout: Duration::from_secs(7),
-            drain: Duration::from_secs(9),
-            perf_marker_seconds: 10,
-            range_marker_seconds: 11,
-            transfer: TransferOptions {
-                buffers: SocketBuffers::sized_by(BufferSizing::Kernel),
-                drs_interval: DrsInterval::Fixed(Duration::from_millis(20)),
-                congestion: CongestionChoice::Named("cubic".into()),
-                io: IoMethod::Copy,
-                block: 65_536,
-                rate: None,
-                stall: Duration::from_secs(8),
-            },
-            sync_policy: SyncPolicy::None,
-            client_congestion: false,
-            run_as: Some("ftp".into()),
-            key_holder: None,
-            proxy_protocol_from: vec!["192.0.2.0/24".parse().unwrap()],
-            sandbox: SandboxMode::Required,
-            security: SecurityConfig::default(),
-        };
-        assert_eq!(format!("{config:?}"), format!("{expected:?}"));
-    }
-
-    #[test]
-    fn errors_name_the_line_and_the_value() {
-        for (text, what) in [
-            ("root = \"/\"\nrooot = \"/srv\"\n", "rooot"),
-            ("\nidle-timeout = \"soon\"\n", "soon"),
-            ("\ndata-ports = \"9-1\"\n", "9-1"),
-            ("\nblock = 12\n", "12"),
-            ("\nbuffer = \"drs\"\n", "drs"),
-            ("\ndrs-interval = 20\n", "20"),
-            ("\ndrs-interval = \"60s\"\n", "60s"),
-            ("\nanonymous = \"yes\"\n", "yes"),
-            ("\nclient-congestion = \"no\"\n", "no"),
-            ("\ntls = \"on\"\n", "on"),
-            ("\nclient-certs = \"some\"\n", "some"),
-            ("[[token-issuer]]\nurll = \"u\"\n", "urll"),
-        ] {
-            let error = load(text).unwrap_err().to_string();
-            assert!(error.contains("line 2") && error.contains(what), "{error}");
-        }
-    }
-}
+mod tests;

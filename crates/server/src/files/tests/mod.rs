@@ -240,6 +240,17 @@ fn summed(path: &str, algorithm: ChecksumAlgorithm) -> TransferKind {
     }
 }
 
+/// A checksum of the whole file.
+fn checksum(path: &str) -> FileRequest {
+    FileRequest::Checksum {
+        algorithm: ChecksumAlgorithm::Md5,
+        path: v(path),
+        offset: 0,
+        length: None,
+        marker_seconds: 0,
+    }
+}
+
 fn list(path: &str, form: ListFormat) -> ListRequest {
     ListRequest {
         path: v(path),

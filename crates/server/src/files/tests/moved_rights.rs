@@ -44,16 +44,6 @@ fn link(target: &str, link: &str) -> FileRequest {
     }
 }
 
-fn checksum(path: &str) -> FileRequest {
-    FileRequest::Checksum {
-        algorithm: ChecksumAlgorithm::Md5,
-        path: v(path),
-        offset: 0,
-        length: None,
-        marker_seconds: 0,
-    }
-}
-
 #[test]
 fn a_new_name_gives_no_more_rights() {
     let session = session(SCOPE);

@@ -43,16 +43,6 @@ fn retrieve(path: &str) -> TransferKind {
     }
 }
 
-fn checksum(path: &str) -> FileRequest {
-    FileRequest::Checksum {
-        algorithm: ChecksumAlgorithm::Md5,
-        path: v(path),
-        offset: 0,
-        length: None,
-        marker_seconds: 0,
-    }
-}
-
 /// Every kind of request on a path. The compiler asks here about a new one.
 fn requests(path: &str) -> Vec<FileRequest> {
     let name = |request: &FileRequest| match request {

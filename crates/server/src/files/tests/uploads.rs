@@ -55,6 +55,66 @@ fn an_empty_upload_truncates_the_file_at_its_end() {
     assert_eq!(session.content("f"), "");
 }
 
+/// The outcome of storing `content` after `ALLO size`.
+fn announced(
+    session: &FilesFixture,
+    disposition: StoreDisposition,
+    size: u64,
+    content: &str,
+) -> Result<Option<String>, TransferError> {
+    let mut kind = store("f", disposition);
+    if let TransferKind::Store { announced_size, .. } = &mut kind {
+        *announced_size = Some(size);
+    }
+    session.store(kind, content)
+}
+
+#[test]
+fn a_stream_that_ends_before_the_announced_size_is_no_whole_file() {
+    let session = FilesFixture::new();
+    let resume = || StoreDisposition::Resume {
+        already_stored: RangeSet::parse("0-4").unwrap(),
+    };
+    for (disposition, size, complete) in [
+        (StoreDisposition::Truncate, 5, true),
+        (StoreDisposition::Truncate, 4, true),
+        (StoreDisposition::Truncate, 6, false),
+        (StoreDisposition::Unique, 6, false),
+        // The whole file, or what is sent of it.
+        (resume(), 9, true),
+        (resume(), 5, true),
+        (resume(), 10, false),
+        (StoreDisposition::Append, 13, true),
+        (StoreDisposition::Append, 14, false),
+        // A part: the size may be that of the whole file.
+        (StoreDisposition::AtOffset(2), 100, true),
+    ] {
+        session.file("f", "previous");
+        let stored = announced(&session, disposition.clone(), size, "12345");
+        let name = format!("{disposition:?}, {size}");
+        match stored {
+            Ok(_) => assert!(complete, "{name}"),
+            Err(TransferError::Broken(text)) => {
+                assert!(!complete && text.contains("ALLO"), "{name}: {text}");
+            }
+            Err(error) => panic!("{name}: {error:?}"),
+        }
+    }
+}
+
+#[test]
+fn an_upload_that_is_cut_before_its_first_byte_keeps_the_old_file() {
+    let session = FilesFixture::new();
+    session.file("f", "old content");
+    let mut kind = store("f", StoreDisposition::Truncate);
+    if let TransferKind::Store { announced_size, .. } = &mut kind {
+        *announced_size = Some(100);
+    }
+    let storing = session.storing(kind, TransferMode::Stream);
+    assert!(finish(storing, "").is_err());
+    assert_eq!(session.content("f"), "old content");
+}
+
 #[test]
 fn a_disconnected_client_changes_nothing() {
     let session = FilesFixture::new();

@@ -32,6 +32,8 @@ pub(super) struct StoreCompletion {
     pub(super) replaces_rest: bool,
     /// The store keeps nothing of an older file.
     pub(super) is_whole: bool,
+    /// Offset that the end of a MODE S stream must reach, from ALLO; `None`: there is nothing to compare.
+    pub(super) announced_end: Option<u64>,
     pub(super) algorithm: Option<ChecksumAlgorithm>,
     /// The checksum that the client announced (SCKS).
     pub(super) expect: Option<String>,
@@ -45,6 +47,8 @@ impl StoreCompletion {
         report: &TransferReport,
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Option<String>, TransferError> {
+        // First: a store that was cut before its first byte keeps the old file.
+        self.require_announced_size(plan, report)?;
         self.sink.lease.upload().mark_received();
         self.begin()?;
         if self.replaces_rest {
@@ -75,6 +79,24 @@ impl StoreCompletion {
         // Last: if any step fails, a file that this store created and that is empty is removed.
         self.sink.mark_succeeded();
         Ok(computed)
+    }
+
+    /// Fails if the stream ended before the announced size. In MODE S the end of the connection is the end of
+    /// the file (RFC 959 section 3.4.1), and nothing but ALLO tells a whole file from one that was cut, where the
+    /// connection has no end mark of its own (clear data, and GSI, whose peers send no close_notify).
+    fn require_announced_size(
+        &self,
+        plan: &ReceivePlan,
+        report: &TransferReport,
+    ) -> Result<(), TransferError> {
+        let start = plan.origin.saturating_add(plan.stream_start);
+        let end = start.saturating_add(report.evidence.bytes);
+        match self.announced_end {
+            Some(announced) if end < announced => Err(TransferError::Broken(format!(
+                "the data ended at byte {end} of the {announced} that ALLO announced"
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// Truncates the old content if no byte did so, because the upload is empty; fails if the client has

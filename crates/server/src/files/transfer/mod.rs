@@ -205,6 +205,7 @@ impl SessionFiles {
                 sink,
                 replaces_rest: replaces_rest && !ascii,
                 is_whole,
+                announced_end: announced_end(request, disposition, *allocate),
                 algorithm: requested_algorithm,
                 expect: expect.as_ref().map(|(_, hex)| hex.clone()),
                 modify: *modify,
@@ -376,6 +377,20 @@ impl OpenedStore {
     pub(crate) fn upload(&self) -> &Arc<ActiveUpload> {
         self.completion.sink.lease.upload()
     }
+}
+
+/// The offset that a stream must reach after `ALLO size`. With REST and APPE the size may be that of the whole
+/// file, so the part that is there counts. There is none in MODE E, which has end marks; in TYPE A, where lines
+/// have other lengths on the wire; and for ESTO, where clients announce the part or the whole file.
+fn announced_end(
+    request: &TransferRequest,
+    disposition: &StoreDisposition,
+    size: Option<u64>,
+) -> Option<u64> {
+    let is_comparable = request.mode == TransferMode::Stream
+        && request.type_ == DataType::Image
+        && !matches!(disposition, StoreDisposition::AtOffset(_));
+    size.filter(|_| is_comparable)
 }
 
 fn not_a_store_error() -> FileError {

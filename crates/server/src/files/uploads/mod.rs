@@ -17,6 +17,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use data::job::TransferControl;
+use data::os::tcp_info::tcp_info;
 use data::os::wake::has_hung_up;
 use data::store::root::FileIdentity;
 use data::store::write_lock::WriteLockKind;
@@ -62,6 +63,11 @@ impl ControlSocket {
     /// No file descriptor is free.
     pub fn of(socket: BorrowedFd<'_>) -> io::Result<Self> {
         socket.try_clone_to_owned().map(Self)
+    }
+
+    /// Smallest round trip of the connection; zero if unknown.
+    pub fn min_rtt(&self) -> Duration {
+        tcp_info(self.0.as_fd()).map_or(Duration::ZERO, |sample| sample.min_rtt)
     }
 
     /// Whether the client closed its side or the connection failed.

@@ -1,11 +1,12 @@
 //! Reads key sets of issuers: from files and over HTTPS, with bounds on size and time.
 
 use std::io::{Read, Result as IoResult};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use security::regular_file;
 use security::tls::HttpsConnector;
 use security::token::KeySet;
 use security::x509::TrustStore;
@@ -153,15 +154,7 @@ impl KeyFetcher for SystemFetcher {
 
 /// Reads a key file that only its owner may change.
 fn read_key_file(path: &Path) -> IoResult<Vec<u8>> {
-    let flags = nonblocking();
-    let file = std::fs::File::options()
-        .read(true)
-        .custom_flags(flags)
-        .open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(std::io::Error::other("it is not a regular file"));
-    }
+    let (file, metadata) = regular_file::open(path)?;
     if metadata.mode() & 0o022 != 0 {
         return Err(std::io::Error::other(
             "others may change it; write: chmod go-w",
@@ -173,11 +166,6 @@ fn read_key_file(path: &Path) -> IoResult<Vec<u8>> {
         return Err(std::io::Error::other("it is larger than 1 MiB"));
     }
     Ok(bytes)
-}
-
-/// O_NONBLOCK: without it a pipe with this name would block for ever.
-fn nonblocking() -> i32 {
-    nix::fcntl::OFlag::O_NONBLOCK.bits()
 }
 
 /// The time for which a response may be used (RFC 9111 §5.2.2), within our bounds.
@@ -205,6 +193,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use crate::test_pipe::make_pipe;
 
     #[test]
     fn the_issuer_decides_the_freshness_within_bounds() {
@@ -225,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_file_that_others_may_change_is_refused() {
+    fn a_key_file_that_is_a_pipe_or_that_others_may_change_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("keys.json");
         let source = KeySource::File(path.clone());
@@ -236,6 +225,9 @@ mod tests {
                 .map(|fetched| fetched.keys.len())
         };
         assert!(fetched().unwrap_err().contains("No such file"));
+        make_pipe(&path);
+        assert!(fetched().unwrap_err().contains("not a regular file"));
+        std::fs::remove_file(&path).unwrap();
         let jwk = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
         std::fs::write(&path, jwk).unwrap();
         let set_mode = |mode| {

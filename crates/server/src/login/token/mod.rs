@@ -9,7 +9,6 @@ use proto::command::Secret;
 use proto::path::VPath;
 use proto::printable::printable;
 use proto::security::BEARER_USER;
-use proto::server::AccountRights;
 use security::token::{BearerTokenError, TokenVerifier, VerifiedToken};
 use security::x509::TrustStore;
 
@@ -19,7 +18,6 @@ use crate::config::{
 };
 use crate::files::PathRights;
 use crate::limits::SessionLimits;
-use crate::users::UserAccount;
 
 mod fetch;
 mod keys;
@@ -50,6 +48,49 @@ pub enum TokenSetupError {
     Authorities(String),
 }
 
+/// An issuer whose keys were read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckedIssuer {
+    /// Its URL.
+    pub url: String,
+    /// `Err`: the reason why its keys cannot be used.
+    pub keys: Result<(), String>,
+}
+
+/// Reads the keys of each issuer as a login would. Blocks for 10 s an issuer at most.
+///
+/// # Errors
+/// See [`TokenSetupError`].
+pub fn check_token_issuers(
+    tables: &[TokenIssuerConfig],
+) -> Result<Vec<CheckedIssuer>, TokenSetupError> {
+    let trusted = trusted_issuers(tables)?;
+    let fetcher = fetcher_for(&trusted)?;
+    let check = |trusted: TrustedIssuer| {
+        let url = trusted.issuer.url;
+        let keys = fetcher.fetch(&url, &trusted.keys).map(drop);
+        CheckedIssuer { url, keys }
+    };
+    Ok(trusted.into_iter().map(check).collect())
+}
+
+fn is_remote(source: &KeySource) -> bool {
+    !matches!(source, KeySource::File(_))
+}
+
+/// The reader of the keys of these issuers, with the system's authorities where some are remote.
+fn fetcher_for(trusted: &[TrustedIssuer]) -> Result<SystemFetcher, TokenSetupError> {
+    let authorities = match trusted.iter().any(|trusted| is_remote(&trusted.keys)) {
+        true => {
+            let store = TrustStore::system();
+            let store = store.map_err(|e| TokenSetupError::Authorities(e.to_string()))?;
+            Some(Arc::new(store))
+        }
+        false => None,
+    };
+    Ok(SystemFetcher::new(authorities))
+}
+
 impl TokenLogin {
     /// Trusts the issuers of these tables; `None` without tables. Key sets that `previous` has fetched from
     /// the same places are kept. Reads the system's certificate authorities.
@@ -61,19 +102,10 @@ impl TokenLogin {
         previous: Option<&Self>,
     ) -> Result<Option<Self>, TokenSetupError> {
         let trusted = trusted_issuers(tables)?;
-        let is_remote = |source: &KeySource| !matches!(source, KeySource::File(_));
-        let authorities = match trusted.iter().any(|trusted| is_remote(&trusted.keys)) {
-            true => {
-                let store = TrustStore::system();
-                let store = store.map_err(|e| TokenSetupError::Authorities(e.to_string()))?;
-                Some(Arc::new(store))
-            }
-            false => None,
-        };
         if trusted.is_empty() {
             return Ok(None);
         }
-        let fetcher: Arc<dyn KeyFetcher> = Arc::new(SystemFetcher::new(authorities));
+        let fetcher: Arc<dyn KeyFetcher> = Arc::new(fetcher_for(&trusted)?);
         let mut logins = Self::with_fetcher(trusted, &fetcher);
         for (url, keys) in &mut logins.keys {
             let kept = previous.and_then(|previous| previous.keys.get(url));
@@ -185,7 +217,8 @@ impl Authenticator {
         attempt.mark_granted();
         let holder = holder(&token);
         let slot = limits.count_login(&holder)?;
-        let account = issuer_account(policy, &token.account);
+        // The token's scopes decide what may be written.
+        let account = policy.account(&token.account, true);
         let login = self.user_login(policy, account, slot).await?;
         tracing::info!(
             holder, account = %token.account, id = token.id.as_deref(), address = %peer,
@@ -220,23 +253,6 @@ fn narrowed(mut login: Login, token: VerifiedToken, holder: String) -> Result<Lo
         LoginRefusal::NoRoot
     })?;
     Ok(login)
-}
-
-/// The account of an issuer: that of the users file, else one with the server's root.
-fn issuer_account(policy: &LoginPolicy, name: &str) -> UserAccount {
-    let users = policy.users.as_ref();
-    users
-        .and_then(|users| users.account(name))
-        .unwrap_or_else(|| UserAccount {
-            name: name.to_owned(),
-            root: None,
-            rights: AccountRights {
-                // The token's scopes decide.
-                write: true,
-                third_party: true,
-            },
-            home: VPath::root(),
-        })
 }
 
 /// The name of the token's holder in logs and as the owner of uploads: `SUBJECT@ISSUER`. It is unique, as

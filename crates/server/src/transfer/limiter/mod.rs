@@ -67,7 +67,8 @@ fn congestion(evidence: &Evidence) -> Option<String> {
     known.or_else(|| evidence.congestion_control.clone())
 }
 
-/// Advice to the client: how to make the transfer faster, and which settings of this host limit it.
+/// Advice to the client: how to make the transfer faster, which settings of this host limit it, and with which known settings
+/// it began.
 fn advice(report: &TransferReport) -> Option<String> {
     let remedy = report
         .evidence
@@ -75,10 +76,9 @@ fn advice(report: &TransferReport) -> Option<String> {
         .as_ref()
         .and_then(|v| v.remedy.as_deref());
     let remedy = remedy.map(|remedy| format!("To change that: {remedy}"));
-    match (remedy, &report.remark) {
-        (Some(remedy), Some(remark)) => Some(format!("{remedy}; {remark}")),
-        (remedy, remark) => remedy.or_else(|| remark.clone()),
-    }
+    let parts = [remedy, report.remark.clone(), report.prior_use.clone()];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 #[cfg(test)]

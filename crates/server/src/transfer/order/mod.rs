@@ -18,7 +18,7 @@ use proto::stripes::{Stripe, StripeAddresses};
 use tune::Prior;
 use tune::sizing::drs::DrsInterval;
 
-use super::file_error;
+use super::{TransferMemory, file_error};
 use crate::data_address::advertised_address;
 use crate::files::{ControlSocket, SessionFiles, Uploader};
 use crate::limits::QueuePermit;
@@ -95,6 +95,8 @@ pub(crate) struct LocalHandles {
     pub(crate) drs: Option<Arc<drs::DrsEndpoint>>,
     /// Protection of the data connections; `None`: they are in the clear.
     pub(crate) security: Option<Arc<DataSecurity>>,
+    /// The memory of the path, for a transfer that sends.
+    pub(crate) memory: Option<TransferMemory>,
     /// The permit of this transfer.
     pub(crate) permit: QueuePermit,
 }

@@ -4,10 +4,8 @@ use security::test_pki::{TestAuthority, TestCertificate, TestUsage};
 use security::tls::ClientCertificates;
 use security::x509::CertifiedKey;
 
-use super::super::data_port;
 use super::super::in_process_server::{PASSWORD, USER};
 use super::client::SecureClient;
-use super::data;
 use super::server::{SECOND_ACCOUNT, SecureServer, TestPki, configure_grid};
 
 fn with_certificates(pki: &TestPki, policy: ClientCertificates) -> SecureServer {
@@ -99,27 +97,19 @@ fn data_connections_have_the_certificate_of_the_control_connection() {
     client.protect();
     // The same certificate, and the session in which it was shown.
     for session in [None, Some(client.session())] {
-        let address = client.pasv();
-        client.send("RETR f");
-        let stream = data_port::connect(address);
-        let read = data::read_all(stream, &config, session.as_ref()).unwrap();
+        let read = client.receive("RETR f", &config, session.as_ref()).unwrap();
         assert_eq!(read, bytes);
-        client.expect_code(150);
-        client.expect_code(226);
+        client.expect_transferred();
     }
     let bob = pki.authority.user("Bob");
     for other in [None, Some(&bob)] {
-        let address = client.pasv();
-        client.send("RETR f");
-        let stream = data_port::connect(address);
-        let read = data::read_all(stream, &pki.web_client(other), None);
-        assert!(!matches!(read, Ok(ref read) if *read == bytes));
-        let reply = client.read_reply();
-        let reply = if reply.code == 150 {
-            client.read_reply()
-        } else {
-            reply
-        };
-        assert!(matches!(reply.code, 425 | 426), "{reply:?}");
+        client.expect_theft_refused("f", &pki.web_client(other), None);
     }
+    client.expect("QUIT", 221);
+    // The records are written before the connection closes.
+    client.expect_close();
+    let checks = server.failed_checks();
+    assert_eq!(checks.len(), 2, "{checks:?}");
+    assert!(checks[0].contains("certificate"), "{checks:?}");
+    assert!(checks[1].contains("CN=Bob"), "{checks:?}");
 }

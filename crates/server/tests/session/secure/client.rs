@@ -9,7 +9,9 @@ use security::gsi::{Delegation, GsiContext, GsiInitiator, GsiStep};
 use security::tls::{TlsConfig, TlsSession};
 
 use super::super::client::{ReceivedReply, port_address};
+use super::super::data_port;
 use super::super::in_process_server::{PASSWORD, USER};
+use super::data;
 use super::tls_stream::{HandshakeError, TlsStream};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -255,26 +257,56 @@ impl SecureClient {
         }
     }
 
+    /// Reads the replies to a transfer that succeeds.
+    pub(crate) fn expect_transferred(&mut self) {
+        self.expect_code(150);
+        self.expect_code_after_markers(226);
+    }
+
+    /// Reads the replies to a transfer whose data connection is refused, with or without a 150 first; returns
+    /// the last one.
+    pub(crate) fn expect_data_refused(&mut self) -> ReceivedReply {
+        let mut reply = self.read_reply();
+        if reply.code == 150 {
+            reply = self.read_reply();
+        }
+        assert!(matches!(reply.code, 425 | 426), "{reply:?}");
+        reply
+    }
+
+    /// Sends PASV and `command`, and reads what comes over a data connection inside TLS.
+    pub(crate) fn receive(
+        &mut self,
+        command: &str,
+        config: &TlsConfig,
+        resume: Option<&TlsSession>,
+    ) -> Result<Vec<u8>, HandshakeError> {
+        let address = self.pasv();
+        self.send(command);
+        data::read_all(data_port::connect(address), config, resume)
+    }
+
+    /// Sends PASV and RETR; a thief takes the data connection, who makes a handshake with this
+    /// configuration. Asserts that the thief gets no byte and the client a refusal.
+    pub(crate) fn expect_theft_refused(
+        &mut self,
+        name: &str,
+        thief: &TlsConfig,
+        resume: Option<&TlsSession>,
+    ) {
+        let address = self.pasv();
+        self.send(&format!("RETR {name}"));
+        let stolen = data::read_some(data_port::connect(address), thief, resume);
+        assert_eq!(stolen.len(), 0, "bytes of the file are stolen");
+        self.expect_data_refused();
+    }
+
     pub(crate) fn pasv(&mut self) -> SocketAddr {
         port_address(&self.expect("PASV", 227).text)
     }
 
     pub(crate) fn read_reply(&mut self) -> ReceivedReply {
-        let first = self.read_line().expect("a reply");
-        let code: u16 = first[..3].parse().expect("a code");
-        let mut text = first[4..].to_owned();
-        if first.as_bytes()[3] == b'-' {
-            let last = format!("{code} ");
-            loop {
-                let line = self.read_line().expect("the rest of a reply");
-                text.push('\n');
-                text.push_str(&line);
-                if line.starts_with(&last) {
-                    break;
-                }
-            }
-        }
-        ReceivedReply { code, text }
+        ReceivedReply::read(|| self.read_line()).expect("a reply")
     }
 
     /// Asserts that the server closes the connection, and says nothing more.

@@ -20,6 +20,19 @@ pub(crate) fn read_all(
     Ok(bytes)
 }
 
+/// Makes the handshake and reads what comes, to the end or to an error; nothing if there is no handshake.
+pub(crate) fn read_some(
+    stream: TcpStream,
+    config: &TlsConfig,
+    resume: Option<&TlsSession>,
+) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Ok(mut tls) = TlsStream::handshake(stream, config, resume) {
+        let _ = tls.read_to_end(&mut bytes);
+    }
+    bytes
+}
+
 /// Makes the handshake, sends the bytes and ends with close_notify.
 pub(crate) fn send_all(
     stream: TcpStream,
@@ -73,6 +86,19 @@ impl GridData {
                 Self::Tls(Box::new(TlsStream::of(stream, handshake.into_engine())))
             }
         })
+    }
+
+    /// Reads what comes, to the end or to an error.
+    pub(crate) fn read_some(self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let _ = match self {
+            Self::Raw(mut stream, early) => {
+                bytes = early;
+                stream.read_to_end(&mut bytes)
+            }
+            Self::Tls(mut tls) => tls.read_to_end(&mut bytes),
+        };
+        bytes
     }
 
     /// Reads to the end.

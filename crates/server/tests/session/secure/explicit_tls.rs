@@ -1,6 +1,6 @@
 //! AUTH TLS, PBSZ, PROT and CCC (RFC 4217).
 
-use security::tls::{ExpectedPeer, TlsConfig, TlsOptions};
+use security::tls::{TlsConfig, TlsOptions};
 use server::config::{RequiredProtection, SessionReuse, TlsPolicy};
 
 use super::super::data_port;
@@ -20,25 +20,19 @@ fn data_is_in_the_clear_with_prot_c_and_encrypted_with_prot_p() {
     let address = client.pasv();
     client.send("RETR f");
     assert_eq!(data_port::read_all(data_port::connect(address)), bytes);
-    client.expect_code(150);
-    client.expect_code(226);
+    client.expect_transferred();
     client.protect();
-    let address = client.pasv();
-    client.send("RETR f");
     let session = client.session();
-    let stream = data_port::connect(address);
     assert_eq!(
-        data::read_all(stream, &config, Some(&session)).unwrap(),
+        client.receive("RETR f", &config, Some(&session)).unwrap(),
         bytes
     );
-    client.expect_code(150);
-    client.expect_code(226);
+    client.expect_transferred();
     let address = client.pasv();
     client.send("STOR up");
     let stream = data_port::connect(address);
     data::send_all(stream, &config, None, &bytes).unwrap();
-    client.expect_code(150);
-    client.expect_code(226);
+    client.expect_transferred();
     assert_eq!(server.read_file("up"), bytes);
     client.expect("QUIT", 221);
     // The record is written before the connection closes.
@@ -58,12 +52,9 @@ fn a_listing_is_protected_like_a_file() {
     server.create_file("f", 10);
     let config = pki.web_client(None);
     let mut client = SecureClient::private_user(server.address(), &config);
-    let address = client.pasv();
-    client.send("NLST");
-    let listing = data::read_all(data_port::connect(address), &config, None).unwrap();
+    let listing = client.receive("NLST", &config, None).unwrap();
     assert_eq!(listing, b"f\r\n");
-    client.expect_code(150);
-    client.expect_code(226);
+    client.expect_transferred();
 }
 
 #[test]
@@ -110,13 +101,7 @@ fn data_in_the_clear_where_tls_was_agreed_on_is_refused() {
     let address = client.pasv();
     client.send("STOR up");
     data_port::send_and_close(data_port::connect(address), b"readable by everybody");
-    let reply = client.read_reply();
-    let reply = if reply.code == 150 {
-        client.read_reply()
-    } else {
-        reply
-    };
-    assert!(matches!(reply.code, 425 | 426), "{reply:?}");
+    client.expect_data_refused();
     assert!(!server.path("up").exists() || server.read_file("up").is_empty());
 }
 
@@ -133,27 +118,21 @@ fn a_server_may_demand_that_data_connections_resume_the_session() {
     let other = SecureClient::private_user(server.address(), &config);
     // The session of another control connection is another client's.
     for session in [None, Some(other.session())] {
-        let address = client.pasv();
-        client.send("RETR f");
-        let stream = data_port::connect(address);
-        let read = data::read_all(stream, &config, session.as_ref());
-        assert!(!matches!(read, Ok(ref read) if *read == bytes));
-        let reply = client.read_reply();
-        let reply = if reply.code == 150 {
-            client.read_reply()
-        } else {
-            reply
-        };
-        assert!(matches!(reply.code, 425 | 426), "{reply:?}");
+        client.expect_theft_refused("f", &config, session.as_ref());
     }
     let session = client.session();
-    let address = client.pasv();
-    client.send("RETR f");
-    let stream = data_port::connect(address);
-    let read = data::read_all(stream, &config, Some(&session)).unwrap();
+    let read = client.receive("RETR f", &config, Some(&session)).unwrap();
     assert_eq!(read, bytes);
-    client.expect_code(150);
-    client.expect_code(226);
+    client.expect_transferred();
+    client.expect("QUIT", 221);
+    // The records are written before the connection closes.
+    client.expect_close();
+    let checks = server.failed_checks();
+    assert_eq!(checks.len(), 2, "{checks:?}");
+    assert!(
+        checks.iter().all(|check| check.contains("resume")),
+        "{checks:?}"
+    );
 }
 
 #[test]
@@ -168,12 +147,9 @@ fn transfers_without_protection_are_refused_where_it_is_required() {
     client.log_in();
     client.expect("PASV", 521);
     client.protect();
-    let address = client.pasv();
-    client.send("RETR f");
-    let read = data::read_all(data_port::connect(address), &config, None).unwrap();
+    let read = client.receive("RETR f", &config, None).unwrap();
     assert_eq!(read, bytes);
-    client.expect_code(150);
-    client.expect_code(226);
+    client.expect_transferred();
 }
 
 #[test]
@@ -210,15 +186,11 @@ fn ccc_returns_commands_to_the_clear_where_it_is_allowed() {
     client.expect("REIN", 503);
     client.expect("USER anonymous", 503);
     // Data stays protected.
-    let address = client.pasv();
-    client.send("RETR f");
-    let stream = data_port::connect(address);
     assert_eq!(
-        data::read_all(stream, &config, Some(&session)).unwrap(),
+        client.receive("RETR f", &config, Some(&session)).unwrap(),
         bytes
     );
-    client.expect_code(150);
-    client.expect_code(226);
+    client.expect_transferred();
 }
 
 #[test]
@@ -242,12 +214,7 @@ fn a_self_signed_certificate_has_the_announced_fingerprint() {
         config.security.tls = Some(TlsPolicy::SelfSigned);
     });
     let announced = server.announcement.self_signed.clone().unwrap();
-    let config = TlsConfig::new(TlsOptions {
-        expected: ExpectedPeer::Unverified,
-        trust: None,
-        ..pki.web_client(None).options().clone()
-    })
-    .unwrap();
+    let config = TlsConfig::new(TlsOptions::client().for_host("localhost").unverified()).unwrap();
     let mut client = SecureClient::connect(server.address());
     client.expect("AUTH TLS", 234);
     client.start_tls(&config).unwrap();

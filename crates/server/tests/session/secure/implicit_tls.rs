@@ -5,9 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
 use server::config::ServerConfig;
 
-use super::super::data_port;
 use super::client::SecureClient;
-use super::data;
 use super::server::{SecureServer, TestPki};
 
 fn with_implicit(pki: &TestPki) -> (SecureServer, SocketAddr) {
@@ -27,13 +25,11 @@ fn the_handshake_precedes_the_greeting() {
     let mut client = SecureClient::connect_implicit(address, &config).unwrap();
     client.log_in();
     client.protect();
-    let data_address = client.pasv();
-    client.send("RETR f");
-    let stream = data_port::connect(data_address);
-    let read = data::read_all(stream, &config, Some(&client.session())).unwrap();
+    let read = client
+        .receive("RETR f", &config, Some(&client.session()))
+        .unwrap();
     assert_eq!(read, bytes);
-    client.expect_code(150);
-    client.expect_code(226);
+    client.expect_transferred();
     client.expect("AUTH TLS", 503);
     // The control port is served in the clear as before.
     SecureClient::connect(server.address()).log_in();

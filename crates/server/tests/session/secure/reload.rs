@@ -39,13 +39,10 @@ fn a_transfer_goes_on_while_the_certificate_is_replaced() {
     client.expect_code_after_markers(226);
     assert_eq!(server.read_file("up"), b"before and after");
     // The old session's data connections have its certificate.
-    let address = client.pasv();
-    client.send("RETR up");
     let session = client.session();
-    let read = super::data::read_all(data_port::connect(address), &config, Some(&session));
+    let read = client.receive("RETR up", &config, Some(&session));
     assert_eq!(read.unwrap(), b"before and after");
-    client.expect_code(150);
-    client.expect_code(226);
+    client.expect_transferred();
 }
 
 #[test]
@@ -55,12 +52,16 @@ fn a_certificate_that_cannot_be_used_changes_nothing() {
     std::fs::write(pki.path("host.pem"), "no certificate").unwrap();
     let mut settings = server.config.clone();
     settings.security.clear_commands = true;
-    server.reloads.blocking_send(settings).unwrap();
-    for _ in 0..3 {
-        let mut client = SecureClient::with_tls(server.address(), &pki.web_client(None));
-        client.log_in();
-        client.expect("CCC", 534);
+    // When the second one is taken, the first one has been refused.
+    for _ in 0..2 {
+        server.reloads.blocking_send(settings.clone()).unwrap();
     }
+    eventually("both are taken", || {
+        server.reloads.capacity() == server.reloads.max_capacity()
+    });
+    let mut client = SecureClient::with_tls(server.address(), &pki.web_client(None));
+    client.log_in();
+    client.expect("CCC", 534);
 }
 
 #[test]

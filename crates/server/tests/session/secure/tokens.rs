@@ -96,12 +96,9 @@ fn a_token_gives_the_rights_of_its_scopes() {
         "{shown:?}"
     );
     let config = site.pki.web_client(None);
-    let address = client.pasv();
-    client.send("RETR /vo/f");
-    let received = data::read_all(data_port::connect(address), &config, None).unwrap();
+    let received = client.receive("RETR /vo/f", &config, None).unwrap();
     assert_eq!(received, bytes);
-    client.expect_code(150);
-    client.expect_code(226);
+    client.expect_transferred();
     client.expect("MKD /vo/in", 257);
     client.expect("MKD /vo/elsewhere", 550);
     client.expect("DELE /vo/f", 550);

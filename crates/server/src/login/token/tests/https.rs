@@ -4,10 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 use security::test_pki::TestAuthority;
-use security::tls::{
-    ClientCertificates, ExpectedPeer, Handshake, ReadResult, TlsConfig, TlsEngine, TlsOptions,
-    TlsProfile, TlsRole, TlsVersion,
-};
+use security::tls::{Handshake, ReadResult, TlsConfig, TlsEngine, TlsOptions};
 
 use super::*;
 
@@ -25,18 +22,8 @@ impl KeyServer {
         let authority = TestAuthority::new("/CN=web authority");
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let origin = format!("https://{}", listener.local_addr().unwrap());
-        let config = TlsConfig::new(TlsOptions {
-            role: TlsRole::Server,
-            profile: TlsProfile::Web,
-            credential: Some(authority.host(&["127.0.0.1"])),
-            trust: None,
-            client_certificates: ClientCertificates::None,
-            expected: ExpectedPeer::Trusted,
-            server_name: None,
-            oldest: TlsVersion::V1_2,
-            tickets: false,
-        })
-        .unwrap();
+        let host = authority.host(&["127.0.0.1"]);
+        let config = TlsConfig::new(TlsOptions::server().with_credential(host)).unwrap();
         let own = origin.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
