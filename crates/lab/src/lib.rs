@@ -9,7 +9,7 @@
 
 pub mod experiment;
 pub mod net;
-mod quoting;
+pub mod quoting;
 pub mod report;
 pub mod simulate;
 pub mod topology;

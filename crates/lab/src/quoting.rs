@@ -62,7 +62,7 @@ pub(crate) fn csv_text(field: &str) -> String {
 }
 
 /// A word quoted for a POSIX shell, if it needs quotes.
-pub(crate) fn shell_word(word: &str) -> String {
+pub fn shell_word(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%,+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()

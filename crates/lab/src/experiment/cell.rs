@@ -94,12 +94,14 @@ impl CellTask {
         } else {
             command = Command::new(argv.next().map_or("", String::as_str));
         }
-        // With this directory as home, the programs do not read the user's settings files.
+        // With this directory as home, the programs do not read the user's settings files. What an earlier transfer
+        // taught is part of an experiment only if its command says so.
         command
             .args(argv)
             .current_dir(&self.directory)
             .env("HOME", &self.directory)
             .env("LC_ALL", "C")
+            .env("LONGHAUL_HISTORY", "off")
             .env_remove("XDG_CONFIG_HOME")
             .stdin(Stdio::null());
         command

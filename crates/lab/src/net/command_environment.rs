@@ -42,7 +42,11 @@ pub(super) fn variables(topology: &Topology, program: &Path) -> Vec<(String, OsS
     let mut variables: Vec<(String, OsString)> = Vec::new();
     for (index, host) in topology.hosts.iter().enumerate() {
         let address = Topology::address(index).to_string();
-        variables.push((topology::address_variable(host), address.into()));
+        variables.push((topology::address_variable(&host.name), address.into()));
+    }
+    for (index, name) in topology.routers.iter().enumerate() {
+        let address = Topology::router_address(index).to_string();
+        variables.push((topology::address_variable(name), address.into()));
     }
     let names: Vec<&str> = topology.hosts.iter().map(|h| h.name.as_str()).collect();
     variables.push((HOSTS_VARIABLE.to_owned(), names.join(" ").into()));

@@ -58,6 +58,8 @@ pub(super) struct PathTable {
     pub(super) corrupt: OptionalQuantity,
     pub(super) trace: Option<Spanned<String>>,
     pub(super) trace_start: OptionalQuantity,
+    pub(super) routers: Option<Spanned<toml::Value>>,
+    pub(super) bottleneck_link: OptionalQuantity,
     pub(super) forward: Option<Box<Spanned<PathTable>>>,
     pub(super) back: Option<Box<Spanned<PathTable>>>,
 }

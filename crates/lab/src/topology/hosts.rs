@@ -4,15 +4,10 @@ use toml::Value;
 
 use super::error::TopologyError;
 use super::file::TopologyFile;
+use super::host_name::check_name;
 use super::kernel_setting::{insert_or_replace, parse_congestion_control, parse_sysctl};
 use super::network_options::ParsedNetworkOptions;
 use super::{LabHost, MOST_HOSTS};
-
-/// Maximum length of a host name.
-const LONGEST_NAME: usize = 32;
-
-/// Names that are not allowed, because their variables have another meaning (`LAB_HOSTS`).
-const RESERVED: [&str; 3] = ["hosts", "namespaces", "program"];
 
 /// The hosts of a file; `a` and `b` if it has none.
 pub(super) fn hosts(
@@ -87,27 +82,6 @@ fn add_table(
         };
         let (key, text) = parse_sysctl(&key, &text)?;
         insert_or_replace(settings, key, text);
-    }
-    Ok(())
-}
-
-fn check_name(name: &str) -> Result<(), TopologyError> {
-    let shown = name.escape_debug();
-    let is_valid = name.starts_with(|c: char| c.is_ascii_lowercase())
-        && name
-            .bytes()
-            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-    if !is_valid || name.len() > LONGEST_NAME {
-        return Err(TopologyError::new(format!(
-            "host '{shown}': a name is at most {LONGEST_NAME} lower-case letters, digits and hyphens, \
-             a letter first"
-        )));
-    }
-    if RESERVED.contains(&name) {
-        return Err(TopologyError::new(format!(
-            "host '{shown}': LAB_{} has another meaning; choose another name",
-            name.to_ascii_uppercase()
-        )));
     }
     Ok(())
 }

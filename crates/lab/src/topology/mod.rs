@@ -30,6 +30,8 @@
 //! corrupt = 1e-5
 //! forward.rate = "10mbit"       # only from a to c
 //! back = { delay = "80ms" }     # only from c to a
+//! routers = ["near", "*", "far"]  # from a to c; "*" does not answer; or a number: r1, r2, ...
+//! bottleneck_link = 3           # its rate and queue; 1 is the link from a to near; default 2
 //!
 //! [[paths]]
 //! between = ["b", "c"]
@@ -41,15 +43,20 @@
 //! `default` (where forward is from the earlier host to the later one), then of `default`. A trace
 //! replaces rate, delay and loss if it has such a column. A trace and a value that it replaces are
 //! refused in the same table, and also if the value is more specific than the trace.
+//!
+//! Routers are listed from the first host of `between` to the second, in `back` from the second to the first.
+//! A router is on as many paths as name it. The delay of a path divides equally among its links.
 
 mod direction_keys;
 mod error;
 mod file;
+mod host_name;
 mod hosts;
 mod kernel_setting;
 mod network_options;
 mod queue;
 mod resolve;
+mod route;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -87,6 +94,36 @@ pub struct LabPath {
     pub forward: Conditions,
     /// Conditions from the second to the first host.
     pub back: Conditions,
+    /// Routers from the first to the second host.
+    pub forward_route: LabRoute,
+    /// Routers from the second to the first host.
+    pub back_route: LabRoute,
+}
+
+/// The routers of one direction of a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LabRoute {
+    /// Indices into [`Topology::routers`], in the order of travel; `None`: a router that answers nothing.
+    pub routers: Vec<Option<usize>>,
+    /// The link with the bottleneck and its queue, 1 to `routers.len() + 1`; link 1 leaves the sending host.
+    pub bottleneck_link: usize,
+}
+
+impl LabRoute {
+    /// A path without routers.
+    pub const DIRECT: Self = Self {
+        routers: Vec::new(),
+        bottleneck_link: 1,
+    };
+
+    /// The same route, travelled from its other end.
+    #[must_use]
+    pub fn reversed(&self) -> Self {
+        Self {
+            routers: self.routers.iter().rev().copied().collect(),
+            bottleneck_link: (self.routers.len() + 2).saturating_sub(self.bottleneck_link),
+        }
+    }
 }
 
 /// A network. Each pair of hosts has a path.
@@ -94,6 +131,8 @@ pub struct LabPath {
 pub struct Topology {
     /// At least two hosts.
     pub hosts: Vec<LabHost>,
+    /// Names of the routers that answer, in the order in which the paths use them.
+    pub routers: Vec<String>,
     /// One path per pair of hosts.
     pub paths: Vec<LabPath>,
     /// Seed of random events.
@@ -152,6 +191,12 @@ impl Topology {
         std::net::Ipv4Addr::new(10, 99, 0, last)
     }
 
+    /// IPv4 address of router number `index`; the first is 10.99.0.101.
+    pub fn router_address(index: usize) -> std::net::Ipv4Addr {
+        let last = u8::try_from(index + 101).unwrap_or(u8::MAX);
+        std::net::Ipv4Addr::new(10, 99, 0, last)
+    }
+
     fn parse_with(text: &str, base: &Path, options: &NetworkOptions) -> Result<Self, LabError> {
         let parsed = options.parse_options()?;
         TopologyFile::parse(text)
@@ -160,7 +205,7 @@ impl Topology {
     }
 }
 
-/// The environment variable with a host's address, such as `LAB_A`.
-pub fn address_variable(host: &LabHost) -> String {
-    format!("LAB_{}", host.name.to_ascii_uppercase().replace('-', "_"))
+/// The environment variable with the address of a host or router of this name, such as `LAB_A`.
+pub fn address_variable(name: &str) -> String {
+    format!("LAB_{}", name.to_ascii_uppercase().replace('-', "_"))
 }

@@ -8,6 +8,7 @@ use super::direction_keys::DirectionKeys;
 use super::error::TopologyError;
 use super::file::{OptionalQuantity, PathTable, QuantityText};
 use super::kernel_setting;
+use super::route::RouteKeys;
 use crate::LabError;
 
 /// Network options of the command line, as text. Each applies to every host or every path.
@@ -23,6 +24,10 @@ pub struct NetworkOptions {
     pub queue: Option<String>,
     /// `--trace`: a CSV file, or the name of a built-in trace.
     pub trace: Option<String>,
+    /// `--routers 3`.
+    pub routers: Option<String>,
+    /// `--bottleneck-link 2`.
+    pub bottleneck_link: Option<String>,
     /// `--sysctl KEY=VALUE`.
     pub sysctls: Vec<String>,
     /// `--cc cubic`.
@@ -37,6 +42,7 @@ pub struct NetworkOptions {
 #[derive(Debug, Clone, Default)]
 pub(super) struct ParsedNetworkOptions {
     pub(super) keys: DirectionKeys,
+    pub(super) route: RouteKeys,
     pub(super) sysctls: Vec<(String, String)>,
     pub(super) congestion: Option<String>,
     pub(super) seed: Option<u64>,
@@ -61,6 +67,9 @@ impl NetworkOptions {
             loss: value(&self.loss),
             queue: value(&self.queue),
             trace: self.trace.clone().map(|name| Spanned::new(0..0, name)),
+            routers: (self.routers.clone())
+                .map(|number| Spanned::new(0..0, toml::Value::String(number))),
+            bottleneck_link: value(&self.bottleneck_link),
             ..PathTable::default()
         };
         let keys =
@@ -78,6 +87,7 @@ impl NetworkOptions {
             .map(kernel_setting::parse_congestion_control);
         Ok(ParsedNetworkOptions {
             keys,
+            route: RouteKeys::read(&table)?,
             sysctls,
             congestion: congestion.transpose()?,
             seed: self.seed,

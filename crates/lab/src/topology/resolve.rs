@@ -10,7 +10,8 @@ use super::error::TopologyError;
 use super::file::{PathTable, TopologyFile};
 use super::hosts::hosts;
 use super::network_options::ParsedNetworkOptions;
-use super::{LabHost, LabPath, Topology};
+use super::route::{RouteKeys, RouterNames};
+use super::{LabHost, LabPath, LabRoute, Topology};
 
 /// Default seed.
 const SEED: u64 = 1;
@@ -36,12 +37,22 @@ pub(super) fn topology(
     }
     let mut overrides = path_overrides(file, &hosts, base)?;
     let mut paths = Vec::new();
+    let mut routers = RouterNames::default();
     for first in 0..hosts.len() {
         for second in first + 1..hosts.len() {
             let between = (first, second);
             // Every pair of hosts has a path; a table only changes its conditions.
             let keys = overrides.remove(&between).unwrap_or_default();
-            let path = path(between, &keys, &default, options, mtu).map_err(|fault| {
+            let path = path(between, &keys, &default, options, mtu);
+            let path = path.and_then(|conditions| {
+                let (forward, back) = keys.routes(&default, &options.route);
+                Ok(LabPath {
+                    forward_route: routers.route(&forward, false, &hosts)?,
+                    back_route: routers.route(&back, true, &hosts)?,
+                    ..conditions
+                })
+            });
+            let path = path.map_err(|fault| {
                 fault.within(&format!(
                     "path {}-{}",
                     hosts[first].name, hosts[second].name
@@ -52,6 +63,7 @@ pub(super) fn topology(
     }
     Ok(Topology {
         hosts,
+        routers: routers.into_names(),
         paths,
         seed: options.seed.or(seed).unwrap_or(SEED),
         offload: options.offload.or(file.offload).unwrap_or(true),
@@ -65,6 +77,15 @@ struct PathKeys {
     both: DirectionKeys,
     forward: DirectionKeys,
     back: DirectionKeys,
+    routes: RoutePair,
+}
+
+/// Keys of routes: for both directions, as the forward one travels it, and for each one.
+#[derive(Debug, Clone, Default)]
+struct RoutePair {
+    both: RouteKeys,
+    forward: RouteKeys,
+    back: RouteKeys,
 }
 
 impl PathKeys {
@@ -73,6 +94,11 @@ impl PathKeys {
             both: DirectionKeys::read(table, base)?,
             forward: direction(table.forward.as_deref(), base).map_err(|f| f.within("forward"))?,
             back: direction(table.back.as_deref(), base).map_err(|f| f.within("back"))?,
+            routes: RoutePair {
+                both: RouteKeys::read(table)?,
+                forward: route(table.forward.as_deref()).map_err(|f| f.within("forward"))?,
+                back: route(table.back.as_deref()).map_err(|f| f.within("back"))?,
+            },
         })
     }
 
@@ -82,8 +108,34 @@ impl PathKeys {
             both: self.both,
             forward: self.back,
             back: self.forward,
+            routes: RoutePair {
+                both: self.routes.both.reversed(),
+                forward: self.routes.back,
+                back: self.routes.forward,
+            },
         }
     }
+
+    /// The routes forward and back, with the same precedence as the other keys.
+    fn routes(&self, default: &Self, options: &RouteKeys) -> (RouteKeys, RouteKeys) {
+        let (own, general) = (&self.routes, &default.routes);
+        let forward = options.clone().with_fallback(&own.forward);
+        let forward = forward.with_fallback(&own.both);
+        let forward = forward.with_fallback(&general.forward);
+        let back = options.reversed().with_fallback(&own.back);
+        let back = back.with_fallback(&own.both.reversed());
+        let back = back.with_fallback(&general.back);
+        (
+            forward.with_fallback(&general.both),
+            back.with_fallback(&general.both.reversed()),
+        )
+    }
+}
+
+fn route(table: Option<&Spanned<PathTable>>) -> Result<RouteKeys, TopologyError> {
+    table.map_or(Ok(RouteKeys::default()), |table| {
+        RouteKeys::read(table.get_ref()).map_err(|f| f.at(table.span()))
+    })
 }
 
 fn direction(
@@ -195,6 +247,8 @@ fn path(
         between,
         forward: forward.conditions(rtt, mtu)?,
         back: back.conditions(rtt, mtu)?,
+        forward_route: LabRoute::DIRECT,
+        back_route: LabRoute::DIRECT,
     })
 }
 

@@ -7,7 +7,7 @@ use sim::trace::{BUILT_IN_TRACES, PathTrace};
 use units::exact;
 
 use super::direction_keys::KeysFromTrace;
-use super::{LabHost, LabPath, Topology};
+use super::{LabHost, LabPath, LabRoute, Topology};
 
 /// The topology as TOML text.
 pub(super) fn topology(topology: &Topology) -> String {
@@ -24,7 +24,7 @@ pub(super) fn topology(topology: &Topology) -> String {
         host(&mut text, item);
     }
     for item in &topology.paths {
-        path(&mut text, item, &topology.hosts);
+        path(&mut text, item, topology);
     }
     text
 }
@@ -39,7 +39,8 @@ fn host(text: &mut String, host: &LabHost) {
     }
 }
 
-fn path(text: &mut String, path: &LabPath, hosts: &[LabHost]) {
+fn path(text: &mut String, path: &LabPath, topology: &Topology) {
+    let (hosts, routers) = (&topology.hosts, &topology.routers);
     let name = |index: usize| hosts.get(index).map_or("", |host| &host.name);
     let (first, second) = (name(path.between.0), name(path.between.1));
     let _ = writeln!(text, "\n[[paths]]\nbetween = [\"{first}\", \"{second}\"]");
@@ -50,6 +51,25 @@ fn path(text: &mut String, path: &LabPath, hosts: &[LabHost]) {
         direction(text, "forward.", &path.forward);
         direction(text, "back.", &path.back);
     }
+    if path.back_route == path.forward_route.reversed() {
+        route(text, "", &path.forward_route, routers);
+    } else {
+        route(text, "forward.", &path.forward_route, routers);
+        route(text, "back.", &path.back_route, routers);
+    }
+}
+
+fn route(text: &mut String, prefix: &str, route: &LabRoute, routers: &[String]) {
+    // Only the defaults of `[default]`, which is not written, could give a direct path a router.
+    if *route == LabRoute::DIRECT {
+        return;
+    }
+    let name = |index: &Option<usize>| index.and_then(|index| routers.get(index));
+    let names = route.routers.iter().map(name);
+    let names: Vec<_> = names.map(|name| quoted(name.map_or("*", |n| n))).collect();
+    line(text, prefix, "routers", &format!("[{}]", names.join(", ")));
+    let link = route.bottleneck_link.to_string();
+    line(text, prefix, "bottleneck_link", &link);
 }
 
 fn direction(text: &mut String, prefix: &str, conditions: &Conditions) {

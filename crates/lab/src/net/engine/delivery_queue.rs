@@ -4,6 +4,8 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
+use super::route::StopAtRouter;
+
 /// Maximum memory for packets in flight, bytes: the bandwidth-delay product of 10 Gbit/s and 0.86 s.
 pub(super) const MEMORY_LIMIT: usize = 1 << 30;
 
@@ -22,6 +24,8 @@ pub(super) struct PendingDelivery {
     pub(super) bytes: u64,
     /// Whether this is a duplicate.
     pub(super) is_copy: bool,
+    /// The router at which it ends, instead of the receiving host.
+    pub(super) stop: Option<StopAtRouter>,
     /// Virtio-net header, if the devices use it, and packet.
     pub(super) frame: Vec<u8>,
 }
@@ -133,6 +137,7 @@ mod tests {
             packets: 1,
             bytes: 1,
             is_copy: false,
+            stop: None,
             frame: vec![tag],
         }
     }

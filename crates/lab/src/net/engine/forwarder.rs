@@ -8,13 +8,14 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::batching::SegmentBatcher;
-use super::delivery_queue::{DeliveryQueue, MEMORY_LIMIT};
+use super::delivery_queue::{DeliveryQueue, MEMORY_LIMIT, PendingDelivery};
 use super::direction::PathDirection;
 use super::drop_counters::{DropCounters, stalls_note};
+use super::route::StopAtRouter;
 use super::sleeper::{EngineClock, EngineSleeper, SleepRequest, raise_thread_priority};
 use super::{EngineReport, EngineShared, TunPort};
 use crate::LabError;
-use crate::net::packet::{LARGEST_FRAME, PacketError, RawPacket, TunFraming};
+use crate::net::packet::{LARGEST_FRAME, PacketError, RawPacket, TunFraming, router_answer};
 use crate::net::validity::EmulatorLoad;
 
 /// Maximum number of frames read from one device before other devices and deliveries get their turn.
@@ -198,11 +199,7 @@ impl<'a> PacketForwarder<'a> {
                 return;
             }
         };
-        let to = packet.destination();
-        // A linear search: a lab has at most 26 hosts.
-        let to = self.ports.iter().position(|port| port.address == to);
-        let direction = to.and_then(|to| *self.table.get(port * self.ports.len() + to)?);
-        let Some(index) = direction else {
+        let Some((index, stop)) = self.next_stop(port, &packet) else {
             self.counters.stray += 1;
             return;
         };
@@ -212,8 +209,72 @@ impl<'a> PacketForwarder<'a> {
         }
         if let Some(direction) = self.directions.get_mut(index) {
             let (batcher, queue) = (&mut self.batcher, &mut self.queue);
-            direction.send(now, &packet, self.framing, index, batcher, queue);
+            match stop {
+                None => direction.send(now, &packet, self.framing, index, batcher, queue),
+                Some(stop) => direction.send_to_router(now, &packet, stop, index, queue),
+            }
         }
+    }
+
+    /// The direction that a packet from a port takes, and the router at which it ends, if any. `None`: its
+    /// destination does not exist.
+    fn next_stop(
+        &self,
+        port: usize,
+        packet: &RawPacket<'_>,
+    ) -> Option<(usize, Option<StopAtRouter>)> {
+        let destination = packet.destination();
+        // A linear search: a lab has at most 26 hosts.
+        let to = self
+            .ports
+            .iter()
+            .position(|port| port.address == destination);
+        let Some(to) = to else {
+            // The first of the host's directions that this router is on.
+            return self
+                .directions
+                .iter()
+                .enumerate()
+                .find_map(|(index, direction)| {
+                    let stop = direction.route.stop_at_address(packet.ttl(), destination)?;
+                    (direction.from == port).then_some((index, Some(stop)))
+                });
+        };
+        let index = (*self.table.get(port * self.ports.len() + to)?)?;
+        let route = &self.directions.get(index)?.route;
+        Some((index, route.stop_of_ttl(packet.ttl())))
+    }
+
+    /// A packet has reached a router at which it ends: the answer sets out.
+    fn answer(&mut self, delivery: &PendingDelivery, stop: StopAtRouter, now: Duration) {
+        let Some(direction) = self.directions.get_mut(delivery.direction) else {
+            return;
+        };
+        direction.record_delivery(delivery, now);
+        let Some(origin) = direction.route.answer_origin(stop.router) else {
+            return;
+        };
+        // The two directions of a path are neighbours, the forward one with the even index.
+        let index = delivery.direction ^ 1;
+        let Some(back) = self.directions.get_mut(index) else {
+            return;
+        };
+        let ttl = back.route.answer_ttl(origin.skips);
+        let frame = router_answer(
+            &delivery.frame,
+            self.framing,
+            origin.address,
+            stop.stop,
+            ttl,
+        );
+        let Some(frame) = frame else {
+            return;
+        };
+        let bytes = match RawPacket::parse(&frame, self.framing) {
+            Ok(packet) => packet.segment_bytes(0),
+            Err(_) => return,
+        };
+        back.send_from_router(now, frame, bytes, origin.skips, index, &mut self.queue);
     }
 
     /// Writes frames that are due to their hosts.
@@ -229,6 +290,11 @@ impl<'a> PacketForwarder<'a> {
                 return;
             };
             let delivery = &entry.delivery;
+            if let Some(stop) = delivery.stop {
+                self.frames_handled += 1;
+                self.answer(delivery, stop, now);
+                continue;
+            }
             let Some(direction) = self.directions.get_mut(delivery.direction) else {
                 continue;
             };

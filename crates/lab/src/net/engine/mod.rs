@@ -10,6 +10,7 @@ mod delivery_queue;
 mod direction;
 mod drop_counters;
 mod forwarder;
+mod route;
 mod sleeper;
 #[cfg(test)]
 mod tests;

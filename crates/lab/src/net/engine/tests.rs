@@ -10,7 +10,7 @@ use sim::link::{Conditions, Loss, Queue, Reorder};
 use units::Rate;
 
 use super::*;
-use crate::topology::{LabHost, LabPath};
+use crate::topology::{LabHost, LabPath, LabRoute};
 
 /// A network under test, with the same conditions on all paths.
 struct EmulatedTestNet {
@@ -41,9 +41,12 @@ fn topology(hosts: usize, forward: &Conditions, back: &Conditions, offload: bool
         between,
         forward: forward.clone(),
         back: back.clone(),
+        forward_route: LabRoute::DIRECT,
+        back_route: LabRoute::DIRECT,
     };
     Topology {
         hosts: (0..hosts).map(host).collect(),
+        routers: Vec::new(),
         paths: pairs.map(path).collect(),
         seed: 1,
         offload,

@@ -6,6 +6,7 @@
 
 mod checksum;
 mod corrupt;
+mod router_answer;
 mod segment_frame;
 mod virtio_net_header;
 
@@ -15,6 +16,7 @@ mod tests;
 use std::net::Ipv4Addr;
 
 pub(crate) use corrupt::corrupt_payload;
+pub(crate) use router_answer::{RouterStop, lower_ttl, router_answer};
 pub(crate) use virtio_net_header::VirtioNetHeader;
 
 /// Largest frame of a TUN device: an IPv4 packet of 65 535 bytes and its virtio-net header.

@@ -152,8 +152,8 @@ fn too_many_hosts_are_refused() {
 #[test]
 fn address_variables_are_upper_case() {
     let topology = parse("[hosts.far-end2]\n[hosts.b]");
-    assert_eq!(address_variable(&topology.hosts[0]), "LAB_FAR_END2");
-    assert_eq!(address_variable(&topology.hosts[1]), "LAB_B");
+    assert_eq!(address_variable(&topology.hosts[0].name), "LAB_FAR_END2");
+    assert_eq!(address_variable(&topology.hosts[1].name), "LAB_B");
 }
 
 #[test]

@@ -21,6 +21,9 @@ fn any_line() -> impl Strategy<Value = String> {
         (0.0..1.0_f64, 0.0..1.0_f64).prop_map(|(p, q)| format!(
             "back.burst_loss = {{ to_bad = {p:?}, to_good = {q:?}, in_good = 0, in_bad = '100%' }}"
         )),
+        (0..4_u8).prop_map(|number| format!("routers = {number}")),
+        (1..4_u8).prop_map(|link| format!("forward.bottleneck_link = {link}")),
+        Just("back.routers = ['far', '*', 'r1']".to_owned()),
         Just("trace = 'drsftp-path'".to_owned()),
         (0..1_000_000_u64, 0.0..1.0_f64).prop_map(|(bits, loss)| format!(
             "trace = \"seconds,rate,loss\\n0,{bits},{loss}\\n1.25,7,\""
@@ -65,6 +68,8 @@ proptest! {
             NetworkOptions { loss: some(), ..NetworkOptions::default() },
             NetworkOptions { queue: some(), ..NetworkOptions::default() },
             NetworkOptions { trace: some(), ..NetworkOptions::default() },
+            NetworkOptions { routers: some(), ..NetworkOptions::default() },
+            NetworkOptions { bottleneck_link: some(), ..NetworkOptions::default() },
             NetworkOptions { cc: some(), ..NetworkOptions::default() },
             NetworkOptions { sysctls: vec![value.clone()], ..NetworkOptions::default() },
         ] {

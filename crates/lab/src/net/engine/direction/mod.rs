@@ -7,7 +7,8 @@ use units::splitmix;
 
 use super::batching::{SegmentArrival, SegmentBatcher, batching_interval};
 use super::delivery_queue::{DeliveryQueue, PendingDelivery};
-use crate::net::packet::{RawPacket, TunFraming, corrupt_payload};
+use super::route::{DirectionRoute, StopAtRouter};
+use crate::net::packet::{RawPacket, TunFraming, corrupt_payload, lower_ttl};
 use crate::net::report::DirectionReport;
 use crate::net::validity::{DeliveredBatch, LatenessStats};
 use crate::topology::Topology;
@@ -22,6 +23,8 @@ pub(super) struct PathDirection {
     /// Names of the sending and the receiving host.
     names: (String, String),
     link: Link,
+    /// The routers between the hosts.
+    pub(super) route: DirectionRoute,
     /// The shortest propagation delay during the run.
     delay: Duration,
     /// How long segments may wait for each other to be delivered together.
@@ -39,10 +42,17 @@ pub(super) struct PathDirection {
 pub(super) fn all_directions(topology: &Topology) -> Vec<PathDirection> {
     let ends = topology.paths.iter().flat_map(|path| {
         let (one, other) = path.between;
-        [(one, other, &path.forward), (other, one, &path.back)]
+        let (forward, back) = (
+            DirectionRoute::new(path, false),
+            DirectionRoute::new(path, true),
+        );
+        [
+            (one, other, &path.forward, forward),
+            (other, one, &path.back, back),
+        ]
     });
     ends.zip(0..)
-        .map(|((from, to, conditions), index)| {
+        .map(|((from, to, conditions, route), index)| {
             let delay = shortest_delay(conditions);
             let name = |host: usize| topology.hosts.get(host).map(|host| host.name.clone());
             PathDirection {
@@ -51,6 +61,7 @@ pub(super) fn all_directions(topology: &Topology) -> Vec<PathDirection> {
                 names: (name(from).unwrap_or_default(), name(to).unwrap_or_default()),
                 // Each direction has its own seed; otherwise all would lose the same packets.
                 link: Link::new(conditions.clone(), splitmix::nth(topology.seed, index)),
+                route,
                 delay,
                 batching_interval: batching_interval(delay),
                 lateness: None,
@@ -105,8 +116,12 @@ impl PathDirection {
                 });
             }
         }
+        let hops = self.route.hops();
         for batch in batcher.batches() {
             let mut frame = packet.frame_of_segments(batch.segments.clone());
+            if hops > 0 {
+                lower_ttl(&mut frame, framing, hops);
+            }
             if let Some(choice) = batch.corrupt
                 && corrupt_payload(&mut frame, framing, choice)
                 && !batch.is_copy
@@ -121,8 +136,82 @@ impl PathDirection {
                 packets: u32::try_from(batch.segments.len()).unwrap_or(u32::MAX),
                 bytes: bytes.map(|s| u64::from(packet.segment_bytes(s))).sum(),
                 is_copy: batch.is_copy,
+                stop: None,
                 frame,
             });
+        }
+    }
+
+    /// Sends a packet that ends at a router: over the bottleneck if that lies before the router. `index` is the
+    /// index of this direction.
+    pub(super) fn send_to_router(
+        &mut self,
+        now: Duration,
+        packet: &RawPacket<'_>,
+        stop: StopAtRouter,
+        index: usize,
+        queue: &mut DeliveryQueue,
+    ) {
+        let is_in_link = self.route.is_bottleneck_before(stop.router);
+        for segment in 0..packet.segments() {
+            let bytes = packet.segment_bytes(segment);
+            let travel = self.travel(now, bytes, is_in_link);
+            let Some((departs, delay)) = travel else {
+                continue;
+            };
+            let due = departs + self.route.delay_before(stop.router, delay);
+            let frame = packet.frame_of_segments(segment..segment + 1);
+            queue.push(single_delivery(
+                index,
+                due,
+                (bytes, is_in_link),
+                Some(stop),
+                frame,
+            ));
+        }
+    }
+
+    /// Sends the answer of a router that joins this direction behind `skips` of its routers.
+    pub(super) fn send_from_router(
+        &mut self,
+        now: Duration,
+        frame: Vec<u8>,
+        bytes: u32,
+        skips: usize,
+        index: usize,
+        queue: &mut DeliveryQueue,
+    ) {
+        let is_in_link = self.route.is_bottleneck_after(skips);
+        if let Some((departs, delay)) = self.travel(now, bytes, is_in_link) {
+            let due = departs + self.route.delay_after(skips, delay);
+            queue.push(single_delivery(
+                index,
+                due,
+                (bytes, is_in_link),
+                None,
+                frame,
+            ));
+        }
+    }
+
+    /// The time at which a packet has passed the bottleneck, if that is on its way, and the propagation delay of
+    /// the whole direction. `None`: it is dropped or lost.
+    fn travel(
+        &mut self,
+        now: Duration,
+        bytes: u32,
+        is_in_link: bool,
+    ) -> Option<(Duration, Duration)> {
+        if !is_in_link {
+            return Some((now, self.delay));
+        }
+        match self.link.offer(now, bytes) {
+            PacketFate::Delivered {
+                arrives_at,
+                departs_at,
+                ..
+            } => Some((departs_at, arrives_at.saturating_sub(departs_at))),
+            PacketFate::Dropped | PacketFate::Lost => None,
         }
     }
 
@@ -195,6 +284,26 @@ impl PathDirection {
                 self.refused_by_receiver
             )
         })
+    }
+}
+
+/// A delivery of one packet, which counts only if it passed the link.
+fn single_delivery(
+    direction: usize,
+    due: Duration,
+    (bytes, is_in_link): (u32, bool),
+    stop: Option<StopAtRouter>,
+    frame: Vec<u8>,
+) -> PendingDelivery {
+    PendingDelivery {
+        direction,
+        first: due,
+        due,
+        packets: u32::from(is_in_link),
+        bytes: if is_in_link { u64::from(bytes) } else { 0 },
+        is_copy: false,
+        stop,
+        frame,
     }
 }
 

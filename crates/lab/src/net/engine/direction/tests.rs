@@ -3,7 +3,7 @@ use sim::link::{Loss, Queue, Reorder};
 use units::Rate;
 
 use super::*;
-use crate::topology::{LabHost, LabPath};
+use crate::topology::{LabHost, LabPath, LabRoute};
 
 /// Payload bytes of a segment. A segment's number is its TCP sequence number divided by this.
 const SEGMENT: u32 = 1000;
@@ -42,10 +42,13 @@ fn direction(conditions: &Conditions) -> PathDirection {
     };
     let topology = Topology {
         hosts: vec![host("a"), host("b")],
+        routers: Vec::new(),
         paths: vec![LabPath {
             between: (0, 1),
             forward: conditions.clone(),
             back: conditions.clone(),
+            forward_route: LabRoute::DIRECT,
+            back_route: LabRoute::DIRECT,
         }],
         seed: 5,
         offload: true,
