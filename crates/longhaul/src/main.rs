@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod advisor;
 mod args;
 mod demo;
 mod doctor;
@@ -22,8 +23,10 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use client::{CopyEvent, CopyFailure, Exit};
 
+use advisor::beside_server::AdvisorProcess;
 use args::{Cli, CpArgs, KeyHolderArgs, LogFormat, ServeArgs, Verb};
 use data::os::core_dumps;
+use history::PathHistory;
 use output::log::{LogEscaping, LogWriter};
 use output::{OutputStyle, print_to_stderr};
 use server::config::ServerConfig;
@@ -68,12 +71,14 @@ fn run(verb: Verb) -> Result<u8> {
     let exit = match verb {
         // The lab returns the exit codes of the programs that it runs.
         Verb::Lab(args) => return Ok(lab::run(args.verb)),
+        // So does `advisor exec`.
+        Verb::Advisor(args) => return advisor::run(*args),
         Verb::Cp(args) => copy(&args),
         Verb::Serve(args) => serve(*args),
         Verb::Demo(args) => demo::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::KeyHolder(args) => hold_key(&args),
-        Verb::User(args) => user::run(args).map(|()| Exit::Done),
+        Verb::User(args) => user::run(args),
         Verb::Proxy(args) => Ok(proxy::run(&args)),
         Verb::Help(args) => help::help(&args.verb).map(|()| Exit::Done),
         Verb::Man(args) => help::man(&args.verb).map(|()| Exit::Done),
@@ -102,6 +107,8 @@ fn holds_secrets(verb: &Verb) -> bool {
             | Verb::Cksum(_)
             | Verb::User(_)
             | Verb::Proxy(_)
+            | Verb::Doctor(_)
+            | Verb::Advisor(_)
     )
 }
 
@@ -166,6 +173,10 @@ fn confine_server(config: &mut ServerConfig, settings: Option<&Path>) -> Result<
         let holder = KeyHolder::start(cert, key).map_err(|error| error.to_string())?;
         config.key_holder = Some(Arc::new(holder));
     }
+    if let Some(file) = config.history.clone().file() {
+        // Makes the directory: only what exists can be permitted.
+        PathHistory::at(file).is_writable();
+    }
     let access = FileAccess::of_server(config, settings);
     let key = config.security.key.as_deref();
     if config.run_as.is_none() && key.is_some_and(|key| access.permits_reading(key)) {
@@ -185,6 +196,14 @@ fn serve(args: ServeArgs) -> Result<Exit> {
         Err(error) => {
             print_to_stderr(&format!("longhaul serve: {error}"));
             return Ok(Exit::Usage);
+        }
+    };
+    // Dropped at the end, which ends it.
+    let _advice = match AdvisorProcess::start(&mut config, args.log) {
+        Ok(process) => process,
+        Err(error) => {
+            print_to_stderr(&format!("longhaul serve: {error}"));
+            return Ok(Exit::Local);
         }
     };
     if let Err(error) = confine_server(&mut config, args.settings_file()) {

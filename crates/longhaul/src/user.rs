@@ -4,6 +4,7 @@ use std::io::{BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use client::Exit;
 use proto::path::VPath;
 use proto::server::AccountRights;
 use server::users::{self, UserAccount};
@@ -14,7 +15,11 @@ use crate::output::{print_line, print_to_stderr};
 /// Minimum length of a password, bytes.
 const MIN_PASSWORD: usize = 8;
 
-pub(crate) fn run(args: UserArgs) -> Result<()> {
+/// Runs the verb.
+///
+/// # Errors
+/// The password file, the terminal or a path cannot be used.
+pub(crate) fn run(args: UserArgs) -> Result<Exit> {
     match args.verb {
         UserVerb::Add {
             users,
@@ -40,7 +45,10 @@ pub(crate) fn run(args: UserArgs) -> Result<()> {
                 ask_password(&name)?
             };
             if password.len() < MIN_PASSWORD {
-                bail!("a password needs at least {MIN_PASSWORD} characters");
+                print_to_stderr(&format!(
+                    "longhaul: a password needs at least {MIN_PASSWORD} characters"
+                ));
+                return Ok(Exit::Usage);
             }
             let replaced = users::add(
                 &users,
@@ -54,15 +62,15 @@ pub(crate) fn run(args: UserArgs) -> Result<()> {
             )?;
             let what = if replaced { "replaced" } else { "added" };
             print_to_stderr(&format!("{what} {name} in {}", users.display()));
-            Ok(())
+            Ok(Exit::Done)
         }
-        UserVerb::List { users } => list(&users),
+        UserVerb::List { users } => list(&users).map(|()| Exit::Done),
         UserVerb::Remove { users, name } => {
             if !users::remove(&users, &name)? {
                 bail!("{} has no user {name}", users.display());
             }
             print_to_stderr(&format!("removed {name} from {}", users.display()));
-            Ok(())
+            Ok(Exit::Done)
         }
     }
 }

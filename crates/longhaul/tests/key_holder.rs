@@ -171,6 +171,27 @@ fn the_private_key_is_in_the_memory_of_the_key_holder_alone() {
     assert_eq!(memory_contains(server.server(), &number), Some(false));
 }
 
+/// The rights of a filtered process are tested in the server's crate.
+#[test]
+fn every_thread_of_a_confined_server_and_its_key_holder_is_filtered() {
+    let server = ConfinedServer::start();
+    assert!(server.copy().status.success());
+    for process in [server.server(), server.key_holder()] {
+        let tasks = format!("/proc/{}/task", process.as_raw_nonzero());
+        let tasks: Vec<_> = std::fs::read_dir(tasks).unwrap().flatten().collect();
+        assert!(!tasks.is_empty());
+        for task in tasks {
+            // A thread that has just ended has no status.
+            let Ok(status) = std::fs::read_to_string(task.path().join("status")) else {
+                continue;
+            };
+            // proc(5): 2 is a filter.
+            assert!(status.contains("\nSeccomp:\t2\n"), "{status}");
+            assert!(status.contains("\nNoNewPrivs:\t1\n"), "{status}");
+        }
+    }
+}
+
 #[test]
 fn a_key_holder_that_was_stopped_for_a_while_serves_on() {
     let server = ConfinedServer::start();

@@ -5,13 +5,20 @@ use std::time::Duration;
 
 use clap::Args;
 use client::protection::WarningSink;
-use client::{CopyFailure, CopyOptions, ModeChoice, Parallelism, SymlinkPolicy, VerifyMode};
+use client::{
+    AdviceOptions, AdvisorChoice, CopyFailure, CopyOptions, Exit, ModeChoice, Parallelism,
+    SymlinkPolicy, VerifyMode,
+};
 use data::options::{CongestionChoice, IoMethod, TransferOptions};
 use data::rate::RateLimit;
 use data::store::durability::SyncPolicy;
+use enable::client::EnableClient;
+use history::{HistoryLocation, PathHistory};
 use proto::checksum::ChecksumAlgorithm;
+use proto::command::Secret;
 use proto::sizing::BufferSizing;
 use proto::sizing::SocketBuffers;
+use security::token::read_token_file;
 
 use tune::sizing::drs::{DrsInterval, DrsIntervalError};
 use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
@@ -115,6 +122,17 @@ pub(crate) struct CpArgs {
     /// with separate data nodes need it. By default data connections go to the server's own address
     #[arg(long)]
     allow_foreign_data_address: bool,
+    /// Begin without what earlier transfers taught about the path, and keep nothing of this one. Otherwise
+    /// ~/.local/state/longhaul/paths.json remembers streams, congestion control and pacing by address prefix; it may be
+    /// deleted at any time. LONGHAUL_HISTORY=off does the same, LONGHAUL_HISTORY=FILE names another file
+    #[arg(long)]
+    no_history: bool,
+    /// Whom to ask for advice on the path (`longhaul help advisor`): HOST or HOST:PORT of an advice server,
+    /// `off`, or `auto` (the service that the data server announces). Earlier transfers of your own count
+    /// more. What a transfer measured is reported to HOST if ENABLE_TOKEN_FILE names a file with its
+    /// token [default: LONGHAUL_ADVISOR, or auto]
+    #[arg(long, value_name = "HOST|off|auto", value_parser = parse_advisor)]
+    advisor: Option<AdvisorChoice>,
     /// Block size of extended block mode (MODE E) when this machine sends
     #[arg(long, value_name = "SIZE", default_value = "1Mi", value_parser = parse_block_size)]
     block: usize,
@@ -189,7 +207,55 @@ impl CpArgs {
             concurrency: self.concurrency,
             allow_foreign_data: self.allow_foreign_data_address,
             data_ports: self.data_ports,
+            advice: self.advice()?,
+            history: match self.no_history {
+                true => None,
+                false => HistoryLocation::of_user().file().map(PathHistory::at),
+            },
         })
+    }
+}
+
+/// Environment variable with the value of `--advisor`.
+const ADVISOR: &str = "LONGHAUL_ADVISOR";
+
+impl CpArgs {
+    /// Whom to ask for advice, and the token for reports.
+    ///
+    /// # Errors
+    /// `Usage`: the environment names no advice server. `Refused`: the token's file cannot be used.
+    fn advice(&self) -> Result<AdviceOptions, CopyFailure> {
+        let choice = match (&self.advisor, std::env::var(ADVISOR)) {
+            (Some(choice), _) => choice.clone(),
+            (None, Ok(text)) => parse_advisor(&text)
+                .map_err(|error| CopyFailure::new(Exit::Usage, format!("{ADVISOR}: {error}")))?,
+            (None, Err(_)) => AdvisorChoice::Announced,
+        };
+        let token_file = std::env::var_os(crate::advisor::TOKEN_FILE).map(PathBuf::from);
+        let is_named = matches!(choice, AdvisorChoice::Server(_));
+        let token = match token_file.filter(|_| is_named) {
+            Some(path) => Some(
+                read_token_file(&path)
+                    .map_err(|error| CopyFailure::new(Exit::Refused, error.to_string()))?,
+            ),
+            None => None,
+        };
+        Ok(AdviceOptions {
+            choice,
+            token: token.map(|token| Secret::from(token.as_str())),
+        })
+    }
+}
+
+/// Parses `--advisor`.
+fn parse_advisor(text: &str) -> Result<AdvisorChoice, String> {
+    match text {
+        "auto" => Ok(AdvisorChoice::Announced),
+        "off" => Ok(AdvisorChoice::Off),
+        server => match EnableClient::new(server, Duration::from_secs(1)) {
+            Ok(_) => Ok(AdvisorChoice::Server(server.to_owned())),
+            Err(error) => Err(error.to_string()),
+        },
     }
 }
 
@@ -252,21 +318,21 @@ pub(crate) fn parse_drs_interval(text: &str) -> Result<DrsInterval, String> {
 }
 
 fn parse_mode(text: &str) -> Result<ModeChoice, String> {
-    match text.to_ascii_lowercase().as_str() {
-        "auto" => Ok(ModeChoice::Auto),
-        "s" => Ok(ModeChoice::Stream),
-        "e" => Ok(ModeChoice::Extended),
-        _ => Err("use auto, s or e".into()),
-    }
+    let names = [
+        ("auto", ModeChoice::Auto),
+        ("s", ModeChoice::Stream),
+        ("e", ModeChoice::Extended),
+    ];
+    values::parse_name(text, &names)
 }
 
 fn parse_links(text: &str) -> Result<SymlinkPolicy, String> {
-    match text.to_ascii_lowercase().as_str() {
-        "skip" => Ok(SymlinkPolicy::Skip),
-        "follow" => Ok(SymlinkPolicy::Follow),
-        "copy" => Ok(SymlinkPolicy::Copy),
-        _ => Err("use skip, follow or copy".into()),
-    }
+    let names = [
+        ("skip", SymlinkPolicy::Skip),
+        ("follow", SymlinkPolicy::Follow),
+        ("copy", SymlinkPolicy::Copy),
+    ];
+    values::parse_name(text, &names)
 }
 
 fn parse_verify(text: &str) -> Result<VerifyMode, String> {
@@ -314,14 +380,14 @@ pub(crate) fn parse_sync_policy(text: &str) -> Result<SyncPolicy, String> {
 
 /// Parses `--io`.
 pub(crate) fn parse_io_method(text: &str) -> Result<IoMethod, String> {
-    match text {
-        "auto" => Ok(IoMethod::Auto),
-        "copy" => Ok(IoMethod::Copy),
-        "sendfile" => Ok(IoMethod::Sendfile),
-        "splice" => Ok(IoMethod::Splice),
-        "zerocopy" => Ok(IoMethod::Zerocopy),
-        _ => Err("use auto, copy, sendfile, splice or zerocopy".into()),
-    }
+    let names = [
+        ("auto", IoMethod::Auto),
+        ("copy", IoMethod::Copy),
+        ("sendfile", IoMethod::Sendfile),
+        ("splice", IoMethod::Splice),
+        ("zerocopy", IoMethod::Zerocopy),
+    ];
+    values::parse_name(text, &names)
 }
 
 #[cfg(test)]
@@ -329,18 +395,11 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct CpCommandLine {
-        #[command(flatten)]
-        cp: CpArgs,
-    }
+    use crate::args::parse_flags;
 
     fn options(flags: &[&str]) -> Result<CopyOptions, String> {
-        let words = ["cp"].iter().chain(flags).chain(&["a", "b"]);
-        let line = CpCommandLine::try_parse_from(words).map_err(|error| error.to_string())?;
-        let options = line.cp.options(Arc::new(|_: &str| ()));
+        let args: CpArgs = parse_flags(&[flags, &["a", "b"]].concat())?;
+        let options = args.options(Arc::new(|_: &str| ()));
         options.map_err(|failure| failure.message)
     }
 
@@ -373,6 +432,16 @@ mod tests {
             let error = options(&[&format!("-p={text}")]).unwrap_err();
             assert!(error.contains("mi+"), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn advice_comes_from_a_named_server_from_an_announced_one_or_from_nobody() {
+        let choice = |text: &str| options(&["--advisor", text]).map(|o| o.advice.choice);
+        assert_eq!(choice("off"), Ok(AdvisorChoice::Off));
+        assert_eq!(choice("auto"), Ok(AdvisorChoice::Announced));
+        let named = AdvisorChoice::Server("data.example:99".to_owned());
+        assert_eq!(choice("data.example:99"), Ok(named));
+        assert!(choice("two words").unwrap_err().contains("two words"));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use clap::Args;
 use server::config::{FileConfig, SecurityConfig, ServerConfig};
 use units::Rate;
 
+use super::security::AuthoritiesArgs;
 use super::serve_security::ServeSecurityArgs;
 use super::values;
 
@@ -19,16 +20,15 @@ use super::values;
 /// --serve-config, or flags of `serve`, it checks the files that a server would use. It changes nothing,
 /// here and there. Exit code 3: something is insecure or cannot be used; 5: the server cannot be reached.
 #[derive(Debug, Args)]
+#[command(mut_arg("ca", |ca| ca.requires("url")))]
 pub(crate) struct DoctorArgs {
     /// The server to examine: ftp:, ftps:, gsiftp:, http: or https:
     pub(crate) url: Option<String>,
     /// Log in at the server, too. A URL with a user always does
     #[arg(long, requires = "url")]
     pub(crate) login: bool,
-    /// Certificate authorities to verify the server of URL with, instead of the system's and the grid's:
-    /// a PEM file, or a directory
-    #[arg(long, value_name = "PATH", requires = "url")]
-    pub(crate) ca: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) authorities: AuthoritiesArgs,
     /// Rate of the path
     #[arg(long, value_name = "RATE", default_value = "1gbit", value_parser = values::parse_positive_rate)]
     pub(crate) rate: Rate,
@@ -71,18 +71,10 @@ impl DoctorArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct DoctorCommandLine {
-        #[command(flatten)]
-        args: DoctorArgs,
-    }
+    use crate::args::parse_flags;
 
     fn parsed(words: &[&str]) -> Result<DoctorArgs, String> {
-        let words = ["doctor"].iter().chain(words);
-        let line = DoctorCommandLine::try_parse_from(words).map_err(|error| error.to_string())?;
-        Ok(line.args)
+        parse_flags(words)
     }
 
     #[test]
@@ -107,8 +99,11 @@ mod tests {
     }
 
     #[test]
-    fn a_login_needs_a_server() {
+    fn a_login_and_authorities_need_a_server() {
         assert!(parsed(&["--login"]).is_err());
+        assert!(parsed(&["--ca", "/ca"]).is_err());
+        let with_ca = parsed(&["--ca", "/ca", "ftp://h/"]).unwrap();
+        assert_eq!(with_ca.authorities.ca, Some("/ca".into()));
         assert!(parsed(&["--login", "ftp://h/"]).unwrap().login);
     }
 }

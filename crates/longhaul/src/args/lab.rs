@@ -81,6 +81,13 @@ pub(crate) struct NetArgs {
     /// trace `drsftp-path` or `drsftp-wan`
     #[arg(long, value_name = "FILE")]
     trace: Option<String>,
+    /// Number of routers on each path. They are `r1`, `r2`, ... from the earlier host, decrement the time to
+    /// live and answer traceroute [default: 0]
+    #[arg(long, value_name = "N")]
+    routers: Option<String>,
+    /// Link of the path that has the rate and the queue; 1 is the link to the first router [default: 2]
+    #[arg(long, value_name = "N")]
+    bottleneck_link: Option<String>,
     /// File with hosts and paths. The options above override it for all paths
     #[arg(long, value_name = "FILE.toml")]
     topology: Option<PathBuf>,
@@ -119,6 +126,8 @@ impl NetArgs {
             loss: self.loss.clone(),
             queue: self.queue.clone(),
             trace: self.trace.clone(),
+            routers: self.routers.clone(),
+            bottleneck_link: self.bottleneck_link.clone(),
             sysctls: self.sysctls.clone(),
             cc: self.cc.clone(),
             seed: self.seed,

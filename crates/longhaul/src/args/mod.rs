@@ -1,5 +1,6 @@
 //! All verbs and flags. Help, man pages and completions are generated from these definitions.
 
+mod advisor;
 mod cp;
 mod doctor;
 pub(crate) mod lab;
@@ -14,6 +15,10 @@ mod values;
 
 use clap::{Parser, Subcommand};
 
+pub(crate) use advisor::{
+    AdvisorArgs, AdvisorEnforceArgs, AdvisorExecArgs, AdvisorGetArgs, AdvisorImportArgs,
+    AdvisorServeArgs, AdvisorServerArgs, AdvisorVerb,
+};
 pub(crate) use cp::CpArgs;
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use proxy::{ProxyArgs, ProxyVerb};
@@ -74,6 +79,7 @@ pub(crate) enum Verb {
     /// Hold a private key for `longhaul serve`, which starts this itself
     #[command(hide = true)]
     KeyHolder(KeyHolderArgs),
+    Advisor(Box<AdvisorArgs>),
     Doctor(Box<DoctorArgs>),
     Lab(lab::LabArgs),
     Help(HelpArgs),
@@ -85,6 +91,17 @@ pub(crate) enum Verb {
         /// Name of the shell
         shell: clap_complete::Shell,
     },
+}
+
+/// Parses the flags of one group as a verb with them does.
+#[cfg(test)]
+fn parse_flags<A: clap::Args>(words: &[&str]) -> Result<A, String> {
+    let command = A::augment_args(clap::Command::new("verb"));
+    let words = ["verb"].iter().chain(words);
+    command
+        .try_get_matches_from(words)
+        .and_then(|matches| A::from_arg_matches(&matches))
+        .map_err(|error| error.to_string())
 }
 
 /// The files of the key that a process holds.

@@ -10,20 +10,31 @@ use client::{
     TlsUse,
 };
 
+use super::values;
+
+/// The flag about the authorities that servers are verified with; `doctor` has it, too.
+#[derive(Debug, Args)]
+pub(crate) struct AuthoritiesArgs {
+    /// Certificate authorities to verify servers with, instead of the system's and the grid's: a PEM
+    /// file, or a directory
+    #[arg(long, value_name = "PATH")]
+    pub(crate) ca: Option<PathBuf>,
+}
+
 /// Flags about TLS, GSI and tokens.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Security")]
 pub(crate) struct SecurityArgs {
     /// TLS for ftp: URLs: `off`; `try` (in clear, with a warning, if the server claims to have none, as
-    /// somebody on the path may, too); `require`.
+    /// somebody on the path may, too); `require`; `implicit` (TLS from the first byte, also for ftps: URLs,
+    /// which have it on port 990 anyway).
     /// ftps: URLs always have TLS, gsiftp: URLs always GSI
-    #[arg(long, value_name = "off|try|require", default_value = "off", value_parser = parse_tls)]
+    #[arg(long, value_name = "off|try|require|implicit", default_value = "off", value_parser = parse_tls)]
     tls: TlsUse,
-    /// Certificate authorities to verify servers with, instead of the system's and the grid's: a PEM
-    /// file, or a directory
-    #[arg(long, value_name = "PATH")]
-    ca: Option<PathBuf>,
-    /// Do not verify servers. Anybody on the path can then read and change everything
+    #[command(flatten)]
+    authorities: AuthoritiesArgs,
+    /// Do not verify ftps: servers (and those of ftp: with --tls). Anybody on the path can then read and
+    /// change everything. https: and gsiftp: servers are always verified
     #[arg(long)]
     insecure: bool,
     /// Your certificate (PEM), for TLS and GSI. By default GSI takes X509_USER_PROXY, /tmp/x509up_uUID,
@@ -59,7 +70,7 @@ impl SecurityArgs {
     ) -> Result<Arc<ConnectionSecurity>, CopyFailure> {
         let options = SecurityOptions {
             tls: self.tls,
-            ca: self.ca.clone(),
+            ca: self.authorities.ca.clone(),
             insecure: self.insecure,
             certificate: self.cert.clone(),
             key: self.key.clone(),
@@ -72,50 +83,38 @@ impl SecurityArgs {
 }
 
 fn parse_tls(text: &str) -> Result<TlsUse, String> {
-    match text.to_ascii_lowercase().as_str() {
-        "off" => Ok(TlsUse::Off),
-        "try" => Ok(TlsUse::Try),
-        "require" => Ok(TlsUse::Require),
-        _ => Err("use off, try or require".into()),
-    }
+    let names = [
+        ("off", TlsUse::Off),
+        ("try", TlsUse::Try),
+        ("require", TlsUse::Require),
+        ("implicit", TlsUse::Implicit),
+    ];
+    values::parse_name(text, &names)
 }
 
 fn parse_data_protection(text: &str) -> Result<DataProtectionChoice, String> {
-    match text.to_ascii_lowercase().as_str() {
-        "auto" => Ok(DataProtectionChoice::Auto),
-        "clear" => Ok(DataProtectionChoice::Clear),
-        "authenticated" => Ok(DataProtectionChoice::Authenticated),
-        "safe" => Ok(DataProtectionChoice::Safe),
-        "private" => Ok(DataProtectionChoice::Private),
-        _ => Err("use auto, clear, authenticated, safe or private".into()),
-    }
+    use DataProtectionChoice::{Authenticated, Auto, Clear, Private, Safe};
+    let names = [Auto, Clear, Authenticated, Safe, Private].map(|choice| (choice.name(), choice));
+    values::parse_name(text, &names)
 }
 
 fn parse_delegation(text: &str) -> Result<DelegationChoice, String> {
-    match text.to_ascii_lowercase().as_str() {
-        "none" => Ok(DelegationChoice::None),
-        "limited" => Ok(DelegationChoice::Limited),
-        "full" => Ok(DelegationChoice::Full),
-        _ => Err("use none, limited or full".into()),
-    }
+    let names = [
+        ("none", DelegationChoice::None),
+        ("limited", DelegationChoice::Limited),
+        ("full", DelegationChoice::Full),
+    ];
+    values::parse_name(text, &names)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
+    use crate::args::parse_flags;
     use client::Exit;
 
-    #[derive(Parser)]
-    struct SecurityCommandLine {
-        #[command(flatten)]
-        security: SecurityArgs,
-    }
-
     fn parsed(flags: &[&str]) -> Result<SecurityArgs, String> {
-        let words = ["cp"].iter().chain(flags);
-        let line = SecurityCommandLine::try_parse_from(words).map_err(|e| e.to_string())?;
-        Ok(line.security)
+        parse_flags(flags)
     }
 
     #[test]

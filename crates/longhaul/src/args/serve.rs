@@ -7,9 +7,9 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use data::options::{CongestionChoice, IoMethod};
 use data::store::durability::SyncPolicy;
+use history::HistoryLocation;
 use proto::sizing::BufferSizing;
-use server::config::{Anonymous, FileConfig, ServerConfig, ThirdPartyPolicy};
-use server::sandbox::SandboxMode;
+use server::config::{Anonymous, FileConfig, SandboxMode, ServerConfig, ThirdPartyPolicy};
 
 use tune::sizing::drs::DrsInterval;
 
@@ -62,6 +62,15 @@ pub(crate) struct ServeArgs {
     /// Append one GridFTP FTP_INFO line per transfer to FILE
     #[arg(long, value_name = "FILE")]
     ftp_info_log: Option<PathBuf>,
+    /// Run a network-advice service beside the server, with this settings file (`longhaul help advisor
+    /// serve`). It learns from the transfer log, and FEAT announces its port
+    #[arg(long, value_name = "FILE.toml")]
+    advisor: Option<PathBuf>,
+    /// File in which the server remembers what transfers taught about the paths to its clients, so that later
+    /// ones begin with the right settings, or `off`. It holds address prefixes only, and may be deleted
+    /// at any time [default: longhaul/serve/paths.json in the state directory; `off` with --run-as]
+    #[arg(long, value_name = "FILE|off", value_parser = parse_history)]
+    history: Option<HistoryLocation>,
     /// Maximum number of sessions
     #[arg(long, value_name = "N")]
     max_sessions: Option<usize>,
@@ -167,13 +176,27 @@ pub(crate) enum LogFormat {
     Json,
 }
 
+impl LogFormat {
+    /// Its name on the command line.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        }
+    }
+}
+
 impl ServeArgs {
     /// The server's configuration: defaults, overridden by the settings file, overridden by the flags.
     ///
     /// # Errors
     /// One line: the settings file is unusable, or nobody could log in.
     pub(crate) fn config(&self) -> Result<ServerConfig, String> {
-        let mut config = ServerConfig::default();
+        let mut config = ServerConfig {
+            history: HistoryLocation::of_server(),
+            ..ServerConfig::default()
+        };
+        let usual_history = config.history.clone();
         if let Some(path) = &self.config {
             FileConfig::load(path)
                 .map_err(|error| error.to_string())?
@@ -181,6 +204,10 @@ impl ServeArgs {
         }
         // `self` is kept for the next SIGHUP, which combines file and flags again.
         self.clone().apply(&mut config);
+        // The account that serves could not write to the state directory of root.
+        if config.run_as.is_some() && config.history == usual_history {
+            config.history = HistoryLocation::Off;
+        }
         // Refused at the start: otherwise the administrator would learn it from the first failed
         // login.
         let has_logins = config.anonymous.is_some()
@@ -229,6 +256,7 @@ impl ServeArgs {
         set(&mut config.login_timeout, self.login_timeout);
         set(&mut config.transfer.stall, self.stall_timeout);
         set(&mut config.drain, self.drain);
+        set(&mut config.history, self.history);
         set(&mut config.transfer.block, self.block);
         set(&mut config.transfer.io, self.io);
         set(&mut config.sync_policy, self.sync_policy);
@@ -255,6 +283,7 @@ impl ServeArgs {
         config.transfer_log = self.transfer_log.or(config.transfer_log.take());
         config.ftp_info_log = self.ftp_info_log.or(config.ftp_info_log.take());
         config.run_as = self.run_as.or(config.run_as.take());
+        config.advisor = self.advisor.or(config.advisor.take());
         self.security.apply(&mut config.security);
     }
 }
@@ -264,6 +293,14 @@ fn parse_buffer(text: &str) -> Result<BufferSizing, String> {
     match BufferSizing::parse(text) {
         Some(sizing) if !sizing.needs_peer_support() => Ok(sizing),
         _ => Err(format!("'{text}' is neither `auto` nor `kernel`")),
+    }
+}
+
+/// Parses `--history`.
+fn parse_history(text: &str) -> Result<HistoryLocation, String> {
+    match text {
+        "" => Err("use the name of a file, or off".to_owned()),
+        text => Ok(HistoryLocation::parse(text)),
     }
 }
 

@@ -9,6 +9,21 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(1_000_000_000);
 
 const ZERO_REFUSED: &str = "must be more than 0";
 
+/// Parses the value of a flag that takes one of a few names, in upper or lower case.
+pub(crate) fn parse_name<T: Copy>(text: &str, names: &[(&str, T)]) -> Result<T, String> {
+    let found = names
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case(text));
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+        match names.split_last() {
+            Some((last, [])) => format!("use {last}"),
+            Some((last, others)) => format!("use {} or {last}", others.join(", ")),
+            None => "no value is possible".to_owned(),
+        }
+    })
+}
+
 /// Parses a number of bytes, at least 1: `4096`, `64k`, `8M`, `8Mi`.
 pub(crate) fn parse_positive_size(text: &str) -> Result<u64, String> {
     match units::size(text) {
@@ -85,6 +100,17 @@ pub(crate) fn parse_port_range(text: &str) -> Result<(u16, u16), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_has_any_case_and_an_unknown_one_is_answered_with_all() {
+        let names = [("off", 0), ("try", 1), ("require", 2)];
+        assert_eq!(parse_name("Try", &names), Ok(1));
+        for text in ["", "on", "tr"] {
+            let error = parse_name(text, &names).unwrap_err();
+            assert_eq!(error, "use off, try or require");
+        }
+        assert_eq!(parse_name("x", &names[..1]).unwrap_err(), "use off");
+    }
 
     #[test]
     fn a_size_of_0_is_refused() {

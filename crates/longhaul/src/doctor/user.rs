@@ -111,7 +111,7 @@ impl KernelSecurity {
         let actions = std::fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail");
         Self {
             ktls: data::os::ktls::available(),
-            landlock: server::sandbox::has_landlock(),
+            landlock: server::sandbox::can_confine_files(),
             seccomp: actions.is_ok_and(|actions| actions.contains("errno")),
         }
     }
@@ -123,16 +123,16 @@ fn of_kernel(kernel: &KernelSecurity) -> Vec<Finding> {
         true => Finding::good(name, "available"),
         false => Finding::hint(name, "not available", advice),
     };
+    let ktls = match kernel.ktls {
+        true => "available, but not used: longhaul encrypts in its own processes",
+        false => "not available; longhaul does not need it",
+    };
     vec![
-        one(
-            "kernel TLS",
-            kernel.ktls,
-            "protected data takes more processor time: run modprobe tls as root",
-        ),
+        Finding::note("kernel TLS", ktls),
         one(
             "Landlock",
             kernel.landlock,
-            "the server cannot confine its file access: needs Linux 5.13 with lsm=landlock",
+            "the server cannot confine its file access: needs Linux 5.19 with lsm=landlock",
         ),
         one(
             "seccomp filters",
@@ -145,6 +145,9 @@ fn of_kernel(kernel: &KernelSecurity) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use base64::Engine as _;
+    use base64::prelude::BASE64_URL_SAFE_NO_PAD as B64;
 
     use super::*;
     use crate::doctor::finding::{FindingLevel, worst};
@@ -191,24 +194,8 @@ mod tests {
     }
 
     fn token(claims: &str) -> String {
-        let part = |text: &str| base64url(text.as_bytes());
-        format!("{}.{}.c2ln", part("{\"alg\":\"ES256\"}"), part(claims))
-    }
-
-    /// Base64url without padding (RFC 4648 §5).
-    fn base64url(bytes: &[u8]) -> String {
-        const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-        let mut text = String::new();
-        for chunk in bytes.chunks(3) {
-            let mut group = [0; 4];
-            group[1..=chunk.len()].copy_from_slice(chunk);
-            let number = u32::from_be_bytes(group);
-            for place in 0..=chunk.len() {
-                let digit = (number >> (18 - 6 * place)) & 63;
-                text.push(char::from(DIGITS[digit as usize]));
-            }
-        }
-        text
+        let header = B64.encode("{\"alg\":\"ES256\"}");
+        format!("{header}.{}.c2ln", B64.encode(claims))
     }
 
     #[test]
@@ -257,8 +244,11 @@ mod tests {
         let levels: Vec<_> = findings.iter().map(|finding| finding.level).collect();
         assert_eq!(
             levels,
-            [FindingLevel::Good, FindingLevel::Note, FindingLevel::Note]
+            [FindingLevel::Note, FindingLevel::Note, FindingLevel::Note]
         );
+        // Data is never sent through it, so it must not be recommended.
+        assert!(findings[0].line().contains("not used"));
+        assert_eq!(findings[0].advice, None);
         assert!(findings[1].line().contains("lsm=landlock"));
     }
 }

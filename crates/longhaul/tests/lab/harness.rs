@@ -207,6 +207,11 @@ impl LabScriptRun {
         read(&self.path(name))
     }
 
+    /// A JSON file that the script wrote.
+    pub(crate) fn json(&self, name: &str) -> serde_json::Value {
+        serde_json::from_str(&self.text(name)).unwrap()
+    }
+
     /// The report on one direction.
     pub(crate) fn direction(&self, from: &str, to: &str) -> &DirectionReport {
         self.report

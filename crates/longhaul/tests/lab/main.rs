@@ -26,6 +26,7 @@ mod probe;
 mod queue;
 mod rate;
 mod refusals;
+mod routers;
 mod server;
 mod statistics;
 mod trace;

@@ -6,7 +6,8 @@
 //! * `udp-echo COUNT` returns datagrams, `udp-ping ADDRESS COUNT MICROSECONDS` records the round-trip
 //!   time of each in `round-trips`;
 //! * `tcp-receive` accepts one connection and records it in `received`, `tcp-send ADDRESS BYTES`
-//!   connects and sends.
+//!   connects and sends;
+//! * `path-test TEST ADDRESS` runs a test of the advisor and records its result in `TEST-ADDRESS` as JSON.
 //!
 //! A receiver creates the file `ready` in the working directory when it listens, and a sender creates
 //! `sent` when it is done. They use files, so that the network carries only the packets under test.
@@ -48,8 +49,34 @@ pub(crate) fn run() {
         ["udp-ping", address, count, gap] => udp_ping(address, number(count), micros(gap)),
         ["tcp-receive"] => tcp_receive(),
         ["tcp-send", address, bytes] => tcp_send(address, number(bytes)),
+        ["path-test", name, address] => path_test(name, address),
         _ => panic!("unknown probe {words:?}"),
     }
+}
+
+fn path_test(name: &str, address: &str) {
+    use advisor::path_test::{Target, all_tests};
+    let target = Target {
+        client: address.parse().unwrap(),
+        rtt: None,
+        bandwidth_bps: None,
+        tcp_ports: Vec::new(),
+    };
+    let tests = all_tests(Vec::new());
+    let mut test = tests.into_iter().find(|test| test.name() == name).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let found = runtime.unwrap().block_on(async {
+        test.init().await.unwrap();
+        test.run(&target).await.unwrap()
+    });
+    assert!(found.cost_bytes <= test.most_bytes(&target));
+    let mut result = serde_json::json!({ "detail": found.detail });
+    for (quantity, value) in found.values {
+        result[quantity.name()] = value.into();
+    }
+    std::fs::write(format!("{name}-{address}"), result.to_string()).unwrap();
 }
 
 fn number(word: &str) -> usize {

@@ -1,7 +1,6 @@
 //! A control connection that is examined: replies, TLS and GSI without verification, which comes after.
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use client::location::Server;
@@ -12,10 +11,7 @@ use proto::command::Command;
 use proto::printable::printable;
 use proto::reply::{Reply, ReplyReader};
 use proto::security::{ExchangeKind, SecurityMechanism, SecurityToken};
-use security::tls::{
-    ClientCertificates, ExpectedPeer, TlsConfig, TlsEngine, TlsError, TlsOptions, TlsProfile,
-    TlsRole, TlsVersion,
-};
+use security::tls::{TlsConfig, TlsEngine, TlsError, TlsOptions, TlsRole};
 use security::x509::{CertifiedKey, ShownChain};
 use tokio::time::timeout;
 
@@ -43,7 +39,7 @@ impl Conversation {
     /// # Errors
     /// `Unreachable`
     pub(super) async fn open(server: &Server) -> Result<Self, CopyFailure> {
-        let name = format!("{}:{}", server.host, server.port);
+        let name = server.host_and_port();
         let unreachable = |reason: String| {
             CopyFailure::new(
                 Exit::Unreachable,
@@ -162,7 +158,7 @@ impl Conversation {
 
     /// Makes the TLS handshake.
     pub(super) async fn start_tls(&mut self) -> SecurityOffer {
-        let begun = examining(TlsProfile::Web, &self.host, None)
+        let begun = examining(TlsOptions::client(), &self.host)
             .and_then(|config| self.transport.start_tls(&config, None));
         if let Err(error) = begun {
             return SecurityOffer::Failed(error.to_string());
@@ -240,30 +236,15 @@ fn mechanism(name: &str, exchange: ExchangeKind) -> SecurityMechanism {
 fn gsi_engine(host: &str) -> Result<TlsEngine, String> {
     let own = CertifiedKey::self_signed(&["longhaul doctor".to_owned()], OWN_VALIDITY)
         .map_err(|error| error.to_string())?;
-    examining(TlsProfile::Grid, host, Some(own))
+    examining(TlsOptions::grid(TlsRole::Client).with_credential(own), host)
         .and_then(|config| TlsEngine::new(&config, None))
         .map_err(|error| error.to_string())
 }
 
 /// A configuration that accepts every certificate: it is reported on, and nothing is sent over the
 /// connection but AUTH, FEAT and QUIT.
-fn examining(
-    profile: TlsProfile,
-    host: &str,
-    credential: Option<CertifiedKey>,
-) -> Result<TlsConfig, TlsError> {
-    let is_name = host.parse::<IpAddr>().is_err();
-    TlsConfig::new(TlsOptions {
-        role: TlsRole::Client,
-        profile,
-        credential,
-        trust: None,
-        client_certificates: ClientCertificates::None,
-        expected: ExpectedPeer::Unverified,
-        server_name: is_name.then(|| host.to_owned()),
-        oldest: TlsVersion::V1_2,
-        tickets: false,
-    })
+fn examining(options: TlsOptions, host: &str) -> Result<TlsConfig, TlsError> {
+    TlsConfig::new(options.for_host(host).unverified())
 }
 
 fn show(reply: &Reply) -> String {

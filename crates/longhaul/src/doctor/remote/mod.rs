@@ -6,8 +6,6 @@ mod offer;
 #[cfg(test)]
 mod tests;
 
-use std::net::IpAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -16,7 +14,6 @@ use client::session::ClientSession;
 use client::{ConnectionSecurity, CopyFailure, Exit, SecurityOptions};
 use proto::command::Command;
 use proto::feature::ServerFeatures;
-use security::x509::TrustStore;
 
 use super::finding::Finding;
 use crate::args::DoctorArgs;
@@ -24,16 +21,12 @@ use crate::output::print_to_stderr;
 use conversation::Conversation;
 use offer::{OfferTrust, SecurityOffer, ServerOffer};
 
-/// Port of FTP over TLS from the first byte (IANA: ftps).
-const IMPLICIT_TLS_PORT: u16 = 990;
 /// Longest wait for a server's answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The server of a URL, and how to examine it.
 pub(super) struct RemoteTarget {
     server: Server,
-    /// Authorities instead of the system's and the grid's.
-    authorities: Option<PathBuf>,
     /// Log in, too.
     login: bool,
 }
@@ -52,7 +45,7 @@ impl RemoteTarget {
     /// `Usage`: it is no URL of a server. `Refused`: the authorities cannot be read.
     pub(super) fn parse(url: &str, args: &DoctorArgs) -> Result<Self, CopyFailure> {
         let options = SecurityOptions {
-            ca: args.ca.clone(),
+            ca: args.authorities.ca.clone(),
             ..SecurityOptions::default()
         };
         let warn = |text: &str| print_to_stderr(&format!("longhaul: warning: {text}"));
@@ -65,7 +58,6 @@ impl RemoteTarget {
         };
         Ok(Self {
             login: args.login || names_user(url),
-            authorities: args.ca.clone(),
             server,
         })
     }
@@ -110,16 +102,10 @@ impl RemoteTarget {
     }
 
     fn trust(&self) -> OfferTrust {
-        let load = |default: fn() -> Result<TrustStore, security::x509::TrustError>| {
-            let trust = match &self.authorities {
-                Some(path) => TrustStore::from_path(path),
-                None => default(),
-            };
-            trust.map_err(|error| error.to_string())
-        };
+        let security = &self.server.security;
         OfferTrust {
-            tls: load(TrustStore::system),
-            gsi: load(TrustStore::grid),
+            tls: security.tls_trust().map_err(|failure| failure.message),
+            gsi: security.grid_trust().map_err(|failure| failure.message),
         }
     }
 
@@ -141,7 +127,7 @@ impl RemoteTarget {
     async fn offer(&self) -> Result<ServerOffer, CopyFailure> {
         let mut offer = self.empty_offer();
         let mut control = Conversation::open(&self.server).await?;
-        if offer.needs_tls && self.server.port == IMPLICIT_TLS_PORT {
+        if self.server.begins_with_tls() {
             offer.tls = control.start_tls().await;
             if let SecurityOffer::Offered(offered) = &mut offer.tls {
                 offer.greeting = Some(control.greeting().await?);
@@ -186,12 +172,9 @@ impl RemoteTarget {
 
     /// Whether a login would show a password to the network.
     fn exposes_password(&self) -> bool {
-        let host = self.server.host.as_str();
-        let is_here = host == "localhost"
-            || host
-                .parse::<IpAddr>()
-                .is_ok_and(|address| address.to_canonical().is_loopback());
-        self.server.scheme == Scheme::Ftp && self.server.credential.user().is_some() && !is_here
+        self.server.scheme == Scheme::Ftp
+            && self.server.credential.user().is_some()
+            && !self.server.is_loopback()
     }
 }
 

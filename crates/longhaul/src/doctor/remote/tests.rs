@@ -3,10 +3,7 @@ use std::net::SocketAddr;
 use clap::Parser;
 use data::transport::ControlTransport;
 use security::test_pki::{TestAuthority, TestCertificate, TestKey, write_grid_directory};
-use security::tls::{
-    ClientCertificates, ExpectedPeer, TlsConfig, TlsEngine, TlsOptions, TlsProfile, TlsRole,
-    TlsVersion,
-};
+use security::tls::{TlsConfig, TlsEngine, TlsOptions, TlsProfile, TlsRole};
 use security::x509::CertifiedKey;
 use tokio::net::TcpListener;
 
@@ -67,7 +64,7 @@ impl DoctorsServer {
                     engine.handshake().ok()?;
                     let answer = SecurityToken::new(engine.outgoing().to_vec()).ok()?;
                     let mut reply = Vec::new();
-                    Reply::new(335, answer.to_reply_text()).encode(&mut reply);
+                    Reply::with_token(335, &answer).encode(&mut reply);
                     String::from_utf8(reply).ok()?
                 }
                 ("QUIT", _) => "221 bye\r\n".to_owned(),
@@ -79,18 +76,12 @@ impl DoctorsServer {
     }
 
     fn config(&self, profile: TlsProfile) -> TlsConfig {
-        TlsConfig::new(TlsOptions {
-            role: TlsRole::Server,
-            profile,
-            credential: self.credential.clone(),
-            trust: None,
-            client_certificates: ClientCertificates::None,
-            expected: ExpectedPeer::Unverified,
-            server_name: None,
-            oldest: TlsVersion::V1_2,
-            tickets: false,
-        })
-        .unwrap()
+        let options = match profile {
+            TlsProfile::Web => TlsOptions::server(),
+            TlsProfile::Grid => TlsOptions::grid(TlsRole::Server),
+        };
+        let own = self.credential.clone().unwrap();
+        TlsConfig::new(options.with_credential(own).unverified()).unwrap()
     }
 }
 
@@ -237,6 +228,10 @@ async fn nobody_at_the_port_is_unreachable() {
         assert!(examined.unreachable, "{scheme}");
         assert!(examined.findings[0].value.contains("cannot connect"));
     }
+    // The host is shown as in a URL, so that it can be told from the port.
+    let examined = examined("ftp://[::1]:1/", &[]).await;
+    let shown = &examined.findings[0].value;
+    assert!(shown.contains("cannot connect to [::1]:1: "), "{shown}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use security::gridmap::Gridmap;
 use security::x509::{
     CertificateFacts, CertificateUsage, CertifiedKey, ShownChain, TrustStore, grid_directory,
 };
+use server::CheckedIssuer;
 use server::config::{SecurityConfig, ServerConfig, TlsPolicy};
 
 use super::authorities;
@@ -17,6 +18,7 @@ const CERTIFICATE: &str = "server certificate";
 const CHAIN: &str = "server certificate chain";
 const NAMES: &str = "server certificate names";
 const GRIDMAP: &str = "gridmap";
+const TOKENS: &str = "token issuers";
 const USERS: &str = "password file";
 /// Most names of a list in one line.
 const MOST_SHOWN: usize = 10;
@@ -60,8 +62,29 @@ fn examine_at(config: &ServerConfig, host: &str, now: SystemTime) -> Vec<Finding
             Err(error) => Finding::failure("authorities of clients", error.to_string()),
         });
     }
+    findings.extend(of_tokens(security));
     findings.extend(of_passwords(config));
     findings
+}
+
+/// The findings about the keys of token issuers, which are read from their files or fetched.
+fn of_tokens(security: &SecurityConfig) -> Vec<Finding> {
+    let checked = match server::check_token_issuers(&security.token_issuers) {
+        Ok(checked) => checked,
+        Err(error) => return vec![Finding::failure(TOKENS, error.to_string())],
+    };
+    let of_one = |issuer: CheckedIssuer| match issuer.keys {
+        Ok(()) => Finding::good(TOKENS, format!("the keys of {} can be used", issuer.url)),
+        Err(problem) => Finding::problem(
+            TOKENS,
+            format!(
+                "the keys of {} cannot be used, so its tokens are refused: {problem}",
+                issuer.url
+            ),
+            "correct keys = of its [[token-issuer]] table, or the file or server that it names",
+        ),
+    };
+    checked.into_iter().map(of_one).collect()
 }
 
 fn grid_trust(security: &SecurityConfig) -> Result<TrustStore, String> {
@@ -226,8 +249,12 @@ fn of_gridmap(path: &Path, accounts: Option<&HashSet<String>>) -> Vec<Finding> {
     if !missing.is_empty() {
         findings.push(Finding::warning(
             GRIDMAP,
-            format!("accounts that are not in the password file: {}", shown_list(&missing)),
-            "they have the root of the server and the rights of --gridmap-rights; to bound them,              `longhaul user add`",
+            format!(
+                "accounts that are not in the password file: {}",
+                shown_list(&missing)
+            ),
+            "they have the root of the server and the rights of --gridmap-rights; to bound them, \
+             `longhaul user add`",
         ));
     }
     findings

@@ -5,6 +5,8 @@ use security::test_pki::{
     TestAuthority, TestCertificate, write_certificates, write_grid_directory, write_key,
 };
 
+use server::config::TokenIssuerConfig;
+
 use super::*;
 use crate::doctor::finding::{FindingLevel, worst};
 
@@ -219,4 +221,30 @@ fn passwords_without_tls_are_warnings_and_half_a_credential_is_a_problem() {
         has(&findings, FindingLevel::Problem, "--key FILE"),
         "{findings:?}"
     );
+}
+
+#[test]
+fn keys_of_token_issuers_that_cannot_be_read_are_a_problem() {
+    let mut folder = ServerFolder::new();
+    let issuer = |keys: &Path| TokenIssuerConfig {
+        url: "https://issuer.example".to_owned(),
+        audience: vec!["us".to_owned()],
+        base_path: "/".to_owned(),
+        account: "vo".to_owned(),
+        keys: Some(keys.to_str().unwrap().to_owned()),
+    };
+    let (keys, broken) = (folder.path("keys.json"), folder.path("broken.json"));
+    let x = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
+    let set = format!(r#"{{"keys":[{{"kty":"OKP","crv":"Ed25519","kid":"k","x":"{x}"}}]}}"#);
+    fs::write(&keys, set).unwrap();
+    fs::write(&broken, "no keys").unwrap();
+    for (file, level, text) in [
+        (&keys, FindingLevel::Good, "can be used"),
+        (&broken, FindingLevel::Problem, "broken.json"),
+        (&folder.path("none"), FindingLevel::Problem, "none"),
+    ] {
+        folder.config.security.token_issuers = vec![issuer(file)];
+        let findings = folder.examine();
+        assert!(has(&findings, level, text), "{findings:?}");
+    }
 }

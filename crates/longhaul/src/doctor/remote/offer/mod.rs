@@ -1,5 +1,9 @@
 //! Findings about the offers of a server, without a connection.
 
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use proto::feature::ServerFeatures;
@@ -54,8 +58,8 @@ pub(super) struct ServerOffer {
 
 /// The authorities that the user's connections would be verified with, or why there are none.
 pub(super) struct OfferTrust {
-    pub(super) tls: Result<TrustStore, String>,
-    pub(super) gsi: Result<TrustStore, String>,
+    pub(super) tls: Result<Arc<TrustStore>, String>,
+    pub(super) gsi: Result<Arc<TrustStore>, String>,
 }
 
 impl ServerOffer {
@@ -78,7 +82,7 @@ impl ServerOffer {
     /// The findings about TLS; all that there are about an HTTPS server.
     pub(super) fn of_tls(
         &self,
-        trust: &Result<TrustStore, String>,
+        trust: &Result<Arc<TrustStore>, String>,
         now: SystemTime,
     ) -> Vec<Finding> {
         let level = level_if(self.needs_tls);
@@ -110,11 +114,16 @@ impl ServerOffer {
             usage: CertificateUsage::TlsServer,
             advice: "if you trust its authority, name its certificate with --ca",
         };
-        findings.extend(subject.of_chain(&offered.chain, trust, now, FindingLevel::Problem));
+        // A grid's host needs no certificate of the web's authorities.
+        let refused = match self.needs_gsi {
+            true => FindingLevel::Note,
+            false => FindingLevel::Problem,
+        };
+        findings.extend(subject.of_chain(&offered.chain, trust, now, refused));
         findings
     }
 
-    fn of_gsi(&self, trust: &Result<TrustStore, String>, now: SystemTime) -> Vec<Finding> {
+    fn of_gsi(&self, trust: &Result<Arc<TrustStore>, String>, now: SystemTime) -> Vec<Finding> {
         let level = level_if(self.needs_gsi);
         let name = "GSI (AUTH GSSAPI)";
         let offered = match &self.gsi {
@@ -210,7 +219,7 @@ impl Subject<'_> {
     fn of_chain(
         &self,
         chain: &ShownChain,
-        trust: &Result<TrustStore, String>,
+        trust: &Result<Arc<TrustStore>, String>,
         now: SystemTime,
         refused: FindingLevel,
     ) -> Vec<Finding> {
@@ -316,177 +325,5 @@ fn names_of(offered: &[(bool, &str)]) -> String {
     match names.is_empty() {
         true => "none".to_owned(),
         false => names.join(", "),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::doctor::finding::worst;
-    use proto::reply::Reply;
-    use security::test_pki::TestAuthority;
-    use security::x509::CertifiedKey;
-
-    const FEATURES: [&str; 7] = [
-        "AUTH TLS",
-        "PBSZ",
-        "PROT",
-        "DCAU",
-        "PARALLEL",
-        "MLST type*;",
-        "BEARER USER=:bearer:;",
-    ];
-
-    fn features(lines: &[&str]) -> ServerFeatures {
-        let lines = lines.iter().map(|line| line.as_bytes().to_vec()).collect();
-        ServerFeatures::from_reply(&Reply::with_inner_lines(211, "Features", lines, "End"))
-    }
-
-    fn offered(credential: &CertifiedKey) -> SecurityOffer {
-        SecurityOffer::Offered(OfferedSecurity {
-            description: "TLSv1.3 TLS_AES_256_GCM_SHA384".to_owned(),
-            chain: ShownChain::of(credential),
-            features: Some(features(&FEATURES)),
-        })
-    }
-
-    fn offer(tls: SecurityOffer) -> ServerOffer {
-        ServerOffer {
-            host: "data.example".to_owned(),
-            greeting: Some("220 ready".to_owned()),
-            clear_features: Some(features(&["SIZE"])),
-            needs_tls: true,
-            needs_gsi: false,
-            has_password: false,
-            tls,
-            gsi: SecurityOffer::Refused("504 no".to_owned()),
-        }
-    }
-
-    fn trust(authority: &TestAuthority) -> OfferTrust {
-        let of = |authority: &TestAuthority| {
-            Ok(TrustStore::exactly(vec![authority.certificate().clone()]))
-        };
-        OfferTrust {
-            tls: of(authority),
-            gsi: of(authority),
-        }
-    }
-
-    fn has(findings: &[Finding], level: FindingLevel, text: &str) -> bool {
-        let is_it = |finding: &Finding| finding.level == level && finding.line().contains(text);
-        findings.iter().any(is_it)
-    }
-
-    fn findings(offer: &ServerOffer, authority: &TestAuthority) -> Vec<Finding> {
-        // The certificates of tests are valid for ten days, which is a warning.
-        offer.findings(&trust(authority), SystemTime::now())
-    }
-
-    #[test]
-    fn a_server_with_an_accepted_certificate_has_no_problem() {
-        let authority = TestAuthority::new("/O=Grid/CN=Test root");
-        let offer = offer(offered(&authority.host(&["data.example"])));
-        let found = findings(&offer, &authority);
-        assert!(worst(&found) < FindingLevel::Problem, "{found:?}");
-        for text in [
-            "TLSv1.3",
-            "accepted for data.example",
-            "PBSZ, PROT",
-            "MODE E",
-            "bearer tokens: accepted",
-        ] {
-            assert!(has(&found, FindingLevel::Good, text), "{text}: {found:?}");
-        }
-        assert!(has(
-            &found,
-            FindingLevel::Note,
-            "issued by /O=Grid/CN=Test root"
-        ));
-        assert!(has(
-            &found,
-            FindingLevel::Warning,
-            "TLS certificate: valid until"
-        ));
-    }
-
-    #[test]
-    fn a_certificate_that_is_not_accepted_is_a_problem_with_its_reason() {
-        let authority = TestAuthority::new("/O=Grid/CN=Test root");
-        let other = offer(offered(&authority.host(&["other.example"])));
-        let found = findings(&other, &authority);
-        assert!(
-            has(&found, FindingLevel::Problem, "is for other.example"),
-            "{found:?}"
-        );
-        let stranger = TestAuthority::new("/CN=Stranger");
-        let unknown = offer(offered(&authority.host(&["data.example"])));
-        let found = findings(&unknown, &stranger);
-        assert!(has(&found, FindingLevel::Problem, "--ca"), "{found:?}");
-        let late = SystemTime::now() + SERVER_RENEWAL;
-        let found = unknown.findings(&trust(&authority), late);
-        assert!(
-            has(&found, FindingLevel::Problem, "expired at"),
-            "{found:?}"
-        );
-    }
-
-    #[test]
-    fn missing_tls_is_a_problem_where_the_url_demands_it() {
-        let authority = TestAuthority::new("/O=Grid/CN=Test root");
-        let mut offer = offer(SecurityOffer::Refused("502 no".to_owned()));
-        assert!(has(
-            &findings(&offer, &authority),
-            FindingLevel::Problem,
-            "not offered (502 no)"
-        ));
-        offer.needs_tls = false;
-        let found = findings(&offer, &authority);
-        assert_eq!(worst(&found), FindingLevel::Warning, "{found:?}");
-        assert!(has(&found, FindingLevel::Warning, "travel in the clear"));
-        assert!(has(
-            &found,
-            FindingLevel::Warning,
-            "PBSZ and PROT are not announced"
-        ));
-        assert!(has(&found, FindingLevel::Note, "no parallel streams"));
-        offer.has_password = true;
-        assert!(has(
-            &findings(&offer, &authority),
-            FindingLevel::Problem,
-            "travel in the clear"
-        ));
-        offer.tls = SecurityOffer::Failed("wrong version".to_owned());
-        assert!(has(
-            &findings(&offer, &authority),
-            FindingLevel::Problem,
-            "wrong version"
-        ));
-    }
-
-    #[test]
-    fn gsi_is_judged_by_the_rules_of_the_grid() {
-        let authority = TestAuthority::new("/O=Grid/CN=Test root");
-        let mut offer = offer(SecurityOffer::NotAsked);
-        (offer.needs_tls, offer.needs_gsi) = (false, true);
-        let found = findings(&offer, &authority);
-        assert!(
-            has(
-                &found,
-                FindingLevel::Problem,
-                "GSI (AUTH GSSAPI): not offered"
-            ),
-            "{found:?}"
-        );
-        offer.gsi = offered(&authority.host(&["data.example"]));
-        let found = findings(&offer, &authority);
-        assert!(worst(&found) < FindingLevel::Problem, "{found:?}");
-        assert!(has(&found, FindingLevel::Good, "GSI certificate: accepted"));
-        offer.gsi = SecurityOffer::Failed("no token".to_owned());
-        assert!(has(
-            &findings(&offer, &authority),
-            FindingLevel::Problem,
-            "no token"
-        ));
     }
 }

@@ -1,0 +1,92 @@
+//! `longhaul advisor add`, `remove`, `list` and `test`.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::programs::{advisor, longhaul, stderr, stdout};
+use crate::scripted::ScriptedAdvisor;
+
+/// A file with a token that only its owner may read.
+pub(crate) fn token_file(place: &Path) -> String {
+    let path = place.join("token");
+    std::fs::write(&path, "s3cret-of-16-letters\n").unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn writes_carry_the_token_of_the_flag_or_of_the_environment() {
+    let place = tempfile::tempdir().unwrap();
+    let token = token_file(place.path());
+    let server = ScriptedAdvisor::start(Ok(json!(true)));
+    let address = server.server();
+    let output = advisor(&[
+        "add",
+        "192.0.2.7",
+        "--server",
+        &address,
+        "--token-file",
+        &token,
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let (call, authorization) = server.call();
+    assert_eq!(call.method, "EnableAddHost");
+    assert_eq!(call.arguments, [json!("192.0.2.7")]);
+    assert_eq!(
+        authorization.as_deref(),
+        Some("Bearer s3cret-of-16-letters")
+    );
+    let output = longhaul(&["advisor", "test", "192.0.2.7", "ping", "--server", &address])
+        .env("ENABLE_TOKEN_FILE", &token)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let (call, authorization) = server.call();
+    assert_eq!(call.method, "EnableRunTest");
+    assert_eq!(call.arguments, [json!("192.0.2.7"), json!("ping")]);
+    assert_eq!(
+        authorization.as_deref(),
+        Some("Bearer s3cret-of-16-letters")
+    );
+}
+
+#[test]
+fn a_missing_token_gives_exit_code_3_and_an_unknown_client_4() {
+    let server = ScriptedAdvisor::start(Err((403, "the token is missing")));
+    let output = advisor(&["remove", "192.0.2.7", "--server", &server.server()]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(stderr(&output).contains("the token is missing"));
+    let server = ScriptedAdvisor::start(Err((404, "192.0.2.7 is not monitored")));
+    let output = advisor(&["test", "192.0.2.7", "ping", "--server", &server.server()]);
+    assert_eq!(output.status.code(), Some(4));
+    let output = advisor(&[
+        "add",
+        "h",
+        "--server",
+        "h",
+        "--token-file",
+        "/nowhere/token",
+    ]);
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+}
+
+#[test]
+fn clients_are_listed_one_a_line() {
+    let hosts =
+        json!([{"client": "192.0.2.7", "source": "api"}, {"client": "192.0.2.8", "source": "log"}]);
+    let server = ScriptedAdvisor::start(Ok(hosts));
+    let output = advisor(&["list", "--server", &server.server()]);
+    assert_eq!(
+        stdout(&output),
+        "192.0.2.7 source=api\n192.0.2.8 source=log\n"
+    );
+    let output = advisor(&["list", "--json", "--server", &server.server()]);
+    let lines = stdout(&output);
+    assert_eq!(lines.lines().count(), 2);
+    assert_eq!(
+        lines.lines().next().unwrap(),
+        r#"{"client":"192.0.2.7","source":"api"}"#
+    );
+}

@@ -1,0 +1,126 @@
+//! The program under test, started as a user would.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Limit for every wait.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) fn longhaul(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+    command
+        .args(arguments)
+        .env_remove("RUST_LOG")
+        .env_remove("ENABLE_TOKEN_FILE");
+    command
+}
+
+pub(crate) fn advisor(arguments: &[&str]) -> Output {
+    longhaul(&["advisor"]).args(arguments).output().unwrap()
+}
+
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// Lines of a stream as they come.
+fn lines(stream: impl Read + Send + 'static) -> Receiver<String> {
+    let (send, receive) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            if send.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receive
+}
+
+/// A server of the program that has printed its ready line.
+pub(crate) struct RunningServer {
+    child: Child,
+    pub(crate) address: SocketAddr,
+    messages: Receiver<String>,
+}
+
+impl RunningServer {
+    /// An advice server on a free port, with a database in `place` and these further settings.
+    pub(crate) fn advisor(place: &Path, settings: &str) -> Self {
+        let config = place.join("advisor.toml");
+        write_settings(place, settings);
+        let config = config.to_str().unwrap();
+        Self::start(longhaul(&["advisor", "serve", "--config", config]))
+    }
+
+    /// Starts a command that prints `listening on ADDRESS`.
+    pub(crate) fn start(mut command: Command) -> Self {
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let messages = lines(child.stderr.take().unwrap());
+        let ready = lines(child.stdout.take().unwrap());
+        let Ok(line) = ready.recv_timeout(PATIENCE) else {
+            let _ = child.kill();
+            panic!("no ready line: {:?}", messages.iter().collect::<Vec<_>>());
+        };
+        let address = line.strip_prefix("listening on ").unwrap().parse().unwrap();
+        Self {
+            child,
+            address,
+            messages,
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Waits for a message that contains `text`.
+    pub(crate) fn wait_for_message(&self, text: &str) -> String {
+        loop {
+            let line = self.messages.recv_timeout(PATIENCE).unwrap();
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+
+    /// Waits until every process that writes messages has ended.
+    pub(crate) fn wait_for_end(&self) {
+        while self.messages.recv_timeout(PATIENCE) != Err(RecvTimeoutError::Disconnected) {}
+    }
+
+    /// Ends the server as systemd does.
+    pub(crate) fn terminate(mut self) -> ExitStatus {
+        self.signal(Signal::TERM);
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for RunningServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Writes the settings file of [`RunningServer::advisor`].
+pub(crate) fn write_settings(place: &Path, settings: &str) {
+    let text = format!(
+        "listen = \"127.0.0.1:0\"\nstore = \"sqlite://{}/paths.sqlite\"\n{settings}",
+        place.display()
+    );
+    std::fs::write(place.join("advisor.toml"), text).unwrap();
+}
