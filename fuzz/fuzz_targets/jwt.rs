@@ -5,8 +5,9 @@
 use std::sync::LazyLock;
 use std::time::SystemTime;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD as B64;
 use libfuzzer_sys::fuzz_target;
-use openssl::base64::encode_block;
 use openssl::bn::{BigNum, BigNumContext};
 use openssl::ec::{EcGroup, EcKey};
 use openssl::ecdsa::EcdsaSig;
@@ -17,6 +18,8 @@ use security::token::{Issuer, KeySet, PathScopes, TokenProfile, TokenVerifier};
 
 const ISSUER: &str = "https://issuer.example";
 const BASE: &[u8] = b"/data";
+/// Keys that a set may hold.
+const MOST_KEYS: usize = 100;
 
 static KEY: LazyLock<EcKey<Private>> = LazyLock::new(|| {
     let group = EcGroup::from_curve_name(Nid::X9_62_PRIME256V1).expect("P-256");
@@ -29,7 +32,7 @@ static KEYS: LazyLock<KeySet> = LazyLock::new(|| {
     KEY.public_key()
         .affine_coordinates(KEY.group(), &mut x, &mut y, &mut context)
         .expect("a point");
-    let text = |number: &BigNum| base64url(&number.to_vec_padded(32).expect("32 bytes"));
+    let text = |number: &BigNum| B64.encode(&number.to_vec_padded(32).expect("32 bytes"));
     let document = serde_json::json!({"keys": [{
         "kty": "EC", "crv": "P-256", "alg": "ES256", "x": text(&x), "y": text(&y),
     }]});
@@ -48,7 +51,9 @@ static VERIFIER: LazyLock<TokenVerifier> = LazyLock::new(|| {
 });
 
 fuzz_target!(|input: &[u8]| {
-    let _ = KeySet::parse(input);
+    if let Ok(keys) = KeySet::parse(input) {
+        assert!(keys.len() <= MOST_KEYS, "a key set is bounded");
+    }
     let now = SystemTime::now();
     // Nobody but the issuer can sign.
     assert!(VERIFIER.verify(input, &KEYS, now).is_err());
@@ -74,7 +79,7 @@ fn check_claims(claims: &[u8], now: SystemTime) {
     check_below_base(&verified.scopes);
     // Another signature is refused.
     let (signed_part, _) = token.rsplit_once('.').expect("three parts");
-    let forged = format!("{signed_part}.{}", base64url(&[7; 64]));
+    let forged = format!("{signed_part}.{}", B64.encode(&[7; 64]));
     assert!(VERIFIER.verify(forged.as_bytes(), &KEYS, now).is_err());
 }
 
@@ -103,17 +108,10 @@ fn check_below_base(scopes: &PathScopes) {
 }
 
 fn signed(claims: &[u8]) -> String {
-    let header = base64url(br#"{"alg":"ES256","typ":"at+jwt"}"#);
-    let message = format!("{header}.{}", base64url(claims));
+    let header = B64.encode(br#"{"alg":"ES256","typ":"at+jwt"}"#);
+    let message = format!("{header}.{}", B64.encode(claims));
     let signature = EcdsaSig::sign(&sha256(message.as_bytes()), &KEY).expect("a signature");
     let half = |number: &openssl::bn::BigNumRef| number.to_vec_padded(32).expect("32 bytes");
     let bytes = [half(signature.r()), half(signature.s())].concat();
-    format!("{message}.{}", base64url(&bytes))
-}
-
-fn base64url(bytes: &[u8]) -> String {
-    encode_block(bytes)
-        .replace('+', "-")
-        .replace('/', "_")
-        .replace('=', "")
+    format!("{message}.{}", B64.encode(&bytes))
 }

@@ -3,19 +3,20 @@
 
 #![no_main]
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 
 use libfuzzer_sys::fuzz_target;
-use proto::command::{DataChannelAuth, ProtectionLevel};
+use proto::command::unwrap_line;
 use proto::line::{LineEvent, LineReader};
 use proto::path::VPath;
-use proto::security::{ExchangeKind, SecurityMechanism, SecurityToken, unwrap_line};
+use proto::security::{
+    DataChannelAuth, ExchangeKind, ProtectionLevel, SecurityMechanism, SecurityToken,
+};
 use proto::server::{
     AccountRights, DriverEvent, ExpectedInput, FileError, FileErrorKind, LoginFailure, LoginGrant,
     SecurityFailure, SecurityRequest, SecurityResponse, ServerSession, SessionAction,
     SessionConfig, TransferError,
 };
-use proto::sizing::BufferSizing;
 
 const LIMIT: usize = 256;
 
@@ -49,28 +50,16 @@ fn config(policy: u8) -> SessionConfig {
         exchange,
     };
     SessionConfig {
-        banner: "ready.".to_owned(),
-        version: "longhaul".to_owned(),
-        peer: IpAddr::V4(Ipv4Addr::LOCALHOST),
-        perf_marker_seconds: 5,
-        range_marker_seconds: 5,
-        max_streams: 16,
-        congestion_controls: [].into(),
-        max_login_failures: 0,
-        max_bad_lines: 0,
-        buffer_sizing: BufferSizing::Auto,
-        foreign_data_addresses: false,
-        max_idle_seconds: 60,
         mechanisms: [
             mechanism("TLS", ExchangeKind::Handshake),
             mechanism("GSSAPI", ExchangeKind::Tokens),
         ]
         .into(),
-        clear_passwords: false,
         tls_required: policy & 1 == 1,
         require_data_protection: policy & 2 == 2,
         bearer_tokens: true,
         allow_ccc: policy & 4 == 4,
+        ..SessionConfig::new(Ipv4Addr::LOCALHOST.into())
     }
 }
 
@@ -90,7 +79,7 @@ fn grant() -> LoginGrant {
 struct FuzzDriver<'a> {
     session: ServerSession,
     choices: std::slice::Iter<'a, u8>,
-    tls_required: bool,
+    config: SessionConfig,
     closed: bool,
 }
 
@@ -111,7 +100,7 @@ impl FuzzDriver<'_> {
                             || ["anonymous", "ftp", ":globus-mapping:"]
                                 .contains(&user.to_ascii_lowercase().as_str())
                     );
-                    assert!(!clear || (password.is_some() && !self.tls_required));
+                    assert!(!clear || (password.is_some() && !self.config.tls_required));
                     DriverEvent::Login(match self.choose() % 4 {
                         0 => Err(LoginFailure::Refused("no".to_owned())),
                         1 => Err(LoginFailure::PasswordNeeded),
@@ -129,11 +118,17 @@ impl FuzzDriver<'_> {
                     let protection = &request.protection;
                     let has_auth = protection.authentication != DataChannelAuth::None;
                     let is_clear = protection.level == ProtectionLevel::Clear;
+                    let is_private = protection.level == ProtectionLevel::Private;
+                    assert!(is_private || !self.config.require_data_protection);
                     match self.session.expects_protected_lines() {
                         true => assert!(has_auth || is_clear),
                         false => assert!(!has_auth),
                     }
                     DriverEvent::Transferred(Err(TransferError::Aborted))
+                }
+                SessionAction::ClearCommands => {
+                    assert!(self.config.allow_ccc && self.session.is_logged_in());
+                    continue;
                 }
                 SessionAction::Close => {
                     self.closed = true;
@@ -192,10 +187,11 @@ fuzz_target!(|data: &[u8]| {
         return;
     };
     let (choices, wire) = rest.split_at(rest.len().min(8));
+    let config = config(*policy);
     let mut driver = FuzzDriver {
-        session: ServerSession::new(config(*policy)),
+        session: ServerSession::new(config.clone()),
         choices: choices.iter(),
-        tls_required: policy & 1 == 1,
+        config,
         closed: false,
     };
     let mut lines = Vec::new();

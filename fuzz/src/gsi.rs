@@ -23,6 +23,8 @@ static SERVER: LazyLock<TlsConfig> = LazyLock::new(|| config(TlsRole::Server, Tl
 /// Rounds of an exchange at most. A genuine one has four.
 const MOST_ROUNDS: usize = 12;
 
+const STAYS_FAILED: &str = "an exchange that has failed stays so";
+
 /// Runs an exchange. The first byte of the input selects whether a proxy is delegated.
 ///
 /// # Panics
@@ -98,34 +100,30 @@ impl FuzzedExchange {
 
     /// The initiator's next token; `None`: it has failed or is complete without one.
     fn initiate(&mut self, received: Option<&[u8]>, tested: TestedEnd) -> Option<Vec<u8>> {
-        match self.initiator.step(received) {
-            Ok(GsiStep::Continue(token)) => Some(token),
-            Ok(GsiStep::Complete(token, context)) => {
-                self.client = Some(context);
-                token
-            }
-            Err(_) if tested == TestedEnd::Initiator => {
-                let again = self.initiator.step(received);
-                assert!(again.is_err(), "an exchange that has failed stays so");
-                None
-            }
-            Err(_) => None,
+        let step = self.initiator.step(received);
+        if step.is_err() && tested == TestedEnd::Initiator {
+            assert!(self.initiator.step(received).is_err(), "{STAYS_FAILED}");
         }
+        output(step.ok()?, &mut self.client)
     }
 
+    /// The acceptor's next token, in the same way.
     fn accept(&mut self, token: &[u8], tested: TestedEnd) -> Option<Vec<u8>> {
-        match self.acceptor.step(token) {
-            Ok(GsiStep::Continue(token)) => Some(token),
-            Ok(GsiStep::Complete(token, context)) => {
-                self.server = Some(context);
-                token
-            }
-            Err(_) if tested == TestedEnd::Acceptor => {
-                let again = self.acceptor.step(token);
-                assert!(again.is_err(), "an exchange that has failed stays so");
-                None
-            }
-            Err(_) => None,
+        let step = self.acceptor.step(token);
+        if step.is_err() && tested == TestedEnd::Acceptor {
+            assert!(self.acceptor.step(token).is_err(), "{STAYS_FAILED}");
+        }
+        output(step.ok()?, &mut self.server)
+    }
+}
+
+/// The token of a step. The context of the last one is kept.
+fn output(step: GsiStep, context: &mut Option<Box<GsiContext>>) -> Option<Vec<u8>> {
+    match step {
+        GsiStep::Continue(token) => Some(token),
+        GsiStep::Complete(token, complete) => {
+            *context = Some(complete);
+            token
         }
     }
 }

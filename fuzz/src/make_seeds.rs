@@ -1,9 +1,13 @@
-//! Writes seeds from real dialogues: `make_seeds DIR` makes `DIR/TARGET/NAME`.
+//! Writes seeds, from real exchanges where there are any: `make_seeds DIR` makes `DIR/TARGET/NAME`.
 //!
 //! It has the form of a fuzz target, because instrumented code links only with the fuzzer. It ends before
 //! the first input.
 
 #![no_main]
+#![allow(
+    unreachable_code,
+    reason = "the fuzzer's code behind `init` is never reached"
+)]
 
 use std::fs;
 use std::io;
@@ -12,6 +16,7 @@ use std::time::{Duration, SystemTime};
 
 use libfuzzer_sys::fuzz_target;
 use longhaul_fuzz::pki::{PKI, config};
+use proto::security::{SecurityToken, TokenError};
 use security::gsi::{Delegation, GsiInitiator, GsiStep};
 use security::tls::{TlsProfile, TlsRole};
 use security::x509::{ProxyKind, ProxyOptions, ProxyRequest};
@@ -35,6 +40,7 @@ fuzz_target!(
 fn write_seeds() -> Result<(), AnyError> {
     let folder = std::env::args().nth(1).ok_or("usage: make_seeds DIR")?;
     let folder = Path::new(&folder);
+    write_dialogues(folder)?;
     write_exchanges(folder)?;
     write_certificates(folder)?;
     write_texts(folder)
@@ -44,6 +50,57 @@ fn write(folder: &Path, target: &str, name: &str, bytes: impl AsRef<[u8]>) -> io
     let folder = folder.join(target);
     fs::create_dir_all(&folder)?;
     fs::write(folder.join(name), bytes)
+}
+
+/// The dialogues that the protocol crate is tested with, each as what the client and the server send.
+fn write_dialogues(folder: &Path) -> Result<(), AnyError> {
+    let transcripts = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../crates/proto/tests/transcripts"
+    );
+    for entry in fs::read_dir(transcripts)? {
+        let path = entry?.path();
+        if path.extension().is_none_or(|extension| extension != "txt") {
+            continue;
+        }
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let text = fs::read_to_string(&path)?;
+        let sent = |marks: &[&str]| -> Vec<String> {
+            let lines = text.lines();
+            let line = |line: &str| {
+                let rest = marks.iter().find_map(|mark| line.strip_prefix(mark))?;
+                Some(format!("{rest}\r\n"))
+            };
+            lines.filter_map(line).collect()
+        };
+        // Commands inside ENC are lines, too (`P:`).
+        let commands = sent(&["C: ", "P: "]).concat();
+        let replies = sent(&["S: "]);
+        // The first bytes are a place to split, or the policy and the choices of `session`.
+        write(folder, "line", &name, format!("\0{commands}"))?;
+        write(
+            folder,
+            "session",
+            &name,
+            format!("{}{commands}", "\x08".repeat(9)),
+        )?;
+        write(folder, "reply", &name, format!("\0{}", replies.concat()))?;
+        let protected = |line: &String| {
+            let token = SecurityToken::new(line.clone().into_bytes())?;
+            Ok::<_, TokenError>(format!("632 {}\r\n", token.encode()))
+        };
+        let replies: Vec<String> = replies.iter().map(protected).collect::<Result<_, _>>()?;
+        write(
+            folder,
+            "protected_reply",
+            &name,
+            format!("\0{}", replies.concat()),
+        )?;
+        for (number, command) in commands.lines().enumerate() {
+            write(folder, "command", &format!("{name}_{number}"), command)?;
+        }
+    }
+    Ok(())
 }
 
 /// Changes as `Tampering` reads them: none, one at each of some places, a recorded ClientHello.

@@ -3,9 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use security::test_pki::{TestAuthority, TestCertificate, TestKey, TestUsage};
-use security::tls::{
-    ClientCertificates, ExpectedPeer, TlsConfig, TlsOptions, TlsProfile, TlsRole, TlsVersion,
-};
+use security::tls::{ClientCertificates, TlsConfig, TlsOptions, TlsProfile, TlsRole};
 use security::x509::{CertifiedKey, TrustStore};
 
 /// Name of the host.
@@ -52,21 +50,18 @@ fn template(subject: &str, usage: TestUsage) -> TestCertificate {
 /// # Panics
 /// OpenSSL refuses it: the run is void.
 pub fn config(role: TlsRole, profile: TlsProfile) -> TlsConfig {
-    let is_client = role == TlsRole::Client;
-    let own = if is_client { &PKI.user } else { &PKI.host };
-    TlsConfig::new(TlsOptions {
-        role,
-        profile,
-        credential: Some(own.clone()),
-        trust: Some(Arc::clone(&PKI.trust)),
-        client_certificates: ClientCertificates::Required,
-        expected: match role {
-            TlsRole::Client => ExpectedPeer::Host(HOST.to_owned()),
-            TlsRole::Server => ExpectedPeer::Trusted,
-        },
-        server_name: is_client.then(|| HOST.to_owned()),
-        oldest: TlsVersion::V1_2,
-        tickets: false,
+    let (own, options) = match (role, profile) {
+        (TlsRole::Client, TlsProfile::Web) => (&PKI.user, TlsOptions::client()),
+        (TlsRole::Server, TlsProfile::Web) => (&PKI.host, TlsOptions::server()),
+        (TlsRole::Client, TlsProfile::Grid) => (&PKI.user, TlsOptions::grid(role)),
+        (TlsRole::Server, TlsProfile::Grid) => (&PKI.host, TlsOptions::grid(role)),
+    };
+    let options = options
+        .with_credential(own.clone())
+        .asking(ClientCertificates::Required, Arc::clone(&PKI.trust));
+    TlsConfig::new(match role {
+        TlsRole::Client => options.for_host(HOST),
+        TlsRole::Server => options,
     })
     .expect("the configuration is valid")
 }
