@@ -19,8 +19,21 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("sim", &["tune", "units"]),
     ("security", &[]),
     ("data", &["proto", "security", "tune", "units"]),
-    ("server", &["data", "proto", "security", "tune", "units"]),
-    ("client", &["data", "proto", "security", "tune", "units"]),
+    ("enable", &["units"]),
+    ("history", &["tune", "units"]),
+    (
+        "server",
+        &[
+            "data", "enable", "history", "proto", "security", "tune", "units",
+        ],
+    ),
+    (
+        "client",
+        &[
+            "data", "enable", "history", "proto", "security", "tune", "units",
+        ],
+    ),
+    ("advisor", &["enable", "tune", "units"]),
     ("lab", &["sim", "tune", "units"]),
 ];
 

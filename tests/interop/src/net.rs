@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 /// The loopback address of tests that need no other one.
 pub const HOST: &str = "127.0.0.1";
@@ -16,6 +16,23 @@ const SERVER_PORTS: std::ops::Range<u16> = 20_000..32_000;
 /// Passive data ports for servers that would use any port. A test's check whether some server listens
 /// must never connect to a data port.
 pub const PASSIVE_PORTS: std::ops::RangeInclusive<u16> = 10_000..=19_999;
+
+/// The address in the reply to PASV.
+pub fn passive_address(reply: &str) -> Result<SocketAddr> {
+    let inside = reply
+        .split_once('(')
+        .and_then(|(_, rest)| rest.split_once(')'));
+    let (numbers, _) = inside.with_context(|| format!("no address in {reply:?}"))?;
+    let numbers: Vec<u8> = numbers
+        .split(',')
+        .map(str::parse)
+        .collect::<Result<_, _>>()
+        .with_context(|| format!("no address in {reply:?}"))?;
+    let [a, b, c, d, high, low] = numbers[..] else {
+        bail!("no address in {reply:?}");
+    };
+    Ok(([a, b, c, d], u16::from_be_bytes([high, low])).into())
+}
 
 /// A free port for a server that cannot select one itself.
 pub fn free_port() -> Result<u16> {

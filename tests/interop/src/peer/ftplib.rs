@@ -59,6 +59,18 @@ pub struct TlsScript<'a> {
     pub login: (&'a str, &'a str),
 }
 
+impl<'a> TlsScript<'a> {
+    /// An anonymous session of this kind.
+    #[must_use]
+    pub fn anonymous(authority: &'a Path, kind: &'a str) -> Self {
+        Self {
+            authority,
+            kind,
+            login: ("anonymous", "x"),
+        }
+    }
+}
+
 /// ftplib as a client.
 #[derive(Debug, Clone)]
 pub struct Ftplib(PathBuf);

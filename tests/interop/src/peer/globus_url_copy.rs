@@ -10,6 +10,20 @@ use super::{client_command, find_installed};
 use crate::pki::environment::GridEnvironment;
 use crate::run::{self, FinishedProgram};
 
+/// The options by which it chooses how data connections are protected: first with one stream, the last four
+/// with four streams.
+pub const GSI_PROTECTION: [&[&str]; 9] = [
+    &[],
+    &["-nodcau"],
+    &["-dcsafe"],
+    &["-dcpriv"],
+    &["-data-cred", "auto"],
+    &["-p", "4"],
+    &["-dcpriv", "-p", "4"],
+    &["-dcsafe", "-p", "4"],
+    &["-fast", "-dcpriv", "-p", "4"],
+];
+
 /// globus-url-copy as a client.
 #[derive(Debug, Clone)]
 pub struct GlobusUrlCopy {

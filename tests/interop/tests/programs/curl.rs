@@ -1,9 +1,8 @@
 //! curl against `longhaul serve`.
 
-use std::path::Path;
-
 use anyhow::{Result, ensure};
 use interop::cells::MatrixRow;
+use interop::longhaul::rows::path_argument;
 use interop::longhaul::serve::{LonghaulServer, ServeCommand};
 use interop::matrix::{self, TestStore};
 use interop::net;
@@ -11,10 +10,6 @@ use interop::peer::curl::Curl;
 use interop::require;
 use interop::run::FinishedProgram;
 use interop::test_files;
-
-fn text(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
-}
 
 fn run(curl: &Curl, server: &LonghaulServer, arguments: &[&str]) -> Result<FinishedProgram> {
     server.explain(
@@ -33,12 +28,12 @@ fn both_ways(name: &str, listen: &str, options: &[&str]) {
         .unwrap();
     let mut cells = MatrixRow::new(format!("curl {name}"));
     matrix::get(&mut cells, &store, &test_files::SIZES, |from, to| {
-        let (url, to) = (server.url(from), text(to));
+        let (url, to) = (server.url(from), path_argument(to));
         let arguments = [options, &[&url, "-o", &to]].concat();
         run(&curl, &server, &arguments).map(drop)
     });
     matrix::put(&mut cells, &store, &test_files::SIZES, |from, to| {
-        let (from, url) = (text(from), server.url(to));
+        let (from, url) = (path_argument(from), server.url(to));
         let arguments = [options, &["-T", &from, &url]].concat();
         run(&curl, &server, &arguments).map(drop)
     });
@@ -87,14 +82,18 @@ fn curl_gets_ranges_of_a_file() {
         run(
             &curl,
             &server,
-            &["-r", &range, &server.url(from), "-o", &text(to)],
+            &["-r", &range, &server.url(from), "-o", &path_argument(to)],
         )
         .map(drop)
     });
     cells.check("two ranges in one session", || {
         // curl ends a range with ABOR; the session must remain usable for the next one.
         let (a, b) = (store.local(), store.local());
-        let (to_a, to_b, url) = (text(&a), text(&b), server.url("src/f65536"));
+        let (to_a, to_b, url) = (
+            path_argument(&a),
+            path_argument(&b),
+            server.url("src/f65536"),
+        );
         let first = ["-r", "0-99", &url, "-o", &to_a];
         let second = ["--next", "-sS", "-v", "-r", "100-299", &url, "-o", &to_b];
         let finished = run(&curl, &server, &[&first[..], &second].concat())?;
@@ -125,14 +124,22 @@ fn curl_resumes_interrupted_transfers() {
             let local = store.local();
             std::fs::write(&local, &content[..there])?;
             let url = server.url(&format!("src/{}", test_files::name(test_files::LARGE)));
-            run(&curl, &server, &["-C", "-", &url, "-o", &text(&local)])?;
+            run(
+                &curl,
+                &server,
+                &["-C", "-", &url, "-o", &path_argument(&local)],
+            )?;
             matrix::check_and_remove(&source, &local)
         });
         cells.check(format!("put from {there}"), || {
             let served = store.upload();
             std::fs::write(store.path(&served), &content[..there])?;
             let url = server.url(&served);
-            run(&curl, &server, &["-C", "-", "-T", &text(&source), &url])?;
+            run(
+                &curl,
+                &server,
+                &["-C", "-", "-T", &path_argument(&source), &url],
+            )?;
             matrix::check_and_remove(&source, &store.path(&served))
         });
     }
@@ -188,7 +195,7 @@ fn curl_lists_folders_and_reports_errors() {
         curl.run(&[&server.url("none/f")])?.expect_code(9).map(drop)
     });
     cells.check("folders made on the way", || {
-        let from = text(&test_files::shared(1)?);
+        let from = path_argument(&test_files::shared(1)?);
         let url = server.url("up/made/on%20the/way");
         run(&curl, &server, &["--ftp-create-dirs", "-T", &from, &url])?;
         matrix::check_and_remove(&test_files::shared(1)?, &store.path("up/made/on the/way"))
@@ -201,7 +208,7 @@ fn curl_lists_folders_and_reports_errors() {
         run(
             &curl,
             &server,
-            &["-a", "-T", &text(&more), &server.url(&served)],
+            &["-a", "-T", &path_argument(&more), &server.url(&served)],
         )?;
         let content = std::fs::read_to_string(store.path(&served))?;
         ensure!(content == "first second", "{content:?}");

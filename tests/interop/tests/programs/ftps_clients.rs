@@ -1,11 +1,11 @@
 //! FTPS clients against `longhaul serve`.
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use interop::cells::MatrixRow;
+use interop::longhaul::rows::path_argument;
 use interop::longhaul::serve::{LonghaulServer, PASSWORD, ServeCommand, USER, add_user};
 use interop::matrix::{self, TestStore};
 use interop::net;
@@ -24,10 +24,6 @@ mod curl_code {
     pub(super) const NO_PROTECTION: i32 = 64;
     /// The login was refused.
     pub(super) const LOGIN: i32 = 67;
-}
-
-fn text(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
 }
 
 /// An anonymous server with the certificate of `localhost`.
@@ -51,11 +47,11 @@ fn curl_both_ways(
         )
     };
     matrix::get(cells, store, &test_files::SIZES, |from, to| {
-        let (url, to) = (url(from), text(to));
+        let (url, to) = (url(from), path_argument(to));
         run(&[options, &[&url, "-o", &to]].concat()).map(drop)
     });
     matrix::put(cells, store, &test_files::SIZES, |from, to| {
-        let (from, url) = (text(from), url(to));
+        let (from, url) = (path_argument(from), url(to));
         run(&[options, &["-T", &from, &url]].concat()).map(drop)
     });
 }
@@ -65,7 +61,7 @@ fn curl_rows(name: &str, settings: impl Fn(ServeCommand) -> ServeCommand, rows: 
     let pki = require!(PeerPki::find());
     let store = TestStore::new().unwrap();
     let server = settings(secured(&store, &pki)).start().unwrap();
-    let authority = text(&pki.ca_file());
+    let authority = path_argument(&pki.ca_file());
     for row in rows {
         let mut cells = MatrixRow::new(format!("curl {} {name}", row.join(" ")));
         let options = [&["--cacert", &authority], *row].concat();
@@ -131,7 +127,7 @@ fn ftps_curl_uses_implicit_tls() {
         .option("--implicit-tls", &implicit)
         .start()
         .unwrap();
-    let authority = text(&pki.ca_file());
+    let authority = path_argument(&pki.ca_file());
     for row in [&[][..], &["--tls-max", "1.2"]] {
         let mut cells = MatrixRow::new(format!("curl ftps:// {}", row.join(" ")));
         let options = [&["--cacert", &authority], row].concat();
@@ -150,12 +146,12 @@ fn ftps_curl_logs_in_with_a_certificate() {
         .gsi(&pki)
         .unwrap()
         .option("--client-certs", "optional")
-        .option("--client-ca", &text(&pki.ca_directory()))
+        .option("--client-ca", &path_argument(&pki.ca_directory()))
         .start()
         .unwrap();
-    let authority = text(&pki.ca_file());
+    let authority = path_argument(&pki.ca_file());
     let get = |own: &PeerCertificate, user: &str| -> Result<FinishedProgram> {
-        let (certificate, key) = (text(&own.certificate), text(&own.key));
+        let (certificate, key) = (path_argument(&own.certificate), path_argument(&own.key));
         let url = server
             .url("src/f65536")
             .replace("//", &format!("//{user}@"));
@@ -199,13 +195,13 @@ fn ftps_servers_may_require_certificates() {
     let store = TestStore::new().unwrap();
     let server = secured(&store, &pki)
         .option("--client-certs", "required")
-        .option("--client-ca", &text(&pki.ca_file()))
+        .option("--client-ca", &path_argument(&pki.ca_file()))
         .start()
         .unwrap();
-    let authority = text(&pki.ca_file());
+    let authority = path_argument(&pki.ca_file());
     let url = server.url("src/f1");
     let trust = ["--ssl-reqd", "--cacert", &authority, &url];
-    let own = |own: &PeerCertificate| [text(&own.certificate), text(&own.key)];
+    let own = |own: &PeerCertificate| [path_argument(&own.certificate), path_argument(&own.key)];
     let mut cells = MatrixRow::new("--client-certs required");
     for more in [&[][..], &["--tls-max", "1.2"]] {
         cells.check(format!("none {}", more.join(" ")), || {
@@ -237,7 +233,7 @@ fn ftps_protection_may_be_required() {
         .option("--require-protection", "data")
         .start()
         .unwrap();
-    let authority = text(&pki.ca_file());
+    let authority = path_argument(&pki.ca_file());
     let url = server.url("src/f65536");
     let get = |options: &[&str]| server.explain(curl.run(&[options, &[&url]].concat()));
     let tls = ["--ssl-reqd", "--cacert", &authority];
@@ -285,7 +281,7 @@ fn ftps_clear_passwords_need_a_setting() {
     let serve = || {
         ServeCommand::new(store.root())
             .listen(&SocketAddr::new(outside, 0).to_string())
-            .option("--users", &text(&users))
+            .option("--users", &path_argument(&users))
             .certificate(&pki.host)
     };
     let mut cells = MatrixRow::new("passwords");
@@ -384,7 +380,7 @@ fn ftps_a_new_certificate_is_read_at_sighup() {
         .certificate(&own)
         .start()
         .unwrap();
-    let authority = text(&pki.ca_file());
+    let authority = path_argument(&pki.ca_file());
     let url = server.url("src/f1");
     let get = || curl.run(&["--ssl-reqd", "--cacert", &authority, &url]);
     get().and_then(|done| done.expect_code(60)).unwrap();

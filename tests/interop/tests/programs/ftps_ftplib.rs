@@ -1,9 +1,8 @@
 //! Python's ftplib over TLS against `longhaul serve`: sessions step by step.
 
-use std::path::Path;
-
 use anyhow::{Result, ensure};
 use interop::cells::MatrixRow;
+use interop::longhaul::rows::path_argument;
 use interop::longhaul::serve::{PASSWORD, ServeCommand, USER, add_user};
 use interop::matrix::{self, TestStore};
 use interop::net;
@@ -25,10 +24,6 @@ assert args[1] in str(f.nlst('/src'))
 
 const ANONYMOUS: (&str, &str) = ("anonymous", "x");
 
-fn text(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
-}
-
 #[test]
 fn ftps_ftplib_transfers_files() {
     let ftplib = require!(Ftplib::find());
@@ -38,7 +33,7 @@ fn ftps_ftplib_transfers_files() {
     add_user(&users, store.root()).unwrap();
     let implicit = format!("127.0.0.1:{}", net::free_port().unwrap());
     let server = ServeCommand::anonymous(store.root())
-        .option("--users", &text(&users))
+        .option("--users", &path_argument(&users))
         .certificate(&pki.host)
         .option("--implicit-tls", &implicit)
         .start()
@@ -65,7 +60,12 @@ fn ftps_ftplib_transfers_files() {
         for size in test_files::SIZES {
             cells.check(format!("{kind} {protection} {size} bytes"), || {
                 let (local, served) = (store.local(), store.upload());
-                let args = [protection, &test_files::name(size), &text(&local), &served];
+                let args = [
+                    protection,
+                    &test_files::name(size),
+                    &path_argument(&local),
+                    &served,
+                ];
                 server.explain(ftplib.tls_script(at, &session, THERE_AND_BACK, &args))?;
                 let source = test_files::shared(size)?;
                 matrix::check_and_remove(&source, &local)?;
@@ -85,11 +85,7 @@ fn session_script(script: &str, settings: impl Fn(ServeCommand) -> ServeCommand,
         .start()
         .unwrap();
     let authority = pki.ca_file();
-    let session = TlsScript {
-        authority: &authority,
-        kind,
-        login: ANONYMOUS,
-    };
+    let session = TlsScript::anonymous(&authority, kind);
     server
         .explain(ftplib.tls_script(server.address(), &session, script, &[]))
         .unwrap();
@@ -246,11 +242,7 @@ fn ftps_protected_content_is_not_on_the_wire() {
         .start()
         .unwrap();
     let authority = pki.ca_file();
-    let session = TlsScript {
-        authority: &authority,
-        kind: "plain",
-        login: ANONYMOUS,
-    };
+    let session = TlsScript::anonymous(&authority, "plain");
     let mut cells = MatrixRow::new("content on the wire");
     for (seed, protection, expected) in [(71, "prot_c", true), (72, "prot_p", false)] {
         cells.check(protection, || {
@@ -260,7 +252,7 @@ fn ftps_protected_content_is_not_on_the_wire() {
             test_files::write(&store.path(&format!("src/{own}")), 1_000_000, seed)?;
             let tap = WireTap::start(&store.path(&format!("src/{own}")))?;
             let (local, served) = (store.local(), store.upload());
-            let args = [protection, &own, &text(&local), &served];
+            let args = [protection, &own, &path_argument(&local), &served];
             let done: Result<FinishedProgram> =
                 ftplib.tls_script(server.address(), &session, THERE_AND_BACK, &args);
             server.explain(done)?;

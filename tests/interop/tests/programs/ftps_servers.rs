@@ -1,7 +1,7 @@
 //! `longhaul cp` and the file verbs against FTPS servers.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use interop::cells::MatrixRow;
@@ -20,10 +20,6 @@ use interop::test_files;
 use interop::tree::TestTree;
 use interop::wire_tap::WireTap;
 
-fn text(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
-}
-
 /// All operations with a server with these settings.
 fn run_all_rows(name: &str, found: Result<PathBuf, String>, start: StartTlsPeer) {
     require!(found);
@@ -31,7 +27,7 @@ fn run_all_rows(name: &str, found: Result<PathBuf, String>, start: StartTlsPeer)
     let store = TestStore::new().unwrap();
     let server = start(&store, &PeerTls::new(&pki.host)).unwrap();
     let target = ServerUnderTest::new(&store, &server);
-    let authority = text(&pki.ca_file());
+    let authority = path_argument(&pki.ca_file());
     let trust = ["--ca", &authority];
     let mut cells = MatrixRow::new(format!("longhaul cp, {name} with TLS"));
     rows::get_and_put(&mut cells, &target, &trust, &test_files::SIZES);
@@ -73,7 +69,7 @@ fn demanding(name: &str, start: StartTlsPeer, tls: &PeerTls, options: &[&str]) {
     let store = TestStore::new().unwrap();
     let server = start(&store, tls).unwrap();
     let target = ServerUnderTest::new(&store, &server);
-    let authority = text(&pki.ca_file());
+    let authority = path_argument(&pki.ca_file());
     let options = [&["--ca", &authority], options].concat();
     let mut cells = MatrixRow::new(format!("longhaul cp, {name}"));
     rows::get_and_put(&mut cells, &target, &options, &test_files::SIZES);
@@ -109,15 +105,21 @@ fn ftps_cp_shows_a_client_certificate() {
         client_ca: Some(pki.ca_file()),
         ..PeerTls::new(&pki.host)
     };
-    let (certificate, key) = (text(&pki.user.certificate), text(&pki.user.key));
+    let (certificate, key) = (
+        path_argument(&pki.user.certificate),
+        path_argument(&pki.user.key),
+    );
     let own = ["--cert", &certificate, "--key", &key];
     demanding("vsftpd, certificate", vsftpd::start_with_tls, &tls, &own);
     demanding("proftpd, certificate", proftpd::start_with_tls, &tls, &own);
     // Without one, or with one of an unknown authority, the login fails.
     let store = TestStore::new().unwrap();
     let server = proftpd::start_with_tls(&store, &tls).unwrap();
-    let authority = text(&pki.ca_file());
-    let (certificate, key) = (text(&pki.impostor.certificate), text(&pki.impostor.key));
+    let authority = path_argument(&pki.ca_file());
+    let (certificate, key) = (
+        path_argument(&pki.impostor.certificate),
+        path_argument(&pki.impostor.key),
+    );
     let own = ["--cert", &certificate, "--key", &key];
     for own in [&[][..], &own] {
         let (url, to) = (server.url("src/f1"), path_argument(&store.local()));
@@ -139,7 +141,7 @@ fn ftps_cp_uses_implicit_tls_on_port_990() {
     // An address of its own, because other servers may use this port.
     let address: SocketAddr = "127.0.0.90:990".parse().unwrap();
     let server = vsftpd::start_with_tls_at(&store, &tls, address).unwrap();
-    let authority = text(&pki.ca_file());
+    let authority = path_argument(&pki.ca_file());
     let mut cells = MatrixRow::new("longhaul cp, implicit TLS");
     for host in ["127.0.0.90:990", "anonymous@127.0.0.90:990"] {
         cells.check(host, || {
@@ -161,7 +163,7 @@ fn ftps_tls_may_be_asked_for_with_ftp_urls() {
     let secure = vsftpd::start_with_tls(&store, &PeerTls::new(&pki.host)).unwrap();
     let plain_store = TestStore::new().unwrap();
     let plain = vsftpd::start(&plain_store).unwrap();
-    let authority = text(&pki.ca_file());
+    let authority = path_argument(&pki.ca_file());
     let run = |tls: &str, url: &str| {
         let to = path_argument(&store.local());
         copy::run(&["--retries", "0", "--ca", &authority, "--tls", tls, url, &to])
@@ -190,7 +192,12 @@ fn ftps_tls_may_be_asked_for_with_ftp_urls() {
         Ok(())
     });
     cells.check("off does not begin it", || {
-        run("off", &secure)?.expect_code(3).map(drop)
+        let to = path_argument(&store.local());
+        let refused = copy::run(&["--retries", "0", "--tls", "off", &secure, &to])?;
+        refused.expect_code(3).map(drop)
+    });
+    cells.check("off has no use for authorities", || {
+        run("off", &secure)?.expect_code(2).map(drop)
     });
     cells.finish();
 }
@@ -200,8 +207,8 @@ fn ftps_tls_may_be_asked_for_with_ftp_urls() {
 fn ftps_cp_verifies_servers() {
     let pki = require!(PeerPki::find());
     require!(proftpd::find_tls());
-    let authority = text(&pki.ca_file());
-    let other = text(&pki.other_authority.certificate());
+    let authority = path_argument(&pki.ca_file());
+    let other = path_argument(&pki.other_authority.certificate());
     let mut cells = MatrixRow::new("cp verifies servers");
     let servers: [(&str, &PeerCertificate, &str); 3] = [
         ("an unknown authority", &pki.untrusted_host, "certificate"),
@@ -304,7 +311,7 @@ fn ftps_data_is_protected_unless_clear_is_asked_for() {
             .then_some(())
             .ok_or_else(|| "needs root".to_owned())
     );
-    let authority = text(&pki.ca_file());
+    let authority = path_argument(&pki.ca_file());
     let store = TestStore::new().unwrap();
     let strict = vsftpd::start_with_tls(&store, &PeerTls::new(&pki.host)).unwrap();
     // The other servers refuse PROT C where they require TLS.

@@ -18,26 +18,75 @@ fn both_ways(name: &str, options: &[&str], sizes: &[u64]) {
     let store = TestStore::new().unwrap();
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
     let mut cells = MatrixRow::new(format!("globus-url-copy {name}"));
-    get_and_put(&mut cells, &client, &store, &server, options, sizes);
+    let served = ServedStore::in_clear(&store, &server);
+    served.get_and_put(&mut cells, &client, options, sizes);
     cells.finish();
 }
 
-fn get_and_put(
-    cells: &mut MatrixRow,
-    client: &GlobusUrlCopy,
-    store: &TestStore,
-    server: &LonghaulServer,
-    options: &[&str],
-    sizes: &[u64],
-) {
-    matrix::get(cells, store, sizes, |from, to| {
-        let copied = client.copy(options, &server.url(from), &file_url(to));
-        server.explain(copied).map(drop)
-    });
-    matrix::put(cells, store, sizes, |from, to| {
-        let copied = client.copy(options, &file_url(from), &server.url(to));
-        server.explain(copied).map(drop)
-    });
+/// A store behind a server, as globus-url-copy reaches it.
+pub(super) struct ServedStore<'a> {
+    store: &'a TestStore,
+    server: &'a LonghaulServer,
+    url: fn(&LonghaulServer, &str) -> String,
+}
+
+impl<'a> ServedStore<'a> {
+    pub(super) fn in_clear(store: &'a TestStore, server: &'a LonghaulServer) -> Self {
+        let url = LonghaulServer::url;
+        Self { store, server, url }
+    }
+
+    pub(super) fn over_gsi(store: &'a TestStore, server: &'a LonghaulServer) -> Self {
+        let url = LonghaulServer::gsi_url;
+        Self { store, server, url }
+    }
+
+    fn url(&self, path: &str) -> String {
+        (self.url)(self.server, path)
+    }
+
+    /// Gets and puts files of these sizes.
+    pub(super) fn get_and_put(
+        &self,
+        cells: &mut MatrixRow,
+        client: &GlobusUrlCopy,
+        options: &[&str],
+        sizes: &[u64],
+    ) {
+        matrix::get(cells, self.store, sizes, |from, to| {
+            let copied = client.copy(options, &self.url(from), &file_url(to));
+            self.server.explain(copied).map(drop)
+        });
+        matrix::put(cells, self.store, sizes, |from, to| {
+            let copied = client.copy(options, &file_url(from), &self.url(to));
+            self.server.explain(copied).map(drop)
+        });
+    }
+
+    /// Gets and puts the store's tree `src/tree`.
+    pub(super) fn get_and_put_tree(
+        &self,
+        cells: &mut MatrixRow,
+        client: &GlobusUrlCopy,
+        options: &[&str],
+        tree: &TestTree,
+    ) {
+        let all = [&["-r", "-cd"], options].concat();
+        cells.check(format!("get {}", options.join(" ")), || {
+            let local = self.store.local();
+            let to = format!("{}/", file_url(&local));
+            let copied = client.copy(&all, &self.url("src/tree/"), &to);
+            self.server.explain(copied)?;
+            tree.ensure_same_as(&local)
+        });
+        cells.check(format!("put {}", options.join(" ")), || {
+            let served = self.store.upload();
+            let from = format!("{}/", file_url(&self.store.path("src/tree")));
+            let copied = client.copy(&all, &from, &self.url(&format!("{served}/")));
+            self.server.explain(copied)?;
+            tree.ensure_same_as(&self.store.path(&served))
+        });
+    }
 }
 
 #[test]
@@ -96,11 +145,9 @@ fn globus_url_copy_transfers_files_over_ipv6() {
         .unwrap();
     let mut cells = MatrixRow::new("globus-url-copy -ipv6");
     for options in [&["-ipv6"][..], &["-ipv6", "-p", "4"]] {
-        get_and_put(
+        ServedStore::in_clear(&store, &server).get_and_put(
             &mut cells,
             &client,
-            &store,
-            &server,
             options,
             &test_files::SIZES,
         );
@@ -117,20 +164,9 @@ fn globus_url_copy_transfers_trees() {
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
     let mut cells = MatrixRow::new("globus-url-copy of a tree");
     let rows: [&[&str]; 4] = [&[], &["-cc", "4"], &["-pp"], &["-fast", "-p", "2"]];
+    let served = ServedStore::in_clear(&store, &server);
     for row in rows {
-        let options = [&["-r", "-cd"], row].concat();
-        cells.check(format!("get {}", row.join(" ")), || {
-            let local = store.local();
-            let to = format!("{}/", file_url(&local));
-            server.explain(client.copy(&options, &server.url("src/tree/"), &to))?;
-            tree.ensure_same_as(&local)
-        });
-        cells.check(format!("put {}", row.join(" ")), || {
-            let served = store.upload();
-            let from = format!("{}/", file_url(&store.path("src/tree")));
-            server.explain(client.copy(&options, &from, &server.url(&format!("{served}/"))))?;
-            tree.ensure_same_as(&store.path(&served))
-        });
+        served.get_and_put_tree(&mut cells, &client, row, &tree);
     }
     cells.finish();
 }

@@ -6,7 +6,7 @@ use interop::longhaul::serve::{LonghaulServer, ServeCommand, USER};
 use interop::matrix::{self, TestStore};
 use interop::peer::gfal::Gfal;
 use interop::peer::globus_gridftp_server as globus;
-use interop::peer::globus_url_copy::{GlobusUrlCopy, file_url};
+use interop::peer::globus_url_copy::{GSI_PROTECTION, GlobusUrlCopy, file_url};
 use interop::peer::{client_command, find_installed};
 use interop::pki::environment::GridEnvironment;
 use interop::pki::{PeerPki, PeerProxy};
@@ -16,19 +16,10 @@ use interop::test_files;
 use interop::tree::{ASCII, TestTree, UNICODE};
 use interop::wire_tap::WireTap;
 
-/// The options by which globus-url-copy chooses how data connections are protected.
-const PROTECTION: [&[&str]; 10] = [
-    &[],
-    &["-nodcau"],
-    &["-dcsafe"],
-    &["-dcpriv"],
-    &["-data-cred", "auto"],
-    &["-p", "4"],
-    &["-dcsafe", "-p", "4"],
-    &["-dcpriv", "-p", "4"],
-    &["-data-cred", "auto", "-p", "4"],
-    &["-fast", "-dcpriv", "-p", "4"],
-];
+use super::globus_client::ServedStore;
+
+/// Besides, with four streams.
+const PARALLEL_CREDENTIAL: [&str; 4] = ["-data-cred", "auto", "-p", "4"];
 
 fn start(store: &TestStore, pki: &PeerPki) -> Result<LonghaulServer> {
     ServeCommand::new(store.root()).gsi(pki)?.start()
@@ -47,31 +38,28 @@ fn both_ways(environment: impl FnOnce(&PeerPki) -> GridEnvironment, rows: &[&[&s
     let server = start(&store, &pki).unwrap();
     for options in rows {
         let mut cells = MatrixRow::new(format!("globus-url-copy GSI {}", options.join(" ")));
-        matrix::get(&mut cells, &store, &test_files::SIZES, |from, to| {
-            let copied = client.copy(options, &server.gsi_url(from), &file_url(to));
-            server.explain(copied).map(drop)
-        });
-        matrix::put(&mut cells, &store, &test_files::SIZES, |from, to| {
-            let copied = client.copy(options, &file_url(from), &server.gsi_url(to));
-            server.explain(copied).map(drop)
-        });
+        let served = ServedStore::over_gsi(&store, &server);
+        served.get_and_put(&mut cells, &client, options, &test_files::SIZES);
         cells.finish();
     }
 }
 
 #[test]
 fn gsi_globus_url_copy_transfers_files() {
-    both_ways(proxy, &PROTECTION[..5]);
+    both_ways(proxy, &GSI_PROTECTION[..5]);
 }
 
 #[test]
 fn gsi_globus_url_copy_transfers_files_over_four_streams() {
-    both_ways(proxy, &PROTECTION[5..]);
+    both_ways(proxy, &GSI_PROTECTION[5..]);
+    both_ways(proxy, &[&PARALLEL_CREDENTIAL]);
 }
 
 #[test]
 fn gsi_globus_url_copy_transfers_files_with_tls_1_2() {
-    both_ways(|pki| proxy(pki).tls_1_2(), &PROTECTION);
+    let tls_1_2 = |pki: &PeerPki| proxy(pki).tls_1_2();
+    both_ways(tls_1_2, &GSI_PROTECTION);
+    both_ways(tls_1_2, &[&PARALLEL_CREDENTIAL]);
 }
 
 #[test]
@@ -105,21 +93,9 @@ fn gsi_globus_url_copy_transfers_trees() {
         &["-pp"],
         &["-fast", "-p", "2", "-dcpriv"],
     ];
+    let served = ServedStore::over_gsi(&store, &server);
     for row in rows {
-        let options = [&["-r", "-cd"], row].concat();
-        cells.check(format!("get {}", row.join(" ")), || {
-            let local = store.local();
-            let to = format!("{}/", file_url(&local));
-            server.explain(client.copy(&options, &server.gsi_url("src/tree/"), &to))?;
-            tree.ensure_same_as(&local)
-        });
-        cells.check(format!("put {}", row.join(" ")), || {
-            let served = store.upload();
-            let from = format!("{}/", file_url(&store.path("src/tree")));
-            let to = server.gsi_url(&format!("{served}/"));
-            server.explain(client.copy(&options, &from, &to))?;
-            tree.ensure_same_as(&store.path(&served))
-        });
+        served.get_and_put_tree(&mut cells, &client, row, &tree);
     }
     cells.finish();
 }
@@ -252,7 +228,7 @@ fn gsi_globus_url_copy_transfers_between_two_servers() {
     let globus_from = globus::start_gsi(&from, &pki).unwrap();
     let globus_to = globus::start_gsi(&to, &pki).unwrap();
     let sizes = [0, 65_536, 20_000_000];
-    for options in PROTECTION {
+    for options in GSI_PROTECTION.into_iter().chain([&PARALLEL_CREDENTIAL[..]]) {
         let row = options.join(" ");
         let mut cells = MatrixRow::new(format!("globus-url-copy third party, longhaul, {row}"));
         matrix::third_party(&mut cells, &to, &sizes, |from, to| {

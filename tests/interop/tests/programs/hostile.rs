@@ -225,7 +225,7 @@ fn a_data_connection_from_another_host_is_refused_and_the_transfer_continues() {
     control.send(b"TYPE I\r\nPASV\r\n").unwrap();
     control.reply("200").unwrap();
     let passive = control.reply("227").unwrap();
-    let port = passive_port(&passive).unwrap();
+    let port = net::passive_address(&passive).unwrap().port();
     control.send(b"RETR /src/f65536\r\n").unwrap();
     let stranger = from_other_address(port).unwrap();
     let mut allowed_client = TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -283,20 +283,4 @@ fn from_other_address(port: u16) -> Result<TcpStream> {
     bind(&socket, &address("127.0.0.9", 0)?)?;
     connect(&socket, &address("127.0.0.1", port)?)?;
     Ok(socket.into())
-}
-
-fn passive_port(reply: &str) -> Result<u16> {
-    let inside = reply
-        .split_once('(')
-        .and_then(|(_, rest)| rest.split_once(')'));
-    let (numbers, _) = inside.with_context(|| format!("no address in {reply:?}"))?;
-    let numbers: Vec<u8> = numbers
-        .split(',')
-        .map(str::parse)
-        .collect::<Result<_, _>>()
-        .context("bad address")?;
-    let [.., high, low] = numbers[..] else {
-        anyhow::bail!("short address in {reply:?}")
-    };
-    Ok(u16::from_be_bytes([high, low]))
 }

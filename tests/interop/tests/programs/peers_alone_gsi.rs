@@ -8,24 +8,11 @@ use interop::cells::MatrixRow;
 use interop::matrix::{self, TestStore};
 use interop::peer::gfal::Gfal;
 use interop::peer::globus_gridftp_server as globus;
-use interop::peer::globus_url_copy::{GlobusUrlCopy, file_url};
+use interop::peer::globus_url_copy::{GSI_PROTECTION, GlobusUrlCopy, file_url};
 use interop::pki::environment::GridEnvironment;
 use interop::pki::{PeerPki, PeerProxy};
 use interop::require;
 use interop::test_files;
-
-/// The options by which globus-url-copy chooses how data connections are protected.
-const PROTECTION: [&[&str]; 9] = [
-    &[],
-    &["-nodcau"],
-    &["-dcsafe"],
-    &["-dcpriv"],
-    &["-data-cred", "auto"],
-    &["-p", "4"],
-    &["-dcpriv", "-p", "4"],
-    &["-dcsafe", "-p", "4"],
-    &["-fast", "-dcpriv", "-p", "4"],
-];
 
 #[test]
 fn globus_url_copy_works_with_globus_gridftp_server_over_gsi() {
@@ -36,8 +23,8 @@ fn globus_url_copy_works_with_globus_gridftp_server_over_gsi() {
     let environment = GridEnvironment::proxy(&pki, &proxy);
     let mut cells = MatrixRow::new("globus-url-copy, globus-gridftp-server, GSI");
     let rows = [
-        (environment.clone(), &PROTECTION[..]),
-        (environment.tls_1_2(), &PROTECTION[2..4]),
+        (environment.clone(), &GSI_PROTECTION[..]),
+        (environment.tls_1_2(), &GSI_PROTECTION[2..4]),
     ];
     for (environment, options) in rows {
         let client = client.with(environment);

@@ -1,10 +1,11 @@
 //! FTPS clients and servers of other projects with each other. These tests check the harness, so that a
 //! failing cell elsewhere is a defect of longhaul.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use interop::cells::MatrixRow;
+use interop::longhaul::rows::path_argument;
 use interop::matrix::{self, TestStore};
 use interop::peer::curl::Curl;
 use interop::peer::ftplib::{Ftplib, TlsScript};
@@ -15,10 +16,6 @@ use interop::pki::PeerPki;
 use interop::require;
 use interop::run::FinishedProgram;
 use interop::test_files;
-
-fn text(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
-}
 
 /// Every FTPS server: its name, its program, how it is started.
 fn servers() -> [(&'static str, Result<PathBuf, String>, StartTlsPeer); 4] {
@@ -38,17 +35,17 @@ fn servers() -> [(&'static str, Result<PathBuf, String>, StartTlsPeer); 4] {
 fn curl_both_ways(name: &str, server: &PeerServer, store: &TestStore, scheme: &str, more: &[&str]) {
     let curl = require!(Curl::find());
     let pki = require!(PeerPki::find());
-    let authority = text(&pki.ca_file());
+    let authority = path_argument(&pki.ca_file());
     let options = [&["--ssl-reqd", "--cacert", &authority], more].concat();
     let mut cells = MatrixRow::new(format!("curl, {name}"));
     matrix::get(&mut cells, store, &test_files::SIZES, |from, to| {
-        let (url, to) = (server.url_with(scheme, from), text(to));
+        let (url, to) = (server.url_with(scheme, from), path_argument(to));
         curl.run(&[&options[..], &[&url, "-o", &to]].concat())?
             .expect_success()
             .map(drop)
     });
     matrix::put(&mut cells, store, &test_files::SIZES, |from, to| {
-        let (from, url) = (text(from), server.url_with(scheme, to));
+        let (from, url) = (path_argument(from), server.url_with(scheme, to));
         curl.run(&[&options[..], &["-T", &from, &url]].concat())?
             .expect_success()
             .map(drop)
@@ -115,10 +112,13 @@ fn curl_shows_a_client_certificate() {
             ..PeerTls::new(&pki.host)
         };
         let server = start(&store, &tls).unwrap();
-        let (certificate, key) = (text(&pki.user.certificate), text(&pki.user.key));
+        let (certificate, key) = (
+            path_argument(&pki.user.certificate),
+            path_argument(&pki.user.key),
+        );
         let own = ["--cert", &certificate, "--key", &key];
         curl_both_ways(&format!("{name} asks"), &server, &store, "ftp", &own);
-        let authority = text(&pki.ca_file());
+        let authority = path_argument(&pki.ca_file());
         let url = server.url_with("ftp", "src/f1");
         curl.run(&["--ssl-reqd", "--cacert", &authority, &url])
             .and_then(FinishedProgram::expect_failure)
@@ -182,7 +182,7 @@ f.storbinary('STOR ' + args[2], open(args[1], 'rb'))
             cells.check(format!("{size} bytes there and back"), || {
                 let (local, served) = (store.local(), store.upload());
                 let from = format!("/src/{}", test_files::name(size));
-                let args = [&from[..], &text(&local), &format!("/{served}")];
+                let args = [&from[..], &path_argument(&local), &format!("/{served}")];
                 ftplib.tls_script(server.address(), &session, script, &args)?;
                 let source = test_files::shared(size)?;
                 matrix::check_and_remove(&source, &local)?;
@@ -212,11 +212,7 @@ fn ftplib_resumes_the_session_on_data_connections() {
     let server = vsftpd::start_with_tls(&store, &tls).unwrap();
     let authority = pki.ca_file();
     let script = "f.prot_p()\nassert 'f65535' in str(f.nlst('/src'))";
-    let mut session = TlsScript {
-        authority: &authority,
-        kind: "reuse",
-        login: ("anonymous", "x"),
-    };
+    let mut session = TlsScript::anonymous(&authority, "reuse");
     ftplib
         .tls_script(server.address(), &session, script, &[])
         .unwrap();
@@ -238,11 +234,7 @@ fn ftplib_uses_implicit_tls() {
     };
     let server = vsftpd::start_with_tls(&store, &tls).unwrap();
     let authority = pki.ca_file();
-    let session = TlsScript {
-        authority: &authority,
-        kind: "implicit",
-        login: ("anonymous", "x"),
-    };
+    let session = TlsScript::anonymous(&authority, "implicit");
     let script = "f.prot_p()\nassert 'f65535' in str(f.nlst('/src'))";
     ftplib
         .tls_script(server.address(), &session, script, &[])
@@ -263,7 +255,7 @@ fn a_client_refuses_certificates_that_are_not_valid() {
         cells.check(name, || {
             let store = TestStore::new()?;
             let server = vsftpd::start_with_tls(&store, &PeerTls::new(identity))?;
-            let authority = text(&pki.ca_file());
+            let authority = path_argument(&pki.ca_file());
             let url = server.url_with("ftp", "src/f1");
             // Exit code 60 of curl: the peer's certificate cannot be verified.
             curl.run(&["--ssl-reqd", "--cacert", &authority, &url])?

@@ -40,15 +40,13 @@ fn bounces_to_other_hosts_are_refused_and_logged() {
     let mut cells = MatrixRow::new("PORT to other hosts");
     cells.check("anonymous, in the clear", || {
         let mut session = IntruderSession::connect(address)?;
-        session.expect("USER anonymous", "331")?;
-        session.expect("PASS x", "230")?;
+        session.log_in_anonymously()?;
         bounce(&target, &mut session)
     });
     cells.check("anonymous, inside TLS", || {
         let config = target.pki.web_client(None)?;
         let mut session = IntruderSession::with_tls(address, &config)?;
-        session.expect("USER anonymous", "331")?;
-        session.expect("PASS x", "230")?;
+        session.log_in_anonymously()?;
         session.expect("PBSZ 0", "200")?;
         session.expect("PROT P", "200")?;
         bounce(&target, &mut session)

@@ -10,7 +10,6 @@ use security::test_pki::{
 use security::tls::TlsConfig;
 use security::x509::CertifiedKey;
 
-use super::messages::data_address;
 use super::session::IntruderSession;
 use super::target::{AttackTarget, IntruderPki, add_options, client};
 
@@ -281,7 +280,7 @@ fn intruders_on_data_connections_are_refused_and_logged() {
             let mark = target.log_mark();
             let mut session = IntruderSession::with_grid(target.server.address(), &own)?;
             session.expect(dcau, "200")?;
-            let address = data_address(&session.expect("PASV", "227")?)?;
+            let address = interop::net::passive_address(&session.expect("PASV", "227")?)?;
             session.send("RETR src/f65536")?;
             let config = target.pki.grid_client(credential)?;
             let stolen = super::messages::read_data(TcpStream::connect(address)?, &config);

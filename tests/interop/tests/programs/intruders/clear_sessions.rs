@@ -36,8 +36,7 @@ fn data_in_the_clear_is_refused_where_protection_is_required() {
     let web = target.pki.web_client(None).unwrap();
     let mark = target.log_mark();
     let mut session = IntruderSession::with_tls(target.server.address(), &web).unwrap();
-    session.expect("USER anonymous", "331").unwrap();
-    session.expect("PASS x", "230").unwrap();
+    session.log_in_anonymously().unwrap();
     session.expect("PBSZ 0", "200").unwrap();
     session.expect("PROT C", "200").unwrap();
     session.expect("PASV", "521").unwrap();

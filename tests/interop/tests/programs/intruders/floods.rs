@@ -189,15 +189,15 @@ fn slow_handshakes_of_data_connections_end_with_the_stall_time() {
     let target = AttackTarget::start(&["--stall-timeout", "2"]).unwrap();
     let web = target.pki.web_client(None).unwrap();
     let mut session = IntruderSession::with_tls(target.server.address(), &web).unwrap();
-    session.expect("USER anonymous", "331").unwrap();
-    session.expect("PASS x", "230").unwrap();
+    session.log_in_anonymously().unwrap();
     session.expect("PBSZ 0", "200").unwrap();
     session.expect("PROT P", "200").unwrap();
     let reply = session.expect("PASV", "227").unwrap();
     session.send("RETR src/f65536").unwrap();
-    let address = super::messages::data_address(&reply).unwrap();
+    let address = interop::net::passive_address(&reply).unwrap();
     let mut data = TcpStream::connect(address).unwrap();
     let hello = client_hello(&web).unwrap();
+    let mark = target.log_mark();
     data.write_all(&hello[..hello.len() / 2]).unwrap();
     target.serves_others().unwrap();
     let mut reply = session.reply().unwrap();
@@ -205,5 +205,7 @@ fn slow_handshakes_of_data_connections_end_with_the_stall_time() {
         reply = session.reply().unwrap();
     }
     assert!(reply.starts_with("42"), "{reply}");
+    let words = ["data connection", "handshake"];
+    target.server.wait_for_message(mark, &words).unwrap();
     session.expect("NOOP", "200").unwrap();
 }

@@ -13,7 +13,6 @@ use anyhow::{Result, ensure};
 use interop::scratch::ScratchFolder;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use super::messages::data_address;
 use super::session::IntruderSession;
 use super::target::{AttackTarget, add_options};
 
@@ -82,7 +81,7 @@ impl Racer {
 
     /// A transfer in passive mode; `send`: what is uploaded. Returns what was downloaded.
     fn transfer(&mut self, line: &str, send: Option<&[u8]>) -> Result<Vec<u8>> {
-        let address = data_address(&self.session.expect("PASV", "227")?)?;
+        let address = interop::net::passive_address(&self.session.expect("PASV", "227")?)?;
         let mut data = TcpStream::connect(address)?;
         let mut received = Vec::new();
         if self.command(line)? {
@@ -177,8 +176,7 @@ fn racing_links_never_lead_out_of_the_root() {
             .map(|_| {
                 scope.spawn(move || -> Result<RaceCounts> {
                     let mut session = IntruderSession::connect(address)?;
-                    session.expect("USER anonymous", "331")?;
-                    session.expect("PASS x", "230")?;
+                    session.log_in_anonymously()?;
                     let counts = RaceCounts::default();
                     let mut racer = Racer { session, counts };
                     while Instant::now() < end {

@@ -1,7 +1,7 @@
 //! Commands and tokens that are altered, replayed, or sent outside of the protection.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -13,22 +13,6 @@ use security::tls::{Handshake, ReadResult, TlsConfig, TlsEngine};
 
 use super::session::{IntruderSession, protected, take_outgoing};
 use super::target::AttackTarget;
-
-/// The address of the reply to PASV.
-pub(super) fn data_address(reply: &str) -> Result<SocketAddr> {
-    let inside = reply
-        .split_once('(')
-        .and_then(|(_, rest)| rest.split_once(')'));
-    let (numbers, _) = inside.with_context(|| format!("no address in {reply:?}"))?;
-    let numbers: Vec<u8> = numbers
-        .split(',')
-        .map(str::parse)
-        .collect::<Result<_, _>>()?;
-    let [a, b, c, d, high, low] = numbers[..] else {
-        anyhow::bail!("no address in {reply:?}");
-    };
-    Ok(([a, b, c, d], u16::from_be_bytes([high, low])).into())
-}
 
 /// Reads a data connection inside TLS up to its first bytes, or fails.
 pub(super) fn read_data(mut stream: TcpStream, config: &TlsConfig) -> Result<Vec<u8>> {
@@ -74,9 +58,11 @@ fn tampered_commands_end_gsi_sessions() {
             let mut token = session.wrap("MKD made")?;
             *token.last_mut().context("empty")? ^= 1;
             session.send_raw(&protected(verb, &token))?;
-            session.expect_end()?;
-            let words = ["a protected command is forged or damaged", "altered"];
-            target.server.wait_for_message(mark, &words).map(drop)
+            target.ends_with_message(
+                &mut session,
+                mark,
+                &["a protected command is forged or damaged", "altered"],
+            )
         });
         cells.check(format!("{verb}, replayed"), || {
             let mut session = connect()?;
@@ -86,9 +72,11 @@ fn tampered_commands_end_gsi_sessions() {
             session.expect_reply("257")?;
             session.expect("RMD made", "250")?;
             session.send_raw(&protected(verb, &token))?;
-            session.expect_end()?;
-            let words = ["a protected command is forged or damaged"];
-            target.server.wait_for_message(mark, &words).map(drop)
+            target.ends_with_message(
+                &mut session,
+                mark,
+                &["a protected command is forged or damaged"],
+            )
         });
         cells.check(format!("{verb}, behind one that was dropped"), || {
             let mut session = connect()?;
@@ -96,17 +84,21 @@ fn tampered_commands_end_gsi_sessions() {
             let _dropped = session.wrap("NOOP")?;
             let token = session.wrap("MKD made")?;
             session.send_raw(&protected(verb, &token))?;
-            session.expect_end()?;
-            let words = ["a protected command is forged or damaged"];
-            target.server.wait_for_message(mark, &words).map(drop)
+            target.ends_with_message(
+                &mut session,
+                mark,
+                &["a protected command is forged or damaged"],
+            )
         });
         cells.check(format!("{verb}, no token"), || {
             let mut session = connect()?;
             let mark = target.log_mark();
             session.send_raw(format!("{verb} ***\r\n").as_bytes())?;
-            session.expect_end()?;
-            let words = ["a forged or damaged command ends the session"];
-            target.server.wait_for_message(mark, &words).map(drop)
+            target.ends_with_message(
+                &mut session,
+                mark,
+                &["a forged or damaged command ends the session"],
+            )
         });
     }
     cells.check("nothing was carried out", || {
@@ -134,34 +126,30 @@ fn commands_outside_of_the_protection_are_refused_and_logged() {
     });
     cells.check("in the clear, inside TLS", || {
         let mut session = IntruderSession::with_tls(target.server.address(), &web)?;
-        session.expect("USER anonymous", "331")?;
-        session.expect("PASS x", "230")?;
+        session.log_in_anonymously()?;
         let mark = target.log_mark();
         session.send_raw(b"MKD made\r\n")?;
-        session.expect_end()?;
-        let words = ["session lost", "TLS"];
-        target.server.wait_for_message(mark, &words).map(drop)
+        target.ends_with_message(&mut session, mark, &["session lost", "TLS"])
     });
     cells.check("a record that was altered", || {
         let mut session = IntruderSession::with_tls(target.server.address(), &web)?;
-        session.expect("USER anonymous", "331")?;
-        session.expect("PASS x", "230")?;
+        session.log_in_anonymously()?;
         let mark = target.log_mark();
         let mut record = session.records("MKD made")?;
         *record.last_mut().context("empty")? ^= 1;
         session.send_raw(&record)?;
-        session.expect_end()?;
-        let words = ["session lost", "a record was altered"];
-        target.server.wait_for_message(mark, &words).map(drop)
+        target.ends_with_message(
+            &mut session,
+            mark,
+            &["session lost", "a record was altered"],
+        )
     });
     for (name, auth) in [("TLS", "AUTH TLS"), ("GSI", "AUTH GSSAPI")] {
         cells.check(format!("injected behind AUTH, {name}"), || {
             let mut session = IntruderSession::connect(target.server.address())?;
             let mark = target.log_mark();
             session.send_raw(format!("{auth}\r\nMKD made\r\n").as_bytes())?;
-            session.expect_end()?;
-            let words = ["data was sent behind AUTH"];
-            target.server.wait_for_message(mark, &words).map(drop)
+            target.ends_with_message(&mut session, mark, &["data was sent behind AUTH"])
         });
     }
     cells.check("nothing was carried out", || {

@@ -16,9 +16,7 @@ use security::test_pki::{
     ProxyForm, ProxyPolicy, TestAuthority, TestCertificate, TestProxy, TestUsage, write_credential,
     write_revocation_list,
 };
-use security::tls::{
-    ClientCertificates, ExpectedPeer, TlsConfig, TlsOptions, TlsProfile, TlsRole, TlsVersion,
-};
+use security::tls::{TlsConfig, TlsOptions, TlsRole};
 use security::x509::{CertifiedKey, TrustStore};
 
 use super::hostile_ftp_server::{DataEnd, FILE_LENGTH, HostileFtpServer, Mischief, server_tls};
@@ -96,12 +94,15 @@ fn ensure_no_login(server: &HostileFtpServer) -> Result<()> {
 fn cp_never_logs_in_when_auth_is_stripped() {
     let site = ForgedSite::new().unwrap();
     let mut cells = MatrixRow::new("cp, stripped AUTH");
-    for auth in [
-        Some("500 what?"),
-        Some("504 no such mechanism"),
-        Some("534 not allowed"),
-        Some("230 you are logged in already"),
-        None,
+    for (auth, word) in [
+        (Some("500 what?"), "has no"),
+        (Some("504 no such mechanism"), "has no"),
+        (Some("534 not allowed"), "has no"),
+        (
+            Some("230 you are logged in already"),
+            "broke the security exchange",
+        ),
+        (None, "lost the control connection"),
     ] {
         for (scheme, options) in [
             ("ftps", &[][..]),
@@ -114,7 +115,7 @@ fn cp_never_logs_in_when_auth_is_stripped() {
                     ..site.honest()?
                 };
                 let server = HostileFtpServer::start(mischief)?;
-                site.refuses(scheme, &server, options, "")?;
+                site.refuses(scheme, &server, options, word)?;
                 ensure_no_login(&server)
             });
         }
@@ -205,19 +206,11 @@ fn cp_never_logs_in_at_servers_with_bad_certificates() {
 
 /// GSI of a server with this credential.
 fn grid_mischief(site: &ForgedSite, credential: &CertifiedKey) -> Result<Mischief> {
-    let config = TlsConfig::new(TlsOptions {
-        role: TlsRole::Server,
-        profile: TlsProfile::Grid,
-        credential: Some(credential.clone()),
-        trust: Some(Arc::new(TrustStore::from_path(
-            &site.pki.path("certificates"),
-        )?)),
-        client_certificates: ClientCertificates::Required,
-        expected: ExpectedPeer::Trusted,
-        server_name: None,
-        oldest: TlsVersion::V1_2,
-        tickets: false,
-    })?;
+    let trust = TrustStore::from_path(&site.pki.path("certificates"))?;
+    let options = TlsOptions::grid(TlsRole::Server)
+        .with_credential(credential.clone())
+        .with_trust(Arc::new(trust));
+    let config = TlsConfig::new(options)?;
     Ok(Mischief {
         auth: Some("334 go on"),
         grid: Some(config),
@@ -261,14 +254,25 @@ fn cp_never_takes_data_with_less_protection() {
             Ok(())
         });
     }
-    for (name, data_end, size) in [
-        ("data in the clear", DataEnd::Clear, FILE_LENGTH),
-        ("cut in the middle", DataEnd::CutInTheMiddle, FILE_LENGTH),
+    for (name, data_end, size, word) in [
+        (
+            "data in the clear",
+            DataEnd::Clear,
+            FILE_LENGTH,
+            "does not speak TLS",
+        ),
+        (
+            "cut in the middle",
+            DataEnd::CutInTheMiddle,
+            FILE_LENGTH,
+            "close_notify",
+        ),
         // Only the missing close_notify tells that it is cut.
         (
             "cut, and SIZE too",
             DataEnd::CutInTheMiddle,
             FILE_LENGTH / 2,
+            "close_notify",
         ),
     ] {
         cells.check(name, || {
@@ -278,9 +282,13 @@ fn cp_never_takes_data_with_less_protection() {
                 ..site.honest()?
             };
             let server = HostileFtpServer::start(mischief)?;
-            site.refuses("ftps", &server, &[], "")
+            site.refuses("ftps", &server, &[], word)
         });
     }
+    cells.check("the server without mischief", || {
+        let server = HostileFtpServer::start(site.honest()?)?;
+        site.cp("ftps", &server, &[])?.expect_success().map(drop)
+    });
     cells.check("TLS 1.1", || {
         let tls = server_tls(&site.host, Some(SslVersion::TLS1_1))?;
         let server = HostileFtpServer::start(Mischief::none(tls))?;
@@ -303,8 +311,27 @@ fn cp_connects_to_no_other_host_inside_tls() {
     };
     let server = HostileFtpServer::start(mischief).unwrap();
     // The port of the victim is not open on the server's host, to which the client may connect.
-    site.refuses("ftps", &server, &[], "").unwrap();
+    let closed = format!("127.0.0.1:{}", address.port());
+    site.refuses("ftps", &server, &[], &closed).unwrap();
     assert!(victim.accept().is_err(), "the victim has a connection");
+}
+
+/// The server accepts no delegation: an exchange in which one is offered fails before the login.
+#[test]
+fn cp_delegates_nothing_unless_it_is_told_to() {
+    let site = ForgedSite::new().unwrap();
+    let server = || HostileFtpServer::start(grid_mischief(&site, &site.host)?);
+    let logged_in = |server: &HostileFtpServer| {
+        let commands = server.commands();
+        commands.iter().any(|line| line.starts_with("PASS"))
+    };
+    let plain = server().unwrap();
+    site.cp("gsiftp", &plain, &[]).unwrap();
+    assert!(logged_in(&plain), "{:?}", plain.commands());
+    let offered = server().unwrap();
+    let options = ["--delegate", "limited"];
+    site.cp("gsiftp", &offered, &options).unwrap();
+    assert!(!logged_in(&offered), "{:?}", offered.commands());
 }
 
 /// A limited proxy cannot delegate all rights.

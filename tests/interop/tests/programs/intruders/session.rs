@@ -156,6 +156,12 @@ impl IntruderSession {
     }
 
     /// Sends a command; fails unless the reply begins with `code`.
+    /// Logs in as anonymous.
+    pub(super) fn log_in_anonymously(&mut self) -> Result<()> {
+        self.expect("USER anonymous", "331")?;
+        self.expect("PASS x", "230").map(drop)
+    }
+
     pub(super) fn expect(&mut self, line: &str, code: &str) -> Result<String> {
         let reply = self.command(line)?;
         ensure!(reply.starts_with(code), "{line}: {reply}");

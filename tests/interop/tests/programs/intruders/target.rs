@@ -15,10 +15,10 @@ use security::test_pki::{
     TestAuthority, TestCertificate, TestKey, TestUsage, write_authority, write_certificates,
     write_credential, write_key,
 };
-use security::tls::{
-    ClientCertificates, ExpectedPeer, TlsConfig, TlsOptions, TlsProfile, TlsRole, TlsVersion,
-};
+use security::tls::{TlsConfig, TlsOptions, TlsRole};
 use security::x509::{CertifiedKey, TrustStore};
+
+use super::session::IntruderSession;
 
 /// An authority, a host, a user in the gridmap, and a user whose certificate is revoked.
 pub(super) struct IntruderPki {
@@ -65,31 +65,20 @@ impl IntruderPki {
 
     /// A client of FTPS with this certificate.
     pub(super) fn web_client(&self, credential: Option<&CertifiedKey>) -> Result<TlsConfig> {
-        self.client_config(TlsProfile::Web, credential)
+        self.client_config(TlsOptions {
+            credential: credential.cloned(),
+            ..TlsOptions::client()
+        })
     }
 
     /// A client of GSI with this credential.
     pub(super) fn grid_client(&self, credential: &CertifiedKey) -> Result<TlsConfig> {
-        self.client_config(TlsProfile::Grid, Some(credential))
+        self.client_config(TlsOptions::grid(TlsRole::Client).with_credential(credential.clone()))
     }
 
-    fn client_config(
-        &self,
-        profile: TlsProfile,
-        credential: Option<&CertifiedKey>,
-    ) -> Result<TlsConfig> {
+    fn client_config(&self, options: TlsOptions) -> Result<TlsConfig> {
         let trust = TrustStore::from_path(&self.path("certificates"))?;
-        Ok(TlsConfig::new(TlsOptions {
-            role: TlsRole::Client,
-            profile,
-            credential: credential.cloned(),
-            trust: Some(Arc::new(trust)),
-            client_certificates: ClientCertificates::Required,
-            expected: ExpectedPeer::Trusted,
-            server_name: None,
-            oldest: TlsVersion::V1_2,
-            tickets: profile == TlsProfile::Web,
-        })?)
+        Ok(TlsConfig::new(options.with_trust(Arc::new(trust)))?)
     }
 }
 
@@ -171,6 +160,17 @@ impl AttackTarget {
         let arguments = [&fixed[..], arguments, &[&to]].concat();
         self.server.explain(copy::cp_in(&environment, &arguments))?;
         matrix::check_and_remove(&test_files::shared(65_536)?, &local)
+    }
+
+    /// Waits until the server ends `session`, and for a message after `mark` with these words.
+    pub(super) fn ends_with_message(
+        &self,
+        session: &mut IntruderSession,
+        mark: usize,
+        words: &[&str],
+    ) -> Result<()> {
+        session.expect_end()?;
+        self.server.wait_for_message(mark, words).map(drop)
     }
 
     /// Fails if the process has ended.

@@ -1,11 +1,17 @@
 //! Bearer tokens that fail a check.
 
+use std::os::unix::fs::PermissionsExt;
 use std::time::SystemTime;
 
 use anyhow::{Result, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
 use interop::cells::MatrixRow;
+use interop::longhaul::copy;
+use interop::longhaul::rows::path_argument;
+use interop::matrix;
+use interop::pki::environment::GridEnvironment;
+use interop::test_files;
 use openssl::pkey::{PKey, Private};
 use openssl::sign::Signer;
 use serde_json::{Value, json};
@@ -61,6 +67,64 @@ fn start() -> Result<(AttackTarget, ForgedTokens)> {
         Ok(command.option("--config", &pki.text_path("serve.toml")))
     })?;
     Ok((target, ForgedTokens { key }))
+}
+
+/// `longhaul cp` with a token of a file and with those of the environment.
+#[test]
+fn cp_logs_in_with_a_token_as_it_is_found() {
+    let (target, site) = start().unwrap();
+    let port = target.server.address().port();
+    let url = format!("ftps://localhost:{port}/src/f1");
+    let local = target.store.local();
+    let to = path_argument(&local);
+    let authorities = target.pki.text_path("certificates");
+    let get = |environment: &GridEnvironment, options: &[&str]| {
+        let fixed = ["--retries", "0", "--ca", &authorities];
+        let arguments = [&fixed[..], options, &[&url, &to]].concat();
+        copy::run_in(environment, &arguments)
+    };
+    let write = |name: &str, token: &str| -> Result<String> {
+        let path = target.pki.path(name);
+        std::fs::write(&path, token)?;
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600))?;
+        Ok(target.pki.text_path(name))
+    };
+    let good = site.claim("sub", "ann").unwrap();
+    let file = write("good", &good).unwrap();
+    let other = site.claim("scope", "storage.read:/deeper").unwrap();
+    let other = write("other", &other).unwrap();
+    let expired = write("expired", &site.claim("exp", 1).unwrap()).unwrap();
+    let none = GridEnvironment::default;
+    let mut cells = MatrixRow::new("cp with tokens");
+    for (name, environment, options) in [
+        ("--token", none(), &["--token", &*file][..]),
+        ("BEARER_TOKEN", none().with("BEARER_TOKEN", &good), &[]),
+        (
+            "BEARER_TOKEN_FILE",
+            none().with("BEARER_TOKEN_FILE", &file),
+            &[],
+        ),
+    ] {
+        cells.check(name, || {
+            let mark = target.log_mark();
+            get(&environment, options)?.expect_success()?;
+            matrix::check_and_remove(&test_files::shared(1)?, &local)?;
+            let log = target.server.messages();
+            ensure!(!log[mark..].contains(&good), "the token is in the log");
+            Ok(())
+        });
+    }
+    for (name, file, code) in [
+        ("a path outside of the scope", &other, 3),
+        ("an expired token", &expired, 3),
+    ] {
+        cells.check(name, || {
+            get(&none(), &["--token", file])?.expect_code(code)?;
+            ensure!(!local.exists(), "there is a file");
+            Ok(())
+        });
+    }
+    cells.finish();
 }
 
 /// Each row: the token, and the words of the log about it.
@@ -146,26 +210,35 @@ fn forged_tokens_are_refused_and_the_log_names_the_claim() {
         Ok(())
     });
     cells.check("a path outside of the scope", || {
-        let token = site.claim("scope", "storage.read:/deeper")?;
+        let token = site.claim("scope", "storage.read:/deeper storage.modify:/deeper")?;
         let mut session = IntruderSession::connect_from(120, address)?;
         session.start_tls(&config)?;
         session.expect("USER :bearer:", "331")?;
         session.expect(&format!("PASS {token}"), "230")?;
         for command in ["SIZE /src/f1", "SIZE /up", "DELE /src/f1", "MKD /src/made"] {
+            let mark = target.log_mark();
             session.expect(command, "5")?;
+            let (_, path) = command.split_once(' ').unwrap_or_default();
+            let words = ["request refused", "127.0.0.120", path, "no right"];
+            target.server.wait_for_message(mark, &words)?;
         }
         Ok(())
     });
     cells.check("in the clear", || {
         let mut session = IntruderSession::connect_from(121, address)?;
-        session.expect("USER :bearer:", "530").map(drop)
+        let mark = target.log_mark();
+        session.expect("USER :bearer:", "530")?;
+        let words = ["command refused", "127.0.0.121", "USER", "530"];
+        target.server.wait_for_message(mark, &words).map(drop)
     });
     cells.check("replayed after its end", || {
         let now = SystemTime::UNIX_EPOCH.elapsed()?.as_secs();
-        let token = site.claim("exp", now + 3)?;
+        // Long enough for a login on a busy machine.
+        let end = now + 8;
+        let token = site.claim("exp", end)?;
         log_in(122, &token, "230")?;
         // The token itself is the clock.
-        while SystemTime::UNIX_EPOCH.elapsed()?.as_secs() < now + 3 {
+        while SystemTime::UNIX_EPOCH.elapsed()?.as_secs() < end {
             std::thread::sleep(std::time::Duration::from_millis(50));
         }
         let mark = target.log_mark();
