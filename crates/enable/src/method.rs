@@ -33,10 +33,8 @@ const fn write(
     help: &'static str,
 ) -> Method {
     Method {
-        name,
-        signatures,
-        help,
         writes: true,
+        ..read(name, signatures, help)
     }
 }
 

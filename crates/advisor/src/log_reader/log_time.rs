@@ -46,12 +46,7 @@ pub(super) fn ctime(
     year: &str,
     zone: &TimeZone,
 ) -> Option<Timestamp> {
-    let time = civil(
-        year.parse().ok()?,
-        month_number(month)?,
-        day.parse().ok()?,
-        clock(time)?,
-    )?;
+    let time = date_and_time(year, month, day, time)?;
     zone.to_ambiguous_zoned(time)
         .compatible()
         .ok()
@@ -64,12 +59,7 @@ pub(super) fn common_log(text: &str) -> Option<Timestamp> {
     let mut parts = time.splitn(3, '/');
     let (day, month) = (parts.next()?, parts.next()?);
     let (year, time) = parts.next()?.split_once(':')?;
-    let time = civil(
-        year.parse().ok()?,
-        month_number(month)?,
-        day.parse().ok()?,
-        clock(time)?,
-    )?;
+    let time = date_and_time(year, month, day, time)?;
     let digits = zone.strip_prefix(['+', '-'])?;
     if digits.len() != 4 || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;
@@ -82,6 +72,16 @@ pub(super) fn common_log(text: &str) -> Option<Timestamp> {
         seconds
     };
     Offset::from_seconds(seconds).ok()?.to_timestamp(time).ok()
+}
+
+/// A date and a time of which the month is a name.
+fn date_and_time(year: &str, month: &str, day: &str, time: &str) -> Option<DateTime> {
+    civil(
+        year.parse().ok()?,
+        month_number(month)?,
+        day.parse().ok()?,
+        clock(time)?,
+    )
 }
 
 fn month_number(name: &str) -> Option<i16> {
