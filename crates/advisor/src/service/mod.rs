@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use tune::path::{PathFacts, QosNeed, QosVerdict, qos};
 
 use crate::aggregation::{self, GroupIndex, PrefixTableError};
+use crate::chosen_tests::ChosenTests;
 use crate::clock::{Clock, SystemClock, WallAnchor};
 use crate::config::{AdvisorConfig, AdvisorConfigError};
 use crate::hosts::{HostRegistry, HostSource, MonitoredHost, canonical};
@@ -279,22 +280,27 @@ impl Advisor {
             .collect()
     }
 
-    /// Chooses the periodic tests of a client; `None` leaves them to the configuration.
+    /// Chooses the periodic tests of a client, and how often they run; `None` leaves them to the configuration.
     ///
     /// # Errors
     /// The client or a test is unknown.
     pub fn set_tests(
         &self,
         client: IpAddr,
-        tests: Option<Vec<String>>,
+        tests: Option<ChosenTests>,
     ) -> Result<(), RequestRefused> {
         let client = canonical(client);
         let now = self.core.clock.moment();
         let mut state = self.core.state();
-        let unknown = |name: &&String| state.schedule.test_number(name).is_none();
-        if let Some(name) = tests.iter().flatten().find(unknown) {
-            return Err(RequestRefused::Test(name.clone()));
+        let unknown = |name: &&str| state.schedule.test_number(name).is_none();
+        let mut names = tests
+            .iter()
+            .flat_map(ChosenTests::iter)
+            .map(|(name, _)| name);
+        if let Some(name) = names.find(unknown) {
+            return Err(RequestRefused::Test(name.to_owned()));
         }
+        drop(names);
         if !state.hosts.set_tests(client, tests) {
             return Err(RequestRefused::Unknown(client));
         }

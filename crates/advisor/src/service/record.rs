@@ -142,7 +142,7 @@ impl Core {
             seen: anchor.wall_of(host.seen),
             asked: host.asked.map(|asked| anchor.wall_of(asked)),
             asked_bytes: host.asked_bytes,
-            tests: host.tests.clone(),
+            tests: host.tests.as_deref().cloned(),
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::hosts::{HostInsertion, HostRegistry, HostSource, MonitoredHost};
 use crate::measurement::Measurement;
 use crate::path_table::{MeasuredPaths, PathAnomaly};
 use crate::path_test::{Load, PathTest, StartDecision, Target};
-use crate::scheduler::{Gate, NextJob, TestSchedule};
+use crate::scheduler::{Gate, NextJob, ScheduledTest, TestSchedule};
 
 /// Time after which a test that may not run now is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
@@ -87,9 +87,9 @@ impl ServiceState {
         let Some(host) = self.hosts.get(client) else {
             return;
         };
-        let chosen: Option<Vec<usize>> = host.tests.as_ref().map(|names| {
-            let number = |name: &String| self.schedule.test_number(name);
-            names.iter().filter_map(number).collect()
+        let chosen: Option<Vec<(usize, Option<Duration>)>> = host.tests.as_ref().map(|chosen| {
+            let number = |(name, interval)| Some((self.schedule.test_number(name)?, interval));
+            chosen.iter().filter_map(number).collect()
         });
         let measured = self.table.newest(client);
         self.schedule
@@ -148,13 +148,20 @@ impl ServiceState {
         now: Moment,
     ) -> (NextJob, Option<Target>) {
         let Self {
+            hosts,
             table,
             groups,
             schedule,
             transfers,
             ..
         } = self;
-        let intervals: Vec<Duration> = schedule.tests().map(|test| test.interval).collect();
+        let plans: Vec<ScheduledTest> = schedule.tests().cloned().collect();
+        let interval = |client: IpAddr, test: usize| {
+            let plan = &plans[test];
+            let chosen = hosts.get(client).and_then(|host| host.tests.as_ref());
+            let own = chosen.and_then(|chosen| chosen.interval(&plan.name));
+            own.unwrap_or(plan.interval)
+        };
         let running: u32 = transfers.values().sum();
         let cpu = self.cpu;
         let mut gate = |client: IpAddr, test: usize, on_demand: bool| {
@@ -162,7 +169,7 @@ impl ServiceState {
                 return Gate::Until(now.after(ASK_AGAIN));
             };
             let is_measured = table.newest(client).is_some();
-            let held = groups.not_before(client, test, intervals[test], is_measured);
+            let held = groups.not_before(client, test, interval(client, test), is_measured);
             if let Some(moment) = held.filter(|moment| *moment > now && !on_demand) {
                 return Gate::Until(moment);
             }

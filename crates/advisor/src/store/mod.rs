@@ -13,6 +13,7 @@ use sqlx::any::{AnyPoolOptions, install_default_drivers};
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{AnyPool, Row, SqlSafeStr};
 
+use crate::chosen_tests::ChosenTests;
 use crate::config::StoreUrl;
 use crate::measurement::{Measurement, Quantity};
 
@@ -88,7 +89,7 @@ pub struct StoredClient {
     /// Bytes of all transfers that it asked about.
     pub asked_bytes: u64,
     /// Tests chosen for it; `None`: those of the configuration.
-    pub tests: Option<Vec<String>>,
+    pub tests: Option<ChosenTests>,
 }
 
 /// One value of the history.
@@ -191,16 +192,22 @@ impl Store {
         }
     }
 
-    /// All clients of this server.
+    /// Up to `most` clients of this server after the client `after` in the order of their texts.
     ///
     /// # Errors
     /// The database fails.
-    pub async fn clients(&self) -> Result<Vec<StoredClient>, DatabaseError> {
+    pub async fn clients(
+        &self,
+        after: &str,
+        most: u32,
+    ) -> Result<Vec<StoredClient>, DatabaseError> {
         let rows = sqlx::query(
             "SELECT client, source, added_ms, seen_ms, asked_ms, asked_bytes, tests FROM clients \
-             WHERE server = $1 ORDER BY client",
+             WHERE server = $1 AND client > $2 ORDER BY client LIMIT $3",
         )
         .bind(&self.server)
+        .bind(after)
+        .bind(i64::from(most))
         .fetch_all(&self.pool)
         .await
         .map_err(|cause| self.error(cause))?;
@@ -230,7 +237,7 @@ impl Store {
                 seen: timestamp(number("seen_ms")?),
                 asked: asked.map(timestamp),
                 asked_bytes: u64::try_from(number("asked_bytes")?).unwrap_or(0),
-                tests: tests.and_then(|list| serde_json::from_str(&list).ok()),
+                tests: tests.as_deref().and_then(chosen_tests),
             });
         }
         Ok(clients)
@@ -389,11 +396,14 @@ fn migrator() -> Migrator {
         let kind = MigrationType::Simple;
         Migration::new(version, name.into(), kind, sql.into_sql_str(), false)
     };
-    Migrator::with_migrations(vec![migration(
-        1,
-        "paths",
-        include_str!("../../migrations/0001_paths.sql"),
-    )])
+    Migrator::with_migrations(vec![
+        migration(1, "paths", include_str!("../../migrations/0001_paths.sql")),
+        migration(
+            2,
+            "test intervals",
+            include_str!("../../migrations/0002_test_intervals.sql"),
+        ),
+    ])
 }
 
 fn make_directory(file: &Path) -> std::io::Result<()> {
@@ -417,6 +427,11 @@ fn database_error(url: &StoreUrl, cause: sqlx::Error) -> DatabaseError {
         url: url.to_string(),
         cause,
     }
+}
+
+/// The tests chosen for a client. A text that this version does not understand counts as no choice.
+fn chosen_tests(text: &str) -> Option<ChosenTests> {
+    ChosenTests::from_json(&serde_json::from_str(text).ok()?).ok()
 }
 
 /// A time of the database; one that no calendar has is the beginning of time.
