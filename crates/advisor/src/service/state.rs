@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::answer::FoundFacts;
+use super::answer::{FoundFacts, StandIn};
+use super::shared_paths::SharedPaths;
 use crate::aggregation::{ClientPath, GroupIndex};
 use crate::clock::Moment;
 use crate::hosts::{HostInsertion, HostRegistry, HostSource, MonitoredHost};
@@ -26,6 +27,7 @@ pub(super) struct ServiceState {
     pub(super) hosts: HostRegistry,
     pub(super) table: MeasuredPaths,
     pub(super) groups: GroupIndex,
+    pub(super) shared: SharedPaths,
     pub(super) schedule: TestSchedule,
     /// Transfers of the data server that run now, by client.
     pub(super) transfers: HashMap<IpAddr, u32>,
@@ -102,6 +104,7 @@ impl ServiceState {
         self.place(measurement.client);
         if !measurement.values.is_empty() {
             self.groups.measured(measurement.client, at);
+            self.shared.forget(measurement.client);
         }
         anomalies
     }
@@ -129,16 +132,35 @@ impl ServiceState {
             if !has_transfers {
                 return FoundFacts {
                     facts: self.table.facts(member, now),
-                    stand_in: Some((member, format!("also {group}"))),
+                    stand_in: Some(StandIn::Client(member, group)),
                     remedy: "",
                 };
             }
         }
+        let own = own.filter(|facts| facts.rtt.is_some() || facts.age.is_some());
+        if own.is_none()
+            && let Some((facts, server)) = self.shared.facts(client, now)
+        {
+            return FoundFacts {
+                facts: Some(facts),
+                stand_in: Some(StandIn::Server(server.to_owned())),
+                remedy: "",
+            };
+        }
         FoundFacts {
-            facts: own.filter(|facts| facts.rtt.is_some() || facts.age.is_some()),
+            facts: own,
             stand_in: None,
             remedy: "",
         }
+    }
+
+    /// The router before the bottleneck of the path to a client, as this server or another one found it.
+    pub(super) fn bottleneck(&self, client: IpAddr) -> Option<IpAddr> {
+        let routes = [self.table.route(client), self.shared.route(client)];
+        routes
+            .into_iter()
+            .flatten()
+            .find_map(|route| route.bottleneck)
     }
 
     /// The next test to start, and its target.
@@ -201,6 +223,7 @@ impl ServiceState {
 
     pub(super) fn forget_path(&mut self, client: IpAddr) {
         self.table.forget(client);
+        self.shared.forget(client);
         self.groups.remove(client);
         self.schedule.remove_client(client);
         self.changed.remove(&client);

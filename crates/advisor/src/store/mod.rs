@@ -18,11 +18,13 @@ use crate::config::StoreUrl;
 use crate::measurement::{Measurement, Quantity};
 
 mod lease;
+mod shared;
 mod thin;
 mod write;
 pub mod writer;
 
 pub use lease::{LONGEST_LEASE, Lease};
+pub use shared::SharedPath;
 
 /// Time to wait for a connection, or for another process's lock on an SQLite file.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -317,10 +319,18 @@ impl Store {
         &self,
         client: IpAddr,
     ) -> Result<Vec<(String, Timestamp, serde_json::Value)>, DatabaseError> {
+        self.details_of(&self.server, client).await
+    }
+
+    async fn details_of(
+        &self,
+        server: &str,
+        client: IpAddr,
+    ) -> Result<Vec<(String, Timestamp, serde_json::Value)>, DatabaseError> {
         let rows = sqlx::query(
             "SELECT test, at_ms, body FROM details WHERE server = $1 AND client = $2 ORDER BY test",
         )
-        .bind(&self.server)
+        .bind(server)
         .bind(client.to_string())
         .fetch_all(&self.pool)
         .await

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use sqlx::Connection;
 
 use crate::postgres::Postgres;
+use crate::servers::four_servers_share_measurements_and_take_turns;
 
 /// Runs every case on a new database each.
 macro_rules! cases {
@@ -45,6 +46,7 @@ cases![
     a_lease_has_one_holder,
     the_detail_that_was_written_last_counts,
     lists_of_tests_of_the_first_version_are_kept,
+    four_servers_share_measurements_and_take_turns,
 ];
 
 fn at(seconds: i64) -> Timestamp {
