@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::chosen_tests::ChosenTests;
 use crate::clock::Moment;
 
 /// How a client became known. A later one in this order outlives an earlier one.
@@ -54,7 +55,7 @@ pub struct MonitoredHost {
     /// Bytes of all transfers that it asked about.
     pub asked_bytes: u64,
     /// Tests chosen for it; `None`: those of the configuration.
-    pub tests: Option<Vec<String>>,
+    pub tests: Option<Box<ChosenTests>>,
 }
 
 /// Outcome of an insertion.
@@ -176,9 +177,9 @@ impl HostRegistry {
     }
 
     /// Chooses the tests of a known client; `None` leaves them to the configuration. `false`: it is unknown.
-    pub fn set_tests(&mut self, client: IpAddr, tests: Option<Vec<String>>) -> bool {
+    pub fn set_tests(&mut self, client: IpAddr, tests: Option<ChosenTests>) -> bool {
         let host = self.hosts.get_mut(&canonical(client));
-        host.map(|host| host.tests = tests).is_some()
+        host.map(|host| host.tests = tests.map(Box::new)).is_some()
     }
 
     /// Forgets a client; `false` if it is unknown.

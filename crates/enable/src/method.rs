@@ -90,7 +90,7 @@ pub const REMOVE_HOST: Method = write(
 pub const SET_TESTS: Method = write(
     "EnableSetTests",
     &[&["boolean", "string", "struct"]],
-    "Chooses the periodic tests of a client: test name to true or false. An empty struct leaves them to the settings. Needs the token.",
+    "Chooses the periodic tests of a client: test name to its interval (\"10min\"), true or false. Tests that are not named do not run; an empty struct leaves them to the settings. Needs the token.",
 );
 /// Run a test now.
 pub const RUN_TEST: Method = write(

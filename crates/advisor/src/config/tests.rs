@@ -129,6 +129,10 @@ fn values_out_of_range_are_refused_with_their_key() {
         ),
         ("[tests.own]\ncommand = [\"true\"]", "tests.own.command"),
         ("[tests.own]\ncommand = []", "tests.own.command"),
+        (
+            "[tests.transfer]\nenabled = false",
+            "tests.transfer: transfers",
+        ),
         ("[tests.ping]\ntimeout = 5", "tests.ping.timeout"),
         ("[tests.ping]\ninterval = \"1ms\"", "tests.ping.interval"),
         ("[tests.ping]\nconcurrency = 0", "tests.ping.concurrency"),

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use crate::path_test::transfer;
+
 use super::{AdvisorConfig, AdvisorConfigError, HOUR, TestConfig, spelling};
 
 /// Names of the tests that are built in.
-pub(super) const BUILT_IN: [&str; 6] =
-    ["ping", "bottleneck", "route", "pchar", "iperf3", "transfer"];
+pub(super) const BUILT_IN: [&str; 5] = ["ping", "bottleneck", "route", "pchar", "iperf3"];
 
 /// Longest name of a server or a test, bytes.
 const LONGEST_NAME: usize = 128;
@@ -121,6 +122,10 @@ fn is_host(name: &str) -> bool {
 
 fn check_test(name: &str, test: &TestConfig) -> Result<(), AdvisorConfigError> {
     let key = |setting: &str| format!("tests.{name}.{setting}");
+    if name == transfer::NAME {
+        let reason = "transfers are no test that is started: what they show is always taken in";
+        return Err(wrong(format!("tests.{name}"), reason));
+    }
     let built_in = BUILT_IN.contains(&name);
     match &test.command {
         Some(_) if built_in => return Err(wrong(key("command"), "this test is built in")),

@@ -52,9 +52,11 @@ pub(super) struct HostAnswer {
     seen_seconds: f64,
     /// Bytes of all transfers that it asked about.
     asked_bytes: u64,
-    /// Tests chosen for it; absent: those of the settings.
+    /// Tests chosen for it: name to interval (`"600s"`), or to `true` where the interval is that of the settings.
+    /// Absent: those of the settings.
     #[serde(skip_serializing_if = "Option::is_none")]
-    tests: Option<Vec<String>>,
+    #[schema(value_type = Option<Object>)]
+    tests: Option<Map<String, Value>>,
 }
 
 impl HostAnswer {
@@ -65,7 +67,7 @@ impl HostAnswer {
             added: view.host.added.to_string(),
             seen_seconds: view.seen_ago.as_secs_f64(),
             asked_bytes: view.host.asked_bytes,
-            tests: view.host.tests.clone(),
+            tests: view.host.tests.as_ref().map(|tests| tests.to_json()),
         }
     }
 }

@@ -16,6 +16,7 @@ use super::answers::QuantityAnswer;
 use super::names::NameRefused;
 use super::shared::{Caller, Shared};
 use super::token::TokenRefused;
+use crate::chosen_tests::ChosenTests;
 use crate::hosts::HostSource;
 use crate::measurement::{Measurement, Quantity};
 use crate::path_table::InvalidMeasurement;
@@ -237,34 +238,21 @@ impl Shared {
         Ok(self.advisor.remove_host(client))
     }
 
-    /// Chooses the periodic tests of a client. An empty choice leaves them to the settings.
+    /// Chooses the periodic tests of a client, and their intervals. An empty choice leaves them to the settings.
     pub(super) async fn set_tests(
         &self,
         text: &str,
         chosen: &Map<String, Value>,
     ) -> Result<(), CallRefused> {
-        let mut names = Vec::new();
         let known = self.advisor.tests();
-        for (name, value) in chosen {
-            if !known.contains(name) {
-                return Err(RequestRefused::Test(name.chars().take(64).collect()).into());
-            }
-            let is_wanted = match value {
-                Value::Bool(wanted) => *wanted,
-                Value::Number(number) if number.as_f64() == Some(0.0) => false,
-                Value::Number(number) if number.as_f64() == Some(1.0) => true,
-                _ => {
-                    let reason = format!("{name}: true or 1 chooses a test, false or 0 does not");
-                    return Err(CallRefused::Arguments(reason));
-                }
-            };
-            if is_wanted {
-                names.push(name.clone());
-            }
+        if let Some(name) = chosen.keys().find(|name| !known.contains(name)) {
+            return Err(RequestRefused::Test(name.chars().take(64).collect()).into());
         }
+        let tests = ChosenTests::from_json(chosen)
+            .map_err(|wrong| CallRefused::Arguments(wrong.to_string()))?;
         let client = self.named_client(text).await?;
-        let names = (!chosen.is_empty()).then_some(names);
-        Ok(self.advisor.set_tests(client, names)?)
+        let tests = (!chosen.is_empty()).then_some(tests);
+        Ok(self.advisor.set_tests(client, tests)?)
     }
 
     /// Runs a test as soon as possible.

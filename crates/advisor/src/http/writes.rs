@@ -55,11 +55,12 @@ pub(super) async fn remove_host(
     Ok(changed(None, shared.remove_host(&client).await?))
 }
 
-/// Chooses the periodic tests of a client: name to true or false. An empty object leaves them to the settings.
+/// Chooses the periodic tests of a client: name to interval (`"10min"`), true or false. Tests that are not named do
+/// not run. An empty object leaves them to the settings.
 #[utoipa::path(
     put, path = "/api/v1/hosts/{client}/tests", tag = "tests", security(("token" = [])),
     params(("client" = String, Path, description = "Address or name.")),
-    request_body(content = Object, description = "Name of a test to true or false."),
+    request_body(content = Object, description = "Name of a test to its interval (`10min`), or to true or false."),
     responses((status = 200, body = ChangeAnswer), (status = "4XX", body = ErrorAnswer)),
 )]
 pub(super) async fn set_tests(

@@ -163,11 +163,15 @@ fn hosts(shared: &Shared) -> Value {
     let clients = shared.advisor.recently_seen(MOST_HOSTS);
     let shown = clients.into_iter().filter_map(|client| {
         let view = shared.advisor.view(client)?;
-        Some(json!({
+        let mut host = json!({
             "client": client.to_string(),
             "source": view.host.source.name(),
             "seen_seconds": view.seen_ago.as_secs_f64(),
-        }))
+        });
+        if let Some(tests) = &view.host.tests {
+            host["tests"] = tests.to_json().into();
+        }
+        Some(host)
     });
     shown.collect::<Vec<_>>().into()
 }

@@ -1,61 +1,33 @@
 //! Decides which test of which client starts when. It reads no clock and runs nothing: [`crate::service`]
 //! asks it for the next job and tells it the outcome.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::net::IpAddr;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
-use tune::path::{ByteBudget, IntervalBounds, TestInterval};
+use tune::path::ByteBudget;
 use units::splitmix::SplitMix64;
 
 use crate::clock::Moment;
 
 mod counters;
 mod job;
+mod queue;
 #[cfg(test)]
 mod tests;
 
 pub use counters::ScheduleCounters;
 pub use job::{Gate, NextJob, ScheduledTest, TestJob, TestOutcome};
 
+use queue::{ClientTests, TestQueue};
+
 /// Most jobs that one call looks at, so that a long queue of jobs that may not start holds nobody up.
 const MOST_LOOKS: usize = 256;
 /// Of so many starts on demand in a row, the next one is a periodic test that is due.
 const ON_DEMAND_STREAK: u32 = 3;
-/// Part of a test's interval that is the shortest, and multiple that is the longest.
-const SHORTEST_PART: u32 = 8;
-const LONGEST_MULTIPLE: u32 = 4;
 /// Largest number of on-demand tests that wait, for each kind of test.
 const MOST_ON_DEMAND: usize = 10_000;
-
-/// The tests of one client.
-#[derive(Debug, Default)]
-struct ClientTests {
-    slots: Vec<TestSlot>,
-}
-
-#[derive(Debug)]
-struct TestSlot {
-    test: usize,
-    /// Place in the queue of periodic tests.
-    due: Option<(Moment, u64)>,
-    /// Place in the queue of tests on demand.
-    asked: Option<u64>,
-    is_running: bool,
-    last: Option<Moment>,
-    interval: TestInterval,
-}
-
-/// Queues of one kind of test.
-#[derive(Debug)]
-struct TestQueue {
-    plan: ScheduledTest,
-    periodic: BTreeSet<(Moment, u64, IpAddr)>,
-    on_demand: BTreeSet<(u64, IpAddr)>,
-    running: usize,
-    /// The budget has no room for this kind of test before then.
-    no_budget_before: Option<Moment>,
-}
 
 /// The plan of all tests.
 #[derive(Debug)]
@@ -66,7 +38,7 @@ pub struct TestSchedule {
     running: usize,
     budget: ByteBudget,
     random: SplitMix64,
-    places: u64,
+    places: NonZeroU64,
     streak: u32,
     counters: ScheduleCounters,
 }
@@ -74,24 +46,17 @@ pub struct TestSchedule {
 impl TestSchedule {
     /// A plan without clients. In any hour at most `bytes_per_hour` are granted; `seed` is for the jitter.
     pub fn new(tests: Vec<ScheduledTest>, workers: usize, bytes_per_hour: u64, seed: u64) -> Self {
-        let queue = |plan| TestQueue {
-            plan,
-            periodic: BTreeSet::new(),
-            on_demand: BTreeSet::new(),
-            running: 0,
-            no_budget_before: None,
-        };
         // The bucket's content and an hour's inflow together are the hour's budget.
         let burst = (bytes_per_hour / 4).max(1);
         let inflow = bytes_per_hour.saturating_sub(burst).max(1);
         Self {
-            queues: tests.into_iter().map(queue).collect(),
+            queues: tests.into_iter().map(TestQueue::new).collect(),
             clients: HashMap::new(),
             workers: workers.max(1),
             running: 0,
             budget: ByteBudget::new(inflow, burst),
             random: SplitMix64::new(seed),
-            places: 0,
+            places: NonZeroU64::MIN,
             streak: 0,
             counters: ScheduleCounters::default(),
         }
@@ -107,49 +72,69 @@ impl TestSchedule {
         self.tests().position(|test| test.name == name)
     }
 
-    /// Adds a client with its periodic tests, or chooses other ones for it: those in `chosen`, by number, or
-    /// else all that are periodic. `measured`: when it was last measured, if ever. A client that never was is
-    /// tested as soon as a worker is free.
+    /// Adds a client with its periodic tests, or chooses other ones for it: those in `chosen`, by number and
+    /// interval (`None`: the one of the plan), or else all that are periodic. `measured`: when it was last
+    /// measured, if ever. A client that never was is tested as soon as a worker is free.
     pub fn set_client(
         &mut self,
         client: IpAddr,
-        chosen: Option<&[usize]>,
+        chosen: Option<&[(usize, Option<Duration>)]>,
         measured: Option<Moment>,
         now: Moment,
     ) {
-        let wanted = |number: usize, plan: &ScheduledTest| {
-            chosen.map_or(plan.is_periodic, |chosen| chosen.contains(&number))
+        let wanted: Vec<(usize, Option<Duration>)> = match chosen {
+            Some(chosen) => chosen.to_vec(),
+            None => {
+                let periodic = |(number, queue): (usize, &TestQueue)| {
+                    queue.plan.is_periodic.then_some((number, None))
+                };
+                self.queues
+                    .iter()
+                    .enumerate()
+                    .filter_map(periodic)
+                    .collect()
+            }
         };
-        let tests: Vec<usize> = (0..self.queues.len())
-            .filter(|number| wanted(*number, &self.queues[*number].plan))
-            .collect();
-        let known = self.clients.remove(&client).unwrap_or_default();
-        let mut slots = Vec::with_capacity(tests.len());
-        for mut slot in known.slots {
-            let kept = tests.contains(&slot.test);
+        let mut slots = self.clients.remove(&client).unwrap_or_default().slots;
+        slots.retain_mut(|slot| {
+            let Some(queue) = self.queues.get_mut(usize::from(slot.test)) else {
+                return false;
+            };
+            let kept = wanted.iter().any(|(number, _)| slot.is_of(*number));
+            if !kept {
+                queue.plan(client, &mut slot.due, None);
+            }
             // One that runs, or was asked for, ends first.
-            if kept || slot.is_running || slot.asked.is_some() {
-                if let Some((at, place)) = slot.due.take_if(|_| !kept) {
-                    self.queues[slot.test].periodic.remove(&(at, place, client));
-                }
-                slots.push(slot);
-            } else if let Some((at, place)) = slot.due {
-                self.queues[slot.test].periodic.remove(&(at, place, client));
-            }
-        }
-        for test in tests {
-            if slots
-                .iter()
-                .any(|slot| slot.test == test && (slot.due.is_some() || slot.is_running))
-            {
+            kept || slot.is_running || slot.asked.is_some()
+        });
+        slots.reserve_exact(wanted.len().saturating_sub(slots.len()));
+        for (test, interval) in wanted {
+            let jitter = self.jitter();
+            let Some(queue) = self.queues.get_mut(test) else {
                 continue;
+            };
+            let mut fresh = queue.new_slot(test, interval);
+            fresh.last = measured;
+            let place = slots.iter().position(|slot| slot.is_of(test));
+            let place = place.unwrap_or_else(|| {
+                slots.push(fresh.clone());
+                slots.len() - 1
+            });
+            let slot = &mut slots[place];
+            let is_other = slot.interval.initial() != fresh.interval.initial();
+            if is_other {
+                slot.interval = fresh.interval;
             }
-            let mut slot = self.new_slot(test);
-            slot.last = measured;
-            // Clients of an earlier run are spread over one interval after their last test.
-            let due = measured.map_or(now, |last| last.after(slot.interval.next(self.jitter())));
-            slot.due = Some(self.enqueue(test, client, due.max(now)));
-            slots.push(slot);
+            if slot.is_running {
+                // It finds its next time when it ends.
+                slot.due = Some(now);
+            } else if is_other || slot.due.is_none() {
+                // Clients of an earlier run are spread over one interval after their last test.
+                let due = slot
+                    .last
+                    .map_or(now, |last| last.after(slot.interval.next(jitter)));
+                queue.plan(client, &mut slot.due, Some(due.max(now)));
+            }
         }
         self.clients.insert(client, ClientTests { slots });
     }
@@ -159,13 +144,10 @@ impl TestSchedule {
         let Some(known) = self.clients.remove(&client) else {
             return;
         };
-        for slot in known.slots {
-            let queue = &mut self.queues[slot.test];
-            if let Some((at, place)) = slot.due {
-                queue.periodic.remove(&(at, place, client));
-            }
-            if let Some(place) = slot.asked {
-                queue.on_demand.remove(&(place, client));
+        for mut slot in known.slots {
+            if let Some(queue) = self.queues.get_mut(usize::from(slot.test)) {
+                queue.plan(client, &mut slot.due, None);
+                queue.no_longer_asked(client, &mut slot.asked);
             }
         }
     }
@@ -173,18 +155,15 @@ impl TestSchedule {
     /// Asks for a test of a known client as soon as possible. `false`: the client is unknown, or too many
     /// tests wait. One that waits or runs already is enough.
     pub fn request(&mut self, client: IpAddr, test: usize) -> bool {
-        if !self.clients.contains_key(&client) || test >= self.queues.len() {
-            return false;
-        }
-        let new = self.new_slot(test);
         let place = self.next_place();
         let (Some(known), Some(queue)) = (self.clients.get_mut(&client), self.queues.get_mut(test))
         else {
             return false;
         };
-        let number = known.slots.iter().position(|slot| slot.test == test);
+        let number = known.slots.iter().position(|slot| slot.is_of(test));
         let number = number.unwrap_or_else(|| {
-            known.slots.push(new);
+            known.slots.reserve_exact(1);
+            known.slots.push(queue.new_slot(test, None));
             known.slots.len() - 1
         });
         let slot = &mut known.slots[number];
@@ -203,25 +182,22 @@ impl TestSchedule {
     /// Somebody asked about a client, for a transfer of `bytes` if known: its tests become more frequent.
     pub fn questioned(&mut self, client: IpAddr, bytes: Option<u64>, now: Moment) {
         let jitter = self.jitter();
-        let mut places = self.places;
         let Some(known) = self.clients.get_mut(&client) else {
             return;
         };
         for slot in &mut known.slots {
             slot.interval.on_question(bytes);
-            let (Some(last), Some((due, place))) = (slot.last, slot.due) else {
+            let (Some(last), Some(due)) = (slot.last, slot.due) else {
                 continue;
             };
             let sooner = last.after(slot.interval.next(jitter)).max(now);
-            if sooner < due {
-                let queue = &mut self.queues[slot.test];
-                queue.periodic.remove(&(due, place, client));
-                places += 1;
-                queue.periodic.insert((sooner, places, client));
-                slot.due = Some((sooner, places));
+            if sooner < due
+                && !slot.is_running
+                && let Some(queue) = self.queues.get_mut(usize::from(slot.test))
+            {
+                queue.plan(client, &mut slot.due, Some(sooner));
             }
         }
-        self.places = places;
     }
 
     /// The next job. The one that has waited for the longest time comes first; tests on demand come before
@@ -284,7 +260,7 @@ impl TestSchedule {
         let Some(known) = self.clients.get_mut(&job.client) else {
             return;
         };
-        let Some(number) = known.slots.iter().position(|slot| slot.test == job.test) else {
+        let Some(number) = known.slots.iter().position(|slot| slot.is_of(job.test)) else {
             return;
         };
         let slot = &mut known.slots[number];
@@ -304,25 +280,11 @@ impl TestSchedule {
             }
         };
         // One that ran only because it was asked for does not become periodic.
-        let again = slot.due.is_some() || matches!(outcome, TestOutcome::PutOff(_));
-        if !again {
+        if slot.due.is_none() && !matches!(outcome, TestOutcome::PutOff(_)) {
             known.slots.swap_remove(number);
             return;
         }
-        let was = slot.due.take();
-        let due = self.enqueue(job.test, job.client, now.after(wait));
-        let slots = self
-            .clients
-            .get_mut(&job.client)
-            .map(|known| &mut known.slots);
-        if let Some(slot) = slots.and_then(|slots| slots.get_mut(number)) {
-            slot.due = Some(due);
-        }
-        if let Some((at, place)) = was {
-            self.queues[job.test]
-                .periodic
-                .remove(&(at, place, job.client));
-        }
+        self.queues[job.test].plan(job.client, &mut slot.due, Some(now.after(wait)));
     }
 
     /// Numbers for people and metrics.
@@ -341,8 +303,8 @@ impl TestSchedule {
     pub fn due(&self, client: IpAddr, test: usize) -> Option<Moment> {
         let slots = self.clients.get(&client)?.slots.iter();
         slots
-            .filter(|slot| slot.test == test)
-            .find_map(|slot| slot.due.map(|(at, _)| at))
+            .filter(|slot| slot.is_of(test))
+            .find_map(|slot| slot.due)
     }
 
     fn settle(&mut self, job: &TestJob, sent: u64, now: Moment) {
@@ -377,8 +339,8 @@ impl TestSchedule {
         let due = open
             .iter()
             .filter_map(|test| {
-                let (at, place, client) = self.queues[*test].periodic.first()?;
-                (*at <= now).then_some((*at, *place, *client, *test))
+                let (at, client) = self.queues[*test].periodic.first()?;
+                (*at <= now).then_some((*at, *client, *test))
             })
             .min();
         match (asked, due) {
@@ -386,7 +348,7 @@ impl TestSchedule {
             (Some((_, client, test)), Some(_)) if self.streak < ON_DEMAND_STREAK => {
                 Some((client, test, true))
             }
-            (_, Some((_, _, client, test))) => Some((client, test, false)),
+            (_, Some((_, client, test))) => Some((client, test, false)),
             (None, None) => None,
         }
     }
@@ -397,7 +359,7 @@ impl TestSchedule {
             if queue.running >= queue.plan.concurrency.max(1) {
                 return None;
             }
-            let due = queue.periodic.first().map(|(at, _, _)| *at);
+            let due = queue.periodic.first().map(|(at, _)| *at);
             let first = if queue.on_demand.is_empty() {
                 due
             } else {
@@ -415,64 +377,32 @@ impl TestSchedule {
         let queue = &mut self.queues[test];
         queue.running += 1;
         let slots = self.clients.get_mut(&client).map(|known| &mut known.slots);
-        let slot = slots.and_then(|slots| slots.iter_mut().find(|slot| slot.test == test));
+        let slot = slots.and_then(|slots| slots.iter_mut().find(|slot| slot.is_of(test)));
         let Some(slot) = slot else {
             return;
         };
         slot.is_running = true;
         // One run serves both who asked and the period.
-        if let Some(place) = slot.asked.take() {
-            queue.on_demand.remove(&(place, client));
-        }
-        if let Some((at, place)) = &mut slot.due {
-            queue.periodic.remove(&(*at, *place, client));
-            (*at, *place) = (now, *place);
+        queue.no_longer_asked(client, &mut slot.asked);
+        if slot.due.is_some() {
+            queue.plan(client, &mut slot.due, None);
+            slot.due = Some(now);
         }
     }
 
     /// Moves a job that may not start now to a later moment; one on demand becomes periodic once.
     fn put_off(&mut self, client: IpAddr, test: usize, until: Moment) {
-        let due = self.enqueue(test, client, until);
-        let queue = &mut self.queues[test];
         let slots = self.clients.get_mut(&client).map(|known| &mut known.slots);
-        let slot = slots.and_then(|slots| slots.iter_mut().find(|slot| slot.test == test));
-        let Some(slot) = slot else {
-            queue.periodic.remove(&(due.0, due.1, client));
-            return;
-        };
-        if let Some(place) = slot.asked.take() {
-            queue.on_demand.remove(&(place, client));
-        }
-        if let Some((at, place)) = slot.due.replace(due) {
-            queue.periodic.remove(&(at, place, client));
+        let slot = slots.and_then(|slots| slots.iter_mut().find(|slot| slot.is_of(test)));
+        if let (Some(slot), Some(queue)) = (slot, self.queues.get_mut(test)) {
+            queue.no_longer_asked(client, &mut slot.asked);
+            queue.plan(client, &mut slot.due, Some(until));
         }
     }
 
-    fn enqueue(&mut self, test: usize, client: IpAddr, due: Moment) -> (Moment, u64) {
-        let place = self.next_place();
-        self.queues[test].periodic.insert((due, place, client));
-        (due, place)
-    }
-
-    fn next_place(&mut self) -> u64 {
-        self.places += 1;
+    fn next_place(&mut self) -> NonZeroU64 {
+        self.places = self.places.saturating_add(1);
         self.places
-    }
-
-    fn new_slot(&self, test: usize) -> TestSlot {
-        let initial = self.queues[test].plan.interval;
-        TestSlot {
-            test,
-            due: None,
-            asked: None,
-            is_running: false,
-            last: None,
-            interval: TestInterval::new(IntervalBounds {
-                shortest: initial / SHORTEST_PART,
-                initial,
-                longest: initial * LONGEST_MULTIPLE,
-            }),
-        }
     }
 
     /// A random number in 0..1.

@@ -1,5 +1,7 @@
 //! The scheduler in simulated time.
 
+use std::collections::BTreeSet;
+
 use super::*;
 
 const PING: usize = 0;
@@ -245,12 +247,71 @@ fn a_heavy_test_runs_once_when_asked_for() {
     assert_eq!(simulation.starts(IPERF), 1);
     simulation
         .schedule
-        .set_client(client(1), Some(&[IPERF]), None, simulation.now);
+        .set_client(client(1), Some(&[(IPERF, None)]), None, simulation.now);
     simulation.run_until(at(10 * 86_400));
     assert!(simulation.starts(IPERF) > 5, "chosen for this client");
     let pings = simulation.starts(PING);
     simulation.run_until(at(20 * 86_400));
     assert_eq!(simulation.starts(PING), pings, "and the others are not");
+}
+
+#[test]
+fn a_client_has_an_interval_of_its_own() {
+    let minutes = |minutes: u64| Some(Duration::from_secs(60 * minutes));
+    let mut simulation = ScheduleRun::new(schedule(1 << 40));
+    for n in 1..=2 {
+        simulation.schedule.set_client(client(n), None, None, at(0));
+    }
+    simulation.run_until(at(60));
+    let choice = [(PING, minutes(10)), (BOTTLENECK, None)];
+    simulation
+        .schedule
+        .set_client(client(1), Some(&choice), None, simulation.now);
+    let due = simulation.schedule.due(client(1), PING).unwrap();
+    assert!(
+        due <= at(60 + 11 * 60),
+        "sooner than the plan says: {due:?}"
+    );
+    simulation.run_until(at(86_400));
+    let of = |n: u32, test: usize| {
+        let same = |job: &TestJob| job.client == client(n) && job.test == test;
+        simulation
+            .started
+            .iter()
+            .filter(|(_, job)| same(job))
+            .count()
+    };
+    // Steady, its longest interval is 40 minutes.
+    assert!(of(1, PING) >= 30, "{}", of(1, PING));
+    assert_eq!(of(1, BOTTLENECK), of(2, BOTTLENECK));
+    assert!(of(2, PING) <= 6, "{}", of(2, PING));
+    // A choice without an interval is the plan's again.
+    let now = simulation.now;
+    simulation
+        .schedule
+        .set_client(client(1), Some(&[(PING, None)]), None, now);
+    let due = simulation.schedule.due(client(1), PING).unwrap();
+    assert!(due.since(now) > HOUR, "{due:?}");
+    assert_eq!(simulation.schedule.due(client(1), BOTTLENECK), None);
+}
+
+#[test]
+fn a_test_chosen_while_it_runs_becomes_periodic() {
+    let mut schedule = schedule(1 << 40);
+    let mut open = |_: IpAddr, _: usize, _: bool| Gate::Open(1000);
+    schedule.set_client(client(1), Some(&[]), None, at(0));
+    assert!(schedule.request(client(1), PING));
+    let NextJob::Start(job) = schedule.next(at(0), &mut open) else {
+        panic!("it was asked for");
+    };
+    schedule.set_client(client(1), Some(&[(PING, None)]), None, at(1));
+    assert_eq!(
+        schedule.next(at(1), &mut open),
+        NextJob::Wait(None),
+        "it runs"
+    );
+    schedule.finished(&job, TestOutcome::Steady, 1000, at(2));
+    assert!(schedule.due(client(1), PING).is_some());
 }
 
 #[test]
@@ -268,7 +329,7 @@ fn a_test_larger_than_the_budget_never_runs_and_is_counted() {
 fn a_test_put_off_comes_again_and_a_removed_client_does_not() {
     let mut schedule = schedule(1 << 40);
     let mut open = |_: IpAddr, _: usize, _: bool| Gate::Open(1000);
-    schedule.set_client(client(1), Some(&[BOTTLENECK]), None, at(0));
+    schedule.set_client(client(1), Some(&[(BOTTLENECK, None)]), None, at(0));
     let NextJob::Start(job) = schedule.next(at(0), &mut open) else {
         panic!("a new client is tested");
     };

@@ -1,20 +1,42 @@
 //! From facts to the answer that a client gets.
 
+use std::fmt;
 use std::net::IpAddr;
 
 use enable::advice::{Advice, Question};
 use tune::path::{ClientLimits, PathFacts, advise};
 
+use crate::aggregation::ClientGroup;
 use crate::sender_limits::SenderLimits;
 
 /// Facts of a path, and whose they are.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FoundFacts {
     pub(super) facts: Option<PathFacts>,
-    /// The client that was measured in place of the one asked about, and why it may stand for it.
-    pub(super) stand_in: Option<(IpAddr, String)>,
+    /// Who was measured, or who measured, in place of the client asked about and this server.
+    pub(super) stand_in: Option<StandIn>,
     /// The next step for a client of which nothing is known.
     pub(super) remedy: &'static str,
+}
+
+/// The source of facts that this server has not measured at the client itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum StandIn {
+    /// Another client of its group.
+    Client(IpAddr, ClientGroup),
+    /// Another server of the database.
+    Server(String),
+}
+
+impl fmt::Display for StandIn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Client(member, group) => {
+                write!(f, "Measured at {member}, which is also {group}.")
+            }
+            Self::Server(name) => write!(f, "Measured by the server {name} of the same database."),
+        }
+    }
 }
 
 /// The answer to a question about `client`.
@@ -45,8 +67,8 @@ pub(super) fn answer(
     };
     let advice = advise(&facts, &limits, &sender.buffers, question.bytes);
     let mut why = advice.why;
-    if let Some((member, reason)) = &found.stand_in {
-        why = format!("{why} Measured at {member}, which is {reason}.");
+    if let Some(stand_in) = &found.stand_in {
+        why = format!("{why} {stand_in}");
     }
     Advice {
         client: client.to_string(),
@@ -65,7 +87,10 @@ pub(super) fn answer(
         asymmetric: facts.asymmetric,
         confidence: advice.confidence,
         age_seconds: facts.age.map(|age| age.as_secs_f64()),
-        measured_by: found.stand_in.map(|(member, _)| member.to_string()),
+        measured_by: match found.stand_in {
+            Some(StandIn::Client(member, _)) => Some(member.to_string()),
+            Some(StandIn::Server(_)) | None => None,
+        },
         why,
     }
 }

@@ -10,10 +10,10 @@ use crate::clock::WallAnchor;
 use crate::hosts::{HostSource, MonitoredHost};
 use crate::measurement::Quantity;
 use crate::store::writer::StoreOwner;
-use crate::store::{DatabaseError, HistoryPoint, Store};
+use crate::store::{DatabaseError, HistoryPoint, Store, StoredClient};
 
-/// Clients that are read at one time.
-const CLIENTS_AT_ONCE: u32 = 500;
+/// Clients that are read at one time. Rows of a database take far more room than what is kept of them.
+const CLIENTS_AT_ONCE: u32 = 200;
 
 #[async_trait]
 impl StoreOwner for Core {
@@ -25,39 +25,23 @@ impl StoreOwner for Core {
             return Ok(());
         }
         let anchor = WallAnchor::now(&*self.clock);
-        let clients = store.clients().await?;
-        let mut order: Vec<String> = Vec::with_capacity(clients.len());
-        let mut restored = Vec::with_capacity(clients.len());
-        for client in clients {
-            let address = client.client.to_canonical();
-            order.push(client.client.to_string());
-            restored.push(address);
-            // A client of the settings is one only as long as they name it.
-            let source = match HostSource::from_name(&client.source) {
-                None | Some(HostSource::Config) => HostSource::Api,
-                Some(source) => source,
+        let (mut after, mut future) = (String::new(), 0);
+        loop {
+            let page = store.clients(&after, CLIENTS_AT_ONCE).await?;
+            // Databases order texts by their own rules: the next page begins after the last one's end.
+            let Some(last) = page.last().map(|client| client.client.to_string()) else {
+                break;
             };
-            let host = MonitoredHost {
-                source,
-                added: client.added,
-                seen: anchor.moment_of(client.seen),
-                asked: client.asked.map(|asked| anchor.moment_of(asked)),
-                asked_bytes: client.asked_bytes,
-                tests: client.tests,
-            };
-            self.state().restore(address, host);
+            let restored = self.restore_clients(page, &anchor);
+            future += self.read_paths(store, &after, &anchor).await?;
+            self.plan_restored(&restored);
+            after = last;
         }
-        self.read_paths(store, &order, &anchor).await?;
-        let now = self.clock.moment();
-        for client in restored {
-            let mut state = self.state();
-            if state.hosts.get(client).is_some() {
-                state.place(client);
-                if let Some(measured) = state.table.newest(client) {
-                    state.groups.measured(client, measured);
-                }
-                state.plan_tests(client, now);
-            }
+        if future > 0 {
+            tracing::warn!(
+                measurements = future,
+                "measurements are dated in the future: a clock is or was wrong; they count as a day old"
+            );
         }
         self.history.send_replace(true);
         self.wake.notify_one();
@@ -70,40 +54,66 @@ impl StoreOwner for Core {
 }
 
 impl Core {
+    /// Puts clients of an earlier run into the registry; returns their addresses.
+    fn restore_clients(&self, clients: Vec<StoredClient>, anchor: &WallAnchor) -> Vec<IpAddr> {
+        let mut state = self.state();
+        let mut restored = Vec::with_capacity(clients.len());
+        for client in clients {
+            let address = client.client.to_canonical();
+            restored.push(address);
+            // A client of the settings is one only as long as they name it.
+            let source = match HostSource::from_name(&client.source) {
+                None | Some(HostSource::Config) => HostSource::Api,
+                Some(source) => source,
+            };
+            let host = MonitoredHost {
+                source,
+                added: client.added,
+                seen: anchor.moment_of(client.seen),
+                asked: client.asked.map(|asked| anchor.moment_of(asked)),
+                asked_bytes: client.asked_bytes,
+                tests: client.tests.map(Box::new),
+            };
+            state.restore(address, host);
+        }
+        restored
+    }
+
+    /// Reads what is known of the paths to the clients of one page; returns the number of values from the
+    /// future.
     async fn read_paths(
         &self,
         store: &Store,
-        order: &[String],
+        after: &str,
         anchor: &WallAnchor,
-    ) -> Result<(), DatabaseError> {
+    ) -> Result<usize, DatabaseError> {
         let values = u32::try_from(self.config.values).unwrap_or(u32::MAX);
         let now = self.clock.wall();
-        let (mut after, mut future) = (String::new(), 0_usize);
-        let mut sorted = order.to_vec();
-        // Databases order texts by their own rules: the pages follow the order in which the clients came.
-        sorted.dedup();
-        for page in sorted.chunks(CLIENTS_AT_ONCE as usize) {
-            let points = store.latest(&after, CLIENTS_AT_ONCE, values, now).await?;
-            future += points
-                .iter()
-                .filter(|point| anchor.is_future(point.at))
-                .count();
-            self.restore_points(&points, anchor);
-            for (client, detail) in store.details_after(&after, CLIENTS_AT_ONCE).await? {
-                let mut state = self.state();
-                if state.hosts.get(client).is_some() {
-                    state.table.learn_route(client, &detail);
-                }
+        let points = store.latest(after, CLIENTS_AT_ONCE, values, now).await?;
+        self.restore_points(&points, anchor);
+        for (client, detail) in store.details_after(after, CLIENTS_AT_ONCE).await? {
+            let mut state = self.state();
+            if state.hosts.get(client).is_some() {
+                state.table.learn_route(client, &detail);
             }
-            after = page.last().cloned().unwrap_or_default();
         }
-        if future > 0 {
-            tracing::warn!(
-                measurements = future,
-                "measurements are dated in the future: a clock is or was wrong; they count as a day old"
-            );
+        let is_future = |point: &&HistoryPoint| anchor.is_future(point.at);
+        Ok(points.iter().filter(is_future).count())
+    }
+
+    /// Plans the tests of clients of an earlier run, by when they were last measured.
+    fn plan_restored(&self, clients: &[IpAddr]) {
+        let now = self.clock.moment();
+        for client in clients {
+            let mut state = self.state();
+            if state.hosts.get(*client).is_some() {
+                state.place(*client);
+                if let Some(measured) = state.table.newest(*client) {
+                    state.groups.measured(*client, measured);
+                }
+                state.plan_tests(*client, now);
+            }
         }
-        Ok(())
     }
 
     /// Puts the points of whole quantities, one after the other, into the table.

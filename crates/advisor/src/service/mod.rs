@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use enable::advice::{Advice, Question};
 use jiff::Timestamp;
-use tokio::sync::{Notify, broadcast, watch};
+use tokio::sync::{Notify, broadcast, mpsc, watch};
 use tokio::task::JoinHandle;
 use tune::path::{PathFacts, QosNeed, QosVerdict, qos};
 
 use crate::aggregation::{self, GroupIndex, PrefixTableError};
+use crate::chosen_tests::ChosenTests;
 use crate::clock::{Clock, SystemClock, WallAnchor};
 use crate::config::{AdvisorConfig, AdvisorConfigError};
 use crate::hosts::{HostRegistry, HostSource, MonitoredHost, canonical};
@@ -30,12 +31,15 @@ mod load;
 mod record;
 mod runner;
 mod setup;
+mod shared_paths;
 mod state;
 mod view;
 
 pub use event::{AdvisorCounters, AdvisorEvent};
 pub use view::PathView;
 
+use answer::StandIn;
+use shared_paths::SharedPaths;
 use state::ServiceState;
 
 /// Events that a slow listener may be behind before it loses some.
@@ -90,6 +94,8 @@ struct Core {
     state: Mutex<ServiceState>,
     sender: SenderLimits,
     queue: OnceLock<StoreQueue>,
+    /// Clients to look for in the measurements of other servers.
+    shared_wanted: mpsc::Sender<IpAddr>,
     history: watch::Sender<bool>,
     events: broadcast::Sender<AdvisorEvent>,
     wake: Notify,
@@ -139,12 +145,14 @@ impl Advisor {
         let seed = seed
             .iter()
             .fold(0_u64, |sum, byte| sum.rotate_left(7) ^ u64::from(*byte));
+        let (shared_wanted, wanted) = shared_paths::waiting();
         let core = Arc::new(Core {
             anchor: WallAnchor::now(&*clock),
             state: Mutex::new(ServiceState {
                 hosts: HostRegistry::new(config.max_clients),
                 table: MeasuredPaths::new(config.values),
                 groups,
+                shared: SharedPaths::new(config.values),
                 schedule: TestSchedule::new(plans, config.workers, config.bytes_per_hour, seed),
                 transfers: std::collections::HashMap::new(),
                 changed: std::collections::HashSet::new(),
@@ -154,6 +162,7 @@ impl Advisor {
             tests,
             sender: SenderLimits::read(),
             queue: OnceLock::new(),
+            shared_wanted,
             history: watch::Sender::new(false),
             events: broadcast::Sender::new(EVENTS_KEPT),
             wake: Notify::new(),
@@ -181,6 +190,7 @@ impl Advisor {
                 core.config.clients.clone(),
             )),
             tokio::spawn(runner::run(Arc::clone(&core))),
+            tokio::spawn(shared_paths::run(Arc::clone(&core), wanted)),
             tokio::spawn(housekeeping::run(Arc::clone(&core))),
             writer,
         ];
@@ -209,9 +219,13 @@ impl Advisor {
     pub fn net_info(&self, client: IpAddr) -> Vec<QuantitySummary> {
         let client = canonical(client);
         let found = self.core.ask(client, None);
-        let measured = found.stand_in.map_or(client, |(member, _)| member);
         let now = self.core.clock.moment();
-        self.core.state().table.summary(measured, now)
+        let state = self.core.state();
+        match found.stand_in {
+            Some(StandIn::Client(member, _)) => state.table.summary(member, now),
+            Some(StandIn::Server(_)) => state.shared.summary(client, now),
+            None => state.table.summary(client, now),
+        }
     }
 
     /// Class of service for a transfer to `client`, and whether a reservation would help.
@@ -279,22 +293,27 @@ impl Advisor {
             .collect()
     }
 
-    /// Chooses the periodic tests of a client; `None` leaves them to the configuration.
+    /// Chooses the periodic tests of a client, and how often they run; `None` leaves them to the configuration.
     ///
     /// # Errors
     /// The client or a test is unknown.
     pub fn set_tests(
         &self,
         client: IpAddr,
-        tests: Option<Vec<String>>,
+        tests: Option<ChosenTests>,
     ) -> Result<(), RequestRefused> {
         let client = canonical(client);
         let now = self.core.clock.moment();
         let mut state = self.core.state();
-        let unknown = |name: &&String| state.schedule.test_number(name).is_none();
-        if let Some(name) = tests.iter().flatten().find(unknown) {
-            return Err(RequestRefused::Test(name.clone()));
+        let unknown = |name: &&str| state.schedule.test_number(name).is_none();
+        let mut names = tests
+            .iter()
+            .flat_map(ChosenTests::iter)
+            .map(|(name, _)| name);
+        if let Some(name) = names.find(unknown) {
+            return Err(RequestRefused::Test(name.to_owned()));
         }
+        drop(names);
         if !state.hosts.set_tests(client, tests) {
             return Err(RequestRefused::Unknown(client));
         }

@@ -14,6 +14,7 @@ use super::state::ServiceState;
 use crate::clock::{Moment, WallAnchor};
 use crate::hosts::{HostSource, MonitoredHost, canonical};
 use crate::measurement::Measurement;
+use crate::store::writer::StoreQueue;
 use crate::store::{StoreEntry, StoredClient};
 
 impl Core {
@@ -48,7 +49,11 @@ impl Core {
                 (true, false) => "no test can be scheduled now",
             };
         }
+        let is_measured_here = state.table.newest(client).is_some();
         drop(state);
+        if admitted && !is_measured_here {
+            self.want_shared(client);
+        }
         if found.facts.is_none() {
             self.unknown.fetch_add(1, Ordering::Relaxed);
             self.wake.notify_one();
@@ -125,9 +130,11 @@ impl Core {
         }
     }
 
-    /// Hands the clients that changed to the database.
+    /// Hands the clients that changed to the database, as far as half of its queue has room: measurements need
+    /// the rest. The others follow in the next round.
     pub(super) fn save_changed(&self) {
-        let changed = std::mem::take(&mut self.state().changed);
+        let room = self.queue.get().map_or(0, StoreQueue::room) / 2;
+        let changed: Vec<IpAddr> = self.state().changed.iter().take(room).copied().collect();
         for client in changed {
             self.save(client);
         }
@@ -142,7 +149,7 @@ impl Core {
             seen: anchor.wall_of(host.seen),
             asked: host.asked.map(|asked| anchor.wall_of(asked)),
             asked_bytes: host.asked_bytes,
-            tests: host.tests.clone(),
+            tests: host.tests.as_deref().cloned(),
         }
     }
 }

@@ -17,8 +17,9 @@ use crate::store::{LONGEST_LEASE, Lease, Store};
 
 /// Longest time of a test: it ends before its lease does.
 const LONGEST_TEST: Duration = Duration::from_secs(5 * 60);
-/// Time after which a test is tried again whose bottleneck another server tests.
-const TRY_LEASE_AGAIN: Duration = Duration::from_secs(10);
+/// Seconds after which a test is tried again whose bottleneck another server tests: at random, so that several
+/// servers do not try at the same time again and again.
+const TRY_LEASE_AGAIN: std::ops::Range<f64> = 5.0..15.0;
 
 /// Starts tests until the service ends; those that run then are dropped.
 pub(super) async fn run(core: Arc<Core>) {
@@ -59,7 +60,8 @@ async fn run_job(core: Arc<Core>, job: TestJob, target: Target) {
         LeaseAnswer::NotNeeded => None,
         LeaseAnswer::Held(store, lease) => Some((store, lease)),
         LeaseAnswer::Refused => {
-            end.outcome = TestOutcome::PutOff(TRY_LEASE_AGAIN);
+            let wait = Duration::from_secs_f64(rand::random_range(TRY_LEASE_AGAIN));
+            end.outcome = TestOutcome::PutOff(wait);
             end.sent = 0;
             return;
         }
@@ -146,6 +148,12 @@ impl Core {
         else {
             return LeaseAnswer::NotNeeded;
         };
+        let known = self.state().bottleneck(job.client);
+        if known.is_none()
+            && let Err(error) = self.read_shared(&store, job.client).await
+        {
+            tracing::debug!(%error, "the bottlenecks that other servers found cannot be read");
+        }
         let name = self.bottleneck_of(job.client);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let (server, process) = (&self.config.server_name, std::process::id());
@@ -162,9 +170,7 @@ impl Core {
     }
 
     fn bottleneck_of(&self, client: IpAddr) -> String {
-        let state = self.state();
-        let router = state.table.route(client).and_then(|route| route.bottleneck);
-        match router {
+        match self.state().bottleneck(client) {
             Some(router) => format!("router {router}"),
             None => format!("client {client}"),
         }

@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::answer::FoundFacts;
+use super::answer::{FoundFacts, StandIn};
+use super::shared_paths::SharedPaths;
 use crate::aggregation::{ClientPath, GroupIndex};
 use crate::clock::Moment;
 use crate::hosts::{HostInsertion, HostRegistry, HostSource, MonitoredHost};
 use crate::measurement::Measurement;
 use crate::path_table::{MeasuredPaths, PathAnomaly};
 use crate::path_test::{Load, PathTest, StartDecision, Target};
-use crate::scheduler::{Gate, NextJob, TestSchedule};
+use crate::scheduler::{Gate, NextJob, ScheduledTest, TestSchedule};
 
 /// Time after which a test that may not run now is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
@@ -26,6 +27,7 @@ pub(super) struct ServiceState {
     pub(super) hosts: HostRegistry,
     pub(super) table: MeasuredPaths,
     pub(super) groups: GroupIndex,
+    pub(super) shared: SharedPaths,
     pub(super) schedule: TestSchedule,
     /// Transfers of the data server that run now, by client.
     pub(super) transfers: HashMap<IpAddr, u32>,
@@ -87,9 +89,9 @@ impl ServiceState {
         let Some(host) = self.hosts.get(client) else {
             return;
         };
-        let chosen: Option<Vec<usize>> = host.tests.as_ref().map(|names| {
-            let number = |name: &String| self.schedule.test_number(name);
-            names.iter().filter_map(number).collect()
+        let chosen: Option<Vec<(usize, Option<Duration>)>> = host.tests.as_ref().map(|chosen| {
+            let number = |(name, interval)| Some((self.schedule.test_number(name)?, interval));
+            chosen.iter().filter_map(number).collect()
         });
         let measured = self.table.newest(client);
         self.schedule
@@ -102,6 +104,7 @@ impl ServiceState {
         self.place(measurement.client);
         if !measurement.values.is_empty() {
             self.groups.measured(measurement.client, at);
+            self.shared.forget(measurement.client);
         }
         anomalies
     }
@@ -129,16 +132,35 @@ impl ServiceState {
             if !has_transfers {
                 return FoundFacts {
                     facts: self.table.facts(member, now),
-                    stand_in: Some((member, format!("also {group}"))),
+                    stand_in: Some(StandIn::Client(member, group)),
                     remedy: "",
                 };
             }
         }
+        let own = own.filter(|facts| facts.rtt.is_some() || facts.age.is_some());
+        if own.is_none()
+            && let Some((facts, server)) = self.shared.facts(client, now)
+        {
+            return FoundFacts {
+                facts: Some(facts),
+                stand_in: Some(StandIn::Server(server.to_owned())),
+                remedy: "",
+            };
+        }
         FoundFacts {
-            facts: own.filter(|facts| facts.rtt.is_some() || facts.age.is_some()),
+            facts: own,
             stand_in: None,
             remedy: "",
         }
+    }
+
+    /// The router before the bottleneck of the path to a client, as this server or another one found it.
+    pub(super) fn bottleneck(&self, client: IpAddr) -> Option<IpAddr> {
+        let routes = [self.table.route(client), self.shared.route(client)];
+        routes
+            .into_iter()
+            .flatten()
+            .find_map(|route| route.bottleneck)
     }
 
     /// The next test to start, and its target.
@@ -148,13 +170,20 @@ impl ServiceState {
         now: Moment,
     ) -> (NextJob, Option<Target>) {
         let Self {
+            hosts,
             table,
             groups,
             schedule,
             transfers,
             ..
         } = self;
-        let intervals: Vec<Duration> = schedule.tests().map(|test| test.interval).collect();
+        let plans: Vec<ScheduledTest> = schedule.tests().cloned().collect();
+        let interval = |client: IpAddr, test: usize| {
+            let plan = &plans[test];
+            let chosen = hosts.get(client).and_then(|host| host.tests.as_ref());
+            let own = chosen.and_then(|chosen| chosen.interval(&plan.name));
+            own.unwrap_or(plan.interval)
+        };
         let running: u32 = transfers.values().sum();
         let cpu = self.cpu;
         let mut gate = |client: IpAddr, test: usize, on_demand: bool| {
@@ -162,7 +191,7 @@ impl ServiceState {
                 return Gate::Until(now.after(ASK_AGAIN));
             };
             let is_measured = table.newest(client).is_some();
-            let held = groups.not_before(client, test, intervals[test], is_measured);
+            let held = groups.not_before(client, test, interval(client, test), is_measured);
             if let Some(moment) = held.filter(|moment| *moment > now && !on_demand) {
                 return Gate::Until(moment);
             }
@@ -194,6 +223,7 @@ impl ServiceState {
 
     pub(super) fn forget_path(&mut self, client: IpAddr) {
         self.table.forget(client);
+        self.shared.forget(client);
         self.groups.remove(client);
         self.schedule.remove_client(client);
         self.changed.remove(&client);

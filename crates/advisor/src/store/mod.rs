@@ -13,15 +13,18 @@ use sqlx::any::{AnyPoolOptions, install_default_drivers};
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{AnyPool, Row, SqlSafeStr};
 
+use crate::chosen_tests::ChosenTests;
 use crate::config::StoreUrl;
 use crate::measurement::{Measurement, Quantity};
 
 mod lease;
+mod shared;
 mod thin;
 mod write;
 pub mod writer;
 
 pub use lease::{LONGEST_LEASE, Lease};
+pub use shared::SharedPath;
 
 /// Time to wait for a connection, or for another process's lock on an SQLite file.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -88,7 +91,7 @@ pub struct StoredClient {
     /// Bytes of all transfers that it asked about.
     pub asked_bytes: u64,
     /// Tests chosen for it; `None`: those of the configuration.
-    pub tests: Option<Vec<String>>,
+    pub tests: Option<ChosenTests>,
 }
 
 /// One value of the history.
@@ -191,16 +194,22 @@ impl Store {
         }
     }
 
-    /// All clients of this server.
+    /// Up to `most` clients of this server after the client `after` in the order of their texts.
     ///
     /// # Errors
     /// The database fails.
-    pub async fn clients(&self) -> Result<Vec<StoredClient>, DatabaseError> {
+    pub async fn clients(
+        &self,
+        after: &str,
+        most: u32,
+    ) -> Result<Vec<StoredClient>, DatabaseError> {
         let rows = sqlx::query(
             "SELECT client, source, added_ms, seen_ms, asked_ms, asked_bytes, tests FROM clients \
-             WHERE server = $1 ORDER BY client",
+             WHERE server = $1 AND client > $2 ORDER BY client LIMIT $3",
         )
         .bind(&self.server)
+        .bind(after)
+        .bind(i64::from(most))
         .fetch_all(&self.pool)
         .await
         .map_err(|cause| self.error(cause))?;
@@ -230,7 +239,7 @@ impl Store {
                 seen: timestamp(number("seen_ms")?),
                 asked: asked.map(timestamp),
                 asked_bytes: u64::try_from(number("asked_bytes")?).unwrap_or(0),
-                tests: tests.and_then(|list| serde_json::from_str(&list).ok()),
+                tests: tests.as_deref().and_then(chosen_tests),
             });
         }
         Ok(clients)
@@ -310,10 +319,18 @@ impl Store {
         &self,
         client: IpAddr,
     ) -> Result<Vec<(String, Timestamp, serde_json::Value)>, DatabaseError> {
+        self.details_of(&self.server, client).await
+    }
+
+    async fn details_of(
+        &self,
+        server: &str,
+        client: IpAddr,
+    ) -> Result<Vec<(String, Timestamp, serde_json::Value)>, DatabaseError> {
         let rows = sqlx::query(
             "SELECT test, at_ms, body FROM details WHERE server = $1 AND client = $2 ORDER BY test",
         )
-        .bind(&self.server)
+        .bind(server)
         .bind(client.to_string())
         .fetch_all(&self.pool)
         .await
@@ -389,11 +406,14 @@ fn migrator() -> Migrator {
         let kind = MigrationType::Simple;
         Migration::new(version, name.into(), kind, sql.into_sql_str(), false)
     };
-    Migrator::with_migrations(vec![migration(
-        1,
-        "paths",
-        include_str!("../../migrations/0001_paths.sql"),
-    )])
+    Migrator::with_migrations(vec![
+        migration(1, "paths", include_str!("../../migrations/0001_paths.sql")),
+        migration(
+            2,
+            "test intervals",
+            include_str!("../../migrations/0002_test_intervals.sql"),
+        ),
+    ])
 }
 
 fn make_directory(file: &Path) -> std::io::Result<()> {
@@ -417,6 +437,11 @@ fn database_error(url: &StoreUrl, cause: sqlx::Error) -> DatabaseError {
         url: url.to_string(),
         cause,
     }
+}
+
+/// The tests chosen for a client. A text that this version does not understand counts as no choice.
+fn chosen_tests(text: &str) -> Option<ChosenTests> {
+    ChosenTests::from_json(&serde_json::from_str(text).ok()?).ok()
 }
 
 /// A time of the database; one that no calendar has is the beginning of time.

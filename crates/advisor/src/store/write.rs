@@ -87,7 +87,7 @@ impl Store {
         let tests = client
             .tests
             .as_ref()
-            .map(|tests| serde_json::json!(tests).to_string());
+            .map(|tests| serde_json::Value::from(tests.to_json()).to_string());
         sqlx::query(
             "INSERT INTO clients \
              (server, client, source, added_ms, seen_ms, asked_ms, asked_bytes, tests) \

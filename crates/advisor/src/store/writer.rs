@@ -81,6 +81,12 @@ impl StoreQueue {
         }
     }
 
+    /// Entries for which there is room.
+    pub fn room(&self) -> usize {
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        entries.as_ref().map_or(0, mpsc::Sender::capacity)
+    }
+
     /// Takes no more entries; the task ends when those that wait are written.
     pub fn close(&self) {
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);

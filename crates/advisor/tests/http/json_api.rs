@@ -140,7 +140,20 @@ fn hosts_and_reports_are_changed_with_the_token_alone() {
     let tests = "/api/v1/hosts/192.0.2.1/tests";
     assert_eq!(service.change("PUT", tests, "{\"ping\": true}").status, 200);
     let hosts = service.get("/api/v1/hosts").json();
-    assert_eq!(hosts["hosts"][0]["tests"], json!(["ping"]));
+    assert_eq!(hosts["hosts"][0]["tests"], json!({ "ping": true }));
+    let often = "{\"ping\": \"90s\"}";
+    assert_eq!(service.change("PUT", tests, often).status, 200);
+    let path = service.get("/api/v1/paths/192.0.2.1").json();
+    assert_eq!(path["host"]["tests"], json!({ "ping": "90s" }));
+    for wrong in [
+        "{\"ping\": \"1ms\"}",
+        "{\"ping\": \"often\"}",
+        "{\"ping\": null}",
+    ] {
+        let refused = service.change("PUT", tests, wrong);
+        assert_eq!(refused.status, 400, "{wrong}");
+        assert!(refused.body.contains("ping: "), "{}", refused.body);
+    }
     assert_eq!(
         service.change("POST", &format!("{tests}/ping"), "").status,
         200

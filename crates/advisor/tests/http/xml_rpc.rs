@@ -205,18 +205,24 @@ fn hosts_and_tests_are_managed() {
             .unwrap(),
         true
     );
-    assert_eq!(service.advisor.hosts()[0].1.tests, Some(vec![]));
+    let tests = || {
+        let tests = service.advisor.hosts()[0].1.tests.clone();
+        tests.map(|tests| serde_json::Value::from(tests.to_json()))
+    };
+    assert_eq!(tests(), Some(json!({})));
     asking
         .call(&method::SET_TESTS, vec![host(), json!({ "ping": 1 })])
         .unwrap();
-    assert_eq!(
-        service.advisor.hosts()[0].1.tests,
-        Some(vec!["ping".to_owned()])
-    );
+    assert_eq!(tests(), Some(json!({ "ping": true })));
+    asking
+        .call(&method::SET_TESTS, vec![host(), json!({ "ping": "10m" })])
+        .unwrap();
+    let listed = asking.call(&method::LIST_HOSTS, vec![]).unwrap();
+    assert_eq!(listed[0]["tests"], json!({ "ping": "600s" }));
     asking
         .call(&method::SET_TESTS, vec![host(), json!({})])
         .unwrap();
-    assert_eq!(service.advisor.hosts()[0].1.tests, None);
+    assert_eq!(tests(), None);
     for wrong in [
         json!({ "no": true }),
         json!({ "ping": 60 }),

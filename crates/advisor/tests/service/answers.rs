@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use advisor::chosen_tests::ChosenTests;
 use advisor::config::{AggregationConfig, AggregationName};
 use advisor::hosts::HostSource;
 use advisor::measurement::{Measurement, Quantity};
@@ -70,9 +71,9 @@ async fn the_history_outlives_the_service_and_is_not_measured_again() {
     let advisor = start(config(dir.path()), &[&ping]).await;
     advisor.add_host(client(1), HostSource::Api).unwrap();
     until("measured", || advisor.facts(client(1)).is_some()).await;
-    advisor
-        .set_tests(client(1), Some(vec!["ping".to_owned()]))
-        .unwrap();
+    let often = Some(Duration::from_secs(3600));
+    let chosen: ChosenTests = [("ping", often)].into_iter().collect();
+    advisor.set_tests(client(1), Some(chosen.clone())).unwrap();
     advisor.shutdown().await;
     let runs = ping.runs.load(Ordering::SeqCst);
     let advisor = start(config(dir.path()), &[&ping]).await;
@@ -81,7 +82,7 @@ async fn the_history_outlives_the_service_and_is_not_measured_again() {
     assert_eq!(ping.runs.load(Ordering::SeqCst), runs);
     let hosts = advisor.hosts();
     assert_eq!(hosts[0].1.source, HostSource::Api);
-    assert_eq!(hosts[0].1.tests, Some(vec!["ping".to_owned()]));
+    assert_eq!(hosts[0].1.tests.as_deref(), Some(&chosen));
     let span = (Timestamp::MIN, Timestamp::MAX);
     let history = advisor
         .history(client(1), Quantity::Rtt, span, 100)
@@ -181,7 +182,7 @@ async fn requests_name_what_is_unknown_and_a_transfer_holds_tests_back() {
     advisor.add_host(client(1), HostSource::Api).unwrap();
     let refused = advisor.request_test(client(1), "missing");
     assert_eq!(refused, Err(RequestRefused::Test("missing".to_owned())));
-    let unknown = advisor.set_tests(client(1), Some(vec!["missing".to_owned()]));
+    let unknown = advisor.set_tests(client(1), Some([("missing", None)].into_iter().collect()));
     assert!(unknown.is_err());
     // The second client's test runs, the first one's waits for the transfer.
     advisor.add_host(client(2), HostSource::Api).unwrap();

@@ -3,12 +3,15 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use advisor::chosen_tests::ChosenTests;
 use advisor::config::{HistoryConfig, StoreUrl};
 use advisor::measurement::{Measurement, Quantity};
 use advisor::store::{LONGEST_LEASE, Store, StoreEntry, StoredClient};
 use jiff::Timestamp;
+use sqlx::Connection;
 
 use crate::postgres::Postgres;
+use crate::servers::four_servers_share_measurements_and_take_turns;
 
 /// Runs every case on a new database each.
 macro_rules! cases {
@@ -42,6 +45,8 @@ cases![
     servers_share_a_database_without_seeing_each_other,
     a_lease_has_one_holder,
     the_detail_that_was_written_last_counts,
+    lists_of_tests_of_the_first_version_are_kept,
+    four_servers_share_measurements_and_take_turns,
 ];
 
 fn at(seconds: i64) -> Timestamp {
@@ -191,6 +196,8 @@ async fn old_values_become_averages(url: &StoreUrl) {
 
 async fn clients_come_back_and_are_forgotten(url: &StoreUrl) {
     let store = open(url).await;
+    let interval = Some(Duration::from_secs(600));
+    let chosen = [("ping", interval), ("route", None)].into_iter().collect();
     let written = StoredClient {
         client: "2001:db8::1".parse().unwrap(),
         source: "log".to_owned(),
@@ -198,18 +205,22 @@ async fn clients_come_back_and_are_forgotten(url: &StoreUrl) {
         seen: at(2),
         asked: Some(at(3)),
         asked_bytes: 1 << 40,
-        tests: Some(vec!["ping".to_owned()]),
+        tests: Some(chosen),
     };
     let entry = StoreEntry::Client(written.clone());
     store
         .write(&[known(1), entry, rtt(1, 1, 1.0)])
         .await
         .unwrap();
-    let all = store.clients().await.unwrap();
+    let all = store.clients("", 10).await.unwrap();
     assert_eq!(all.len(), 2);
     assert_eq!(all[1], written);
+    let first = store.clients("", 1).await.unwrap();
+    assert_eq!(first, all[..1], "in parts");
+    let rest = store.clients(&first[0].client.to_string(), 9).await;
+    assert_eq!(rest.unwrap(), all[1..]);
     store.write(&[StoreEntry::Forget(client(1))]).await.unwrap();
-    assert_eq!(store.clients().await.unwrap(), [written]);
+    assert_eq!(store.clients("", 10).await.unwrap(), [written]);
     assert_eq!(rtts(&store, 1).await, []);
 }
 
@@ -217,12 +228,12 @@ async fn servers_share_a_database_without_seeing_each_other(url: &StoreUrl) {
     let one = open(url).await;
     let other = Store::open(url, "data2", at(0)).await.unwrap();
     one.write(&[known(1), rtt(1, 1, 1.0)]).await.unwrap();
-    assert!(other.clients().await.unwrap().is_empty());
+    assert!(other.clients("", 10).await.unwrap().is_empty());
     assert_eq!(rtts(&other, 1).await, []);
     other.write(&[known(1), rtt(1, 1, 2.0)]).await.unwrap();
     assert_eq!(rtts(&one, 1).await, [(1, 1.0)]);
     other.write(&[StoreEntry::Forget(client(1))]).await.unwrap();
-    assert_eq!(one.clients().await.unwrap().len(), 1);
+    assert_eq!(one.clients("", 10).await.unwrap().len(), 1);
 }
 
 async fn a_lease_has_one_holder(url: &StoreUrl) {
@@ -284,4 +295,47 @@ async fn the_detail_that_was_written_last_counts(url: &StoreUrl) {
     let details = store.details(client(1)).await.unwrap();
     let expected = serde_json::json!({ "hops": "new" });
     assert_eq!(details, [("route".to_owned(), at(5), expected)]);
+}
+
+/// Tables as the first version made them, with clients whose tests are lists of names.
+async fn lists_of_tests_of_the_first_version_are_kept(url: &StoreUrl) {
+    open(url).await.close().await;
+    let address = match url {
+        StoreUrl::Sqlite(path) => format!("sqlite://{}", path.display()),
+        StoreUrl::Postgres(address) => address.clone(),
+    };
+    let mut database = sqlx::AnyConnection::connect(&address).await.unwrap();
+    let old = [
+        (1, Some(r#"["ping","path-check_2.x","route"]"#)),
+        (2, Some("[]")),
+        (3, Some(r#"["ping"]"#)),
+        (4, None),
+    ];
+    for (last, tests) in old {
+        sqlx::query(
+            "INSERT INTO clients (server, client, source, added_ms, seen_ms, asked_bytes, tests) \
+             VALUES ('data1', $1, 'api', 0, 0, 0, $2)",
+        )
+        .bind(client(last).to_string())
+        .bind(tests)
+        .execute(&mut database)
+        .await
+        .unwrap();
+    }
+    sqlx::query("DELETE FROM _sqlx_migrations WHERE version > 1")
+        .execute(&mut database)
+        .await
+        .unwrap();
+    database.close().await.unwrap();
+    let store = open(url).await;
+    let tests = store.clients("", 10).await.unwrap().into_iter();
+    let tests: Vec<Option<ChosenTests>> = tests.map(|client| client.tests).collect();
+    let chosen = |names: &[&str]| Some(names.iter().map(|name| (*name, None)).collect());
+    let expected = [
+        chosen(&["ping", "path-check_2.x", "route"]),
+        chosen(&[]),
+        chosen(&["ping"]),
+        None,
+    ];
+    assert_eq!(tests, expected);
 }

@@ -5,4 +5,5 @@
 
 mod cases;
 mod postgres;
+mod servers;
 mod trouble;

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 /// Growth of the interval with each test that finds nothing new.
-const STEADY_GROWTH: f64 = 1.5;
+const STEADY_GROWTH: f32 = 1.5;
 /// Questions and transfers raise the demand; each test takes this part of it.
-const DEMAND_DECAY: f64 = 0.5;
+const DEMAND_DECAY: f32 = 0.5;
 /// Demand of one question.
-const DEMAND_OF_QUESTION: f64 = 0.1;
+const DEMAND_OF_QUESTION: f32 = 0.1;
 /// Bytes whose transfer raises the demand by 1: the better a large transfer is advised, the more it gains.
-const BYTES_OF_DEMAND: f64 = 10e9;
+const BYTES_OF_DEMAND: f32 = 10e9;
 /// Largest demand: the interval is at least a seventeenth of that without demand.
-const MAX_DEMAND: f64 = 16.0;
+const MAX_DEMAND: f32 = 16.0;
 /// Part of the interval by which jitter lengthens or shortens it.
 const JITTER: f64 = 0.1;
 
@@ -38,13 +38,18 @@ impl Default for IntervalBounds {
 }
 
 /// The interval of one path: longer while it is steady, shorter when it changed and when it is used.
+///
+/// Its times are seconds in single precision, since a service holds several of each client, and the jitter is
+/// larger by far than what is lost.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TestInterval {
-    bounds: IntervalBounds,
-    /// Seconds without demand.
-    base: f64,
+    shortest: f32,
+    initial: f32,
+    longest: f32,
+    /// Without demand.
+    base: f32,
     /// 0..=16.
-    demand: f64,
+    demand: f32,
 }
 
 impl Default for TestInterval {
@@ -61,42 +66,45 @@ impl TestInterval {
         let longest = bounds.longest.clamp(shortest, MAX_INTERVAL);
         let initial = bounds.initial.clamp(shortest, longest);
         Self {
-            bounds: IntervalBounds {
-                shortest,
-                initial,
-                longest,
-            },
-            base: initial.as_secs_f64(),
+            shortest: shortest.as_secs_f32(),
+            initial: initial.as_secs_f32(),
+            longest: longest.as_secs_f32(),
+            base: initial.as_secs_f32(),
             demand: 0.0,
         }
     }
 
     /// A test found the path as before.
     pub fn on_steady(&mut self) {
-        self.base = (self.base * STEADY_GROWTH).min(self.bounds.longest.as_secs_f64());
+        self.base = (self.base * STEADY_GROWTH).min(self.longest);
         self.demand *= DEMAND_DECAY;
     }
 
     /// A test found an outlier: the next one, soon, decides whether the path has changed.
     pub fn on_outlier(&mut self) {
-        self.base = self.bounds.shortest.as_secs_f64();
+        self.base = self.shortest;
     }
 
     /// The path has changed.
     pub fn on_shift(&mut self) {
-        self.base = self.bounds.shortest.as_secs_f64();
+        self.base = self.shortest;
     }
 
     /// A test failed: nothing is known, and the path is tried as one of which little is known.
     pub fn on_failure(&mut self) {
-        self.base = self.base.max(self.bounds.initial.as_secs_f64());
+        self.base = self.base.max(self.initial);
         self.demand *= DEMAND_DECAY;
     }
 
     /// Somebody asked for advice, for a transfer of `bytes` if known.
     pub fn on_question(&mut self, bytes: Option<u64>) {
-        let size = bytes.unwrap_or(0) as f64 / BYTES_OF_DEMAND;
+        let size = bytes.unwrap_or(0) as f32 / BYTES_OF_DEMAND;
         self.demand = (self.demand + DEMAND_OF_QUESTION + size).min(MAX_DEMAND);
+    }
+
+    /// The interval at the beginning, without jitter.
+    pub fn initial(&self) -> Duration {
+        Duration::from_secs_f32(self.initial)
     }
 
     /// Time from the last test to the next. `jitter`, 0..=1, is random, so that tests of many paths that began
@@ -104,10 +112,8 @@ impl TestInterval {
     pub fn next(&self, jitter: f64) -> Duration {
         let jitter = if jitter.is_nan() { 0.5 } else { jitter };
         let factor = 1.0 + JITTER * (jitter.clamp(0.0, 1.0) * 2.0 - 1.0);
-        let (least, most) = (self.bounds.shortest, self.bounds.longest);
-        let seconds = self.base / (1.0 + self.demand) * factor;
-        Duration::from_secs_f64(seconds.clamp(least.as_secs_f64(), most.as_secs_f64()))
-            .clamp(least, most)
+        let seconds = self.base / (1.0 + self.demand) * factor as f32;
+        Duration::from_secs_f32(seconds.clamp(self.shortest, self.longest))
     }
 }
 
@@ -178,7 +184,9 @@ mod tests {
                 }
             }
             let next = interval.next(jitter);
-            prop_assert!(next >= interval.bounds.shortest && next <= interval.bounds.longest);
+            let (least, most) = (interval.shortest, interval.longest);
+            prop_assert!(least <= interval.initial && interval.initial <= most);
+            prop_assert!((least..=most).contains(&next.as_secs_f32()));
         }
     }
 }

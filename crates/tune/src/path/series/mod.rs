@@ -7,8 +7,8 @@
 const DEFAULT_KEEP: usize = 10;
 /// Fewest values to keep: three changed ones and something to compare them with.
 const MIN_KEEP: usize = 6;
-/// Most values to keep.
-const MAX_KEEP: usize = 10_000;
+/// Most values to keep: one bit of [`Series::outliers`] each.
+const MAX_KEEP: usize = 128;
 /// Part of the values that the trimmed mean discards at either end.
 const TRIMMED_PART: f64 = 0.1;
 /// Distance from the mean from which on a value is suspected, in standard deviations.
@@ -44,26 +44,22 @@ pub enum SeriesEvent {
     },
 }
 
-/// A value and what was found about it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Judged {
-    value: f64,
-    is_outlier: bool,
-}
-
 /// The last values of one quantity, oldest first.
 ///
 /// Up to two suspected values at the end wait for the third: they are among the [`values`](Self::values)
 /// and [`quantile`](Self::quantile)s, but in no mean. A value before a normal one is an outlier for good. It
 /// counts in the means, where the trimming removes it, but new values are not judged against it unless
 /// outliers are so frequent (a third) that they are the path's normal behaviour.
+///
+/// A service holds several series of each of its clients: values take no more room than there are values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
-    keep: usize,
-    judged: Vec<Judged>,
     values: Vec<f64>,
+    /// Bit *n*: value *n* was found to be an outlier.
+    outliers: u128,
+    keep: u8,
     /// Suspected values at the end, 0..=2.
-    suspected: usize,
+    suspected: u8,
 }
 
 impl Default for Series {
@@ -73,12 +69,14 @@ impl Default for Series {
 }
 
 impl Series {
-    /// An empty series of at most `keep` values, 6 to 10 000.
+    /// An empty series of at most `keep` values, 6 to 128.
     pub fn new(keep: usize) -> Self {
+        #[allow(clippy::cast_possible_truncation, reason = "at most 128")]
+        let keep = keep.clamp(MIN_KEEP, MAX_KEEP) as u8;
         Self {
-            keep: keep.clamp(MIN_KEEP, MAX_KEEP),
-            judged: Vec::new(),
             values: Vec::new(),
+            outliers: 0,
+            keep,
             suspected: 0,
         }
     }
@@ -101,33 +99,20 @@ impl Series {
         let baseline = self.baseline();
         let suspicion = baseline
             .filter(|(mean, deviation)| (value - mean).abs() > SUSPICIOUS_DEVIATIONS * deviation);
-        self.judged.push(Judged {
-            value,
-            is_outlier: suspicion.is_some(),
-        });
-        self.values.push(value);
-        let event = match suspicion {
-            None => {
-                self.suspected = 0;
-                None
-            }
-            Some((mean, deviation)) => {
-                self.suspected += 1;
-                if self.suspected >= CHANGE_AFTER {
-                    Some(self.drop_older(mean))
-                } else {
-                    Some(SeriesEvent::Outlier {
-                        value,
-                        mean,
-                        deviation,
-                    })
-                }
-            }
+        self.append(value, suspicion.is_some());
+        let Some((mean, deviation)) = suspicion else {
+            self.suspected = 0;
+            return None;
         };
-        let surplus = self.values.len().saturating_sub(self.keep);
-        self.judged.drain(..surplus);
-        self.values.drain(..surplus);
-        event
+        self.suspected += 1;
+        if usize::from(self.suspected) >= CHANGE_AFTER {
+            return Some(self.drop_older(mean));
+        }
+        Some(SeriesEvent::Outlier {
+            value,
+            mean,
+            deviation,
+        })
     }
 
     /// Mean of the values without the largest and smallest tenth: one of ten at either end, and at least one
@@ -170,22 +155,36 @@ impl Series {
 
     /// The values without those that are suspected.
     fn settled(&self) -> &[f64] {
-        let settled = self.values.len().saturating_sub(self.suspected);
+        let settled = self
+            .values
+            .len()
+            .saturating_sub(usize::from(self.suspected));
         self.values.get(..settled).unwrap_or_default()
+    }
+
+    /// Adds a value at the end; the oldest makes room.
+    fn append(&mut self, value: f64, is_outlier: bool) {
+        if self.values.len() >= usize::from(self.keep) {
+            self.values.remove(0);
+            self.outliers >>= 1;
+        }
+        self.outliers |= u128::from(is_outlier) << self.values.len();
+        self.values.reserve_exact(1);
+        self.values.push(value);
     }
 
     /// Mean and deviation that a new value is judged against; `None` if there are too few values.
     fn baseline(&self) -> Option<(f64, f64)> {
-        let settled = self.judged.len().saturating_sub(self.suspected);
-        let settled = self.judged.get(..settled)?;
+        let settled = self.settled();
         let usual: Vec<f64> = settled
             .iter()
-            .filter(|judged| !judged.is_outlier)
-            .map(|judged| judged.value)
+            .enumerate()
+            .filter(|(place, _)| self.outliers >> place & 1 == 0)
+            .map(|(_, value)| *value)
             .collect();
         let outliers = settled.len() - usual.len();
         let (mean, deviation) = if outliers * 3 >= settled.len() || usual.len() < MIN_BASELINE {
-            mean_and_deviation(self.settled())?
+            mean_and_deviation(settled)?
         } else {
             mean_and_deviation(&usual)?
         };
@@ -197,10 +196,8 @@ impl Series {
     fn drop_older(&mut self, from: f64) -> SeriesEvent {
         let older = self.values.len().saturating_sub(CHANGE_AFTER);
         self.values.drain(..older);
-        self.judged.drain(..older);
-        for judged in &mut self.judged {
-            judged.is_outlier = false;
-        }
+        self.values.shrink_to_fit();
+        self.outliers = 0;
         self.suspected = 0;
         let to = mean_and_deviation(&self.values).map_or(from, |(mean, _)| mean);
         SeriesEvent::Shift { from, to }
@@ -212,7 +209,7 @@ fn trimmed_count(count: usize) -> usize {
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "a tenth of at most 10 000"
+        reason = "a tenth of at most 128"
     )]
     let tenth = (count as f64 * TRIMMED_PART).ceil() as usize;
     if count < MIN_BASELINE { 0 } else { tenth }

@@ -36,6 +36,32 @@ fn only_the_last_ten_values_count() {
 }
 
 #[test]
+fn values_take_no_more_room_than_there_are_values() {
+    let mut series = Series::new(usize::MAX);
+    for n in 0..300_u32 {
+        series.push(100.0 + f64::from(n % 2));
+        assert_eq!(series.values.capacity(), series.len());
+    }
+    assert_eq!(series.len(), MAX_KEEP);
+    for _ in 0..3 {
+        series.push(1000.0);
+    }
+    assert_eq!((series.len(), series.values.capacity()), (3, 3));
+}
+
+#[test]
+fn an_outlier_is_forgotten_when_it_is_the_oldest() {
+    let mut series = series(&[100.0, 101.0, 99.0, 400.0, 100.0, 100.0]);
+    assert_eq!(series.outliers, 0b1000);
+    for _ in 0..7 {
+        series.push(100.0);
+    }
+    assert_eq!((series.values()[0], series.outliers), (400.0, 1));
+    series.push(100.0);
+    assert_eq!(series.outliers, 0);
+}
+
+#[test]
 fn three_successive_outliers_drop_the_older_values() {
     let mut series = series(&[
         100.0, 102.0, 98.0, 101.0, 99.0, 100.0, 100.0, 101.0, 99.0, 100.0,
