@@ -122,7 +122,7 @@ fn measure(
         if let Some(rtt) = answers.first_round_trip {
             silence = (rtt * 2 + MIN_SILENCE).min(SILENCE);
         }
-        plan.on_train(&answers.from_client, Some(answers.sent_in));
+        plan.on_train(&answers.from_client);
     }
     let Some(estimate) = plan.estimate() else {
         let reason = format!("{answered} answers make no train; the client may limit their rate");
