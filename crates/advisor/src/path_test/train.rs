@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use tune::path::dispersion::Arrival;
 
 use super::blocking::Cancelled;
-use super::echo_socket::{Answerer, EchoSocket};
+use super::echo_socket::EchoSocket;
+use super::socket_message::Answerer;
 
 /// Most requests of one train: sequence numbers have 16 bits, and those of neighbouring trains must differ.
 pub(super) const LONGEST_TRAIN: u16 = 16_000;
@@ -129,7 +130,7 @@ impl EchoTrain {
                             let of_router = answers.from_routers.entry(router).or_default();
                             of_router.push(arrival);
                         }
-                        Answerer::Unreachable(_) => {}
+                        Answerer::Unreachable(_) | Answerer::OwnDevice => {}
                     }
                 }
                 if answers.answered() >= usize::from(packets) && sent.is_some() {
