@@ -13,7 +13,9 @@ use tune::path::dispersion::{TrainLimits, TrainPlan};
 use super::blocking::{Cancelled, run_blocking};
 use super::echo_socket::EchoSocket;
 use super::train::{EchoTrain, LONGEST_TRAIN};
-use super::{Load, PathTest, StartDecision, Target, TestFailure, Unavailable, Weight};
+use super::{
+    HeldBackBy, Load, PathTest, StartDecision, Target, TestFailure, TestProfile, Unavailable, Weight,
+};
 use crate::measurement::{Measurement, Quantity};
 
 /// Name of the test.
@@ -36,20 +38,14 @@ pub struct BottleneckTest;
 
 #[async_trait]
 impl PathTest for BottleneckTest {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    fn weight(&self) -> Weight {
-        Weight::Light
-    }
-
-    fn concurrency(&self) -> usize {
-        1
-    }
-
-    fn interval(&self) -> Duration {
-        Duration::from_secs(30 * 60)
+    fn profile(&self) -> TestProfile<'_> {
+        TestProfile {
+            name: NAME,
+            weight: Weight::Light,
+            concurrency: 1,
+            interval: Duration::from_secs(30 * 60),
+            held_back_by: HeldBackBy::AnyTransfer,
+        }
     }
 
     fn most_bytes(&self, _target: &Target) -> u64 {
@@ -62,13 +58,10 @@ impl PathTest for BottleneckTest {
     }
 
     fn can_run(&self, _target: &Target, load: &Load) -> StartDecision {
-        if load.transfers > 0 {
-            return StartDecision::Wait("a transfer shares the network with it".to_owned());
-        }
         if load.cpu > BUSY {
             return StartDecision::Wait("the processors are busy".to_owned());
         }
-        StartDecision::Run
+        self.profile().held_back_by.decide(load)
     }
 
     async fn run(&self, target: &Target) -> Result<Measurement, TestFailure> {
@@ -122,7 +115,7 @@ fn measure(
         if let Some(rtt) = answers.first_round_trip {
             silence = (rtt * 2 + MIN_SILENCE).min(SILENCE);
         }
-        plan.on_train(&answers.from_client, Some(answers.sent_in));
+        plan.on_train(&answers.from_client);
     }
     let Some(estimate) = plan.estimate() else {
         let reason = format!("{answered} answers make no train; the client may limit their rate");

@@ -1,15 +1,14 @@
 //! An external test: a command of the configuration that prints what it measured, as lines `rtt 0.0123` or as a JSON
 //! object `{"rtt": 0.0123}` with the names and units of [`Quantity`].
 
-use std::path::Path;
+use std::ffi::OsString;
+use std::net::IpAddr;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use jiff::Timestamp;
-
-use super::program::ProgramCall;
-use super::{Load, PathTest, StartDecision, Target, TestFailure, Unavailable, Weight};
-use crate::measurement::{Measurement, Quantity};
+use super::program::ProgramOutput;
+use super::program_test::{MeasuringProgram, ProgramResult};
+use super::{HeldBackBy, Target, TestProfile, Weight};
+use crate::measurement::Quantity;
 
 /// Longest output, bytes.
 const MOST_OUTPUT: usize = 64 * 1024;
@@ -36,92 +35,61 @@ pub struct ExternalCommand {
     pub time_limit: Duration,
 }
 
-/// An external test.
-#[derive(Debug)]
-pub struct ExternalTest {
-    command: ExternalCommand,
-}
-
-impl ExternalTest {
-    /// The test of this command.
-    pub fn new(command: ExternalCommand) -> Self {
-        Self { command }
-    }
-}
-
-#[async_trait]
-impl PathTest for ExternalTest {
-    fn name(&self) -> &str {
-        &self.command.name
-    }
-
-    fn weight(&self) -> Weight {
-        self.command.weight
-    }
-
-    fn concurrency(&self) -> usize {
-        self.command.concurrency
-    }
-
-    fn interval(&self) -> Duration {
-        self.command.interval
+impl MeasuringProgram for ExternalCommand {
+    fn profile(&self) -> TestProfile<'_> {
+        TestProfile {
+            name: &self.name,
+            weight: self.weight,
+            concurrency: self.concurrency,
+            interval: self.interval,
+            held_back_by: match self.weight {
+                Weight::Light => HeldBackBy::Nothing,
+                Weight::Heavy => HeldBackBy::AnyTransfer,
+            },
+        }
     }
 
     fn most_bytes(&self, _target: &Target) -> u64 {
-        self.command.most_bytes
+        self.most_bytes
     }
 
-    async fn init(&mut self) -> Result<(), Unavailable> {
-        let program = self.command.command.first();
-        if program.is_some_and(|program| Path::new(program).is_file()) {
-            return Ok(());
+    fn program(&self) -> &str {
+        self.command.first().map_or("", String::as_str)
+    }
+
+    fn missing(&self) -> String {
+        match self.command.first() {
+            Some(program) => format!("{program}: no such program"),
+            None => "it has no command".to_owned(),
         }
-        let shown = program.map_or("no command", String::as_str);
-        Err(Unavailable {
-            test: self.command.name.clone(),
-            reason: format!("{shown}: no such program"),
-        })
     }
 
-    fn can_run(&self, _target: &Target, load: &Load) -> StartDecision {
-        if self.command.weight == Weight::Heavy && load.transfers > 0 {
-            return StartDecision::Wait("a transfer shares the network with it".to_owned());
-        }
-        StartDecision::Run
+    fn arguments(&self, client: IpAddr) -> Vec<OsString> {
+        let client = client.to_string();
+        let words = self.command.iter().skip(1);
+        words
+            .map(|word| word.replace(CLIENT, &client).into())
+            .collect()
     }
 
-    async fn run(&self, target: &Target) -> Result<Measurement, TestFailure> {
-        let (name, client) = (&self.command.name, target.client);
-        let unusable = |reason: String| TestFailure::unusable(name, client, reason);
-        let Some((program, arguments)) = self.command.command.split_first() else {
-            return Err(unusable("it has no command".to_owned()));
-        };
-        let address = client.to_string();
-        let call = ProgramCall {
-            test: name,
-            client,
-            program: Path::new(program),
-            arguments: arguments
-                .iter()
-                .map(|word| word.replace(CLIENT, &address).into())
-                .collect(),
-            time_limit: self.command.time_limit,
-            most_output: MOST_OUTPUT,
-        };
-        let ran = call.run().await?;
+    fn time_limit(&self) -> Duration {
+        self.time_limit
+    }
+
+    fn most_output(&self) -> usize {
+        MOST_OUTPUT
+    }
+
+    fn read(&self, ran: &ProgramOutput) -> Result<ProgramResult, String> {
         if !ran.status.success() {
-            return Err(unusable(format!("{}: {}", ran.status, ran.errors)));
+            return Err(ran.complaint());
         }
-        let text = String::from_utf8(ran.output)
-            .map_err(|_| unusable("its output is not text in UTF-8".to_owned()))?;
-        let values = parse_values(&text).map_err(unusable)?;
-        Ok(Measurement {
-            client,
-            test: name.clone(),
-            at: Timestamp::now(),
-            values,
+        let text = std::str::from_utf8(&ran.output)
+            .map_err(|_| "its output is not text in UTF-8".to_owned())?;
+        Ok(ProgramResult {
+            values: parse_values(text)?,
             detail: None,
-            cost_bytes: self.command.most_bytes,
+            cost_bytes: self.most_bytes,
         })
     }
 }
@@ -191,6 +159,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::path_test::PathTest as _;
+    use crate::path_test::program_test::ProgramTest;
 
     #[test]
     fn lines_and_json_give_the_same_values() {
@@ -236,8 +206,8 @@ mod tests {
         }
     }
 
-    fn test_of(command: &[&str]) -> ExternalTest {
-        ExternalTest::new(ExternalCommand {
+    fn test_of(command: &[&str]) -> ProgramTest<ExternalCommand> {
+        ProgramTest::new(ExternalCommand {
             name: "own".to_owned(),
             command: command.iter().map(ToString::to_string).collect(),
             weight: Weight::Light,
@@ -269,7 +239,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_command_that_fails_gives_its_message() {
-        let test = test_of(&["/bin/sh", "-c", "echo 'no licence' >&2; exit 2"]);
+        let mut test = test_of(&["/bin/sh", "-c", "echo 'no licence' >&2; exit 2"]);
+        test.init().await.unwrap();
         let failure = test.run(&target()).await.unwrap_err();
         assert!(failure.to_string().contains("no licence"), "{failure}");
     }

@@ -55,6 +55,14 @@ impl IcmpVersion {
             Self::V6 => kind == 3,
         }
     }
+
+    /// Whether this error message says that nobody listens at a port.
+    pub(super) const fn is_port_unreachable(self, kind: u8, code: u8) -> bool {
+        match self {
+            Self::V4 => kind == 3 && code == 3,
+            Self::V6 => kind == 1 && code == 4,
+        }
+    }
 }
 
 /// An echo request or reply.

@@ -1,52 +1,41 @@
 //! `iperf3`: the real program where it is installed and the client runs a server (`iperf3 -s`): goodput of one TCP
 //! connection to the client for some seconds. It fills the path.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::net::IpAddr;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::program::{ProgramCall, find_program};
-use super::{Load, PathTest, StartDecision, Target, TestFailure, Unavailable, Weight};
-use crate::measurement::{Measurement, Quantity};
+use super::program::ProgramOutput;
+use super::program_test::{MeasuringProgram, ProgramResult};
+use super::{HeldBackBy, Target, TestProfile, Weight};
+use crate::measurement::Quantity;
 
 /// Name of the test.
 pub(super) const NAME: &str = "iperf3";
 
 /// Time of the measurement, and time before it that does not count, seconds.
 const SECONDS: (u64, u64) = (8, 2);
-/// Time after which the program is killed.
-const TIME_LIMIT: Duration = Duration::from_secs(30);
 /// Longest output, bytes: two seconds' worth of intervals are some kilobytes.
 const MOST_OUTPUT: usize = 1 << 20;
 /// Bandwidth of a path that has not been measured, bits per second.
 const UNKNOWN_BPS: u64 = 1_000_000_000;
 
 /// The program iperf3.
-#[derive(Debug, Default)]
-pub struct Iperf3Test {
-    program: Option<PathBuf>,
-}
+#[derive(Debug, Clone, Copy)]
+pub struct Iperf3;
 
-#[async_trait]
-impl PathTest for Iperf3Test {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    fn weight(&self) -> Weight {
-        Weight::Heavy
-    }
-
-    fn concurrency(&self) -> usize {
-        1
-    }
-
-    fn interval(&self) -> Duration {
-        Duration::from_secs(6 * 3600)
+impl MeasuringProgram for Iperf3 {
+    fn profile(&self) -> TestProfile<'_> {
+        TestProfile {
+            name: NAME,
+            weight: Weight::Heavy,
+            concurrency: 1,
+            interval: Duration::from_secs(6 * 3600),
+            held_back_by: HeldBackBy::AnyTransfer,
+        }
     }
 
     fn most_bytes(&self, target: &Target) -> u64 {
@@ -55,54 +44,38 @@ impl PathTest for Iperf3Test {
         bps.saturating_mul(SECONDS.0 + SECONDS.1) / 8 * 11 / 10
     }
 
-    async fn init(&mut self) -> Result<(), Unavailable> {
-        self.program = find_program(NAME);
-        match &self.program {
-            Some(_) => Ok(()),
-            None => Err(Unavailable {
-                test: NAME.to_owned(),
-                reason: "iperf3 is not installed (package iperf3)".to_owned(),
-            }),
-        }
+    fn program(&self) -> &str {
+        NAME
     }
 
-    fn can_run(&self, _target: &Target, load: &Load) -> StartDecision {
-        if load.transfers > 0 {
-            return StartDecision::Wait("a transfer shares the network with it".to_owned());
-        }
-        StartDecision::Run
+    fn missing(&self) -> String {
+        "iperf3 is not installed (package iperf3)".to_owned()
     }
 
-    async fn run(&self, target: &Target) -> Result<Measurement, TestFailure> {
-        let client = target.client;
-        let Some(program) = &self.program else {
-            return Err(TestFailure::unusable(NAME, client, "iperf3 was not found"));
-        };
+    fn arguments(&self, client: IpAddr) -> Vec<OsString> {
         let (time, omitted) = (SECONDS.0.to_string(), SECONDS.1.to_string());
         let address = client.to_string();
         let words = ["--json", "-c", &address, "-t", &time, "-O", &omitted];
-        let call = ProgramCall {
-            test: NAME,
-            client,
-            program,
-            arguments: words.iter().map(Into::into).collect(),
-            time_limit: TIME_LIMIT,
-            most_output: MOST_OUTPUT,
-        };
-        let ran = call.run().await?;
-        let result = Iperf3Result::parse(&ran.output)
-            .map_err(|reason| TestFailure::unusable(NAME, client, reason))?;
-        let mut values = vec![(Quantity::Goodput, result.goodput_bps)];
-        values.extend(
-            result
-                .retransmits
-                .map(|share| (Quantity::Retransmits, share)),
-        );
-        Ok(Measurement {
-            client,
-            test: NAME.to_owned(),
-            at: Timestamp::now(),
-            values,
+        words.map(OsString::from).to_vec()
+    }
+
+    fn time_limit(&self) -> Duration {
+        Duration::from_secs(30)
+    }
+
+    fn most_output(&self) -> usize {
+        MOST_OUTPUT
+    }
+
+    fn read(&self, ran: &ProgramOutput) -> Result<ProgramResult, String> {
+        let result = Iperf3Result::parse(&ran.output)?;
+        let retransmits = result.retransmits;
+        let retransmits = retransmits.map(|share| (Quantity::Retransmits, share));
+        Ok(ProgramResult {
+            values: [(Quantity::Goodput, result.goodput_bps)]
+                .into_iter()
+                .chain(retransmits)
+                .collect(),
             detail: Some(json!({
                 // Loaded: with the queue that the connection filled.
                 "loaded_round_trip_s": result.loaded_rtt_seconds,

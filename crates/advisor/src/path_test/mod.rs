@@ -7,14 +7,18 @@ pub mod bottleneck;
 mod bottleneck_hop;
 mod echo_socket;
 pub mod external;
+mod hop_probe;
 mod icmp;
 pub mod iperf3;
 pub mod pchar;
 pub mod ping;
-mod program;
+pub mod program;
+pub mod program_test;
 pub mod route;
+mod socket_message;
 mod train;
 pub mod transfer;
+mod udp_socket;
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -22,7 +26,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use self::echo_socket::EchoSocket;
-use self::external::{ExternalCommand, ExternalTest};
+use self::external::ExternalCommand;
+use self::program_test::ProgramTest;
 use crate::measurement::Measurement;
 
 /// Whether a test may run without being asked for.
@@ -65,6 +70,47 @@ pub enum StartDecision {
     Run,
     /// Not now: the reason. It is asked again later.
     Wait(String),
+}
+
+/// The transfers of the data server during which a test does not start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeldBackBy {
+    /// None: it disturbs no transfer, and none disturbs it.
+    Nothing,
+    /// Those to the same client.
+    TransfersToClient,
+    /// All: they share the network with it.
+    AnyTransfer,
+}
+
+impl HeldBackBy {
+    /// Whether a test may start under this load.
+    fn decide(self, load: &Load) -> StartDecision {
+        match self {
+            Self::TransfersToClient if load.transfers_to_client > 0 => {
+                StartDecision::Wait("a transfer fills the queues of this path".to_owned())
+            }
+            Self::AnyTransfer if load.transfers > 0 => {
+                StartDecision::Wait("a transfer shares the network with it".to_owned())
+            }
+            _ => StartDecision::Run,
+        }
+    }
+}
+
+/// The facts about a kind of test that never change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TestProfile<'a> {
+    /// Its name, in the configuration, the database and the protocols.
+    pub name: &'a str,
+    /// Whether it runs by default.
+    pub weight: Weight,
+    /// Most tests of this kind at one time.
+    pub concurrency: usize,
+    /// Time between two tests of one client, unless the configuration says otherwise.
+    pub interval: Duration,
+    /// The transfers that it waits for.
+    pub held_back_by: HeldBackBy,
 }
 
 /// A test that this machine cannot run, and why.
@@ -146,11 +192,11 @@ pub fn all_tests(external: Vec<ExternalCommand>) -> Vec<Box<dyn PathTest>> {
         Box::new(ping::PingTest::default()),
         Box::new(bottleneck::BottleneckTest),
         Box::new(route::RouteTest),
-        Box::new(pchar::PcharTest::default()),
-        Box::new(iperf3::Iperf3Test::default()),
+        Box::new(ProgramTest::new(pchar::Pchar)),
+        Box::new(ProgramTest::new(iperf3::Iperf3)),
     ];
     for command in external {
-        tests.push(Box::new(ExternalTest::new(command)));
+        tests.push(Box::new(ProgramTest::new(command)));
     }
     tests
 }
@@ -178,17 +224,13 @@ fn require_echo(test: &str) -> Result<(), Unavailable> {
 /// One kind of test. A new kind is a new file in this folder and a line in [`all_tests`].
 #[async_trait]
 pub trait PathTest: Send + Sync {
-    /// Its name, in the configuration, the database and the protocols.
-    fn name(&self) -> &str;
+    /// Its unchanging facts.
+    fn profile(&self) -> TestProfile<'_>;
 
-    /// Whether it runs by default.
-    fn weight(&self) -> Weight;
-
-    /// Most tests of this kind at one time.
-    fn concurrency(&self) -> usize;
-
-    /// Time between two tests of one client, unless the configuration says otherwise.
-    fn interval(&self) -> Duration;
+    /// Its name.
+    fn name(&self) -> &str {
+        self.profile().name
+    }
 
     /// Bytes that one test of this client will put on the network, at most, both directions together. The
     /// budget is charged with them before the test starts.
@@ -201,7 +243,9 @@ pub trait PathTest: Send + Sync {
     async fn init(&mut self) -> Result<(), Unavailable>;
 
     /// Whether it is safe to start now.
-    fn can_run(&self, target: &Target, load: &Load) -> StartDecision;
+    fn can_run(&self, _target: &Target, load: &Load) -> StartDecision {
+        self.profile().held_back_by.decide(load)
+    }
 
     /// Runs the test. A dropped future ends it.
     ///

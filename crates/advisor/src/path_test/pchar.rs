@@ -1,116 +1,95 @@
 //! `pchar`: the real program (pchar(8)) where it is installed: bandwidth and round trip of each hop. It takes minutes and many
 //! packets.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::net::IpAddr;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use jiff::Timestamp;
 use serde_json::json;
 
-use super::program::{ProgramCall, find_program};
-use super::{Load, PathTest, StartDecision, Target, TestFailure, Unavailable, Weight};
-use crate::measurement::{Measurement, Quantity};
+use super::program::ProgramOutput;
+use super::program_test::{MeasuringProgram, ProgramResult};
+use super::{HeldBackBy, Target, TestProfile, Weight};
+use crate::measurement::Quantity;
 
 /// Name of the test.
 pub(super) const NAME: &str = "pchar";
 
-/// Longest run.
-const TIME_LIMIT: Duration = Duration::from_secs(15 * 60);
+/// Longest run: the service ends a test after five minutes.
+const TIME_LIMIT: Duration = Duration::from_secs(290);
 /// Longest output, bytes: some hundred per hop.
 const MOST_OUTPUT: usize = 256 * 1024;
 /// Repetitions for each size and hop; pchar's own default is 32.
 const REPETITIONS: u64 = 8;
-/// Sizes that pchar tries, and their mean, bytes.
-const SIZES: (u64, u64) = (46, 766);
+/// Distance of the sizes that pchar tries, up to 1500 bytes. Its own 32 takes three times as long.
+const STEP: u64 = 96;
+/// Time between an answer and the next packet, seconds. With pchar's own 0.25, a route of four hops takes longer than five
+/// minutes.
+const GAP: &str = "0.02";
+/// Bytes of the packets to one hop, and of their answers.
+const HOP_BYTES: u64 = REPETITIONS * (1500 / STEP) * (1500 / 2 + STEP + 92);
 /// Hops that pchar tries.
 const HOPS: u64 = 30;
 /// Smallest bandwidth of a hop that is believed, bits per second.
 const LEAST_BPS: f64 = 1000.0;
 
 /// The program pchar.
-#[derive(Debug, Default)]
-pub struct PcharTest {
-    program: Option<PathBuf>,
-}
+#[derive(Debug, Clone, Copy)]
+pub struct Pchar;
 
-#[async_trait]
-impl PathTest for PcharTest {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    fn weight(&self) -> Weight {
-        Weight::Heavy
-    }
-
-    fn concurrency(&self) -> usize {
-        1
-    }
-
-    fn interval(&self) -> Duration {
-        Duration::from_secs(24 * 3600)
+impl MeasuringProgram for Pchar {
+    fn profile(&self) -> TestProfile<'_> {
+        TestProfile {
+            name: NAME,
+            weight: Weight::Heavy,
+            concurrency: 1,
+            interval: Duration::from_secs(24 * 3600),
+            held_back_by: HeldBackBy::AnyTransfer,
+        }
     }
 
     fn most_bytes(&self, _target: &Target) -> u64 {
-        HOPS * REPETITIONS * SIZES.0 * (SIZES.1 + 92)
+        HOPS * HOP_BYTES
     }
 
-    async fn init(&mut self) -> Result<(), Unavailable> {
-        self.program = find_program(NAME);
-        match &self.program {
-            Some(_) => Ok(()),
-            None => Err(Unavailable {
-                test: NAME.to_owned(),
-                reason: "pchar is not installed (package pchar)".to_owned(),
-            }),
-        }
+    fn program(&self) -> &str {
+        NAME
     }
 
-    fn can_run(&self, _target: &Target, load: &Load) -> StartDecision {
-        if load.transfers > 0 {
-            return StartDecision::Wait("a transfer shares the network with it".to_owned());
-        }
-        StartDecision::Run
+    fn missing(&self) -> String {
+        "pchar is not installed (package pchar)".to_owned()
     }
 
-    async fn run(&self, target: &Target) -> Result<Measurement, TestFailure> {
-        let client = target.client;
-        let Some(program) = &self.program else {
-            return Err(TestFailure::unusable(NAME, client, "pchar was not found"));
-        };
-        let call = ProgramCall {
-            test: NAME,
-            client,
-            program,
-            arguments: vec![
-                "-n".into(),
-                "-R".into(),
-                REPETITIONS.to_string().into(),
-                client.to_string().into(),
-            ],
-            time_limit: TIME_LIMIT,
-            most_output: MOST_OUTPUT,
-        };
-        let ran = call.run().await?;
-        let text = String::from_utf8_lossy(&ran.output);
-        let hops = parse_hops(&text);
+    fn arguments(&self, client: IpAddr) -> Vec<OsString> {
+        let (repetitions, step) = (REPETITIONS.to_string(), STEP.to_string());
+        let address = client.to_string();
+        // -n: no names of hosts.
+        let words = ["-n", "-R", &repetitions, "-I", &step, "-g", GAP, &address];
+        words.map(OsString::from).to_vec()
+    }
+
+    fn time_limit(&self) -> Duration {
+        TIME_LIMIT
+    }
+
+    fn most_output(&self) -> usize {
+        MOST_OUTPUT
+    }
+
+    fn read(&self, ran: &ProgramOutput) -> Result<ProgramResult, String> {
+        let hops = parse_hops(&String::from_utf8_lossy(&ran.output));
         let (Some(last), Some(slowest)) = (hops.last(), slowest(&hops)) else {
-            let reason = format!("{}: {}", ran.status, ran.errors);
-            return Err(TestFailure::unusable(NAME, client, reason));
+            return Err(ran.complaint());
         };
         let mut values = vec![(Quantity::Bandwidth, slowest)];
         values.extend(last.rtt_seconds.map(|rtt| (Quantity::Rtt, rtt)));
         let list = hops.iter();
         let list =
             list.map(|hop| json!({"bandwidth_bps": hop.bps, "round_trip_s": hop.rtt_seconds}));
-        Ok(Measurement {
-            client,
-            test: NAME.to_owned(),
-            at: Timestamp::now(),
+        Ok(ProgramResult {
             values,
             detail: Some(json!({ "hops": list.collect::<Vec<_>>() })),
-            cost_bytes: hops.len() as u64 * REPETITIONS * SIZES.0 * (SIZES.1 + 92),
+            cost_bytes: hops.len() as u64 * HOP_BYTES,
         })
     }
 }

@@ -10,9 +10,12 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::blocking::{Cancelled, run_blocking};
-use super::echo_socket::{Answerer, EchoSocket};
+use super::echo_socket::EchoSocket;
 use super::icmp::hops_passed;
-use super::{Load, PathTest, StartDecision, Target, TestFailure, Unavailable, Weight};
+use super::socket_message::{Answerer, ProbeAnswer};
+use super::{
+    HeldBackBy, Load, PathTest, StartDecision, Target, TestFailure, TestProfile, Unavailable, Weight,
+};
 use crate::measurement::{Measurement, Quantity};
 
 /// Name of the test.
@@ -40,20 +43,14 @@ pub struct PingTest {
 
 #[async_trait]
 impl PathTest for PingTest {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    fn weight(&self) -> Weight {
-        Weight::Light
-    }
-
-    fn concurrency(&self) -> usize {
-        10
-    }
-
-    fn interval(&self) -> Duration {
-        Duration::from_secs(5 * 60)
+    fn profile(&self) -> TestProfile<'_> {
+        TestProfile {
+            name: NAME,
+            weight: Weight::Light,
+            concurrency: 10,
+            interval: Duration::from_secs(5 * 60),
+            held_back_by: HeldBackBy::TransfersToClient,
+        }
     }
 
     fn most_bytes(&self, target: &Target) -> u64 {
@@ -72,10 +69,7 @@ impl PathTest for PingTest {
         if !self.has_echo && target.tcp_ports.is_empty() {
             return StartDecision::Wait(super::ECHO_FORBIDDEN.to_owned());
         }
-        if load.transfers_to_client > 0 {
-            return StartDecision::Wait("a transfer fills the queues of this path".to_owned());
-        }
-        StartDecision::Run
+        self.profile().held_back_by.decide(load)
     }
 
     async fn run(&self, target: &Target) -> Result<Measurement, TestFailure> {
@@ -93,32 +87,89 @@ impl PathTest for PingTest {
     }
 }
 
-/// The answers to the requests of one test.
+/// One request and its answer.
+#[derive(Debug, Clone, Copy)]
+struct EchoExchange {
+    /// When it was handed to the kernel.
+    handed_over: Instant,
+    /// When it left, as the kernel noted it.
+    departed: Option<Instant>,
+    answered: Option<Instant>,
+}
+
+impl EchoExchange {
+    /// The departure that the kernel noted, if it can be true: this thread may have waited for its processor before or
+    /// after it.
+    fn true_departure(&self) -> Option<Instant> {
+        let answered = self.answered?;
+        let departed = self.departed?;
+        (self.handed_over..=answered)
+            .contains(&departed)
+            .then_some(departed)
+    }
+
+    fn round_trip(&self) -> Option<Duration> {
+        let begin = self.true_departure().unwrap_or(self.handed_over);
+        Some(self.answered?.saturating_duration_since(begin))
+    }
+}
+
+/// The requests of one test.
 #[derive(Debug, Default)]
-struct EchoRoundTrips {
-    sent: u16,
+struct EchoExchanges {
     /// By number of the request.
-    round_trips: Vec<Option<Duration>>,
+    exchanges: Vec<EchoExchange>,
     hop_limit: Option<u8>,
     unreachable: Option<Option<IpAddr>>,
 }
 
-impl EchoRoundTrips {
-    fn has_round_trip(&self) -> bool {
-        self.round_trips.iter().any(Option::is_some)
+impl EchoExchanges {
+    fn note(&mut self, answer: ProbeAnswer) {
+        let exchange = self.exchanges.get_mut(usize::from(answer.sequence));
+        match (answer.from, exchange) {
+            (Answerer::Client, Some(exchange)) => {
+                self.hop_limit = answer.hop_limit.or(self.hop_limit);
+                exchange.answered.get_or_insert(answer.at);
+            }
+            (Answerer::OwnDevice, Some(exchange)) => {
+                exchange.departed.get_or_insert(answer.at);
+            }
+            (Answerer::Unreachable(by), _) => self.unreachable = Some(by),
+            _ => {}
+        }
     }
 
-    fn answered(&self) -> u16 {
-        let answered = self.round_trips.iter().flatten().count();
-        u16::try_from(answered).unwrap_or(u16::MAX)
+    fn is_answered(&self, number: u16) -> bool {
+        let exchange = self.exchanges.get(usize::from(number));
+        exchange.is_some_and(|exchange| exchange.answered.is_some())
+    }
+
+    fn round_trips(&self) -> Vec<Option<Duration>> {
+        self.exchanges.iter().map(EchoExchange::round_trip).collect()
+    }
+
+    fn has_round_trip(&self) -> bool {
+        self.answered() > 0
+    }
+
+    fn answered(&self) -> usize {
+        let answered = |exchange: &&EchoExchange| exchange.answered.is_some();
+        self.exchanges.iter().filter(answered).count()
+    }
+
+    /// Answered requests whose departure the kernel noted.
+    fn noted_departures(&self) -> usize {
+        let departures = self.exchanges.iter().filter_map(EchoExchange::true_departure);
+        departures.count()
     }
 
     fn cost(&self) -> u64 {
-        u64::from(self.sent + self.answered()) * BYTES as u64
+        (self.exchanges.len() + self.answered()) as u64 * BYTES as u64
     }
 
     fn measurement(&self, client: IpAddr) -> Result<Measurement, TestFailure> {
-        let Some(mean) = mean_without_first(&self.round_trips) else {
+        let round_trips = self.round_trips();
+        let Some(mean) = mean_without_first(&round_trips) else {
             return Err(match self.unreachable {
                 Some(by) => {
                     let by = by.map_or("this host".to_owned(), |by| by.to_string());
@@ -131,10 +182,13 @@ impl EchoRoundTrips {
                 },
             });
         };
-        let loss = 1.0 - f64::from(self.answered()) / f64::from(self.sent.max(1));
+        let loss = 1.0 - self.answered() as f64 / self.exchanges.len().max(1) as f64;
+        let smallest = round_trips.iter().flatten().min();
         let detail = json!({
             "method": "icmp",
-            "round_trips_s": seconds(&self.round_trips),
+            "round_trips_s": seconds(&round_trips),
+            "smallest_round_trip_s": smallest.map(Duration::as_secs_f64),
+            "departures_noted_by_kernel": self.noted_departures(),
             "hop_limit": self.hop_limit,
             "routers_back": self.hop_limit.map(hops_passed),
         });
@@ -169,22 +223,23 @@ fn seconds(round_trips: &[Option<Duration>]) -> Vec<Option<f64>> {
 }
 
 /// Sends the requests and waits for the answers.
-fn echo(client: IpAddr, cancelled: &Cancelled) -> Result<EchoRoundTrips, TestFailure> {
+fn echo(client: IpAddr, cancelled: &Cancelled) -> Result<EchoExchanges, TestFailure> {
     let failed = |action| move |source| TestFailure::system(NAME, client, action, source);
     let socket = EchoSocket::open(client).map_err(failed("open an echo socket"))?;
-    let mut found = EchoRoundTrips {
-        round_trips: vec![None; usize::from(REQUESTS)],
-        ..EchoRoundTrips::default()
-    };
-    let mut times = Vec::with_capacity(usize::from(REQUESTS));
+    socket.note_departures();
+    let mut found = EchoExchanges::default();
+    let mut answers = Vec::new();
     for sequence in 0..REQUESTS {
         let deadline = Instant::now() + SPACING;
         let request = socket.request(sequence, BYTES);
         let sent = socket
             .send(&request, deadline)
             .map_err(failed("send a request"))?;
-        times.push(sent);
-        found.sent += 1;
+        found.exchanges.push(EchoExchange {
+            handed_over: sent,
+            departed: None,
+            answered: None,
+        });
         let is_last = sequence + 1 == REQUESTS;
         let until = if is_last { sent + PATIENCE } else { deadline };
         let wanted = if is_last {
@@ -193,32 +248,13 @@ fn echo(client: IpAddr, cancelled: &Cancelled) -> Result<EchoRoundTrips, TestFai
             sequence..=sequence
         };
         while Instant::now() < until && !cancelled.is_set() {
-            let is_missing = |n: u16| {
-                found
-                    .round_trips
-                    .get(usize::from(n))
-                    .is_some_and(Option::is_none)
-            };
-            if !wanted.clone().any(is_missing) || found.unreachable.is_some() {
+            if wanted.clone().all(|number| found.is_answered(number)) || found.unreachable.is_some() {
                 break;
             }
-            let mut answers = Vec::new();
             socket
                 .receive(cancelled.wait_until(until), &mut answers)
                 .map_err(failed("receive an answer"))?;
-            for answer in answers {
-                match (answer.from, times.get(usize::from(answer.sequence))) {
-                    (Answerer::Client, Some(sent)) => {
-                        found.hop_limit = answer.hop_limit.or(found.hop_limit);
-                        let place = found.round_trips.get_mut(usize::from(answer.sequence));
-                        if let Some(place) = place {
-                            place.get_or_insert(answer.at.saturating_duration_since(*sent));
-                        }
-                    }
-                    (Answerer::Unreachable(by), _) => found.unreachable = Some(by),
-                    _ => {}
-                }
-            }
+            answers.drain(..).for_each(|answer| found.note(answer));
         }
         if cancelled.is_set() || found.unreachable.is_some() {
             break;
@@ -310,6 +346,24 @@ mod tests {
         assert_eq!(mean_without_first(&[]), None);
     }
 
+    #[test]
+    fn the_kernels_departure_counts_unless_it_cannot_be_true() {
+        let start = Instant::now();
+        let ms = |n| start + Duration::from_millis(n);
+        let round_trip = |departed| {
+            let exchange = EchoExchange {
+                handed_over: ms(10),
+                departed,
+                answered: Some(ms(30)),
+            };
+            exchange.round_trip().unwrap().as_millis()
+        };
+        assert_eq!(round_trip(Some(ms(14))), 16, "the thread waited for its processor");
+        assert_eq!(round_trip(None), 20);
+        assert_eq!(round_trip(Some(ms(9))), 20);
+        assert_eq!(round_trip(Some(ms(31))), 20);
+    }
+
     #[tokio::test]
     async fn this_machine_has_a_round_trip() {
         for client in ["127.0.0.1", "::1"] {
@@ -324,6 +378,8 @@ mod tests {
                 Ok(found) => {
                     assert!(value(&found, Quantity::Rtt).unwrap() > 0.0);
                     assert_eq!(value(&found, Quantity::Loss), Some(0.0));
+                    let detail = found.detail.unwrap();
+                    assert_eq!(detail["departures_noted_by_kernel"], REQUESTS, "{detail}");
                     assert!(found.cost_bytes <= test.most_bytes(&target));
                 }
                 // A machine without IPv6.

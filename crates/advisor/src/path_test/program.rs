@@ -35,13 +35,20 @@ pub(super) struct ProgramCall<'a> {
 
 /// The output of a program.
 #[derive(Debug)]
-pub(super) struct ProgramOutput {
+pub struct ProgramOutput {
     /// How it ended.
-    pub(super) status: ExitStatus,
+    pub status: ExitStatus,
     /// Standard output.
-    pub(super) output: Vec<u8>,
+    pub output: Vec<u8>,
     /// The beginning of standard error.
-    pub(super) errors: String,
+    pub errors: String,
+}
+
+impl ProgramOutput {
+    /// How the program ended, and its messages.
+    pub(super) fn complaint(&self) -> String {
+        format!("{}: {}", self.status, self.errors)
+    }
 }
 
 /// A running program. Dropping it kills the process group.
@@ -137,7 +144,7 @@ async fn read_beginning(mut pipe: impl AsyncRead + Unpin) -> Vec<u8> {
     kept
 }
 
-/// The file of a program in the directories of `PATH`, and of `/usr/sbin`.
+/// The file of a program in the directories of `PATH`, and of `/usr/sbin`; an absolute path is itself.
 pub(super) fn find_program(name: &str) -> Option<PathBuf> {
     use std::os::unix::fs::PermissionsExt as _;
     let path = std::env::var_os("PATH").unwrap_or_default();

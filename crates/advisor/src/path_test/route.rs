@@ -1,6 +1,7 @@
 //! `route`: the routers on the way to the client, their round trips, and the link that is the bottleneck. It sends echo
 //! requests with a limited number of hops and reads the routers' answers from the socket's error queue, as
-//! tracepath(8) does, without privilege.
+//! tracepath(8) does. Where echo sockets are not permitted, it sends UDP datagrams and finds the hops alone: hosts limit
+//! the rate of their answers to those, so that trains of them tell nothing.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -12,10 +13,12 @@ use tune::path::dispersion;
 
 use super::blocking::{Cancelled, run_blocking};
 use super::bottleneck_hop::{HopBandwidth, bottleneck_hop};
-use super::echo_socket::{Answerer, EchoSocket};
+use super::echo_socket::EchoSocket;
+use super::hop_probe::HopProbe;
 use super::icmp::hops_passed;
+use super::socket_message::Answerer;
 use super::train::EchoTrain;
-use super::{Load, PathTest, StartDecision, Target, TestFailure, Unavailable, Weight};
+use super::{HeldBackBy, PathTest, Target, TestFailure, TestProfile, Unavailable, Weight};
 use crate::measurement::{Measurement, Quantity};
 
 /// Name of the test.
@@ -49,20 +52,14 @@ pub struct RouteTest;
 
 #[async_trait]
 impl PathTest for RouteTest {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    fn weight(&self) -> Weight {
-        Weight::Light
-    }
-
-    fn concurrency(&self) -> usize {
-        2
-    }
-
-    fn interval(&self) -> Duration {
-        Duration::from_secs(2 * 3600)
+    fn profile(&self) -> TestProfile<'_> {
+        TestProfile {
+            name: NAME,
+            weight: Weight::Light,
+            concurrency: 2,
+            interval: Duration::from_secs(2 * 3600),
+            held_back_by: HeldBackBy::TransfersToClient,
+        }
     }
 
     fn most_bytes(&self, target: &Target) -> u64 {
@@ -76,14 +73,8 @@ impl PathTest for RouteTest {
     }
 
     async fn init(&mut self) -> Result<(), Unavailable> {
-        super::require_echo(NAME)
-    }
-
-    fn can_run(&self, _target: &Target, load: &Load) -> StartDecision {
-        if load.transfers_to_client > 0 {
-            return StartDecision::Wait("a transfer fills the queues of this path".to_owned());
-        }
-        StartDecision::Run
+        // Without echo sockets it still has UDP.
+        Ok(())
     }
 
     async fn run(&self, target: &Target) -> Result<Measurement, TestFailure> {
@@ -120,15 +111,17 @@ fn train_length(bandwidth_bps: Option<u64>) -> u16 {
 fn trace(target: &Target, cancelled: &Cancelled) -> Result<Measurement, TestFailure> {
     let client = target.client;
     let failed = |action| move |source| TestFailure::system(NAME, client, action, source);
-    let socket = EchoSocket::open(client).map_err(failed("open an echo socket"))?;
+    let probe = HopProbe::open(client).map_err(failed("open a socket"))?;
     let mut cost = 0;
-    let mut hops = find_hops(&socket, cancelled, &mut cost).map_err(failed("trace the route"))?;
+    let mut hops = find_hops(&probe, cancelled, &mut cost).map_err(failed("trace the route"))?;
     let Some(last) = hops.iter().position(|hop| hop.is_client) else {
         return Err(no_end(client, &hops));
     };
     hops.truncate(last + 1);
-    measure_hops(&socket, &mut hops, target, cancelled, &mut cost)
-        .map_err(failed("send a train"))?;
+    if let Some(socket) = probe.echo() {
+        measure_hops(socket, &mut hops, target, cancelled, &mut cost)
+            .map_err(failed("send a train"))?;
+    }
     let bandwidths: Vec<HopBandwidth> = hops.iter().map(|hop| hop.bandwidth_bps).collect();
     let bottleneck = bottleneck_hop(&bandwidths);
     Ok(Measurement {
@@ -136,7 +129,7 @@ fn trace(target: &Target, cancelled: &Cancelled) -> Result<Measurement, TestFail
         test: NAME.to_owned(),
         at: Timestamp::now(),
         values: vec![(Quantity::Hops, last as f64)],
-        detail: Some(detail(&hops, bottleneck)),
+        detail: Some(detail(probe.method(), &hops, bottleneck)),
         cost_bytes: cost,
     })
 }
@@ -160,7 +153,7 @@ fn no_end(client: IpAddr, hops: &[Hop]) -> TestFailure {
 
 /// Asks the hops in windows until the client answers, or a whole window is silent.
 fn find_hops(
-    socket: &EchoSocket,
+    probe: &HopProbe,
     cancelled: &Cancelled,
     cost: &mut u64,
 ) -> std::io::Result<Vec<Hop>> {
@@ -173,7 +166,7 @@ fn find_hops(
             let client = hops.iter().position(|hop| hop.is_client);
             let end = client.map_or(end, |place| end.min(u8::try_from(place + 1).unwrap_or(end)));
             let numbers = (start..=end).collect::<Vec<_>>();
-            ask_hops(socket, &numbers, &mut sequence, &mut hops, cancelled)?;
+            ask_hops(probe, &numbers, &mut sequence, &mut hops, cancelled)?;
             *cost += (SMALL + 92) as u64 * numbers.len() as u64;
         }
         let window = usize::from(start - 1)..usize::from(end);
@@ -188,7 +181,7 @@ fn find_hops(
 
 /// Sends one request to each of these hops and notes the answers.
 fn ask_hops(
-    socket: &EchoSocket,
+    probe: &HopProbe,
     numbers: &[u8],
     sequence: &mut u16,
     hops: &mut [Hop],
@@ -197,15 +190,14 @@ fn ask_hops(
     let mut asked = Vec::with_capacity(numbers.len());
     let mut deadline = Instant::now() + PATIENCE;
     for hop in numbers {
-        socket.set_hop_limit(*hop)?;
-        let sent = socket.send(&socket.request(*sequence, SMALL), deadline)?;
+        let sent = probe.ask(*hop, *sequence, SMALL, deadline)?;
         asked.push((*sequence, *hop, sent));
         *sequence = sequence.wrapping_add(1);
     }
     let mut open = asked.len();
     let mut answers = Vec::new();
     while open > 0 && Instant::now() < deadline && !cancelled.is_set() {
-        socket.receive(cancelled.wait_until(deadline), &mut answers)?;
+        probe.receive(cancelled.wait_until(deadline), &mut answers)?;
         for answer in answers.drain(..) {
             let request = asked.iter().find(|request| request.0 == answer.sequence);
             let Some((_, number, sent)) = request else {
@@ -217,7 +209,7 @@ fn ask_hops(
                 hops,
                 *number,
                 answer.from,
-                socket.client(),
+                probe.client(),
                 round_trip,
                 answer.hop_limit,
             );
@@ -244,7 +236,7 @@ fn note(
         Answerer::Client => (client, true),
         Answerer::Router(router) => (router, router == client),
         // A router that refuses is not on the way of data.
-        Answerer::Unreachable(_) => return,
+        Answerer::Unreachable(_) | Answerer::OwnDevice => return,
     };
     if let Some(hop) = hops.get_mut(usize::from(number).saturating_sub(1)) {
         hop.address = Some(address);
@@ -304,7 +296,7 @@ fn measure_hops(
     Ok(())
 }
 
-fn detail(hops: &[Hop], bottleneck: Option<usize>) -> serde_json::Value {
+fn detail(method: &str, hops: &[Hop], bottleneck: Option<usize>) -> serde_json::Value {
     let address = |place: usize| hops.get(place).and_then(|hop| hop.address);
     let list: Vec<_> = hops
         .iter()
@@ -319,6 +311,7 @@ fn detail(hops: &[Hop], bottleneck: Option<usize>) -> serde_json::Value {
     let back = hops.last().and_then(|hop| hop.hop_limit).map(hops_passed);
     let there = hops.len().saturating_sub(1);
     json!({
+        "method": method,
         "hops": list,
         // The bottleneck is the link from this hop to the next one; hop 0 is this host.
         "bottleneck_hop": bottleneck,

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use tune::path::dispersion::Arrival;
 
 use super::blocking::Cancelled;
-use super::echo_socket::{Answerer, EchoSocket};
+use super::echo_socket::EchoSocket;
+use super::socket_message::Answerer;
 
 /// Most requests of one train: sequence numbers have 16 bits, and those of neighbouring trains must differ.
 pub(super) const LONGEST_TRAIN: u16 = 16_000;
@@ -22,8 +23,6 @@ pub(super) struct TrainAnswers {
     pub(super) from_routers: BTreeMap<IpAddr, Vec<Arrival>>,
     /// Requests sent.
     pub(super) sent: u32,
-    /// Time from the first request to the last.
-    pub(super) sent_in: Duration,
     /// Time from the first request to its answer.
     pub(super) first_round_trip: Option<Duration>,
     /// Hop limit of the client's answers.
@@ -37,6 +36,19 @@ impl TrainAnswers {
     pub(super) fn answered(&self) -> usize {
         let routers: usize = self.from_routers.values().map(Vec::len).sum();
         self.from_client.len() + routers
+    }
+
+    /// Notes when the answered requests were sent, since the first of them.
+    fn note_sending(&mut self, times: &[Instant]) {
+        let Some(first) = times.first() else {
+            return;
+        };
+        let routers = self.from_routers.values_mut().flatten();
+        for arrival in self.from_client.iter_mut().chain(routers) {
+            let sent = usize::try_from(arrival.sequence).ok();
+            let sent = sent.and_then(|number| times.get(number));
+            arrival.sent = sent.map(|sent| sent.saturating_duration_since(*first));
+        }
     }
 }
 
@@ -72,7 +84,7 @@ impl EchoTrain {
         std::thread::scope(|scope| {
             // A thread of its own: while the train is being sent, answers must leave the receive buffer.
             let sender = scope.spawn(|| send_all(socket, &requests, cancelled));
-            let mut sent: Option<SentTrain> = None;
+            let mut sent: Option<Vec<Instant>> = None;
             let mut sender = Some(sender);
             let mut silent_since = Instant::now();
             let mut first_arrival = None;
@@ -105,6 +117,7 @@ impl EchoTrain {
                     let arrival = (number, answer.at.max(start));
                     let arrival = Arrival {
                         sequence: u32::from(arrival.0),
+                        sent: None,
                         at: arrival.1.saturating_duration_since(start),
                     };
                     match answer.from {
@@ -117,7 +130,7 @@ impl EchoTrain {
                             let of_router = answers.from_routers.entry(router).or_default();
                             of_router.push(arrival);
                         }
-                        Answerer::Unreachable(_) => {}
+                        Answerer::Unreachable(_) | Answerer::OwnDevice => {}
                     }
                 }
                 if answers.answered() >= usize::from(packets) && sent.is_some() {
@@ -125,22 +138,15 @@ impl EchoTrain {
                 }
             }
             if let Some(sent) = sent {
-                answers.sent = sent.packets;
-                answers.sent_in = sent.last.saturating_duration_since(sent.first);
-                answers.first_round_trip =
-                    first_arrival.map(|first| first.saturating_duration_since(sent.first));
+                answers.sent = u32::try_from(sent.len()).unwrap_or(u32::MAX);
+                answers.first_round_trip = first_arrival
+                    .zip(sent.first())
+                    .map(|(arrival, sent)| arrival.saturating_duration_since(*sent));
+                answers.note_sending(&sent);
             }
             Ok(answers)
         })
     }
-}
-
-/// A train that was sent.
-#[derive(Debug, Clone, Copy)]
-struct SentTrain {
-    packets: u32,
-    first: Instant,
-    last: Instant,
 }
 
 /// Longest time that a train may take to be sent: a device that takes no packets ends it.
@@ -154,33 +160,24 @@ fn favour_this_thread() {
     let _ = rustix::process::setpriority_process(Some(thread), -20);
 }
 
+/// Sends the requests; returns the time of each, in order.
 fn send_all(
     socket: &EchoSocket,
     requests: &[Vec<u8>],
     cancelled: &Cancelled,
-) -> io::Result<SentTrain> {
+) -> io::Result<Vec<Instant>> {
     favour_this_thread();
-    let first = Instant::now();
-    let mut train = SentTrain {
-        packets: 0,
-        first,
-        last: first,
-    };
+    let deadline = Instant::now() + LONGEST_SENDING;
+    let mut times = Vec::with_capacity(requests.len());
     for request in requests {
         if cancelled.is_set() {
             break;
         }
-        match socket.send(request, first + LONGEST_SENDING) {
-            Ok(at) => {
-                if train.packets == 0 {
-                    train.first = at;
-                }
-                train.last = at;
-                train.packets += 1;
-            }
+        match socket.send(request, deadline) {
+            Ok(at) => times.push(at),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
             Err(error) => return Err(error),
         }
     }
-    Ok(train)
+    Ok(times)
 }

@@ -139,7 +139,7 @@ impl Core {
         let fills_path = self
             .tests
             .get(job.test)
-            .is_some_and(|test| test.concurrency() == 1);
+            .is_some_and(|test| test.profile().concurrency == 1);
         let Some(store) = self
             .queue
             .get()

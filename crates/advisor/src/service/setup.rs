@@ -46,7 +46,8 @@ pub(super) async fn initialise(
     let mut plans = Vec::new();
     for mut test in tests {
         let setting = config.tests.get(test.name()).cloned().unwrap_or_default();
-        let is_periodic = setting.enabled.unwrap_or(test.weight() == Weight::Light);
+        let is_light = test.profile().weight == Weight::Light;
+        let is_periodic = setting.enabled.unwrap_or(is_light);
         if let Err(unavailable) = test.init().await {
             // A test that nobody chose is no loss.
             if is_periodic {
@@ -56,10 +57,11 @@ pub(super) async fn initialise(
             }
             continue;
         }
+        let profile = test.profile();
         plans.push(ScheduledTest {
-            name: test.name().to_owned(),
-            interval: setting.interval.unwrap_or_else(|| test.interval()),
-            concurrency: setting.concurrency.unwrap_or_else(|| test.concurrency()),
+            name: profile.name.to_owned(),
+            interval: setting.interval.unwrap_or(profile.interval),
+            concurrency: setting.concurrency.unwrap_or(profile.concurrency),
             is_periodic,
         });
         ready.push(Arc::from(test));

@@ -11,7 +11,9 @@ use advisor::config::{AdvisorConfig, StoreUrl};
 use advisor::hosts::HostSource;
 use advisor::http::{HttpServer, ServerLimits, serve_on};
 use advisor::measurement::{Measurement, Quantity};
-use advisor::path_test::{Load, PathTest, StartDecision, Target, TestFailure, Unavailable, Weight};
+use advisor::path_test::{
+    HeldBackBy, PathTest, Target, TestFailure, TestProfile, Unavailable, Weight,
+};
 use advisor::service::Advisor;
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -29,20 +31,14 @@ struct SilentTest(Arc<AtomicUsize>);
 
 #[async_trait]
 impl PathTest for SilentTest {
-    fn name(&self) -> &'static str {
-        "ping"
-    }
-
-    fn weight(&self) -> Weight {
-        Weight::Light
-    }
-
-    fn concurrency(&self) -> usize {
-        10
-    }
-
-    fn interval(&self) -> Duration {
-        Duration::from_secs(3600)
+    fn profile(&self) -> TestProfile<'_> {
+        TestProfile {
+            name: "ping",
+            weight: Weight::Light,
+            concurrency: 10,
+            interval: Duration::from_secs(3600),
+            held_back_by: HeldBackBy::Nothing,
+        }
     }
 
     fn most_bytes(&self, _: &Target) -> u64 {
@@ -51,10 +47,6 @@ impl PathTest for SilentTest {
 
     async fn init(&mut self) -> Result<(), Unavailable> {
         Ok(())
-    }
-
-    fn can_run(&self, _: &Target, _: &Load) -> StartDecision {
-        StartDecision::Run
     }
 
     async fn run(&self, target: &Target) -> Result<Measurement, TestFailure> {

@@ -10,7 +10,9 @@ use std::time::Duration;
 use advisor::clock::{Clock, Moment};
 use advisor::config::{AdvisorConfig, StoreUrl};
 use advisor::measurement::{Measurement, Quantity};
-use advisor::path_test::{Load, PathTest, StartDecision, Target, TestFailure, Unavailable, Weight};
+use advisor::path_test::{
+    HeldBackBy, PathTest, Target, TestFailure, TestProfile, Unavailable, Weight,
+};
 use advisor::service::{Advisor, AdvisorEvent};
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -60,20 +62,14 @@ impl ScriptedTest {
 
 #[async_trait]
 impl PathTest for ScriptedTest {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn weight(&self) -> Weight {
-        Weight::Light
-    }
-
-    fn concurrency(&self) -> usize {
-        self.concurrency
-    }
-
-    fn interval(&self) -> Duration {
-        Duration::from_secs(4 * 3600)
+    fn profile(&self) -> TestProfile<'_> {
+        TestProfile {
+            name: self.name,
+            weight: Weight::Light,
+            concurrency: self.concurrency,
+            interval: Duration::from_secs(4 * 3600),
+            held_back_by: HeldBackBy::TransfersToClient,
+        }
     }
 
     fn most_bytes(&self, _: &Target) -> u64 {
@@ -88,13 +84,6 @@ impl PathTest for ScriptedTest {
             });
         }
         Ok(())
-    }
-
-    fn can_run(&self, _: &Target, load: &Load) -> StartDecision {
-        if load.transfers_to_client > 0 {
-            return StartDecision::Wait("a transfer runs".to_owned());
-        }
-        StartDecision::Run
     }
 
     async fn run(&self, target: &Target) -> Result<Measurement, TestFailure> {

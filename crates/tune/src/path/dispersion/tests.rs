@@ -28,6 +28,10 @@ struct TestLink {
     jitter: u64,
     /// Bit rate at which the sender emits packets.
     sender_bps: u64,
+    /// The sender waits so many microseconds before the packet in the middle of the train.
+    sender_waits: u64,
+    /// The receiver delivers nothing for so many microseconds from the arrival of the packet in the middle.
+    receiver_waits: u64,
 }
 
 impl TestLink {
@@ -39,6 +43,8 @@ impl TestLink {
             delivery: Delivery::Single,
             jitter: 0,
             sender_bps: bps.saturating_mul(10),
+            sender_waits: 0,
+            receiver_waits: 0,
         }
     }
 
@@ -47,16 +53,25 @@ impl TestLink {
         let mut free_at = start_us * 1000;
         let mut leaving = Vec::new();
         for sequence in 0..train.packets {
-            let sent = start_us * 1000 + nanos(self.sender_bps) * u64::from(sequence);
+            let is_later = u64::from(sequence >= train.packets / 2);
+            let sent = start_us * 1000
+                + nanos(self.sender_bps) * u64::from(sequence)
+                + self.sender_waits * 1000 * is_later;
             let waiting = free_at.saturating_sub(sent) / nanos(self.bps);
             if waiting > self.queue || random.next_u64() % 1000 < self.loss {
                 continue;
             }
             free_at = free_at.max(sent) + nanos(self.bps);
-            leaving.push((sequence, free_at));
+            leaving.push((sequence, sent, free_at));
         }
         let mut batch_until = 0;
-        let deliver = |(sequence, at): (u32, u64)| {
+        let wait_from = leaving.get(leaving.len() / 2).map_or(0, |(_, _, at)| *at);
+        let wait_until = wait_from + self.receiver_waits * 1000;
+        let deliver = |(sequence, sent, at): (u32, u64, u64)| {
+            let at = match at {
+                at if at < wait_from => at,
+                at => at.max(wait_until),
+            };
             let at = match self.delivery {
                 Delivery::Single => at,
                 Delivery::Ticks(us) => at.next_multiple_of(us * 1000),
@@ -70,6 +85,7 @@ impl TestLink {
             let late = random.next_u64() % (self.jitter * 1000 + 1);
             Arrival {
                 sequence,
+                sent: Some(Duration::from_nanos(sent)),
                 at: Duration::from_nanos(20_000_000 + at + late),
             }
         };
@@ -84,7 +100,7 @@ impl TestLink {
             trains += 1;
             assert!(trains < 50);
             let start_us = random.next_u64() % 5000;
-            plan.on_train(&self.send(train, start_us, &mut random), None);
+            plan.on_train(&self.send(train, start_us, &mut random));
         }
         (plan.estimate(), plan)
     }
@@ -116,7 +132,7 @@ fn the_train_doubles_until_it_is_long_enough() {
         while let Some(train) = plan.next_train() {
             lengths.push(train.packets);
             let mut random = SplitMix64::new(1);
-            plan.on_train(&TestLink::new(bps).send(train, 0, &mut random), None);
+            plan.on_train(&TestLink::new(bps).send(train, 0, &mut random));
         }
         lengths
     };
@@ -149,10 +165,51 @@ fn a_slow_sender_gives_a_lower_bound() {
     };
     while let Some(train) = plan.next_train() {
         let arrivals = link.send(train, 0, &mut SplitMix64::new(1));
-        let sent_in = Duration::from_micros(120 * u64::from(train.packets - 1));
-        plan.on_train(&arrivals, Some(sent_in));
+        plan.on_train(&arrivals);
     }
     assert!(plan.estimate().unwrap().is_lower_bound);
+}
+
+#[test]
+fn a_host_that_waits_once_for_its_processor_measures_the_path() {
+    for bps in [10_000_000, 100_000_000, 1_000_000_000] {
+        let link = TestLink::new(bps);
+        let sender = TestLink {
+            sender_waits: 30_000,
+            ..link
+        };
+        let receiver = TestLink {
+            receiver_waits: 6000,
+            delivery: Delivery::Coalesced(100),
+            ..link
+        };
+        for link in [sender, receiver] {
+            let estimate = link.measure(5).0.unwrap();
+            let found = estimate.bps;
+            assert!(found.abs_diff(bps) < bps / 20, "{found} {link:?}");
+            assert!(!estimate.is_lower_bound, "{link:?}");
+        }
+    }
+}
+
+#[test]
+fn trains_that_were_sent_too_slowly_do_not_count_beside_others() {
+    let path = TestLink::new(1_000_000_000);
+    let slow = TestLink {
+        sender_bps: 300_000_000,
+        ..path
+    };
+    let mut plan = TrainPlan::new(1500, TrainLimits::default());
+    let mut trains = 0;
+    while let Some(train) = plan.next_train() {
+        // The two long trains that come first are slow, and the plan sends more.
+        let link = if (7..9).contains(&trains) { slow } else { path };
+        plan.on_train(&link.send(train, 0, &mut SplitMix64::new(1)));
+        trains += 1;
+    }
+    let estimate = plan.estimate().unwrap();
+    assert!(!estimate.is_lower_bound && trains > 10, "{trains}");
+    assert!(estimate.bps.abs_diff(path.bps) < path.bps / 50, "{estimate:?}");
 }
 
 #[test]
@@ -162,6 +219,7 @@ fn trains_of_no_use_give_no_estimate_and_end() {
         vec![
             Arrival {
                 sequence: 0,
+                sent: Some(Duration::MAX),
                 at: Duration::MAX
             };
             40
@@ -177,7 +235,7 @@ fn trains_of_no_use_give_no_estimate_and_end() {
         );
         let mut trains = 0;
         while plan.next_train().is_some() {
-            plan.on_train(&arrivals, Some(Duration::MAX));
+            plan.on_train(&arrivals);
             trains += 1;
         }
         assert!(trains <= 120);
@@ -195,7 +253,7 @@ fn trains_of_no_use_give_no_estimate_and_end() {
 fn a_host_that_does_not_answer_is_sent_three_short_trains() {
     let mut plan = TrainPlan::new(1500, TrainLimits::default());
     while plan.next_train().is_some() {
-        plan.on_train(&[], None);
+        plan.on_train(&[]);
     }
     assert_eq!(plan.sent_bytes(), (10 + 20 + 40) * 1500);
 }
@@ -205,6 +263,7 @@ fn packets_that_all_arrive_together_give_no_estimate() {
     let together: Vec<Arrival> = (0..40)
         .map(|sequence| Arrival {
             sequence,
+            sent: None,
             at: Duration::from_millis(5),
         })
         .collect();
@@ -241,7 +300,11 @@ proptest! {
     ) {
         let arrivals: Vec<Arrival> = arrivals
             .into_iter()
-            .map(|(sequence, nanos)| Arrival { sequence: sequence % 64, at: Duration::from_nanos(nanos) })
+            .map(|(sequence, nanos)| Arrival {
+                sequence: sequence % 64,
+                sent: (sequence % 3 > 0).then(|| Duration::from_nanos(nanos / 7)),
+                at: Duration::from_nanos(nanos),
+            })
             .collect();
         if let Some(estimate) = estimate([&arrivals[..]], bytes) {
             prop_assert!(estimate.spread.0 <= estimate.bps && estimate.bps <= estimate.spread.1);

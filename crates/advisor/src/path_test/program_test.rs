@@ -1,0 +1,120 @@
+//! Tests that are the work of a program on this machine: its arguments, and the meaning of its output, are a file each.
+
+use std::ffi::OsString;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::program::{ProgramCall, ProgramOutput, find_program};
+use super::{PathTest, Target, TestFailure, TestProfile, Unavailable};
+use crate::measurement::{Measurement, Quantity};
+
+/// The measured numbers in the output of a program.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProgramResult {
+    /// The numbers.
+    pub values: Vec<(Quantity, f64)>,
+    /// Details that only people read.
+    pub detail: Option<Value>,
+    /// Bytes that the program put on the network, both directions together.
+    pub cost_bytes: u64,
+}
+
+/// A program that tests paths.
+pub trait MeasuringProgram: Send + Sync {
+    /// The unchanging facts of the test.
+    fn profile(&self) -> TestProfile<'_>;
+
+    /// Bytes that one run puts on the network, at most.
+    fn most_bytes(&self, target: &Target) -> u64;
+
+    /// Its file, or a name that is looked for in the directories of `PATH`.
+    fn program(&self) -> &str;
+
+    /// The reason that people read if the program is missing.
+    fn missing(&self) -> String;
+
+    /// Its arguments for a test of `client`.
+    fn arguments(&self, client: IpAddr) -> Vec<OsString>;
+
+    /// Time after which it is killed.
+    fn time_limit(&self) -> Duration;
+
+    /// Longest output, bytes.
+    fn most_output(&self) -> usize;
+
+    /// The result in its output.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn read(&self, ran: &ProgramOutput) -> Result<ProgramResult, String>;
+}
+
+/// The test by a program.
+#[derive(Debug)]
+pub struct ProgramTest<P> {
+    program: P,
+    /// Its file, once it was found.
+    file: Option<PathBuf>,
+}
+
+impl<P: MeasuringProgram> ProgramTest<P> {
+    /// The test by this program, which is looked for when the test is initialised.
+    pub fn new(program: P) -> Self {
+        Self {
+            program,
+            file: None,
+        }
+    }
+}
+
+#[async_trait]
+impl<P: MeasuringProgram> PathTest for ProgramTest<P> {
+    fn profile(&self) -> TestProfile<'_> {
+        self.program.profile()
+    }
+
+    fn most_bytes(&self, target: &Target) -> u64 {
+        self.program.most_bytes(target)
+    }
+
+    async fn init(&mut self) -> Result<(), Unavailable> {
+        self.file = find_program(self.program.program());
+        match self.file {
+            Some(_) => Ok(()),
+            None => Err(Unavailable {
+                test: self.name().to_owned(),
+                reason: self.program.missing(),
+            }),
+        }
+    }
+
+    async fn run(&self, target: &Target) -> Result<Measurement, TestFailure> {
+        let (test, client) = (self.name(), target.client);
+        let unusable = |reason| TestFailure::unusable(test, client, reason);
+        let file = self.file.as_ref();
+        let file = file.ok_or_else(|| unusable(self.program.missing()))?;
+        let call = ProgramCall {
+            test,
+            client,
+            program: file,
+            arguments: self.program.arguments(client),
+            time_limit: self.program.time_limit(),
+            most_output: self.program.most_output(),
+        };
+        let ran = call.run().await?;
+        let result = self.program.read(&ran).map_err(unusable)?;
+        Ok(Measurement {
+            client,
+            test: test.to_owned(),
+            at: Timestamp::now(),
+            values: result.values,
+            detail: result.detail,
+            cost_bytes: result.cost_bytes,
+        })
+    }
+}
