@@ -112,8 +112,9 @@ impl TestInterval {
     pub fn next(&self, jitter: f64) -> Duration {
         let jitter = if jitter.is_nan() { 0.5 } else { jitter };
         let factor = 1.0 + JITTER * (jitter.clamp(0.0, 1.0) * 2.0 - 1.0);
-        let seconds = self.base / (1.0 + self.demand) * factor as f32;
-        Duration::from_secs_f32(seconds.clamp(self.shortest, self.longest))
+        let seconds = f64::from(self.base) / (1.0 + f64::from(self.demand)) * factor;
+        let (shortest, longest) = (f64::from(self.shortest), f64::from(self.longest));
+        Duration::from_secs_f64(seconds.clamp(shortest, longest))
     }
 }
 
