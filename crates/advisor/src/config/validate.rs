@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{AdvisorConfig, AdvisorConfigError, HOUR, TestConfig, spelling};
+use smallfile::settings;
+
+use super::{AdvisorConfig, AdvisorConfigError, HOUR, TestConfig};
 
 /// Names of the tests that are built in.
 pub(super) const BUILT_IN: [&str; 6] =
@@ -125,7 +127,7 @@ fn check_test(name: &str, test: &TestConfig) -> Result<(), AdvisorConfigError> {
     match &test.command {
         Some(_) if built_in => return Err(wrong(key("command"), "this test is built in")),
         None if !built_in => {
-            let reason = spelling::not_known(name, "test", BUILT_IN);
+            let reason = settings::unknown_name(name, "test", BUILT_IN);
             return Err(wrong(
                 "tests",
                 format!("{reason} (a test of your own needs a command)"),
