@@ -17,7 +17,6 @@ pub mod measurement;
 pub mod notify;
 pub mod path_table;
 pub mod path_test;
-mod regular_file;
 pub mod scheduler;
 mod sender_limits;
 pub mod service;

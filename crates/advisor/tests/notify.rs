@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use advisor::measurement::Quantity;
-use advisor::notify::anomaly::{Anomaly, AnomalyBatch, AnomalyEvent};
+use advisor::notify::anomaly::{AnomalyBatch, AnomalyEvent};
 use advisor::notify::email::{MailSecurity, MailSettings, MailSettingsError, Mailer};
 use advisor::notify::notifier::{Notifier, NotifySettings};
 use advisor::notify::retry::SendRetry;
@@ -18,6 +18,7 @@ use openssl::pkey::{PKey, Private};
 use openssl::ssl::{SslAcceptor, SslMethod};
 use openssl::x509::extension::{BasicConstraints, SubjectAlternativeName};
 use openssl::x509::{X509, X509Builder, X509NameBuilder};
+use tune::path::SeriesEvent;
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -31,7 +32,7 @@ fn event() -> AnomalyEvent {
         at: "2026-11-23T02:27:23Z".parse().unwrap(),
         client: "2001:db8::7".parse().unwrap(),
         quantity: Quantity::Rtt,
-        anomaly: Anomaly::Shift {
+        anomaly: SeriesEvent::Shift {
             from: 0.05,
             to: 0.2,
         },

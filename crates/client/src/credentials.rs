@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use proto::command::Secret;
-use security::regular_file;
+use smallfile::regular_file;
 use zeroize::Zeroizing;
 
 use crate::netrc;

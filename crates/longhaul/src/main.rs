@@ -23,7 +23,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use client::{CopyEvent, CopyFailure, Exit};
 
-use advisor::beside_server::AdvisorProcess;
+use advisor::beside_server::{AdvisorInput, AdvisorProcess};
 use args::{Cli, CpArgs, KeyHolderArgs, LogFormat, ServeArgs, Verb};
 use data::os::core_dumps;
 use history::PathHistory;
@@ -146,10 +146,13 @@ fn copy(args: &CpArgs) -> Result<Exit> {
     Ok(summary.exit)
 }
 
-/// Says on standard error what people need to check a server for a try-out, and where implicit TLS is.
-fn print_protection(ready: &server::ServerAnnouncement) {
+/// Says on standard error what people need to check a server for a try-out, and where its other ports are.
+fn print_details(ready: &server::ServerAnnouncement) {
     if let Some(address) = ready.implicit_tls {
         print_to_stderr(&format!("implicit TLS on {address}"));
+    }
+    if let Some(address) = ready.metrics {
+        print_to_stderr(&format!("metrics at http://{address}/metrics"));
     }
     if let Some(fingerprint) = &ready.self_signed {
         print_to_stderr(&format!(
@@ -199,7 +202,7 @@ fn serve(args: ServeArgs) -> Result<Exit> {
         }
     };
     // Dropped at the end, which ends it.
-    let _advice = match AdvisorProcess::start(&mut config, args.log) {
+    let advice = match AdvisorProcess::start(&mut config, args.log) {
         Ok(process) => process,
         Err(error) => {
             print_to_stderr(&format!("longhaul serve: {error}"));
@@ -220,10 +223,15 @@ fn serve(args: ServeArgs) -> Result<Exit> {
         let print_address = |ready: &server::ServerAnnouncement| {
             // The server must run even if nothing reads its standard output.
             let _ = output::print_line(&format!("listening on {}", ready.address));
-            print_protection(ready);
+            print_details(ready);
         };
-        let reloads = server::ReloadRequests::on_hangup(move || args.config())
-            .context("cannot watch for signals")?;
+        let input = advice.as_ref().map(AdvisorProcess::input);
+        let reload = move || {
+            input.iter().for_each(AdvisorInput::reload);
+            args.config()
+        };
+        let reloads =
+            server::ReloadRequests::on_hangup(reload).context("cannot watch for signals")?;
         server::serve_with_reloads(config, print_address, shutdown, reloads)
             .await
             // The text already contains the cause; `error_in_one_line` would repeat it.

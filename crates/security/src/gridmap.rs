@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::regular_file;
 use crate::x509::DistinguishedName;
 use crate::x509::name::{normalize, push_printable};
+use smallfile::regular_file;
 
 /// Longest file, bytes.
 const LONGEST_FILE: u64 = 16 << 20;

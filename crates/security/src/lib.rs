@@ -10,7 +10,6 @@ pub mod fuzzing;
 pub mod gridmap;
 pub mod gsi;
 mod locks;
-pub mod regular_file;
 #[cfg(any(test, feature = "test-pki"))]
 pub mod test_pki;
 pub mod tls;

@@ -21,6 +21,8 @@ mod control;
 mod data_address;
 mod listen;
 mod login;
+mod metrics;
+mod monitoring;
 mod privilege;
 mod proxy_header;
 mod reload;
@@ -38,7 +40,7 @@ mod work;
 
 pub use congestion::CongestionError;
 pub use login::{CheckedIssuer, TokenSetupError, check_token_issuers};
-pub use privilege::{PrivilegeError, become_account};
+pub use privilege::{PrivilegeError, become_account, make_directory_of};
 pub use reload::ReloadRequests;
 pub use secure::SecurityMaterialError;
 pub use serve::{ServerAnnouncement, serve, serve_with_reloads};

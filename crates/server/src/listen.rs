@@ -7,7 +7,7 @@ use std::time::Duration;
 use data::transport::ControlTransport;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 /// Length of the accept queue (listen(2)).
 const BACKLOG: i32 = 1024;
@@ -45,19 +45,24 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Waits for the next control connection, before its security handshake: the session's own task
-/// does that, so that a slow client does not keep others waiting. Errors of accept(2) do not end the
-/// loop: after errors of one connection (reset before it was accepted) it goes on at once, after errors
-/// of the process (EMFILE, ENFILE, ENOMEM) after a pause.
+/// does that, so that a slow client does not keep others waiting.
 pub(crate) async fn accept(listener: &TcpListener) -> (ControlTransport, SocketAddr) {
     loop {
+        let (stream, peer) = accept_stream(listener).await;
+        let transport = ControlTransport::accepted(stream);
+        match set_socket_options(&transport) {
+            Ok(()) => return (transport, peer),
+            Err(error) => tracing::debug!(%peer, %error, "control connection dropped"),
+        }
+    }
+}
+
+/// Waits for the next connection. Errors of accept(2) do not end the loop: after errors of one connection (reset before
+/// it was accepted) it goes on at once, after errors of the process (EMFILE, ENFILE, ENOMEM) after a pause.
+pub(crate) async fn accept_stream(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+    loop {
         match listener.accept().await {
-            Ok((stream, peer)) => {
-                let transport = ControlTransport::accepted(stream);
-                match set_socket_options(&transport) {
-                    Ok(()) => return (transport, peer),
-                    Err(error) => tracing::debug!(%peer, %error, "control connection dropped"),
-                }
-            }
+            Ok(accepted) => return accepted,
             Err(error) if is_connection_error(&error) => {}
             Err(error) => {
                 tracing::warn!(%error, "cannot accept; trying again");

@@ -1,6 +1,10 @@
 //! Change to an unprivileged account after the control port is bound.
 
 use std::ffi::CString;
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, lchown};
+use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::unistd::{Uid, User, getuid, initgroups, setgid, setgroups, setuid};
@@ -22,6 +26,16 @@ pub enum PrivilegeError {
     /// The server was not started as root.
     #[error("run-as needs the server to be started as root")]
     NotRoot,
+    /// A directory of the account could not be made.
+    #[error("cannot make the directory {} for {name}: {source}", path.display())]
+    Directory {
+        /// The account.
+        name: String,
+        /// The directory.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
     /// A system call failed.
     #[error("cannot become {name}: {call}: {source}")]
     Refused {
@@ -41,12 +55,7 @@ pub enum PrivilegeError {
 /// # Errors
 /// See [`PrivilegeError`].
 pub fn become_account(name: &str) -> Result<(), PrivilegeError> {
-    let account = User::from_name(name)
-        .map_err(|source| PrivilegeError::Lookup {
-            name: name.to_owned(),
-            source,
-        })?
-        .ok_or_else(|| PrivilegeError::Unknown(name.to_owned()))?;
+    let account = account(name)?;
     if getuid() == account.uid && !account.uid.is_root() {
         return Ok(());
     }
@@ -67,6 +76,41 @@ pub fn become_account(name: &str) -> Result<(), PrivilegeError> {
     }
     setgid(account.gid).map_err(refused("setgid"))?;
     setuid(account.uid).map_err(refused("setuid"))
+}
+
+/// Makes a directory that belongs to the account `name`, and those above it, which belong to this one. A directory
+/// that exists stays as it is.
+///
+/// # Errors
+/// [`PrivilegeError::Unknown`], [`PrivilegeError::Lookup`], [`PrivilegeError::Directory`]
+pub fn make_directory_of(name: &str, path: &Path) -> Result<(), PrivilegeError> {
+    let owner = account(name)?;
+    let made = || {
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        match DirBuilder::new().mode(0o700).create(path) {
+            // Not through a link: nothing but what was made here changes its owner.
+            Ok(()) => lchown(path, Some(owner.uid.as_raw()), Some(owner.gid.as_raw())),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(error),
+        }
+    };
+    made().map_err(|source| PrivilegeError::Directory {
+        name: name.to_owned(),
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// Looks an account up.
+pub(crate) fn account(name: &str) -> Result<User, PrivilegeError> {
+    User::from_name(name)
+        .map_err(|source| PrivilegeError::Lookup {
+            name: name.to_owned(),
+            source,
+        })?
+        .ok_or_else(|| PrivilegeError::Unknown(name.to_owned()))
 }
 
 /// Whether the process accesses files with the rights of root.

@@ -163,6 +163,7 @@ fn keep_restart_only_settings(old: &ServerConfig, new: &mut ServerConfig) -> Vec
         keep("cert and key", files(old) != files(new));
         (new.security.certificate, new.security.key) = files(old);
     }
+    keep("metrics", old.metrics != new.metrics);
     keep("advisor", old.advisor != new.advisor);
     keep("transfer-log", old.transfer_log != new.transfer_log);
     keep("ftp-info-log", old.ftp_info_log != new.ftp_info_log);
@@ -172,6 +173,7 @@ fn keep_restart_only_settings(old: &ServerConfig, new: &mut ServerConfig) -> Vec
     new.sandbox = old.sandbox;
     new.key_holder.clone_from(&old.key_holder);
     new.advisor.clone_from(&old.advisor);
+    new.metrics = old.metrics;
     new.advisor_port = old.advisor_port;
     new.root.clone_from(&old.root);
     new.run_as.clone_from(&old.run_as);

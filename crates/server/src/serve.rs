@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use crate::config::ServerConfig;
 use crate::data_address::ControlAddresses;
 use crate::listen;
+use crate::monitoring;
 use crate::proxy_header;
 use crate::reload::{self, ReloadRequests};
 use crate::session::{self, SessionEntry};
@@ -47,6 +48,8 @@ pub struct ServerAnnouncement {
     pub address: SocketAddr,
     /// Address of the port with implicit TLS.
     pub implicit_tls: Option<SocketAddr>,
+    /// Address of the HTTP port for monitoring.
+    pub metrics: Option<SocketAddr>,
     /// SHA-256 of the certificate that the server has made for itself.
     pub self_signed: Option<String>,
 }
@@ -63,11 +66,16 @@ pub async fn serve_with_reloads(
     mut shutdown: Shutdown,
     mut reloads: ReloadRequests,
 ) -> Result<(), ServeError> {
-    let (listeners, mut shared) = startup::start_up(config)?;
+    let (mut listeners, mut shared) = startup::start_up(config)?;
     let announcement = announcement(&listeners, &shared)?;
     tracing::info!(address = %announcement.address, "serving");
     if let Some(address) = announcement.implicit_tls {
         tracing::info!(%address, "serving with implicit TLS");
+    }
+    // Ends when this function does, so that monitors see the server drain.
+    let mut monitors = JoinSet::new();
+    if let Some(listener) = listeners.metrics.take() {
+        monitors.spawn(monitoring::serve(listener, Arc::clone(&shared)));
     }
     ready(&announcement);
 
@@ -99,6 +107,12 @@ fn announcement(
         address: bound(&listeners.control, config.listen)?,
         implicit_tls: implicit
             .zip(config.security.implicit_tls)
+            .map(|(listener, address)| bound(listener, address))
+            .transpose()?,
+        metrics: listeners
+            .metrics
+            .as_ref()
+            .zip(config.metrics)
             .map(|(listener, address)| bound(listener, address))
             .transpose()?,
         self_signed: shared.material.self_signed_fingerprint(),
@@ -188,10 +202,12 @@ fn admitted_session(
 ) -> Option<impl Future<Output = ()> + Send + use<>> {
     match shared.session_limits.admit(addresses.peer.ip()) {
         Ok(slot) => {
+            shared.metrics.count_session(true);
             let shared = Arc::clone(shared);
             Some(session::run(shared, transport, entry, addresses, slot))
         }
         Err(reason) => {
+            shared.metrics.count_session(false);
             tracing::info!(peer = %addresses.peer, %reason, "session turned away");
             // A client that expects TLS cannot read a reply in the clear.
             if entry == SessionEntry::Control {
@@ -277,6 +293,7 @@ mod tests {
         let listeners = ControlListeners {
             control,
             implicit_tls: Some(implicit),
+            metrics: None,
         };
         let all = Arc::clone(&shared);
         let serving = tokio::spawn(async move {

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use crate::config::ServerConfig;
 use crate::limits::{FairQueue, HandshakeLimits, SessionLimits, client_key};
 use crate::login::Authenticator;
+use crate::metrics::ServerMetrics;
 use crate::secure::SecurityMaterial;
 use crate::transfer_log::TransferLog;
 
@@ -54,6 +55,8 @@ pub(crate) struct ServerState {
     pub(crate) material: Arc<SecurityMaterial>,
     /// Lessons of transfers about their paths.
     pub(crate) history: Option<PathHistory>,
+    /// Numbers for monitoring.
+    pub(crate) metrics: Arc<ServerMetrics>,
     /// Security handshakes that are not complete.
     pub(crate) handshakes: Arc<HandshakeLimits>,
     /// One permit per step of a GSI exchange: each takes up to a second of processor time.
@@ -79,6 +82,7 @@ impl ServerState {
             listener_queue: FairQueue::new(config.listener_queue()),
             material: Arc::default(),
             history: None,
+            metrics: Arc::new(ServerMetrics::new()),
             handshakes: Arc::default(),
             exchange_queue: FairQueue::new(config.exchange_queue()),
             phase: Arc::new(watch::Sender::new(ServerPhase::Serving)),
@@ -123,6 +127,7 @@ impl ServerState {
             listener_queue: Arc::clone(&self.listener_queue),
             material,
             history: self.history.clone(),
+            metrics: Arc::clone(&self.metrics),
             handshakes: Arc::clone(&self.handshakes),
             exchange_queue: Arc::clone(&self.exchange_queue),
             phase: Arc::clone(&self.phase),

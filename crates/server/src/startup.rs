@@ -93,6 +93,8 @@ pub(crate) struct ControlListeners {
     pub(crate) control: TcpListener,
     /// The port whose connections begin with a TLS handshake.
     pub(crate) implicit_tls: Option<TcpListener>,
+    /// The HTTP port for monitoring.
+    pub(crate) metrics: Option<TcpListener>,
 }
 
 /// Binds the ports, becomes the unprivileged account, and creates the state that sessions share.
@@ -108,6 +110,7 @@ pub(crate) fn start_up(
     let listeners = ControlListeners {
         control: bind(config.listen)?,
         implicit_tls: config.security.implicit_tls.map(bind).transpose()?,
+        metrics: config.metrics.map(bind).transpose()?,
     };
     let log = open_log(&config)?;
     let users = config.users.as_deref().map(Users::load).transpose()?;
@@ -175,7 +178,10 @@ fn open_history(config: &ServerConfig) -> Option<PathHistory> {
 fn open_log(config: &ServerConfig) -> Result<TransferLog, ServeError> {
     let json = config.transfer_log.as_deref();
     let classic = config.ftp_info_log.as_deref();
-    TransferLog::open(json, classic).map_err(|source| ServeError::TransferLog {
+    let account = config.run_as.as_deref().map(privilege::account);
+    let owner = account.transpose()?.filter(|_| privilege::is_root());
+    let owner = owner.map(|account| (account.uid.as_raw(), account.gid.as_raw()));
+    TransferLog::open_as(json, classic, owner).map_err(|source| ServeError::TransferLog {
         path: json.or(classic).unwrap_or(config.root.as_path()).to_owned(),
         source,
     })

@@ -9,7 +9,7 @@ use ipnet::IpNet;
 
 use super::{AggregationPolicy, ClientGroup, ClientPath};
 use crate::config::AggregationConfig;
-use crate::regular_file;
+use smallfile::regular_file;
 
 /// Largest prefix table, bytes. The table of the whole Internet has a million prefixes.
 const MAX_TABLE: u64 = 64 << 20;

@@ -1,25 +1,21 @@
 //! The settings of the service, read from a TOML file.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use enable::advice::DEFAULT_PORT;
 use serde::Deserialize;
+use smallfile::settings::{self, SettingsFileError};
 
 use crate::path_test::Weight;
-use crate::regular_file;
 
-mod spelling;
 mod validate;
 mod values;
 
 pub use values::StoreUrl;
 
-/// Largest settings file, bytes.
-const MAX_FILE: u64 = 1 << 20;
 /// One hour.
 const HOUR: Duration = Duration::from_secs(3600);
 /// One day.
@@ -278,24 +274,9 @@ impl Default for HistoryConfig {
 /// The reason why the settings cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum AdvisorConfigError {
-    /// The file cannot be read.
-    #[error("cannot read settings from {}: {cause}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        cause: io::Error,
-    },
-    /// The file holds something that is not a setting.
-    #[error("settings file {}, line {line}: {reason}", path.display())]
-    Parse {
-        /// The file.
-        path: PathBuf,
-        /// The line's number, from 1.
-        line: usize,
-        /// The mistake, in one line.
-        reason: String,
-    },
+    /// The file cannot be read, or holds something that is not a setting.
+    #[error(transparent)]
+    File(#[from] SettingsFileError),
     /// A setting is out of its range, or two do not fit each other.
     #[error("{key}: {reason}")]
     Value {
@@ -313,21 +294,7 @@ impl AdvisorConfig {
     /// The file cannot be read or is not a regular one, holds an unknown key (the nearest known one is named),
     /// or a value out of range.
     pub fn load(path: &Path) -> Result<Self, AdvisorConfigError> {
-        let text = regular_file::read_to_string(path, MAX_FILE).map_err(|cause| {
-            AdvisorConfigError::Read {
-                path: path.to_owned(),
-                cause,
-            }
-        })?;
-        let config: Self = toml::from_str(&text).map_err(|error: toml::de::Error| {
-            // The parser reports a byte offset; people look for a line.
-            let before = error.span().and_then(|span| text.get(..span.start));
-            AdvisorConfigError::Parse {
-                path: path.to_owned(),
-                line: 1 + before.map_or(0, |before| before.matches('\n').count()),
-                reason: spelling::one_line_reason(error.message()),
-            }
-        })?;
+        let config: Self = settings::load(path)?;
         config.check()?;
         Ok(config)
     }

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use smallfile::settings;
+
 use crate::path_test::transfer;
 
-use super::{AdvisorConfig, AdvisorConfigError, HOUR, TestConfig, spelling};
+use super::{AdvisorConfig, AdvisorConfigError, HOUR, TestConfig};
 
 /// Names of the tests that are built in.
 pub(super) const BUILT_IN: [&str; 5] = ["ping", "bottleneck", "route", "pchar", "iperf3"];
@@ -130,7 +132,7 @@ fn check_test(name: &str, test: &TestConfig) -> Result<(), AdvisorConfigError> {
     match &test.command {
         Some(_) if built_in => return Err(wrong(key("command"), "this test is built in")),
         None if !built_in => {
-            let reason = spelling::not_known(name, "test", BUILT_IN);
+            let reason = settings::unknown_name(name, "test", BUILT_IN);
             return Err(wrong(
                 "tests",
                 format!("{reason} (a test of your own needs a command)"),

@@ -1,12 +1,13 @@
 //! The record of the routes that were added, so that all of them can be removed.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use smallfile::regular_file;
 
 use super::ip_command::EnforceError;
 use super::route_metrics::RouteMetrics;
@@ -93,59 +94,37 @@ impl StateFile {
     }
 
     fn save(&mut self, routes: Vec<EnforcedRoute>) -> Result<(), EnforceError> {
-        write(&self.path, &routes).map_err(|source| EnforceError::State {
-            action: "write",
-            path: self.path.clone(),
-            source,
-        })?;
+        let text = serde_json::to_vec_pretty(&routes).map_err(io::Error::other);
+        text.and_then(|text| smallfile::replace(&self.path, &text))
+            .map_err(|source| EnforceError::State {
+                action: "write",
+                path: self.path.clone(),
+                source,
+            })?;
         self.routes = routes;
         Ok(())
     }
 }
 
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.to_owned().into_os_string();
-    name.push(suffix);
-    PathBuf::from(name)
-}
-
+/// The lock is on a file of its own, because the state file is replaced.
 fn lock(path: &Path) -> io::Result<File> {
+    let mut beside = path.to_owned().into_os_string();
+    beside.push(".lock");
     let file = File::options()
         .write(true)
         .create(true)
         .truncate(false)
         .mode(0o600)
-        .open(beside(path, ".lock"))?;
+        .open(beside)?;
     file.lock()?;
     Ok(file)
 }
 
 fn read(path: &Path) -> io::Result<Vec<EnforcedRoute>> {
-    let file = match File::open(path) {
-        Ok(file) => file,
+    let text = match regular_file::read_to_string(path, MOST_FILE_BYTES) {
+        Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
-    let mut text = Vec::new();
-    file.take(MOST_FILE_BYTES).read_to_end(&mut text)?;
-    serde_json::from_slice(&text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
-}
-
-/// A crash leaves the old or the new file: it is renamed when its bytes are on disk, and the directory is synced.
-fn write(path: &Path, routes: &[EnforcedRoute]) -> io::Result<()> {
-    let text = serde_json::to_vec_pretty(routes).map_err(io::Error::other)?;
-    let new = beside(path, ".new");
-    let mut file = File::options()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&new)?;
-    file.write_all(&text)?;
-    file.sync_all()?;
-    std::fs::rename(&new, path)?;
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => File::open(parent)?.sync_all(),
-        _ => File::open(".")?.sync_all(),
-    }
+    serde_json::from_str(&text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinHandle;
-use tune::path::SeriesEvent;
 
 use crate::config::{NotifyConfig, SmtpConfig};
-use crate::notify::anomaly::{Anomaly, AnomalyEvent};
+use crate::notify::anomaly::AnomalyEvent;
 use crate::notify::email::{MailSecurity, MailSettings, MailSettingsError, Mailer};
 use crate::notify::notifier::{Notifier, NotifySettings};
 use crate::notify::retry::SendRetry;
@@ -69,7 +68,7 @@ pub fn start(advisor: &Advisor) -> Result<Option<JoinHandle<()>>, NoticeError> {
                     at,
                     client: anomaly.client,
                     quantity: anomaly.quantity,
-                    anomaly: kind(anomaly.event),
+                    anomaly: anomaly.event,
                 }),
                 // Events that were lost are in the log.
                 Ok(_) | Err(RecvError::Lagged(_)) => {}
@@ -77,21 +76,6 @@ pub fn start(advisor: &Advisor) -> Result<Option<JoinHandle<()>>, NoticeError> {
             }
         }
     })))
-}
-
-fn kind(event: SeriesEvent) -> Anomaly {
-    match event {
-        SeriesEvent::Outlier {
-            value,
-            mean,
-            deviation,
-        } => Anomaly::Outlier {
-            value,
-            mean,
-            deviation,
-        },
-        SeriesEvent::Shift { from, to } => Anomaly::Shift { from, to },
-    }
 }
 
 /// Mail to another host is protected; a mail server on this machine need not have TLS.

@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
 
-use crate::regular_file;
+use smallfile::regular_file;
 
 /// Longest token file, bytes.
 const MAX_FILE: u64 = 4096;

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use smallfile::regular_file;
 
 /// Bytes before the offset that identify the content. A log line with its time is about as long.
 const TAIL_BYTES: u64 = 128;
@@ -67,14 +68,12 @@ impl PositionFile {
     /// # Errors
     /// The file cannot be read, or is not what [`Self::save`] wrote.
     pub fn load(&self) -> io::Result<BTreeMap<PathBuf, LogPosition>> {
-        let file = match File::open(&self.path) {
-            Ok(file) => file,
+        let text = match regular_file::read_to_string(&self.path, MOST_FILE_BYTES) {
+            Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
             Err(error) => return Err(error),
         };
-        let mut text = Vec::new();
-        file.take(MOST_FILE_BYTES).read_to_end(&mut text)?;
-        serde_json::from_slice(&text)
+        serde_json::from_str(&text)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
     }
 
@@ -85,16 +84,6 @@ impl PositionFile {
     /// The disk's.
     pub fn save(&self, positions: &BTreeMap<PathBuf, LogPosition>) -> io::Result<()> {
         let text = serde_json::to_vec(positions).map_err(io::Error::other)?;
-        let mut new = self.path.clone().into_os_string();
-        new.push(".new");
-        let mut file = File::options()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&new)?;
-        file.write_all(&text)?;
-        file.sync_all()?;
-        std::fs::rename(&new, &self.path)
+        smallfile::replace(&self.path, &text)
     }
 }

@@ -4,31 +4,10 @@ use std::fmt;
 use std::net::IpAddr;
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde_json::{Value, json};
+use tune::path::SeriesEvent;
 
 use crate::measurement::Quantity;
-
-/// The kind of change, with values in the unit of the quantity.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Anomaly {
-    /// One value far from the others. Advice does not change for it.
-    Outlier {
-        /// The value.
-        value: f64,
-        /// Mean of the values before it.
-        mean: f64,
-        /// Their standard deviation.
-        deviation: f64,
-    },
-    /// The values have changed for good, and advice follows them.
-    Shift {
-        /// Mean before.
-        from: f64,
-        /// Mean after.
-        to: f64,
-    },
-}
 
 /// An anomaly of one path.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,8 +18,8 @@ pub struct AnomalyEvent {
     pub client: IpAddr,
     /// The quantity.
     pub quantity: Quantity,
-    /// The change.
-    pub anomaly: Anomaly,
+    /// The change, in the unit of the quantity.
+    pub anomaly: SeriesEvent,
 }
 
 impl fmt::Display for AnomalyEvent {
@@ -48,7 +27,7 @@ impl fmt::Display for AnomalyEvent {
         let (client, name) = (self.client, self.quantity.name());
         let shown = |value| show(self.quantity, value);
         match self.anomaly {
-            Anomaly::Outlier { value, mean, .. } => {
+            SeriesEvent::Outlier { value, mean, .. } => {
                 write!(
                     f,
                     "{client}: {name} of {}, usually {}",
@@ -56,7 +35,7 @@ impl fmt::Display for AnomalyEvent {
                     shown(mean)
                 )
             }
-            Anomaly::Shift { from, to } => {
+            SeriesEvent::Shift { from, to } => {
                 write!(
                     f,
                     "{client}: {name} went from {} to {}",
@@ -81,6 +60,18 @@ fn show(quantity: Quantity, value: f64) -> String {
     }
 }
 
+/// The change as JSON.
+fn change(event: SeriesEvent) -> Value {
+    match event {
+        SeriesEvent::Outlier {
+            value,
+            mean,
+            deviation,
+        } => json!({ "kind": "outlier", "value": value, "mean": mean, "deviation": deviation }),
+        SeriesEvent::Shift { from, to } => json!({ "kind": "shift", "from": from, "to": to }),
+    }
+}
+
 /// Several anomalies, sent as one message.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct AnomalyBatch {
@@ -92,21 +83,21 @@ pub struct AnomalyBatch {
 
 impl AnomalyBatch {
     /// The body of a webhook's request.
-    pub fn to_json(&self, host: &str) -> serde_json::Value {
+    pub fn to_json(&self, host: &str) -> Value {
         let events: Vec<_> = self
             .events
             .iter()
             .map(|event| {
-                serde_json::json!({
+                json!({
                     "at": event.at.to_string(),
                     "client": event.client,
                     "quantity": event.quantity,
-                    "anomaly": event.anomaly,
+                    "anomaly": change(event.anomaly),
                     "text": event.to_string(),
                 })
             })
             .collect();
-        serde_json::json!({
+        json!({
             "source": "longhaul advisor",
             "host": host,
             "text": self.subject(host),

@@ -68,14 +68,14 @@ impl Digest {
 mod tests {
     use super::*;
     use crate::measurement::Quantity;
-    use crate::notify::anomaly::Anomaly;
+    use tune::path::SeriesEvent;
 
     fn event(to: f64) -> AnomalyEvent {
         AnomalyEvent {
             at: jiff::Timestamp::UNIX_EPOCH,
             client: "192.0.2.1".parse().unwrap(),
             quantity: Quantity::Bandwidth,
-            anomaly: Anomaly::Shift { from: 1e9, to },
+            anomaly: SeriesEvent::Shift { from: 1e9, to },
         }
     }
 

@@ -35,7 +35,7 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    /// Starts the thread; without a receiver there is none, and anomalies are only logged.
+    /// Starts the thread; without a receiver there is none.
     ///
     /// # Errors
     /// No thread can be started.
@@ -56,9 +56,8 @@ impl Notifier {
         })
     }
 
-    /// Logs an anomaly and hands it to the thread. Never blocks.
+    /// Hands an anomaly to the thread. Never blocks. The service that found it has logged it.
     pub fn notify(&self, event: AnomalyEvent) {
-        tracing::warn!(client = %event.client, quantity = event.quantity.name(), "{event}");
         let Some(queue) = &self.queue else {
             return;
         };

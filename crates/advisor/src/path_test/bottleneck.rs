@@ -14,7 +14,8 @@ use super::blocking::{Cancelled, run_blocking};
 use super::echo_socket::EchoSocket;
 use super::train::{EchoTrain, LONGEST_TRAIN};
 use super::{
-    HeldBackBy, Load, PathTest, StartDecision, Target, TestFailure, TestProfile, Unavailable, Weight,
+    HeldBackBy, Load, PathTest, StartDecision, Target, TestFailure, TestProfile, Unavailable,
+    Weight,
 };
 use crate::measurement::{Measurement, Quantity};
 

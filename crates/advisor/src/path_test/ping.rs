@@ -14,7 +14,8 @@ use super::echo_socket::EchoSocket;
 use super::icmp::hops_passed;
 use super::socket_message::{Answerer, ProbeAnswer};
 use super::{
-    HeldBackBy, Load, PathTest, StartDecision, Target, TestFailure, TestProfile, Unavailable, Weight,
+    HeldBackBy, Load, PathTest, StartDecision, Target, TestFailure, TestProfile, Unavailable,
+    Weight,
 };
 use crate::measurement::{Measurement, Quantity};
 
@@ -145,7 +146,10 @@ impl EchoExchanges {
     }
 
     fn round_trips(&self) -> Vec<Option<Duration>> {
-        self.exchanges.iter().map(EchoExchange::round_trip).collect()
+        self.exchanges
+            .iter()
+            .map(EchoExchange::round_trip)
+            .collect()
     }
 
     fn has_round_trip(&self) -> bool {
@@ -159,7 +163,10 @@ impl EchoExchanges {
 
     /// Answered requests whose departure the kernel noted.
     fn noted_departures(&self) -> usize {
-        let departures = self.exchanges.iter().filter_map(EchoExchange::true_departure);
+        let departures = self
+            .exchanges
+            .iter()
+            .filter_map(EchoExchange::true_departure);
         departures.count()
     }
 
@@ -248,7 +255,8 @@ fn echo(client: IpAddr, cancelled: &Cancelled) -> Result<EchoExchanges, TestFail
             sequence..=sequence
         };
         while Instant::now() < until && !cancelled.is_set() {
-            if wanted.clone().all(|number| found.is_answered(number)) || found.unreachable.is_some() {
+            if wanted.clone().all(|number| found.is_answered(number)) || found.unreachable.is_some()
+            {
                 break;
             }
             socket
@@ -358,7 +366,11 @@ mod tests {
             };
             exchange.round_trip().unwrap().as_millis()
         };
-        assert_eq!(round_trip(Some(ms(14))), 16, "the thread waited for its processor");
+        assert_eq!(
+            round_trip(Some(ms(14))),
+            16,
+            "the thread waited for its processor"
+        );
         assert_eq!(round_trip(None), 20);
         assert_eq!(round_trip(Some(ms(9))), 20);
         assert_eq!(round_trip(Some(ms(31))), 20);

@@ -152,11 +152,7 @@ fn no_end(client: IpAddr, hops: &[Hop]) -> TestFailure {
 }
 
 /// Asks the hops in windows until the client answers, or a whole window is silent.
-fn find_hops(
-    probe: &HopProbe,
-    cancelled: &Cancelled,
-    cost: &mut u64,
-) -> std::io::Result<Vec<Hop>> {
+fn find_hops(probe: &HopProbe, cancelled: &Cancelled, cost: &mut u64) -> std::io::Result<Vec<Hop>> {
     let mut hops = vec![Hop::default(); usize::from(MOST_HOPS)];
     let mut sequence = 0;
     let mut start = 1;

@@ -6,8 +6,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use security::regular_file;
 use security::x509::{CertifiedKey, ProxyKind, ProxyOptions};
+use smallfile::regular_file;
 use zeroize::Zeroizing;
 
 use super::credential::{ADVICE, default_certificate_paths, unusable};

@@ -1,23 +1,31 @@
 //! The advice service of `longhaul serve`: a process of its own, because the service needs sockets and programs
-//! that the confined server must not have.
+//! that the confined server must not have. Another process keeps it running ([`super::keeper`]).
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use advisor::config::state_directory;
 use server::config::ServerConfig;
 
+use super::keeper::listening_address;
 use crate::args::LogFormat;
 
 /// The running service. When this is dropped, it ends.
 #[derive(Debug)]
 pub(crate) struct AdvisorProcess {
     child: Child,
-    /// The service ends when this closes, however the server ends.
-    stdin: Option<ChildStdin>,
+    stdin: AdvisorInput,
     stdout: Option<BufReader<ChildStdout>>,
 }
+
+/// Standard input of the service. Each line has it read its settings again; the service ends when this closes, however
+/// the server ends.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct AdvisorInput(Arc<Mutex<Option<ChildStdin>>>);
 
 impl AdvisorProcess {
     /// Starts the service that the server's settings name, and notes its port there; without one, nothing. Call it
@@ -32,7 +40,7 @@ impl AdvisorProcess {
         let failed = |error: std::io::Error| format!("cannot start the advice service: {error}");
         let mut child = command(&settings, config, log).spawn().map_err(failed)?;
         let mut process = Self {
-            stdin: child.stdin.take(),
+            stdin: AdvisorInput::new(child.stdin.take()).map_err(failed)?,
             stdout: child.stdout.take().map(BufReader::new),
             child,
         };
@@ -51,20 +59,48 @@ impl AdvisorProcess {
         Ok(Some(process))
     }
 
+    /// Where the service is told to read its settings again.
+    pub(crate) fn input(&self) -> AdvisorInput {
+        self.stdin.clone()
+    }
+
     /// Waits until the service listens; `None`: it has ended.
     fn ready(&mut self) -> std::io::Result<Option<SocketAddr>> {
         let mut line = String::new();
         if let Some(stdout) = &mut self.stdout {
             stdout.read_line(&mut line)?;
         }
-        let address = line.trim_end().strip_prefix("listening on ");
-        Ok(address.and_then(|address| address.parse().ok()))
+        Ok(listening_address(&line))
+    }
+}
+
+impl AdvisorInput {
+    fn new(stdin: Option<ChildStdin>) -> std::io::Result<Self> {
+        if let Some(stdin) = &stdin {
+            // A service that reads nothing must not hold up the server.
+            rustix::io::ioctl_fionbio(stdin, true)?;
+        }
+        Ok(Self(Arc::new(Mutex::new(stdin))))
+    }
+
+    /// Has the service read its settings again.
+    pub(crate) fn reload(&self) {
+        let mut stdin = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(stdin) = stdin.as_mut()
+            && let Err(error) = stdin.write_all(b"\n")
+        {
+            tracing::error!(%error, "the advice service cannot be told to read its settings again");
+        }
+    }
+
+    fn close(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
 impl Drop for AdvisorProcess {
     fn drop(&mut self) {
-        self.stdin = None;
+        self.stdin.close();
         // The end of its output is the end of the service, which takes some seconds at most. No signal is sent: the
         // sandbox permits none.
         if let Some(mut stdout) = self.stdout.take() {
@@ -77,11 +113,11 @@ impl Drop for AdvisorProcess {
 fn command(settings: &Path, config: &ServerConfig, log: LogFormat) -> Command {
     // The program itself: a binary that was replaced meanwhile would be another version.
     let mut command = Command::new("/proc/self/exe");
-    command.args(["advisor", "serve", "--end-with-stdin", "--config"]);
-    command.arg(settings);
-    command.args(["--log", log.name()]);
+    command.args(["advisor", "keep", "--log", log.name(), "--"]);
+    command.arg("--config").arg(settings);
     if let Some(account) = &config.run_as {
         command.args(["--run-as", account]);
+        command.env("STATE_DIRECTORY", directory_of_account(account));
     }
     match &config.transfer_log {
         Some(path) => {
@@ -91,6 +127,18 @@ fn command(settings: &Path, config: &ServerConfig, log: LogFormat) -> Command {
             "the advice service learns nothing from transfers: give --transfer-log FILE"
         ),
     }
+    // Signals of a terminal are for the server, which goes on while it drains.
+    command.process_group(0);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     command
+}
+
+/// The state directory of a service that runs as another account, which may not write to that of this one.
+fn directory_of_account(account: &str) -> std::path::PathBuf {
+    let directory = state_directory().join("advisor");
+    if let Err(error) = server::make_directory_of(account, &directory) {
+        // The settings may name another place for all that the service keeps.
+        tracing::warn!(directory = %directory.display(), %error, "no state directory of the advice service");
+    }
+    directory
 }

@@ -7,6 +7,7 @@ mod exec;
 mod get;
 mod hosts;
 mod import;
+mod keeper;
 mod serve;
 
 use anyhow::Result;
@@ -22,6 +23,7 @@ pub(crate) use asking::TOKEN_FILE;
 pub(crate) fn run(args: AdvisorArgs) -> Result<u8> {
     let asked = match args.verb {
         AdvisorVerb::Serve(args) => return serve::run(&args).map(|exit| exit as u8),
+        AdvisorVerb::Keep(args) => return keeper::run(&args),
         // Its exit code is that of the program.
         AdvisorVerb::Exec(args) => return Ok(exec::run(&args)),
         AdvisorVerb::Get(args) => get::run(&args),

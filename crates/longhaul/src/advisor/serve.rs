@@ -1,5 +1,6 @@
 //! `longhaul advisor serve`: the service until SIGTERM.
 
+use std::io::Read;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use anyhow::{Context, Result};
 use client::Exit;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::oneshot;
+use tokio::sync::mpsc;
 
 use crate::args::AdvisorServeArgs;
 use crate::log_to_stderr;
@@ -112,31 +113,36 @@ struct ServiceSignals {
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
-    /// Standard input has ended, where the service ends with it.
-    input_end: oneshot::Receiver<()>,
-    /// Open for as long as the end of standard input has no meaning.
-    _input_ignored: Option<oneshot::Sender<()>>,
+    /// Orders of standard input to read the settings again. It closes with standard input.
+    input: mpsc::Receiver<()>,
+    /// Open for as long as standard input has no meaning.
+    _input_ignored: Option<mpsc::Sender<()>>,
 }
 
 impl ServiceSignals {
     /// Watches from now on, so that an early signal is not lost.
     fn watch(end_with_stdin: bool) -> std::io::Result<Self> {
-        let (ended, input_end) = oneshot::channel();
+        let (orders, input) = mpsc::channel(1);
         let input_ignored = match end_with_stdin {
             true => {
                 std::thread::Builder::new()
                     .name("input".to_owned())
                     .spawn(move || {
                         // An error is an end, too.
-                        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-                        drop(ended);
+                        while std::io::stdin()
+                            .read(&mut [0; 64])
+                            .is_ok_and(|read| read > 0)
+                        {
+                            // One that waits already reads all that has changed until then.
+                            let _ = orders.try_send(());
+                        }
                     })?;
                 None
             }
-            false => Some(ended),
+            false => Some(orders),
         };
         Ok(Self {
-            input_end,
+            input,
             _input_ignored: input_ignored,
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
@@ -150,7 +156,10 @@ impl ServiceSignals {
             tokio::select! {
                 _ = self.terminate.recv() => return,
                 _ = self.interrupt.recv() => return,
-                _ = &mut self.input_end => return,
+                order = self.input.recv() => match order {
+                    Some(()) => reload(args, advisor),
+                    None => return,
+                },
                 _ = self.hangup.recv() => reload(args, advisor),
             }
         }

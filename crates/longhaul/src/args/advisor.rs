@@ -45,6 +45,9 @@ pub(crate) struct AdvisorArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum AdvisorVerb {
     Serve(AdvisorServeArgs),
+    /// Keep the server running beside `longhaul serve`, which starts this itself
+    #[command(hide = true)]
+    Keep(AdvisorKeepArgs),
     #[command(after_help = EXIT_CODES, after_long_help = EXIT_CODES)]
     Get(AdvisorGetArgs),
     /// Have a client monitored
@@ -111,9 +114,20 @@ pub(crate) struct AdvisorServeArgs {
     /// Become this account first
     #[arg(long, hide = true, value_name = "USER")]
     pub(crate) run_as: Option<String>,
-    /// End when standard input ends
+    /// End when standard input ends, and read the settings file again for each line of it
     #[arg(long, hide = true)]
     pub(crate) end_with_stdin: bool,
+}
+
+/// The service that is kept running.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct AdvisorKeepArgs {
+    /// Format of the messages on standard error
+    #[arg(long, value_name = "text|json", default_value = "text")]
+    pub(crate) log: LogFormat,
+    /// Flags of `longhaul advisor serve`
+    #[arg(last = true)]
+    pub(crate) service: Vec<OsString>,
 }
 
 /// Ask for advice on the path from a data server to this host

@@ -17,7 +17,7 @@ use clap::{Parser, Subcommand};
 
 pub(crate) use advisor::{
     AdvisorArgs, AdvisorEnforceArgs, AdvisorExecArgs, AdvisorGetArgs, AdvisorImportArgs,
-    AdvisorServeArgs, AdvisorServerArgs, AdvisorVerb,
+    AdvisorKeepArgs, AdvisorServeArgs, AdvisorServerArgs, AdvisorVerb,
 };
 pub(crate) use cp::CpArgs;
 pub(crate) use doctor::DoctorArgs;

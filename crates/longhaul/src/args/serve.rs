@@ -66,6 +66,10 @@ pub(crate) struct ServeArgs {
     /// serve`). It learns from the transfer log, and FEAT announces its port
     #[arg(long, value_name = "FILE.toml")]
     advisor: Option<PathBuf>,
+    /// Address and port for monitoring over HTTP: /metrics for Prometheus, and /health. It needs no login, so use an
+    /// address that only monitors reach, such as 127.0.0.1:9464 [default: none]
+    #[arg(long, value_name = "HOST:PORT")]
+    metrics: Option<SocketAddr>,
     /// File in which the server remembers what transfers taught about the paths to its clients, so that later
     /// ones begin with the right settings, or `off`. It holds address prefixes only, and may be deleted
     /// at any time [default: longhaul/serve/paths.json in the state directory; `off` with --run-as]
@@ -283,6 +287,7 @@ impl ServeArgs {
         config.transfer_log = self.transfer_log.or(config.transfer_log.take());
         config.ftp_info_log = self.ftp_info_log.or(config.ftp_info_log.take());
         config.run_as = self.run_as.or(config.run_as.take());
+        config.metrics = self.metrics.or(config.metrics);
         config.advisor = self.advisor.or(config.advisor.take());
         self.security.apply(&mut config.security);
     }

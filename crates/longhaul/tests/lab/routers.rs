@@ -123,7 +123,10 @@ fn without_permission_for_echo_requests_the_route_test_finds_the_hops_by_udp() {
         let addresses = run.text("addresses");
         let known: Vec<_> = addresses.split_whitespace().collect();
         let hop = |place: usize| &found["detail"]["hops"][place]["address"];
-        assert_eq!((hop(0), hop(2), hop(3)), (&known[0].into(), &known[1].into(), &known[2].into()));
+        assert_eq!(
+            (hop(0), hop(2), hop(3)),
+            (&known[0].into(), &known[1].into(), &known[2].into())
+        );
         assert!(hop(1).is_null(), "{found}");
         assert_eq!(found["detail"]["is_asymmetric"], false, "{found}");
     });
@@ -157,7 +160,10 @@ fn path_quality(milliseconds: f64, megabits: f64, loss: &str) {
         // The kernel's times, so that a wait for the processor on this host does not count.
         assert_eq!(detail["departures_noted_by_kernel"], answered, "{ping}");
         let lost = 1.0 - answered as f64 / 5.0;
-        assert!((ping["loss"].as_f64().unwrap() - lost).abs() < 1e-9, "{ping}");
+        assert!(
+            (ping["loss"].as_f64().unwrap() - lost).abs() < 1e-9,
+            "{ping}"
+        );
         // A packet of 1500 bytes is serialised in each direction.
         let expected = milliseconds + 2.0 * 12.0 / megabits;
         let smallest = detail["smallest_round_trip_s"].as_f64().unwrap() * 1e3;
@@ -224,7 +230,11 @@ fn the_real_iperf3_and_pchar_measure_a_path() {
         assert!(loaded > 0.004, "{iperf3}");
         assert!(iperf3["retransmits"].as_f64().unwrap() < 0.5, "{iperf3}");
         let pchar = run.json("pchar-10.99.0.2");
-        assert_eq!(pchar["detail"]["hops"].as_array().unwrap().len(), 2, "{pchar}");
+        assert_eq!(
+            pchar["detail"]["hops"].as_array().unwrap().len(),
+            2,
+            "{pchar}"
+        );
         assert!(pchar["rtt"].as_f64().unwrap() > 0.0039, "{pchar}");
         let bandwidth = pchar["bandwidth"].as_f64().unwrap();
         assert!((1e6..20e6).contains(&bandwidth), "{pchar}");

@@ -18,7 +18,7 @@ mod file;
 mod security;
 mod token;
 
-pub use file::{ConfigError, FileConfig};
+pub use file::FileConfig;
 pub use security::{
     ClientCertificatesName, GridmapRights, RequiredProtection, SecurityConfig, SecurityConfigError,
     SessionReuse, TlsPolicy, TokenIssuerConfig,
@@ -144,6 +144,8 @@ pub struct ServerConfig {
     pub advisor: Option<PathBuf>,
     /// Port where that service answers, which FEAT announces. Not in the settings file.
     pub advisor_port: Option<u16>,
+    /// Address of the HTTP port with `/metrics` for Prometheus and `/health`; `None`: no such port. It needs no login.
+    pub metrics: Option<SocketAddr>,
     /// Networks of proxies whose connections begin with a PROXY header.
     pub proxy_protocol_from: Vec<IpNet>,
     /// Whether the program confines itself; [`crate::sandbox::enter`] must be called with it.
@@ -195,6 +197,7 @@ impl Default for ServerConfig {
             key_holder: None,
             advisor: None,
             advisor_port: None,
+            metrics: None,
             proxy_protocol_from: Vec::new(),
             sandbox: SandboxMode::default(),
         }

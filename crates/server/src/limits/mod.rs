@@ -109,6 +109,11 @@ impl SessionLimits {
         })
     }
 
+    /// Number of sessions now.
+    pub(crate) fn sessions(&self) -> usize {
+        self.counts().sessions
+    }
+
     /// Counts a login of `user`, unless the user has as many sessions as allowed.
     pub fn count_login(self: &Arc<Self>, user: &str) -> Result<UserSlot, LimitReached> {
         let mut counts = self.counts();

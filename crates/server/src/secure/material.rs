@@ -9,9 +9,9 @@ use openssl::asn1::Asn1Time;
 use proto::security::{ExchangeKind, SecurityMechanism};
 use security::gridmap::{Gridmap, GridmapError};
 use security::gsi::{GsiAcceptor, GsiError};
-use security::regular_file;
 use security::tls::{ClientCertificates, TlsConfig, TlsError, TlsOptions, TlsRole};
 use security::x509::{CertifiedKey, CredentialError, DistinguishedName, TrustError, TrustStore};
+use smallfile::regular_file;
 
 use crate::config::{SecurityConfig, SecurityConfigError, ServerConfig, TlsPolicy};
 use crate::key_holder::KeyHolderError;

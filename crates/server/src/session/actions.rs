@@ -21,6 +21,7 @@ use crate::limits::QueuePermit;
 use crate::login::LoginRequest;
 use crate::secure::SessionSecurity;
 use crate::transfer::{QueuedTransfer, StopCause, TransferHandle};
+use crate::transfer_log::LoggedTransferKind;
 use crate::work::{FileWork, SessionWork};
 
 impl SessionDriver {
@@ -185,10 +186,13 @@ impl SessionDriver {
             let gone = TransferError::Broken("the client has disconnected".to_owned());
             return SessionWork::Immediate(DriverEvent::Transferred(Err(gone)));
         }
+        let kind = LoggedTransferKind::of(&request.kind);
         let started = self
             .transfer_order(request, permit)
             .and_then(|(order, handles)| {
-                TransferHandle::start(order, handles).map_err(|error| busy_error(error.to_string()))
+                let counted = self.shared.metrics.transfer_begins(kind);
+                TransferHandle::start(order, handles, counted)
+                    .map_err(|error| busy_error(error.to_string()))
             });
         match started {
             Ok(running) => SessionWork::Transfer(Box::new(running)),

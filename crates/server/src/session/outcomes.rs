@@ -54,6 +54,7 @@ impl SessionDriver {
             }
             WorkEvent::Exchange(step) => return self.on_exchange_step(step),
             WorkEvent::Login(Ok(login)) => {
+                self.shared.metrics.count_login(true);
                 let grant = login.grant.clone();
                 tracing::info!(
                     user = %grant.user,
@@ -71,11 +72,14 @@ impl SessionDriver {
                 self.finish_work(DriverEvent::Login(Err(LoginFailure::PasswordNeeded)))
             }
             WorkEvent::Login(Err(refusal)) if refusal.ends_session() => {
+                self.shared.metrics.count_login(false);
                 return Err(self.close_with_reply(&refusal.to_string()));
             }
-            WorkEvent::Login(Err(refusal)) => self.finish_work(DriverEvent::Login(Err(
-                LoginFailure::Refused(refusal.to_string()),
-            ))),
+            WorkEvent::Login(Err(refusal)) => {
+                self.shared.metrics.count_login(false);
+                let refusal = LoginFailure::Refused(refusal.to_string());
+                self.finish_work(DriverEvent::Login(Err(refusal)))
+            }
         };
         self.report_outcome(outcome);
         Ok(())

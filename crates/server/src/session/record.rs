@@ -7,7 +7,6 @@ use data::security::DataSecurity;
 use proto::path::{PARTIAL_HASH_DIGITS, PARTIAL_SUFFIX, VPath};
 use proto::server::{FileRequest, SessionAction, TransferError};
 use security::gsi::DataHandshakeMode;
-use tune::limiter::Limiter;
 
 use super::{LoginStatus, SessionDriver};
 use crate::transfer::TransferSummary;
@@ -90,7 +89,7 @@ impl SessionDriver {
             streams: u32::try_from(settings.streams).unwrap_or(u32::MAX),
             block: settings.options.block,
             sizing: sizing_name(summary.direction, &settings),
-            limiter: summary.limiter.limiter.map(limiter_name),
+            limiter: summary.limiter.name(),
             congestion: summary.limiter.congestion,
             evidence: summary.evidence,
             decision: summary.decision,
@@ -171,15 +170,6 @@ fn is_hashed_name(path: &[u8]) -> bool {
     name.len() == PARTIAL_HASH_DIGITS && name.iter().all(u8::is_ascii_hexdigit)
 }
 
-/// Name of a limiter in the server's log. "Server cap" is a client's word: for a server the other
-/// end is the client or the path.
-fn limiter_name(limiter: Limiter) -> &'static str {
-    match limiter {
-        Limiter::ServerCap => "client or path",
-        other => other.name(),
-    }
-}
-
 /// Protection of the data connections in the log.
 fn protection_name(security: Option<&DataSecurity>) -> &'static str {
     match security.map(|security| security.mode) {
@@ -241,12 +231,6 @@ mod tests {
         assert!(is_hashed_name(b"/d/0123456789abcdef0123456789abcdef"));
         assert!(!is_hashed_name(b"/d/0123456789abcdef0123456789abcde"));
         assert!(!is_hashed_name(b"/0123456789abcdef0123456789abcdef/f"));
-    }
-
-    #[test]
-    fn a_servers_log_does_not_name_the_server_cap() {
-        assert_eq!(limiter_name(Limiter::ServerCap), "client or path");
-        assert_eq!(limiter_name(Limiter::StoreWrite), "store write");
     }
 
     #[test]

@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tune::Evidence;
 
+use crate::metrics::{CountedTransfer, TransferOutcome};
 use crate::transfer_log::LoggedTransferKind;
 
 mod admission;
@@ -94,6 +95,18 @@ pub(crate) struct TransferSummary {
     pub(crate) failed_check: Option<String>,
 }
 
+impl FinishedTransfer {
+    /// What metrics count of it.
+    fn outcome(&self) -> TransferOutcome {
+        TransferOutcome {
+            bytes: self.summary.evidence.bytes,
+            elapsed: self.summary.elapsed,
+            limiter: self.summary.limiter.name(),
+            is_error: self.result.is_err() || self.summary.failed_check.is_some(),
+        }
+    }
+}
+
 /// The reason why a session stops its transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StopCause {
@@ -118,6 +131,7 @@ pub(crate) struct TransferHandle {
     tick: Interval,
     stopped: Option<StopCause>,
     opened: bool,
+    counted: CountedTransfer,
 }
 
 /// An update about a transfer for its session.
@@ -138,7 +152,11 @@ impl TransferHandle {
     ///
     /// # Errors
     /// The system refuses another thread; the session's data channel is lost.
-    pub(crate) fn start(order: TransferOrder, handles: LocalHandles) -> io::Result<Self> {
+    pub(crate) fn start(
+        order: TransferOrder,
+        handles: LocalHandles,
+        counted: CountedTransfer,
+    ) -> io::Result<Self> {
         let control = Arc::new(TransferControl::new());
         let (reports, events) = mpsc::channel(EVENT_CAPACITY);
         // A watch channel: the sizing thread must not wait for the session, and only the latest size
@@ -166,6 +184,7 @@ impl TransferHandle {
             tick,
             stopped: None,
             opened: false,
+            counted,
         })
     }
 
@@ -178,6 +197,9 @@ impl TransferHandle {
             event = self.events.recv() => match event {
                 Some(event) => {
                     self.opened |= matches!(event, WorkerEvent::Opened { .. });
+                    if let WorkerEvent::Ended(ended) = &event {
+                        self.counted.count_end(&ended.outcome());
+                    }
                     TransferUpdate::Event(self.with_stop_cause(event))
                 }
                 None => TransferUpdate::WorkerLost,
@@ -185,7 +207,10 @@ impl TransferHandle {
             Ok(()) = self.resized.changed(), if self.opened => {
                 TransferUpdate::Resized(*self.resized.borrow_and_update())
             }
-            _ = self.tick.tick(), if self.opened => TransferUpdate::Tick(progress(&self.control)),
+            _ = self.tick.tick(), if self.opened => {
+                self.counted.count_bytes(self.control.bytes());
+                TransferUpdate::Tick(progress(&self.control))
+            }
         }
     }
 

@@ -222,19 +222,18 @@ impl TransferWorker<'_> {
 
 impl TransferSummary {
     fn of(request: &TransferRequest, mut settings: TransferSettings) -> Self {
-        let (direction, path) = match &request.kind {
-            TransferKind::Retrieve { path, .. } => (LoggedTransferKind::Retrieve, path),
-            TransferKind::Store { path, .. } => (LoggedTransferKind::Store, path),
+        let path = match &request.kind {
+            TransferKind::Retrieve { path, .. } | TransferKind::Store { path, .. } => path,
             TransferKind::List(list) => {
                 // Listings have CR LF line ends already; TYPE A would translate them to CR CR LF.
                 settings.type_ = DataType::Image;
-                (LoggedTransferKind::List, &list.path)
+                &list.path
             }
         };
         Self {
             start: SystemTime::now(),
             elapsed: Duration::ZERO,
-            direction,
+            direction: LoggedTransferKind::of(&request.kind),
             path: path.clone(),
             settings,
             evidence: Evidence::default(),

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -23,11 +23,18 @@ struct LogFileState {
 }
 
 impl LogFile {
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
+    /// Opens the file. One that does not exist is made, and given to `owner` (user and group): those that replace it
+    /// after a rotation belong to the account that serves, too.
+    pub(super) fn open(path: &Path, owner: Option<(u32, u32)>) -> io::Result<Self> {
+        let is_new = !path.try_exists()?;
+        let file = open_append(path)?;
+        if let Some((user, group)) = owner.filter(|_| is_new) {
+            fchown(&file, Some(user), Some(group))?;
+        }
         Ok(Self {
             path: path.to_owned(),
             state: Mutex::new(LogFileState {
-                file: open_append(path)?,
+                file,
                 failing: false,
             }),
         })

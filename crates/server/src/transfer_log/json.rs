@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use proto::printable::printable_json;
 use serde::Serialize;
 
-use super::{LoggedTransferKind, TransferMode, TransferRecord};
+use super::{TransferMode, TransferRecord};
 
 /// The fields of the object. Unknown values are null, never left out.
 #[derive(Serialize)]
@@ -66,7 +66,7 @@ pub(super) fn line(record: &TransferRecord) -> serde_json::Result<Vec<u8>> {
         end: time(record.start + record.elapsed),
         seconds: record.elapsed.as_secs_f64(),
         bytes: evidence.bytes,
-        direction: direction_name(record.direction),
+        direction: record.direction.name(),
         user: &record.user,
         client: record.client,
         data_peers: &record.data_peers,
@@ -116,14 +116,6 @@ pub(super) fn line(record: &TransferRecord) -> serde_json::Result<Vec<u8>> {
     let mut line = printable_json(&serde_json::to_string(&line)?).into_bytes();
     line.push(b'\n');
     Ok(line)
-}
-
-fn direction_name(kind: LoggedTransferKind) -> &'static str {
-    match kind {
-        LoggedTransferKind::Retrieve => "retrieve",
-        LoggedTransferKind::Store => "store",
-        LoggedTransferKind::List => "list",
-    }
 }
 
 /// Text with U+FFFD in place of bytes that are not UTF-8.

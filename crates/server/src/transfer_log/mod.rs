@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use proto::checksum::ChecksumAlgorithm;
 use proto::command::TransferMode;
+use proto::server::TransferKind;
 use tune::Evidence;
 
 mod file;
@@ -84,6 +85,29 @@ pub struct TransferRecord {
     pub application: Option<String>,
 }
 
+impl LoggedTransferKind {
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::Retrieve, Self::Store, Self::List];
+
+    /// The kind of a transfer that a client asks for.
+    pub(crate) fn of(kind: &TransferKind) -> Self {
+        match kind {
+            TransferKind::Retrieve { .. } => Self::Retrieve,
+            TransferKind::Store { .. } => Self::Store,
+            TransferKind::List(_) => Self::List,
+        }
+    }
+
+    /// The name in the log and in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Retrieve => "retrieve",
+            Self::Store => "store",
+            Self::List => "list",
+        }
+    }
+}
+
 impl TransferRecord {
     /// Number of data connections used; if there were none, the number that was asked for.
     fn streams_used(&self) -> u64 {
@@ -105,11 +129,21 @@ pub struct TransferLog {
 impl TransferLog {
     /// Opens the JSON Lines file and the `FTP_INFO` file, if given, for appending; creates missing files.
     pub fn open(json: Option<&Path>, ftp_info: Option<&Path>) -> io::Result<Self> {
+        Self::open_as(json, ftp_info, None)
+    }
+
+    /// As [`Self::open`]; files that it creates are given to `owner` (user and group).
+    pub(crate) fn open_as(
+        json: Option<&Path>,
+        ftp_info: Option<&Path>,
+        owner: Option<(u32, u32)>,
+    ) -> io::Result<Self> {
+        let open = |path| LogFile::open(path, owner);
         // The FTP_INFO line names the host; without a readable name the field stays empty.
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         Ok(Self {
-            json: json.map(LogFile::open).transpose()?,
-            ftp_info: ftp_info.map(LogFile::open).transpose()?,
+            json: json.map(open).transpose()?,
+            ftp_info: ftp_info.map(open).transpose()?,
             host: host.trim().to_owned(),
         })
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 use super::MAX_TOKEN;
-use crate::regular_file;
+use smallfile::regular_file;
 
 /// Permission bits that a token file must not have: writing by the group, anything by others.
 const FORBIDDEN_MODE: u32 = 0o027;

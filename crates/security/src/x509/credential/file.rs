@@ -9,7 +9,7 @@ use openssl::x509::X509;
 use zeroize::Zeroizing;
 
 use super::{CredentialError, invalid};
-use crate::regular_file;
+use smallfile::regular_file;
 
 /// Longest credential file, bytes.
 const LONGEST_FILE: u64 = 1 << 20;

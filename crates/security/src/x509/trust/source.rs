@@ -12,7 +12,7 @@ use super::TrustError;
 use super::file_cache::FileCache;
 use super::policy::SigningPolicy;
 use super::revocation::RevocationList;
-use crate::regular_file;
+use smallfile::regular_file;
 
 /// Most files of one hash (`HASH.0`, `HASH.1`, ...) that are read.
 const MOST_COLLISIONS: u32 = 16;

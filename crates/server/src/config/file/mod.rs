@@ -1,17 +1,16 @@
 //! The settings file in TOML.
 
-use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ::security::regular_file;
 use data::options::{CongestionChoice, IoMethod};
 use data::store::durability::SyncPolicy;
 use history::HistoryLocation;
 use ipnet::IpNet;
 use proto::sizing::BufferSizing;
 use serde::Deserialize;
+use smallfile::settings::{self, SettingsFileError};
 use tune::sizing::drs::{DrsInterval, DrsIntervalError};
 
 use super::{
@@ -20,10 +19,6 @@ use super::{
 };
 
 mod security;
-mod spelling;
-
-/// Largest settings file, bytes.
-const MAX_FILE: u64 = 1 << 20;
 
 /// The settings in a file; a setting that is missing keeps its value. Times are whole seconds, sizes
 /// bytes. An unknown key is an error.
@@ -81,6 +76,7 @@ pub struct FileConfig {
     pub client_congestion: Option<bool>,
     pub run_as: Option<String>,
     pub advisor: Option<AdvisorTable>,
+    pub metrics: Option<SocketAddr>,
     pub tls: Option<TlsPolicy>,
     pub cert: Option<PathBuf>,
     pub key: Option<PathBuf>,
@@ -247,45 +243,13 @@ impl From<String> for CongestionName {
     }
 }
 
-/// The reason why a settings file could not be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file cannot be read.
-    #[error("cannot read settings from {}: {cause}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        cause: io::Error,
-    },
-    /// The file holds something that is not a setting; the text names the line.
-    #[error("settings file {}, line {line}: {reason}", path.display())]
-    Parse {
-        /// The file.
-        path: PathBuf,
-        /// The line's number, from 1.
-        line: usize,
-        /// The mistake, in one line.
-        reason: String,
-    },
-}
-
 impl FileConfig {
     /// Reads a file.
-    pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let text = read_bounded(path).map_err(|cause| ConfigError::Read {
-            path: path.to_owned(),
-            cause,
-        })?;
-        toml::from_str(&text).map_err(|error: toml::de::Error| {
-            // The parser reports a byte offset; people look for a line.
-            let before = error.span().and_then(|span| text.get(..span.start));
-            ConfigError::Parse {
-                path: path.to_owned(),
-                line: 1 + before.map_or(0, |before| before.matches('\n').count()),
-                reason: spelling::one_line_reason(error.message()),
-            }
-        })
+    ///
+    /// # Errors
+    /// See [`SettingsFileError`].
+    pub fn load(path: &Path) -> Result<Self, SettingsFileError> {
+        settings::load(path)
     }
 
     /// Applies the file's settings to `config`.
@@ -354,6 +318,7 @@ impl FileConfig {
         config.ftp_info_log = self.ftp_info_log.or(config.ftp_info_log.take());
         config.run_as = self.run_as.or(config.run_as.take());
         let advisor = self.advisor.map(|table| table.config);
+        config.metrics = self.metrics.or(config.metrics);
         config.advisor = advisor.or(config.advisor.take());
     }
 
@@ -370,17 +335,6 @@ impl FileConfig {
             .or(config.max_transfers_per_address);
         config.max_checksums = self.max_checksums.or(config.max_checksums);
         config.max_password_checks = self.max_password_checks.or(config.max_password_checks);
-    }
-}
-
-/// Reads the whole file, or fails: a part of it could be valid and mean something else.
-fn read_bounded(path: &Path) -> io::Result<String> {
-    let (file, _) = regular_file::open(path)?;
-    let mut text = String::new();
-    file.take(MAX_FILE + 1).read_to_string(&mut text)?;
-    match text.len() as u64 > MAX_FILE {
-        true => Err(io::Error::other("it is larger than 1 MiB")),
-        false => Ok(text),
     }
 }
 

@@ -5,7 +5,7 @@ use super::*;
 use crate::config::SecurityConfig;
 use crate::test_pipe::make_pipe;
 
-fn load(text: &str) -> Result<ServerConfig, ConfigError> {
+fn load(text: &str) -> Result<ServerConfig, SettingsFileError> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("longhaul.toml");
     std::fs::write(&path, text).unwrap();
@@ -24,7 +24,7 @@ fn only_regular_files_of_bounded_size_are_read() {
     let comment = "#".repeat(1 << 20);
     assert!(load(&comment).is_ok());
     let error = load(&format!("{comment}\n")).unwrap_err().to_string();
-    assert!(error.contains("larger than 1 MiB"), "{error}");
+    assert!(error.contains("longer than 1048576 bytes"), "{error}");
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn every_setting_is_applied() {
         "max-streams = 4\nmax-streams-per-transfer = 5\nidle-timeout = 6\n",
         "login-timeout = 7\nstall-timeout = 8\ndrain = 9\nperf-marker-seconds = 10\n",
         "range-marker-seconds = 11\nblock = 65536\nio = \"copy\"\nsync-policy = \"none\"\nbuffer = \"kernel\"\n",
-        "drs-interval = \"20ms\"\nrun-as = \"ftp\"\n",
+        "drs-interval = \"20ms\"\nrun-as = \"ftp\"\nmetrics = \"127.0.0.1:9464\"\n",
         "congestion = \"cubic\"\nclient-congestion = false\n",
         "max-transfers-per-address = 12\nmax-checksums = 13\nmax-listings = 14\n",
         "max-password-checks = 15\nmax-waiting-per-address = 16\nqueue-timeout = 17\n",
@@ -95,6 +95,7 @@ fn every_setting_is_applied() {
         key_holder: None,
         advisor: Some("/etc/advisor.toml".into()),
         advisor_port: None,
+        metrics: Some(([127, 0, 0, 1], 9464).into()),
         proxy_protocol_from: vec!["192.0.2.0/24".parse().unwrap()],
         sandbox: SandboxMode::Required,
         security: SecurityConfig::default(),

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use security::regular_file;
 use security::tls::HttpsConnector;
 use security::token::KeySet;
 use security::x509::TrustStore;
 use serde::Deserialize;
+use smallfile::regular_file;
 use ureq::unversioned::resolver::DefaultResolver;
 use ureq::unversioned::transport::{Connector, TcpConnector};
 use ureq::{Agent, ResponseExt};

@@ -19,6 +19,15 @@ pub(crate) struct LimiterSummary {
 }
 
 impl LimiterSummary {
+    /// Name of the limiter in the server's log and metrics; `None`: unknown. "Server cap" is a client's word: for a
+    /// server the other end is the client or the path.
+    pub(crate) fn name(&self) -> Option<&'static str> {
+        self.limiter.map(|limiter| match limiter {
+            Limiter::ServerCap => "client or path",
+            other => other.name(),
+        })
+    }
+
     /// The limiter of a successful transfer. After a failed one the times of streams that were waiting
     /// are incomplete, and would name the wrong limiter.
     pub(crate) fn of(report: &TransferReport) -> Self {

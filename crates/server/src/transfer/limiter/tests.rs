@@ -102,3 +102,17 @@ fn an_empty_transfer_has_no_limiter() {
     let limits = LimiterSummary::of(&TransferReport::default());
     assert_eq!(limits, LimiterSummary::default());
 }
+
+#[test]
+fn a_servers_log_does_not_name_the_server_cap() {
+    let name = |limiter| {
+        let summary = LimiterSummary {
+            limiter,
+            ..LimiterSummary::default()
+        };
+        summary.name()
+    };
+    assert_eq!(name(Some(Limiter::ServerCap)), Some("client or path"));
+    assert_eq!(name(Some(Limiter::StoreWrite)), Some("store write"));
+    assert_eq!(name(None), None);
+}

@@ -119,7 +119,11 @@ pub(super) fn train_rate(train: &[Arrival], packet_bytes: u32) -> Option<TrainRa
         ends.pop();
     }
     let parts = parts(train, &ends);
-    let free: Vec<TrainPart> = parts.iter().filter(|part| !part.is_of_sender).copied().collect();
+    let free: Vec<TrainPart> = parts
+        .iter()
+        .filter(|part| !part.is_of_sender)
+        .copied()
+        .collect();
     let is_lower_bound = free.len() * 2 < parts.len();
     let (bps, deviation) = rate_between_quartiles(match is_lower_bound {
         true => parts,

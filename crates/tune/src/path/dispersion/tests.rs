@@ -209,7 +209,10 @@ fn trains_that_were_sent_too_slowly_do_not_count_beside_others() {
     }
     let estimate = plan.estimate().unwrap();
     assert!(!estimate.is_lower_bound && trains > 10, "{trains}");
-    assert!(estimate.bps.abs_diff(path.bps) < path.bps / 50, "{estimate:?}");
+    assert!(
+        estimate.bps.abs_diff(path.bps) < path.bps / 50,
+        "{estimate:?}"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Messages about names that the settings file does not know.
+//! Messages about names that a settings file may not have.
 
 /// Largest edit distance at which a known name is suggested.
 const MAX_DISTANCE: usize = 3;
@@ -19,15 +19,11 @@ pub(super) fn one_line_reason(message: &str) -> String {
     };
     let mut names = rest.split('`').step_by(2);
     let key = names.next().unwrap_or_default();
-    not_known(key, noun, names)
+    unknown_name(key, noun, names)
 }
 
 /// Says that `key` is no `noun`, and which of `names` is the nearest.
-pub(super) fn not_known<'n>(
-    key: &str,
-    noun: &str,
-    names: impl IntoIterator<Item = &'n str>,
-) -> String {
+pub fn unknown_name<'n>(key: &str, noun: &str, names: impl IntoIterator<Item = &'n str>) -> String {
     let nearest = names
         .into_iter()
         .map(|name| (edit_distance(key, name), name))
@@ -53,4 +49,41 @@ fn edit_distance(a: &str, b: &str) -> usize {
         }
     }
     row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_similar_key_is_suggested() {
+        let message =
+            "unknown field `max-streems`, expected one of `listen`, `max-streams`, `drain`";
+        assert_eq!(
+            one_line_reason(message),
+            "\"max-streems\" is not a setting; is \"max-streams\" meant?"
+        );
+        let message = "unknown field `colour`, expected one of `listen`, `drain`";
+        assert_eq!(one_line_reason(message), "\"colour\" is not a setting");
+        assert_eq!(
+            one_line_reason("unknown variant `pairwize`, expected `pairwise` or `prefix`"),
+            "\"pairwize\" is not a value; is \"pairwise\" meant?"
+        );
+        assert_eq!(
+            one_line_reason("invalid type: string \"x\",\nexpected u64"),
+            "invalid type: string \"x\", expected u64"
+        );
+    }
+
+    #[test]
+    fn the_edit_distance_counts_letters() {
+        for (a, b, letters) in [
+            ("", "", 0),
+            ("a", "", 1),
+            ("kitten", "sitting", 3),
+            ("ab", "ba", 2),
+        ] {
+            assert_eq!(edit_distance(a, b), letters, "{a} {b}");
+        }
+    }
 }
