@@ -207,7 +207,7 @@ fn hosts_and_tests_are_managed() {
     );
     let tests = || {
         let tests = service.advisor.hosts()[0].1.tests.clone();
-        tests.map(|tests| serde_json::Value::from(tests.to_json()))
+        tests.map(|tests| Value::from(tests.to_json()))
     };
     assert_eq!(tests(), Some(json!({})));
     asking

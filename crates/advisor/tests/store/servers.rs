@@ -8,7 +8,9 @@ use std::time::Duration;
 use advisor::config::{AdvisorConfig, StoreUrl};
 use advisor::hosts::HostSource;
 use advisor::measurement::{Measurement, Quantity};
-use advisor::path_test::{Load, PathTest, StartDecision, Target, TestFailure, Unavailable, Weight};
+use advisor::path_test::{
+    HeldBackBy, PathTest, Target, TestFailure, TestProfile, Unavailable, Weight,
+};
 use advisor::service::Advisor;
 use async_trait::async_trait;
 use enable::advice::Question;
@@ -28,28 +30,23 @@ struct FillingTest(Arc<Mutex<BottleneckUse>>);
 
 /// The router before the bottleneck: clients with even addresses are behind another one.
 fn router(client: IpAddr) -> IpAddr {
-    let IpAddr::V4(v4) = client else {
-        panic!("clients are of IPv4");
+    let last = match client {
+        IpAddr::V4(v4) => v4.octets()[3],
+        IpAddr::V6(v6) => v6.octets()[15],
     };
-    IpAddr::from([10, 0, 0, v4.octets()[3] % 2])
+    IpAddr::from([10, 0, 0, last % 2])
 }
 
 #[async_trait]
 impl PathTest for FillingTest {
-    fn name(&self) -> &'static str {
-        "bottleneck"
-    }
-
-    fn weight(&self) -> Weight {
-        Weight::Light
-    }
-
-    fn concurrency(&self) -> usize {
-        1
-    }
-
-    fn interval(&self) -> Duration {
-        Duration::from_secs(4 * 3600)
+    fn profile(&self) -> TestProfile<'_> {
+        TestProfile {
+            name: "bottleneck",
+            weight: Weight::Light,
+            concurrency: 1,
+            interval: Duration::from_secs(4 * 3600),
+            held_back_by: HeldBackBy::Nothing,
+        }
     }
 
     fn most_bytes(&self, _: &Target) -> u64 {
@@ -58,10 +55,6 @@ impl PathTest for FillingTest {
 
     async fn init(&mut self) -> Result<(), Unavailable> {
         Ok(())
-    }
-
-    fn can_run(&self, _: &Target, _: &Load) -> StartDecision {
-        StartDecision::Run
     }
 
     async fn run(&self, target: &Target) -> Result<Measurement, TestFailure> {
