@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::ExperimentListing;
-use super::definition::ExperimentDefinition;
+use super::definition::{ExperimentDefinition, require};
 use super::hash::fingerprint;
 use super::program::ProgramDefinition;
 use crate::LabError;
@@ -33,6 +33,7 @@ pub(crate) const EXPERIMENTS: &[ShippedFile] = shipped!["experiments":
     "auto-oracle-loss",
     "auto-start",
     "history",
+    "enable-fig1", "enable-table4", "enable-enforce",
     "fairness",
     "steps",
     "loopback", "loopback-latency", "loopback-io",
@@ -66,7 +67,8 @@ pub(crate) const PROGRAMS: &[ShippedFile] = shipped!["programs":
     "idle-sessions",
     "longhaul-gsi", "globus-gsi", "longhaul-tls", "tls-pump",
     "longhaul-handshakes", "openssl-handshakes",
-    "globus", "globus-either", "curl", "lftp", "aria2",
+    "globus", "globus-either", "vsftpd", "curl", "lftp", "aria2",
+    "advisor",
     "iperf3", "iperf3-steady", "iperf3-udp", "ping", "simulator",
 ];
 
@@ -118,12 +120,32 @@ pub(crate) fn load_experiment(name: &str) -> Result<LoadedExperiment, LabError> 
     })
 }
 
-/// Loads a program by its key. The directory of the user's experiment file is searched first, so that a
-/// file there adds a program or replaces a shipped one.
+/// Loads a program by its key, inside of the one that its file names. The directory of the user's experiment
+/// file is searched first, so that a file there adds a program or replaces a shipped one.
 ///
 /// # Errors
 /// [`LabError::NotFound`], or [`LabError::Usage`] for a mistake in the file.
 pub(crate) fn load_program(
+    own_directory: Option<&Path>,
+    key: &str,
+) -> Result<ProgramDefinition, LabError> {
+    let program = load_program_file(own_directory, key)?;
+    let Some(name) = program.within.clone() else {
+        return Ok(program);
+    };
+    let outer = load_program_file(own_directory, &name)?;
+    // One level is enough, and programs cannot be inside of each other.
+    require(
+        key,
+        "within",
+        outer.within.is_none(),
+        "is itself inside of one",
+    )?;
+    Ok(program.inside(&name, outer))
+}
+
+/// Loads the file of a program.
+fn load_program_file(
     own_directory: Option<&Path>,
     key: &str,
 ) -> Result<ProgramDefinition, LabError> {
@@ -233,6 +255,17 @@ mod tests {
         std::fs::write(directory.path().join("curl.toml"), text).unwrap();
         let own = load_program(Some(directory.path()), "curl").unwrap();
         assert_eq!(own.label, "Mine");
+        let text = "label = 'Outer'\nwithin = 'curl'\n[server]\nhost = 'b'\nargv = ['y']\n";
+        std::fs::write(directory.path().join("outer.toml"), text).unwrap();
+        let text = "label = 'Inner'\nwithin = 'NAME'\n[client]\nhost = 'a'\nargv = ['z']\n";
+        for (outer, name) in [("curl", "inner"), ("outer", "innermost")] {
+            let file = directory.path().join(format!("{name}.toml"));
+            std::fs::write(file, text.replace("NAME", outer)).unwrap();
+        }
+        let inner = load_program(Some(directory.path()), "inner").unwrap();
+        assert_eq!(inner.client.unwrap().argv.len(), 2);
+        let nested = load_program(Some(directory.path()), "innermost").unwrap_err();
+        assert!(nested.to_string().contains("'within'"), "{nested}");
         assert_ne!(load_program(None, "curl").unwrap().label, "Mine");
     }
 }

@@ -30,6 +30,9 @@ pub(crate) struct ProgramDefinition {
     /// paths below `{peers}`, or `$NAME` for a path in the environment. Every variable needs one.
     #[serde(default)]
     binaries: BTreeMap<String, Vec<String>>,
+    /// The key of a program inside of which it runs, see [`Self::inside`].
+    #[serde(default)]
+    pub(crate) within: Option<String>,
     /// The command whose first line of output is the version.
     #[serde(default)]
     version: Vec<CommandWord>,
@@ -65,6 +68,10 @@ pub(crate) struct ServerDefinition {
     pub(crate) host: String,
     /// Its command line. It must stay in the foreground and listen on `{port}`.
     pub(crate) argv: Vec<CommandWord>,
+    /// The command line that succeeds when it is ready, called on its host again and again; empty: it is ready
+    /// as soon as it listens.
+    #[serde(default)]
+    pub(crate) ready: Vec<CommandWord>,
     /// Files that it needs in `{scratch}`: name → template of the content.
     #[serde(default)]
     pub(crate) files: Variables,
@@ -112,6 +119,23 @@ impl ProgramDefinition {
         let named = self.servers.iter();
         let named = named.map(|(name, server)| (Some(name.as_str()), server));
         self.server.iter().map(|server| (None, server)).chain(named)
+    }
+
+    /// Returns this program inside of `outer`, whose key is `name`: the servers of both, and as its client the
+    /// words of `outer`'s client, which come first, and its own.
+    pub(crate) fn inside(mut self, name: &str, outer: Self) -> Self {
+        let own = outer.server.map(|server| (name.to_owned(), server));
+        self.servers.extend(own.into_iter().chain(outer.servers));
+        if let (Some(client), Some(outer)) = (&mut self.client, outer.client) {
+            client.argv.splice(0..0, outer.argv);
+        }
+        self.binaries.extend(outer.binaries);
+        self.needs_root.extend(outer.needs_root);
+        self.ignores.extend(outer.ignores);
+        for (measure, reading) in outer.reads {
+            self.reads.entry(measure).or_insert(reading);
+        }
+        self
     }
 
     /// Returns the point under which this program's results are listed: ignored axes have the shown value.
@@ -241,6 +265,41 @@ goodput = { json = "end.sum_received.bits_per_second", scale = 1e-6 }
                 .into()
         };
         assert_eq!(program.listed_point(&point("4")), point("auto"));
+    }
+
+    #[test]
+    fn a_program_within_another_has_its_servers_readings_and_first_words() {
+        let parse = |text: &str| ProgramDefinition::parse("x.toml", text).unwrap();
+        let outer = r#"
+label = "nice"
+needs_root = ["net"]
+[server]
+host = "b"
+argv = ["watch", "{port}"]
+ready = ["test", "-e", "watched"]
+[client]
+host = "a"
+argv = ["nice", ["-n", "{n}"]]
+[reads]
+goodput = { after = "rate=" }
+niceness = { after = "n=" }
+"#;
+        let program = parse(GOOD).inside("nice", parse(outer));
+        let names: Vec<_> = program.servers().map(|(name, _)| name).collect();
+        assert_eq!(names, [None, Some("nice")]);
+        let variables = [("sh", "/bin/sh"), ("n", "7")];
+        let variables = variables.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+        let client = program.client.as_ref().unwrap();
+        let argv = template::command(&client.argv, &variables).unwrap();
+        assert_eq!(argv, ["nice", "-n", "7", "/bin/sh"]);
+        assert_eq!(program.needs_root, [ExperimentKind::Net]);
+        // The inner program's own reading counts.
+        let printed = r#"{"end": {"sum_received": {"bits_per_second": 2e6}}}"#;
+        let number = |measure: &str, printed: &str| {
+            program.reads[measure].read_number(printed, Path::new("/"), &variables)
+        };
+        assert_eq!(number("goodput", printed), Some(2.0));
+        assert_eq!(number("niceness", "n=7"), Some(7.0));
     }
 
     #[test]

@@ -151,6 +151,9 @@ pub(crate) struct RatioDefinition {
 pub(crate) struct VariantDefinition {
     /// The key of the program.
     pub(crate) program: String,
+    /// The key of a program whose servers run beside, and whose client starts this program's.
+    #[serde(default)]
+    pub(crate) within: Option<String>,
     pub(crate) label: String,
     /// Variables, which may refer to the point's. They take precedence over the experiment's parameters.
     #[serde(default)]

@@ -29,11 +29,16 @@ impl Participant {
         own_directory: Option<&Path>,
         key: &str,
     ) -> Result<Self, LabError> {
+        let variant = definition.variants.get(key).cloned().unwrap_or_default();
+        let mut program = catalog::load_program(own_directory, definition.program_of(key))?;
+        if let Some(outer) = &variant.within {
+            program = program.inside(outer, catalog::load_program(own_directory, outer)?);
+        }
         Ok(Self {
             key: key.to_owned(),
-            program: catalog::load_program(own_directory, definition.program_of(key))?,
+            program,
             binaries: Variables::new(),
-            variant: definition.variants.get(key).cloned().unwrap_or_default(),
+            variant,
         })
     }
 

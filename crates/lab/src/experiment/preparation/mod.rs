@@ -1,6 +1,6 @@
 //! The preparation of one run: command lines, network and files for a point of the sweep.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 
@@ -47,8 +47,8 @@ pub(crate) struct RunSetup<'a> {
     pub(crate) interrupts: &'a Interrupts,
 }
 
-/// The port of every server on an emulated host (that of GridFTP). It is free there: each server has a
-/// host, and so a network namespace, of its own.
+/// The port of the first server on an emulated host (that of GridFTP); the others have the next ones. They are
+/// free there: each host has a network namespace of its own.
 const EMULATED_PORT: u16 = 2811;
 
 /// The kernel settings that are recorded for every host, in addition to those that the experiment sets.
@@ -206,13 +206,17 @@ impl RunSetup<'_> {
         directory: &Path,
     ) -> Result<Vec<ServerTask>, LabError> {
         let mut places = Vec::new();
+        let mut next_ports = BTreeMap::new();
         for (name, server) in program.servers() {
             let ending = name.map(|name| format!(".{name}")).unwrap_or_default();
             let address = variables.get(&format!("address.{}", server.host)).cloned();
             let missing = || format!("there is no host '{}'", server.host);
             let address = address.ok_or_else(|| key_error(self.name, "network", missing()))?;
             let port = match self.definition.kind {
-                ExperimentKind::Net => EMULATED_PORT,
+                ExperimentKind::Net => {
+                    let next = next_ports.entry(&server.host).or_insert(EMULATED_PORT);
+                    std::mem::replace(next, *next + 1)
+                }
                 ExperimentKind::Loopback | ExperimentKind::Sim => free_port()?,
             };
             variables.insert(format!("host{ending}"), address.clone());
@@ -229,6 +233,10 @@ impl RunSetup<'_> {
                 name: name.map_or("server".to_owned(), |name| format!("server-{name}")),
                 command: self.command(program, &server.host, &server.argv, &own)?,
                 port,
+                ready: match server.ready.as_slice() {
+                    [] => None,
+                    argv => Some(self.command(program, &server.host, argv, &own)?),
+                },
             });
         }
         Ok(servers)

@@ -184,6 +184,10 @@ label = "X"
 [servers.source]
 host = "b"
 argv = ["serve", "{host}:{port}"]
+ready = ["ask", "{host}:{port}"]
+[servers.beside]
+host = "b"
+argv = ["watch", "{host}:{port}"]
 [servers.destination]
 host = "c"
 argv = ["serve", "{host}:{port}", "{inbox}"]
@@ -210,11 +214,17 @@ argv = ["cp", "{host.source}:{port.source}", "{host.destination}:{port.destinati
     assert_eq!(
         servers,
         [
+            "server-beside b watch 10.99.0.2:2811".to_owned(),
             destination,
-            "server-source b serve 10.99.0.2:2811".to_owned()
+            "server-source b serve 10.99.0.2:2812".to_owned()
         ]
     );
-    assert_eq!(task.client.argv[1..], ["10.99.0.2:2811", "10.99.0.3:2811"]);
+    let ready = task.servers.iter().map(|server| server.ready.as_ref());
+    let asked: Vec<_> = ready.map(|ready| Some(&ready?.argv[..])).collect();
+    let source = ["ask", "10.99.0.2:2812"].map(str::to_owned);
+    assert_eq!(asked, [None, None, Some(&source[..])]);
+    assert_eq!(task.servers[2].ready.as_ref().unwrap().host, "b");
+    assert_eq!(task.client.argv[1..], ["10.99.0.2:2812", "10.99.0.3:2811"]);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! One measurement, in the process that makes it (`longhaul lab cell`). It starts the servers, waits until
-//! they listen, runs the client, measures wall-clock and processor time, and terminates all processes.
+//! they are ready, runs the client, measures wall-clock and processor time, and terminates all processes.
+
+mod servers;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -29,8 +31,11 @@ pub(crate) struct ServerTask {
     /// The name of the files with its output, without `.out` and `.err`.
     pub(crate) name: String,
     pub(crate) command: HostCommand,
-    /// The TCP port on which it listens when it is ready.
+    /// The TCP port on which it listens.
     pub(crate) port: u16,
+    /// The command that succeeds when the server is ready; `None`: it is as soon as it listens.
+    #[serde(default)]
+    pub(crate) ready: Option<HostCommand>,
 }
 
 /// A measurement to make: the content of the job file.
@@ -165,7 +170,7 @@ fn run_task(task: &CellTask) -> Result<(), LabError> {
     let settings = read_settings(task)?;
     let before = process::ended_children_cpu().map_err(cannot_observe)?;
     let mut started = Vec::new();
-    let measured = start_servers(task, &mut started).and_then(|()| run_client(task));
+    let measured = servers::start(task, &mut started).and_then(|()| run_client(task));
     // Servers are terminated even if the client failed, and before processor time is read: the kernel
     // counts only children that have ended and been waited for.
     for mut server in started {
@@ -192,37 +197,6 @@ fn read(file: &Path) -> Result<CellTask, LabError> {
         .map_err(|e| LabError::system(format!("cannot read {}", file.display()), e))?;
     serde_json::from_str(&text)
         .map_err(|e| LabError::Usage(format!("{}: not a job: {e}", file.display())))
-}
-
-/// The longest time from the start of the servers until all of them listen.
-const SERVER_START_LIMIT: Duration = Duration::from_secs(20);
-
-/// Starts the servers, then waits until each listens. The servers that were started are in `started` also
-/// after an error, so that the caller can terminate them.
-fn start_servers(task: &CellTask, started: &mut Vec<Child>) -> Result<(), LabError> {
-    for server in &task.servers {
-        started.push(task.start(&server.command, &server.name)?);
-    }
-    let give_up = Instant::now() + SERVER_START_LIMIT;
-    for (server, child) in task.servers.iter().zip(started) {
-        while !process::is_listening(child.id(), server.port, task.lab.is_some()) {
-            let ended = child.try_wait();
-            let ended = ended.map_err(|e| LabError::system("cannot observe the server", e))?;
-            let why = match ended {
-                Some(_) => "ended before it listened".to_owned(),
-                None if Instant::now() > give_up => {
-                    format!("does not listen on port {}", server.port)
-                }
-                None => {
-                    std::thread::sleep(Duration::from_millis(2));
-                    continue;
-                }
-            };
-            let message = task.last_message(&server.name);
-            return Err(LabError::Program(format!("the server {why}: {message}")));
-        }
-    }
-    Ok(())
 }
 
 /// Runs the client. Returns its wall-clock seconds, and why it failed if it did.
@@ -289,185 +263,4 @@ fn read_settings(task: &CellTask) -> Result<BTreeMap<String, String>, LabError> 
 }
 
 #[cfg(test)]
-mod tests {
-    use tempfile::TempDir;
-
-    use super::*;
-
-    fn shell(script: &str) -> HostCommand {
-        HostCommand {
-            host: "a".into(),
-            argv: ["sh", "-c", script].map(str::to_owned).into(),
-        }
-    }
-
-    fn task(directory: &TempDir, script: &str) -> CellTask {
-        CellTask {
-            lab: None,
-            servers: Vec::new(),
-            client: shell(script),
-            limit_seconds: 10,
-            directory: directory.path().to_owned(),
-            record: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn a_client_is_timed_and_its_output_is_saved() {
-        let directory = tempfile::tempdir().unwrap();
-        let task = task(&directory, "sleep 0.05; echo $HOME; pwd");
-        let (seconds, failure) = run_client(&task).unwrap();
-        assert!(
-            failure.is_none() && (0.05..9.0).contains(&seconds),
-            "{seconds}"
-        );
-        let place = directory.path().display();
-        let output = std::fs::read_to_string(task.client_output()).unwrap();
-        assert_eq!(output, format!("{place}\n{place}\n"));
-    }
-
-    #[test]
-    fn a_failed_client_reports_its_exit_status_and_last_message() {
-        let directory = tempfile::tempdir().unwrap();
-        for (script, reason) in [
-            (
-                "echo out; echo why >&2; echo >&2; exit 3",
-                "exit code 3: why",
-            ),
-            ("echo out; exit 3", "exit code 3: out"),
-            ("echo '{\"error\": \"busy\"}'; exit 1", "exit code 1: busy"),
-            ("exit 1", "exit code 1: it printed no message"),
-            ("kill -9 $$", "ended by signal 9: it printed no message"),
-        ] {
-            let (_, failure) = run_client(&task(&directory, script)).unwrap();
-            assert_eq!(failure.as_deref(), Some(reason), "{script}");
-        }
-        let mut slow = task(&directory, "exec sleep 60");
-        slow.limit_seconds = 0;
-        let (seconds, failure) = run_client(&slow).unwrap();
-        assert_eq!(failure.as_deref(), Some("not done after 0 s"));
-        assert!(seconds < 30.0);
-    }
-
-    #[test]
-    fn in_a_lab_a_command_runs_through_lab_exec() {
-        let directory = tempfile::tempdir().unwrap();
-        let mut task = task(&directory, "true");
-        task.lab = Some("/opt/longhaul".into());
-        let command = task.command(&task.client);
-        let words: Vec<_> = command.get_args().collect();
-        assert_eq!(command.get_program(), "/opt/longhaul");
-        assert_eq!(words, ["lab", "exec", "a", "--", "sh", "-c", "true"]);
-    }
-
-    #[test]
-    fn a_server_that_exits_before_it_listens_is_an_error_at_once() {
-        let directory = tempfile::tempdir().unwrap();
-        let mut task = task(&directory, "true");
-        let server = |name: &str, script: &str| ServerTask {
-            name: name.to_owned(),
-            command: shell(script),
-            port: 0,
-        };
-        let fails = server("server-one", "echo 'port taken' >&2");
-        task.servers = vec![fails, server("server-two", "exec sleep 60")];
-        let mut started = Vec::new();
-        let message = start_servers(&task, &mut started).unwrap_err().to_string();
-        assert_eq!(message, "the server ended before it listened: port taken");
-        assert_eq!(started.len(), 2, "the caller can terminate both servers");
-        for mut child in started {
-            process::terminate(&mut child).unwrap();
-        }
-    }
-
-    #[test]
-    fn settings_are_read_and_hidden_ones_are_omitted() {
-        let directory = tempfile::tempdir().unwrap();
-        let mut task = task(&directory, "true");
-        let keys = ["net.ipv4.tcp_rmem", "net.no_such", "kernel.ostype"].map(str::to_owned);
-        task.record = vec![("a".into(), keys.into())];
-        let settings = read_settings(&task).unwrap();
-        assert_eq!(settings["a: kernel.ostype"], "Linux");
-        assert_eq!(settings["a: net.ipv4.tcp_rmem"].split(' ').count(), 3);
-        assert_eq!(settings.len(), 2);
-    }
-
-    const JOB: &str = "LAB_TEST_JOB";
-    const PORT: &str = "LAB_TEST_PORT";
-
-    /// Returns the command line that runs one ignored test of this executable: a part of another test.
-    fn part(name: &str) -> Vec<String> {
-        let own = std::env::current_exe().unwrap().display().to_string();
-        let test = format!("experiment::cell::tests::{name}");
-        vec![own, "--exact".into(), "--ignored".into(), test]
-    }
-
-    #[test]
-    #[ignore = "a part of a_cell_leaves_nothing_behind"]
-    fn part_cell() {
-        if let Ok(job) = std::env::var(JOB) {
-            run_task(&read(Path::new(&job)).unwrap()).unwrap();
-        }
-    }
-
-    #[test]
-    #[ignore = "a part of a_cell_leaves_nothing_behind"]
-    fn part_server() {
-        let Ok(port) = std::env::var(PORT) else {
-            return;
-        };
-        let port: u16 = port.parse().unwrap();
-        std::fs::write("server", std::process::id().to_string()).unwrap();
-        // This process leaves the server's session (setsid(2)), so that it outlives the server unless it is found.
-        let script = "setsid sh -c 'echo $$ > session; exec sleep 60' &";
-        let status = Command::new("sh").args(["-c", script]).status().unwrap();
-        assert!(status.success());
-        let listener = std::net::TcpListener::bind(("127.0.0.1", port)).unwrap();
-        while let Ok((connection, _)) = listener.accept() {
-            drop(connection);
-        }
-    }
-
-    #[test]
-    fn a_cell_leaves_nothing_behind() {
-        let directory = tempfile::tempdir().unwrap();
-        // The port is below the ephemeral range, so that no other program is given it before the server binds it.
-        let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
-        let port = (20_000..32_000).rev().find(is_free).unwrap();
-        let script = "until test -s session; do sleep 0.01; done
-            i=0; while [ $i -lt 100000 ]; do i=$((i + 1)); done; echo $i";
-        let mut task = task(&directory, script);
-        task.servers.push(ServerTask {
-            name: "server".into(),
-            command: HostCommand {
-                host: "b".into(),
-                argv: part("part_server"),
-            },
-            port,
-        });
-        let file = directory.path().join("job.json");
-        std::fs::write(&file, serde_json::to_vec(&task).unwrap()).unwrap();
-        let argv = part("part_cell");
-        let mut command = Command::new(&argv[0]);
-        command
-            .args(&argv[1..])
-            .env(JOB, &file)
-            .env(PORT, port.to_string());
-        assert!(command.stdout(Stdio::null()).status().unwrap().success());
-        let outcome = std::fs::read(task.outcome_file()).unwrap();
-        let outcome: CellOutcome = serde_json::from_slice(&outcome).unwrap();
-        assert!(
-            outcome.failure.is_none() && outcome.cpu_seconds > 0.01,
-            "{outcome:?}"
-        );
-        assert_eq!(
-            std::fs::read_to_string(task.client_output()).unwrap(),
-            "100000\n"
-        );
-        // The processes are checked by their ids, because another program may have taken the port by now.
-        for name in ["session", "server"] {
-            let process = std::fs::read_to_string(directory.path().join(name)).unwrap();
-            assert!(!Path::new("/proc").join(process.trim()).exists(), "{name}");
-        }
-    }
-}
+mod tests;
