@@ -97,14 +97,14 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn read(choice: Value) -> Result<ChosenTests, WrongChoice> {
+    fn read(choice: &Value) -> Result<ChosenTests, WrongChoice> {
         ChosenTests::from_json(choice.as_object().unwrap())
     }
 
     #[test]
     fn a_choice_is_read_and_written() {
         let choice = json!({"ping": "10m", "pchar": false, "route": true, "iperf3": 0, "a": 1, "b": "1500ms"});
-        let chosen = read(choice).unwrap();
+        let chosen = read(&choice).unwrap();
         let expected = [
             ("a", None),
             ("b", Some(Duration::from_millis(1500))),
@@ -134,14 +134,14 @@ mod tests {
             json!(["ping"]),
             json!("-5s"),
         ] {
-            let refused = read(json!({ "ping": wrong })).unwrap_err();
+            let refused = read(&json!({ "ping": wrong })).unwrap_err();
             assert_eq!(refused, WrongChoice::Value("ping".to_owned()));
         }
         for wrong in ["0", "999ms", "100000h"] {
-            let refused = read(json!({ "ping": wrong })).unwrap_err();
+            let refused = read(&json!({ "ping": wrong })).unwrap_err();
             assert_eq!(refused, WrongChoice::Interval("ping".to_owned()));
         }
-        let long = read(json!({ "x".repeat(10_000): "?" })).unwrap_err();
+        let long = read(&json!({ "x".repeat(10_000): "?" })).unwrap_err();
         assert!(long.to_string().len() < 200);
     }
 }
