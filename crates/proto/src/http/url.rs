@@ -25,8 +25,8 @@ pub struct HttpUrl {
 /// Reason why a redirect is not followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RedirectError {
-    /// The Location field is no `http:` or `https:` URL.
-    #[error("its Location field is not an http: or https: URL")]
+    /// The Location field is no `http:` or `https:` URL, or longer than 8192 bytes.
+    #[error("its Location field is not an http: or https: URL of at most 8192 bytes")]
     Malformed,
     /// The redirect leads from `https:` to `http:`.
     #[error("it leads from https: to http:, where the file could be changed in transit")]
@@ -132,6 +132,10 @@ impl HttpUrl {
                 None => self.resolve_relative(reference, query),
             },
         };
+        // Encoding makes it longer, and this is what is sent.
+        if next.uri().len() > MAX_LOCATION {
+            return Err(RedirectError::Malformed);
+        }
         // A downgrade would expose the request and let an attacker replace the content.
         match self.secure && !next.secure {
             true => Err(RedirectError::Insecure),
@@ -364,6 +368,8 @@ mod tests {
             Err(RedirectError::Insecure)
         );
         let long = format!("/{}", "x".repeat(MAX_LOCATION));
+        // Nine bytes each when encoded.
+        let grows = format!("/{}", "\u{fffd}".repeat(MAX_LOCATION / 9 + 1));
         for location in [
             "ftp://data.example/f",
             "file:///etc/passwd",
@@ -376,6 +382,7 @@ mod tests {
             "https://ho st/",
             "https://[zz]/",
             long.as_str(),
+            grows.as_str(),
         ] {
             assert_eq!(
                 from.resolve_redirect(location),
