@@ -203,7 +203,7 @@ fn with_path(head: &str, path: &[u8]) -> RawArgument {
 
 fn stack(args: ArgumentWords<'_>, stack: DriverStack) -> Result<SiteCommand, CommandError> {
     let drivers = args.required_text("list of drivers")?;
-    Ok(SiteCommand::DriverStack(stack, drivers.trim().to_owned()))
+    Ok(SiteCommand::DriverStack(stack, drivers))
 }
 
 fn buffer(mut args: ArgumentWords<'_>, side: BufferDirection) -> Result<SiteCommand, CommandError> {

@@ -36,6 +36,15 @@ fn site_commands_on_files_are_parsed() {
         ),
         ("SITE SYMLINKTO a", SiteCommand::SymlinkTo(b"a".to_vec())),
         ("SITE RDEL a", SiteCommand::RemoveTree(b"a".to_vec())),
+        (
+            "SITE SETDISKSTACK  file ",
+            SiteCommand::DriverStack(DriverStack::Disk, "file".to_owned()),
+        ),
+        // Of white space, only spaces separate arguments.
+        (
+            "SITE SETNETSTACK \u{b}",
+            SiteCommand::DriverStack(DriverStack::Net, "\u{b}".to_owned()),
+        ),
         ("SITE TRNC 3 a", SiteCommand::Truncate(3, b"a".to_vec())),
     ] {
         assert_eq!(site(line), expected, "{line}");
