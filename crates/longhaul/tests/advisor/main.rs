@@ -14,6 +14,7 @@ mod exec;
 mod get;
 mod hosts;
 mod kept_running;
+mod learning;
 mod monitoring;
 mod programs;
 mod scripted;
