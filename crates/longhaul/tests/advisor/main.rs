@@ -9,6 +9,7 @@
 )]
 
 mod beside_server;
+mod bindings;
 mod cp;
 mod exec;
 mod get;
