@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::Stdio;
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::programs::{RunningServer, http, longhaul, stderr, wait_for};
@@ -118,6 +120,36 @@ fn the_health_page_says_that_the_server_accepts_sessions() {
     assert!(head.starts_with("HTTP/1.1 404 "), "{head}");
     let (head, _) = http(monitor, "POST /metrics").unwrap();
     assert!(head.starts_with("HTTP/1.1 405 "), "{head}");
+}
+
+#[test]
+fn the_health_page_says_that_the_server_drains() {
+    let place = tempfile::tempdir().unwrap();
+    let (server, monitor) = serve(place.path());
+    let large = std::fs::File::create(place.path().join("root/large")).unwrap();
+    large.set_len(256 << 20).unwrap();
+    // Nobody reads its output, so the transfer does not end.
+    let mut copy = longhaul(&["cp", "-q", "--no-history", "--advisor", "off"])
+        .args([&format!("ftp://{}/large", server.address), "-"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let running = "longhaul_server_transfers_running{direction=\"retrieve\"}";
+    wait_for("the transfer", || {
+        (samples(monitor)[running] == 1.0).then_some(())
+    });
+    server.signal(Signal::TERM);
+    let (head, body) = wait_for("the server to drain", || {
+        let answer = http(monitor, "GET /health").unwrap();
+        (!answer.0.starts_with("HTTP/1.1 200 ")).then_some(answer)
+    });
+    assert!(head.starts_with("HTTP/1.1 503 "), "{head}");
+    let health: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(health["status"], "draining");
+    copy.kill().unwrap();
+    copy.wait().unwrap();
+    server.wait_for_end();
+    http(monitor, "GET /health").unwrap_err();
 }
 
 #[test]
