@@ -19,7 +19,7 @@ use crate::transfer_log::LoggedTransferKind;
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 
 /// Seconds with a fraction.
-type Seconds = Counter<f64, AtomicU64>;
+type SummedSeconds = Counter<f64, AtomicU64>;
 
 /// The numbers of a server since its start.
 #[derive(Debug, Default)]
@@ -33,8 +33,8 @@ pub(crate) struct ServerMetrics {
     transfers_now: Family<Labels<1>, Gauge>,
     transfers: Family<Labels<2>, Counter>,
     bytes: Family<Labels<1>, Counter>,
-    seconds: Family<Labels<1>, Seconds>,
-    limiter_seconds: Family<Labels<2>, Seconds>,
+    seconds: Family<Labels<1>, SummedSeconds>,
+    limiter_seconds: Family<Labels<2>, SummedSeconds>,
 }
 
 /// A transfer that is counted while it runs. When this is dropped, it no longer counts as running.

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use crate::programs::{PATIENCE, RunningServer, longhaul, stderr, write_settings};
 
-/// A server with the service beside it; its settings file names the service's.
-fn serve(place: &Path) -> RunningServer {
-    write_settings(place, "");
+/// A server with the service beside it; its settings file names the service's, which has these further settings.
+pub(crate) fn serve(place: &Path, advisor: &str) -> RunningServer {
+    write_settings(place, advisor);
     let root = place.join("root");
     std::fs::create_dir_all(&root).unwrap();
     let settings = place.join("server.toml");
@@ -24,6 +24,12 @@ fn serve(place: &Path) -> RunningServer {
         .arg("--transfer-log")
         .arg(place.join("transfers.log"));
     RunningServer::start(command)
+}
+
+/// Where the service beside a server answers.
+pub(crate) fn announced_service(server: &RunningServer) -> SocketAddr {
+    let port = announced_port(server.address).unwrap();
+    SocketAddr::new(server.address.ip(), port)
 }
 
 /// The port of the service in the FEAT reply.
@@ -50,9 +56,8 @@ fn announced_port(server: SocketAddr) -> Option<u16> {
 #[test]
 fn the_service_is_announced_and_ends_with_the_server() {
     let place = tempfile::tempdir().unwrap();
-    let server = serve(place.path());
-    let port = announced_port(server.address).unwrap();
-    let service = SocketAddr::new(server.address.ip(), port);
+    let server = serve(place.path(), "");
+    let service = announced_service(&server);
     TcpStream::connect(service).unwrap();
     assert_eq!(server.terminate().code(), Some(0));
     TcpStream::connect(service).unwrap_err();
@@ -61,7 +66,7 @@ fn the_service_is_announced_and_ends_with_the_server() {
 #[test]
 fn the_service_ends_when_the_server_is_killed() {
     let place = tempfile::tempdir().unwrap();
-    let server = serve(place.path());
+    let server = serve(place.path(), "");
     server.wait_for_message("the advice service runs beside the server");
     server.signal(rustix::process::Signal::KILL);
     // The service holds the standard error of the server: it ends when both have ended.

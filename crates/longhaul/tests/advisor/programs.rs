@@ -1,11 +1,11 @@
 //! The program under test, started as a user would.
 
-use std::io::{BufRead, BufReader, Read};
-use std::net::SocketAddr;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -31,6 +31,30 @@ pub(crate) fn stdout(output: &Output) -> String {
 
 pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// Waits until `probe` finds what it looks for.
+pub(crate) fn wait_for<T>(sought: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = probe() {
+            return found;
+        }
+        assert!(begun.elapsed() < PATIENCE, "not within a minute: {sought}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// The response to a request over HTTP: its head, and its body. An error if nothing answers.
+pub(crate) fn http(address: SocketAddr, request: &str) -> io::Result<(String, String)> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let request = format!("{request} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    let mut response = String::new();
+    stream.read_to_string(&mut response)?;
+    let (head, body) = response.split_once("\r\n\r\n").unwrap();
+    Ok((head.to_owned(), body.to_owned()))
 }
 
 /// Lines of a stream as they come.
@@ -83,8 +107,13 @@ impl RunningServer {
         }
     }
 
+    /// The first process of the server.
+    pub(crate) fn process(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        kill_process(self.process(), signal).unwrap();
     }
 
     /// Waits for a message that contains `text`.

@@ -96,7 +96,7 @@ pub(crate) struct TransferSummary {
 }
 
 impl FinishedTransfer {
-    /// What metrics count of it.
+    /// The numbers that metrics count.
     fn outcome(&self) -> TransferOutcome {
         TransferOutcome {
             bytes: self.summary.evidence.bytes,
