@@ -14,12 +14,14 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use enable::xmlrpc::{Call, write_answer, write_call, write_fault};
 use libfuzzer_sys::fuzz_target;
 use longhaul_fuzz::pki::{PKI, config};
 use proto::security::{SecurityToken, TokenError};
 use security::gsi::{Delegation, GsiInitiator, GsiStep};
 use security::tls::{TlsProfile, TlsRole};
 use security::x509::{ProxyKind, ProxyOptions, ProxyRequest};
+use serde_json::json;
 
 type AnyError = Box<dyn std::error::Error>;
 
@@ -43,7 +45,8 @@ fn write_seeds() -> Result<(), AnyError> {
     write_dialogues(folder)?;
     write_exchanges(folder)?;
     write_certificates(folder)?;
-    write_texts(folder)
+    write_texts(folder)?;
+    write_advice(folder)
 }
 
 fn write(folder: &Path, target: &str, name: &str, bytes: impl AsRef<[u8]>) -> io::Result<()> {
@@ -228,3 +231,78 @@ fn write_texts(folder: &Path) -> Result<(), AnyError> {
     )?;
     Ok(())
 }
+
+/// What the advice service reads: logs and results of real servers, one line a seed, calls and answers.
+fn write_advice(folder: &Path) -> Result<(), AnyError> {
+    let data = Path::new(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../crates/advisor/tests/data"
+    ));
+    for entry in fs::read_dir(data.join("logs"))? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        for (number, line) in fs::read(entry.path())?
+            .split(|byte| *byte == b'\n')
+            .enumerate()
+        {
+            write(folder, "transfer_log", &format!("{name}_{number}"), line)?;
+        }
+    }
+    write(folder, "transfer_log", "longhaul", TRANSFER)?;
+    for entry in fs::read_dir(data.join("import"))? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let bytes = fs::read(entry.path())?;
+        if name.ends_with("jsonl") {
+            for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+                write(folder, "imported_result", &format!("{name}_{number}"), line)?;
+            }
+        } else {
+            write(folder, "imported_result", &name, bytes)?;
+        }
+    }
+    let advice = json!({
+        "client": "192.0.2.1", "set_buffer_bytes": 4_194_304, "bdp_bytes": 4_194_304, "streams": 8,
+        "congestion_control": "bbr", "pace_bps": 80_000_000, "expected_bps": 9e9, "loss": 0.001,
+        "asymmetric": false, "why": "a < b & c",
+    });
+    write(folder, "xml_rpc", "advice", write_answer(&advice)?)?;
+    write(
+        folder,
+        "xml_rpc",
+        "fault",
+        write_fault(404, "unknown path")?,
+    )?;
+    for method in enable::method::ALL {
+        let question = json!({"client": "192.0.2.1", "bytes": 1, "must_set_buffer": true});
+        let call = Call {
+            method: method.name.to_owned(),
+            arguments: vec!["data.example".into(), question, json!([1, -2.5, "", true])],
+        };
+        write(folder, "xml_rpc", method.name, write_call(&call)?)?;
+    }
+    for (name, body) in [
+        (
+            "question",
+            r#"{"client":"192.0.2.1","bytes":1,"must_set_buffer":true}"#,
+        ),
+        (
+            "choice",
+            r#"{"ping":"10min","route":true,"pchar":0,"a":"1500ms"}"#,
+        ),
+    ] {
+        write(folder, "advisor_request", name, body)?;
+    }
+    // Type, code, checksum, identifier, sequence number and token; with an IPv4 header before it.
+    let tail = [0, 0, 0, 7, 2, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9];
+    for kind in [0, 8, 128, 129] {
+        let message = [&[kind, 0][..], &tail].concat();
+        write(folder, "icmp_message", &kind.to_string(), &message)?;
+        let packet = [&[0x45][..], &[0; 19], &message].concat();
+        write(folder, "icmp_message", &format!("packet_{kind}"), packet)?;
+    }
+    Ok(())
+}
+
+/// A line of the transfer log of `longhaul serve`.
+const TRANSFER: &str = r#"{"start":"2026-11-20T11:03:45.195241Z","end":"2026-11-20T11:03:55.195241Z","seconds":10.0,"bytes":1000000,"direction":"retrieve","user":"ann","client":"[::ffff:192.0.2.9]:4711","data_peers":["192.0.2.7"],"family":"ipv4","root":"/srv","path":"/f","path_hex":null,"stored_as":null,"mode":"E","streams":4,"block":262144,"buffer":131072,"sizing":"auto","memory_bytes":65536,"min_rtt_us":31000,"retransmits":2,"decision":null,"limiter":"receive window","congestion":"bbr","checksum":null,"protection":"private","identity":null,"code":226,"result":"ok","error":null,"task":null,"application":null}"#;

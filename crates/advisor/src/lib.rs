@@ -9,6 +9,8 @@ pub mod clock;
 pub mod config;
 pub mod enforce;
 pub mod feed;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod hosts;
 pub mod http;
 pub mod import;

@@ -1,6 +1,6 @@
 //! Answers of the service. The same fields are the members of the XML-RPC struct and of the JSON object.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// TCP port of an Enable server unless its configuration names another one.
 pub const DEFAULT_PORT: u16 = 2812;
@@ -24,8 +24,11 @@ pub struct Advice {
     /// Streams to open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub streams: Option<u32>,
-    /// Congestion control of the sender, by its kernel name.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Congestion control of the sender, by its kernel name. What cannot be such a name is left out when advice is read.
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "kernel_name"
+    )]
     pub congestion_control: Option<String>,
     /// Pacing rate of all streams together, bits per second.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -103,4 +106,45 @@ pub struct QosAdvice {
     pub reservation_helps: bool,
     /// One sentence: the reason.
     pub why: String,
+}
+
+/// Longest name of a congestion control (TCP_CA_NAME_MAX of linux/tcp.h without the NUL), bytes.
+const LONGEST_NAME: usize = 15;
+
+/// The name becomes a flag of other programs, where a space would begin another flag.
+fn kernel_name<'de, D: Deserializer<'de>>(value: D) -> Result<Option<String>, D::Error> {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+    let name = Option::<String>::deserialize(value)?;
+    Ok(name
+        .filter(|name| !name.is_empty() && name.len() <= LONGEST_NAME && name.bytes().all(allowed)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_congestion_control_that_no_kernel_has_is_left_out() {
+        let read = |name: &str| {
+            let advice = json!({"congestion_control": name, "streams": 4});
+            let advice: Advice = serde_json::from_value(advice).unwrap();
+            assert_eq!(advice.streams, Some(4));
+            advice.congestion_control
+        };
+        assert_eq!(read("bbr").as_deref(), Some("bbr"));
+        assert_eq!(read("dctcp-reno_1").as_deref(), Some("dctcp-reno_1"));
+        for wrong in [
+            "",
+            "bbr --logfile /etc/passwd",
+            "bbr\nx=1",
+            "a;b",
+            "sixteen_letters_",
+        ] {
+            assert_eq!(read(wrong), None, "{wrong:?}");
+        }
+        let without: Advice = serde_json::from_value(json!({})).unwrap();
+        assert_eq!(without, Advice::default());
+    }
 }

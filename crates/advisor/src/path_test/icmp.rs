@@ -164,6 +164,27 @@ pub(super) fn hops_passed(hop_limit: u8) -> u8 {
     start - hop_limit
 }
 
+/// Requests with the numbers that were read in an ICMP message: as a reply, and as the request that an error quotes.
+#[cfg(feature = "fuzzing")]
+pub fn echo_again(is_v6: bool, message: &[u8]) -> [Option<Vec<u8>>; 2] {
+    let version = if is_v6 {
+        IcmpVersion::V6
+    } else {
+        IcmpVersion::V4
+    };
+    [
+        EchoMessage::of_reply(version, message),
+        EchoMessage::of_quoted_request(version, message),
+    ]
+    .map(|understood| Some(understood?.request(version, ICMP_HEADER + TOKEN)))
+}
+
+/// The message in an IPv4 packet.
+#[cfg(feature = "fuzzing")]
+pub fn message_in_ipv4(packet: &[u8]) -> Option<&[u8]> {
+    after_ipv4_header(packet)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

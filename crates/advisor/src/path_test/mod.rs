@@ -27,6 +27,8 @@ use async_trait::async_trait;
 
 use self::echo_socket::EchoSocket;
 use self::external::ExternalCommand;
+#[cfg(feature = "fuzzing")]
+pub use self::icmp::{echo_again, message_in_ipv4};
 use self::program_test::ProgramTest;
 use crate::measurement::Measurement;
 

@@ -20,7 +20,7 @@ const MOST_WAITING: usize = 64;
 /// Time after which a client is looked up again.
 const READ_AGAIN: Duration = Duration::from_secs(600);
 
-/// What other servers measured, for clients that this one has not measured yet.
+/// Measurements of other servers, for clients that this one has not measured yet.
 #[derive(Debug)]
 pub(super) struct SharedPaths {
     table: MeasuredPaths,

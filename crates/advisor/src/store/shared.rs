@@ -7,7 +7,7 @@ use sqlx::Row;
 
 use super::{DatabaseError, HistoryPoint, Store};
 
-/// What another server measured of the path from itself to a client.
+/// Measurements by another server of the path from itself to a client.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SharedPath {
     /// Name of that server.
