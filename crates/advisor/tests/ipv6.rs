@@ -18,13 +18,13 @@ const ROUTER: &str = "fd00:1::2";
 const CLIENT: &str = "fd00:2::1";
 
 /// A network namespace. It belongs to a thread, so that nothing has to be undone.
-struct Namespace {
+struct RoutedNamespace {
     /// The thread, by which `ip link set ... netns` finds it.
     thread: Pid,
     scripts: Sender<(&'static str, Sender<()>)>,
 }
 
-impl Namespace {
+impl RoutedNamespace {
     /// `None` without the permission to make one.
     fn new() -> Option<Self> {
         let (scripts, received) = channel::<(&str, Sender<()>)>();
@@ -62,7 +62,7 @@ fn run(script: &str) {
 /// Runs `test` on a host from which the client is behind one router.
 fn behind_a_router(test: impl FnOnce() + Send + 'static) {
     let host = std::thread::spawn(move || {
-        let (Some(router), Some(client)) = (Namespace::new(), Namespace::new()) else {
+        let (Some(router), Some(client)) = (RoutedNamespace::new(), RoutedNamespace::new()) else {
             return;
         };
         unshare(CloneFlags::CLONE_NEWNET).unwrap();
