@@ -72,7 +72,7 @@ impl IcmpError {
     }
 }
 
-/// What one system call has read.
+/// The outcome of one system call that reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reading {
     /// There is no message.
