@@ -33,7 +33,7 @@ pub(crate) const EXPERIMENTS: &[ShippedFile] = shipped!["experiments":
     "auto-oracle-loss",
     "auto-start",
     "history",
-    "enable-fig1", "enable-table4", "enable-enforce",
+    "enable-fig1", "enable-fig3", "enable-table4", "enable-enforce",
     "fairness",
     "steps",
     "loopback", "loopback-latency", "loopback-io",
@@ -67,7 +67,7 @@ pub(crate) const PROGRAMS: &[ShippedFile] = shipped!["programs":
     "idle-sessions",
     "longhaul-gsi", "globus-gsi", "longhaul-tls", "tls-pump",
     "longhaul-handshakes", "openssl-handshakes",
-    "globus", "globus-either", "vsftpd", "curl", "lftp", "aria2",
+    "globus", "globus-either", "vsftpd", "curl", "lftp", "ncftpget", "aria2", "block-reader",
     "advisor",
     "iperf3", "iperf3-steady", "iperf3-udp", "ping", "simulator",
 ];

@@ -112,10 +112,32 @@ fn wait_for_receiver() {
     }
 }
 
-/// Waits until `index` gaps after the start.
-fn pace(start: Instant, gap: Duration, index: usize) {
-    let due = gap * u32::try_from(index).unwrap();
-    std::thread::sleep(due.saturating_sub(start.elapsed()));
+/// The departures of datagrams at equal intervals. The sender catches up after a short pause, for example a sleep that
+/// took longer than asked. After a long one, for example because the machine is busy, it goes on from there: a burst
+/// would be lost at the queue under test.
+struct DepartureSchedule {
+    next: Instant,
+    gap: Duration,
+}
+
+impl DepartureSchedule {
+    /// The longest pause that is caught up.
+    const CATCH_UP: Duration = Duration::from_millis(5);
+
+    fn new(gap: Duration) -> Self {
+        let next = Instant::now();
+        Self { next, gap }
+    }
+
+    /// Waits until the next datagram is due.
+    fn wait(&mut self) {
+        std::thread::sleep(self.next.saturating_duration_since(Instant::now()));
+        let now = Instant::now();
+        self.next = self
+            .next
+            .max(now.checked_sub(Self::CATCH_UP).unwrap_or(now))
+            + self.gap;
+    }
 }
 
 fn receiver() -> UdpSocket {
@@ -177,9 +199,9 @@ fn udp_send(address: &str, count: usize, payload: usize, gap: Duration) {
     wait_for_receiver();
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     socket.connect((address, PORT)).unwrap();
-    let start = Instant::now();
+    let mut schedule = DepartureSchedule::new(gap);
     for sequence in 0..count {
-        pace(start, gap, sequence);
+        schedule.wait();
         socket.send(&datagram(sequence, payload)).unwrap();
     }
     create_marker(SENT);

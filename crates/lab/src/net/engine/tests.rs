@@ -347,9 +347,11 @@ fn super_packets_lose_single_segments() {
     let data = pattern(8_000_000);
     assert!(transfer(&net, &data) == data, "the stream has changed");
     // The last packets of the connection may still be in flight.
-    net.wait_for_report(|path| path.packets > 5000 && path.packets == path.delivered + path.losses);
-    let report = net.stop();
-    let path = &report.directions[0];
+    // After this moment others may follow: the connection sends its FIN again.
+    let path = net.wait_for_report(|path| {
+        path.packets > 5000 && path.packets == path.delivered + path.losses
+    });
+    net.stop();
     // At most 1448 bytes of data per packet.
     assert!(path.packets >= 8_000_000 / 1448, "{path:?}");
     assert!(path.bytes >= 8_000_000 + 52 * (8_000_000 / 1448));
@@ -359,7 +361,6 @@ fn super_packets_lose_single_segments() {
         (expected / 4..expected * 3).contains(&path.losses),
         "{path:?}"
     );
-    assert_eq!(path.packets, path.delivered + path.losses);
 }
 
 #[test]
