@@ -19,6 +19,7 @@ pub mod measurement;
 pub mod notify;
 pub mod path_table;
 pub mod path_test;
+mod processor_ticks;
 pub mod scheduler;
 mod sender_limits;
 pub mod service;
