@@ -43,11 +43,16 @@ pub struct TestSchedule {
     counters: ScheduleCounters,
 }
 
+/// Most bytes of one run under a budget of `bytes_per_hour`. A test that may send more never runs.
+pub fn most_at_once(bytes_per_hour: u64) -> u64 {
+    (bytes_per_hour / 2).max(1)
+}
+
 impl TestSchedule {
     /// A plan without clients. In any hour at most `bytes_per_hour` are granted; `seed` is for the jitter.
     pub fn new(tests: Vec<ScheduledTest>, workers: usize, bytes_per_hour: u64, seed: u64) -> Self {
         // The bucket's content and an hour's inflow together are the hour's budget.
-        let burst = (bytes_per_hour / 4).max(1);
+        let burst = most_at_once(bytes_per_hour);
         let inflow = bytes_per_hour.saturating_sub(burst).max(1);
         Self {
             queues: tests.into_iter().map(TestQueue::new).collect(),

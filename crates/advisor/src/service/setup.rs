@@ -1,6 +1,6 @@
 //! The start: tests that can run here, and the clients of the settings.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use super::Core;
 use crate::config::{AdvisorConfig, TestConfig};
 use crate::hosts::HostSource;
 use crate::path_test::external::ExternalCommand;
-use crate::path_test::{PathTest, Weight};
-use crate::scheduler::ScheduledTest;
+use crate::path_test::{PathTest, Target, Weight};
+use crate::scheduler::{ScheduledTest, most_at_once};
 
 /// Longest wait for the address of a name.
 const WAIT_FOR_NAME: Duration = Duration::from_secs(10);
@@ -20,6 +20,14 @@ const ASK_NAMES_AGAIN: Duration = Duration::from_secs(300);
 const EXTERNAL_INTERVAL: Duration = Duration::from_secs(4 * 3600);
 const EXTERNAL_BYTES: u64 = 100_000;
 const EXTERNAL_TIME: Duration = Duration::from_secs(60);
+
+/// A client of which nothing is known.
+const UNKNOWN_CLIENT: Target = Target {
+    client: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+    rtt: None,
+    bandwidth_bps: None,
+    tcp_ports: Vec::new(),
+};
 
 /// The external tests of the settings.
 pub(super) fn external_commands(config: &AdvisorConfig) -> Vec<ExternalCommand> {
@@ -56,6 +64,14 @@ pub(super) async fn initialise(
                 tracing::debug!("{unavailable}");
             }
             continue;
+        }
+        let most_bytes = test.most_bytes(&UNKNOWN_CLIENT);
+        if is_periodic && most_bytes > most_at_once(config.bytes_per_hour) {
+            tracing::warn!(
+                test = test.name(),
+                most_bytes,
+                "bytes-per-hour must be at least twice the bytes of a run; the test does not run"
+            );
         }
         let profile = test.profile();
         plans.push(ScheduledTest {
@@ -102,4 +118,22 @@ async fn address_of(name: &str) -> Option<IpAddr> {
     }
     let lookup = tokio::time::timeout(WAIT_FOR_NAME, tokio::net::lookup_host((name, 0))).await;
     lookup.ok()?.ok()?.next().map(|address| address.ip())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::path_test::all_tests;
+
+    #[test]
+    fn every_test_that_runs_by_default_fits_the_default_budget() {
+        let most = most_at_once(AdvisorConfig::default().bytes_per_hour);
+        let mut tests = all_tests(Vec::new());
+        tests.retain(|test| test.profile().weight == Weight::Light);
+        assert!(tests.len() >= 3);
+        for test in tests {
+            let bytes = test.most_bytes(&UNKNOWN_CLIENT);
+            assert!(bytes <= most, "{}: {bytes}", test.name());
+        }
+    }
 }

@@ -45,7 +45,7 @@ impl Default for TrainLimits {
     fn default() -> Self {
         Self {
             max_packets: 2000,
-            max_bytes: 16_000_000,
+            max_bytes: 14_000_000,
             trains: 3,
         }
     }
