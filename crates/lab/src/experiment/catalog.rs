@@ -33,7 +33,7 @@ pub(crate) const EXPERIMENTS: &[ShippedFile] = shipped!["experiments":
     "auto-oracle-loss",
     "auto-start",
     "history",
-    "enable-fig1", "enable-fig3", "enable-table4", "enable-enforce",
+    "enable-fig1", "enable-fig3", "enable-table4", "enable-enforce", "enable-estimators",
     "fairness",
     "steps",
     "loopback", "loopback-latency", "loopback-io",
@@ -68,7 +68,7 @@ pub(crate) const PROGRAMS: &[ShippedFile] = shipped!["programs":
     "longhaul-gsi", "globus-gsi", "longhaul-tls", "tls-pump",
     "longhaul-handshakes", "openssl-handshakes",
     "globus", "globus-either", "vsftpd", "curl", "lftp", "ncftpget", "aria2", "block-reader",
-    "advisor",
+    "advisor", "path-tests",
     "iperf3", "iperf3-steady", "iperf3-udp", "ping", "simulator",
 ];
 
