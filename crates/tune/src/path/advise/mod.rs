@@ -55,6 +55,8 @@ const LOSS_TOLERANT_STREAMS: u32 = 4;
 /// Payload and size of a full packet on Ethernet, bytes.
 const PAYLOAD: f64 = 1448.0;
 const PACKET: f64 = 1500.0;
+/// Smallest congestion window in recovery, packets (RFC 5681, section 3.1).
+const LEAST_WINDOW: f64 = 2.0;
 /// Share of the path that a stream must have so that it is worth opening, bytes: four times the initial
 /// window of RFC 6928.
 const MIN_SHARE: u64 = 4 * 10 * 1448;
@@ -241,7 +243,11 @@ fn predict(path: &KnownPath, loss: &PathLoss, streams: u32, in_flight: u64) -> u
         rtt,
         window: in_flight as f64 / PAYLOAD,
     };
-    let windows = model.goodput(streams);
+    // The model has no solution below some packets in flight. Linux keeps two packets in flight whatever is
+    // lost, which fills a path that holds no more.
+    let least = f64::from(streams) * LEAST_WINDOW / rtt;
+    let sent = model.loss_bound(streams).max(least).min(model.bandwidth);
+    let windows = model.window_bound(streams).min(sent);
     let bps = windows.min(loss.packets_per_second(path, streams)) * PAYLOAD * 8.0;
     whole(bps).min(path.usable_bps)
 }

@@ -46,6 +46,27 @@ fn the_product_is_round_trip_times_bandwidth() {
     }
 }
 
+/// From loopback, where less than a packet is in flight, to a local network.
+#[test]
+fn a_path_that_holds_few_packets_is_filled() {
+    let paths = [
+        (Duration::from_nanos(3_110), 1_840_000_000),
+        (Duration::from_micros(12), GBIT),
+        (Duration::from_micros(50), GBIT),
+        (Duration::from_millis(1), 10_000_000),
+    ];
+    for (rtt, bps) in paths {
+        let facts = PathFacts {
+            rtt: Some(rtt),
+            ..path(0, bps)
+        };
+        let advice = plain(&facts);
+        let expected = advice.expected_bps.unwrap();
+        assert!(expected >= bps / 10 * 7, "{rtt:?}: {}", advice.why);
+        assert!(expected <= bps, "{rtt:?}: {}", advice.why);
+    }
+}
+
 #[test]
 fn autotuning_is_left_alone_where_it_reaches_the_share_of_a_stream() {
     let advice = plain(&path(100, GBIT));
