@@ -26,6 +26,8 @@ use queue::{ClientTests, TestQueue};
 const MOST_LOOKS: usize = 256;
 /// Of so many starts on demand in a row, the next one is a periodic test that is due.
 const ON_DEMAND_STREAK: u32 = 3;
+/// A test that waits for another one of its client starts after this time at the latest.
+const LONGEST_TEST: Duration = Duration::from_secs(3600);
 /// Largest number of on-demand tests that wait, for each kind of test.
 const MOST_ON_DEMAND: usize = 10_000;
 
@@ -106,6 +108,7 @@ impl TestSchedule {
                 return false;
             };
             let kept = wanted.iter().any(|(number, _)| slot.is_of(*number));
+            slot.is_periodic = kept;
             if !kept {
                 queue.plan(client, &mut slot.due, None);
             }
@@ -120,6 +123,7 @@ impl TestSchedule {
             };
             let mut fresh = queue.new_slot(test, interval);
             fresh.last = measured;
+            fresh.is_periodic = true;
             let place = slots.iter().position(|slot| slot.is_of(test));
             let place = place.unwrap_or_else(|| {
                 slots.push(fresh.clone());
@@ -220,6 +224,10 @@ impl TestSchedule {
             let Some((client, test, on_demand)) = self.candidate(now) else {
                 return NextJob::Wait(earliest(wake, self.next_due(now)));
             };
+            if self.is_tested(client) {
+                self.wait_for_other_test(client, test, now);
+                continue;
+            }
             let bytes = match gate(client, test, on_demand) {
                 Gate::Open(bytes) => bytes,
                 Gate::Until(moment) => {
@@ -265,6 +273,10 @@ impl TestSchedule {
         let Some(known) = self.clients.get_mut(&job.client) else {
             return;
         };
+        for slot in known.slots.iter_mut().filter(|slot| slot.waits_for_other) {
+            slot.waits_for_other = false;
+            self.queues[usize::from(slot.test)].plan(job.client, &mut slot.due, Some(now));
+        }
         let Some(number) = known.slots.iter().position(|slot| slot.is_of(job.test)) else {
             return;
         };
@@ -285,7 +297,7 @@ impl TestSchedule {
             }
         };
         // One that ran only because it was asked for does not become periodic.
-        if slot.due.is_none() && !matches!(outcome, TestOutcome::PutOff(_)) {
+        if !slot.is_periodic && !matches!(outcome, TestOutcome::PutOff(_)) {
             known.slots.swap_remove(number);
             return;
         }
@@ -395,7 +407,22 @@ impl TestSchedule {
         }
     }
 
-    /// Moves a job that may not start now to a later moment; one on demand becomes periodic once.
+    /// Whether a test of this client runs. Two at a time would delay each other's packets.
+    fn is_tested(&self, client: IpAddr) -> bool {
+        let known = self.clients.get(&client);
+        known.is_some_and(|known| known.slots.iter().any(|slot| slot.is_running))
+    }
+
+    /// Takes a job out of the queues until the running test of its client ends.
+    fn wait_for_other_test(&mut self, client: IpAddr, test: usize, now: Moment) {
+        self.put_off(client, test, now.after(LONGEST_TEST));
+        let slots = self.clients.get_mut(&client).map(|known| &mut known.slots);
+        if let Some(slot) = slots.and_then(|slots| slots.iter_mut().find(|slot| slot.is_of(test))) {
+            slot.waits_for_other = true;
+        }
+    }
+
+    /// Moves a job that may not start now to a later moment.
     fn put_off(&mut self, client: IpAddr, test: usize, until: Moment) {
         let slots = self.clients.get_mut(&client).map(|known| &mut known.slots);
         let slot = slots.and_then(|slots| slots.iter_mut().find(|slot| slot.is_of(test)));

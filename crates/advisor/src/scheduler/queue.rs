@@ -31,6 +31,10 @@ pub(super) struct TestSlot {
     pub(super) interval: TestInterval,
     pub(super) test: u16,
     pub(super) is_running: bool,
+    /// It is one of the client's periodic tests, and not only asked for once.
+    pub(super) is_periodic: bool,
+    /// It starts when the running test of the same client ends.
+    pub(super) waits_for_other: bool,
 }
 
 impl TestSlot {
@@ -76,6 +80,8 @@ impl TestQueue {
             }),
             test: u16::try_from(test).unwrap_or(u16::MAX),
             is_running: false,
+            is_periodic: false,
+            waits_for_other: false,
         }
     }
 

@@ -92,6 +92,8 @@ impl ScheduleRun {
 
     fn begin(&mut self, job: TestJob) {
         let id = self.started.len() as u64;
+        let tested = self.jobs.values().any(|other| other.client == job.client);
+        assert!(!tested, "two tests of a path delay each other's packets");
         let end = self.now.after(Duration::from_secs(COSTS[job.test].0));
         self.running.insert((end, id));
         self.jobs.insert(id, job);
@@ -253,6 +255,25 @@ fn a_heavy_test_runs_once_when_asked_for() {
     let pings = simulation.starts(PING);
     simulation.run_until(at(20 * 86_400));
     assert_eq!(simulation.starts(PING), pings, "and the others are not");
+}
+
+#[test]
+fn a_heavy_test_that_waited_for_another_runs_once_and_not_periodically() {
+    let mut simulation = ScheduleRun::new(schedule(60_000_000));
+    simulation.schedule.set_client(client(1), None, None, at(0));
+    simulation.run_until(at(0));
+    assert_eq!(simulation.started.len(), 1, "the ping");
+    assert!(simulation.schedule.request(client(1), IPERF));
+    simulation.run_until(at(48 * 3600));
+    assert_eq!(simulation.starts(IPERF), 1);
+    let order: Vec<usize> = simulation.started[..3]
+        .iter()
+        .map(|(_, job)| job.test)
+        .collect();
+    assert_eq!(order, [PING, BOTTLENECK, IPERF]);
+    // Each began when the one before ended.
+    let begun: Vec<Moment> = simulation.started[..3].iter().map(|(at, _)| *at).collect();
+    assert_eq!(begun, [at(0), at(1), at(11)]);
 }
 
 #[test]

@@ -179,7 +179,7 @@ fn advise_unmeasured(facts: &PathFacts, bytes: Option<u64>, confidence: f64) -> 
         p10_bps: facts.goodput.map(|goodput| goodput.p10_bps),
         p90_bps: facts.goodput.map(|goodput| goodput.p90_bps),
         confidence,
-        why: reason::describe_unmeasured(rtt),
+        why: reason::describe_unmeasured(rtt, facts.bandwidth_bps),
         ..PathAdvice::default()
     }
 }

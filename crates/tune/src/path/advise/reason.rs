@@ -81,13 +81,17 @@ pub(super) fn describe(
 }
 
 /// The sentence for a path without a known bandwidth or round trip.
-pub(super) fn describe_unmeasured(rtt: Option<Duration>) -> String {
-    match rtt {
-        Some(rtt) => format!(
-            "the round trip is {}, but the bandwidth of the bottleneck is not known yet: leave the \
-             buffers to the kernel.",
+pub(super) fn describe_unmeasured(rtt: Option<Duration>, bandwidth_bps: Option<u64>) -> String {
+    let known = match (rtt, bandwidth_bps) {
+        (Some(rtt), _) => format!(
+            "the round trip is {}, but the bandwidth of the bottleneck is not known yet",
             show::time(rtt)
         ),
-        None => "nothing is known of this path yet: leave the buffers to the kernel.".to_owned(),
-    }
+        (None, Some(bps)) => format!(
+            "the bottleneck carries {}, but the round trip is not known yet",
+            show::bits(bps)
+        ),
+        (None, None) => "nothing is known of this path yet".to_owned(),
+    };
+    format!("{known}: leave the buffers to the kernel.")
 }

@@ -236,6 +236,10 @@ fn little_knowledge_gives_little_advice() {
     );
     assert!(rtt_only.confidence > 0.0 && rtt_only.confidence < 0.3);
     assert_eq!(plain(&path(0, 0)).bdp_bytes, None);
+    assert_eq!(
+        plain(&path(0, 45_000_000)).why,
+        "the bottleneck carries 45.0 Mbit/s, but the round trip is not known yet: leave the buffers to the kernel."
+    );
 }
 
 #[test]
