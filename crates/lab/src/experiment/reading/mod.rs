@@ -258,8 +258,12 @@ fn json_value(output: &str, path: &str) -> Option<Value> {
 fn numbers_after(output: &str, marker: &str) -> Vec<f64> {
     let number = |rest: &str| {
         let rest = rest.trim_start();
-        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.');
-        rest[..end.unwrap_or(rest.len())].parse().ok()
+        let end = rest.find(|c: char| !c.is_ascii_digit() && !"+-.eE".contains(c));
+        // "12-15" and "3e" begin with a number, too.
+        (1..=end.unwrap_or(rest.len())).rev().find_map(|end| {
+            let number = rest[..end].parse().ok();
+            number.filter(|number: &f64| number.is_finite())
+        })
     };
     output.split(marker).skip(1).filter_map(number).collect()
 }

@@ -59,6 +59,21 @@ fn the_median_of_the_numbers_after_a_text_is_read() {
 }
 
 #[test]
+fn a_number_after_a_text_may_be_negative_or_have_an_exponent() {
+    for (output, expected) in [
+        ("off=-0.00115 of it", Some(-0.00115)),
+        ("off= 1.2e-05\n", Some(1.2e-5)),
+        ("off=12-15", Some(12.0)),
+        ("off=3e", Some(3.0)),
+        ("off=+2.5.", Some(2.5)),
+        ("off=-", None),
+        ("off=e9", None),
+    ] {
+        assert_eq!(number("after = 'off='", output), expected, "{output}");
+    }
+}
+
+#[test]
 fn the_rate_and_the_time_to_it_are_measured_between_two_shares() {
     let steady = "trace = 'bytes'\nbetween = [0.5, 0.95]\ntake = ";
     let trace = slow_fast_slow();
