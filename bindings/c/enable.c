@@ -281,6 +281,7 @@ static int add_question(struct bytes *out, const enable_question *question)
         {"max_receive_buffer", question->max_receive_buffer},
         {"max_set_buffer", question->max_set_buffer},
         {"client_bps", question->client_bps},
+        {"max_streams", question->max_streams},
     };
     enable_bytes_add_text(out, "<param><value><struct>");
     if (question->client != NULL) {

@@ -91,6 +91,8 @@ typedef struct enable_question {
     uint64_t client_bps;
     /* Not 0: the client cannot let the kernel choose its buffer, it sets one in any case. */
     int must_set_buffer;
+    /* Most streams that the client can open. */
+    uint64_t max_streams;
 } enable_question;
 
 /*

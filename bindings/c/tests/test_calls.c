@@ -133,12 +133,12 @@ static void a_member_of_the_wrong_type_is_a_bad_answer(void)
 static void the_question_and_the_token_arrive(void)
 {
     enable_options options = {0, 60000, " a-token\n"};
-    enable_question question = {"echo", UINT64_C(1000000000000), 3, 6291456, 212992, UINT64_C(10000000000), 1};
+    enable_question question = {"echo", UINT64_C(1000000000000), 3, 6291456, 212992, UINT64_C(10000000000), 1, 8};
     enable_advice *advice;
     CHECK(enable_get_advice(server, &question, &options, &advice, NULL) == ENABLE_OK);
     CHECK_TEXT(advice->why,
                "{\"arguments\":[\"127.0.0.1\",{\"bytes\":1000000000000.0,\"client\":\"echo\",\"client_bps\":10000000000.0,"
-               "\"files\":3,\"max_receive_buffer\":6291456,\"max_set_buffer\":212992,\"must_set_buffer\":true}],"
+               "\"files\":3,\"max_receive_buffer\":6291456,\"max_set_buffer\":212992,\"max_streams\":8,\"must_set_buffer\":true}],"
                "\"authorization\":\"Bearer a-token\",\"request\":\"POST /RPC2 HTTP/1.1\",\"type\":\"text/xml\"}");
     enable_advice_free(advice);
 }

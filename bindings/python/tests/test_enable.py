@@ -101,6 +101,7 @@ class Scripted(unittest.TestCase):
             max_set_buffer=212_992,
             client_bps=10**10,
             must_set_buffer=True,
+            max_streams=8,
         )
         seen = json.loads(enable.get_advice(SCRIPTED, question, token=" a-token\n", timeout=PATIENT).why)
         self.assertEqual(seen["request"], "POST /RPC2 HTTP/1.1")
@@ -116,6 +117,7 @@ class Scripted(unittest.TestCase):
                 "max_set_buffer": 212_992,
                 "client_bps": 10**10,
                 "must_set_buffer": True,
+                "max_streams": 8,
             }],
         )
 

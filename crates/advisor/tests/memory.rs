@@ -32,6 +32,7 @@ fn resident() -> u64 {
 fn a_hundred_thousand_clients_take_less_than_300_mb() {
     let before = resident();
     let test = |name: &str| ScheduledTest {
+        measures: &[],
         name: name.to_owned(),
         interval: Duration::from_secs(4 * 3600),
         concurrency: 1,
@@ -68,7 +69,7 @@ fn a_hundred_thousand_clients_take_less_than_300_mb() {
             hops: &[],
             bandwidth_bps: Some(100_000_000),
         });
-        schedule.set_client(client, None, Some(now), now);
+        schedule.set_client(client, None, &|_| Some(now), now);
     }
     let taken = resident() - before;
     assert_eq!((hosts.len(), table.len()), (100_000, 100_000));

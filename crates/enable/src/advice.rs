@@ -92,6 +92,9 @@ pub struct Question {
     pub client_bps: Option<u64>,
     /// The client cannot let the kernel choose its buffer: it sets one in any case.
     pub must_set_buffer: bool,
+    /// Most streams that the client can open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_streams: Option<u32>,
 }
 
 /// Advice on the service class of transfers to a client.

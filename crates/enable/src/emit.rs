@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::advice::Advice;
+use crate::advice::{Advice, Question};
 
 /// A program, or a setting of the system, that takes advice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +62,26 @@ impl Program {
         Self::ALL.into_iter().find(|one| one.name() == name)
     }
 
+    /// The question of a client that will run this program, with what else it tells in `question`.
+    pub fn question(self, question: Question) -> Question {
+        Question {
+            max_streams: self.most_streams().or(question.max_streams),
+            // ncftpget 3.2 sets what it finds, and so ends autotuning at the first window.
+            must_set_buffer: question.must_set_buffer || self == Self::Ncftpget,
+            ..question
+        }
+    }
+
+    /// Most streams that it can open; `None`: the program has no limit of its own.
+    const fn most_streams(self) -> Option<u32> {
+        match self {
+            Self::Ncftpget | Self::Curl => Some(1),
+            Self::Aria2 => Some(ARIA2_CONNECTIONS),
+            Self::Iperf3 => Some(IPERF3_STREAMS),
+            Self::GlobusUrlCopy | Self::Lftp | Self::Rclone | Self::Sysctl | Self::Route => None,
+        }
+    }
+
     /// The flags that carry the advice, one word each. Advice that the program has no flag for, or that leaves a
     /// value to the kernel, gives none.
     pub fn flags(self, advice: &Advice) -> Vec<String> {
@@ -108,6 +128,8 @@ impl Program {
     }
 }
 
+/// Most streams of one iperf3.
+const IPERF3_STREAMS: u32 = 128;
 /// Most connections to one server that aria2 accepts.
 const ARIA2_CONNECTIONS: u32 = 16;
 /// Largest receive buffer that aria2 accepts, bytes.
@@ -200,6 +222,22 @@ mod tests {
                 "route initcwnd 100 initrwnd 100 congctl bbr",
             ]
         );
+    }
+
+    #[test]
+    fn a_program_tells_its_own_limits() {
+        let asked = |program: Program| program.question(Question::default());
+        let ncftpget = asked(Program::Ncftpget);
+        assert_eq!(
+            (ncftpget.max_streams, ncftpget.must_set_buffer),
+            (Some(1), true)
+        );
+        let aria2 = asked(Program::Aria2);
+        assert_eq!(
+            (aria2.max_streams, aria2.must_set_buffer),
+            (Some(16), false)
+        );
+        assert_eq!(asked(Program::Lftp), Question::default());
     }
 
     #[test]

@@ -45,6 +45,19 @@ impl Limiter {
         Self::Unknown,
     ];
 
+    /// Whether it is at an end of the path: a store, a processor, or a limit that somebody set. A rate that it
+    /// holds back says nothing of the path.
+    pub const fn is_at_an_end(self) -> bool {
+        matches!(
+            self,
+            Self::StoreRead
+                | Self::StoreWrite
+                | Self::SenderCpu
+                | Self::ReceiverCpu
+                | Self::RateLimit
+        )
+    }
+
     /// The limiter with this [`name`](Self::name).
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|limiter| limiter.name() == name)

@@ -29,6 +29,8 @@ class Question:
     client_bps: Optional[int] = None
     #: The client cannot let the kernel choose its buffer: it sets one in any case.
     must_set_buffer: bool = False
+    #: Most streams that the client can open.
+    max_streams: Optional[int] = None
 
     def members(self) -> Dict[str, Union[bool, int, float, str]]:
         """The members that are known. Raises ``ValueError`` if a number is negative or 2**53 or more."""

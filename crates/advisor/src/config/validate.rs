@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use smallfile::settings;
 
-use crate::path_test::transfer;
+use crate::log_reader::transfer_measurement::TRANSFER_TEST;
 
 use super::{AdvisorConfig, AdvisorConfigError, HOUR, TestConfig};
 
@@ -124,7 +124,7 @@ fn is_host(name: &str) -> bool {
 
 fn check_test(name: &str, test: &TestConfig) -> Result<(), AdvisorConfigError> {
     let key = |setting: &str| format!("tests.{name}.{setting}");
-    if name == transfer::NAME {
+    if name == TRANSFER_TEST {
         let reason = "transfers are no test that is started: what they show is always taken in";
         return Err(wrong(format!("tests.{name}"), reason));
     }

@@ -18,9 +18,9 @@ use super::shared::{Caller, Shared};
 use super::token::TokenRefused;
 use crate::chosen_tests::ChosenTests;
 use crate::hosts::HostSource;
+use crate::log_reader::transfer_measurement::TRANSFER_TEST;
 use crate::measurement::{Measurement, Quantity};
 use crate::path_table::InvalidMeasurement;
-use crate::path_test::transfer;
 use crate::service::RequestRefused;
 
 /// Longest detail of one test in the answer of EnableGetNetInfo, and of a reported measurement, bytes of JSON.
@@ -128,7 +128,7 @@ pub(super) struct ReportedMeasurement {
 }
 
 fn transfer_name() -> String {
-    transfer::NAME.to_owned()
+    TRANSFER_TEST.to_owned()
 }
 
 impl Shared {

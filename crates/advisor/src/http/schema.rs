@@ -66,6 +66,8 @@ pub(super) struct QuestionParameters {
     client_bps: Option<u64>,
     /// The client cannot let the kernel choose its buffer: it sets one in any case.
     must_set_buffer: Option<bool>,
+    /// Most streams that the client can open.
+    max_streams: Option<u32>,
 }
 
 /// Advice on the service class of transfers to a client.

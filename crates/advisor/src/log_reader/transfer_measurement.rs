@@ -1,5 +1,7 @@
 //! A logged transfer as a measurement of the path.
 
+use tune::limiter::Limiter;
+
 use crate::log_reader::entry::{LogDirection, LogEntry};
 use crate::measurement::{Measurement, Quantity};
 
@@ -17,13 +19,11 @@ const LEAST_ROUND_TRIPS: f64 = 20.0;
 const LEAST_BYTES: u64 = 1_000_000;
 /// Payload of a segment on Ethernet with timestamps (RFC 7323): 1500 - 40 - 12 bytes. Few logs tell the real one.
 const SEGMENT_BYTES: u64 = 1448;
-/// Limiters that are no part of the path.
-const OWN_LIMITS: [&str; 2] = ["rate limit", "server cap"];
 
 /// The measurement that the transfer is; `None` if it says nothing of the path.
 ///
 /// - Goodput: only of a complete transfer of 1 MB and 5 s or more (10 s where the log counts whole seconds; 20
-///   round trips where the log has the round trip), which no limit of the server held back.
+///   round trips where the log has the round trip), which neither a limit nor a disk or processor held back.
 /// - Streams: of a transfer that yields a goodput.
 /// - Retransmits: of a transfer of 1 MB or more from this host, as the share of all segments (of 1448 bytes where
 ///   their size is unknown).
@@ -72,10 +72,8 @@ fn goodput(entry: &LogEntry) -> Option<f64> {
         LEAST_SECONDS
     };
     let least_seconds = least_seconds.max(entry.min_rtt.unwrap_or(0.0) * LEAST_ROUND_TRIPS);
-    let limited = entry
-        .limiter
-        .as_deref()
-        .is_some_and(|limiter| OWN_LIMITS.contains(&limiter));
+    let limiter = entry.limiter.as_deref().and_then(Limiter::parse);
+    let limited = limiter.is_some_and(Limiter::is_at_an_end);
     let tells = entry.complete && !limited && bytes >= LEAST_BYTES && seconds >= least_seconds;
     tells.then(|| float(bytes) * 8.0 / seconds)
 }
@@ -143,8 +141,13 @@ mod tests {
         let mut cut = entry(9_000_000, 60.0);
         cut.complete = false;
         assert_eq!(measurement(&cut), None, "incomplete");
-        let mut limited = entry(9_000_000, 60.0);
-        limited.limiter = Some("rate limit".to_owned());
-        assert_eq!(measurement(&limited), None, "limited by the server");
+        for limiter in ["rate limit", "store read", "store write", "sender CPU"] {
+            let mut limited = entry(9_000_000, 60.0);
+            limited.limiter = Some(limiter.to_owned());
+            assert_eq!(measurement(&limited), None, "{limiter}");
+        }
+        let mut of_path = entry(9_000_000, 60.0);
+        of_path.limiter = Some("congestion window".to_owned());
+        assert!(measurement(&of_path).is_some());
     }
 }

@@ -211,6 +211,7 @@ impl MeasuredPaths {
             bandwidth_bps: rate(Quantity::Bandwidth),
             reverse_bandwidth_bps: rate(Quantity::ReverseBandwidth),
             loss: mean(Quantity::Loss),
+            loss_tests: u32::try_from(length(Quantity::Loss).unwrap_or(0)).unwrap_or(u32::MAX),
             goodput: record.series(Quantity::Goodput).and_then(Spread::of),
             streams: mean(Quantity::Streams)
                 .and_then(|streams| u32::try_from(whole(streams.round())).ok())
@@ -256,6 +257,11 @@ impl MeasuredPaths {
         self.record_of(client)?.newest()
     }
 
+    /// When one of these quantities was last measured.
+    pub fn newest_of(&self, client: IpAddr, quantities: &[Quantity]) -> Option<Moment> {
+        self.record_of(client)?.newest_of(quantities)
+    }
+
     /// Forgets a client.
     pub fn forget(&mut self, client: IpAddr) {
         self.paths.remove(&client.to_canonical());
@@ -299,13 +305,12 @@ impl PathRecord {
     }
 
     fn newest(&self) -> Option<Moment> {
-        let counts = |quantity| {
-            matches!(
-                quantity,
-                Quantity::Rtt | Quantity::Bandwidth | Quantity::Goodput
-            )
-        };
-        let tracked = self.tracked.iter().filter(|one| counts(one.quantity));
+        self.newest_of(&[Quantity::Rtt, Quantity::Bandwidth, Quantity::Goodput])
+    }
+
+    fn newest_of(&self, quantities: &[Quantity]) -> Option<Moment> {
+        let tracked = self.tracked.iter();
+        let tracked = tracked.filter(|one| quantities.contains(&one.quantity));
         tracked.map(|one| one.newest).max()
     }
 

@@ -46,6 +46,7 @@ impl PathTest for BottleneckTest {
             concurrency: 1,
             interval: Duration::from_secs(30 * 60),
             held_back_by: HeldBackBy::AnyTransfer,
+            measures: &[Quantity::Bandwidth],
         }
     }
 

@@ -46,6 +46,7 @@ impl MeasuringProgram for ExternalCommand {
                 Weight::Light => HeldBackBy::Nothing,
                 Weight::Heavy => HeldBackBy::AnyTransfer,
             },
+            measures: &[],
         }
     }
 

@@ -35,6 +35,7 @@ impl MeasuringProgram for Iperf3 {
             concurrency: 1,
             interval: Duration::from_secs(6 * 3600),
             held_back_by: HeldBackBy::AnyTransfer,
+            measures: &[Quantity::Goodput],
         }
     }
 

@@ -17,7 +17,6 @@ pub mod program_test;
 pub mod route;
 mod socket_message;
 mod train;
-pub mod transfer;
 mod udp_socket;
 
 use std::net::IpAddr;
@@ -30,7 +29,7 @@ use self::external::ExternalCommand;
 #[cfg(feature = "fuzzing")]
 pub use self::icmp::{echo_again, message_in_ipv4};
 use self::program_test::ProgramTest;
-use crate::measurement::Measurement;
+use crate::measurement::{Measurement, Quantity};
 
 /// Whether a test may run without being asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,6 +112,8 @@ pub struct TestProfile<'a> {
     pub interval: Duration,
     /// The transfers that it waits for.
     pub held_back_by: HeldBackBy,
+    /// The quantities that every result has; none, if that is not known before.
+    pub measures: &'static [Quantity],
 }
 
 /// A test that this machine cannot run, and why.

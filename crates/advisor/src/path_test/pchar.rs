@@ -45,6 +45,7 @@ impl MeasuringProgram for Pchar {
             concurrency: 1,
             interval: Duration::from_secs(24 * 3600),
             held_back_by: HeldBackBy::AnyTransfer,
+            measures: &[Quantity::Bandwidth],
         }
     }
 

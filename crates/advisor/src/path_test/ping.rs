@@ -51,6 +51,7 @@ impl PathTest for PingTest {
             concurrency: 10,
             interval: Duration::from_secs(5 * 60),
             held_back_by: HeldBackBy::TransfersToClient,
+            measures: &[Quantity::Rtt],
         }
     }
 

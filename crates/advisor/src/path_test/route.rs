@@ -59,6 +59,7 @@ impl PathTest for RouteTest {
             concurrency: 2,
             interval: Duration::from_secs(2 * 3600),
             held_back_by: HeldBackBy::TransfersToClient,
+            measures: &[Quantity::Hops],
         }
     }
 

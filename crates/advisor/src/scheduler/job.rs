@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::clock::Moment;
+use crate::measurement::Quantity;
 
 /// One kind of test.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub struct ScheduledTest {
     pub concurrency: usize,
     /// Whether it runs without being asked for.
     pub is_periodic: bool,
+    /// The quantities that every result has; none, if that is not known before.
+    pub measures: &'static [Quantity],
 }
 
 /// A test that starts now.

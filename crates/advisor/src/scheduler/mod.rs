@@ -80,13 +80,13 @@ impl TestSchedule {
     }
 
     /// Adds a client with its periodic tests, or chooses other ones for it: those in `chosen`, by number and
-    /// interval (`None`: the one of the plan), or else all that are periodic. `measured`: when it was last
-    /// measured, if ever. A client that never was is tested as soon as a worker is free.
+    /// interval (`None`: the one of the plan), or else all that are periodic. `measured`: when the quantities
+    /// of a test were last measured, if ever. A test of what never was starts as soon as a worker is free.
     pub fn set_client(
         &mut self,
         client: IpAddr,
         chosen: Option<&[(usize, Option<Duration>)]>,
-        measured: Option<Moment>,
+        measured: &dyn Fn(&ScheduledTest) -> Option<Moment>,
         now: Moment,
     ) {
         let wanted: Vec<(usize, Option<Duration>)> = match chosen {
@@ -122,7 +122,7 @@ impl TestSchedule {
                 continue;
             };
             let mut fresh = queue.new_slot(test, interval);
-            fresh.last = measured;
+            fresh.last = measured(&queue.plan);
             fresh.is_periodic = true;
             let place = slots.iter().position(|slot| slot.is_of(test));
             let place = place.unwrap_or_else(|| {

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use super::*;
 
+/// A client of which nothing was measured.
+const NEVER: fn(&ScheduledTest) -> Option<Moment> = |_| None;
 const PING: usize = 0;
 const BOTTLENECK: usize = 1;
 const IPERF: usize = 2;
@@ -19,6 +21,7 @@ fn at(seconds: i64) -> Moment {
 
 fn tests() -> Vec<ScheduledTest> {
     let test = |name: &str, concurrency, is_periodic| ScheduledTest {
+        measures: &[],
         name: name.to_owned(),
         interval: 4 * HOUR,
         concurrency,
@@ -117,7 +120,9 @@ impl ScheduleRun {
 fn five_hundred_hosts_are_tested_every_four_hours_within_the_budget() {
     let mut simulation = ScheduleRun::new(schedule(60_000_000));
     for n in 0..500 {
-        simulation.schedule.set_client(client(n), None, None, at(0));
+        simulation
+            .schedule
+            .set_client(client(n), None, &NEVER, at(0));
     }
     simulation.run_until(at(4 * 3600));
     for n in 0..500 {
@@ -157,7 +162,9 @@ fn no_hour_spends_more_than_the_budget() {
     let budget = 10_000_000;
     let mut simulation = ScheduleRun::new(schedule(budget));
     for n in 0..500 {
-        simulation.schedule.set_client(client(n), None, None, at(0));
+        simulation
+            .schedule
+            .set_client(client(n), None, &NEVER, at(0));
     }
     simulation.run_until(at(8 * 3600));
     for from in 0..7 * 60 {
@@ -185,7 +192,9 @@ fn steady_paths_are_tested_less_often_and_changed_ones_sooner() {
     for outcome in [TestOutcome::Steady, TestOutcome::Shift] {
         let mut simulation = ScheduleRun::new(schedule(1 << 40));
         simulation.outcome = outcome;
-        simulation.schedule.set_client(client(1), None, None, at(0));
+        simulation
+            .schedule
+            .set_client(client(1), None, &NEVER, at(0));
         simulation.run_until(at(4 * 86_400));
         starts.push(simulation.starts(PING));
     }
@@ -195,7 +204,7 @@ fn steady_paths_are_tested_less_often_and_changed_ones_sooner() {
 #[test]
 fn a_question_for_a_large_transfer_brings_the_next_test_forward() {
     let mut schedule = schedule(1 << 40);
-    schedule.set_client(client(1), None, Some(at(0)), at(0));
+    schedule.set_client(client(1), None, &|_| Some(at(0)), at(0));
     let before = schedule.due(client(1), PING).unwrap();
     schedule.questioned(client(1), Some(100_000_000_000), at(60));
     let after = schedule.due(client(1), PING).unwrap();
@@ -210,12 +219,14 @@ fn a_question_for_a_large_transfer_brings_the_next_test_forward() {
 fn a_new_client_is_tested_at_once_and_does_not_starve_the_others() {
     let mut simulation = ScheduleRun::new(schedule(1 << 40));
     for n in 0..50 {
-        simulation.schedule.set_client(client(n), None, None, at(0));
+        simulation
+            .schedule
+            .set_client(client(n), None, &NEVER, at(0));
     }
     for n in 100..300 {
         simulation
             .schedule
-            .set_client(client(n), None, Some(at(0)), at(0));
+            .set_client(client(n), None, &|_| Some(at(0)), at(0));
         assert!(simulation.schedule.request(client(n), PING));
     }
     assert!(
@@ -243,13 +254,15 @@ fn a_new_client_is_tested_at_once_and_does_not_starve_the_others() {
 #[test]
 fn a_heavy_test_runs_once_when_asked_for() {
     let mut simulation = ScheduleRun::new(schedule(1 << 40));
-    simulation.schedule.set_client(client(1), None, None, at(0));
+    simulation
+        .schedule
+        .set_client(client(1), None, &NEVER, at(0));
     assert!(simulation.schedule.request(client(1), IPERF));
     simulation.run_until(at(86_400));
     assert_eq!(simulation.starts(IPERF), 1);
     simulation
         .schedule
-        .set_client(client(1), Some(&[(IPERF, None)]), None, simulation.now);
+        .set_client(client(1), Some(&[(IPERF, None)]), &NEVER, simulation.now);
     simulation.run_until(at(10 * 86_400));
     assert!(simulation.starts(IPERF) > 5, "chosen for this client");
     let pings = simulation.starts(PING);
@@ -260,7 +273,9 @@ fn a_heavy_test_runs_once_when_asked_for() {
 #[test]
 fn a_heavy_test_that_waited_for_another_runs_once_and_not_periodically() {
     let mut simulation = ScheduleRun::new(schedule(60_000_000));
-    simulation.schedule.set_client(client(1), None, None, at(0));
+    simulation
+        .schedule
+        .set_client(client(1), None, &NEVER, at(0));
     simulation.run_until(at(0));
     assert_eq!(simulation.started.len(), 1, "the ping");
     assert!(simulation.schedule.request(client(1), IPERF));
@@ -281,13 +296,15 @@ fn a_client_has_an_interval_of_its_own() {
     let minutes = |minutes: u64| Some(Duration::from_secs(60 * minutes));
     let mut simulation = ScheduleRun::new(schedule(1 << 40));
     for n in 1..=2 {
-        simulation.schedule.set_client(client(n), None, None, at(0));
+        simulation
+            .schedule
+            .set_client(client(n), None, &NEVER, at(0));
     }
     simulation.run_until(at(60));
     let choice = [(PING, minutes(10)), (BOTTLENECK, None)];
     simulation
         .schedule
-        .set_client(client(1), Some(&choice), None, simulation.now);
+        .set_client(client(1), Some(&choice), &NEVER, simulation.now);
     let due = simulation.schedule.due(client(1), PING).unwrap();
     assert!(
         due <= at(60 + 11 * 60),
@@ -310,7 +327,7 @@ fn a_client_has_an_interval_of_its_own() {
     let now = simulation.now;
     simulation
         .schedule
-        .set_client(client(1), Some(&[(PING, None)]), None, now);
+        .set_client(client(1), Some(&[(PING, None)]), &NEVER, now);
     let due = simulation.schedule.due(client(1), PING).unwrap();
     assert!(due.since(now) > HOUR, "{due:?}");
     assert_eq!(simulation.schedule.due(client(1), BOTTLENECK), None);
@@ -320,12 +337,12 @@ fn a_client_has_an_interval_of_its_own() {
 fn a_test_chosen_while_it_runs_becomes_periodic() {
     let mut schedule = schedule(1 << 40);
     let mut open = |_: IpAddr, _: usize, _: bool| Gate::Open(1000);
-    schedule.set_client(client(1), Some(&[]), None, at(0));
+    schedule.set_client(client(1), Some(&[]), &NEVER, at(0));
     assert!(schedule.request(client(1), PING));
     let NextJob::Start(job) = schedule.next(at(0), &mut open) else {
         panic!("it was asked for");
     };
-    schedule.set_client(client(1), Some(&[(PING, None)]), None, at(1));
+    schedule.set_client(client(1), Some(&[(PING, None)]), &NEVER, at(1));
     assert_eq!(
         schedule.next(at(1), &mut open),
         NextJob::Wait(None),
@@ -338,7 +355,9 @@ fn a_test_chosen_while_it_runs_becomes_periodic() {
 #[test]
 fn a_test_larger_than_the_budget_never_runs_and_is_counted() {
     let mut simulation = ScheduleRun::new(schedule(1_000_000));
-    simulation.schedule.set_client(client(1), None, None, at(0));
+    simulation
+        .schedule
+        .set_client(client(1), None, &NEVER, at(0));
     assert!(simulation.schedule.request(client(1), IPERF));
     simulation.run_until(at(86_400));
     assert_eq!(simulation.starts(IPERF), 0);
@@ -350,7 +369,7 @@ fn a_test_larger_than_the_budget_never_runs_and_is_counted() {
 fn a_test_put_off_comes_again_and_a_removed_client_does_not() {
     let mut schedule = schedule(1 << 40);
     let mut open = |_: IpAddr, _: usize, _: bool| Gate::Open(1000);
-    schedule.set_client(client(1), Some(&[(BOTTLENECK, None)]), None, at(0));
+    schedule.set_client(client(1), Some(&[(BOTTLENECK, None)]), &NEVER, at(0));
     let NextJob::Start(job) = schedule.next(at(0), &mut open) else {
         panic!("a new client is tested");
     };

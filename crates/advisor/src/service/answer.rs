@@ -64,6 +64,7 @@ pub(super) fn answer(
         max_set_buffer: question.max_set_buffer,
         rate_bps: question.client_bps,
         must_set_buffer: question.must_set_buffer,
+        max_streams: question.max_streams,
     };
     let advice = advise(&facts, &limits, &sender.buffers, question.bytes);
     let mut why = advice.why;

@@ -79,6 +79,7 @@ pub(super) async fn initialise(
             interval: setting.interval.unwrap_or(profile.interval),
             concurrency: setting.concurrency.unwrap_or(profile.concurrency),
             is_periodic,
+            measures: profile.measures,
         });
         ready.push(Arc::from(test));
     }

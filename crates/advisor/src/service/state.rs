@@ -93,9 +93,13 @@ impl ServiceState {
             let number = |(name, interval)| Some((self.schedule.test_number(name)?, interval));
             chosen.iter().filter_map(number).collect()
         });
-        let measured = self.table.newest(client);
+        let table = &self.table;
+        let measured = |test: &ScheduledTest| match test.measures {
+            [] => table.newest(client),
+            quantities => table.newest_of(client, quantities),
+        };
         self.schedule
-            .set_client(client, chosen.as_deref(), measured, now);
+            .set_client(client, chosen.as_deref(), &measured, now);
     }
 
     /// Takes in a measurement.

@@ -38,6 +38,7 @@ impl PathTest for SilentTest {
             concurrency: 10,
             interval: Duration::from_secs(3600),
             held_back_by: HeldBackBy::Nothing,
+            measures: &[],
         }
     }
 

@@ -69,6 +69,7 @@ impl PathTest for ScriptedTest {
             concurrency: self.concurrency,
             interval: Duration::from_secs(4 * 3600),
             held_back_by: HeldBackBy::TransfersToClient,
+            measures: &[],
         }
     }
 

@@ -46,6 +46,7 @@ impl PathTest for FillingTest {
             concurrency: 1,
             interval: Duration::from_secs(4 * 3600),
             held_back_by: HeldBackBy::Nothing,
+            measures: &[],
         }
     }
 

@@ -12,7 +12,8 @@ use enable::method;
 use proto::command::Secret;
 use serde_json::json;
 use tokio::sync::watch;
-use tune::limiter::{Limiter, Role};
+use tune::diagnosis::dominant_limiter;
+use tune::limiter::Role;
 use tune::{Evidence, Prior};
 
 use crate::advice_options::{AdviceOptions, AdvisorChoice};
@@ -158,7 +159,7 @@ fn report_of(evidence: &Evidence) -> Option<serde_json::Value> {
     let tells = evidence.bytes >= LEAST_BYTES
         && evidence.elapsed >= LEAST_TIME
         && evidence.rate_limit.is_none()
-        && tune::diagnosis::dominant_limiter(evidence).limiter != Limiter::RateLimit;
+        && !dominant_limiter(evidence).limiter.is_at_an_end();
     let goodput = match evidence.role? {
         _ if !tells => return None,
         // Named as seen by the data server.
@@ -309,6 +310,7 @@ mod tests {
             bytes: 1_000_000_000,
             elapsed: Duration::from_secs(10),
             final_streams: 4,
+            wire_time: Duration::from_secs(39),
             min_rtt: Duration::from_millis(50),
             ..Evidence::for_role(Role::Receiver)
         };
@@ -327,6 +329,12 @@ mod tests {
             ..evidence.clone()
         };
         assert_eq!(report_of(&limited), None);
+        let slow_disk = Evidence {
+            store_time: Duration::from_secs(38),
+            wire_time: Duration::from_secs(1),
+            ..evidence.clone()
+        };
+        assert_eq!(report_of(&slow_disk), None, "the rate is the disk's");
         let sent = Evidence {
             role: Some(Role::Sender),
             ..evidence

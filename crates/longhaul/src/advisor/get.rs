@@ -16,7 +16,12 @@ use crate::output::{print_json, print_line, print_to_stderr};
 
 pub(super) fn run(args: &AdvisorGetArgs) -> Result<(), AskingFailure> {
     let client = EnableClient::new(&args.host, args.wait.timeout)?;
-    let advice = client.advice(&question(args.client.clone(), args.bytes))?;
+    let question = question(args.client.clone(), args.bytes);
+    let question = match args.emit {
+        Some(program) => program.question(question),
+        None => question,
+    };
+    let advice = client.advice(&question)?;
     if args.json {
         return Ok(print_json(&json!(advice))?);
     }

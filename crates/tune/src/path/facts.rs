@@ -41,6 +41,8 @@ pub struct PathFacts {
     pub reverse_bandwidth_bps: Option<u64>,
     /// Share of test packets that were lost, 0..=1.
     pub loss: Option<f64>,
+    /// Tests that counted losses.
+    pub loss_tests: u32,
     /// Goodput of real transfers to the client.
     pub goodput: Option<Spread>,
     /// Streams with which real transfers ended.
@@ -68,6 +70,8 @@ pub struct ClientLimits {
     pub rate_bps: Option<u64>,
     /// It cannot leave the buffer to the kernel.
     pub must_set_buffer: bool,
+    /// Most streams that it can open.
+    pub max_streams: Option<u32>,
 }
 
 /// A number that is not negative as an integer; others and NaN become 0.

@@ -54,6 +54,7 @@ fn objects_of_advice_are_described_as_they_are_written() {
         max_set_buffer: Some(1),
         client_bps: Some(1),
         must_set_buffer: true,
+        max_streams: Some(1),
     };
     let parameters = &document["paths"]["/api/v1/advice"]["get"]["parameters"];
     let parameters = parameters.as_array().unwrap().iter();

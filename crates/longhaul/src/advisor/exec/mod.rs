@@ -65,7 +65,7 @@ fn advised_arguments(
     let server = server.ok_or("its arguments name no data server; use --server HOST")?;
     let client = EnableClient::new(&server, args.wait.timeout).map_err(|e| e.to_string())?;
     let advice = client
-        .advice(&question(None, args.bytes))
+        .advice(&program.question(question(None, args.bytes)))
         .map_err(|e| e.to_string())?;
     if !is_known(&advice) {
         return Err(advice.why);

@@ -6,7 +6,7 @@ use crate::path::facts::{PathFacts, whole};
 
 /// Smallest loss ratio that counts, as in [`streams::auto`](crate::streams::auto).
 const MIN_LOSS: f64 = 3e-5;
-/// Measurements from which on a loss is persistent: a single test may have met a burst.
+/// Tests, or transfers, from which on a loss is persistent: a single one may have met a burst.
 const PERSISTENT: u32 = 2;
 /// Part of the path that a loss-tolerant control fills: it probes, and its rate varies.
 const LOSS_TOLERANT_SHARE: f64 = 0.93;
@@ -37,7 +37,7 @@ impl PathLoss {
         let retransmitted = facts.retransmits.filter(valid).filter(|_| !fills);
         let ratio = tested.into_iter().chain(retransmitted).fold(0.0, f64::max);
         let transfers = facts.goodput.map_or(0, |goodput| goodput.count);
-        let is_persistent = facts.measurements.max(transfers) >= PERSISTENT;
+        let is_persistent = facts.loss_tests.max(transfers) >= PERSISTENT;
         let window = cubic_window(ratio, path.rtt.as_secs_f64()) * PAYLOAD;
         let is_limiting = ratio >= MIN_LOSS
             && is_persistent

@@ -105,17 +105,18 @@ pub fn advise(
 ) -> PathAdvice {
     let confidence = confidence(facts);
     let Some(path) = KnownPath::of(facts, client) else {
-        return advise_unmeasured(facts, bytes, confidence);
+        return advise_unmeasured(facts, client, bytes, confidence);
     };
-    let initial = initial_streams(&path, bytes);
+    let most = most_streams(client);
+    let initial = initial_streams(&path, bytes).min(most);
     let loss = PathLoss::of(facts, &path, initial);
-    let wanted = loss.streams(facts, &path, initial);
+    let wanted = loss.streams(facts, &path, initial).min(most);
     let share = path.bdp_bytes.div_ceil(u64::from(wanted));
     let buffers = advise_buffers(share, client, sender);
     // A cap below the share: more streams until their sum covers the path.
     let covering = path.bdp_bytes.div_ceil(buffers.in_flight.max(1));
     let covering = u32::try_from(covering).unwrap_or(u32::MAX);
-    let streams = wanted.max(covering).clamp(1, MAX_STREAMS);
+    let streams = wanted.max(covering).clamp(1, most);
     let streams = Prior::with_streams(streams)
         .streams_for(bytes)
         .unwrap_or(streams);
@@ -171,10 +172,16 @@ impl KnownPath {
 }
 
 /// Advice without a bandwidth or a round trip.
-fn advise_unmeasured(facts: &PathFacts, bytes: Option<u64>, confidence: f64) -> PathAdvice {
+fn advise_unmeasured(
+    facts: &PathFacts,
+    client: &ClientLimits,
+    bytes: Option<u64>,
+    confidence: f64,
+) -> PathAdvice {
     let rtt = facts.rtt.filter(|rtt| !rtt.is_zero());
+    let most = most_streams(client);
     PathAdvice {
-        streams: rtt.and_then(|rtt| prior_from_rtt(rtt, bytes, 0, MAX_STREAMS).streams),
+        streams: rtt.and_then(|rtt| prior_from_rtt(rtt, bytes, 0, most).streams),
         expected_bps: facts.goodput.map(|goodput| goodput.median_bps),
         p10_bps: facts.goodput.map(|goodput| goodput.p10_bps),
         p90_bps: facts.goodput.map(|goodput| goodput.p90_bps),
@@ -182,6 +189,12 @@ fn advise_unmeasured(facts: &PathFacts, bytes: Option<u64>, confidence: f64) -> 
         why: reason::describe_unmeasured(rtt, facts.bandwidth_bps),
         ..PathAdvice::default()
     }
+}
+
+/// Most streams to advise.
+fn most_streams(client: &ClientLimits) -> u32 {
+    let own = client.max_streams.unwrap_or(MAX_STREAMS);
+    own.clamp(1, MAX_STREAMS)
 }
 
 /// Streams that fill the path soon, each with a share that is worth a stream.

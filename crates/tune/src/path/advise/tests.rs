@@ -110,6 +110,28 @@ fn a_client_that_must_set_its_buffer_gets_one() {
 }
 
 #[test]
+fn a_client_with_one_stream_gets_the_whole_product() {
+    let client = ClientLimits {
+        must_set_buffer: true,
+        max_streams: Some(1),
+        ..ClientLimits::default()
+    };
+    let limits = sender(4 * MB, 64 * MB);
+    let advice = advise(&path(100, GBIT), &client, &limits, None);
+    assert_eq!(
+        (advice.set_buffer_bytes, advice.streams),
+        (Some(12_500_000), Some(1))
+    );
+    let lossy = PathFacts {
+        loss: Some(0.05),
+        loss_tests: 10,
+        ..path(100, GBIT)
+    };
+    let advice = advise(&lossy, &client, &limits, None);
+    assert_eq!(advice.streams, Some(1), "{}", advice.why);
+}
+
+#[test]
 fn a_small_window_of_the_client_asks_for_more_streams() {
     let with_window = |bytes| {
         let client = ClientLimits {
@@ -144,10 +166,10 @@ fn the_clients_rate_bounds_the_advice() {
 
 #[test]
 fn persistent_losses_ask_for_a_loss_tolerant_control_or_many_streams() {
-    let lossy = |controls: &[&str], measurements| PathFacts {
+    let lossy = |controls: &[&str], loss_tests| PathFacts {
         loss: Some(0.01),
+        loss_tests,
         congestion_controls: controls.iter().map(|name| (*name).to_owned()).collect(),
-        measurements,
         ..path(100, GBIT)
     };
     let tolerant = plain(&lossy(&["cubic", "bbr"], 10));
@@ -279,7 +301,7 @@ proptest! {
         ratios in any::<[Option<f64>; 2]>(),
         counts in any::<[u32; 3]>(),
         client in any::<[Option<u64>; 3]>(),
-        must_set_buffer in any::<bool>(),
+        (must_set_buffer, max_streams) in any::<(bool, Option<u32>)>(),
         sender in limits(),
         bytes in any::<Option<u64>>(),
     ) {
@@ -296,6 +318,7 @@ proptest! {
                 count: counts[0],
             }),
             streams: Some(counts[1]),
+            loss_tests: counts[2],
             measurements: counts[2],
             congestion_controls: vec!["bbr".to_owned()],
             ..PathFacts::default()
@@ -305,6 +328,7 @@ proptest! {
             max_set_buffer: client[1],
             rate_bps: client[2],
             must_set_buffer,
+            max_streams,
         };
         let advice = advise(&facts, &client, &sender, bytes);
         prop_assert!((0.0..=1.0).contains(&advice.confidence));

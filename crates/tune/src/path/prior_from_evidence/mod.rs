@@ -96,19 +96,8 @@ fn known_streams(evidence: &Evidence) -> Option<u32> {
 
 /// Whether the path, and not something at its ends, set the rate.
 fn is_rate_of_path(evidence: &Evidence) -> bool {
-    match limiter_of(evidence) {
-        Limiter::StoreRead
-        | Limiter::StoreWrite
-        | Limiter::SenderCpu
-        | Limiter::ReceiverCpu
-        | Limiter::RateLimit
-        | Limiter::Unknown => false,
-        Limiter::SendBuffer
-        | Limiter::CongestionWindow
-        | Limiter::Loss
-        | Limiter::ReceiveWindow
-        | Limiter::ServerCap => true,
-    }
+    let limiter = limiter_of(evidence);
+    limiter != Limiter::Unknown && !limiter.is_at_an_end()
 }
 
 fn limiter_of(evidence: &Evidence) -> Limiter {

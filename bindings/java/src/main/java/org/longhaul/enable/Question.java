@@ -97,6 +97,17 @@ public final class Question {
         return with("must_set_buffer", true);
     }
 
+    /**
+     * Tells the most streams that the client can open.
+     *
+     * @param streams 0 or more and less than 2^53
+     * @return the question with it
+     * @throws IllegalArgumentException if the number is out of range
+     */
+    public Question withMaxStreams(long streams) {
+        return withNumber("max_streams", streams);
+    }
+
     Map<String, Object> members() {
         return members;
     }

@@ -119,9 +119,9 @@ final class EnableClientTest {
     static void theQuestionAndTheTokenArrive() throws IOException {
         Question question = new Question().withClient("echo").withBytes(1_000_000_000_000L).withFiles(3)
                 .withMaxReceiveBuffer(6_291_456).withMaxSetBuffer(212_992).withClientBps(10_000_000_000L)
-                .withMustSetBuffer();
+                .withMustSetBuffer().withMaxStreams(8);
         String expected = "{\"arguments\":[\"127.0.0.1\",{\"bytes\":1000000000000.0,\"client\":\"echo\","
-                + "\"client_bps\":10000000000.0,\"files\":3,\"max_receive_buffer\":6291456,\"max_set_buffer\":212992,"
+                + "\"client_bps\":10000000000.0,\"files\":3,\"max_receive_buffer\":6291456,\"max_set_buffer\":212992,\"max_streams\":8,"
                 + "\"must_set_buffer\":true}],\"authorization\":\"Bearer a-token\",\"request\":\"POST /RPC2 HTTP/1.1\","
                 + "\"type\":\"text/xml\"}";
         equal(expected, CLIENT.withToken(" a-token\n").getAdvice(SCRIPTED, question).why(), "what was asked");
