@@ -5,7 +5,7 @@
 //! its connection is part of the transfer's [`TransferControl`].
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -104,6 +104,15 @@ impl Dialer {
         let connection = lock(&self.state).connection.clone()?;
         let rtt = tcp_info::tcp_info(connection.as_fd()).ok()?.smoothed_rtt;
         (!rtt.is_zero()).then_some(rtt)
+    }
+
+    /// The addresses of this machine and of the peer, of the connection; `None` without one.
+    pub fn path_ends(&self) -> Option<(IpAddr, IpAddr)> {
+        let connection = lock(&self.state).connection.clone()?;
+        let local =
+            SocketAddr::try_from(rustix::net::getsockname(connection.as_fd()).ok()?).ok()?;
+        let peer = connection.peer();
+        Some((local.ip().to_canonical(), peer.ip().to_canonical()))
     }
 
     /// Assigns the present and further connections to a transfer, until [`Dialer::leave_transfer`].

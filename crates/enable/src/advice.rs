@@ -114,12 +114,16 @@ pub struct QosAdvice {
 /// Longest name of a congestion control (TCP_CA_NAME_MAX of linux/tcp.h without the NUL), bytes.
 const LONGEST_NAME: usize = 15;
 
-/// The name becomes a flag of other programs, where a space would begin another flag.
-fn kernel_name<'de, D: Deserializer<'de>>(value: D) -> Result<Option<String>, D::Error> {
+/// Whether a kernel can have a congestion control of this name. It becomes a flag of other programs, where a space
+/// would begin another flag.
+pub fn is_kernel_name(name: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+    (1..=LONGEST_NAME).contains(&name.len()) && name.bytes().all(allowed)
+}
+
+fn kernel_name<'de, D: Deserializer<'de>>(value: D) -> Result<Option<String>, D::Error> {
     let name = Option::<String>::deserialize(value)?;
-    Ok(name
-        .filter(|name| !name.is_empty() && name.len() <= LONGEST_NAME && name.bytes().all(allowed)))
+    Ok(name.filter(|name| is_kernel_name(name)))
 }
 
 #[cfg(test)]

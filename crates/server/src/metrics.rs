@@ -30,6 +30,7 @@ pub(crate) struct ServerMetrics {
     sessions: Counter,
     refused_sessions: Counter,
     logins: Family<Labels<1>, Counter>,
+    refused_transfers: Counter,
     transfers_now: Family<Labels<1>, Gauge>,
     transfers: Family<Labels<2>, Counter>,
     bytes: Family<Labels<1>, Counter>,
@@ -73,6 +74,8 @@ impl ServerMetrics {
         let help = "Control connections refused because there were too many";
         registry.register("sessions_refused", help, metrics.refused_sessions.clone());
         registry.register("logins", "Logins by result", metrics.logins.clone());
+        let help = "Transfers refused because too many ran (450)";
+        registry.register("transfers_refused", help, metrics.refused_transfers.clone());
         let help = "Transfers now, by direction";
         registry.register("transfers_running", help, metrics.transfers_now.clone());
         let help = "Transfers that have ended, by direction and result";
@@ -115,6 +118,11 @@ impl ServerMetrics {
     pub(crate) fn count_login(&self, is_accepted: bool) {
         let result = if is_accepted { "ok" } else { "refused" };
         self.logins.get_or_create(&[("result", result)]).inc();
+    }
+
+    /// Counts a transfer that got no permit in time.
+    pub(crate) fn count_refused_transfer(&self) {
+        self.refused_transfers.inc();
     }
 
     /// Counts a transfer from its start.

@@ -1,7 +1,9 @@
 //! The service as a process of its own, and what it uses.
 
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -10,6 +12,8 @@ use crate::AnyError;
 
 /// Longest wait for the service.
 const PATIENCE: Duration = Duration::from_secs(1800);
+/// Token of those who may ask for a test.
+const TOKEN: &str = "only-for-this-measurement";
 /// Time between two looks at it.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -34,9 +38,13 @@ impl MeasuredService {
     ) -> Result<Self, AnyError> {
         let file = directory.join("advisor.toml");
         let store = directory.join("paths.sqlite");
+        let token = directory.join("token");
+        std::fs::write(&token, TOKEN)?;
+        std::fs::set_permissions(&token, Permissions::from_mode(0o600))?;
         let all = format!(
-            "listen = \"127.0.0.1:0\"\nstore = \"sqlite://{}\"\n{settings}",
-            store.display()
+            "listen = \"127.0.0.1:0\"\nstore = \"sqlite://{}\"\ntoken-file = \"{}\"\n{settings}",
+            store.display(),
+            token.display()
         );
         std::fs::write(&file, all)?;
         let mut process = Command::new(program)
@@ -65,6 +73,18 @@ impl MeasuredService {
                 .then(|| value.parse::<f64>().ok())?
         });
         Ok(values.sum())
+    }
+
+    /// Asks for tests of a host.
+    pub(crate) fn request_tests(&self, host: Ipv4Addr, tests: &[&str]) -> Result<(), AnyError> {
+        for test in tests {
+            let url = format!("http://{}/api/v1/hosts/{host}/tests/{test}", self.address);
+            let token = format!("Bearer {TOKEN}");
+            ureq::post(&url)
+                .header("authorization", token)
+                .send_empty()?;
+        }
+        Ok(())
     }
 
     /// Waits until a number of its metrics is `least` or more; returns the time that it took.

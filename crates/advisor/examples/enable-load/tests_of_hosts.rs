@@ -7,14 +7,15 @@ use std::time::Duration;
 use crate::AnyError;
 use crate::measured_service::{MeasuredService, host};
 
-/// Tests that run by default: ping, bottleneck, route.
+/// Tests that run by default.
+const TEST_NAMES: [&str; TESTS as usize] = ["ping", "bottleneck", "route"];
 const TESTS: u32 = 3;
 /// Time in which each test of each host runs once, as in the paper.
 const PERIOD: Duration = Duration::from_secs(4 * 3600);
 /// Time over which the service is watched when it has nothing to do.
 const IDLE: Duration = Duration::from_secs(20);
 
-/// Runs each test of each host once, and prints its share of four hours.
+/// Runs each test of each host twice, and prints the second one's share of four hours.
 pub(crate) fn measure(program: &Path, hosts: u32) -> Result<(), AnyError> {
     let directory = tempfile::tempdir()?;
     let mut settings = String::from("workers = 8\nbytes-per-hour = \"1TB\"\nclients = [");
@@ -22,16 +23,30 @@ pub(crate) fn measure(program: &Path, hosts: u32) -> Result<(), AnyError> {
         write!(settings, "\"{}\",", host(n))?;
     }
     settings.push_str("]\n");
-    for test in ["ping", "bottleneck", "route"] {
+    for test in TEST_NAMES {
         // None comes again within the measurement.
         write!(settings, "[tests.{test}]\ninterval = \"400h\"\n")?;
     }
     let service = MeasuredService::start(program, directory.path(), &settings)?;
     let runs = hosts * TESTS;
-    let took = service.wait_for("tests_total", f64::from(runs))?;
-    let busy = service.cpu()?;
-    let failed = f64::from(runs) - service.metric("measurements_total")?;
-    let bytes = service.metric("budget_spent_bytes_total")?;
+    // The first tests find a path, which costs more than to confirm it.
+    service.wait_for("tests_total", f64::from(runs))?;
+    let first = (
+        service.cpu()?,
+        service.metric("measurements_total")?,
+        service.metric("budget_spent_bytes_total")?,
+    );
+    println!(
+        "the first tests: {:.2?} of a processor, {:.0} bytes",
+        first.0, first.2
+    );
+    for n in 0..hosts {
+        service.request_tests(host(n), &TEST_NAMES)?;
+    }
+    let took = service.wait_for("tests_total", f64::from(2 * runs))?;
+    let busy = service.cpu()? - first.0;
+    let failed = f64::from(runs) - (service.metric("measurements_total")? - first.1);
+    let bytes = service.metric("budget_spent_bytes_total")? - first.2;
     std::thread::sleep(IDLE);
     let idle = (service.cpu()? - busy).as_secs_f64() / IDLE.as_secs_f64();
     let period = PERIOD.as_secs_f64();

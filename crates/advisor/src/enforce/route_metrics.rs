@@ -1,6 +1,6 @@
 //! The metrics that a route gives to the connections over it.
 
-use enable::advice::Advice;
+use enable::advice::{Advice, is_kernel_name};
 use enable::emit::Program;
 use serde::{Deserialize, Serialize};
 
@@ -15,9 +15,6 @@ pub struct RouteMetrics {
     /// Congestion control, by its kernel name.
     pub congctl: Option<String>,
 }
-
-/// The longest name of a congestion control (TCP_CA_NAME_MAX of linux/tcp.h, with its NUL).
-const MOST_NAME_BYTES: usize = 15;
 
 impl RouteMetrics {
     /// The metrics that `longhaul advisor get --emit route` prints; empty if the advice leaves all to the kernel.
@@ -60,6 +57,5 @@ impl RouteMetrics {
 
 /// `lock` would be a keyword of ip-route(8).
 fn is_name(text: &str) -> bool {
-    let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
-    !text.is_empty() && text.len() <= MOST_NAME_BYTES && text != "lock" && text.bytes().all(allowed)
+    text != "lock" && is_kernel_name(text)
 }

@@ -2,7 +2,6 @@
 //! (what pipechar measured for the Enable paper). Replies are as long as requests, so the result is the smaller bandwidth
 //! of the two directions, and a lower bound of each.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -68,24 +67,22 @@ impl PathTest for BottleneckTest {
     }
 
     async fn run(&self, target: &Target) -> Result<Measurement, TestFailure> {
-        let (client, rtt) = (target.client, target.rtt);
-        run_blocking(NAME, client, move |cancelled| {
-            measure(client, rtt, &cancelled)
-        })
-        .await
+        let target = target.clone();
+        let client = target.client;
+        run_blocking(NAME, client, move |cancelled| measure(&target, &cancelled)).await
     }
 }
 
 /// Sends trains until the estimate is good enough.
-fn measure(
-    client: IpAddr,
-    rtt: Option<Duration>,
-    cancelled: &Cancelled,
-) -> Result<Measurement, TestFailure> {
+fn measure(target: &Target, cancelled: &Cancelled) -> Result<Measurement, TestFailure> {
+    let client = target.client;
     let failed = |action| move |source| TestFailure::system(NAME, client, action, source);
     let socket = EchoSocket::open(client).map_err(failed("open an echo socket"))?;
     let mut plan = TrainPlan::new(u32::from(BYTES), TrainLimits::default());
-    let mut silence = rtt.map_or(SILENCE, |rtt| rtt * 2 + MIN_SILENCE);
+    if let Some(known) = target.bandwidth_bps {
+        plan = plan.confirming(known);
+    }
+    let mut silence = target.rtt.map_or(SILENCE, |rtt| rtt * 2 + MIN_SILENCE);
     let (mut sequence, mut answered, mut cost, mut hop_limit) = (0_u16, 0_usize, 0, None);
     let mut lengths = Vec::new();
     while let Some(shape) = plan.next_train() {

@@ -207,7 +207,11 @@ impl ServiceState {
             };
             match path_test.can_run(&target, &load) {
                 StartDecision::Run => Gate::Open(path_test.most_bytes(&target)),
-                StartDecision::Wait(_) => Gate::Until(now.after(ASK_AGAIN)),
+                StartDecision::Wait(reason) => {
+                    // At most twice a minute for each test of a client.
+                    tracing::debug!(test = path_test.name(), %client, reason, "a test waits");
+                    Gate::Until(now.after(ASK_AGAIN))
+                }
             }
         };
         let next = schedule.next(now, &mut gate);

@@ -98,6 +98,90 @@ async fn the_history_outlives_the_service_and_is_not_measured_again() {
 }
 
 #[tokio::test]
+async fn a_quantity_that_was_never_measured_is_tested_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let ping = ScriptedTest {
+        measures: &[Quantity::Rtt],
+        ..ScriptedTest::new("ping")
+    };
+    let bottleneck = ScriptedTest {
+        measures: &[Quantity::Bandwidth],
+        ..ScriptedTest::new("bottleneck")
+    };
+    ping.answer(client(1), &CERN[..1]);
+    bottleneck.answer(client(1), &CERN[1..]);
+    let advisor = start(config(dir.path()), &[&ping]).await;
+    advisor.add_host(client(1), HostSource::Api).unwrap();
+    until("measured", || advisor.facts(client(1)).is_some()).await;
+    advisor.shutdown().await;
+    // The round trip is known from the run before, the bandwidth is not.
+    let advisor = start(config(dir.path()), &[&ping, &bottleneck]).await;
+    let bandwidth = || {
+        advisor
+            .facts(client(1))
+            .and_then(|facts| facts.bandwidth_bps)
+    };
+    until("its bandwidth", || bandwidth() == Some(45_000_000)).await;
+    assert_eq!(ping.runs.load(Ordering::SeqCst), 1);
+    advisor.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_path_that_becomes_another_is_advised_after_three_tests_and_told_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let bottleneck = ScriptedTest::new("bottleneck");
+    let advisor = start(config(dir.path()), &[&bottleneck]).await;
+    let mut events = advisor.subscribe();
+    let measure = async |bps: f64| {
+        let values = [(Quantity::Rtt, 0.1), (Quantity::Bandwidth, bps)];
+        bottleneck.answer(client(1), &values);
+        let before = advisor.counters().schedule.succeeded;
+        advisor.request_test(client(1), "bottleneck").unwrap();
+        until("tested", || advisor.counters().schedule.succeeded > before).await;
+        advisor.facts(client(1)).unwrap().bandwidth_bps.unwrap()
+    };
+    bottleneck.answer(
+        client(1),
+        &[(Quantity::Rtt, 0.1), (Quantity::Bandwidth, 1e8)],
+    );
+    advisor.add_host(client(1), HostSource::Api).unwrap();
+    until("tested first", || {
+        advisor.counters().schedule.succeeded == 1
+    })
+    .await;
+    for n in 1..10 {
+        measure(1e8 + f64::from(n) * 1e5).await;
+    }
+    // One outlier of either kind changes nothing.
+    for outlier in [4e8, 25e6] {
+        let known = measure(outlier).await;
+        assert!((95_000_000..105_000_000).contains(&known), "{known}");
+        for n in 0..10 {
+            measure(1e8 + f64::from(n) * 1e5).await;
+        }
+    }
+    for rate in [4e8, 1e8] {
+        for test in 1..=3 {
+            let known = measure(rate).await as f64;
+            assert_eq!(known == rate, test == 3, "{known} after {test} tests");
+        }
+        for _ in 0..10 {
+            measure(rate).await;
+        }
+    }
+    advisor.shutdown().await;
+    let mut shifts = 0;
+    while let Ok(event) = events.try_recv() {
+        if let AdvisorEvent::Anomaly(anomaly, _) = event
+            && let tune::path::SeriesEvent::Shift { .. } = anomaly.event
+        {
+            shifts += 1;
+        }
+    }
+    assert_eq!(shifts, 2, "one for each change");
+}
+
+#[tokio::test]
 async fn a_shift_is_told_and_advised_after_three_reports() {
     let dir = tempfile::tempdir().unwrap();
     let advisor = start(config(dir.path()), &[]).await;

@@ -25,6 +25,7 @@ type Script = HashMap<IpAddr, (Vec<(Quantity, f64)>, Option<serde_json::Value>)>
 pub(crate) struct ScriptedTest {
     pub(crate) name: &'static str,
     pub(crate) concurrency: usize,
+    pub(crate) measures: &'static [Quantity],
     pub(crate) script: Arc<Mutex<Script>>,
     pub(crate) runs: Arc<AtomicUsize>,
     /// Runs of all servers that share this test, at one time.
@@ -39,6 +40,7 @@ impl ScriptedTest {
         Self {
             name,
             concurrency: 10,
+            measures: &[],
             script: Arc::default(),
             runs: Arc::default(),
             at_once: Arc::default(),
@@ -69,7 +71,7 @@ impl PathTest for ScriptedTest {
             concurrency: self.concurrency,
             interval: Duration::from_secs(4 * 3600),
             held_back_by: HeldBackBy::TransfersToClient,
-            measures: &[],
+            measures: self.measures,
         }
     }
 

@@ -18,6 +18,8 @@ pub(super) struct PathMemory {
     history: PathHistory,
     key: PathKey,
     known: Prior,
+    /// Whether the transfer itself may teach something.
+    learns: bool,
 }
 
 impl PathMemory {
@@ -26,12 +28,12 @@ impl PathMemory {
     pub(super) fn of(options: &CopyOptions, remote: &dyn Storage, role: Role) -> Option<Self> {
         let history = options.history.clone()?;
         let (local, peer) = remote.path_ends()?;
-        Some(Self::at(
-            (local, peer),
-            remote.capabilities().rtt,
-            role,
-            history,
-        ))
+        let rtt = remote.capabilities().rtt;
+        let memory = Self::at((local, peer), rtt, role, history);
+        Some(Self {
+            learns: remote.finds_settings(),
+            ..memory
+        })
     }
 
     fn at(
@@ -46,6 +48,7 @@ impl PathMemory {
             history,
             key,
             known,
+            learns: true,
         }
     }
 
@@ -57,7 +60,7 @@ impl PathMemory {
     /// Records what a transfer with these options taught. A transfer whose streams, mode, buffers, congestion control
     /// or rate the user chose shows that choice, not what the path needs: it teaches nothing.
     pub(super) async fn record(&self, options: &CopyOptions, evidence: &Evidence) {
-        if !is_tuned(options) {
+        if !self.learns || !is_tuned(options) {
             return;
         }
         let (history, key, evidence) = (self.history.clone(), self.key, evidence.clone());

@@ -124,6 +124,12 @@ pub(crate) trait Storage: Send + Debug + Any {
         None
     }
 
+    /// Whether a transfer finds out how many streams its path needs. One that keeps the number it began with teaches
+    /// the next one nothing.
+    fn finds_settings(&self) -> bool {
+        true
+    }
+
     /// Where the network-advice service of the storage's host answers, if one is announced.
     fn advice_service(&self) -> Option<SocketAddr> {
         None

@@ -6,7 +6,9 @@ use data::channel::SessionDataChannel;
 use data::drs;
 use proto::drs::DrsAddress;
 use proto::ranges::RangeSet;
-use proto::server::{DriverEvent, FileError, FileErrorKind, LoginFailure, TransferProgress};
+use proto::server::{
+    DriverEvent, FileError, FileErrorKind, LoginFailure, TransferError, TransferProgress,
+};
 use proto::stripes::StripeAddresses;
 use tokio::time::Instant;
 
@@ -32,6 +34,10 @@ impl SessionDriver {
                     return Ok(());
                 }
                 AdmissionResult::Refused(error) => {
+                    // One that was aborted meanwhile was not refused.
+                    if let TransferError::File(_) = error {
+                        self.shared.metrics.count_refused_transfer();
+                    }
                     self.finish_work(DriverEvent::Transferred(Err(error)))
                 }
             },

@@ -1,7 +1,8 @@
 //! One client cannot take the shares of other clients. Two addresses of this host are two clients.
 
 use std::fs::File;
-use std::net::{IpAddr, Ipv4Addr};
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::time::Duration;
 
 use super::client::ControlClient;
@@ -70,6 +71,7 @@ fn transfers_of_one_client_leave_permits_to_others() {
     let server = InProcessServer::with_config(|config| {
         config.max_streams = 2;
         config.queue_timeout = Duration::ZERO;
+        config.metrics = Some((Ipv4Addr::LOCALHOST, 0).into());
     });
     server.create_file("f", 10);
     let mut first = server.anonymous_client();
@@ -89,6 +91,14 @@ fn transfers_of_one_client_leave_permits_to_others() {
     other.expect_code(226);
     data_port::send_and_close(data, b"x");
     first.expect_code(226);
+    let mut monitor = TcpStream::connect(server.announcement.metrics.unwrap()).unwrap();
+    monitor.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+    let mut text = String::new();
+    monitor.read_to_string(&mut text).unwrap();
+    assert!(
+        text.contains("longhaul_server_transfers_refused_total 1\n"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod upload;
 #[cfg(test)]
 pub(crate) mod webdav;
 
+use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -58,6 +59,8 @@ pub(crate) struct HttpStorage {
     last_facts: Option<(Vec<u8>, HttpFileFacts)>,
     /// Round-trip time of the last connection.
     rtt: Duration,
+    /// Addresses of this machine and of the server, or its proxy, of the last connection.
+    path_ends: Option<(IpAddr, IpAddr)>,
 }
 
 impl HttpStorage {
@@ -85,6 +88,7 @@ impl HttpStorage {
             idle_clients: Vec::new(),
             last_facts: None,
             rtt: Duration::ZERO,
+            path_ends: None,
         })
     }
 
@@ -120,6 +124,7 @@ impl HttpStorage {
             .map_err(|e| CopyFailure::new(Exit::Local, e.to_string()))?;
         guard.0 = None;
         self.rtt = client.dialer.rtt().unwrap_or(self.rtt);
+        self.path_ends = client.dialer.path_ends().or(self.path_ends);
         self.client = Some(client);
         result
     }
@@ -250,6 +255,14 @@ impl Storage for HttpStorage {
             is_local: false,
             rtt: self.rtt,
         }
+    }
+
+    fn path_ends(&self) -> Option<(IpAddr, IpAddr)> {
+        self.path_ends
+    }
+
+    fn finds_settings(&self) -> bool {
+        false
     }
 
     async fn stat(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure> {

@@ -294,7 +294,10 @@ async fn facts_come_from_head_or_from_get_of_the_first_byte() {
     });
     for path in ["/plain", "/signed"] {
         let (mut http, path) = session(&server.url(path));
+        assert_eq!(http.path_ends(), None);
         let entry = http.stat(&path).await.unwrap();
+        let here = IpAddr::from([127, 0, 0, 1]);
+        assert_eq!(http.path_ends(), Some((here, here)));
         assert_eq!((entry.kind, entry.size), (EntryKind::File, Some(1234)));
         assert_eq!(entry.modified, Some(Timestamp(784_111_777)));
         assert_eq!(entry.unique.as_deref(), Some("\"v1\""));

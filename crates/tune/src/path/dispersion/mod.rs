@@ -41,7 +41,7 @@ pub struct TrainLimits {
 }
 
 impl Default for TrainLimits {
-    /// Trains of at most 2 000 packets (24 ms of 1 Gbit/s), 16 MB together, three of the final length.
+    /// Trains of at most 2 000 packets (24 ms of 1 Gbit/s), 14 MB together, three of the final length.
     fn default() -> Self {
         Self {
             max_packets: 2000,
@@ -77,6 +77,8 @@ impl BandwidthEstimate {
 const FIRST_PACKETS: u32 = 10;
 /// Spread from which on a train is long enough.
 const LONG_ENOUGH: Duration = Duration::from_millis(15);
+/// Spread of a train that is to confirm a known bandwidth: it may be some percent higher now.
+const CONFIRMING: Duration = Duration::from_millis(18);
 /// Spread of a train in batches of several packets: so many times the usual gap between them.
 const BATCHES: u32 = 12;
 /// A train is not made longer than this for the sake of its batches.
@@ -118,6 +120,8 @@ pub struct TrainPlan {
     at_final_length: Option<u32>,
     /// Trains of which hardly a packet arrived.
     unanswered: u32,
+    /// The bandwidth by earlier measurements, bits per second. One train that confirms it is enough.
+    known_bps: Option<u64>,
 }
 
 impl TrainPlan {
@@ -136,6 +140,20 @@ impl TrainPlan {
             results: Vec::new(),
             at_final_length: None,
             unanswered: 0,
+            known_bps: None,
+        }
+    }
+
+    /// The same for a path whose bandwidth was measured before, in bits per second: it begins with a train that is
+    /// long enough for it, and ends with that train if it agrees. A path that has changed is measured as a new one.
+    #[must_use]
+    pub fn confirming(self, known_bps: u64) -> Self {
+        let bytes = units::bytes_in(known_bps / 8, CONFIRMING);
+        let packets = u32::try_from(bytes / u64::from(self.packet_bytes)).unwrap_or(u32::MAX);
+        Self {
+            packets: packets.clamp(self.packets, self.limits.max_packets),
+            known_bps: Some(known_bps),
+            ..self
         }
     }
 
@@ -146,7 +164,9 @@ impl TrainPlan {
             packet_bytes: self.packet_bytes,
         };
         let is_enough = self.at_final_length.is_some_and(|trains| {
-            trains >= self.limits.trains && (self.agree() || trains >= 2 * self.limits.trains)
+            let is_measured =
+                trains >= self.limits.trains && (self.agree() || trains >= 2 * self.limits.trains);
+            is_measured || self.confirms()
         });
         let is_affordable = self.sent_bytes.saturating_add(shape.bytes()) <= self.limits.max_bytes;
         (!is_enough && is_affordable && self.unanswered < UNANSWERED).then_some(shape)
@@ -217,6 +237,15 @@ impl TrainPlan {
         }
         long.sort_by(|a, b| a.bps.total_cmp(&b.bps));
         long
+    }
+
+    /// Whether the trains show the known bandwidth.
+    fn confirms(&self) -> bool {
+        let (Some(known), Some(found)) = (self.known_bps, self.estimate()) else {
+            return false;
+        };
+        let difference = found.bps.abs_diff(known) as f64;
+        !found.is_lower_bound && difference <= AGREEMENT * known as f64
     }
 
     fn agree(&self) -> bool {

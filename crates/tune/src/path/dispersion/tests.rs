@@ -92,6 +92,16 @@ impl TestLink {
         leaving.into_iter().map(deliver).collect()
     }
 
+    /// A measurement of a path whose bandwidth was another, or this one, before.
+    fn confirm(&self, known_bps: u64) -> (Option<BandwidthEstimate>, TrainPlan) {
+        let mut plan = TrainPlan::new(1500, TrainLimits::default()).confirming(known_bps);
+        let mut random = SplitMix64::new(1);
+        while let Some(train) = plan.next_train() {
+            plan.on_train(&self.send(train, 1000, &mut random));
+        }
+        (plan.estimate(), plan)
+    }
+
     fn measure(&self, seed: u64) -> (Option<BandwidthEstimate>, TrainPlan) {
         let mut random = SplitMix64::new(seed);
         let mut plan = TrainPlan::new(1500, TrainLimits::default());
@@ -154,6 +164,29 @@ fn a_train_that_overflows_the_queue_is_not_made_longer() {
     let found = estimate.unwrap().bps;
     assert!(found.abs_diff(link.bps) < link.bps / 5, "{found}");
     assert!(plan.packets <= 160, "{}", plan.packets);
+}
+
+#[test]
+fn a_known_bandwidth_is_confirmed_by_one_train_and_a_changed_one_measured_anew() {
+    for bps in [10_000_000, 100_000_000, 1_000_000_000] {
+        let link = TestLink::new(bps);
+        let (found, new) = link.measure(1);
+        let (again, confirmed) = link.confirm(found.unwrap().bps);
+        assert!(again.unwrap().bps.abs_diff(bps) < bps / 50);
+        assert!(
+            confirmed.sent_bytes() * 3 < new.sent_bytes(),
+            "{bps}: {} of {}",
+            confirmed.sent_bytes(),
+            new.sent_bytes()
+        );
+        for known in [bps / 4, bps * 4] {
+            let (found, plan) = link.confirm(known);
+            let found = found.unwrap();
+            assert!(found.bps.abs_diff(bps) < bps / 50, "{found:?}");
+            assert!(found.trains >= 3, "{found:?}");
+            assert!(plan.sent_bytes() <= TrainLimits::default().max_bytes);
+        }
+    }
 }
 
 #[test]
