@@ -36,6 +36,7 @@ fn a_hundred_thousand_clients_take_less_than_300_mb() {
         name: name.to_owned(),
         interval: Duration::from_secs(4 * 3600),
         concurrency: 1,
+        fills_path: false,
         is_periodic: true,
     };
     let tests = ["ping", "bottleneck", "route"].map(test).to_vec();

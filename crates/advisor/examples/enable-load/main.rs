@@ -11,7 +11,8 @@
 //! pause, and scales its processor time and bytes to one run of each test in four hours, as in section 6 of the
 //! paper. It needs the right to open ICMP sockets (root, or net.ipv4.ping_group_range).
 //! Bottleneck tests wait while the processors are busy, and send more the faster the path is: shape the loopback of
-//! a network namespace of its own (`tc qdisc add dev lo root tbf rate 100mbit burst 8k latency 200ms`).
+//! a network namespace of its own (`ip link set lo mtu 1500 up; tc qdisc add dev lo root tbf rate 100mbit burst 8k
+//! latency 200ms`: a packet larger than the burst is never sent).
 //!
 //! `questions [HOSTS [PER-SECOND [SECONDS]]]` fills an SQLite database, starts the service on it and asks for advice
 //! about random hosts over 64 kept connections, by XML-RPC and by JSON in turn. Requests are due at random times,

@@ -43,6 +43,7 @@ impl PathTest for BottleneckTest {
             name: NAME,
             weight: Weight::Light,
             concurrency: 1,
+            fills_path: true,
             interval: Duration::from_secs(30 * 60),
             held_back_by: HeldBackBy::AnyTransfer,
             measures: &[Quantity::Bandwidth],

@@ -41,6 +41,7 @@ impl MeasuringProgram for ExternalCommand {
             name: &self.name,
             weight: self.weight,
             concurrency: self.concurrency,
+            fills_path: self.concurrency == 1,
             interval: self.interval,
             held_back_by: match self.weight {
                 Weight::Light => HeldBackBy::Nothing,

@@ -33,6 +33,7 @@ impl MeasuringProgram for Iperf3 {
             name: NAME,
             weight: Weight::Heavy,
             concurrency: 1,
+            fills_path: true,
             interval: Duration::from_secs(6 * 3600),
             held_back_by: HeldBackBy::AnyTransfer,
             measures: &[Quantity::Goodput],

@@ -108,6 +108,9 @@ pub struct TestProfile<'a> {
     pub weight: Weight,
     /// Most tests of this kind at one time.
     pub concurrency: usize,
+    /// Whether it sends so much at once that it needs paths for itself. Only one such test runs at a time, of whatever
+    /// kind: two on one path would each measure the rest that the other leaves.
+    pub fills_path: bool,
     /// Time between two tests of one client, unless the configuration says otherwise.
     pub interval: Duration,
     /// The transfers that it waits for.

@@ -43,6 +43,7 @@ impl MeasuringProgram for Pchar {
             name: NAME,
             weight: Weight::Heavy,
             concurrency: 1,
+            fills_path: true,
             interval: Duration::from_secs(24 * 3600),
             held_back_by: HeldBackBy::AnyTransfer,
             measures: &[Quantity::Bandwidth],

@@ -49,6 +49,7 @@ impl PathTest for PingTest {
             name: NAME,
             weight: Weight::Light,
             concurrency: 10,
+            fills_path: false,
             interval: Duration::from_secs(5 * 60),
             held_back_by: HeldBackBy::TransfersToClient,
             measures: &[Quantity::Rtt],

@@ -56,7 +56,8 @@ impl PathTest for RouteTest {
         TestProfile {
             name: NAME,
             weight: Weight::Light,
-            concurrency: 2,
+            concurrency: 1,
+            fills_path: true,
             interval: Duration::from_secs(2 * 3600),
             held_back_by: HeldBackBy::TransfersToClient,
             measures: &[Quantity::Hops],

@@ -15,6 +15,8 @@ pub struct ScheduledTest {
     pub interval: Duration,
     /// Most at one time.
     pub concurrency: usize,
+    /// Whether it needs paths for itself: only one such test runs at a time.
+    pub fills_path: bool,
     /// Whether it runs without being asked for.
     pub is_periodic: bool,
     /// The quantities that every result has; none, if that is not known before.

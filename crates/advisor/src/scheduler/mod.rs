@@ -38,6 +38,8 @@ pub struct TestSchedule {
     clients: HashMap<IpAddr, ClientTests>,
     workers: usize,
     running: usize,
+    /// A test that needs paths for itself runs.
+    is_filling: bool,
     budget: ByteBudget,
     random: SplitMix64,
     places: NonZeroU64,
@@ -61,6 +63,7 @@ impl TestSchedule {
             clients: HashMap::new(),
             workers: workers.max(1),
             running: 0,
+            is_filling: false,
             budget: ByteBudget::new(inflow, burst),
             random: SplitMix64::new(seed),
             places: NonZeroU64::MIN,
@@ -265,6 +268,7 @@ impl TestSchedule {
     /// A job ended, having put `sent` bytes on the network.
     pub fn finished(&mut self, job: &TestJob, outcome: TestOutcome, sent: u64, now: Moment) {
         self.running = self.running.saturating_sub(1);
+        self.is_filling &= !self.queues[job.test].plan.fills_path;
         let queue = &mut self.queues[job.test];
         queue.running = queue.running.saturating_sub(1);
         self.settle(job, sent, now);
@@ -340,8 +344,7 @@ impl TestSchedule {
     /// The job to look at next.
     fn candidate(&mut self, now: Moment) -> Option<(IpAddr, usize, bool)> {
         let open = |queue: &TestQueue| {
-            queue.running < queue.plan.concurrency.max(1)
-                && queue.no_budget_before.is_none_or(|before| before <= now)
+            self.has_room(queue) && queue.no_budget_before.is_none_or(|before| before <= now)
         };
         let open: Vec<usize> = (0..self.queues.len())
             .filter(|number| open(&self.queues[*number]))
@@ -370,10 +373,15 @@ impl TestSchedule {
         }
     }
 
+    /// Whether one more test of this kind may run beside those that run.
+    fn has_room(&self, queue: &TestQueue) -> bool {
+        queue.running < queue.plan.concurrency.max(1) && !(queue.plan.fills_path && self.is_filling)
+    }
+
     /// The next moment at which a queue that may run has a job.
     fn next_due(&self, now: Moment) -> Option<Moment> {
         let of_queue = |queue: &TestQueue| {
-            if queue.running >= queue.plan.concurrency.max(1) {
+            if !self.has_room(queue) {
                 return None;
             }
             let due = queue.periodic.first().map(|(at, _)| *at);
@@ -393,6 +401,7 @@ impl TestSchedule {
         self.counters.started += 1;
         let queue = &mut self.queues[test];
         queue.running += 1;
+        self.is_filling |= queue.plan.fills_path;
         let slots = self.clients.get_mut(&client).map(|known| &mut known.slots);
         let slot = slots.and_then(|slots| slots.iter_mut().find(|slot| slot.is_of(test)));
         let Some(slot) = slot else {

@@ -25,6 +25,7 @@ fn tests() -> Vec<ScheduledTest> {
         name: name.to_owned(),
         interval: 4 * HOUR,
         concurrency,
+        fills_path: concurrency == 1,
         is_periodic,
     };
     vec![
@@ -113,6 +114,31 @@ impl ScheduleRun {
             .filter(|(_, job)| job.test == test)
             .count()
     }
+}
+
+/// Two tests of whatever kind that fill paths would each measure what the other leaves.
+#[test]
+fn one_test_that_fills_a_path_runs_at_a_time() {
+    let mut schedule = schedule(u64::MAX);
+    for n in 0..20 {
+        schedule.set_client(client(n), None, &NEVER, at(0));
+        for test in [PING, BOTTLENECK, IPERF] {
+            assert!(schedule.request(client(n), test));
+        }
+    }
+    let mut filling = Vec::new();
+    let mut running = 0;
+    while let NextJob::Start(job) = schedule.next(at(0), &mut |_, _, _| Gate::Open(1)) {
+        running += 1;
+        if job.test != PING {
+            filling.push(job);
+        }
+    }
+    assert_eq!(running, 8, "the other workers ping");
+    assert_eq!(filling.len(), 1);
+    schedule.finished(&filling[0], TestOutcome::Steady, 1, at(1));
+    let next = schedule.next(at(1), &mut |_, _, _| Gate::Open(1));
+    assert!(matches!(next, NextJob::Start(_)), "{next:?}");
 }
 
 /// The paper's load: 500 hosts, every test every 4 hours, 8 workers.

@@ -132,14 +132,14 @@ enum LeaseAnswer {
 }
 
 impl Core {
-    /// The right to test the bottleneck before this client, among all servers of the database. Tests of which
-    /// only one runs at a time need it: they fill the path.
+    /// The right to test the bottleneck before this client, among all servers of the database, for tests that need the
+    /// path for themselves.
     async fn take_lease(&self, job: &TestJob) -> LeaseAnswer {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let fills_path = self
             .tests
             .get(job.test)
-            .is_some_and(|test| test.profile().concurrency == 1);
+            .is_some_and(|test| test.profile().fills_path);
         let Some(store) = self
             .queue
             .get()

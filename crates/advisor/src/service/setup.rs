@@ -78,6 +78,7 @@ pub(super) async fn initialise(
             name: profile.name.to_owned(),
             interval: setting.interval.unwrap_or(profile.interval),
             concurrency: setting.concurrency.unwrap_or(profile.concurrency),
+            fills_path: profile.fills_path,
             is_periodic,
             measures: profile.measures,
         });

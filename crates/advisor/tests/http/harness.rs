@@ -36,6 +36,7 @@ impl PathTest for SilentTest {
             name: "ping",
             weight: Weight::Light,
             concurrency: 10,
+            fills_path: false,
             interval: Duration::from_secs(3600),
             held_back_by: HeldBackBy::Nothing,
             measures: &[],

@@ -69,6 +69,7 @@ impl PathTest for ScriptedTest {
             name: self.name,
             weight: Weight::Light,
             concurrency: self.concurrency,
+            fills_path: self.concurrency == 1,
             interval: Duration::from_secs(4 * 3600),
             held_back_by: HeldBackBy::TransfersToClient,
             measures: self.measures,

@@ -44,6 +44,7 @@ impl PathTest for FillingTest {
             name: "bottleneck",
             weight: Weight::Light,
             concurrency: 1,
+            fills_path: true,
             interval: Duration::from_secs(4 * 3600),
             held_back_by: HeldBackBy::Nothing,
             measures: &[],

@@ -1,11 +1,9 @@
-//! Server, service and `longhaul cp` teach each other: the log of the server reaches the service beside it, clients find
-//! the service and use its advice, and report what they measured.
+//! The log of a server reaches the service beside it, and clients find the service and use its advice. What a client
+//! reports of a path needs a path: that test is among those of the lab.
 
-use std::io::Read;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Output, Stdio};
-use std::time::Duration;
+use std::process::Output;
 
 use enable::client::EnableClient;
 use enable::method;
@@ -79,39 +77,4 @@ fn a_copy_uses_the_advice_of_the_service_that_its_server_announces() {
         said.contains(&advice).then_some((streams, said))
     });
     assert!(said.contains(&format!("over {streams} streams")), "{said}");
-}
-
-#[test]
-fn a_copy_reports_to_the_service_that_its_user_names() {
-    let place = tempfile::tempdir().unwrap();
-    let (server, _, token) = serve_with_token(place.path(), "");
-    // It reads no log.
-    let elsewhere = tempfile::tempdir().unwrap();
-    let named = RunningServer::advisor(elsewhere.path(), &format!("token-file = \"{token}\"\n"));
-    let mut copy = longhaul(&["cp", "-q", "--no-history", "--advisor"])
-        .arg(named.address.to_string())
-        .arg(format!("ftp://{}/f", server.address))
-        .arg("-")
-        .env("ENABLE_TOKEN_FILE", &token)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // Only a transfer of 5 s tells something of a path.
-    let mut output = copy.stdout.take().unwrap();
-    let (mut part, mut received) = (vec![0; SIZE], 0);
-    loop {
-        let read = output.read(&mut part).unwrap();
-        if read == 0 {
-            break;
-        }
-        received += read;
-        std::thread::sleep(Duration::from_secs_f64(6.0 * read as f64 / SIZE as f64));
-    }
-    assert_eq!(copy.wait().unwrap().code(), Some(0));
-    assert_eq!(received, SIZE);
-    let rate = wait_for("the report", || {
-        fact(named.address, "/quantities/goodput/latest")
-    });
-    let rate = rate.as_f64().unwrap();
-    assert!(rate > 0.0 && rate < SIZE as f64 * 8.0 / 5.0, "{rate}");
 }

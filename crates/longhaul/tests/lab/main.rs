@@ -26,6 +26,7 @@ mod probe;
 mod queue;
 mod rate;
 mod refusals;
+mod report;
 mod routers;
 mod server;
 mod statistics;
