@@ -122,9 +122,8 @@ fn one_test_that_fills_a_path_runs_at_a_time() {
     let mut schedule = schedule(u64::MAX);
     for n in 0..20 {
         schedule.set_client(client(n), None, &NEVER, at(0));
-        for test in [PING, BOTTLENECK, IPERF] {
-            assert!(schedule.request(client(n), test));
-        }
+        let test = [IPERF, BOTTLENECK, PING][n as usize % 3];
+        assert!(schedule.request(client(n), test));
     }
     let mut filling = Vec::new();
     let mut running = 0;
@@ -134,7 +133,7 @@ fn one_test_that_fills_a_path_runs_at_a_time() {
             filling.push(job);
         }
     }
-    assert_eq!(running, 8, "the other workers ping");
+    assert_eq!(running, 1 + 6, "the others ping");
     assert_eq!(filling.len(), 1);
     schedule.finished(&filling[0], TestOutcome::Steady, 1, at(1));
     let next = schedule.next(at(1), &mut |_, _, _| Gate::Open(1));
