@@ -13,6 +13,7 @@ use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
 
 use crate::ConnectionSecurity;
 use crate::advice_options::AdviceOptions;
+use crate::selection::Selection;
 
 /// Number of parallel streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -102,6 +103,12 @@ pub struct CopyOptions {
     pub sync_policy: SyncPolicy,
     /// `--links`
     pub symlinks: SymlinkPolicy,
+    /// Which files of trees are copied (`--include`, `--exclude`, `--filter-from`, `--min-size`, ...)
+    pub selection: Selection,
+    /// `--files-from`: the paths below the one source that are copied; `None`: all.
+    pub files_from: Option<Vec<Vec<u8>>>,
+    /// `--dry-run`: only tell what would be done ([`CopyEvent::WouldCopy`], [`CopyEvent::WouldDelete`])
+    pub dry_run: bool,
     /// `--keep-existing`: existing destinations are left alone and count as skipped
     /// ([`CopySummary::kept`]). A warning names each one that is older than its source or differs
     /// from it in size. Default: overwrite.
@@ -264,6 +271,25 @@ pub enum CopyEvent {
         /// Destination.
         destination: String,
     },
+    /// A file would be copied ([`CopyOptions::dry_run`]).
+    WouldCopy {
+        /// Source.
+        source: String,
+        /// Destination.
+        destination: String,
+        /// Size if known.
+        bytes: Option<u64>,
+    },
+    /// A file or directory that the source does not have was deleted ([`SyncOptions::delete`]).
+    Deleted {
+        /// Path or URL.
+        path: String,
+    },
+    /// A file or directory would be deleted ([`CopyOptions::dry_run`]).
+    WouldDelete {
+        /// Path or URL.
+        path: String,
+    },
     /// A file failed permanently.
     Failed {
         /// Source.
@@ -335,6 +361,8 @@ pub struct CopySummary {
     pub skipped: u64,
     /// Skipped files whose destination existed already ([`CopyOptions::keep_existing`]).
     pub kept: u64,
+    /// Files and directories deleted by a sync.
+    pub deleted: u64,
     /// Overall result class.
     pub exit: Exit,
     /// The first failure, if any.
@@ -352,6 +380,29 @@ pub async fn copy(
     observer: Arc<dyn CopyObserver>,
 ) -> CopySummary {
     crate::batch::copy(sources, destination, options, observer).await
+}
+
+/// Options of `longhaul sync`.
+#[derive(Debug, Clone)]
+pub struct SyncOptions {
+    /// Options of the copies.
+    pub copy: CopyOptions,
+    /// `--delete`: delete what the source does not have. Nothing is deleted if the source has no files, a part of it
+    /// could not be listed, or a copy failed.
+    pub delete: bool,
+    /// `--checksum`: files of equal size are compared by checksum instead of by time
+    pub checksum: bool,
+}
+
+/// Makes the tree `destination` like the tree `source`: copies files that are missing or differ in size or time.
+/// Trailing slashes have no meaning. Otherwise as [`copy`].
+pub async fn sync(
+    source: &str,
+    destination: &str,
+    options: &SyncOptions,
+    observer: Arc<dyn CopyObserver>,
+) -> CopySummary {
+    crate::batch::sync(source, destination, options, observer).await
 }
 
 /// Options of the single-file verbs (`ls`, `stat`, `rm`, `mkdir`, `mv`, `cksum`).

@@ -20,6 +20,7 @@ mod partial;
 pub mod protection;
 mod remove;
 mod retry;
+mod selection;
 pub mod session;
 mod socket_stats;
 mod storage;
@@ -38,3 +39,4 @@ pub use credentials::{Credential, netrc_warning};
 pub use protection::{
     ConnectionSecurity, DataProtectionChoice, DelegationChoice, SecurityOptions, TlsUse,
 };
+pub use selection::Selection;

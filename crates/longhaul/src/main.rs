@@ -4,6 +4,7 @@
 
 mod advisor;
 mod args;
+mod copy;
 mod demo;
 mod doctor;
 mod help;
@@ -21,14 +22,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use client::{CopyEvent, CopyFailure, Exit};
+use client::{CopyFailure, Exit};
 
 use advisor::beside_server::{AdvisorInput, AdvisorProcess};
-use args::{Cli, CpArgs, KeyHolderArgs, LogFormat, ServeArgs, Verb};
+use args::{Cli, KeyHolderArgs, LogFormat, ServeArgs, Verb};
 use data::os::core_dumps;
 use history::PathHistory;
 use output::log::{LogEscaping, LogWriter};
-use output::{OutputStyle, print_to_stderr};
+use output::print_to_stderr;
 use server::config::ServerConfig;
 use server::key_holder::KeyHolder;
 use server::sandbox::{self, FileAccess};
@@ -73,7 +74,8 @@ fn run(verb: Verb) -> Result<u8> {
         Verb::Lab(args) => return Ok(lab::run(args.verb)),
         // So does `advisor exec`.
         Verb::Advisor(args) => return advisor::run(*args),
-        Verb::Cp(args) => copy(&args),
+        Verb::Cp(args) => copy::cp(&args),
+        Verb::Sync(args) => copy::sync(&args),
         Verb::Serve(args) => serve(*args),
         Verb::Demo(args) => demo::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
@@ -99,6 +101,7 @@ fn holds_secrets(verb: &Verb) -> bool {
     matches!(
         verb,
         Verb::Cp(_)
+            | Verb::Sync(_)
             | Verb::Ls(_)
             | Verb::Stat(_)
             | Verb::Rm(_)
@@ -110,40 +113,6 @@ fn holds_secrets(verb: &Verb) -> bool {
             | Verb::Doctor(_)
             | Verb::Advisor(_)
     )
-}
-
-fn copy(args: &CpArgs) -> Result<Exit> {
-    log_to_stderr(LogFormat::Text, "error");
-    let (sources, destination) = args.sources_and_destination();
-    if args.json && destination == "-" {
-        print_to_stderr(
-            "longhaul: --json and the destination - both need standard output; use only one of them",
-        );
-        return Ok(Exit::Usage);
-    }
-    // --json wins over -q: a program needs the summary line.
-    let style = match (args.json, args.quiet) {
-        (true, _) => OutputStyle::Json,
-        (false, true) => OutputStyle::Quiet,
-        (false, false) => OutputStyle::Human,
-    };
-    let observer = output::observer_for(style);
-    let warnings = Arc::clone(&observer);
-    let warn = move |text: &str| warnings.on_event(CopyEvent::Warning(text.to_owned()));
-    let options = match args.options(Arc::new(warn)) {
-        Ok(options) => options,
-        Err(failure) => {
-            print_to_stderr(&format!("longhaul: {}", failure.message));
-            return Ok(failure.exit);
-        }
-    };
-    let copy = client::copy(sources, destination, &options, observer);
-    let Some(summary) = until_interrupted(copy)? else {
-        print_to_stderr("longhaul: interrupted; repeat the command with --resume to continue");
-        return Ok(Exit::Interrupted);
-    };
-    output::print_summary(style, &summary, args.why);
-    Ok(summary.exit)
 }
 
 /// Says on standard error what people need to check a server for a try-out, and where its other ports are.

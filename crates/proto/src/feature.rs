@@ -1,5 +1,6 @@
 //! Features of a server, from its FEAT reply (RFC 2389 §3).
 
+use crate::bundle::BUNDLE_MODULE;
 use crate::checksum::ChecksumAlgorithm;
 use crate::reply::Reply;
 use crate::security::is_name_of_tls;
@@ -69,6 +70,8 @@ pub struct ServerFeatures {
     pub takes_congestion_control: bool,
     /// The server supports `SITE DATAPEER` (longhaul's ` DATAPEER` line).
     pub data_peer: bool,
+    /// The server moves bundles of small files ([`crate::bundle`]; longhaul's ` BUNDLE` line).
+    pub bundles: bool,
     /// TCP port of the server's host where the network-advice service answers (longhaul's
     /// ` ENABLE PORT=2812;` line).
     pub enable_port: Option<u16>,
@@ -136,6 +139,7 @@ impl ServerFeatures {
                 self.takes_congestion_control = has(streams::CONGESTION);
             }
             "DATAPEER" => self.data_peer = true,
+            BUNDLE_MODULE => self.bundles = true,
             "ENABLE" => self.enable_port = parse_port(&parameters),
             "DRS" => self.buffer_sizings = sizing::parse_names(&parameters),
             // XCRC and the other X verbs are not standardized, but widespread.

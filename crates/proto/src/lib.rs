@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+pub mod bundle;
 pub mod checksum;
 pub mod client;
 pub mod command;

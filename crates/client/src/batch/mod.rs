@@ -1,13 +1,12 @@
 //! A batch of files: planned, copied several at a time over pooled sessions, summed up.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use data::rate::RateLimit;
 use data::store::file::FileSink;
-use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 use crate::credentials::netrc_warning;
@@ -22,16 +21,19 @@ use crate::{CopyEvent, CopyFailure, CopyObserver, CopyOptions, CopySummary, Exit
 
 mod attempt_watch;
 mod block_proof;
+mod bundle;
 mod checksums;
 mod copying;
 mod destination;
 mod destination_state;
 mod disk;
 mod download;
+mod execute;
 mod file;
 mod measurement;
 mod meter;
 mod path_advice;
+mod path_knowledge;
 mod path_memory;
 pub(crate) mod plan;
 pub(crate) mod pool;
@@ -40,18 +42,18 @@ mod relay;
 mod resume;
 mod stall;
 mod stream_plan;
+mod sync;
 mod totals;
 mod upload;
 
 use measurement::TransferMeasurement;
 use meter::BatchMeter;
 use path_advice::AdviceQuestions;
-use plan::{CopyPlan, PlannedFile};
+use plan::PlannedFile;
 use pool::StorageSessionPool;
+pub(crate) use sync::sync;
 use totals::BatchTotals;
 
-/// Most files at a time.
-const MAX_CONCURRENCY: usize = 64;
 /// First and longest interval between two checks whether another copy has released a destination.
 const FIRST_BUSY_POLL: Duration = Duration::from_millis(100);
 const MAX_BUSY_POLL: Duration = Duration::from_secs(5);
@@ -249,16 +251,34 @@ pub(crate) async fn copy(
     if let Err(failure) = plan_and_execute(sources, destination, options, &observer, &totals).await
     {
         let source = sources.first().map_or("", String::as_str);
-        report_failure(&observer, &totals, display_argument(source), failure);
+        execute::report_failure(&observer, &totals, display_argument(source), failure);
     }
-    // An error before the first file (a bad argument, say) still yields a complete summary.
-    let totals = lock(&totals);
-    let mut summary = totals.summary(started.elapsed());
+    summary(&totals, options, started.elapsed())
+}
+
+/// The summary. An error before the first file (a bad argument, say) still yields a complete one.
+fn summary(totals: &Mutex<BatchTotals>, options: &CopyOptions, elapsed: Duration) -> CopySummary {
+    let mut summary = lock(totals).summary(elapsed);
     summary.security = options.security.in_force();
     if summary.security != NO_SECURITY {
         summary.why = format!("{}; security: {}", summary.why, summary.security);
     }
     summary
+}
+
+/// The locations of arguments, whose servers may be used with the options' security.
+fn secured_locations(
+    sources: &[String],
+    destination: &str,
+    options: &CopyOptions,
+) -> Result<(Vec<Location>, Location), CopyFailure> {
+    let parse = |text: &str| Location::parse_secured(text, &options.security);
+    let parsed: Result<Vec<_>, _> = sources.iter().map(|source| parse(source)).collect();
+    let (sources, destination) = (parsed?, parse(destination)?);
+    let locations = sources.iter().chain([&destination]);
+    let servers: Vec<_> = locations.filter_map(Location::server).collect();
+    options.security.check_use(&servers)?;
+    Ok((sources, destination))
 }
 
 /// An argument as shown to people. An argument that cannot be parsed is not shown, because it may
@@ -280,12 +300,7 @@ async fn plan_and_execute(
             "there is nothing to copy: name a source",
         ));
     }
-    let parse = |text| Location::parse_secured(text, &options.security);
-    let parsed: Result<Vec<_>, _> = sources.iter().map(|source| parse(source)).collect();
-    let (sources, destination) = (parsed?, parse(destination)?);
-    let locations = sources.iter().chain([&destination]);
-    let servers: Vec<_> = locations.filter_map(Location::server).collect();
-    options.security.check_use(&servers)?;
+    let (sources, destination) = secured_locations(sources, destination, options)?;
     check_request(&sources, &destination, options)?;
     let ctx = BatchContext::new(options.clone(), Arc::clone(observer))?;
     if let Some(problem) = netrc_warning() {
@@ -298,13 +313,10 @@ async fn plan_and_execute(
             "--offset and --length are for one file",
         ));
     }
-    let workers = options
-        // More workers than files would only log in and leave.
-        .concurrency
-        .clamp(1, MAX_CONCURRENCY)
-        .min(plan.items.len().max(1));
     lock(totals).set_rate_limit(options.transfer.rate.as_ref().map(RateLimit::rate));
-    execute(&Arc::new(ctx), plan, workers, totals).await;
+    let ctx = Arc::new(ctx);
+    execute::execute(&ctx, plan, totals).await;
+    ctx.pool.close().await;
     Ok(())
 }
 
@@ -345,123 +357,6 @@ fn check_request(
         return usage("--offset and --length need a source with a size, not standard input");
     }
     Ok(())
-}
-
-/// Executes a plan.
-async fn execute(
-    ctx: &Arc<BatchContext>,
-    plan: CopyPlan,
-    workers: usize,
-    totals: &Arc<Mutex<BatchTotals>>,
-) {
-    for (source, failure) in plan.failed {
-        report_failure(&ctx.observer, totals, source, failure);
-    }
-    for (source, reason) in plan.skipped {
-        lock(totals).file_skipped();
-        ctx.observer.on_event(CopyEvent::Skipped { source, reason });
-    }
-    // Parents come first, and before the files that they will hold.
-    for directory in &plan.directories {
-        if let Err(failure) = plan::make_directory(ctx, directory).await {
-            report_failure(&ctx.observer, totals, directory.display(), failure);
-        }
-    }
-    // One queue for all workers, so that large files do not hold up a fixed share of the batch.
-    let queue = Arc::new(Mutex::new(VecDeque::from(plan.items)));
-    let mut running = JoinSet::new();
-    for _ in 0..workers {
-        let (ctx, queue, totals) = (Arc::clone(ctx), Arc::clone(&queue), Arc::clone(totals));
-        running.spawn(async move { run_worker(&ctx, &queue, &totals).await });
-    }
-    let workers = async {
-        while let Some(result) = running.join_next().await {
-            if let Err(e) = result {
-                // A panic in one copy must not be mistaken for success.
-                let message = format!("a copy ended unexpectedly: {e}");
-                report_failure(
-                    &ctx.observer,
-                    totals,
-                    String::new(),
-                    CopyFailure::new(Exit::Local, message),
-                );
-            }
-        }
-    };
-    progress::report_while(ctx, workers, totals).await;
-    make_links(ctx, plan.links, totals).await;
-    ctx.pool.close().await;
-}
-
-/// Creates the links of a plan. This happens after the files are written, so that no file is
-/// written through a link.
-async fn make_links(
-    ctx: &BatchContext,
-    links: Vec<plan::PlannedLink>,
-    totals: &Arc<Mutex<BatchTotals>>,
-) {
-    for link in links {
-        let source = link.source.display();
-        match plan::make_link(ctx, &link).await {
-            Ok(None) => {}
-            Ok(Some(reason)) => {
-                lock(totals).file_skipped();
-                ctx.observer.on_event(CopyEvent::Skipped { source, reason });
-            }
-            Err(failure) => report_failure(&ctx.observer, totals, source, failure),
-        }
-    }
-}
-
-/// One worker: copies the next file of the queue until the queue is empty.
-async fn run_worker(
-    ctx: &BatchContext,
-    queue: &Mutex<VecDeque<PlannedFile>>,
-    totals: &Mutex<BatchTotals>,
-) {
-    loop {
-        let Some(item) = lock(queue).pop_front() else {
-            return;
-        };
-        let source = item.source.display();
-        match file::copy_file(ctx, &item).await {
-            Ok(FileOutcome::Done {
-                bytes,
-                verified,
-                measured,
-            }) => {
-                lock(totals).file_done(bytes, &verified, measured.map(|m| *m));
-                ctx.observer.on_event(CopyEvent::Finished {
-                    source,
-                    destination: item.destination.display(),
-                    bytes,
-                    verified,
-                });
-            }
-            Ok(FileOutcome::Kept) => {
-                lock(totals).file_kept();
-                let destination = item.destination.display();
-                ctx.observer.on_event(CopyEvent::Kept {
-                    source,
-                    destination,
-                });
-            }
-            Err((bytes, failure)) => {
-                lock(totals).add_bytes(bytes);
-                report_failure(&ctx.observer, totals, source, failure);
-            }
-        }
-    }
-}
-
-fn report_failure(
-    observer: &Arc<dyn CopyObserver>,
-    totals: &Mutex<BatchTotals>,
-    source: String,
-    failure: CopyFailure,
-) {
-    lock(totals).file_failed(&failure);
-    observer.on_event(CopyEvent::Failed { source, failure });
 }
 
 /// Runs `side` beside `main`. `side` is dropped when `main` fails and awaited when it succeeds.

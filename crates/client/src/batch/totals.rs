@@ -17,6 +17,7 @@ pub(super) struct BatchTotals {
     failed: u64,
     skipped: u64,
     kept: u64,
+    deleted: u64,
     bytes: u64,
     streams_max: u64,
     buffer_max: u64,
@@ -105,6 +106,16 @@ impl BatchTotals {
         self.kept += 1;
     }
 
+    /// A file or directory was deleted.
+    pub(super) fn path_deleted(&mut self) {
+        self.deleted += 1;
+    }
+
+    /// Whether anything failed.
+    pub(super) fn has_failures(&self) -> bool {
+        self.failed > 0
+    }
+
     /// Adds the bytes that were moved for a file that failed.
     pub(super) fn add_bytes(&mut self, bytes: u64) {
         self.bytes += bytes;
@@ -188,6 +199,7 @@ impl BatchTotals {
             failed: self.failed,
             skipped: self.skipped,
             kept: self.kept,
+            deleted: self.deleted,
             exit: self.exit(),
             first_failure: self.first_failure.clone(),
         }

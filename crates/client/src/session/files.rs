@@ -9,6 +9,9 @@ use super::{ClientSession, display_path};
 use crate::answers::{RefusedRenameStep, RenameFailure};
 use crate::{CopyFailure, Exit};
 
+/// Most MKD commands that are sent before a reply is read: their replies stay in the socket buffers.
+const MAX_PIPELINED_DIRECTORIES: usize = 128;
+
 impl ClientSession {
     /// Makes a directory (MKD); `Ok(false)` when it exists.
     ///
@@ -39,6 +42,32 @@ impl ClientSession {
             ));
         }
         Err(self.explain_create_refusal(path, &operation, &reply).await)
+    }
+
+    /// Makes directories, parents first, in pipelines where the server supports it. Returns for each whether it was
+    /// made; where there is no pipelining, none is.
+    ///
+    /// # Errors
+    /// The session is lost; `Usage` for a path that FTP cannot express.
+    pub(crate) async fn make_dirs(&mut self, paths: &[&[u8]]) -> Result<Vec<bool>, CopyFailure> {
+        if !self.supports_pipelining() {
+            return Ok(vec![false; paths.len()]);
+        }
+        let mut made = Vec::with_capacity(paths.len());
+        for paths in paths.chunks(MAX_PIPELINED_DIRECTORIES) {
+            for path in paths {
+                self.check_path(path)?;
+            }
+            let commands: Vec<_> = paths
+                .iter()
+                .map(|path| Command::Mkd(path.to_vec()))
+                .collect();
+            self.control.send_pipelined(&commands).await?;
+            for _ in paths {
+                made.push(self.control.final_reply().await?.is_success());
+            }
+        }
+        Ok(made)
     }
 
     /// Deletes a file (DELE).

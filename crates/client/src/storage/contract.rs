@@ -9,6 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use data::job::TransferControl;
 use data::store::{Sink, Source};
+use proto::bundle::{BundleEntry, BundleOutcome, BundleProof};
 use proto::checksum::ChecksumAlgorithm;
 use proto::listing::ListedEntry;
 use proto::timestamp::Timestamp;
@@ -43,6 +44,8 @@ pub(crate) struct Capabilities {
     /// Moves files to another storage of the same kind without their bytes passing through this
     /// machine.
     pub(crate) third_party: Option<ThirdPartyProtocol>,
+    /// Moves many small files as one transfer ([`Storage::fetch_bundle`], [`Storage::store_bundle`]).
+    pub(crate) bundles: bool,
     /// Checksum queries that one session accepts at a time, pipelined.
     pub(crate) max_queries: usize,
     /// The storage is on this machine, where no segments are lost and windows do not limit.
@@ -188,6 +191,19 @@ pub(crate) trait Storage: Send + Debug + Any {
         Ok(())
     }
 
+    /// All entries below a directory, in one listing: `visit` receives each with its path relative to `path`, a
+    /// directory before its content, links not followed. `Ok(false)`: the storage has no such listing.
+    ///
+    /// # Errors
+    /// As [`Storage::list_each`].
+    async fn list_tree(
+        &mut self,
+        _path: &[u8],
+        _visit: &mut EntryVisitor<'_>,
+    ) -> Result<bool, CopyFailure> {
+        Ok(false)
+    }
+
     /// The checksums that the storage can provide of a file.
     ///
     /// # Errors
@@ -271,6 +287,48 @@ pub(crate) trait Storage: Send + Debug + Any {
         control: &Arc<TransferControl>,
     ) -> Result<TransferAttempt, CopyFailure>;
 
+    /// Moves the files `entries` into `sink`, one directly after the other. The outcome names those whose bytes are not
+    /// theirs.
+    ///
+    /// # Errors
+    /// As [`Storage::fetch`]. `Protocol` if the storage moves no bundles.
+    async fn fetch_bundle(
+        &mut self,
+        _entries: &[BundleEntry],
+        _sink: Arc<dyn Sink>,
+        _spec: &TransferSpec,
+        _control: &Arc<TransferControl>,
+    ) -> Result<(TransferAttempt, BundleOutcome), CopyFailure> {
+        Err(no_bundles(self.name()))
+    }
+
+    /// Moves the files `entries` from `source`, which holds them one directly after the other. They have no names yet.
+    ///
+    /// # Errors
+    /// As [`Storage::fetch_bundle`].
+    async fn store_bundle(
+        &mut self,
+        _entries: &[BundleEntry],
+        _source: Arc<dyn Source>,
+        _spec: &TransferSpec,
+        _control: &Arc<TransferControl>,
+    ) -> Result<TransferAttempt, CopyFailure> {
+        Err(no_bundles(self.name()))
+    }
+
+    /// Gives the `count` files of the bundle that was stored last their names, if its bytes are those of the proof. The
+    /// outcome names those that have none.
+    ///
+    /// # Errors
+    /// The refusal by its class: no file has its name.
+    async fn end_stored_bundle(
+        &mut self,
+        _proof: BundleProof,
+        _count: usize,
+    ) -> Result<BundleOutcome, CopyFailure> {
+        Err(no_bundles(self.name()))
+    }
+
     /// Moves a file to another storage with the same [`Capabilities::third_party`]. Calls
     /// `progress` with the number of bytes moved so far, if the storages report it.
     ///
@@ -312,6 +370,15 @@ pub(crate) trait Storage: Send + Debug + Any {
     /// # Errors
     /// The refusal by its class.
     async fn make_dir(&mut self, path: &[u8]) -> Result<bool, CopyFailure>;
+
+    /// Creates directories, parents first, as far as that is possible without waiting for each. Returns for each whether
+    /// it was created; the others may exist, or may be refused.
+    ///
+    /// # Errors
+    /// The storage is lost.
+    async fn make_dirs(&mut self, paths: &[&[u8]]) -> Result<Vec<bool>, CopyFailure> {
+        Ok(vec![false; paths.len()])
+    }
 
     /// Creates the symbolic link `link` with content `target`, which is relative to the link's
     /// directory and leads to `absolute`. An existing link is replaced. `Ok(false)`: the storage
@@ -360,4 +427,9 @@ pub(crate) trait Storage: Send + Debug + Any {
 
     /// Ends the session with a short exchange (QUIT).
     async fn close(self: Box<Self>) {}
+}
+
+fn no_bundles(storage: &str) -> CopyFailure {
+    let message = format!("{storage} moves no bundles of files");
+    CopyFailure::new(Exit::Protocol, message)
 }

@@ -41,6 +41,7 @@ pub(super) const LOCAL_CAPABILITIES: Capabilities = Capabilities {
     checksums_while_storing: false,
     sets_time: true,
     third_party: None,
+    bundles: false,
     max_queries: MAX_RANGE_CHECKSUMS,
     is_local: true,
     rtt: Duration::ZERO,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use data::job::TransferControl;
 use data::store::{Sink, Source};
+use proto::bundle::{BundleEntry, BundleOutcome, BundleProof};
 use proto::checksum::ChecksumAlgorithm;
 use proto::command::Command;
 use proto::listing::ListedEntry;
@@ -17,7 +18,7 @@ use crate::answers::{EntryVisitor, RenameFailure, SymlinkCheckedEntry};
 use crate::remove::remove_tree;
 use crate::session::ClientSession;
 use crate::session::links::SymlinkCheckScope;
-use crate::transfer::{self, TransferAttempt, TransferSpec};
+use crate::transfer::{self, TransferAttempt, TransferSpec, bundle};
 use crate::{CopyFailure, Exit};
 
 /// Most range checksums requested of a server with pipelining...
@@ -44,6 +45,7 @@ impl Storage for ClientSession {
             checksums_while_storing: features.store_checksum,
             sets_time: features.mfmt,
             third_party: self.third_party_protocol(),
+            bundles: features.bundles,
             max_queries: match self.supports_pipelining() {
                 true => MAX_PIPELINED_CHECKSUMS,
                 false => MAX_SEQUENTIAL_CHECKSUMS,
@@ -90,6 +92,14 @@ impl Storage for ClientSession {
         visit: &mut EntryVisitor<'_>,
     ) -> Result<(), CopyFailure> {
         self.list_each(path, visit).await
+    }
+
+    async fn list_tree(
+        &mut self,
+        path: &[u8],
+        visit: &mut EntryVisitor<'_>,
+    ) -> Result<bool, CopyFailure> {
+        self.list_tree(path, visit).await
     }
 
     async fn available_checksums(
@@ -163,6 +173,34 @@ impl Storage for ClientSession {
         transfer::third_party(self, path, to, to_path, spec, progress).await
     }
 
+    async fn fetch_bundle(
+        &mut self,
+        entries: &[BundleEntry],
+        sink: Arc<dyn Sink>,
+        spec: &TransferSpec,
+        control: &Arc<TransferControl>,
+    ) -> Result<(TransferAttempt, BundleOutcome), CopyFailure> {
+        bundle::get_bundle(self, entries, sink, spec, control).await
+    }
+
+    async fn store_bundle(
+        &mut self,
+        entries: &[BundleEntry],
+        source: Arc<dyn Source>,
+        spec: &TransferSpec,
+        control: &Arc<TransferControl>,
+    ) -> Result<TransferAttempt, CopyFailure> {
+        bundle::put_bundle(self, entries, source, spec, control).await
+    }
+
+    async fn end_stored_bundle(
+        &mut self,
+        proof: BundleProof,
+        count: usize,
+    ) -> Result<BundleOutcome, CopyFailure> {
+        bundle::end_put_bundle(self, proof, count).await
+    }
+
     fn queue_follow_ups(&mut self, spec: &TransferSpec, questions: &[FollowUpQuery<'_>]) {
         let commands = questions.iter().flat_map(|question| match *question {
             FollowUpQuery::Checksum {
@@ -187,6 +225,10 @@ impl Storage for ClientSession {
 
     async fn make_dir(&mut self, path: &[u8]) -> Result<bool, CopyFailure> {
         self.make_dir(path).await
+    }
+
+    async fn make_dirs(&mut self, paths: &[&[u8]]) -> Result<Vec<bool>, CopyFailure> {
+        self.make_dirs(paths).await
     }
 
     async fn make_link(

@@ -329,6 +329,7 @@ impl Storage for MemoryStorage {
             checksums_while_storing: false,
             sets_time: able,
             third_party: None,
+            bundles: false,
             max_queries: if able { 16 } else { 1 },
             is_local: false,
             rtt: Duration::from_millis(1),

@@ -72,7 +72,7 @@ pub(super) async fn get(
 }
 
 /// Whether the server failed to open the data connections of a MODE E get before anything moved.
-fn server_could_not_connect(failed: &FailedTransfer) -> bool {
+pub(super) fn server_could_not_connect(failed: &FailedTransfer) -> bool {
     failed.refused_before_data
         && failed
             .refusal
@@ -155,6 +155,7 @@ async fn agree_on_get(
             congestion_control: negotiation::requested_congestion_control(spec),
             buffer: spec.options.buffers.pinned_bytes(),
             buffer_sizing: Some(sizing),
+            announcements: Vec::new(),
             announced_size: None,
             store_checksum: None,
             restart: retrieval.restart.clone(),

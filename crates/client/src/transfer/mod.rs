@@ -22,6 +22,7 @@ use crate::ModeChoice;
 pub use chunked::{Chunking, get, put, third_party};
 pub use confirmation::TransferConfirmation;
 
+pub(crate) mod bundle;
 mod chunked;
 mod confirmation;
 pub(crate) mod control_messages;

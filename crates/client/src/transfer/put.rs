@@ -153,6 +153,7 @@ async fn agree_on_put(
             congestion_control: negotiation::requested_congestion_control(spec),
             buffer: spec.options.buffers.pinned_bytes(),
             buffer_sizing: Some(sizing),
+            announcements: Vec::new(),
             announced_size: size,
             store_checksum: spec.server_checksum,
             restart: store_restart(mode, &kept_ranges),

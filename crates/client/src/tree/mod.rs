@@ -3,6 +3,8 @@
 //! Names in a server's listing are untrusted: a name with `/` or a `..` would lead out of the
 //! destination.
 
+use std::collections::HashSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use proto::listing::{EntryKind, ListedEntry};
@@ -98,6 +100,30 @@ impl PendingDirectory {
 type PendingDirectories = Vec<PendingDirectory>;
 
 impl DirectoryTree {
+    /// Notes each of the paths that the tree does not have as failed.
+    pub(crate) fn add_missing(&mut self, wanted: &HashSet<&[u8]>) {
+        let links = self.links.iter().map(|(path, _)| path);
+        let skipped = self.skipped.iter().map(|(path, _)| path);
+        let failed = self.failed.iter().map(|(path, _)| path);
+        let files = self.files.iter().map(|(path, _)| path);
+        let all = files
+            .chain(&self.directories)
+            .chain(links)
+            .chain(skipped)
+            .chain(failed);
+        let found: HashSet<&[u8]> = all.map(Vec::as_slice).collect();
+        let mut missing: Vec<Vec<u8>> = wanted
+            .difference(&found)
+            .map(|path| path.to_vec())
+            .collect();
+        missing.sort();
+        for path in missing {
+            let message = format!("{}: no such file in the source", display_path(&path));
+            self.failed
+                .push((path, CopyFailure::new(Exit::NotFound, message)));
+        }
+    }
+
     /// Adds one listed entry that is not a link.
     fn add_entry(
         &mut self,
@@ -232,7 +258,12 @@ impl DirectoryTree {
             resolved_top: storage.resolve_path(top),
             links,
         };
-        let mut pending: PendingDirectories = vec![PendingDirectory::root(id)];
+        let mut pending: PendingDirectories = Vec::new();
+        // Followed links lead to directories that no listing of a tree enters.
+        let at_once = links != SymlinkPolicy::Follow;
+        if !(at_once && tree.list_at_once(storage, &walk, &mut pending).await?) {
+            pending.push(PendingDirectory::root(id));
+        }
         while let Some(directory) = pending.pop() {
             let path = match directory.path.is_empty() {
                 true => top.to_vec(),
@@ -267,6 +298,90 @@ impl DirectoryTree {
         Ok(tree)
     }
 
+    /// Adds everything below the top from one listing, except the content of directories that cannot be read, which are
+    /// left for a listing of their own that shows why. Returns whether the storage has such a listing.
+    async fn list_at_once(
+        &mut self,
+        storage: &mut dyn Storage,
+        walk: &TreeWalk<'_>,
+        pending: &mut PendingDirectories,
+    ) -> Result<bool, CopyFailure> {
+        let mut too_large = None;
+        let mut visit = |entry: ListedEntry| {
+            self.add_listed(walk, entry, pending);
+            match self.check_size(walk.top, MAX_ENTRIES) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(failure) => {
+                    too_large = Some(failure);
+                    ControlFlow::Break(())
+                }
+            }
+        };
+        let listed = storage.list_tree(walk.top, &mut visit).await?;
+        match too_large {
+            Some(failure) => Err(failure),
+            None => Ok(listed),
+        }
+    }
+
+    /// Adds an entry with a path relative to the top.
+    fn add_listed(
+        &mut self,
+        walk: &TreeWalk<'_>,
+        mut entry: ListedEntry,
+        pending: &mut PendingDirectories,
+    ) {
+        let path = std::mem::take(&mut entry.name);
+        if path == b"." {
+            return;
+        }
+        if let Some(failure) = path.split(|b| *b == b'/').find_map(|n| check_name(n).err()) {
+            self.failed.push((path, failure));
+            return;
+        }
+        let (directory, name) = match path.iter().rposition(|b| *b == b'/') {
+            Some(slash) => (path[..slash].to_vec(), &path[slash + 1..]),
+            None => (Vec::new(), &path[..]),
+        };
+        entry.name = name.to_vec();
+        let directory = PendingDirectory {
+            depth: path.iter().filter(|b| **b == b'/').count(),
+            path: directory,
+            ancestors: Arc::default(),
+        };
+        if entry.is_symlink() {
+            self.add_unfollowed_link(walk, &directory, &entry);
+            return;
+        }
+        let before = pending.len();
+        self.add_entry(&directory, &entry, pending);
+        if entry.may_list != Some(false) {
+            // Its content follows in this listing.
+            pending.truncate(before);
+        }
+    }
+
+    /// Adds a link, unless links are followed. Returns whether it was added.
+    fn add_unfollowed_link(
+        &mut self,
+        walk: &TreeWalk<'_>,
+        directory: &PendingDirectory,
+        entry: &ListedEntry,
+    ) -> bool {
+        let relative = join_path(&directory.path, &entry.name);
+        match walk.links {
+            SymlinkPolicy::Follow => return false,
+            SymlinkPolicy::Skip => self
+                .skipped
+                .push((relative, links::LINK_SKIPPED.to_owned())),
+            SymlinkPolicy::Copy => {
+                let target = entry.link_target.as_deref();
+                self.add_copied_link(&walk.resolved_top, directory, relative, target);
+            }
+        }
+        true
+    }
+
     async fn add_link(
         &mut self,
         storage: &mut dyn Storage,
@@ -275,41 +390,28 @@ impl DirectoryTree {
         entry: &ListedEntry,
         pending: &mut PendingDirectories,
     ) -> Result<(), CopyFailure> {
+        if self.add_unfollowed_link(walk, directory, entry) {
+            return Ok(());
+        }
         let relative = join_path(&directory.path, &entry.name);
-        match walk.links {
-            SymlinkPolicy::Skip => self
-                .skipped
-                .push((relative, links::LINK_SKIPPED.to_owned())),
-            SymlinkPolicy::Copy => {
-                let target = entry.link_target.as_deref();
-                self.add_copied_link(&walk.resolved_top, directory, relative, target);
+        let target_entry = match storage.stat(&join_path(walk.top, &relative)).await {
+            Ok(target_entry) => target_entry,
+            Err(failure) if failure.transient => return Err(failure),
+            // A link whose target cannot be read is reported as dangling.
+            Err(_) => ListedEntry::new(&entry.name, EntryKind::SymLink),
+        };
+        match target_entry.kind {
+            EntryKind::Dir => {
+                self.add_linked_directory(relative, directory, target_entry.unique, pending);
             }
-            SymlinkPolicy::Follow => {
-                let target_entry = match storage.stat(&join_path(walk.top, &relative)).await {
-                    Ok(target_entry) => target_entry,
-                    Err(failure) if failure.transient => return Err(failure),
-                    // A link whose target cannot be read is reported as dangling.
-                    Err(_) => ListedEntry::new(&entry.name, EntryKind::SymLink),
-                };
-                match target_entry.kind {
-                    EntryKind::Dir => {
-                        self.add_linked_directory(
-                            relative,
-                            directory,
-                            target_entry.unique,
-                            pending,
-                        );
-                    }
-                    _ => self.add_entry(
-                        directory,
-                        &ListedEntry {
-                            name: entry.name.clone(),
-                            ..target_entry
-                        },
-                        pending,
-                    ),
-                }
-            }
+            _ => self.add_entry(
+                directory,
+                &ListedEntry {
+                    name: entry.name.clone(),
+                    ..target_entry
+                },
+                pending,
+            ),
         }
         Ok(())
     }

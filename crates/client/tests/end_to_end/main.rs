@@ -9,6 +9,7 @@
     reason = "a test stops at the first surprise"
 )]
 
+mod bundles;
 mod chunked;
 mod confirmation;
 mod destination_locks;
@@ -21,7 +22,9 @@ mod pipelining;
 mod protection;
 mod resume;
 mod right_sizing;
+mod selection;
 mod single_files;
 mod support;
+mod sync;
 mod trees;
 mod verbs;

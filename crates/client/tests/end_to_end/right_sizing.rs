@@ -5,7 +5,8 @@ use proto::sizing::SocketBuffers;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use client::{CopyOptions, CopySummary, Exit, ModeChoice, Parallelism};
+use client::{CopyOptions, CopySummary, Exit, ModeChoice, Parallelism, VerifyMode};
+use proto::checksum::ChecksumAlgorithm;
 use proto::sizing::BufferSizing;
 use serde_json::Value;
 
@@ -269,6 +270,8 @@ async fn trees_reuse_sessions_and_connections() {
         let options = CopyOptions {
             recursive: true,
             concurrency: 2,
+            // Each file by itself: bundles have checksums that combine.
+            verify: VerifyMode::With(ChecksumAlgorithm::Blake3),
             mode: if streams > 1 {
                 ModeChoice::Extended
             } else {

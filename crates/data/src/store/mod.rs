@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+pub mod bundle;
 #[cfg(test)]
 mod conformance;
 pub mod durability;

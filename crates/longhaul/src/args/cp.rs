@@ -24,6 +24,7 @@ use tune::sizing::drs::{DrsInterval, DrsIntervalError};
 use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
 
 use super::security::SecurityArgs;
+use super::selection::SelectionArgs;
 use super::values;
 
 /// Copy files and directory trees
@@ -39,11 +40,31 @@ use super::values;
 /// interrupted copy, repeat the command with --resume.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct CpArgs {
     /// Copy directories and everything in them
     #[arg(short = 'r', short_alias = 'R', long)]
     recursive: bool,
+    /// Start at this byte of the source
+    #[arg(long, value_name = "N", value_parser = units::size)]
+    offset: Option<u64>,
+    /// Copy only this many bytes
+    #[arg(long, value_name = "N", value_parser = units::size)]
+    length: Option<u64>,
+    /// Do not replace existing destination files. A warning names each one that is older than its
+    /// source or differs from it in size. The exit code does not depend on them
+    #[arg(long)]
+    keep_existing: bool,
+    #[command(flatten)]
+    pub(crate) flags: CopyFlags,
+    /// One or more sources, then the destination
+    #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"])]
+    paths: Vec<String>,
+}
+
+/// Flags of the verbs that copy: `cp` and `sync`.
+#[derive(Debug, Args)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+pub(crate) struct CopyFlags {
     /// Number of parallel streams. `auto` adjusts it while data moves. `mi`, `mi+` and `aimd` adjust it
     /// after each chunk of the file, from goodput and round-trip time only (Ito, Ohsaki and Imase, 2008)
     #[arg(short = 'p', long = "parallel", value_name = "N|auto|mi|mi+|aimd", default_value = "auto", value_parser = parse_parallelism)]
@@ -76,12 +97,6 @@ pub(crate) struct CpArgs {
     /// Transfer mode: `s` (stream), `e` (extended block, MODE E), or `auto`
     #[arg(long, value_name = "auto|s|e", default_value = "auto", value_parser = parse_mode)]
     mode: ModeChoice,
-    /// Start at this byte of the source
-    #[arg(long, value_name = "N", value_parser = units::size)]
-    offset: Option<u64>,
-    /// Copy only this many bytes
-    #[arg(long, value_name = "N", value_parser = units::size)]
-    length: Option<u64>,
     /// Continue an interrupted copy. It first checks that the source has not changed
     #[arg(long)]
     resume: bool,
@@ -104,10 +119,6 @@ pub(crate) struct CpArgs {
     /// the tree
     #[arg(long, value_name = "skip|follow|copy", default_value = "skip", value_parser = parse_links)]
     links: SymlinkPolicy,
-    /// Do not replace existing destination files. A warning names each one that is older than its
-    /// source or differs from it in size. The exit code does not depend on them
-    #[arg(long)]
-    keep_existing: bool,
     /// If another copy is writing the destination, wait until it ends. Without --wait, such a file
     /// fails with exit code 7
     #[arg(long)]
@@ -156,11 +167,13 @@ pub(crate) struct CpArgs {
     /// Print one line that names the bottleneck of the transfer
     #[arg(long)]
     pub(crate) why: bool,
+    /// Only print what would be copied and deleted
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+    #[command(flatten)]
+    selection: SelectionArgs,
     #[command(flatten)]
     security: SecurityArgs,
-    /// One or more sources, then the destination
-    #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"])]
-    paths: Vec<String>,
 }
 
 impl CpArgs {
@@ -175,12 +188,28 @@ impl CpArgs {
     /// The flags as [`CopyOptions`]; warnings about protection go to `warn`.
     ///
     /// # Errors
+    /// As [`CopyFlags::options`].
+    pub(crate) fn options(&self, warn: WarningSink) -> Result<CopyOptions, CopyFailure> {
+        Ok(CopyOptions {
+            recursive: self.recursive,
+            offset: self.offset,
+            length: self.length,
+            keep_existing: self.keep_existing,
+            ..self.flags.options(warn)?
+        })
+    }
+}
+
+impl CopyFlags {
+    /// The flags as [`CopyOptions`] of a whole tree; warnings about protection go to `warn`.
+    ///
+    /// # Errors
     /// `Usage` for flags that contradict each other; `Refused` for a file of a flag that cannot be
-    /// used.
+    /// used; `NotFound` for a missing list of files or rules.
     pub(crate) fn options(&self, warn: WarningSink) -> Result<CopyOptions, CopyFailure> {
         Ok(CopyOptions {
             security: self.security.connection_security(warn)?,
-            recursive: self.recursive,
+            recursive: true,
             parallelism: self.parallelism,
             transfer: TransferOptions {
                 buffers: self.buffer,
@@ -194,15 +223,18 @@ impl CpArgs {
             max_streams: self.max_streams,
             autopar: self.autopar,
             mode: self.mode,
-            offset: self.offset,
-            length: self.length,
+            offset: None,
+            length: None,
             resume: self.resume,
             verify: self.verify,
             retries: self.retries,
             trace: self.trace.clone(),
             sync_policy: self.sync_policy,
             symlinks: self.links,
-            keep_existing: self.keep_existing,
+            selection: self.selection.selection()?,
+            files_from: self.selection.listed_files()?,
+            dry_run: self.dry_run,
+            keep_existing: false,
             wait: self.wait,
             concurrency: self.concurrency,
             allow_foreign_data: self.allow_foreign_data_address,
@@ -219,7 +251,7 @@ impl CpArgs {
 /// Environment variable with the value of `--advisor`.
 const ADVISOR: &str = "LONGHAUL_ADVISOR";
 
-impl CpArgs {
+impl CopyFlags {
     /// Whom to ask for advice, and the token for reports.
     ///
     /// # Errors

@@ -8,8 +8,10 @@ pub(crate) mod lab_sim;
 mod proxy;
 mod remote;
 mod security;
+mod selection;
 mod serve;
 mod serve_security;
+mod sync;
 mod user;
 mod values;
 
@@ -19,11 +21,12 @@ pub(crate) use advisor::{
     AdvisorArgs, AdvisorEnforceArgs, AdvisorExecArgs, AdvisorGetArgs, AdvisorImportArgs,
     AdvisorKeepArgs, AdvisorServeArgs, AdvisorServerArgs, AdvisorVerb,
 };
-pub(crate) use cp::CpArgs;
+pub(crate) use cp::{CopyFlags, CpArgs};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use proxy::{ProxyArgs, ProxyVerb};
 pub(crate) use remote::{CksumArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs};
 pub(crate) use serve::{LogFormat, ServeArgs};
+pub(crate) use sync::SyncArgs;
 pub(crate) use user::{UserArgs, UserVerb};
 
 /// Exit codes that scripts may rely on; part of the main help text and of that of `cp`.
@@ -68,6 +71,8 @@ pub(crate) enum Verb {
         after_long_help = EXIT_CODES
     )]
     Cp(Box<CpArgs>),
+    #[command(after_help = EXIT_CODES, after_long_help = EXIT_CODES)]
+    Sync(Box<SyncArgs>),
     Ls(LsArgs),
     Stat(StatArgs),
     Rm(RmArgs),

@@ -33,6 +33,7 @@ pub(super) fn print_summary(s: &CopySummary) {
         "failed": s.failed,
         "skipped": s.skipped,
         "kept": s.kept,
+        "deleted": s.deleted,
         "exit": s.exit as u8,
         "error": s.first_failure.as_ref().map(|f| f.message.clone()),
     });
@@ -80,6 +81,15 @@ fn event_to_json(event: &CopyEvent) -> Value {
             source,
             destination,
         } => json!({"event": "kept", "source": source, "destination": destination}),
+        CopyEvent::WouldCopy {
+            source,
+            destination,
+            bytes,
+        } => json!({
+            "event": "would_copy", "source": source, "destination": destination, "bytes": bytes,
+        }),
+        CopyEvent::Deleted { path } => json!({"event": "deleted", "path": path}),
+        CopyEvent::WouldDelete { path } => json!({"event": "would_delete", "path": path}),
         CopyEvent::Failed { source, failure } => json!({
             "event": "failed", "source": source,
             "exit": failure.exit as u8, "error": failure.message,

@@ -69,6 +69,9 @@ fn summary_line(s: &CopySummary) -> String {
     if s.skipped > s.kept {
         text.push_str(&format!("; {} skipped", s.skipped - s.kept));
     }
+    if s.deleted > 0 {
+        text.push_str(&format!("; {} deleted", s.deleted));
+    }
     if s.failed > 0 {
         text.push_str(&format!("; {} failed", s.failed));
     }
@@ -170,6 +173,17 @@ fn event_message(event: &CopyEvent) -> Option<String> {
         CopyEvent::Skipped { source, reason } => {
             Some(format!("longhaul: {source} skipped: {reason}"))
         }
+        CopyEvent::WouldCopy {
+            source,
+            destination,
+            bytes,
+        } => {
+            let size = bytes.map(|bytes| format!(" ({})", show::bytes(bytes)));
+            let size = size.unwrap_or_default();
+            Some(format!("would copy {source} to {destination}{size}"))
+        }
+        CopyEvent::Deleted { path } => Some(format!("deleted {path}")),
+        CopyEvent::WouldDelete { path } => Some(format!("would delete {path}")),
         CopyEvent::Retrying {
             source,
             reason,

@@ -30,6 +30,8 @@ pub struct TransferRequirements {
     pub buffer: Option<u64>,
     /// Buffer sizing of both ends; `None` keeps the one in force (listings).
     pub buffer_sizing: Option<BufferSizing>,
+    /// Commands that announce the files of a bundle.
+    pub announcements: Vec<Command>,
     /// Size announced with ALLO (stores).
     pub announced_size: Option<u64>,
     /// Checksum that the server computes while storing, if it announces this feature.

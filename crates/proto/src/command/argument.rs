@@ -51,6 +51,11 @@ pub enum ExtendedRetrieve {
         /// Number of bytes.
         length: u64,
     },
+    /// `ERET BUNDLE count directory` (longhaul): the announced bundle.
+    Bundle {
+        /// Number of announced files.
+        count: usize,
+    },
 }
 
 /// ESTO argument: the module and its parameters (GFD.20 §3.6).
@@ -60,6 +65,11 @@ pub enum ExtendedStore {
     Adjusted {
         /// File offset of wire offset 0.
         offset: u64,
+    },
+    /// `ESTO BUNDLE count directory` (longhaul): the announced bundle.
+    Bundle {
+        /// Number of announced files.
+        count: usize,
     },
 }
 

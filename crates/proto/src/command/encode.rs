@@ -6,6 +6,7 @@ use super::argument::{
 };
 use super::{Command, RawArgument};
 use crate::address;
+use crate::bundle::BUNDLE_MODULE;
 use crate::secret::Secret;
 use crate::security::{DataChannelAuth, DataCredential, ProtectionLevel, encode_base64};
 use crate::stripes::StripeAddresses;
@@ -61,6 +62,10 @@ fn argument(command: &Command) -> Option<RawArgument> {
         }
         C::Esto(ExtendedStore::Adjusted { offset }, path) => {
             return Some(with_path(&format!("A {offset}"), path));
+        }
+        C::Eret(ExtendedRetrieve::Bundle { count }, path)
+        | C::Esto(ExtendedStore::Bundle { count }, path) => {
+            return Some(with_path(&format!("{BUNDLE_MODULE} {count}"), path));
         }
         C::Mfmt(time, path) => return Some(with_path(&time.format(), path)),
         C::Cksm {

@@ -9,6 +9,7 @@ use super::{
     Command, CommandError, MAX_FILE_OFFSET, OptsCommand, ParsedCommand, RawArgument, SiteCommand,
 };
 use crate::address::{self, AddressError, AddressFamily};
+use crate::bundle::BUNDLE_MODULE;
 use crate::checksum::ChecksumAlgorithm;
 use crate::drs::DrsAddress;
 use crate::ranges::RangeSet;
@@ -357,6 +358,11 @@ fn rest(mut args: ArgumentWords<'_>) -> ParsedCommand {
 /// `ERET P offset length path` (GFD.20 §3.5). Some clients write `PARTIAL` instead of `P`.
 fn eret(mut args: ArgumentWords<'_>) -> ParsedCommand {
     let module = args.required_word("module")?;
+    if module.eq_ignore_ascii_case(BUNDLE_MODULE) {
+        let count = bundle_count(&mut args)?;
+        let module = ExtendedRetrieve::Bundle { count };
+        return Ok(Command::Eret(module, args.required_path()?));
+    }
     if !["P", "PARTIAL"]
         .iter()
         .any(|name| module.eq_ignore_ascii_case(name))
@@ -371,9 +377,18 @@ fn eret(mut args: ArgumentWords<'_>) -> ParsedCommand {
     ))
 }
 
+fn bundle_count(args: &mut ArgumentWords<'_>) -> Result<usize, CommandError> {
+    Ok(args.required_u32("number of files")? as usize)
+}
+
 /// `ESTO A offset path` (GFD.20 §3.6).
 fn esto(mut args: ArgumentWords<'_>) -> ParsedCommand {
     let module = args.required_word("module")?;
+    if module.eq_ignore_ascii_case(BUNDLE_MODULE) {
+        let count = bundle_count(&mut args)?;
+        let module = ExtendedStore::Bundle { count };
+        return Ok(Command::Esto(module, args.required_path()?));
+    }
     if !module.eq_ignore_ascii_case("A") {
         return Err(args.unsupported("only module A is offered"));
     }

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use super::words::ArgumentWords;
 use super::{CommandError, RawArgument};
+use crate::bundle::{BundleEntry, BundleProof, announcement_lines};
 use crate::checksum::ChecksumAlgorithm;
 use crate::timestamp::Timestamp;
 
@@ -55,6 +56,11 @@ pub enum SiteCommand {
     /// `SITE DATAPEER [address]` (longhaul): the one other host allowed for data connections; no
     /// other host without an address.
     DataPeer(Option<IpAddr>),
+    /// `SITE BUNDLE ADD size,time,path ...` (longhaul): announces files of the next bundle.
+    BundleAdd(Vec<BundleEntry>),
+    /// `SITE BUNDLE END [algorithm checksum [position,...]]` (longhaul): ends a bundle. After a store it has the checksum
+    /// of the bytes that were sent.
+    BundleEnd(Option<BundleProof>),
     /// Any other command, answered with 500.
     Unknown(String),
 }
@@ -143,6 +149,7 @@ const VERBS: &[(&str, SiteArgumentParser)] = &[
         let address = (!args.remaining_trimmed().is_empty()).then(|| args.required_ip());
         args.finish_with(SiteCommand::DataPeer(address.transpose()?))
     }),
+    ("BUNDLE", bundle),
     ("IDLE", |mut args| {
         let seconds = (!args.remaining_trimmed().is_empty()).then(|| args.required_u32("seconds"));
         args.finish_with(SiteCommand::Idle(seconds.transpose()?))
@@ -189,6 +196,11 @@ impl SiteCommand {
             Self::Umask(Some(mask)) => format!("UMASK {mask:03o}"),
             Self::DataPeer(None) => "DATAPEER".to_owned(),
             Self::DataPeer(Some(address)) => format!("DATAPEER {address}"),
+            Self::BundleAdd(entries) => {
+                format!("BUNDLE ADD {}", announcement_lines(entries).join(" "))
+            }
+            Self::BundleEnd(None) => "BUNDLE END".to_owned(),
+            Self::BundleEnd(Some(proof)) => format!("BUNDLE END {}", proof.encode()),
             Self::Idle(None) => "IDLE".to_owned(),
             Self::Idle(Some(seconds)) => format!("IDLE {seconds}"),
             Self::Unknown(text) => text.clone(),
@@ -199,6 +211,36 @@ impl SiteCommand {
 
 fn with_path(head: &str, path: &[u8]) -> RawArgument {
     [head.as_bytes(), b" ", path].concat()
+}
+
+fn bundle(mut args: ArgumentWords<'_>) -> Result<SiteCommand, CommandError> {
+    let verb = args.required_word("ADD or END")?;
+    if verb.eq_ignore_ascii_case("ADD") {
+        let mut entries = Vec::new();
+        while let Some(word) = args.next_word() {
+            let entry = BundleEntry::parse(word);
+            entries.push(entry.ok_or_else(|| args.syntax_error("not size,time,path"))?);
+        }
+        return Ok(SiteCommand::BundleAdd(entries));
+    }
+    if !verb.eq_ignore_ascii_case("END") {
+        return Err(args.unsupported("only ADD and END are offered"));
+    }
+    if args.remaining_trimmed().is_empty() {
+        return Ok(SiteCommand::BundleEnd(None));
+    }
+    let algorithm = ChecksumAlgorithm::parse(args.required_word("algorithm")?)
+        .ok_or_else(|| args.unsupported("unknown checksum algorithm"))?;
+    let hex = algorithm
+        .parse_hex(args.required_word("checksum")?)
+        .ok_or_else(|| args.syntax_error(format!("not a {} checksum", algorithm.name())))?;
+    let without = args.next_word().map(BundleProof::parse_without);
+    let without = without.unwrap_or_else(|| Some(Vec::new()));
+    args.finish_with(SiteCommand::BundleEnd(Some(BundleProof {
+        algorithm,
+        checksum: hex,
+        without: without.ok_or_else(|| args.syntax_error("not positions of files"))?,
+    })))
 }
 
 fn stack(args: ArgumentWords<'_>, stack: DriverStack) -> Result<SiteCommand, CommandError> {

@@ -158,6 +158,7 @@ fn parse_unix(line: &[u8]) -> Option<ListedEntry> {
         group,
         link_target,
         unique: None,
+        may_list: None,
     })
 }
 
@@ -273,6 +274,7 @@ fn parse_dos(line: &[u8]) -> Option<ListedEntry> {
         group: None,
         link_target: None,
         unique: None,
+        may_list: None,
     })
 }
 

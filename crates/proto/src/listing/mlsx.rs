@@ -182,6 +182,11 @@ fn apply_fact(entry: &mut ListedEntry, fact: &str, value: &str) {
             entry.mode = u32::from_str_radix(value, 8).ok().map(|m| m & 0o7777);
         }
         "unique" if !value.is_empty() => entry.unique = Some(value.to_owned()),
+        // RFC 3659 §7.5.5: to enter, and to list.
+        "perm" => {
+            let has = |letter: char| value.chars().any(|c| c.eq_ignore_ascii_case(&letter));
+            entry.may_list = Some(has('e') && has('l'));
+        }
         "unix.owner" => entry.owner = Some(value.to_owned()),
         "unix.group" => entry.group = Some(value.to_owned()),
         _ => {}

@@ -92,6 +92,8 @@ pub struct ListedEntry {
     pub link_target: Option<Vec<u8>>,
     /// The `Unique` fact, which identifies a file of the server, if listed.
     pub unique: Option<String>,
+    /// Whether this session may enter and list a directory (`Perm`), if listed.
+    pub may_list: Option<bool>,
 }
 
 impl ListedEntry {
@@ -107,6 +109,7 @@ impl ListedEntry {
             group: None,
             link_target: None,
             unique: None,
+            may_list: None,
         }
     }
 

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use crate::address::AddressFamily;
+use crate::bundle::{BundleFile, BundleOutcome, BundleProof};
 use crate::checksum::ChecksumAlgorithm;
 use crate::command::{DataType, TransferMode};
 use crate::drs::DrsAddress;
@@ -167,6 +168,9 @@ pub enum FileRequest {
     Truncate(VPath, u64),
     /// MLSC and `STAT path`. Answered by [`FileResponse::Lines`].
     List(ListRequest),
+    /// SITE BUNDLE END: ends the bundle of the last transfer. The files of one that was stored get their names, if the
+    /// proof is right. Answered by [`FileResponse::Bundle`].
+    EndBundle(Option<BundleProof>),
     /// CKSM. Answered by [`FileResponse::Checksum`]. While it runs, the driver reports
     /// [`DriverEvent::ChecksumProgress`] every `marker_seconds`, unless that is 0.
     Checksum {
@@ -258,8 +262,46 @@ pub enum TransferKind {
         /// Modification time to set after the store.
         modified: Option<Timestamp>,
     },
+    /// ERET BUNDLE: sends the content of these files, one after the other. A file that cannot be sent as announced is
+    /// zeros, and is named in the outcome of [`FileRequest::EndBundle`].
+    RetrieveBundle {
+        /// Directory that the client names, for logs.
+        directory: VPath,
+        /// The files.
+        files: Vec<BundleFile>,
+    },
+    /// ESTO BUNDLE: stores the bytes as these files, beside their names until [`FileRequest::EndBundle`].
+    StoreBundle {
+        /// Directory that the client names, for logs.
+        directory: VPath,
+        /// The files.
+        files: Vec<BundleFile>,
+    },
     /// LIST, NLST, MLSD, MLSR over the data channel.
     List(ListRequest),
+}
+
+impl TransferKind {
+    /// Whether the server sends files.
+    pub fn is_retrieve(&self) -> bool {
+        matches!(self, Self::Retrieve { .. } | Self::RetrieveBundle { .. })
+    }
+
+    /// Whether the server receives files.
+    pub fn is_store(&self) -> bool {
+        matches!(self, Self::Store { .. } | Self::StoreBundle { .. })
+    }
+
+    /// The file or directory.
+    pub fn path(&self) -> &VPath {
+        match self {
+            Self::Retrieve { path, .. } | Self::Store { path, .. } => path,
+            Self::RetrieveBundle { directory, .. } | Self::StoreBundle { directory, .. } => {
+                directory
+            }
+            Self::List(list) => &list.path,
+        }
+    }
 }
 
 /// Treatment of an existing file by a store.
@@ -386,6 +428,8 @@ pub enum FileResponse {
     Lines(Vec<Vec<u8>>),
     /// Result of [`FileRequest::Checksum`], lower-case hexadecimal.
     Checksum(String),
+    /// Result of [`FileRequest::EndBundle`].
+    Bundle(BundleOutcome),
 }
 
 /// Kind of a file error. It decides the reply code.

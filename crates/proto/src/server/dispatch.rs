@@ -4,7 +4,7 @@ use super::parameters::{lang, stru};
 use super::replies::{self, CommandResult};
 use super::session_state::{LoggedInSession, PendingTask};
 use super::{DriverEvent, SessionAction, SessionConfig};
-use crate::command::{Command, DataType, ExtendedStore, TransferMode};
+use crate::command::{Command, DataType, ExtendedRetrieve, ExtendedStore, TransferMode};
 use crate::marker::checksum_marker_reply;
 use crate::reply::Reply;
 use crate::stripes::StripeAddresses;
@@ -40,11 +40,17 @@ impl LoggedInSession {
             Command::Mlsd(path) => self.mlsd(path.as_deref()),
             Command::Mlsr(path) => self.mlsr(path.as_deref()),
             Command::Retr(path) => self.retr("RETR", None, &path),
-            Command::Eret(part, path) => self.retr("ERET", Some(part), &path),
+            Command::Eret(ExtendedRetrieve::Partial { offset, length }, path) => {
+                self.retr("ERET", Some((offset, length)), &path)
+            }
+            Command::Eret(ExtendedRetrieve::Bundle { count }, path) => {
+                self.retrieve_bundle(count, &path)
+            }
             Command::Stor(path) => self.stor(&path),
             Command::Appe(path) => self.appe(&path),
             Command::Stou(path) => self.stou(path.as_deref()),
             Command::Esto(ExtendedStore::Adjusted { offset }, path) => self.esto(offset, &path),
+            Command::Esto(ExtendedStore::Bundle { count }, path) => self.store_bundle(count, &path),
             Command::Cksm {
                 algorithm,
                 offset,

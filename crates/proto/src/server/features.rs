@@ -1,6 +1,7 @@
 //! FEAT (RFC 2389 §3): the features that existing clients look for.
 
 use super::SessionConfig;
+use crate::bundle::BUNDLE_MODULE;
 use crate::checksum::ChecksumAlgorithm;
 use crate::listing::FactSet;
 use crate::reply::Reply;
@@ -20,7 +21,7 @@ const CHECKSUMS: [(ChecksumAlgorithm, u32); 8] = [
 ];
 
 /// Lines of FEAT after those of CKSM.
-const FEATURES: [&str; 22] = [
+const FEATURES: [&str; 23] = [
     "STORATTR",
     "MFMT",
     "WHOAMI",
@@ -39,6 +40,7 @@ const FEATURES: [&str; 22] = [
     "SPAS",
     "SPOR",
     "DATAPEER",
+    BUNDLE_MODULE,
     "SBUF",
     "REST STREAM",
     "MDTM",

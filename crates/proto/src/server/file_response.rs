@@ -100,6 +100,7 @@ impl LoggedInSession {
                 reply_with_inner_lines(code, &first, lines)
             }
             (SuccessReply::Digest, FileResponse::Checksum(hex)) => Reply::new(213, hex),
+            (SuccessReply::Bundle, FileResponse::Bundle(outcome)) => outcome.reply(),
             _ => Reply::new(
                 451,
                 "Local error: the file system returned an unexpected kind of result.",

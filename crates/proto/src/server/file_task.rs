@@ -53,4 +53,6 @@ pub(super) enum SuccessReply {
     Lines(u16, Vec<u8>),
     /// CKSM: the checksum.
     Digest,
+    /// SITE BUNDLE END: the outcome.
+    Bundle,
 }

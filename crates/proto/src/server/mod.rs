@@ -23,6 +23,7 @@
 //! failure. The golden dialogues are in `crates/proto/tests/transcripts`.
 
 mod action;
+mod bundle;
 mod config;
 mod data_address;
 mod data_protection;

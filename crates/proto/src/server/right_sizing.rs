@@ -110,8 +110,8 @@ impl LoggedInSession {
     pub(super) fn transfer_buffers(&self, kind: &TransferKind) -> SocketBuffers {
         let buffers = self.parameters.buffers;
         let pinned = match kind {
-            TransferKind::Store { .. } => buffers.receive,
-            TransferKind::Retrieve { .. } => buffers.send,
+            TransferKind::Store { .. } | TransferKind::StoreBundle { .. } => buffers.receive,
+            TransferKind::Retrieve { .. } | TransferKind::RetrieveBundle { .. } => buffers.send,
             // A sizing thread would cost more than it brings in so short a transfer.
             TransferKind::List(_) => return buffers.with_kernel_sizing(),
         };

@@ -3,7 +3,7 @@
 use super::markers::MarkerSchedule;
 use super::passive_reply::PassiveReplyForm;
 use super::replies::{self, CommandTarget};
-use super::{SessionAction, TransferKind, TransferRequest};
+use super::{SessionAction, TransferRequest};
 use crate::command::TransferMode;
 use crate::path::VPath;
 use crate::remark::CompletionRemarks;
@@ -132,7 +132,7 @@ impl BufferSizeExchange {
     /// `None` for a transfer without drs1.
     fn new(request: &TransferRequest) -> Option<Self> {
         (request.buffers.sizing == BufferSizing::Drs1).then_some(Self {
-            receives: matches!(request.kind, TransferKind::Store { .. }),
+            receives: request.kind.is_store(),
             last_reported: None,
         })
     }

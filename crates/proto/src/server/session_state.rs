@@ -7,6 +7,7 @@ use super::file_task::FileTask;
 use super::passive_reply::PassiveReplyForm;
 use super::running_transfer::RunningTransfer;
 use super::{AccountRights, LoginGrant, SessionConfig};
+use crate::bundle::BundleFile;
 use crate::checksum::ChecksumAlgorithm;
 use crate::command::{DataType, RestartMarker, TransferMode};
 use crate::listing::FactSet;
@@ -69,6 +70,8 @@ pub(super) struct LoggedInSession {
     pub(super) protection: DataProtectionSettings,
     /// Parameters of the next transfer only.
     pub(super) next_transfer: NextTransferParameters,
+    /// Files of the next bundle.
+    pub(super) announced_bundle: AnnouncedBundle,
     /// Data channel of the next transfer.
     pub(super) data_channel: DataChannel,
     /// The driver has an address for the DRS channel (DPSV, DPRT).
@@ -102,6 +105,7 @@ impl LoggedInSession {
             by_certificate: false,
             protection,
             next_transfer: NextTransferParameters::default(),
+            announced_bundle: AnnouncedBundle::default(),
             data_channel: DataChannel::None,
             has_drs_address: false,
             rename_from: None,
@@ -176,6 +180,15 @@ pub(super) struct NextTransferParameters {
     pub(super) restart: Option<RestartMarker>,
     /// Parameters that only a store consumes.
     pub(super) store: NextStoreParameters,
+}
+
+/// Files that SITE BUNDLE ADD has announced since the last bundle.
+#[derive(Debug, Default)]
+pub(super) struct AnnouncedBundle {
+    /// The files, in order.
+    pub(super) files: Vec<BundleFile>,
+    /// Bytes of their paths.
+    pub(super) path_bytes: usize,
 }
 
 /// Parameters of the next store only.

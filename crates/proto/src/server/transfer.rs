@@ -4,23 +4,22 @@ use super::replies::{self, CommandFailure, CommandResult, CommandTarget};
 use super::running_transfer::RunningTransfer;
 use super::session_state::{DataChannel, LoggedInSession, PendingTask};
 use super::{SessionAction, TransferError, TransferKind, TransferRequest};
-use crate::command::{DataType, ExtendedRetrieve, RestartMarker, TransferMode};
+use crate::command::{DataType, RestartMarker, TransferMode};
 use crate::path::VPath;
 use crate::ranges::RangeSet;
 
 impl LoggedInSession {
-    /// RETR and ERET. REST holds wire offsets: with ERET they count from the start of the part.
+    /// RETR and ERET P (with the offset and length of the part). REST holds wire offsets: with ERET they count from the start of the part.
     pub(super) fn retr(
         &mut self,
         verb: &'static str,
-        partial: Option<ExtendedRetrieve>,
+        partial: Option<(u64, u64)>,
         argument: &[u8],
     ) -> CommandResult {
         // REST is consumed first, so that a refused RETR does not leave it to the next transfer.
         let restart = self.next_transfer.restart.take();
         let path = self.resolve(argument)?;
         let already_received = self.restart_ranges(restart)?.unwrap_or_default();
-        let partial = partial.map(|ExtendedRetrieve::Partial { offset, length }| (offset, length));
         let kind = TransferKind::Retrieve {
             path: path.clone(),
             partial,
@@ -58,7 +57,7 @@ impl LoggedInSession {
         path: VPath,
         kind: TransferKind,
     ) -> Vec<SessionAction> {
-        let is_store = matches!(kind, TransferKind::Store { .. });
+        let is_store = kind.is_store();
         let target = CommandTarget { verb, path };
         // The right is checked before the data channel, so that 550 does not depend on it.
         if is_store && !self.rights.write {
@@ -110,8 +109,8 @@ impl LoggedInSession {
         let buffers = self.transfer_buffers(&kind);
         let (perf, range) = match (parameters.mode, &kind) {
             (TransferMode::Stream, _) | (_, TransferKind::List(_)) => (0, 0),
-            (_, TransferKind::Retrieve { .. }) => (parameters.retrieve_perf_seconds, 0),
-            (_, TransferKind::Store { .. }) => (
+            (_, kind) if kind.is_retrieve() => (parameters.retrieve_perf_seconds, 0),
+            _ => (
                 parameters.store_perf_seconds,
                 parameters.store_range_seconds,
             ),

@@ -29,7 +29,10 @@ pub use checksum_cache::ChecksumCache;
 pub use listing_memory::{ListingMemory, ListingMemoryShare};
 use path_rights::Access;
 pub use path_rights::PathRights;
-pub use transfer::{OpenedSource, OpenedStore, OpenedTransfer};
+use transfer::LastBundle;
+pub use transfer::{
+    OpenedBundleSource, OpenedBundleStore, OpenedSource, OpenedStore, OpenedTransfer,
+};
 use uploads::LastUpload;
 pub use uploads::{ActiveUpload, ControlSocket, UploadClient, UploadRegistry, Uploader};
 
@@ -44,6 +47,7 @@ pub struct SessionFiles {
     listing_memory: ListingMemory,
     sync: SyncPolicy,
     last_upload: LastUpload,
+    last_bundle: LastBundle,
 }
 
 impl SessionFiles {
@@ -65,6 +69,7 @@ impl SessionFiles {
             listing_memory,
             sync: SyncPolicy::default(),
             last_upload: LastUpload::default(),
+            last_bundle: LastBundle::default(),
         }
     }
 
@@ -110,6 +115,9 @@ impl SessionFiles {
                 done_answer(self.root.enter(path))
             }
             FileRequest::List(request) => self.list(request).map(|(answer, _)| answer),
+            FileRequest::EndBundle(proof) => {
+                self.end_bundle(proof.as_ref()).map(FileResponse::Bundle)
+            }
             FileRequest::Checksum {
                 algorithm,
                 path,
@@ -164,6 +172,7 @@ impl SessionFiles {
             FileRequest::Stat(_)
             | FileRequest::ChangeDir(_)
             | FileRequest::List(_)
+            | FileRequest::EndBundle(_)
             | FileRequest::Checksum { .. } => Ok(FileResponse::Done),
         }
     }

@@ -118,6 +118,7 @@ const SERVING: &[PermittedCall] = calls![
     SYS_ftruncate,
     SYS_fsync,
     SYS_fdatasync,
+    SYS_syncfs,
     SYS_sync_file_range,
     SYS_flock,
     // Names of files.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use data::options::CongestionChoice;
-use proto::server::{FileError, FileErrorKind, TransferKind, TransferRequest};
+use proto::server::{FileError, FileErrorKind, TransferRequest};
 use proto::stripes::Stripe;
 use tune::Prior;
 
@@ -44,7 +44,7 @@ impl SessionDriver {
                 public: config.public_address,
             },
         };
-        let sends = matches!(request.kind, TransferKind::Retrieve { .. });
+        let sends = request.kind.is_retrieve();
         let memory = self.shared.history.clone().filter(|_| sends);
         let memory = memory.map(|history| {
             let control = &self.addresses;
@@ -79,7 +79,7 @@ impl SessionDriver {
 
 /// The terms from the configuration and the client's request.
 fn transfer_terms(request: &TransferRequest, config: &ServerConfig) -> TransferTerms {
-    let sends = matches!(request.kind, TransferKind::Retrieve { .. });
+    let sends = request.kind.is_retrieve();
     let configured = &config.transfer;
     TransferTerms {
         congestion: match sends {

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant, SystemTime};
 use data::channel::SessionDataChannel;
 use data::error::DataError;
 use data::job::{TransferControl, TransferReport, TransferSettings};
+use data::store::{Sink, Source};
 use data::{recv, send};
+use proto::bundle;
 use proto::command::DataType;
 use proto::path::VPath;
 use proto::server::{CompletedTransfer, TransferError, TransferKind, TransferRequest};
@@ -18,7 +20,10 @@ use super::{
     FinishedTransfer, LimiterSummary, LocalHandles, TransferOrder, TransferSummary, WorkerEvent,
     progress,
 };
-use crate::files::{OpenedStore, OpenedTransfer, UploadClient, transfer_error_of_file};
+use crate::files::{
+    OpenedBundleSource, OpenedBundleStore, OpenedStore, OpenedTransfer, UploadClient,
+    transfer_error_of_file,
+};
 use crate::transfer_log::LoggedTransferKind;
 
 /// Carries out an order and reports events. If the session has ended, it has also cancelled the
@@ -160,7 +165,39 @@ impl TransferWorker<'_> {
                 Ok(())
             }
             OpenedTransfer::Receive(storing) => self.store(storing),
+            OpenedTransfer::SendBundle(bundle) => self.send_bundle(bundle),
+            OpenedTransfer::ReceiveBundle(bundle) => self.receive_bundle(bundle),
         }
+    }
+
+    fn send_bundle(&mut self, bundle: OpenedBundleSource) -> Result<(), TransferError> {
+        self.summary.settings.checksum = Some(bundle::CHECKSUM);
+        self.announce(true, None);
+        let source: Arc<dyn Source> = Arc::clone(&bundle.source) as Arc<dyn Source>;
+        let report = self.with_channel(|channel, settings, control| {
+            send::run(channel, &source, &bundle.plan, settings, control)
+        })?;
+        self.summary.limiter = LimiterSummary::of(&report);
+        bundle.sent(report.checksum);
+        Ok(())
+    }
+
+    fn receive_bundle(&mut self, bundle: OpenedBundleStore) -> Result<(), TransferError> {
+        self.summary.settings.checksum = Some(bundle::CHECKSUM);
+        self.announce(false, None);
+        let sink: Arc<dyn Sink> = Arc::clone(&bundle.sink) as Arc<dyn Sink>;
+        let report = self.with_channel(|channel, settings, control| {
+            recv::run(channel, &sink, &bundle.plan, settings, control)
+        })?;
+        self.summary.limiter = LimiterSummary::of(&report);
+        let (arrived, announced) = (report.evidence.bytes, bundle.sink.total());
+        if arrived != announced {
+            return Err(TransferError::Broken(format!(
+                "{arrived} of the {announced} bytes of the bundle arrived"
+            )));
+        }
+        bundle.received(report.checksum);
+        Ok(())
     }
 
     fn store(&mut self, storing: OpenedStore) -> Result<(), TransferError> {
@@ -222,19 +259,15 @@ impl TransferWorker<'_> {
 
 impl TransferSummary {
     fn of(request: &TransferRequest, mut settings: TransferSettings) -> Self {
-        let path = match &request.kind {
-            TransferKind::Retrieve { path, .. } | TransferKind::Store { path, .. } => path,
-            TransferKind::List(list) => {
-                // Listings have CR LF line ends already; TYPE A would translate them to CR CR LF.
-                settings.type_ = DataType::Image;
-                &list.path
-            }
-        };
+        if matches!(request.kind, TransferKind::List(_)) {
+            // Listings have CR LF line ends already; TYPE A would translate them to CR CR LF.
+            settings.type_ = DataType::Image;
+        }
         Self {
             start: SystemTime::now(),
             elapsed: Duration::ZERO,
             direction: LoggedTransferKind::of(&request.kind),
-            path: path.clone(),
+            path: request.kind.path().clone(),
             settings,
             evidence: Evidence::default(),
             peers: Vec::new(),

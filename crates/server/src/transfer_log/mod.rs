@@ -92,8 +92,8 @@ impl LoggedTransferKind {
     /// The kind of a transfer that a client asks for.
     pub(crate) fn of(kind: &TransferKind) -> Self {
         match kind {
-            TransferKind::Retrieve { .. } => Self::Retrieve,
-            TransferKind::Store { .. } => Self::Store,
+            TransferKind::Retrieve { .. } | TransferKind::RetrieveBundle { .. } => Self::Retrieve,
+            TransferKind::Store { .. } | TransferKind::StoreBundle { .. } => Self::Store,
             TransferKind::List(_) => Self::List,
         }
     }

@@ -6,6 +6,7 @@ mod in_process_server;
 
 mod abort;
 mod addresses;
+mod bundles;
 mod checksums;
 mod extended;
 mod hostile;

@@ -6,15 +6,13 @@
 
 use std::fs;
 
-use tune::Prior;
 use tune::limiter::Role;
 
 use super::checksums::ChecksumEndpoint;
 use super::destination::{CopyDestination, open_endpoint};
 use super::download::LocalDestination;
 use super::meter::FileMeter;
-use super::path_advice::ServiceAdvice;
-use super::path_memory::PathMemory;
+use super::path_knowledge::{PathKnowledge, RemotePath};
 use super::resume::ExistingDestination;
 use super::stream_plan::{CopyRange, StreamPlan};
 use super::upload::{StorageDestination, UploadFinish};
@@ -29,9 +27,6 @@ use crate::verify::{ChecksumAbility, Verification, choose_verification};
 mod moving;
 mod verification;
 
-/// A smaller file is over before advice helps, bytes.
-const ADVISED_FROM: u64 = 4 << 20;
-
 /// The copy of one file: state that lasts over its attempts.
 pub(super) struct FileCopy<'a> {
     ctx: &'a BatchContext,
@@ -43,11 +38,7 @@ pub(super) struct FileCopy<'a> {
     /// Chosen once, for all attempts.
     stream_plan: Option<StreamPlan>,
     /// Knowledge of the path to or from the server, if this machine is one of its ends.
-    path_memory: Option<PathMemory>,
-    /// Answer of an advice server about that path, where there is no memory of it.
-    path_advice: Option<ServiceAdvice>,
-    /// Start values of a transfer over that path.
-    known: Prior,
+    path: PathKnowledge,
     /// Bytes were read from a pipe, which cannot be read again.
     pipe_consumed: bool,
 }
@@ -140,9 +131,7 @@ impl<'a> FileCopy<'a> {
             to: item.destination.storage_id(),
             state: None,
             stream_plan: None,
-            path_memory: None,
-            path_advice: None,
-            known: Prior::default(),
+            path: PathKnowledge::default(),
             pipe_consumed: false,
         }
     }
@@ -368,12 +357,18 @@ impl<'a> FileCopy<'a> {
             && state.destination_is_storage()
             && !self.is_third_party(sessions);
         let sequential = state.is_sequential() || relayed;
-        self.recall_path(state, sessions).await;
-        let ends = (&*sessions.from, &*sessions.to);
         let size = state.range.size;
+        let remote = remote_end(state, sessions);
+        let path = remote.map(|(remote, role)| RemotePath::of(self.ctx, remote, role));
+        if let Some(path) = path {
+            self.path.recall(self.ctx, path, size).await;
+        }
+        let ends = (&*sessions.from, &*sessions.to);
         let stream_plan = match state.source_is_local() && !state.destination_is_storage() {
             true => StreamPlan::for_local_copy(&self.ctx.options, size, sequential),
-            false => StreamPlan::for_transfer(self.ctx, size, (sequential, &self.known), ends),
+            false => {
+                StreamPlan::for_transfer(self.ctx, size, (sequential, self.path.known()), ends)
+            }
         };
         // Kept over retries: the journal records whether bytes are in order, which depends on it.
         let stream_plan = *self.stream_plan.get_or_insert(stream_plan);
@@ -411,27 +406,6 @@ impl<'a> FileCopy<'a> {
                 &mut *sessions.to,
             )
             .await
-    }
-
-    /// Finds out what is known of the path: own transfers count before the advice of a server.
-    async fn recall_path(&mut self, state: &CopyState<'_>, sessions: &mut StorageSessions) {
-        let (service, rtt, role) = {
-            let Some((remote, role)) = remote_end(state, sessions) else {
-                return;
-            };
-            self.path_memory = PathMemory::of(&self.ctx.options, remote, role);
-            (remote.advice_service(), remote.capabilities().rtt, role)
-        };
-        let remembered = self.path_memory.as_ref().map(PathMemory::known);
-        self.known = remembered.cloned().unwrap_or_default();
-        let is_small = state.range.size.is_some_and(|size| size < ADVISED_FROM);
-        if is_small || self.known.describe_settings().is_some() {
-            return;
-        }
-        self.path_advice = self.ctx.advice.advice(service, rtt).await;
-        if let Some(advice) = &self.path_advice {
-            self.known = advice.prior(role);
-        }
     }
 
     /// Identifies the source independently of the current directory.

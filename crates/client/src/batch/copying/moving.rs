@@ -21,7 +21,7 @@ use crate::CopyFailure;
 use crate::location::{Location, StorageId};
 use crate::storage::contract::{FollowUpQuery, Storage};
 use crate::storage::local_copy;
-use crate::transfer::{HostRemark, TransferAttempt, TransferSpec};
+use crate::transfer::{TransferAttempt, TransferSpec};
 use crate::verify::{CONCURRENT_FROM, CONCURRENT_FROM_AHEAD, Verification};
 use crate::why;
 
@@ -124,7 +124,8 @@ impl<'a> FileCopy<'a> {
             self.meter.confirm_attempt();
         }
         self.ctx.warn_all(std::mem::take(&mut attempt.warnings));
-        self.learn(method, &mut attempt).await;
+        let fetched = method == MoveMethod::Fetch;
+        self.path.learn(self.ctx, fetched, &mut attempt).await;
         Ok(MoveResult {
             report: Some(attempt.report.clone()).filter(|_| method != MoveMethod::ThirdParty),
             measured: measurement_of(method, attempt, started),
@@ -191,32 +192,6 @@ impl<'a> FileCopy<'a> {
         watch.run(moving).await
     }
 
-    /// Records what the transfer taught about its path.
-    async fn learn(&self, method: MoveMethod, attempt: &mut TransferAttempt) {
-        if let Some(advice) = &self.path_advice {
-            attempt.remarks.push(HostRemark {
-                host: Some(advice.service()),
-                verdict: None,
-                text: Some(advice.text()),
-            });
-        }
-        self.ctx.advice.report(&attempt.report.evidence).await;
-        let (Some(memory), options) = (&self.path_memory, &self.ctx.options) else {
-            return;
-        };
-        let mut evidence = attempt.report.evidence.clone();
-        if method == MoveMethod::Fetch {
-            // The sender knows better what limited it. Towards the end a receiver sees its streams end one by one.
-            let sender = attempt.remarks.iter().find_map(|r| r.verdict.as_ref());
-            if let Some(verdict) = sender {
-                evidence.final_streams = verdict.streams.into();
-                evidence.verdict = Some(verdict.clone());
-            }
-            memory.remark_requested_streams(options, &mut attempt.remarks);
-        }
-        memory.record(options, &evidence).await;
-    }
-
     fn transfer_spec(
         &self,
         state: &CopyState<'_>,
@@ -229,7 +204,7 @@ impl<'a> FileCopy<'a> {
         // The checksum of the passing bytes is that of the whole file only if nothing is resumed.
         let checksum = check.algorithm().filter(|_| safe.is_empty());
         if method == MoveMethod::Store {
-            spec.prior = self.known.clone();
+            spec.prior = self.path.known().clone();
         }
         spec.checksum = checksum.filter(|_| method != MoveMethod::ThirdParty);
         if let CopyDestination::Storage(upload) = &state.destination {

@@ -16,7 +16,7 @@ use crate::partial::companion_names;
 use crate::{CopyFailure, Exit};
 
 /// Refuses a plan with a conflict. The message names both files.
-pub(super) fn check_conflicts(plan: &CopyPlan) -> Result<(), CopyFailure> {
+pub(crate) fn check_conflicts(plan: &CopyPlan) -> Result<(), CopyFailure> {
     let items = &plan.items;
     let mut path_keys = PathKeyTable::default();
     let mut destinations_written: HashMap<DestinationKey, usize> = HashMap::new();

@@ -7,8 +7,45 @@ use crate::location::Location;
 use crate::storage::contract::Storage;
 use crate::{CopyFailure, Exit};
 
+/// Creates the directories of a plan, parents first. Existing ones are accepted. Returns those that failed.
+pub(crate) async fn make_directories(
+    ctx: &BatchContext,
+    directories: &[Location],
+) -> Vec<(String, CopyFailure)> {
+    let mut failed = Vec::new();
+    for group in directories.chunk_by(|a, b| a.storage_id() == b.storage_id()) {
+        let made = make_at_once(ctx, group).await;
+        // The others one by one: they exist, lack a parent, or are refused for a reason to be told.
+        for (at, _) in group.iter().zip(made).filter(|(_, made)| !made) {
+            if let Err(failure) = make_directory(ctx, at).await {
+                failed.push((at.display(), failure));
+            }
+        }
+    }
+    failed
+}
+
+/// Which directories of one storage were made in one go.
+async fn make_at_once(ctx: &BatchContext, directories: &[Location]) -> Vec<bool> {
+    let none = vec![false; directories.len()];
+    let [first, _, ..] = directories else {
+        return none;
+    };
+    let id = first.storage_id();
+    let Ok(mut session) = ctx.session(&id).await else {
+        return none;
+    };
+    let paths: Vec<&[u8]> = directories
+        .iter()
+        .map(|at| trim_trailing_slashes(at.path()))
+        .collect();
+    let result = session.make_dirs(&paths).await;
+    ctx.return_session(&id, session, &result);
+    result.unwrap_or(none)
+}
+
 /// Creates a directory of the plan. An existing one is accepted.
-pub(crate) async fn make_directory(ctx: &BatchContext, at: &Location) -> Result<(), CopyFailure> {
+async fn make_directory(ctx: &BatchContext, at: &Location) -> Result<(), CopyFailure> {
     let id = at.storage_id();
     let mut session = ctx.session(&id).await?;
     make_with_parents(&mut *session, at.path()).await?;

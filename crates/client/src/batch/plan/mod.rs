@@ -9,6 +9,8 @@
 //! Unfinished files of earlier copies, and their journals, are skipped inside trees and patterns.
 //! One that is named as a source is copied. A conflict between files refuses the whole plan.
 
+use std::collections::HashSet;
+
 use proto::path::MAX_NAME;
 
 use crate::answers::SourceFacts;
@@ -23,10 +25,11 @@ mod create;
 mod expand;
 mod paths;
 
-pub(crate) use create::{make_directory, make_link, make_with_parents};
+pub(crate) use conflicts::check_conflicts;
+pub(crate) use create::{make_directories, make_link, make_with_parents};
 use expand::{FoundSource, expand_source};
-pub(crate) use paths::is_same_file;
-use paths::{is_inside, last_component};
+use paths::last_component;
+pub(crate) use paths::{is_inside, is_same_file, trim_trailing_slashes};
 
 /// One file to copy.
 #[derive(Debug, Clone)]
@@ -113,7 +116,7 @@ pub(crate) async fn make_plan(
             bytes: plan.items.iter().filter_map(|i| i.facts.size).sum(),
         });
     }
-    conflicts::check_conflicts(&plan)?;
+    check_conflicts(&plan)?;
     Ok(plan)
 }
 
@@ -144,7 +147,7 @@ async fn inspect_destination(
     if path == b"/" {
         return Ok(PlannedDestination::Directory { at, make: false });
     }
-    let path = paths::trim_trailing_slashes(path);
+    let path = trim_trailing_slashes(path);
     let mut session = ctx.session_for_path(&id, Some(path)).await?;
     let result = session.stat(path).await;
     match result {
@@ -260,10 +263,10 @@ impl CopyPlan {
         }
         let id = found.location.storage_id();
         let mut session = ctx.session(&id).await?;
-        let path = paths::trim_trailing_slashes(found.location.path());
+        let path = trim_trailing_slashes(found.location.path());
         let tree = DirectoryTree::walk(&mut *session, path, ctx.options.symlinks).await?;
         ctx.pool.release(&id, session);
-        self.add_tree_content(&found.location, &top, tree);
+        self.add_tree_content(&found.location, &top, select(ctx, tree));
         Ok(())
     }
 
@@ -310,6 +313,48 @@ impl CopyPlan {
             .map(|(r, reason)| (at(r), reason.clone()));
         self.failed.extend(failed);
     }
+}
+
+/// The part of a tree that the user asked for. Directories that would be empty only for that are left out.
+pub(super) fn select(ctx: &BatchContext, mut tree: DirectoryTree) -> DirectoryTree {
+    let (selection, listed) = (&ctx.options.selection, &ctx.options.files_from);
+    if selection.selects_all() && listed.is_none() {
+        return tree;
+    }
+    if let Some(listed) = listed {
+        let wanted: HashSet<&[u8]> = listed.iter().map(Vec::as_slice).collect();
+        let is_wanted = |path: &[u8]| wanted.contains(path) || is_below_one_of(&wanted, path);
+        tree.files.retain(|(path, _)| is_wanted(path));
+        tree.links.retain(|(path, _)| is_wanted(path));
+        tree.skipped.retain(|(path, _)| is_wanted(path));
+        tree.add_missing(&wanted);
+    }
+    tree.files
+        .retain(|(path, facts)| selection.selects(path, *facts));
+    tree.links
+        .retain(|(path, _)| selection.selects(path, SourceFacts::default()));
+    tree.skipped
+        .retain(|(path, _)| selection.selects(path, SourceFacts::default()));
+    let needed: HashSet<&[u8]> = tree
+        .files
+        .iter()
+        .map(|(path, _)| path)
+        .chain(tree.links.iter().map(|(path, _)| path))
+        .flat_map(|path| parents(path))
+        .collect();
+    tree.directories
+        .retain(|directory| needed.contains(directory.as_slice()));
+    tree
+}
+
+/// The directories above a relative path.
+pub(super) fn parents(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+    slashes.map(|(at, _)| &path[..at])
+}
+
+fn is_below_one_of(directories: &HashSet<&[u8]>, path: &[u8]) -> bool {
+    parents(path).any(|parent| directories.contains(parent))
 }
 
 /// Refuses a name that is too long for file systems before its bytes are moved under a shorter,

@@ -196,7 +196,7 @@ fn conflicts_between_remote_files_are_refused() {
         ),
         (&[("/a/x", "ftp://h/x")], &["ftp://h/x/"]),
     ] {
-        let failure = conflicts::check_conflicts(&plan(items, directories)).unwrap_err();
+        let failure = check_conflicts(&plan(items, directories)).unwrap_err();
         assert_eq!(failure.exit, Exit::Usage, "{items:?}");
         assert!(failure.message.contains("nothing was copied"), "{failure}");
     }
@@ -205,7 +205,7 @@ fn conflicts_between_remote_files_are_refused() {
         [("/a/x", "ftp://u@h/x"), ("/b/x", "ftp://v@h/x")],
         [("ftp://g/2", "ftp://h/1"), ("ftp://g/1", "ftp://h/2")],
     ] {
-        conflicts::check_conflicts(&plan(&items, &[])).unwrap();
+        check_conflicts(&plan(&items, &[])).unwrap();
     }
 }
 

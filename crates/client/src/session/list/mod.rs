@@ -79,6 +79,32 @@ impl ClientSession {
         self.list_with(path, STREAMING_LIMITS, visit).await
     }
 
+    /// All entries below a directory by MLSR, as they arrive, in bounded memory; names are relative to `path`.
+    /// `Ok(false)`: the server is not known to report links and unreadable directories in it.
+    ///
+    /// # Errors
+    /// As [`ClientSession::list`]; entries may have been visited before.
+    pub(crate) async fn list_tree(
+        &mut self,
+        path: &[u8],
+        visit: &mut EntryVisitor<'_>,
+    ) -> Result<bool, CopyFailure> {
+        // The greeting with pipelining is that of a longhaul server.
+        let is_known = self.supports_pipelining() && self.reports_symlinks();
+        if !(is_known && self.features().mlsr) {
+            return Ok(false);
+        }
+        self.check_path(path)?;
+        let request = ListingRequest {
+            path,
+            command: Command::Mlsr(Some(path.to_vec())),
+            parse: parse_mlsx,
+            limits: STREAMING_LIMITS,
+        };
+        let result = self.fetch_listing(request, visit).await?;
+        Ok(matches!(result, ListingResult::Complete(_)))
+    }
+
     async fn list_with(
         &mut self,
         path: &[u8],
@@ -340,6 +366,7 @@ fn listing_requirements(command: Command) -> TransferRequirements {
         congestion_control: None,
         buffer: None,
         buffer_sizing: None,
+        announcements: Vec::new(),
         announced_size: None,
         store_checksum: None,
         restart: None,

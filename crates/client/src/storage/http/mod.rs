@@ -251,6 +251,7 @@ impl Storage for HttpStorage {
             checksums_while_storing: false,
             sets_time: false,
             third_party: None,
+            bundles: false,
             max_queries: 1,
             is_local: false,
             rtt: self.rtt,

@@ -92,6 +92,16 @@ impl Root {
         Err(Errno::AGAIN)
     }
 
+    /// Creates a file that did not exist; otherwise EEXIST. A symbolic link counts as existing.
+    pub fn open_new(&self, path: &VPath) -> Result<File, StoreError> {
+        // O_EXCL does not follow a symbolic link in the last component (open(2)).
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        self.parent_of(path)
+            .and_then(|parent| rustix::fs::openat(&parent, path.name(), flags, NEW_FILE))
+            .map(File::from)
+            .map_err(|errno| StoreError::new("create", path, errno))
+    }
+
     /// Creates a file that did not exist: `path`, or `path` with `.1`, `.2`, ... added (STOU).
     pub fn open_unique(&self, path: &VPath) -> Result<(File, VPath), StoreError> {
         let failed = |errno| StoreError::new("create", path, errno);

@@ -111,7 +111,7 @@ impl CommandPlanner {
     }
 
     /// The steps that set what the transfer requires, and start it: TYPE, MODE, protection, OPTS DRS,
-    /// buffer, OPTS, DRS channel, data address, ALLO, REST, transfer command. Settings that are in force are left out,
+    /// buffer, OPTS, DRS channel, data address, announcements, ALLO, REST, transfer command. Settings that are in force are left out,
     /// and so is the data address when open connections can be reused (MODE E, same direction, same
     /// parallelism; GFD.20 §3.4.3).
     pub fn plan(&self, requirements: &TransferRequirements) -> Vec<PlanStep> {
@@ -124,6 +124,9 @@ impl CommandPlanner {
                 PlanStep::Connect
             });
         }
+        // A server that refuses one of them refuses the transfer command, which has the number of files.
+        let announcements = requirements.announcements.iter().cloned();
+        steps.extend(announcements.map(|command| PlanStep::Set(command, RefusalEffect::Ignore)));
         // ALLO and REST come last: REST must be followed immediately by the transfer command
         // (RFC 959 §4.1.3).
         if let Some(size) = requirements.announced_size {

@@ -66,6 +66,7 @@ impl DavResource {
             size: self.size.filter(|_| !self.is_collection),
             modified: self.modified.as_deref().and_then(date::parse),
             unique: strong.filter(|_| !self.is_collection),
+            may_list: None,
             ..ListedEntry::new(name, kind)
         }
     }

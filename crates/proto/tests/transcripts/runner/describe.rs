@@ -195,8 +195,30 @@ fn kind(kind: &TransferKind) -> String {
             }
             text
         }
+        TransferKind::RetrieveBundle { directory, files } => {
+            format!(
+                "retrieve-bundle {}{}",
+                escape(directory.as_bytes()),
+                bundle(files)
+            )
+        }
+        TransferKind::StoreBundle { directory, files } => {
+            format!(
+                "store-bundle {}{}",
+                escape(directory.as_bytes()),
+                bundle(files)
+            )
+        }
         TransferKind::List(request) => format!("list {}", list(request)),
     }
+}
+
+fn bundle(files: &[proto::bundle::BundleFile]) -> String {
+    let file = |file: &proto::bundle::BundleFile| {
+        let path = escape(file.path.as_bytes());
+        format!(" {path}+{}", file.size)
+    };
+    files.iter().map(file).collect()
 }
 
 fn list(request: &ListRequest) -> String {

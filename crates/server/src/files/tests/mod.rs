@@ -169,14 +169,14 @@ impl FilesFixture {
     ) -> Result<OpenedStore, FileError> {
         match self.open_by(client, what, TransferMode::Stream, DataType::Image)? {
             OpenedTransfer::Receive(storing) => Ok(storing),
-            other @ OpenedTransfer::Send(_) => panic!("{other:?}"),
+            other => panic!("{other:?}"),
         }
     }
 
     fn storing(&self, what: TransferKind, mode: TransferMode) -> OpenedStore {
         match self.open(what, mode, DataType::Image).unwrap() {
             OpenedTransfer::Receive(storing) => storing,
-            other @ OpenedTransfer::Send(_) => panic!("{other:?}"),
+            other => panic!("{other:?}"),
         }
     }
 

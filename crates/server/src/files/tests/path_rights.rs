@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
+use data::store::{Sink, Source};
 use proptest::prelude::*;
 use security::token::{PathScopes, TokenProfile};
 
@@ -59,6 +60,7 @@ fn requests(path: &str) -> Vec<FileRequest> {
         | FileRequest::Symlink { .. }
         | FileRequest::Truncate(..)
         | FileRequest::List(_)
+        | FileRequest::EndBundle(_)
         | FileRequest::Checksum { .. } => (),
     };
     let recursive = ListRequest {
@@ -112,6 +114,22 @@ fn stores(path: &str) -> Vec<TransferKind> {
     ]
     .map(|disposition| store(path, disposition))
     .to_vec()
+}
+
+fn bundles(path: &str) -> [TransferKind; 2] {
+    let files = vec![proto::bundle::BundleFile {
+        path: v(path),
+        size: 14,
+        modified: None,
+    }];
+    let directory = v("/");
+    [
+        TransferKind::RetrieveBundle {
+            directory: directory.clone(),
+            files: files.clone(),
+        },
+        TransferKind::StoreBundle { directory, files },
+    ]
 }
 
 /// The state of every file below a directory, by path: kind and mode, time, content.
@@ -433,7 +451,7 @@ proptest! {
     #[test]
     fn no_sequence_of_requests_leaves_the_scopes(
         rights in prop::sample::subsequence(vec!["read", "create", "modify"], 1..=3),
-        steps in prop::collection::vec((0usize..24, 0usize..10), 1..24),
+        steps in prop::collection::vec((0usize..26, 0usize..10), 1..24),
     ) {
         const PATHS: [&str; 10] = [
             "/", "/in", "/in/file", "/in/dir/file", "/in/new", "/in/way/file", "/in/link",
@@ -454,7 +472,8 @@ proptest! {
                 }
                 continue;
             }
-            let kind = stores(path).get(step - requests.len()).cloned();
+            let kinds = [stores(path), bundles(path).to_vec()].concat();
+            let kind = kinds.get(step - requests.len()).cloned();
             match session.open(kind.unwrap_or_else(|| retrieve(path)), TransferMode::Stream, DataType::Image) {
                 Ok(OpenedTransfer::Send(source)) => {
                     let mut content = [0; 32];
@@ -463,6 +482,16 @@ proptest! {
                     }
                 }
                 Ok(OpenedTransfer::Receive(store)) => drop(store.sink.write_at(0, b"written")),
+                Ok(OpenedTransfer::SendBundle(bundle)) => {
+                    let mut content = [0; 32];
+                    let count = bundle.source.read_at(0, &mut content).unwrap();
+                    prop_assert!(!content[..count].starts_with(b"content of out"));
+                }
+                Ok(OpenedTransfer::ReceiveBundle(bundle)) => {
+                    bundle.sink.write_at(0, b"written content").unwrap_err();
+                    bundle.sink.write_at(0, b"writtencontent").unwrap();
+                    drop(bundle.sink.finish());
+                }
                 Err(_) => {}
             }
         }

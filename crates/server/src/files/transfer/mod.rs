@@ -23,10 +23,13 @@ use super::listing::ListingSource;
 use super::uploads::{ActiveUpload, OwnerWait, UploadClient, UploadLease, in_use_error};
 use super::{Access, SessionFiles};
 
+mod bundle;
 mod completion;
 mod plan;
 mod sink;
 
+pub(in crate::files) use bundle::LastBundle;
+pub use bundle::{OpenedBundleSource, OpenedBundleStore};
 use completion::StoreCompletion;
 use plan::{recv_plan, send_plan};
 use sink::StoreSink;
@@ -41,6 +44,10 @@ pub enum OpenedTransfer {
     Send(OpenedSource),
     /// STOR, APPE, STOU, ESTO: the server receives.
     Receive(OpenedStore),
+    /// ERET BUNDLE
+    SendBundle(OpenedBundleSource),
+    /// ESTO BUNDLE
+    ReceiveBundle(OpenedBundleStore),
 }
 
 /// An open source of bytes to send. A listing already has CR LF line ends, in every TYPE.
@@ -110,6 +117,12 @@ impl SessionFiles {
                 .open_retrieve(path, *part, have)
                 .map(OpenedTransfer::Send),
             TransferKind::Store { .. } => self.open_store(request, by).map(OpenedTransfer::Receive),
+            TransferKind::RetrieveBundle { files, .. } => {
+                Ok(OpenedTransfer::SendBundle(self.open_bundle_source(files)))
+            }
+            TransferKind::StoreBundle { directory, files } => self
+                .open_bundle_store(directory, files)
+                .map(OpenedTransfer::ReceiveBundle),
         }
     }
 

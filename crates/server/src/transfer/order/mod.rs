@@ -12,7 +12,7 @@ use data::job::TransferSettings;
 use data::options::{CongestionChoice, IoMethod, TransferOptions};
 use data::rate::RateLimit;
 use data::security::DataSecurity;
-use proto::server::{FileError, TransferKind, TransferRequest};
+use proto::server::{FileError, TransferRequest};
 use proto::sizing::BufferSizing;
 use proto::stripes::{Stripe, StripeAddresses};
 use tune::Prior;
@@ -109,7 +109,7 @@ impl TransferOrder {
         drs: Option<Arc<drs::DrsEndpoint>>,
     ) -> TransferSettings {
         let Self { request, terms, .. } = self;
-        let sends = matches!(request.kind, TransferKind::Retrieve { .. });
+        let sends = request.kind.is_retrieve();
         TransferSettings {
             options: TransferOptions {
                 buffers: request.buffers,

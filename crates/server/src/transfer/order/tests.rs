@@ -1,6 +1,7 @@
 use proto::command::{DataType, TransferMode};
 use proto::path::VPath;
 use proto::ranges::RangeSet;
+use proto::server::TransferKind;
 use proto::sizing::SocketBuffers;
 use proto::streams::ParallelismRange;
 

@@ -1,0 +1,254 @@
+//! Small files, moved many at a time as the bytes of one transfer ([`proto::bundle`]), between this machine and a
+//! server that offers it.
+//!
+//! A bundle only saves round trips. Whatever it cannot move is copied file by file, which also finds out why.
+
+use std::sync::Arc;
+
+use data::job::TransferControl;
+use data::store::bundle::{BundleMember, BundleSink, BundleSource};
+use data::store::{Sink, Source};
+use proto::bundle::{BundleEntry, BundleFailure, BundleProof, CHECKSUM};
+use proto::ranges::RangeSet;
+use tune::limiter::Role;
+
+use super::BatchContext;
+use super::measurement::TransferMeasurement;
+use super::meter::{FileMeter, SafeByteCount};
+use super::path_knowledge::{PathKnowledge, RemotePath};
+use super::plan::PlannedFile;
+use super::stream_plan::{CopyRange, StreamPlan, new_transfer_spec};
+use crate::location::StorageId;
+use crate::retry::RetryBudget;
+use crate::storage::contract::Storage;
+use crate::transfer::{TransferAttempt, TransferSpec};
+use crate::{CopyEvent, CopyFailure, Exit, ModeChoice};
+
+mod arrange;
+mod local_files;
+
+pub(super) use arrange::{BatchWork, arrange, servers_to_ask};
+use local_files::LocalBundle;
+
+/// A bundle that was moved.
+pub(super) struct MovedBundle {
+    /// Bytes moved.
+    pub(super) bytes: u64,
+    /// Positions of files that were not moved.
+    pub(super) failed: Vec<usize>,
+    /// Name of the comparison.
+    pub(super) verified: String,
+    pub(super) measured: TransferMeasurement,
+}
+
+/// Which end of a bundle the server is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ServerEnd {
+    Source,
+    Destination,
+}
+
+/// Moves files of one server, and of this machine, with retries. Comes back with the bytes that were moved.
+pub(super) async fn copy_bundle(
+    ctx: &BatchContext,
+    files: &[PlannedFile],
+) -> Result<MovedBundle, (u64, CopyFailure)> {
+    let meter = ctx.meter.begin_file(format!("{} files", files.len()));
+    let mut retries = RetryBudget::new(ctx.options.retries, ctx.seed);
+    loop {
+        let before = meter.moved();
+        let failure = match attempt(ctx, files, &meter).await {
+            Ok((failed, attempt)) => {
+                return Ok(MovedBundle {
+                    bytes: meter.moved(),
+                    failed,
+                    verified: CHECKSUM.name().to_ascii_lowercase(),
+                    measured: attempt,
+                });
+            }
+            Err(failure) => failure,
+        };
+        let moved = meter.moved().saturating_sub(before);
+        let Some((attempt, after)) = retries.next_attempt(&failure, moved) else {
+            return Err((meter.moved(), failure));
+        };
+        ctx.observer.on_event(CopyEvent::Retrying {
+            source: format!("{} files", files.len()),
+            reason: failure.message,
+            attempt,
+            after,
+        });
+        tokio::time::sleep(after).await;
+    }
+}
+
+/// One attempt. Returns the positions of files that were not moved.
+async fn attempt(
+    ctx: &BatchContext,
+    files: &[PlannedFile],
+    meter: &FileMeter,
+) -> Result<(Vec<usize>, TransferMeasurement), CopyFailure> {
+    let Some(first) = files.first() else {
+        return Err(CopyFailure::new(Exit::Local, "a bundle without files"));
+    };
+    let (from, to) = (first.source.storage_id(), first.destination.storage_id());
+    let (id, end) = match from.is_server() {
+        true => (from, ServerEnd::Source),
+        false => (to, ServerEnd::Destination),
+    };
+    let mut session = ctx.pool.acquire(&id).await?;
+    let result = over_session(ctx, files, meter, (&mut session, end)).await;
+    ctx.return_session(&id, session, &result);
+    result
+}
+
+async fn over_session(
+    ctx: &BatchContext,
+    files: &[PlannedFile],
+    meter: &FileMeter,
+    (session, end): (&mut Box<dyn Storage>, ServerEnd),
+) -> Result<(Vec<usize>, TransferMeasurement), CopyFailure> {
+    let total = files.iter().filter_map(|file| file.facts.size).sum();
+    let role = match end {
+        ServerEnd::Source => Role::Receiver,
+        ServerEnd::Destination => Role::Sender,
+    };
+    let mut path = PathKnowledge::default();
+    let remote = RemotePath::of(ctx, &**session, role);
+    path.recall(ctx, remote, Some(total)).await;
+    let local = ctx.pool.acquire(&StorageId::LocalFiles).await?;
+    let ends: (&dyn Storage, &dyn Storage) = match end {
+        ServerEnd::Source => (&**session, &*local),
+        ServerEnd::Destination => (&*local, &**session),
+    };
+    let spec = specification(ctx, ends, total, (&path, role));
+    drop(local);
+    let control = Arc::new(TransferControl::new());
+    let counted = Arc::clone(&control);
+    meter.begin_attempt(
+        Arc::clone(&control),
+        SafeByteCount::from_fn(move || counted.safe().byte_count()),
+    );
+    let (mut attempt, failures) = match end {
+        ServerEnd::Source => fetch(ctx, files, &mut **session, (&spec, &control)).await?,
+        ServerEnd::Destination => store(files, &mut **session, (&spec, &control)).await?,
+    };
+    meter.confirm_attempt();
+    ctx.warn_all(std::mem::take(&mut attempt.warnings));
+    let fetched = end == ServerEnd::Source;
+    path.learn(ctx, fetched, &mut attempt).await;
+    let measured = match fetched {
+        true => TransferMeasurement::of_received(attempt),
+        false => TransferMeasurement::of_sent(attempt),
+    };
+    let failed = failures.into_iter().map(|failure| {
+        let name = files
+            .get(failure.index)
+            .map_or_else(String::new, |file| file.source.display());
+        tracing::debug!(name, reason = failure.reason, "not moved with its bundle");
+        failure.index
+    });
+    Ok((failed.collect(), measured))
+}
+
+fn specification(
+    ctx: &BatchContext,
+    ends: (&dyn Storage, &dyn Storage),
+    total: u64,
+    (path, role): (&PathKnowledge, Role),
+) -> TransferSpec {
+    let plan = StreamPlan::for_transfer(ctx, Some(total), (false, path.known()), ends);
+    let range = CopyRange {
+        part: None,
+        size: Some(total),
+    };
+    let mut spec = new_transfer_spec(ctx, range, &RangeSet::new(), plan);
+    spec.checksum = Some(CHECKSUM);
+    spec.chunks = None;
+    if spec.mode == ModeChoice::Auto {
+        // Its connections stay open for the next bundle.
+        spec.mode = ModeChoice::Extended;
+    }
+    if role == Role::Sender {
+        spec.prior = path.known().clone();
+    }
+    spec
+}
+
+async fn fetch(
+    ctx: &BatchContext,
+    files: &[PlannedFile],
+    session: &mut dyn Storage,
+    (spec, control): (&TransferSpec, &Arc<TransferControl>),
+) -> Result<(TransferAttempt, Vec<BundleFailure>), CopyFailure> {
+    let target = LocalBundle::new(files.iter().map(|file| &file.destination));
+    let sink = BundleSink::new(members(files), target, ctx.options.sync_policy);
+    let sink = Arc::new(sink);
+    let shared = Arc::clone(&sink) as Arc<dyn Sink>;
+    let entries = entries(files.iter().map(|file| (file, file.source.path())));
+    let (attempt, outcome) = session
+        .fetch_bundle(&entries, shared, spec, control)
+        .await?;
+    sink.drop_members(&outcome.failures);
+    let finished = tokio::task::spawn_blocking(move || sink.finish()).await;
+    match finished {
+        Ok(Ok(failures)) => Ok((attempt, failures)),
+        Ok(Err(error)) => Err(local_failure(&format!(
+            "the files of a bundle are not on disk: {error}"
+        ))),
+        Err(error) => Err(local_failure(&error.to_string())),
+    }
+}
+
+async fn store(
+    files: &[PlannedFile],
+    session: &mut dyn Storage,
+    (spec, control): (&TransferSpec, &Arc<TransferControl>),
+) -> Result<(TransferAttempt, Vec<BundleFailure>), CopyFailure> {
+    let opened = LocalBundle::new(files.iter().map(|file| &file.source));
+    let source = Arc::new(BundleSource::new(members(files), move |index| {
+        opened.open(index)
+    }));
+    let shared = Arc::clone(&source) as Arc<dyn Source>;
+    let entries = entries(files.iter().map(|file| (file, file.destination.path())));
+    let attempt = session
+        .store_bundle(&entries, shared, spec, control)
+        .await?;
+    let Some(checksum) = attempt.report.checksum.clone() else {
+        return Err(local_failure("the bytes of a bundle have no checksum"));
+    };
+    let without: Vec<usize> = source
+        .finish()
+        .iter()
+        .map(|failure| failure.index)
+        .collect();
+    let proof = BundleProof {
+        algorithm: CHECKSUM,
+        checksum,
+        without,
+    };
+    let outcome = session.end_stored_bundle(proof, files.len()).await?;
+    Ok((attempt, outcome.failures))
+}
+
+fn members(files: &[PlannedFile]) -> Vec<BundleMember> {
+    let member = |file: &PlannedFile| BundleMember {
+        size: file.facts.size.unwrap_or(0),
+        modified: file.facts.modified,
+    };
+    files.iter().map(member).collect()
+}
+
+/// What is announced to the server, with its own paths.
+fn entries<'f>(files: impl Iterator<Item = (&'f PlannedFile, &'f [u8])>) -> Vec<BundleEntry> {
+    let entry = |(file, path): (&PlannedFile, &[u8])| BundleEntry {
+        path: path.to_vec(),
+        size: file.facts.size.unwrap_or(0),
+        modified: file.facts.modified,
+    };
+    files.map(entry).collect()
+}
+
+fn local_failure(message: &str) -> CopyFailure {
+    CopyFailure::new(Exit::Local, message)
+}

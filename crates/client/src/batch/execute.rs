@@ -1,0 +1,213 @@
+//! Carries out a plan: several workers take files, and bundles of files, from one queue.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use tokio::task::JoinSet;
+
+use super::bundle::{self, BatchWork};
+use super::plan::{self, CopyPlan, PlannedFile};
+use super::totals::BatchTotals;
+use super::{BatchContext, FileOutcome, file, lock, progress};
+use crate::location::StorageId;
+use crate::{CopyEvent, CopyFailure, CopyObserver, Exit};
+
+/// Most files at a time.
+const MAX_CONCURRENCY: usize = 64;
+
+/// Executes a plan.
+pub(super) async fn execute(
+    ctx: &Arc<BatchContext>,
+    plan: CopyPlan,
+    totals: &Arc<Mutex<BatchTotals>>,
+) {
+    for (source, failure) in plan.failed {
+        report_failure(&ctx.observer, totals, source, failure);
+    }
+    for (source, reason) in plan.skipped {
+        lock(totals).file_skipped();
+        ctx.observer.on_event(CopyEvent::Skipped { source, reason });
+    }
+    if ctx.options.dry_run {
+        for item in &plan.items {
+            ctx.observer.on_event(CopyEvent::WouldCopy {
+                source: item.source.display(),
+                destination: item.destination.display(),
+                bytes: item.facts.size,
+            });
+        }
+        return;
+    }
+    // Parents come first, and before the files that they will hold.
+    for (directory, failure) in plan::make_directories(ctx, &plan.directories).await {
+        report_failure(&ctx.observer, totals, directory, failure);
+    }
+    let concurrency = ctx.options.concurrency.clamp(1, MAX_CONCURRENCY);
+    let takes_bundles = ask_for_bundles(ctx, &plan.items).await;
+    let work = bundle::arrange(&ctx.options, plan.items, concurrency, &takes_bundles);
+    // More workers than work would only log in and leave.
+    let workers = concurrency.min(work.len());
+    // One queue for all workers, so that large files do not hold up a fixed share of the batch.
+    let queue = Arc::new(Mutex::new(work));
+    let mut running = JoinSet::new();
+    for _ in 0..workers {
+        let (ctx, queue, totals) = (Arc::clone(ctx), Arc::clone(&queue), Arc::clone(totals));
+        running.spawn(async move { run_worker(&ctx, &queue, &totals).await });
+    }
+    let workers = async {
+        while let Some(result) = running.join_next().await {
+            if let Err(e) = result {
+                // A panic in one copy must not be mistaken for success.
+                let message = format!("a copy ended unexpectedly: {e}");
+                report_failure(
+                    &ctx.observer,
+                    totals,
+                    String::new(),
+                    CopyFailure::new(Exit::Local, message),
+                );
+            }
+        }
+    };
+    progress::report_while(ctx, workers, totals).await;
+    make_links(ctx, plan.links, totals).await;
+}
+
+/// Creates the links of a plan. This happens after the files are written, so that no file is
+/// written through a link.
+async fn make_links(
+    ctx: &BatchContext,
+    links: Vec<plan::PlannedLink>,
+    totals: &Arc<Mutex<BatchTotals>>,
+) {
+    for link in links {
+        let source = link.source.display();
+        match plan::make_link(ctx, &link).await {
+            Ok(None) => {}
+            Ok(Some(reason)) => {
+                lock(totals).file_skipped();
+                ctx.observer.on_event(CopyEvent::Skipped { source, reason });
+            }
+            Err(failure) => report_failure(&ctx.observer, totals, source, failure),
+        }
+    }
+}
+
+/// Which servers of these files take bundles. One that cannot be asked counts as one that does not: the copy of its
+/// files shows why.
+async fn ask_for_bundles(ctx: &BatchContext, files: &[PlannedFile]) -> HashMap<StorageId, bool> {
+    let mut answers = HashMap::new();
+    for id in bundle::servers_to_ask(&ctx.options, files) {
+        if let Ok(session) = ctx.session(&id).await {
+            answers.insert(id.clone(), session.capabilities().bundles);
+            ctx.pool.release(&id, session);
+        }
+    }
+    answers
+}
+
+/// One worker: does what is next in the queue until the queue is empty.
+async fn run_worker(
+    ctx: &BatchContext,
+    queue: &Mutex<VecDeque<BatchWork>>,
+    totals: &Mutex<BatchTotals>,
+) {
+    loop {
+        let Some(work) = lock(queue).pop_front() else {
+            return;
+        };
+        match work {
+            BatchWork::File(item) => copy_one(ctx, &item, totals).await,
+            BatchWork::Bundle(files) => copy_bundle(ctx, files, totals).await,
+        }
+    }
+}
+
+async fn copy_one(ctx: &BatchContext, item: &PlannedFile, totals: &Mutex<BatchTotals>) {
+    let source = item.source.display();
+    match file::copy_file(ctx, item).await {
+        Ok(FileOutcome::Done {
+            bytes,
+            verified,
+            measured,
+        }) => {
+            lock(totals).file_done(bytes, &verified, measured.map(|m| *m));
+            report_finished(ctx, item, bytes, verified);
+        }
+        Ok(FileOutcome::Kept) => {
+            lock(totals).file_kept();
+            let destination = item.destination.display();
+            ctx.observer.on_event(CopyEvent::Kept {
+                source,
+                destination,
+            });
+        }
+        Err((bytes, failure)) => {
+            lock(totals).add_bytes(bytes);
+            report_failure(&ctx.observer, totals, source, failure);
+        }
+    }
+}
+
+/// Moves a bundle, and then the files that it could not move, one after the other.
+async fn copy_bundle(ctx: &BatchContext, files: Vec<PlannedFile>, totals: &Mutex<BatchTotals>) {
+    for item in &files {
+        ctx.report_started(item, item.facts.size, 0);
+    }
+    let moved = match bundle::copy_bundle(ctx, &files).await {
+        Ok(moved) => moved,
+        Err((bytes, failure)) => {
+            lock(totals).add_bytes(bytes);
+            // After all retries: each file alone would wait for the same server again.
+            let is_lost = failure.transient && failure.exit == Exit::Unreachable;
+            tracing::debug!(%failure, "a bundle of files was not moved");
+            for item in files {
+                match is_lost {
+                    true => {
+                        let source = item.source.display();
+                        report_failure(&ctx.observer, totals, source, failure.clone());
+                    }
+                    false => copy_one(ctx, &item, totals).await,
+                }
+            }
+            return;
+        }
+    };
+    // Measured once, for all of its files.
+    let mut measured = Some(moved.measured);
+    // Bytes of files that failed have moved, too.
+    let mut others = moved.bytes;
+    let mut left = Vec::new();
+    for (index, item) in files.into_iter().enumerate() {
+        if moved.failed.contains(&index) {
+            left.push(item);
+            continue;
+        }
+        let bytes = item.facts.size.unwrap_or(0);
+        others = others.saturating_sub(bytes);
+        lock(totals).file_done(bytes, &moved.verified, measured.take());
+        report_finished(ctx, &item, bytes, moved.verified.clone());
+    }
+    lock(totals).add_bytes(others);
+    for item in left {
+        copy_one(ctx, &item, totals).await;
+    }
+}
+
+fn report_finished(ctx: &BatchContext, item: &PlannedFile, bytes: u64, verified: String) {
+    ctx.observer.on_event(CopyEvent::Finished {
+        source: item.source.display(),
+        destination: item.destination.display(),
+        bytes,
+        verified,
+    });
+}
+
+pub(super) fn report_failure(
+    observer: &Arc<dyn CopyObserver>,
+    totals: &Mutex<BatchTotals>,
+    source: String,
+    failure: CopyFailure,
+) {
+    lock(totals).file_failed(&failure);
+    observer.on_event(CopyEvent::Failed { source, failure });
+}

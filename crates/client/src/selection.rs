@@ -1,0 +1,250 @@
+//! Which files of a tree are copied: patterns, sizes and times.
+//!
+//! Patterns are those of rclone: `*` and `?` match within a name, `**` over several, `[a-z]` one of some characters,
+//! `{a,b}` one of some texts. A pattern with `/` at its beginning is that of a path from the top of the tree, any other
+//! one that of the end of a path; with `/` at its end it stands for everything below directories of that name. The first
+//! rule that matches decides.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use globset::{GlobBuilder, GlobMatcher};
+use proto::timestamp::Timestamp;
+
+use crate::answers::SourceFacts;
+use crate::{CopyFailure, Exit};
+
+/// Rules for the files of trees; by default all are copied.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    rules: Vec<SelectionRule>,
+    /// A file that no rule matches is left out.
+    leaves_others: bool,
+    /// Smallest file, bytes.
+    pub min_size: Option<u64>,
+    /// Largest file, bytes.
+    pub max_size: Option<u64>,
+    /// Files that were modified at this time or later.
+    pub newer: Option<Timestamp>,
+    /// Files that were modified at this time or earlier.
+    pub older: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone)]
+struct SelectionRule {
+    includes: bool,
+    matcher: GlobMatcher,
+}
+
+impl Selection {
+    /// Copies files that match, and no others that match no rule. Rules of earlier calls come first.
+    ///
+    /// # Errors
+    /// `Usage`: it is no pattern.
+    pub fn include(&mut self, pattern: &str) -> Result<(), CopyFailure> {
+        self.leaves_others = true;
+        self.add(true, pattern)
+    }
+
+    /// Leaves out files that match.
+    ///
+    /// # Errors
+    /// As [`Selection::include`].
+    pub fn exclude(&mut self, pattern: &str) -> Result<(), CopyFailure> {
+        self.add(false, pattern)
+    }
+
+    /// Adds the rules of a file: a line `+ PATTERN` or `- PATTERN` each; `!` forgets all rules before it; empty lines and
+    /// those that begin with `#` or `;` say nothing.
+    ///
+    /// # Errors
+    /// As [`Selection::include`]; the line is named.
+    pub fn add_rules(&mut self, text: &str) -> Result<(), CopyFailure> {
+        for (number, line) in text.lines().enumerate() {
+            let line = line.trim();
+            let added = match (line.split_at_checked(2), line) {
+                (_, "") => Ok(()),
+                (_, comment) if comment.starts_with(['#', ';']) => Ok(()),
+                (_, "!") => {
+                    self.rules.clear();
+                    Ok(())
+                }
+                (Some(("+ ", pattern)), _) => self.add(true, pattern.trim_start()),
+                (Some(("- ", pattern)), _) => self.add(false, pattern.trim_start()),
+                _ => Err(usage("a rule begins with '+ ' or '- '".to_owned())),
+            };
+            added.map_err(|failure| usage(format!("line {}: {}", number + 1, failure.message)))?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, includes: bool, pattern: &str) -> Result<(), CopyFailure> {
+        let invalid = |reason: String| usage(format!("'{pattern}' is not a pattern: {reason}"));
+        let (anchored, rest) = match pattern.strip_prefix('/') {
+            Some(rest) => (true, rest),
+            None => (false, pattern),
+        };
+        if rest.is_empty() {
+            return Err(invalid("it is empty".to_owned()));
+        }
+        let below = if rest.ends_with('/') { "**" } else { "" };
+        let start = match anchored || rest.starts_with("**/") {
+            true => "",
+            false => "**/",
+        };
+        let glob = GlobBuilder::new(&format!("{start}{rest}{below}"))
+            .literal_separator(true)
+            .backslash_escape(true)
+            .build()
+            .map_err(|error| invalid(error.kind().to_string()))?;
+        self.rules.push(SelectionRule {
+            includes,
+            matcher: glob.compile_matcher(),
+        });
+        Ok(())
+    }
+
+    /// Whether every file is selected.
+    pub(crate) fn selects_all(&self) -> bool {
+        let limits = [self.min_size, self.max_size];
+        let times = [self.newer, self.older];
+        self.rules.is_empty()
+            && limits.iter().all(Option::is_none)
+            && times.iter().all(Option::is_none)
+    }
+
+    /// Whether a file is selected. `path` is relative to the top of its tree. What is not known of a file does not
+    /// leave it out.
+    pub(crate) fn selects(&self, path: &[u8], facts: SourceFacts) -> bool {
+        let size = facts.size;
+        let modified = facts.modified.map(|time| time.0);
+        let too_small = size
+            .zip(self.min_size)
+            .is_some_and(|(size, min)| size < min);
+        let too_large = size
+            .zip(self.max_size)
+            .is_some_and(|(size, max)| size > max);
+        let too_old = modified
+            .zip(self.newer)
+            .is_some_and(|(time, newer)| time < newer.0);
+        let too_new = modified
+            .zip(self.older)
+            .is_some_and(|(time, older)| time > older.0);
+        !(too_small || too_large || too_old || too_new) && self.selects_path(path)
+    }
+
+    fn selects_path(&self, path: &[u8]) -> bool {
+        let path = Path::new(OsStr::from_bytes(path));
+        let decides = self.rules.iter().find(|rule| rule.matcher.is_match(path));
+        decides.map_or(!self.leaves_others, |rule| rule.includes)
+    }
+}
+
+fn usage(message: String) -> CopyFailure {
+    CopyFailure::new(Exit::Usage, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn selected<'p>(selection: &Selection, paths: &[&'p str]) -> Vec<&'p str> {
+        let all = paths.iter().copied();
+        all.filter(|path| selection.selects(path.as_bytes(), SourceFacts::default()))
+            .collect()
+    }
+
+    const PATHS: [&str; 7] = [
+        "a.txt",
+        "b.bin",
+        "d/a.txt",
+        "d/e/c.txt",
+        "d/e/cache/x",
+        "cache",
+        "cache2/y",
+    ];
+
+    fn with(includes: &[&str], excludes: &[&str]) -> Vec<&'static str> {
+        let mut selection = Selection::default();
+        for pattern in includes {
+            selection.include(pattern).unwrap();
+        }
+        for pattern in excludes {
+            selection.exclude(pattern).unwrap();
+        }
+        selected(&selection, &PATHS)
+    }
+
+    #[test]
+    fn patterns_are_those_of_rclone() {
+        assert_eq!(with(&[], &[]), PATHS);
+        assert_eq!(with(&["*.txt"], &[]), ["a.txt", "d/a.txt", "d/e/c.txt"]);
+        assert_eq!(with(&["/*.txt"], &[]), ["a.txt"]);
+        assert_eq!(
+            with(&["/d/**"], &[]),
+            ["d/a.txt", "d/e/c.txt", "d/e/cache/x"]
+        );
+        assert_eq!(with(&["d/*"], &[]), ["d/a.txt"]);
+        assert_eq!(with(&["cache/"], &[]), ["d/e/cache/x"]);
+        assert_eq!(with(&["*.{bin,exe}"], &[]), ["b.bin"]);
+        assert_eq!(with(&["[ab].*"], &[]), ["a.txt", "b.bin", "d/a.txt"]);
+        assert_eq!(with(&["?.bin"], &[]), ["b.bin"]);
+        assert_eq!(
+            with(&[], &["*.txt", "cache*/**"]),
+            ["b.bin", "cache"],
+            "left out"
+        );
+        assert_eq!(
+            with(&["*.txt"], &["d/**"]),
+            ["a.txt", "d/a.txt", "d/e/c.txt"]
+        );
+    }
+
+    #[test]
+    fn the_first_rule_of_a_file_that_matches_decides() {
+        let mut selection = Selection::default();
+        let rules = "# of a site\n\n- cache/\n+ *.txt\n+ x\n- *\n";
+        selection.add_rules(rules).unwrap();
+        assert_eq!(
+            selected(&selection, &PATHS),
+            ["a.txt", "d/a.txt", "d/e/c.txt"]
+        );
+        selection.add_rules("!\n- *.txt").unwrap();
+        assert_eq!(
+            selected(&selection, &PATHS),
+            ["b.bin", "d/e/cache/x", "cache", "cache2/y"]
+        );
+        let failure = selection.add_rules("+ a\nb").unwrap_err();
+        assert!(failure.message.starts_with("line 2:"), "{failure}");
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_refused() {
+        for pattern in ["", "/", "[a", "{a"] {
+            let failure = Selection::default().exclude(pattern).unwrap_err();
+            assert_eq!(failure.exit, Exit::Usage, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn sizes_and_times_leave_out_what_is_known_to_be_beyond_them() {
+        let facts = |size, time: i64| SourceFacts {
+            size: Some(size),
+            modified: Some(Timestamp(time)),
+        };
+        let selection = Selection {
+            min_size: Some(10),
+            max_size: Some(20),
+            newer: Some(Timestamp(100)),
+            older: Some(Timestamp(200)),
+            ..Selection::default()
+        };
+        for inside in [facts(10, 100), facts(20, 200), SourceFacts::default()] {
+            assert!(selection.selects(b"f", inside));
+        }
+        for outside in [facts(9, 150), facts(21, 150), facts(15, 99), facts(15, 201)] {
+            assert!(!selection.selects(b"f", outside));
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Bundles: many small files in one transfer with a longhaul server ([`proto::bundle`]).
+
+use std::sync::Arc;
+
+use data::job::TransferControl;
+use data::options::CongestionChoice;
+use data::recv::ReceivePlan;
+use data::send::SendPlan;
+use data::store::{Sink, Source};
+use proto::bundle::{BundleEntry, BundleOutcome, BundleProof, announcement_lines};
+use proto::client::{TransferDirection, TransferRequirements};
+use proto::command::{Command, ExtendedRetrieve, ExtendedStore, SiteCommand, TransferMode};
+use proto::ranges::RangeSet;
+use proto::stripes::StripeAddresses;
+
+use super::control_messages::ReplySinks;
+use super::exchange::{CompletedExchange, LocalTransfer, TransferExchange};
+use super::get::server_could_not_connect;
+use super::negotiation;
+use super::outcome::FailedTransfer;
+use super::prepare::{LocalDataEnd, PreparationResult};
+use super::{TransferAttempt, TransferSpec};
+use crate::session::{ClientSession, replies};
+use crate::{CopyFailure, Exit};
+
+/// Agreement with the server before a bundle.
+struct BundleAgreement {
+    mode: TransferMode,
+    alternative: Option<StripeAddresses>,
+}
+
+/// Receives the files `entries` into `sink`. The outcome names those that the server could not send; their bytes are
+/// zeros. Its checksum is that of the bytes that arrived.
+///
+/// # Errors
+/// As [`super::get`].
+pub(crate) async fn get_bundle(
+    session: &mut ClientSession,
+    entries: &[BundleEntry],
+    sink: Arc<dyn Sink>,
+    spec: &TransferSpec,
+    control: &Arc<TransferControl>,
+) -> Result<(TransferAttempt, BundleOutcome), CopyFailure> {
+    match try_get(session, entries, &sink, spec, control).await {
+        // One more attempt in MODE S, where this end opens the connection.
+        Err(failed) if session.server_can_connect() && server_could_not_connect(&failed) => {
+            session.set_server_cannot_connect();
+            Ok(try_get(session, entries, &sink, spec, control).await?)
+        }
+        result => Ok(result?),
+    }
+}
+
+async fn try_get(
+    session: &mut ClientSession,
+    entries: &[BundleEntry],
+    sink: &Arc<dyn Sink>,
+    spec: &TransferSpec,
+    control: &Arc<TransferControl>,
+) -> Result<(TransferAttempt, BundleOutcome), FailedTransfer> {
+    let operation = format!("read {} files", entries.len());
+    let total = total_size(entries);
+    let mut warnings = Vec::new();
+    let mode = negotiation::get_mode(session, spec, &mut warnings);
+    negotiation::warn_of_ignored_congestion_control(session, spec, &mut warnings);
+    // Answered along with the end of the transfer.
+    session.pipeline_followups(spec, vec![end_command(None)]);
+    let start = (entries, TransferDirection::Send);
+    let agreement = agree(session, start, mode, spec, &operation, &mut warnings).await?;
+    let local_end = LocalTransfer::Receive {
+        sink: Arc::clone(sink),
+        plan: ReceivePlan {
+            origin: 0,
+            stream_start: 0,
+            limit: Some(total),
+        },
+        server_overruns: false,
+    };
+    let mut settings = negotiation::data_settings(session, agreement.mode, spec, &RangeSet::new());
+    // Only the sender's congestion control acts.
+    settings.options.congestion = CongestionChoice::System;
+    let exchange = TransferExchange {
+        local_end,
+        settings,
+        control,
+        reply_sinks: ReplySinks::default(),
+        alternative: agreement.alternative.clone(),
+        wait_for_start: agreement.mode == TransferMode::Extended,
+        operation: &operation,
+    };
+    let completed = session.exchange(exchange).await?;
+    if !completed.report.stored.contains(0, total) {
+        let arrived = completed.report.stored.byte_count();
+        let name = session.name();
+        return Err(negotiation::incomplete_failure(name, &operation, arrived, total).into());
+    }
+    let outcome = end(session, None, entries.len()).await?;
+    let sent = outcome.checksum.as_ref().map(|(_, hex)| hex);
+    if sent.is_none() || sent != completed.report.checksum.as_ref() {
+        return Err(CopyFailure {
+            exit: Exit::Integrity,
+            message: format!(
+                "{}: the bytes of {} files arrived with another checksum",
+                session.name(),
+                entries.len()
+            ),
+            transient: true,
+        }
+        .into());
+    }
+    let attempt = attempt_of(session, &agreement, spec, completed, warnings);
+    Ok((attempt, outcome))
+}
+
+/// Sends `source`, which holds the files `entries`. Ends with [`end_put_bundle`].
+///
+/// # Errors
+/// As [`super::put`].
+pub(crate) async fn put_bundle(
+    session: &mut ClientSession,
+    entries: &[BundleEntry],
+    source: Arc<dyn Source>,
+    spec: &TransferSpec,
+    control: &Arc<TransferControl>,
+) -> Result<TransferAttempt, CopyFailure> {
+    let operation = format!("write {} files", entries.len());
+    let total = total_size(entries);
+    let mut warnings = Vec::new();
+    let mode = negotiation::transfer_mode(session, spec, &mut warnings);
+    let start = (entries, TransferDirection::Receive);
+    let agreement = agree(session, start, mode, spec, &operation, &mut warnings).await?;
+    let mut ranges = RangeSet::new();
+    ranges.insert(0, total);
+    let exchange = TransferExchange {
+        local_end: LocalTransfer::Send {
+            source,
+            plan: SendPlan { ranges, origin: 0 },
+        },
+        settings: negotiation::data_settings(session, agreement.mode, spec, &RangeSet::new()),
+        control,
+        reply_sinks: ReplySinks {
+            started: Some(&spec.started),
+            ..ReplySinks::default()
+        },
+        alternative: agreement.alternative.clone(),
+        wait_for_start: false,
+        operation: &operation,
+    };
+    let completed = session.exchange(exchange).await?;
+    Ok(attempt_of(session, &agreement, spec, completed, warnings))
+}
+
+/// Ends a bundle that was sent: the server compares the checksum, and gives the files their names.
+///
+/// # Errors
+/// The refusal by its class; nothing was stored then.
+pub(crate) async fn end_put_bundle(
+    session: &mut ClientSession,
+    proof: BundleProof,
+    count: usize,
+) -> Result<BundleOutcome, CopyFailure> {
+    end(session, Some(proof), count).await
+}
+
+async fn end(
+    session: &mut ClientSession,
+    proof: Option<BundleProof>,
+    count: usize,
+) -> Result<BundleOutcome, CopyFailure> {
+    let reply = session.control.call(&end_command(proof)).await?;
+    BundleOutcome::from_reply(&reply, count).ok_or_else(|| {
+        let operation = format!("end a bundle of {count} files");
+        replies::refusal_failure(session.name(), &operation, &reply)
+    })
+}
+
+fn end_command(proof: Option<BundleProof>) -> Command {
+    Command::Site(SiteCommand::BundleEnd(proof))
+}
+
+async fn agree(
+    session: &mut ClientSession,
+    (entries, direction): (&[BundleEntry], TransferDirection),
+    mut mode: TransferMode,
+    spec: &TransferSpec,
+    operation: &str,
+    warnings: &mut Vec<String>,
+) -> Result<BundleAgreement, CopyFailure> {
+    let sends = direction == TransferDirection::Receive;
+    let sizing = session.negotiate_sizing(spec.options.buffers.sizing, warnings);
+    let (count, directory) = (entries.len(), directory_of(entries));
+    let command = match sends {
+        true => Command::Esto(ExtendedStore::Bundle { count }, directory),
+        false => Command::Eret(ExtendedRetrieve::Bundle { count }, directory),
+    };
+    let data_end = match sends {
+        true => LocalDataEnd::default(),
+        false => LocalDataEnd {
+            ports: spec.data_ports,
+            buffers: spec.options.buffers,
+        },
+    };
+    loop {
+        let mut requirements = TransferRequirements {
+            protection: None,
+            direction,
+            mode,
+            streams: negotiation::stream_range(session, mode, spec),
+            congestion_control: negotiation::requested_congestion_control(spec),
+            buffer: spec.options.buffers.pinned_bytes(),
+            buffer_sizing: Some(sizing),
+            announcements: announcements(entries),
+            announced_size: None,
+            store_checksum: None,
+            restart: None,
+            server_listens: sends || mode == TransferMode::Stream,
+            connections_reusable: false,
+            command: command.clone(),
+        };
+        requirements.connections_reusable =
+            negotiation::has_reusable_connections(session, &requirements, sends);
+        let prepared = session
+            .prepare_transfer(&requirements, &data_end, operation, warnings)
+            .await?;
+        match prepared {
+            PreparationResult::Ready { alternative } => {
+                return Ok(BundleAgreement { mode, alternative });
+            }
+            PreparationResult::RetryWithoutPipelining => {
+                session.reopen_without_pipelining().await?;
+            }
+            // A bundle has no REST.
+            PreparationResult::RetryInStreamMode | PreparationResult::RetryFromZero => {
+                session.warn_once(warnings, negotiation::EXTENDED_MODE_UNAVAILABLE);
+                mode = TransferMode::Stream;
+            }
+        }
+    }
+}
+
+/// One command a line.
+fn announcements(entries: &[BundleEntry]) -> Vec<Command> {
+    let mut rest = entries;
+    let mut commands = Vec::new();
+    for line in announcement_lines(entries) {
+        let (these, others) = rest.split_at(line.split(' ').count());
+        commands.push(Command::Site(SiteCommand::BundleAdd(these.to_vec())));
+        rest = others;
+    }
+    commands
+}
+
+/// The directory of the first file, which stands for the bundle in logs.
+fn directory_of(entries: &[BundleEntry]) -> Vec<u8> {
+    let path = entries.first().map_or(&b""[..], |entry| &entry.path);
+    match path.iter().rposition(|byte| *byte == b'/') {
+        None => b".".to_vec(),
+        Some(0) => b"/".to_vec(),
+        Some(end) => path[..end].to_vec(),
+    }
+}
+
+fn total_size(entries: &[BundleEntry]) -> u64 {
+    entries.iter().map(|entry| entry.size).sum()
+}
+
+fn attempt_of(
+    session: &ClientSession,
+    agreement: &BundleAgreement,
+    spec: &TransferSpec,
+    completed: CompletedExchange,
+    warnings: Vec<String>,
+) -> TransferAttempt {
+    TransferAttempt {
+        extended_mode: agreement.mode == TransferMode::Extended,
+        streams: completed.report.evidence.streams.max(1),
+        buffers: negotiation::agreed_buffers(session, spec),
+        remarks: completed.remarks,
+        report: completed.report,
+        warnings,
+    }
+}

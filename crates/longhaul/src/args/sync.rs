@@ -1,0 +1,46 @@
+//! Flags of `longhaul sync`.
+
+use clap::Args;
+use client::protection::WarningSink;
+use client::{CopyFailure, SyncOptions};
+
+use super::cp::CopyFlags;
+
+/// Make one directory tree like another
+///
+/// Copies the files of SRC that DST does not have, or has with another size or time. Both are
+/// directories: paths, or URLs as for `cp`; between two FTP servers the data goes directly. As with
+/// rclone, a slash at the end means nothing: the content of SRC becomes the content of DST.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct SyncArgs {
+    /// Delete what DST has and SRC does not. Nothing is deleted if SRC has no files, a part of it cannot
+    /// be listed, or a file could not be copied; files that the selection leaves out are left alone
+    #[arg(long)]
+    delete: bool,
+    /// Compare files of the same size by checksum instead of by time
+    #[arg(long)]
+    checksum: bool,
+    #[command(flatten)]
+    pub(crate) flags: CopyFlags,
+    /// The tree to copy
+    #[arg(value_name = "SRC")]
+    pub(crate) source: String,
+    /// The tree to change
+    #[arg(value_name = "DST")]
+    pub(crate) destination: String,
+}
+
+impl SyncArgs {
+    /// The flags as [`SyncOptions`]; warnings about protection go to `warn`.
+    ///
+    /// # Errors
+    /// As [`CopyFlags::options`].
+    pub(crate) fn options(&self, warn: WarningSink) -> Result<SyncOptions, CopyFailure> {
+        Ok(SyncOptions {
+            copy: self.flags.options(warn)?,
+            delete: self.delete,
+            checksum: self.checksum,
+        })
+    }
+}

@@ -1,0 +1,266 @@
+//! Bundles of small files ([`proto::bundle`]): opening one to send or to store it, and ending it.
+
+use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use data::recv::ReceivePlan;
+use data::send::SendPlan;
+use data::store::bundle::{BundleMember, BundleSink, BundleSource, BundleTarget};
+use data::store::root::Root;
+use proto::bundle::{
+    BundleFailure, BundleFile, BundleOutcome, BundleProof, CHECKSUM, partial_name,
+};
+use proto::path::VPath;
+use proto::ranges::RangeSet;
+use proto::server::{FileError, FileErrorKind};
+
+use crate::files::{Access, PathRights, SessionFiles};
+
+/// A bundle that is open to be sent.
+#[derive(Debug)]
+pub struct OpenedBundleSource {
+    /// The bytes.
+    pub source: Arc<BundleSource>,
+    /// All of them.
+    pub plan: SendPlan,
+    last: LastBundle,
+}
+
+/// A bundle that is open to be stored.
+#[derive(Debug)]
+pub struct OpenedBundleStore {
+    /// Takes the bytes.
+    pub sink: Arc<BundleSink>,
+    /// All of them.
+    pub plan: ReceivePlan,
+    last: LastBundle,
+}
+
+/// The bundle of a session's last transfer, until it is ended.
+#[derive(Debug, Clone, Default)]
+pub(in crate::files) struct LastBundle(Arc<Mutex<Option<MovedBundle>>>);
+
+/// A bundle whose bytes have passed.
+#[derive(Debug)]
+struct MovedBundle {
+    checksum: Option<String>,
+    files: MovedFiles,
+}
+
+#[derive(Debug)]
+enum MovedFiles {
+    Sent(Arc<BundleSource>),
+    /// They have no names yet.
+    Stored(Arc<BundleSink>),
+}
+
+impl SessionFiles {
+    /// A bundle to send. Its files are opened one after the other, while it is sent.
+    pub(super) fn open_bundle_source(&self, files: &[BundleFile]) -> OpenedBundleSource {
+        let _ = self.last_bundle.take();
+        let (root, rights) = (Arc::clone(&self.root), self.paths.clone());
+        let paths = paths_of(files);
+        let open = move |index: usize| {
+            let path: &VPath = &paths[index];
+            rights.check(Access::Read, path).map_err(refused)?;
+            root.open_read(path)
+                .map_err(|error| refused(FileError::from(error)))
+        };
+        let source = BundleSource::new(members_of(files), open);
+        OpenedBundleSource {
+            source: Arc::new(source),
+            plan: SendPlan {
+                ranges: whole(files),
+                origin: 0,
+            },
+            last: self.last_bundle.clone(),
+        }
+    }
+
+    /// A bundle to store.
+    ///
+    /// # Errors
+    /// The session may only read, or there is not enough space.
+    pub(super) fn open_bundle_store(
+        &self,
+        directory: &VPath,
+        files: &[BundleFile],
+    ) -> Result<OpenedBundleStore, FileError> {
+        let _ = self.last_bundle.take();
+        self.require_write()?;
+        let total = whole(files).end();
+        let free = self.root.free_space(directory)?;
+        if total > free {
+            return Err(FileError {
+                kind: FileErrorKind::NoSpace,
+                errno: None,
+                text: format!(
+                    "No space left on device: {total} bytes announced for {directory}, {free} free"
+                ),
+            });
+        }
+        let target = RootedBundle {
+            root: Arc::clone(&self.root),
+            rights: self.paths.clone(),
+            paths: paths_of(files),
+            // Not a secret: O_EXCL decides whose name it is.
+            token: RandomState::new().hash_one(directory.as_bytes()),
+        };
+        Ok(OpenedBundleStore {
+            sink: Arc::new(BundleSink::new(members_of(files), target, self.sync)),
+            plan: ReceivePlan {
+                origin: 0,
+                stream_start: 0,
+                limit: Some(total),
+            },
+            last: self.last_bundle.clone(),
+        })
+    }
+
+    /// Ends the bundle of the last transfer. The files of one that was stored get their names, if the proof is right.
+    ///
+    /// # Errors
+    /// There is no bundle, its bytes have another checksum, or the disk refuses.
+    pub(in crate::files) fn end_bundle(
+        &self,
+        proof: Option<&BundleProof>,
+    ) -> Result<BundleOutcome, FileError> {
+        let Some(MovedBundle { checksum, files }) = self.last_bundle.take() else {
+            return Err(other("No bundle has been transferred".to_owned()));
+        };
+        let computed = checksum.map(|hex| (CHECKSUM, hex));
+        let failures = match files {
+            MovedFiles::Sent(source) => source.finish(),
+            MovedFiles::Stored(sink) => {
+                let is_right = |proof: &&BundleProof| {
+                    let sent = (proof.algorithm, proof.checksum.clone());
+                    computed.as_ref() == Some(&sent)
+                };
+                let Some(proof) = proof.filter(is_right) else {
+                    return Err(other(
+                        "The bytes that arrived have another checksum; nothing was stored"
+                            .to_owned(),
+                    ));
+                };
+                let without = proof.without.iter().map(|index| BundleFailure {
+                    index: *index,
+                    reason: "the client could not read it".to_owned(),
+                });
+                sink.drop_members(&without.collect::<Vec<_>>());
+                sink.finish()
+                    .map_err(|error| other(format!("The bundle is not on disk: {error}")))?
+            }
+        };
+        Ok(BundleOutcome {
+            checksum: computed,
+            failures,
+        })
+    }
+}
+
+impl OpenedBundleSource {
+    /// All bytes were sent; they have this checksum.
+    pub(crate) fn sent(self, checksum: Option<String>) {
+        let files = MovedFiles::Sent(self.source);
+        *self.last.lock() = Some(MovedBundle { checksum, files });
+    }
+}
+
+impl OpenedBundleStore {
+    /// All bytes have arrived; they have this checksum.
+    pub(crate) fn received(self, checksum: Option<String>) {
+        let files = MovedFiles::Stored(self.sink);
+        *self.last.lock() = Some(MovedBundle { checksum, files });
+    }
+}
+
+impl LastBundle {
+    /// Forgets the bundle; files without a name are removed.
+    fn take(&self) -> Option<MovedBundle> {
+        self.lock().take()
+    }
+
+    /// The slot is consistent after every statement, so a poisoned lock is still usable.
+    fn lock(&self) -> MutexGuard<'_, Option<MovedBundle>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The files of a bundle below a session's root.
+struct RootedBundle {
+    root: Arc<Root>,
+    rights: PathRights,
+    paths: Vec<VPath>,
+    token: u64,
+}
+
+impl RootedBundle {
+    fn partial(&self, index: usize) -> io::Result<VPath> {
+        let name = partial_name(self.token, index);
+        let path = self.paths[index].parent().join(&name);
+        path.map_err(|error| io::Error::other(error.to_string()))
+    }
+}
+
+impl BundleTarget for RootedBundle {
+    fn create(&self, index: usize) -> io::Result<File> {
+        let path = &self.paths[index];
+        self.rights.check(Access::Create, path).map_err(refused)?;
+        let partial = self.partial(index)?;
+        let created = self.root.open_new(&partial);
+        created.map_err(|error| refused(FileError::from(error)))
+    }
+
+    fn put_in_place(&self, index: usize) -> io::Result<()> {
+        let (partial, path) = (self.partial(index)?, &self.paths[index]);
+        let renamed = match self.rights.may_overwrite(path) {
+            true => self.root.rename(&partial, path),
+            false => self.root.rename_to_new_name(&partial, path),
+        };
+        renamed.map_err(|error| refused(FileError::from(error)))
+    }
+
+    fn remove(&self, index: usize) {
+        let removed = self
+            .partial(index)
+            .map(|partial| self.root.delete(&partial));
+        if let Ok(Err(error)) = removed {
+            tracing::debug!(%error, "a file of a bundle stays");
+        }
+    }
+}
+
+fn paths_of(files: &[BundleFile]) -> Vec<VPath> {
+    files.iter().map(|file| file.path.clone()).collect()
+}
+
+fn members_of(files: &[BundleFile]) -> Vec<BundleMember> {
+    let member = |file: &BundleFile| BundleMember {
+        size: file.size,
+        modified: file.modified,
+    };
+    files.iter().map(member).collect()
+}
+
+/// The range of all bytes. The session has checked that their number is that of a file.
+fn whole(files: &[BundleFile]) -> RangeSet {
+    let total = files.iter().map(|file| file.size).sum();
+    let mut ranges = RangeSet::new();
+    ranges.insert(0, total);
+    ranges
+}
+
+/// The reason as the client gets it.
+fn refused(error: FileError) -> io::Error {
+    io::Error::other(error.text)
+}
+
+fn other(text: String) -> FileError {
+    FileError {
+        kind: FileErrorKind::Other,
+        errno: None,
+        text,
+    }
+}

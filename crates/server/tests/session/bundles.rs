@@ -1,0 +1,185 @@
+//! Bundles of small files: SITE BUNDLE, ERET BUNDLE, ESTO BUNDLE.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use data::checksum::ChecksumHasher;
+use proto::checksum::ChecksumAlgorithm;
+
+use super::client::ControlClient;
+use super::data_port;
+use super::in_process_server::InProcessServer;
+
+fn crc32c(bytes: &[u8]) -> String {
+    let mut hasher = ChecksumHasher::new(ChecksumAlgorithm::Crc32c);
+    hasher.update(bytes);
+    hasher.finish()
+}
+
+fn get(client: &mut ControlClient, command: &str) -> Vec<u8> {
+    let address = client.pasv();
+    client.send(command);
+    let bytes = data_port::read_all(data_port::connect(address));
+    client.expect_code(150);
+    client.expect_code(226);
+    bytes
+}
+
+fn put(client: &mut ControlClient, command: &str, bytes: &[u8]) {
+    let address: SocketAddr = client.pasv();
+    client.send(command);
+    data_port::send_and_close(data_port::connect(address), bytes);
+    client.expect_code(150);
+    client.expect_code(226);
+}
+
+fn names(server: &InProcessServer, directory: &str) -> Vec<String> {
+    let entries = fs::read_dir(server.path(directory)).unwrap();
+    let name = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name();
+    let mut names: Vec<String> = entries
+        .map(|entry| name(entry).into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_bundle_is_the_content_of_its_files_one_after_the_other() {
+    let server = InProcessServer::start();
+    fs::create_dir(server.path("d")).unwrap();
+    fs::write(server.path("a"), "one").unwrap();
+    fs::write(server.path("d/b c"), "four").unwrap();
+    fs::write(server.path("empty"), "").unwrap();
+    let mut client = server.anonymous_client();
+    assert!(
+        client
+            .expect_reply("FEAT", 211)
+            .text
+            .contains("\n BUNDLE\n")
+    );
+    client.expect_reply("SITE BUNDLE ADD 3,,/a 0,,empty", 250);
+    client.expect_reply("SITE BUNDLE ADD 4,,d/b%20c", 250);
+    let bytes = get(&mut client, "ERET BUNDLE 3 /");
+    assert_eq!(bytes, b"onefour");
+    let outcome = client.expect_reply("SITE BUNDLE END", 250).text;
+    let expected = format!("Bundle CRC32C {}\n250 End.", crc32c(b"onefour"));
+    assert_eq!(outcome, expected);
+    client.expect_reply("SITE BUNDLE END", 550);
+}
+
+#[test]
+fn files_that_cannot_be_sent_as_announced_are_zeros_and_are_named() {
+    let server = InProcessServer::start();
+    for name in ["a", "longer", "old"] {
+        fs::write(server.path(name), "one").unwrap();
+    }
+    let mut client = server.anonymous_client();
+    client.expect_reply(
+        "SITE BUNDLE ADD 2,,gone 3,,a 2,,longer 3,20010101000000,old 1,,../../../etc/passwd",
+        250,
+    );
+    let bytes = get(&mut client, "ERET BUNDLE 5 /");
+    assert_eq!(bytes, b"\0\0one\0\0\0\0\0\0");
+    let outcome = client.expect_reply("SITE BUNDLE END", 250).text;
+    for index in [0, 2, 3, 4] {
+        assert!(
+            outcome.contains(&format!("\n FAILED {index} ")),
+            "{outcome}"
+        );
+    }
+    assert!(!outcome.contains("FAILED 1"), "{outcome}");
+}
+
+#[test]
+fn stored_files_get_their_names_when_their_checksum_is_confirmed() {
+    let server = InProcessServer::start();
+    fs::create_dir(server.path("d")).unwrap();
+    fs::write(server.path("d/a"), "of old").unwrap();
+    let mut client = server.anonymous_client();
+    let announce = "SITE BUNDLE ADD 3,20010203040506,d/a 4,,d/b 0,,d/empty 2,,missing/c 1,,d/x";
+    client.expect_reply(announce, 250);
+    let bytes = b"onefour..!";
+    put(&mut client, "ESTO BUNDLE 5 d", bytes);
+    assert_eq!(server.read_file("d/a"), b"of old");
+    let proof = format!("SITE BUNDLE END CRC32C {} 4", crc32c(bytes));
+    let outcome = client.expect_reply(&proof, 250).text;
+    assert_eq!(outcome.matches("FAILED").count(), 2, "{outcome}");
+    assert!(outcome.contains("\n FAILED 3 "), "{outcome}");
+    assert!(outcome.contains("\n FAILED 4 "), "{outcome}");
+    assert_eq!(names(&server, "d"), ["a", "b", "empty"]);
+    assert_eq!(server.read_file("d/a"), b"one");
+    assert_eq!(server.read_file("d/b"), b"four");
+    let facts = client.expect_reply("MLST d/a", 250).text;
+    assert!(facts.contains("Modify=20010203040506"), "{facts}");
+}
+
+#[test]
+fn a_bundle_with_another_checksum_is_not_stored() {
+    let server = InProcessServer::start();
+    let mut client = server.anonymous_client();
+    for end in ["SITE BUNDLE END CRC32C 00000000", "SITE BUNDLE END"] {
+        client.expect_reply("SITE BUNDLE ADD 3,,a 3,,b", 250);
+        put(&mut client, "ESTO BUNDLE 2 /", b"onetwo");
+        assert_eq!(names(&server, ".").len(), 2, "not stored yet");
+        client.expect_reply(end, 550);
+        assert_eq!(names(&server, "."), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_bundle_that_is_cut_or_left_leaves_nothing() {
+    let server = InProcessServer::start();
+    let mut client = server.anonymous_client();
+    client.expect_reply("SITE BUNDLE ADD 3,,a 3,,b", 250);
+    let address = client.pasv();
+    client.send("ESTO BUNDLE 2 /");
+    data_port::send_and_close(data_port::connect(address), b"onet");
+    client.expect_code(150);
+    client.expect_code(426);
+    assert_eq!(names(&server, "."), Vec::<String>::new());
+    client.expect_reply("SITE BUNDLE END CRC32C 00000000", 550);
+    client.expect_reply("SITE BUNDLE ADD 3,,a 3,,b", 250);
+    put(&mut client, "ESTO BUNDLE 2 /", b"onetwo");
+    drop(client);
+    let begun = Instant::now();
+    while !names(&server, ".").is_empty() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "the files stay");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_bundle_must_have_the_files_that_were_announced() {
+    let server = InProcessServer::start();
+    server.create_file("a", 3);
+    let mut client = server.anonymous_client();
+    client.expect_reply("ERET BUNDLE 1 /", 503);
+    client.expect_reply("SITE BUNDLE ADD 3,,a", 250);
+    client.expect_reply("SITE BUNDLE ADD 3,never,a", 501);
+    client.expect_reply("ERET BUNDLE 2 /", 503);
+    // The first number that is wrong has ended the announcement.
+    client.expect_reply("ESTO BUNDLE 1 /", 503);
+    client.expect_reply("SITE BUNDLE ADD 3,,a", 250);
+    client.expect_reply("REST 2", 350);
+    client.expect_reply("ERET BUNDLE 1 /", 554);
+    client.expect_reply("SITE BUNDLE ADD 3,,a", 250);
+    client.expect_reply("TYPE A", 200);
+    client.expect_reply("ERET BUNDLE 1 /", 554);
+    client.expect_reply("SITE BUNDLE REMOVE 3,,a", 504);
+    let announcement = format!("SITE BUNDLE ADD {}", "1,,a ".repeat(1000));
+    for _ in 0..4 {
+        client.expect_reply(&announcement, 250);
+    }
+    client.expect_reply(&announcement, 552);
+}
+
+#[test]
+fn who_may_only_read_stores_no_bundle() {
+    let server = InProcessServer::with_users();
+    let mut client = server.anonymous_client();
+    client.expect_reply("SITE BUNDLE ADD 3,,a", 250);
+    client.pasv();
+    client.expect_reply("ESTO BUNDLE 1 /", 550);
+    assert_eq!(names(&server, "."), Vec::<String>::new());
+}
