@@ -70,7 +70,7 @@ pub struct BundleEntry {
 impl BundleEntry {
     /// The `size,time,path` of an announcement.
     fn encode(&self) -> String {
-        let time = self.modified.map_or_else(String::new, |time| time.format());
+        let time = self.modified.map_or_else(String::new, Timestamp::format);
         let path = percent_encode(&self.path, ESCAPED);
         format!("{},{time},{path}", self.size)
     }

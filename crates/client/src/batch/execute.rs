@@ -1,6 +1,6 @@
 //! Carries out a plan: several workers take files, and bundles of files, from one queue.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use tokio::task::JoinSet;
@@ -94,15 +94,16 @@ async fn make_links(
 
 /// Which servers of these files take bundles. One that cannot be asked counts as one that does not: the copy of its
 /// files shows why.
-async fn ask_for_bundles(ctx: &BatchContext, files: &[PlannedFile]) -> HashMap<StorageId, bool> {
-    let mut answers = HashMap::new();
+async fn ask_for_bundles(ctx: &BatchContext, files: &[PlannedFile]) -> Vec<StorageId> {
+    let mut takers = Vec::new();
     for id in bundle::servers_to_ask(&ctx.options, files) {
         if let Ok(session) = ctx.session(&id).await {
-            answers.insert(id.clone(), session.capabilities().bundles);
+            let takes_bundles = session.capabilities().bundles;
             ctx.pool.release(&id, session);
+            takers.extend(Some(id).filter(|_| takes_bundles));
         }
     }
-    answers
+    takers
 }
 
 /// One worker: does what is next in the queue until the queue is empty.

@@ -1,4 +1,4 @@
-//! What is known of the path of a transfer before it begins, and what it teaches.
+//! Knowledge of the path of a transfer before it begins, and its lesson.
 
 use std::net::SocketAddr;
 use std::time::Duration;

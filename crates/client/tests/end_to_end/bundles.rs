@@ -16,12 +16,16 @@ fn recursive() -> CopyOptions {
     }
 }
 
+fn content(n: usize) -> Vec<u8> {
+    vec![u8::try_from(n % 251).unwrap(); n]
+}
+
 /// Files `0`, `1`, ... of as many bytes, all modified at one time.
 fn make_files(directory: &Path, count: usize) {
     fs::create_dir_all(directory).unwrap();
     for n in 0..count {
         let path = directory.join(n.to_string());
-        fs::write(&path, vec![n as u8; n]).unwrap();
+        fs::write(&path, content(n)).unwrap();
         let file = fs::File::options().write(true).open(path).unwrap();
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
         file.set_modified(time).unwrap();
@@ -32,7 +36,7 @@ fn assert_files(directory: &Path, count: usize) {
     assert_eq!(file_names(directory).len(), count);
     for n in 0..count {
         let path = directory.join(n.to_string());
-        assert_eq!(fs::read(&path).unwrap(), vec![n as u8; n], "{n}");
+        assert_eq!(fs::read(&path).unwrap(), content(n), "{n}");
         let time = fs::metadata(&path).unwrap().modified().unwrap();
         let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap();
         assert_eq!(since.as_secs(), 1_700_000_000, "{n}");
@@ -96,7 +100,7 @@ async fn files_that_a_bundle_cannot_move_are_copied_alone_or_named() {
     let message = summary.first_failure.unwrap().message;
     assert!(message.contains("/7"), "{message}");
     for n in [0, 4, 5, 6, 9] {
-        assert_eq!(fs::read(to.join(n.to_string())).unwrap(), vec![n as u8; n]);
+        assert_eq!(fs::read(to.join(n.to_string())).unwrap(), content(n));
     }
     let partial = |name: &String| name.contains("longhaul-partial");
     assert!(
@@ -117,7 +121,7 @@ async fn unreadable_files_fail_alone() {
     let scratch = tempfile::tempdir().unwrap();
     let from = scratch.path().join("from");
     make_files(&from, 10);
-    fs::set_permissions(from.join("4"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(from.join("4"), fs::Permissions::from_mode(0o000)).unwrap();
     let source = from.to_str().unwrap();
     let (summary, _) = copy(&[source], &server.url("t"), &recursive()).await;
     assert_eq!((summary.files, summary.failed), (9, 1));

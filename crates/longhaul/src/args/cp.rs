@@ -23,6 +23,7 @@ use security::token::read_token_file;
 use tune::sizing::drs::{DrsInterval, DrsIntervalError};
 use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
 
+use super::data_values::{parse_block_size, parse_io_method, parse_sync_policy};
 use super::security::SecurityArgs;
 use super::selection::SelectionArgs;
 use super::values;
@@ -392,34 +393,6 @@ fn parse_concurrency(text: &str) -> Result<usize, String> {
         // Each file has its own session; servers commonly limit sessions per address.
         .filter(|n| (1..=64).contains(n))
         .ok_or_else(|| "use a number from 1 to 64".into())
-}
-
-/// Parses a block size, 64 KiB to 64 MiB.
-pub(crate) fn parse_block_size(text: &str) -> Result<usize, String> {
-    let bytes = units::size(text).map_err(|error| error.to_string())?;
-    usize::try_from(bytes)
-        .ok()
-        // Smaller blocks waste time on headers and system calls; larger ones delay the end of a
-        // stream and take memory for each one.
-        .filter(|b| (64 << 10..=64 << 20).contains(b))
-        .ok_or_else(|| "use a size from 64Ki to 64Mi".into())
-}
-
-/// Parses `--sync-policy`.
-pub(crate) fn parse_sync_policy(text: &str) -> Result<SyncPolicy, String> {
-    SyncPolicy::parse(text).ok_or_else(|| "use file or none".into())
-}
-
-/// Parses `--io`.
-pub(crate) fn parse_io_method(text: &str) -> Result<IoMethod, String> {
-    let names = [
-        ("auto", IoMethod::Auto),
-        ("copy", IoMethod::Copy),
-        ("sendfile", IoMethod::Sendfile),
-        ("splice", IoMethod::Splice),
-        ("zerocopy", IoMethod::Zerocopy),
-    ];
-    values::parse_name(text, &names)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod advisor;
 mod cp;
+mod data_values;
 mod doctor;
 pub(crate) mod lab;
 pub(crate) mod lab_sim;

@@ -105,14 +105,14 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SECONDS", value_parser = values::parse_timeout)]
     drain: Option<Duration>,
     /// Block size of extended block mode (MODE E) when the server sends
-    #[arg(long, value_name = "SIZE", value_parser = super::cp::parse_block_size)]
+    #[arg(long, value_name = "SIZE", value_parser = super::data_values::parse_block_size)]
     block: Option<usize>,
     /// Method to move bytes between file and socket: auto, copy, sendfile, splice, zerocopy
-    #[arg(long, value_name = "METHOD", value_parser = super::cp::parse_io_method)]
+    #[arg(long, value_name = "METHOD", value_parser = super::data_values::parse_io_method)]
     io: Option<IoMethod>,
     /// When to acknowledge a stored file: `file` after fsync of its data and its name, `none` without
     /// fsync, so that a power cut may lose it [default: file]
-    #[arg(long, value_name = "file|none", value_parser = super::cp::parse_sync_policy)]
+    #[arg(long, value_name = "file|none", value_parser = super::data_values::parse_sync_policy)]
     sync_policy: Option<SyncPolicy>,
     /// Socket buffer sizes of data connections if the client does not request any. `auto` lets the
     /// kernel tune them and sets larger ones where the kernel's limit is too small for the path;

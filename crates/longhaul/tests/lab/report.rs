@@ -1,4 +1,4 @@
-//! What `longhaul cp` reports of a path to an advice service.
+//! Reports of `longhaul cp` about its path to an advice service.
 
 use crate::harness::{LabTestGuard, TestLab, is_installed};
 use crate::server;

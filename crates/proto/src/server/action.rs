@@ -429,7 +429,7 @@ pub enum FileResponse {
     /// Result of [`FileRequest::Checksum`], lower-case hexadecimal.
     Checksum(String),
     /// Result of [`FileRequest::EndBundle`].
-    Bundle(BundleOutcome),
+    Bundle(Box<BundleOutcome>),
 }
 
 /// Kind of a file error. It decides the reply code.

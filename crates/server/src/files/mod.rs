@@ -116,7 +116,8 @@ impl SessionFiles {
             }
             FileRequest::List(request) => self.list(request).map(|(answer, _)| answer),
             FileRequest::EndBundle(proof) => {
-                self.end_bundle(proof.as_ref()).map(FileResponse::Bundle)
+                let outcome = self.end_bundle(proof.as_ref())?;
+                Ok(FileResponse::Bundle(Box::new(outcome)))
             }
             FileRequest::Checksum {
                 algorithm,

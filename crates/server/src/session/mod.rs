@@ -129,7 +129,7 @@ enum SessionEnd {
 /// The events that a session waits for.
 enum SessionEvent {
     Input(io::Result<()>),
-    Work(WorkEvent),
+    Work(Box<WorkEvent>),
     Phase(ServerPhase),
     Timeout,
     /// Newer security exchanges have displaced this session's.
@@ -280,7 +280,7 @@ impl SessionDriver {
         }
         match self.next_event().await {
             SessionEvent::Input(read) => self.on_input(read),
-            SessionEvent::Work(step) => self.on_work_event(step),
+            SessionEvent::Work(step) => self.on_work_event(*step),
             SessionEvent::Phase(phase) => {
                 self.on_phase(phase);
                 Ok(())
@@ -343,7 +343,7 @@ impl SessionDriver {
             // shutdown.
             biased;
             Ok(()) = self.phases.changed() => SessionEvent::Phase(*self.phases.borrow_and_update()),
-            step = self.work.next_event(), if !self.work.is_none() => SessionEvent::Work(step),
+            step = self.work.next_event(), if !self.work.is_none() => SessionEvent::Work(Box::new(step)),
             read = self.control.read(), if self.control.has_input_room() => SessionEvent::Input(read),
             () = sleep_until(deadline), if self.work.is_none() => SessionEvent::Timeout,
             () = secure::displaced(self.handshake_slot.as_ref()) => SessionEvent::Displaced,

@@ -1,6 +1,6 @@
 //! Which files of a batch travel alone, and which in bundles.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use proto::bundle::{CHECKSUM, MAX_FILES, MAX_PATH_BYTES};
 
@@ -21,7 +21,7 @@ const MIN_BUNDLE_FILES: usize = 3;
 const MIN_BUNDLE_BYTES: u64 = 4 << 20;
 const MIN_FILES_BEFORE_SPLIT: usize = 128;
 
-/// What a worker does next.
+/// The next work of a worker.
 #[derive(Debug)]
 pub(in crate::batch) enum BatchWork {
     /// One file.
@@ -31,16 +31,16 @@ pub(in crate::batch) enum BatchWork {
 }
 
 /// Arranges files for `workers` that run at the same time; large files come first, because they take longest.
-/// `takes_bundles` tells which servers take bundles.
+/// `takes_bundles`: the servers that take bundles.
 pub(in crate::batch) fn arrange(
     options: &CopyOptions,
     files: Vec<PlannedFile>,
     workers: usize,
-    takes_bundles: &HashMap<StorageId, bool>,
+    takes_bundles: &[StorageId],
 ) -> VecDeque<BatchWork> {
     let is_bundled = |file: &PlannedFile| {
         let server = server_of(file);
-        let offered = server.is_some_and(|id| takes_bundles.get(&id).copied().unwrap_or(false));
+        let offered = server.is_some_and(|id| takes_bundles.contains(&id));
         offered && file.facts.size.is_some_and(|size| size <= MAX_BUNDLED)
     };
     let may_bundle = options_allow(options);

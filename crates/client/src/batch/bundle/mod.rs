@@ -239,7 +239,7 @@ fn members(files: &[PlannedFile]) -> Vec<BundleMember> {
     files.iter().map(member).collect()
 }
 
-/// What is announced to the server, with its own paths.
+/// The announcements for the server, with its own paths.
 fn entries<'f>(files: impl Iterator<Item = (&'f PlannedFile, &'f [u8])>) -> Vec<BundleEntry> {
     let entry = |(file, path): (&PlannedFile, &[u8])| BundleEntry {
         path: path.to_vec(),

@@ -1,11 +1,11 @@
-//! What differs between two trees.
+//! The difference between two trees.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::answers::SourceFacts;
 use crate::tree::DirectoryTree;
 
-/// What a destination lacks. Paths are relative to the tops.
+/// The files, directories and links that a destination lacks. Paths are relative to the tops.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct TreeDifference {
     /// The destination itself does not exist.

@@ -257,7 +257,7 @@ fn plan(
     Ok(plan)
 }
 
-/// What the destination has and the source does not.
+/// Files and directories that the destination has and the source does not.
 #[derive(Debug, Default)]
 struct Extras {
     /// Relative paths; each stands for everything below it.

@@ -85,14 +85,18 @@ impl BundleLayout {
                 (starts < end).then(|| MemberPart {
                     index,
                     offset: from - starts,
-                    // Both are at most `length` behind `offset`.
-                    start: (from - offset) as usize,
-                    end: (to.max(from) - offset) as usize,
+                    start: distance(offset, from),
+                    end: distance(offset, to.max(from)),
                     is_whole: from == starts && to == ends,
                 })
             })
             .filter(|part| part.start < part.end)
     }
+}
+
+/// Bytes from `start` to `end`, which are in one block.
+fn distance(start: u64, end: u64) -> usize {
+    usize::try_from(end - start).unwrap_or(usize::MAX)
 }
 
 /// The files that failed, each with its first reason.

@@ -45,7 +45,7 @@ pub struct BundleSink {
     target: Box<dyn BundleTarget>,
     policy: SyncPolicy,
     /// Files of which a part was written.
-    begun: Mutex<HashMap<usize, BegunMember>>,
+    begun: Mutex<HashMap<usize, HalfWritten>>,
     progress: Mutex<Vec<MemberProgress>>,
     failures: MemberFailures,
     /// A file of each file system on which files were written, by device.
@@ -65,7 +65,7 @@ enum MemberProgress {
 }
 
 #[derive(Debug)]
-struct BegunMember {
+struct HalfWritten {
     file: Arc<File>,
     /// Bytes not written yet.
     left: u64,
@@ -170,7 +170,7 @@ impl BundleSink {
                 Some(member) => Arc::clone(&member.file),
                 None => {
                     let file = Arc::new(self.create(index)?);
-                    let member = BegunMember {
+                    let member = HalfWritten {
                         file: Arc::clone(&file),
                         left: self.members[index].size,
                     };

@@ -22,13 +22,13 @@ pub struct BundleSource {
     layout: BundleLayout,
     open: OpenMember,
     /// Files of which a part was read.
-    begun: Mutex<HashMap<usize, BegunMember>>,
+    begun: Mutex<HashMap<usize, HalfRead>>,
     failures: MemberFailures,
 }
 
 /// A file of which a part was read.
 #[derive(Debug)]
-struct BegunMember {
+struct HalfRead {
     file: Arc<File>,
     state: FileState,
     /// Bytes not read yet.
@@ -88,7 +88,7 @@ impl BundleSource {
                 None => {
                     let (file, state) = self.open_as_announced(index)?;
                     let file = Arc::new(file);
-                    let member = BegunMember {
+                    let member = HalfRead {
                         file: Arc::clone(&file),
                         state,
                         left: state.size,

@@ -33,7 +33,8 @@ fn members(sizes: &[u64]) -> Vec<BundleMember> {
 }
 
 fn content(index: usize, size: u64) -> Vec<u8> {
-    (0..size).map(|n| (n as usize * 7 + index) as u8).collect()
+    let byte = |n: u64| u8::try_from((n * 7 + index as u64) % 251).unwrap();
+    (0..size).map(byte).collect()
 }
 
 fn make_files(directory: &Path, sizes: &[u64]) {
@@ -60,9 +61,9 @@ fn pass(source: &dyn Source, sink: &dyn Sink, block: usize) {
     let offsets: Vec<u64> = (0..total).step_by(block).collect();
     let (even, odd): (Vec<_>, Vec<_>) = offsets
         .into_iter()
-        .partition(|offset| offset / block as u64 % 2 == 0);
+        .partition(|offset| (offset / block as u64).is_multiple_of(2));
     for offset in odd.into_iter().chain(even) {
-        let length = block.min((total - offset) as usize);
+        let length = block.min(usize::try_from(total - offset).unwrap());
         let mut bytes = vec![0xaa; length];
         assert_eq!(source.read_at(offset, &mut bytes).unwrap(), length);
         sink.write_at(offset, &bytes).unwrap();

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use proto::bundle::BundleOutcome;
 use proto::checksum::ChecksumAlgorithm;
 use proto::listing::{DirectoryEntry, EntryKind, EntryPermissions, format_ls, format_mlsx};
 use proto::path::VPath;
@@ -89,7 +88,7 @@ impl FileTree {
             }),
             FileRequest::List(request) => self.list(request),
             // The scripted driver moves no bytes.
-            FileRequest::EndBundle(_) => Ok(FileResponse::Bundle(BundleOutcome::default())),
+            FileRequest::EndBundle(_) => Ok(FileResponse::Bundle(Box::default())),
             FileRequest::Checksum {
                 algorithm,
                 path,

@@ -259,3 +259,22 @@ fn list(path: &str, form: ListFormat) -> ListRequest {
         recursive: false,
     }
 }
+
+/// A bundle of one file of 14 bytes, to be sent and to be stored.
+fn bundles(path: &str) -> [TransferKind; 2] {
+    let (path, size, modified) = (VPath::root().resolve(path.as_bytes()).unwrap(), 14, None);
+    let file = proto::bundle::BundleFile {
+        path,
+        size,
+        modified,
+    };
+    let (directory, files) = (VPath::root(), vec![file]);
+    let (there, same) = (directory.clone(), files.clone());
+    [
+        TransferKind::RetrieveBundle { directory, files },
+        TransferKind::StoreBundle {
+            directory: there,
+            files: same,
+        },
+    ]
+}

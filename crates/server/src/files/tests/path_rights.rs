@@ -116,22 +116,6 @@ fn stores(path: &str) -> Vec<TransferKind> {
     .to_vec()
 }
 
-fn bundles(path: &str) -> [TransferKind; 2] {
-    let files = vec![proto::bundle::BundleFile {
-        path: v(path),
-        size: 14,
-        modified: None,
-    }];
-    let directory = v("/");
-    [
-        TransferKind::RetrieveBundle {
-            directory: directory.clone(),
-            files: files.clone(),
-        },
-        TransferKind::StoreBundle { directory, files },
-    ]
-}
-
 /// The state of every file below a directory, by path: kind and mode, time, content.
 fn snapshot(top: &Path) -> BTreeMap<PathBuf, (u32, i64, Vec<u8>)> {
     let mut found = BTreeMap::new();

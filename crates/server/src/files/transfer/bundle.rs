@@ -40,17 +40,17 @@ pub struct OpenedBundleStore {
 
 /// The bundle of a session's last transfer, until it is ended.
 #[derive(Debug, Clone, Default)]
-pub(in crate::files) struct LastBundle(Arc<Mutex<Option<MovedBundle>>>);
+pub(in crate::files) struct LastBundle(Arc<Mutex<Option<PassedBundle>>>);
 
 /// A bundle whose bytes have passed.
 #[derive(Debug)]
-struct MovedBundle {
+struct PassedBundle {
     checksum: Option<String>,
-    files: MovedFiles,
+    files: PassedFiles,
 }
 
 #[derive(Debug)]
-enum MovedFiles {
+enum PassedFiles {
     Sent(Arc<BundleSource>),
     /// They have no names yet.
     Stored(Arc<BundleSink>),
@@ -127,13 +127,13 @@ impl SessionFiles {
         &self,
         proof: Option<&BundleProof>,
     ) -> Result<BundleOutcome, FileError> {
-        let Some(MovedBundle { checksum, files }) = self.last_bundle.take() else {
+        let Some(PassedBundle { checksum, files }) = self.last_bundle.take() else {
             return Err(other("No bundle has been transferred".to_owned()));
         };
         let computed = checksum.map(|hex| (CHECKSUM, hex));
         let failures = match files {
-            MovedFiles::Sent(source) => source.finish(),
-            MovedFiles::Stored(sink) => {
+            PassedFiles::Sent(source) => source.finish(),
+            PassedFiles::Stored(sink) => {
                 let is_right = |proof: &&BundleProof| {
                     let sent = (proof.algorithm, proof.checksum.clone());
                     computed.as_ref() == Some(&sent)
@@ -163,27 +163,27 @@ impl SessionFiles {
 impl OpenedBundleSource {
     /// All bytes were sent; they have this checksum.
     pub(crate) fn sent(self, checksum: Option<String>) {
-        let files = MovedFiles::Sent(self.source);
-        *self.last.lock() = Some(MovedBundle { checksum, files });
+        let files = PassedFiles::Sent(self.source);
+        *self.last.lock() = Some(PassedBundle { checksum, files });
     }
 }
 
 impl OpenedBundleStore {
     /// All bytes have arrived; they have this checksum.
     pub(crate) fn received(self, checksum: Option<String>) {
-        let files = MovedFiles::Stored(self.sink);
-        *self.last.lock() = Some(MovedBundle { checksum, files });
+        let files = PassedFiles::Stored(self.sink);
+        *self.last.lock() = Some(PassedBundle { checksum, files });
     }
 }
 
 impl LastBundle {
     /// Forgets the bundle; files without a name are removed.
-    fn take(&self) -> Option<MovedBundle> {
+    fn take(&self) -> Option<PassedBundle> {
         self.lock().take()
     }
 
     /// The slot is consistent after every statement, so a poisoned lock is still usable.
-    fn lock(&self) -> MutexGuard<'_, Option<MovedBundle>> {
+    fn lock(&self) -> MutexGuard<'_, Option<PassedBundle>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
