@@ -5,6 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use proto::address::{PassiveAddress, find_in_227, find_in_229, parse_spas_lines};
+use proto::bundle::BundleOutcome;
 use proto::feature::ServerFeatures;
 use proto::marker::{
     PerformanceMarker, parse_checksum_marker, parse_range_marker, range_marker_replies,
@@ -57,6 +58,11 @@ fn check_values(reply: &Reply) {
         }
     }
     let _ = parse_checksum_marker(&coded(113));
+    if let Some(outcome) = BundleOutcome::from_reply(&coded(250), 100) {
+        assert!(outcome.failures.iter().all(|failure| failure.index < 100));
+        let again = BundleOutcome::from_reply(&outcome.reply(), 100);
+        assert_eq!(again.map(|again| again.checksum), Some(outcome.checksum));
+    }
     let text = reply.summary();
     for address in [find_in_227(&text), find_in_229(&text)]
         .into_iter()

@@ -38,8 +38,8 @@ pub const BUNDLE_MODULE: &str = "BUNDLE";
 pub const CHECKSUM: ChecksumAlgorithm = ChecksumAlgorithm::Crc32c;
 /// Most files of a bundle.
 pub const MAX_FILES: usize = 4096;
-/// Most bytes of the paths of a bundle, before encoding.
-pub const MAX_PATH_BYTES: usize = 1 << 20;
+/// Most bytes of the paths of a bundle, before encoding. A session keeps them in memory until it sends ERET or ESTO.
+pub const MAX_PATH_BYTES: usize = 256 << 10;
 /// Most bytes of announcements in one line, unless it has a single one. Servers take 24 KiB in protected sessions.
 const MAX_LINE_BYTES: usize = 12_000;
 /// Longest reason of a failure, characters.

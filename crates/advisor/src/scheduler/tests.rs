@@ -133,7 +133,7 @@ fn one_test_that_fills_a_path_runs_at_a_time() {
             filling.push(job);
         }
     }
-    assert_eq!(running, 1 + 6, "the others ping");
+    assert_eq!(running, 8, "the others ping");
     assert_eq!(filling.len(), 1);
     schedule.finished(&filling[0], TestOutcome::Steady, 1, at(1));
     let next = schedule.next(at(1), &mut |_, _, _| Gate::Open(1));

@@ -16,7 +16,9 @@ impl LoggedInSession {
             announced.path_bytes += path.as_bytes().len();
             if announced.files.len() >= MAX_FILES || announced.path_bytes > MAX_PATH_BYTES {
                 *announced = AnnouncedBundle::default();
-                let text = format!("A bundle has at most {MAX_FILES} files.");
+                let text = format!(
+                    "A bundle has at most {MAX_FILES} files and {MAX_PATH_BYTES} bytes of paths."
+                );
                 return Ok(replies::reply(552, text));
             }
             announced.files.push(BundleFile {

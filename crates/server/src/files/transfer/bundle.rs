@@ -215,6 +215,8 @@ impl BundleTarget for RootedBundle {
 
     fn put_in_place(&self, index: usize) -> io::Result<()> {
         let (partial, path) = (self.partial(index)?, &self.paths[index]);
+        // A token may have expired since the file was created.
+        self.rights.check(Access::Create, path).map_err(refused)?;
         let renamed = match self.rights.may_overwrite(path) {
             true => self.root.rename(&partial, path),
             false => self.root.rename_to_new_name(&partial, path),
