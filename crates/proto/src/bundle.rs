@@ -26,9 +26,9 @@
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
 
 use crate::checksum::ChecksumAlgorithm;
-use crate::command::MAX_FILE_OFFSET;
 use crate::path::{MAX_PATH, PARTIAL_SUFFIX, VPath};
 use crate::printable::printable;
+use crate::ranges::MAX_FILE_OFFSET;
 use crate::reply::Reply;
 use crate::timestamp::Timestamp;
 

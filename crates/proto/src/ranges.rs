@@ -6,6 +6,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+/// Largest accepted offset, length or size: the largest file offset, 2^63 - 1.
+pub const MAX_FILE_OFFSET: u64 = i64::MAX as u64;
+
 /// Bytes `start..end` of a file, `start < end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ByteRange {

@@ -63,6 +63,13 @@ async fn only_what_differs_is_copied_in_both_directions() {
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(summary.files, 20);
     assert!(server.root().join("t/empty").is_dir());
+    // An unfinished file of another copy is no file of the tree.
+    write(
+        source.path(),
+        "d1/u.longhaul-partial",
+        "half",
+        1_700_000_000,
+    );
     // A slash at the end means nothing.
     let (summary, _) = sync(text(source.path()), &format!("{there}/"), &syncing()).await;
     assert_eq!((summary.exit, summary.files), (Exit::Done, 0));

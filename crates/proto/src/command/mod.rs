@@ -39,9 +39,6 @@ use crate::timestamp::Timestamp;
 /// Bytes of a path or other argument as received.
 pub type RawArgument = Vec<u8>;
 
-/// Largest accepted offset, length or size: the largest file offset, 2^63 - 1.
-pub const MAX_FILE_OFFSET: u64 = i64::MAX as u64;
-
 /// A parsed command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each variant is the verb of its name")]
@@ -175,7 +172,7 @@ impl Command {
     /// Parses one line, without its ending. Never panics.
     ///
     /// # Errors
-    /// See [`CommandError`]; numbers above [`MAX_FILE_OFFSET`] and NUL bytes are syntax errors.
+    /// See [`CommandError`]; numbers above [`MAX_FILE_OFFSET`](crate::ranges::MAX_FILE_OFFSET) and NUL bytes are syntax errors.
     pub fn parse(line: &[u8]) -> Result<Self, CommandError> {
         parse::parse(line)
     }

@@ -5,14 +5,12 @@ use super::argument::{
     TriggerEvent,
 };
 use super::words::{ArgumentWords, parse_number, split_at_space};
-use super::{
-    Command, CommandError, MAX_FILE_OFFSET, OptsCommand, ParsedCommand, RawArgument, SiteCommand,
-};
+use super::{Command, CommandError, OptsCommand, ParsedCommand, RawArgument, SiteCommand};
 use crate::address::{self, AddressError, AddressFamily};
 use crate::bundle::BUNDLE_MODULE;
 use crate::checksum::ChecksumAlgorithm;
 use crate::drs::DrsAddress;
-use crate::ranges::RangeSet;
+use crate::ranges::{MAX_FILE_OFFSET, RangeSet};
 use crate::secret::Secret;
 use crate::security::{
     DataChannelAuth, DataCredential, MAX_CREDENTIAL, ProtectionLevel, SecurityToken, decode_base64,

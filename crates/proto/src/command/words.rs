@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use super::{CommandError, MAX_FILE_OFFSET, RawArgument};
+use super::{CommandError, RawArgument};
+use crate::ranges::MAX_FILE_OFFSET;
 
 /// The unread part of an argument. Words are separated by one or more spaces.
 #[derive(Debug, Clone, Copy)]

@@ -5,7 +5,8 @@ use super::replies::{self, CommandResult};
 use super::session_state::{AnnouncedBundle, LoggedInSession};
 use super::{FileRequest, SessionAction, TransferKind};
 use crate::bundle::{BundleEntry, BundleFile, BundleProof, MAX_FILES, MAX_PATH_BYTES};
-use crate::command::{DataType, MAX_FILE_OFFSET};
+use crate::command::DataType;
+use crate::ranges::MAX_FILE_OFFSET;
 
 impl LoggedInSession {
     /// SITE BUNDLE ADD. A refused line leaves a number of files that no ERET or ESTO names.

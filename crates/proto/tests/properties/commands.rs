@@ -7,12 +7,11 @@ use proptest::sample::select;
 use proto::address::AddressFamily;
 use proto::checksum::ChecksumAlgorithm;
 use proto::command::{
-    BufferDirection, Command, DataType, EpsvArgument, ExtendedRetrieve, ExtendedStore,
-    MAX_FILE_OFFSET, OptsCommand, RestartMarker, RetrieveOption, Secret, SiteCommand, TransferMode,
-    TriggerEvent,
+    BufferDirection, Command, DataType, EpsvArgument, ExtendedRetrieve, ExtendedStore, OptsCommand,
+    RestartMarker, RetrieveOption, Secret, SiteCommand, TransferMode, TriggerEvent,
 };
 use proto::drs::{DrsAddress, Nonce};
-use proto::ranges::RangeSet;
+use proto::ranges::{MAX_FILE_OFFSET, RangeSet};
 use proto::security::{DataChannelAuth, DataCredential, ProtectionLevel, SecurityToken};
 use proto::sizing::BufferSizing;
 use proto::streams::ParallelismRange;

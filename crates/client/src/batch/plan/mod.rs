@@ -272,7 +272,12 @@ impl CopyPlan {
 
     /// Adds the content of a tree, with its relative paths placed below the source and destination
     /// tops.
-    fn add_tree_content(&mut self, source: &Location, top: &Location, tree: DirectoryTree) {
+    pub(super) fn add_tree_content(
+        &mut self,
+        source: &Location,
+        top: &Location,
+        tree: DirectoryTree,
+    ) {
         let at = |relative: &[u8]| join_location(source, relative).display();
         self.directories.push(top.clone());
         for directory in &tree.directories {

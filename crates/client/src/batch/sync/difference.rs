@@ -8,8 +8,6 @@ use crate::tree::DirectoryTree;
 /// The files, directories and links that a destination lacks. Paths are relative to the tops.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct TreeDifference {
-    /// The destination itself does not exist.
-    pub(super) top_is_missing: bool,
     /// Directories to create, parents first.
     pub(super) missing_directories: Vec<Vec<u8>>,
     /// Files that are missing or have another size, with the facts of the source.
@@ -36,10 +34,7 @@ impl TreeDifference {
             .iter()
             .map(|(path, target)| (path.as_slice(), target.as_slice()))
             .collect();
-        let mut difference = Self {
-            top_is_missing: destination.is_none(),
-            ..Self::default()
-        };
+        let mut difference = Self::default();
         for directory in &source.directories {
             if !directories.contains(directory.as_slice()) {
                 difference.missing_directories.push(directory.clone());
@@ -105,13 +100,11 @@ mod tests {
         let source = tree(&["d", "e"], &[("a", 1), ("d/b", 2), ("e/c", 3)]);
         let there = tree(&["d"], &[("a", 1), ("d/b", 5), ("x", 1)]);
         let difference = TreeDifference::between(&source, Some(&there));
-        assert!(!difference.top_is_missing);
         assert_eq!(difference.missing_directories, [b"e"]);
         let paths: Vec<&[u8]> = difference.to_copy.iter().map(|(p, _)| &p[..]).collect();
         assert_eq!(paths, [&b"d/b"[..], b"e/c"]);
         assert_eq!(difference.equal_sizes.len(), 1);
         let all = TreeDifference::between(&source, None);
-        assert!(all.top_is_missing);
         assert_eq!((all.to_copy.len(), all.missing_directories.len()), (3, 2));
     }
 

@@ -8,9 +8,7 @@ use std::time::Instant;
 use proto::checksum::ChecksumAlgorithm;
 use proto::listing::EntryKind;
 
-use super::plan::{
-    CopyPlan, PlannedFile, PlannedLink, check_conflicts, is_inside, join_location, select,
-};
+use super::plan::{CopyPlan, check_conflicts, is_inside, join_location, select};
 use super::totals::BatchTotals;
 use super::{BatchContext, execute, lock, secured_locations};
 use crate::answers::SourceFacts;
@@ -215,40 +213,21 @@ async fn common_algorithm(
     })
 }
 
+/// The plan of a copy of what differs, with the checks of every copied tree.
 fn plan(
     ctx: &BatchContext,
     (from, to): (&Location, &Location),
     source: DirectoryTree,
     difference: TreeDifference,
 ) -> Result<CopyPlan, CopyFailure> {
-    let at_source = |path: &[u8]| join_location(from, path).display();
     let mut plan = CopyPlan::default();
-    if difference.top_is_missing {
-        plan.directories.push(to.clone());
-    }
-    let missing = difference.missing_directories.iter();
-    plan.directories
-        .extend(missing.map(|path| join_location(to, path)));
-    for (path, facts) in difference.to_copy {
-        plan.items.push(PlannedFile {
-            source: join_location(from, &path),
-            destination: join_location(to, &path),
-            facts,
-        });
-    }
-    for (path, target) in difference.links_to_make {
-        plan.links.push(PlannedLink {
-            source: join_location(from, &path),
-            path: join_location(to, &path),
-            target,
-        });
-    }
-    let skipped = source.skipped.into_iter();
-    plan.skipped
-        .extend(skipped.map(|(path, reason)| (at_source(&path), reason)));
-    let failed = source.failed.into_iter();
-    plan.failed
-        .extend(failed.map(|(path, failure)| (at_source(&path), failure)));
+    let differing = DirectoryTree {
+        directories: difference.missing_directories,
+        files: difference.to_copy,
+        links: difference.links_to_make,
+        ..source
+    };
+    plan.add_tree_content(from, to, differing);
     check_conflicts(&plan)?;
     ctx.observer.on_event(CopyEvent::Planned {
         files: plan.items.len() as u64,

@@ -1,7 +1,7 @@
 //! Parsing of transfer parameters: types, addresses, buffers, markers, parts.
 
 use super::*;
-use crate::ranges::RangeSet;
+use crate::ranges::{MAX_FILE_OFFSET, RangeSet};
 use crate::sizing::BufferSizing;
 
 #[test]
