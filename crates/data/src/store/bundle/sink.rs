@@ -18,6 +18,9 @@ use crate::store::{Sink, Source};
 
 /// From so many files on, one syncfs(2) costs less than an fsync(2) of each.
 const SYNC_TOGETHER_FROM: usize = 8;
+/// Most files that are open because they lack bytes. A sender has two for each of its streams (at most 256), at the ends of
+/// the block that the stream carries. Without a bound, a client that sends one byte of each file holds as many descriptors.
+const MAX_HALF_WRITTEN: usize = 512;
 
 /// Where the files of a bundle are written. Files are named by their position.
 pub trait BundleTarget: Send + Sync {
@@ -168,6 +171,10 @@ impl BundleSink {
             let mut begun = lock(&self.begun);
             match begun.get(&index) {
                 Some(member) => Arc::clone(&member.file),
+                None if begun.len() >= MAX_HALF_WRITTEN => {
+                    let reason = "too many files of the bundle lack bytes at the same time";
+                    return Err(io::Error::other(reason));
+                }
                 None => {
                     let file = Arc::new(self.create(index)?);
                     let member = HalfWritten {

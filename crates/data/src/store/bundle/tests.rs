@@ -161,3 +161,20 @@ fn bytes_beyond_the_files_are_refused() {
     sink.write_at(5, &[1; 6]).unwrap_err();
     sink.write_at(u64::MAX, &[1; 6]).unwrap_err();
 }
+
+#[test]
+fn a_peer_that_begins_every_file_cannot_take_all_descriptors() {
+    let to = tempfile::tempdir().unwrap();
+    let target = Numbered(to.path().to_owned());
+    let sink = BundleSink::new(members(&[2; 600]), target, SyncPolicy::None);
+    for index in 0..600 {
+        sink.write_at(index * 2, &[1]).unwrap();
+    }
+    assert_eq!(std::fs::read_dir(to.path()).unwrap().count(), 512);
+    for index in 0..600 {
+        sink.write_at(index * 2 + 1, &[1]).unwrap();
+    }
+    let failures = sink.finish().unwrap();
+    let failed: Vec<usize> = failures.iter().map(|failure| failure.index).collect();
+    assert_eq!(failed, Vec::from_iter(512..600));
+}
