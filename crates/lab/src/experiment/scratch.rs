@@ -5,8 +5,10 @@ use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use super::Mode;
 use super::leftovers::{self, OwnedDirectory};
 use super::process::Interrupts;
+use super::tree::TreeDefinition;
 use crate::LabError;
 
 /// The directories of an experiment. They are removed when the value is dropped.
@@ -54,7 +56,22 @@ impl Scratch {
         self.memory.path().join("inbox")
     }
 
-    /// Creates an empty directory for one measurement, empties the inbox and removes the sink.
+    /// Returns the same on the disk.
+    pub(crate) fn disk_inbox(&self) -> PathBuf {
+        self.work.path().join("inbox")
+    }
+
+    /// Waits until the disk has all that earlier runs wrote, so that no write-back disturbs the next one.
+    ///
+    /// # Errors
+    /// [`LabError::System`]: the disk reports an error.
+    pub(crate) fn sync_disk(&self) -> Result<(), LabError> {
+        let place = self.work.path();
+        sync_file_system(place)
+            .map_err(|e| LabError::system(format!("cannot sync {}", place.display()), e))
+    }
+
+    /// Creates an empty directory for one measurement, empties the inboxes and removes the sink.
     ///
     /// # Errors
     /// [`LabError::System`]: a directory cannot be removed or created.
@@ -64,7 +81,7 @@ impl Scratch {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
             _ => Ok(()),
         };
-        // The inbox is writable for all, because sessions of a server that dropped root write into it.
+        // An inbox is writable for all, because sessions of a server that dropped root write into it.
         let make = |directory: &Path, mode: u32| {
             emptied(std::fs::remove_dir_all(directory))
                 .and_then(|()| std::fs::create_dir(directory))
@@ -72,6 +89,7 @@ impl Scratch {
         };
         make(&cell, 0o755)
             .and_then(|()| make(&self.inbox(), 0o777))
+            .and_then(|()| make(&self.disk_inbox(), 0o777))
             .and_then(|()| emptied(std::fs::remove_file(self.sink())))
             .map_err(|e| LabError::system(format!("cannot empty {}", cell.display()), e))?;
         Ok(cell)
@@ -88,20 +106,8 @@ impl Scratch {
         bytes: u64,
         interrupts: &Interrupts,
     ) -> Result<Option<PathBuf>, LabError> {
-        let served = self.served();
-        let path = served.join(format!("{bytes}.dat"));
-        if path.is_file() {
-            return Ok(Some(path));
-        }
-        let made = || -> io::Result<bool> {
-            if served.exists() {
-                std::fs::remove_dir_all(&served)?;
-            }
-            std::fs::create_dir(&served)?;
-            std::fs::set_permissions(&served, Permissions::from_mode(0o755))?;
-            // The file gets its final name when it is complete, so that an interrupted one is never reused.
-            let part = served.join("part");
-            let mut file = File::create(&part)?;
+        self.make_served(&format!("{bytes}.dat"), |part| {
+            let mut file = File::create(part)?;
             let mut random = File::open("/dev/urandom")?.take(bytes);
             while random.limit() > 0 {
                 if interrupts.has_signal() {
@@ -111,7 +117,51 @@ impl Scratch {
                 file.sync_data()?;
             }
             file.sync_all()?;
-            std::fs::set_permissions(&part, Permissions::from_mode(0o644))?;
+            std::fs::set_permissions(part, Permissions::from_mode(0o644))?;
+            Ok(true)
+        })
+    }
+
+    /// Creates a served tree of files in the same way; it is reused if it is the last that was served.
+    ///
+    /// # Errors
+    /// [`LabError::System`]: the file system is full.
+    pub(crate) fn make_tree(
+        &self,
+        name: &str,
+        tree: &TreeDefinition,
+        (mode, seed): (Mode, u64),
+        interrupts: &Interrupts,
+    ) -> Result<Option<PathBuf>, LabError> {
+        self.make_served(&tree.directory_name(name, mode), |part| {
+            let whole = tree.make(part, (mode, seed), interrupts)?;
+            sync_file_system(part)?;
+            Ok(whole)
+        })
+    }
+
+    /// Makes what is served, by `make`, which returns whether it is whole. `None`: it is not.
+    fn make_served(
+        &self,
+        name: &str,
+        make: impl FnOnce(&Path) -> io::Result<bool>,
+    ) -> Result<Option<PathBuf>, LabError> {
+        let served = self.served();
+        let path = served.join(name);
+        if path.exists() {
+            return Ok(Some(path));
+        }
+        let made = || -> io::Result<bool> {
+            if served.exists() {
+                std::fs::remove_dir_all(&served)?;
+            }
+            std::fs::create_dir(&served)?;
+            std::fs::set_permissions(&served, Permissions::from_mode(0o755))?;
+            // It gets its final name when it is complete, so that an interrupted one is never reused.
+            let part = served.join("part");
+            if !make(&part)? {
+                return Ok(false);
+            }
             std::fs::rename(&part, &path)?;
             Ok(true)
         };
@@ -119,6 +169,11 @@ impl Scratch {
             made().map_err(|e| LabError::system(format!("cannot make {}", path.display()), e))?;
         Ok(whole.then_some(path))
     }
+}
+
+/// Writes all that is dirty in the file system of `place`.
+fn sync_file_system(place: &Path) -> io::Result<()> {
+    Ok(rustix::fs::syncfs(File::open(place)?)?)
 }
 
 #[cfg(test)]
@@ -176,11 +231,15 @@ mod tests {
         let cell = scratch.clear().unwrap();
         std::fs::write(cell.join("client.out"), "old").unwrap();
         std::fs::write(scratch.sink(), "old").unwrap();
-        std::fs::write(scratch.inbox().join("sent"), "old").unwrap();
+        for inbox in [scratch.inbox(), scratch.disk_inbox()] {
+            std::fs::write(inbox.join("sent"), "old").unwrap();
+        }
         let again = scratch.clear().unwrap();
         assert_eq!(std::fs::read_dir(again).unwrap().count(), 0);
         assert!(!scratch.sink().exists());
-        assert_eq!(std::fs::read_dir(scratch.inbox()).unwrap().count(), 0);
+        for inbox in [scratch.inbox(), scratch.disk_inbox()] {
+            assert_eq!(std::fs::read_dir(inbox).unwrap().count(), 0);
+        }
         let (a, b) = (scratch.served(), scratch.sink());
         drop(scratch);
         assert!(!a.parent().unwrap().exists() && !b.parent().unwrap().exists());

@@ -50,6 +50,10 @@ impl ExperimentDefinition {
             let size = size.transpose();
             size.map_err(|e| key_error(file, &key("bytes"), e))?;
         }
+        for (name, tree) in &self.trees {
+            tree.check()
+                .map_err(|what| key_error(file, &format!("trees.{name}"), what))?;
+        }
         let fits = self.network.is_some() == (self.kind == ExperimentKind::Net);
         must(fits, "network", "is for kind 'net', which needs it")?;
         let fits = self.simulation.is_some() == (self.kind == ExperimentKind::Sim);
@@ -215,6 +219,7 @@ mod tests {
                 "'ratios.efficiency'",
             ),
             ("efficiency =", "wall =", "'ratios.wall'"),
+            ("full = 2, quick = 1", "full = 0, quick = 1", "'trees.t'"),
             ("1MiB", "1 meg", "'variants.stock.quick_largest'"),
             ("[3, nan, 1]", "[3, 1]", "'variants.stock.paper.seconds'"),
             ("{ seconds =", "{ rtt =", "'variants.stock.paper.rtt'"),

@@ -9,9 +9,11 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::Mode;
+use super::by_mode::ByMode;
 use super::reading::SeriesDefinition;
 use super::results::{FurtherMeasure, PUBLISHED, SweepPoint};
 use super::template::Variables;
+use super::tree::TreeDefinition;
 use crate::LabError;
 
 /// Axis key → the only values at which a program takes part; axes that are missing do not restrict it.
@@ -45,24 +47,6 @@ pub(crate) enum ExperimentKind {
     Loopback,
     /// In the simulator.
     Sim,
-}
-
-/// A value for each [`Mode`].
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ByMode<T> {
-    full: T,
-    quick: T,
-}
-
-impl<T> ByMode<T> {
-    /// Returns the value for `mode`.
-    pub(crate) fn for_mode(&self, mode: Mode) -> &T {
-        match mode {
-            Mode::Full => &self.full,
-            Mode::Quick => &self.quick,
-        }
-    }
 }
 
 /// A swept quantity.
@@ -222,7 +206,7 @@ pub(crate) struct ExperimentDefinition {
     #[serde(default = "published")]
     pub(crate) reference: String,
     pub(crate) kind: ExperimentKind,
-    /// `goodput`, `cpu_per_gigabyte`, `seconds`, `wall`, one of `ratios`, or a reading of its programs; in
+    /// `goodput`, `files_per_second`, `cpu_per_gigabyte`, `seconds`, `wall`, one of `ratios`, or a reading of its programs; in
     /// the simulator a [`SimMeasure`].
     pub(crate) measure: String,
     pub(crate) unit: String,
@@ -257,6 +241,9 @@ pub(crate) struct ExperimentDefinition {
     /// The size of the file that is moved (`256MiB`); none: no file is created.
     #[serde(default)]
     pub(crate) bytes: Option<ByMode<String>>,
+    /// Trees of files that are moved instead. The variable `tree` has the name of one.
+    #[serde(default)]
+    pub(crate) trees: BTreeMap<String, TreeDefinition>,
     /// Seconds after which a client is terminated and its run has failed.
     pub(crate) limit: ByMode<u32>,
     /// Variables that all points share.
@@ -354,6 +341,7 @@ pub(crate) fn require(file: &str, key: &str, ok: bool, what: impl Display) -> Re
 pub(crate) fn built_in_unit(measure: &str) -> Option<&'static str> {
     match measure {
         "goodput" => Some("Mbit/s"),
+        "files_per_second" => Some("files/s"),
         "cpu_per_gigabyte" => Some("s/GB"),
         "seconds" => Some("s"),
         "wall" => Some("ms"),
@@ -398,6 +386,10 @@ label = "time"
 unit = "s"
 [ratios]
 efficiency = { of = "goodput", to = "buffer" }
+[trees.t]
+files = { full = 2, quick = 1 }
+size = "1KB"
+folder = 1
 [best.any]
 label = "the better one"
 of = ["stock", "y"]

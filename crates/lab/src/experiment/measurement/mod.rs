@@ -210,7 +210,7 @@ impl RunOutput<'_> {
             .outcome
             .failure
             .clone()
-            .or_else(|| self.missing_bytes());
+            .or_else(|| self.prepared.arrival.as_ref()?.difference());
         let value = match failure {
             Some(why) => Err(why),
             None => {
@@ -267,14 +267,6 @@ impl RunOutput<'_> {
         }
     }
 
-    /// Checks the size of the received file after a client that exited with success. `None`: it is complete.
-    fn missing_bytes(&self) -> Option<String> {
-        let sink = self.prepared.received.as_ref()?;
-        let received = std::fs::metadata(sink).map_or(0, |m| m.len());
-        let wanted = self.prepared.bytes;
-        (received != wanted).then(|| format!("received {received} of {wanted} bytes"))
-    }
-
     /// Returns the bytes that were moved: the program's reading, else the size of the file.
     #[allow(
         clippy::cast_possible_truncation,
@@ -319,9 +311,11 @@ impl RunOutput<'_> {
             return self.read_number(measure);
         }
         let (seconds, bytes) = (self.outcome.seconds, self.bytes() as f64);
+        let files = self.prepared.files as f64;
         match measure {
             "wall" => Some(seconds * 1e3),
             "seconds" => Some(seconds),
+            "files_per_second" => (files > 0.0).then(|| files / seconds),
             "goodput" => (bytes > 0.0).then(|| bytes * 8.0 / seconds / 1e6),
             "cpu_per_gigabyte" => (bytes > 0.0).then(|| self.outcome.cpu_seconds / (bytes / 1e9)),
             _ => None,

@@ -3,6 +3,7 @@ use std::os::unix::fs::PermissionsExt;
 use tempfile::TempDir;
 
 use super::*;
+use crate::experiment::arrival::Arrival;
 use crate::experiment::cell::{CellTask, HostCommand};
 use crate::experiment::definition::{VariantDefinition, built_in_unit};
 use crate::experiment::program::ProgramDefinition;
@@ -76,7 +77,8 @@ fn fake(network: bool, script: &str) -> FakeLab {
         topology: network.then(|| directory.path().join("topology.toml")),
         bytes: 1_000_000,
         is_cut: false,
-        received: None,
+        files: 50,
+        arrival: None,
         variables: [("rtt".to_owned(), "25".to_owned())].into(),
     };
     FakeLab {
@@ -188,7 +190,10 @@ fn an_incomplete_file_is_a_failure() {
     let mut fake = fake(false, DONE);
     let sink = fake.directory.path().join("received");
     std::fs::write(&sink, "short").unwrap();
-    fake.prepared.received = Some(sink);
+    fake.prepared.arrival = Some(Arrival::Size {
+        received: sink,
+        bytes: 1_000_000,
+    });
     let record = fake.measure("goodput").unwrap().record;
     assert_eq!(record.value, None);
     assert_eq!(record.invalid, ["received 5 of 1000000 bytes"]);

@@ -315,14 +315,18 @@ fn unexpanded_variables(definition: &ExperimentDefinition, at: &SweepPoint) -> V
         .collect()
 }
 
-/// Returns the size of the file that a point asks for: an axis's, else the experiment's. `None`: there is
-/// no file, or its size depends on variables that are known only when a run is prepared.
+/// Returns the size of the tree or the file that a point asks for: an axis's, else the experiment's. `None`: there
+/// is neither, or its size depends on variables that are known only when a run is prepared.
 pub(crate) fn requested_bytes(
     definition: &ExperimentDefinition,
     mode: Mode,
     at: &SweepPoint,
 ) -> Option<u64> {
     let known = unexpanded_variables(definition, at);
+    if let Some(name) = known.get("tree") {
+        let tree = definition.trees.get(name)?;
+        return Some(tree.totals(mode, definition.seed).bytes);
+    }
     let default_size = definition.bytes.as_ref().map(|bytes| bytes.for_mode(mode));
     let size = template::expand(known.get("bytes").or(default_size)?, &known).ok()?;
     units::size(&size).ok()
@@ -367,7 +371,10 @@ pub(crate) fn expected_seconds(
     at: &SweepPoint,
     bytes: u64,
 ) -> f64 {
-    let fixed = definition.parameters.get("seconds");
+    let known = unexpanded_variables(definition, at);
+    let fixed = known
+        .get("seconds")
+        .or_else(|| definition.parameters.get("seconds"));
     let moving = match fixed.and_then(|seconds| seconds.parse().ok()) {
         Some(seconds) => seconds,
         None => bytes as f64 * 8.0 / expected_rate(definition, key, at).max(1.0),

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 
 use super::Mode;
+use super::arrival::Arrival;
 use super::cell::{CellTask, HostCommand, ServerTask};
 use super::definition::{ExperimentDefinition, ExperimentKind, key_error};
 use super::plan::{self, Participant};
@@ -24,14 +25,27 @@ pub(crate) struct PreparedRun {
     pub(crate) mark: PathBuf,
     /// The topology file; `None`: the run uses this machine's loopback interface.
     pub(crate) topology: Option<PathBuf>,
-    /// The size of the file that is moved; 0: none.
+    /// The size of what is moved; 0: nothing is.
     pub(crate) bytes: u64,
+    /// The number of files that are moved.
+    pub(crate) files: u64,
     /// Whether the point asks for a larger file, which other programs move there.
     pub(crate) is_cut: bool,
-    /// The path at which the client must leave a file of `bytes` bytes; `None`: it is not checked.
-    pub(crate) received: Option<PathBuf>,
+    /// What the run must leave behind; `None`: it is not checked.
+    pub(crate) arrival: Option<Arrival>,
     /// The variables of templates.
     pub(crate) variables: Variables,
+}
+
+/// What a run moves; by default nothing.
+#[derive(Debug, Default)]
+struct Payload {
+    /// The file or the top of the tree.
+    place: Option<PathBuf>,
+    bytes: u64,
+    files: u64,
+    /// Whether the point asks for a larger file.
+    is_cut: bool,
 }
 
 /// The settings that all runs of an experiment share.
@@ -77,7 +91,7 @@ impl RunSetup<'_> {
     ) -> Result<Option<PreparedRun>, LabError> {
         let directory = self.scratch.clear()?;
         let mut variables = self.variables(participant, at, seed, &directory)?;
-        let Some((bytes, is_cut)) = self.prepare_payload(participant, &mut variables)? else {
+        let Some(payload) = self.prepare_payload(participant, &mut variables)? else {
             return Ok(None);
         };
         self.write_files(&self.definition.files, &variables, &directory)?;
@@ -108,18 +122,40 @@ impl RunSetup<'_> {
                 .map_or_else(Vec::new, |network| settings_to_record(network, &hosts)),
             directory,
         };
-        // A client that names the sink must leave the whole file there; others discard what they receive.
-        let sink = self.scratch.sink();
-        let names_sink = |word: &String| word.contains(&path_text(&sink));
-        let receives = bytes > 0 && task.client.argv.iter().any(names_sink);
+        let arrival = self.arrival(&payload, &task.client, &variables)?;
         Ok(Some(PreparedRun {
             mark: self.scratch.mark().to_owned(),
             task,
             topology: topology.transpose()?,
-            bytes,
-            is_cut,
-            received: receives.then_some(sink),
+            bytes: payload.bytes,
+            files: payload.files,
+            is_cut: payload.is_cut,
+            arrival,
             variables,
+        }))
+    }
+
+    /// Returns what the run must leave behind: at the place that the variable `received` names, what was sent; else
+    /// the whole file in the sink if the client names it. Others discard what they receive.
+    fn arrival(
+        &self,
+        payload: &Payload,
+        client: &HostCommand,
+        variables: &Variables,
+    ) -> Result<Option<Arrival>, LabError> {
+        let sink = self.scratch.sink();
+        if let (Some(received), Some(sent)) = (variables.get("received"), &payload.place) {
+            let (received, sent) = (PathBuf::from(received), sent.clone());
+            if received.starts_with(self.scratch.disk_inbox()) {
+                self.scratch.sync_disk()?;
+            }
+            return Ok(Some(Arrival::Equal { received, sent }));
+        }
+        let names_sink = |word: &String| word.contains(&path_text(&sink));
+        let receives = payload.bytes > 0 && client.argv.iter().any(names_sink);
+        Ok(receives.then_some(Arrival::Size {
+            received: sink,
+            bytes: payload.bytes,
         }))
     }
 
@@ -137,6 +173,7 @@ impl RunSetup<'_> {
             ("sink", path_text(&self.scratch.sink())),
             ("root", path_text(&self.scratch.served())),
             ("inbox", path_text(&self.scratch.inbox())),
+            ("disk", path_text(&self.scratch.disk_inbox())),
             ("scratch", path_text(directory)),
             ("seed", seed.to_string()),
         ]
@@ -159,26 +196,68 @@ impl RunSetup<'_> {
         )
     }
 
-    /// Creates the file to move and sets the variables `bytes`, `name` and `file`. Returns its size, and
-    /// whether the point asks for a larger one. `None`: the user wants to stop.
+    /// Creates the file or tree to move and sets the variables `bytes`, `name` and `file`. `None`: the user wants
+    /// to stop.
     fn prepare_payload(
         &self,
         participant: &Participant,
         variables: &mut Variables,
-    ) -> Result<Option<(u64, bool)>, LabError> {
-        let Some(size) = variables.get("bytes") else {
-            return Ok(Some((0, false)));
+    ) -> Result<Option<Payload>, LabError> {
+        let payload = match (variables.get("tree"), variables.get("bytes")) {
+            (Some(name), _) => self.make_tree(name)?,
+            (None, Some(size)) => self.make_file(participant, size)?,
+            (None, None) => return Ok(Some(Payload::default())),
         };
+        if let Some(Payload {
+            place: Some(place),
+            bytes,
+            ..
+        }) = &payload
+        {
+            let name = place.file_name().unwrap_or_default().to_string_lossy();
+            variables.insert("name".to_owned(), name.into_owned());
+            variables.insert("file".to_owned(), path_text(place));
+            variables.insert("bytes".to_owned(), bytes.to_string());
+        }
+        Ok(payload)
+    }
+
+    /// Creates the experiment's tree of this name.
+    fn make_tree(&self, name: &str) -> Result<Option<Payload>, LabError> {
+        let tree = self.definition.trees.get(name);
+        let tree = tree.ok_or_else(|| {
+            key_error(
+                self.name,
+                "tree",
+                format!("there is no '{name}' in [trees]"),
+            )
+        })?;
+        let how = (self.mode, self.definition.seed);
+        let place = self.scratch.make_tree(name, tree, how, self.interrupts)?;
+        let totals = tree.totals(self.mode, self.definition.seed);
+        Ok(place.map(|place| Payload {
+            place: Some(place),
+            bytes: totals.bytes,
+            files: totals.files,
+            is_cut: false,
+        }))
+    }
+
+    /// Creates the file that a participant moves where the point asks for one of `size`.
+    fn make_file(
+        &self,
+        participant: &Participant,
+        size: &str,
+    ) -> Result<Option<Payload>, LabError> {
         let requested = units::size(size).map_err(|e| key_error(self.name, "bytes", e))?;
         let bytes = participant.bytes(self.mode, requested);
-        let Some(file) = self.scratch.make_payload(bytes, self.interrupts)? else {
-            return Ok(None);
-        };
-        let name = file.file_name().unwrap_or_default().to_string_lossy();
-        variables.insert("name".to_owned(), name.into_owned());
-        variables.insert("file".to_owned(), path_text(&file));
-        variables.insert("bytes".to_owned(), bytes.to_string());
-        Ok(Some((bytes, bytes < requested)))
+        let place = self.scratch.make_payload(bytes, self.interrupts)?;
+        Ok(place.map(|place| Payload {
+            place: Some(place),
+            bytes,
+            files: 1,
+            is_cut: bytes < requested,
+        }))
     }
 
     /// Sets `address.HOST` for every host, and `loopback` where the run uses the loopback interface.

@@ -84,7 +84,8 @@ fn a_point_becomes_a_network_files_and_command_lines() {
         (file.metadata().unwrap().len(), prepared.bytes),
         (1000, 1000)
     );
-    assert_eq!(prepared.received, Some(scratch.sink()));
+    let (received, bytes) = (scratch.sink(), 1000);
+    assert_eq!(prepared.arrival, Some(Arrival::Size { received, bytes }));
     let task = &prepared.task;
     assert_eq!(task.lab.as_deref(), Some(Path::new("/opt/longhaul")));
     assert_eq!(task.limit_seconds, 60);
@@ -112,7 +113,7 @@ fn a_point_becomes_a_network_files_and_command_lines() {
 fn the_settings_that_the_experiment_sets_are_recorded_for_their_hosts() {
     let (_scratch, prepared) = prepare(EXPERIMENT, &participant(), ["5", "nowhere"]);
     let prepared = prepared.unwrap();
-    assert_eq!(prepared.received, None);
+    assert_eq!(prepared.arrival, None);
     let [(a, of_a), (b, of_b)] = prepared.task.record.as_slice() else {
         panic!("{:?}", prepared.task.record);
     };
