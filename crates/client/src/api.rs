@@ -341,6 +341,8 @@ pub struct CopySummary {
     pub memory_bytes_max: u64,
     /// Retransmitted segments, as counted by this end's kernel.
     pub retransmits: u64,
+    /// Bytes that were moved again because they had arrived wrong, as a checksum showed.
+    pub resent_bytes: u64,
     /// `crc32c`, `size`, `none`, `mixed`, or `reflink` when the copy shares the blocks of its
     /// source.
     pub verified: String,

@@ -127,11 +127,13 @@ pub(crate) struct ChecksumComparison<'a> {
     pub(crate) unconfirmed: bool,
 }
 
-/// Result of a comparison that found no difference.
+/// Result of a comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ComparisonResult {
     /// Both ends have the same checksum.
     Same,
+    /// The checksums differ. This is the failure if the copy cannot be repaired.
+    Different(CopyFailure),
     /// No checksums could be compared, for the reason in this warning. The sizes must be compared
     /// instead.
     SizeOnly(String),
@@ -141,8 +143,8 @@ impl ChecksumComparison<'_> {
     /// Evaluates the checksums of both ends, or the reason why one of them is missing.
     ///
     /// # Errors
-    /// A difference ([`Exit::Integrity`]). A missing checksum that the user named (`Integrity`) or
-    /// that nothing else can replace ([`Exit::Protocol`]). A lost connection as it is.
+    /// A missing checksum that the user named ([`Exit::Integrity`]) or that nothing else can replace
+    /// ([`Exit::Protocol`]). A lost connection as it is.
     pub(crate) fn evaluate(
         self,
         algorithm: ChecksumAlgorithm,
@@ -152,8 +154,11 @@ impl ChecksumComparison<'_> {
         let display_name = self.display_name;
         let reason = match (source, copy) {
             (Ok(source), Ok(copy)) => {
-                compare_checksums(algorithm, &source, &copy, display_name)?;
-                return Ok(ComparisonResult::Same);
+                let compared = compare_checksums(algorithm, &source, &copy, display_name);
+                return Ok(match compared {
+                    Ok(()) => ComparisonResult::Same,
+                    Err(mismatch) => ComparisonResult::Different(mismatch),
+                });
             }
             (Err(failure), _) | (_, Err(failure)) if failure.transient => return Err(failure),
             (Err(failure), _) | (_, Err(failure)) => failure.message,
@@ -295,7 +300,10 @@ mod tests {
             let same = compared(disputed, required, Ok("ab"));
             assert_eq!(same, Ok(ComparisonResult::Same));
             let other = compared(disputed, required, Ok("ac"));
-            assert_eq!(other.unwrap_err().exit, Exit::Integrity);
+            let Ok(ComparisonResult::Different(mismatch)) = other else {
+                panic!("{other:?}");
+            };
+            assert_eq!(mismatch.exit, Exit::Integrity);
             let lost = CopyFailure::transient(Exit::Unreachable, "lost");
             let reason = compared(disputed, required, Err(lost.clone()));
             assert_eq!(reason, Err(lost));

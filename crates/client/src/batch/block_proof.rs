@@ -8,7 +8,7 @@
 use proto::checksum::ChecksumAlgorithm;
 use proto::ranges::{ByteRange, RangeSet};
 
-use super::checksums::ChecksumEndpoint;
+use super::checksums::{ChecksumEndpoint, ranges_agree};
 use crate::CopyFailure;
 
 /// Smallest block that is compared, bytes. Up to one such block of correct bytes is sent again for
@@ -33,21 +33,12 @@ pub(super) async fn prove_blocks(
     let max_blocks = source.max_queries().min(destination.max_queries());
     let blocks = blocks_to_compare(&doubtful_ranges(&safe, end), end, max_blocks);
     for group in blocks.chunks(PIPELINED_BLOCKS) {
-        let checksums = tokio::join!(
-            source.checksums(algorithm, group),
-            destination.checksums(algorithm, group)
-        );
-        // Only a lost session is an error. A server that cannot checksum ranges just proves
-        // nothing.
-        let (source, copy) = match checksums {
-            (Ok(source), Ok(copy)) => (source, copy),
-            (Err(failure), _) | (_, Err(failure)) if failure.transient => return Err(failure),
-            _ => break,
+        // A server that cannot checksum ranges just proves nothing.
+        let Some(agree) = ranges_agree(source, destination, algorithm, group).await? else {
+            break;
         };
-        for (block, (source, copy)) in group.iter().zip(source.iter().zip(&copy)) {
-            if source.eq_ignore_ascii_case(copy) {
-                safe.insert(block.start, block.end);
-            }
+        for (block, _) in group.iter().zip(agree).filter(|(_, agrees)| *agrees) {
+            safe.insert(block.start, block.end);
         }
     }
     Ok(safe)

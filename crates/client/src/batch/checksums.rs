@@ -152,6 +152,30 @@ pub(super) async fn range_agrees(
     Ok(a?.eq_ignore_ascii_case(&b?))
 }
 
+/// Compares the checksums of a group of ranges, which are requested together. `None`: an end cannot provide them.
+/// Errors are lost connections.
+pub(super) async fn ranges_agree(
+    a: &mut ChecksumEndpoint<'_>,
+    b: &mut ChecksumEndpoint<'_>,
+    algorithm: ChecksumAlgorithm,
+    ranges: &[ByteRange],
+) -> Result<Option<Vec<bool>>, CopyFailure> {
+    let checksums = tokio::join!(
+        a.checksums(algorithm, ranges),
+        b.checksums(algorithm, ranges)
+    );
+    match checksums {
+        (Ok(a), Ok(b)) => {
+            let pairs = a.iter().zip(&b);
+            Ok(Some(
+                pairs.map(|(a, b)| a.eq_ignore_ascii_case(b)).collect(),
+            ))
+        }
+        (Err(failure), _) | (_, Err(failure)) if failure.transient => Err(failure),
+        _ => Ok(None),
+    }
+}
+
 /// The cheapest algorithm for parts of files that all ends support.
 pub(super) fn common_range_algorithm(ends: &[&AvailableChecksums]) -> Option<ChecksumAlgorithm> {
     ChecksumAlgorithm::CHEAPEST_FIRST

@@ -234,6 +234,14 @@ impl<'a> CopyDestination<'a> {
         }
     }
 
+    /// Takes ranges that differ from the source out of the safe ones, so that the next transfer moves them again.
+    pub(super) fn remove_wrong(&mut self, wrong: &RangeSet) {
+        match self {
+            Self::Local(download) => download.remove_wrong(wrong),
+            Self::Storage(upload) => upload.remove_wrong(wrong),
+        }
+    }
+
     /// Gives the complete and verified file its time and its final name.
     pub(super) async fn finish(
         &mut self,
@@ -259,11 +267,12 @@ impl<'a> CopyDestination<'a> {
         }
     }
 
-    /// Discards what was resumed. Returns `false` when nothing was resumed.
-    pub(super) fn discard_resumed(&mut self) -> bool {
+    /// Discards what was resumed, or all of it if the copy `differs` in unknown places. Returns `false` when there is
+    /// nothing to discard.
+    pub(super) fn start_over(&mut self, differs: bool) -> bool {
         match self {
-            Self::Local(download) => download.discard_resumed(),
-            Self::Storage(upload) => upload.discard_resumed(),
+            Self::Local(download) => download.start_over(differs),
+            Self::Storage(upload) => upload.start_over(differs),
         }
     }
 

@@ -74,6 +74,24 @@ impl DestinationState {
         self.safe = safe;
     }
 
+    /// Takes ranges that differ from the source out of the safe ones. `synced`: those of the safe ranges that are on
+    /// disk. What was resumed is proved or out by now.
+    pub(super) fn remove_wrong(&mut self, wrong: &RangeSet, synced: &RangeSet) {
+        for range in wrong.iter() {
+            self.safe.remove(range.start, range.end);
+        }
+        self.resumed = false;
+        let ranges = StoredRanges {
+            safe: self.safe.clone(),
+            synced: synced.clone(),
+        };
+        if let Some(journal) = &mut self.journal
+            && let Err(error) = journal.retract_to(&ranges)
+        {
+            tracing::debug!("journal: {error}");
+        }
+    }
+
     /// Removes the journal: there is nothing to resume, or the file is complete.
     pub(super) fn remove_journal(&mut self) {
         if let Some(journal) = self.journal.take() {
@@ -81,11 +99,12 @@ impl DestinationState {
         }
     }
 
-    /// Discards resumed ranges, or once the unconfirmed ones. Returns `false` when there were none.
-    pub(super) fn discard_resumed(&mut self) -> bool {
+    /// Discards all ranges if some were resumed, or once if some are unconfirmed or the copy `differs` from its source
+    /// and nothing shows where. Returns `false` otherwise.
+    pub(super) fn start_over(&mut self, differs: bool) -> bool {
         let resumed = std::mem::take(&mut self.resumed);
-        let unconfirmed = std::mem::take(&mut self.unconfirmed) && !self.started_over;
-        if !resumed && !unconfirmed {
+        let doubtful = std::mem::take(&mut self.unconfirmed) || differs;
+        if !resumed && (!doubtful || self.started_over) {
             return false;
         }
         self.started_over = true;

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use data::job::TransferControl;
-use data::store::Sink;
 use data::store::file::{FileSink, FileSource};
+use data::store::{Sink, Source};
 use proto::checksum::ChecksumAlgorithm;
 use proto::ranges::RangeSet;
 use proto::timestamp::Timestamp;
@@ -314,11 +314,7 @@ impl LocalDestination {
         &self,
         algorithm: ChecksumAlgorithm,
     ) -> Result<Option<String>, CopyFailure> {
-        let reader = match (&self.target, &self.sink) {
-            (WriteTarget::File(_), Some(sink)) => sink.open_reader(),
-            _ => None,
-        };
-        match reader {
+        match self.reader() {
             Some(reader) => checksum_local(algorithm, reader, 0, None).await.map(Some),
             None => Ok(None),
         }
@@ -347,11 +343,9 @@ impl LocalDestination {
     ) -> Result<T, CopyFailure> {
         match verified {
             Err(mismatch) if mismatch.exit == Exit::Integrity => {
-                let Some(sink) = self.sink.clone() else {
-                    return Err(mismatch);
-                };
-                let failure = disk::sync_failure_or(mismatch, &self.target, &sink).await;
-                if failure.exit == Exit::Integrity || !sink.is_durable() {
+                let failure = self.explain_mismatch(mismatch).await;
+                let is_durable = self.sink.as_ref().is_some_and(|sink| sink.is_durable());
+                if failure.exit == Exit::Integrity || !is_durable {
                     // The file is wrong, and without syncs no part of it is known to be right.
                     self.state.remove_journal();
                 } else {
@@ -367,6 +361,35 @@ impl LocalDestination {
         }
     }
 
+    /// The written file, to be read again. `None` for pipes and devices.
+    pub(super) fn reader(&self) -> Option<Arc<dyn Source>> {
+        match (&self.target, &self.sink) {
+            (WriteTarget::File(_), Some(sink)) => sink.open_reader(),
+            _ => None,
+        }
+    }
+
+    /// Why the file differs from what was written: `mismatch`, or the failure of the disk that lost its pages. After
+    /// `mismatch`, all of the file is on disk.
+    pub(super) async fn explain_mismatch(&mut self, mismatch: CopyFailure) -> CopyFailure {
+        let Some(sink) = &self.sink else {
+            return mismatch;
+        };
+        let failure = disk::sync_failure_or(mismatch, &self.target, sink).await;
+        if failure.exit == Exit::Integrity && sink.is_durable() {
+            self.synced = self.state.safe.clone();
+        }
+        failure
+    }
+
+    /// Takes ranges that differ from the source out of the safe ones.
+    pub(super) fn remove_wrong(&mut self, wrong: &RangeSet) {
+        for range in wrong.iter() {
+            self.synced.remove(range.start, range.end);
+        }
+        self.state.remove_wrong(wrong, &self.synced);
+    }
+
     /// Syncs the complete and verified file and renames it.
     pub(super) async fn finish(&mut self, modified: Option<Timestamp>) -> Result<(), CopyFailure> {
         if let Some(sink) = self.sink.clone() {
@@ -380,9 +403,9 @@ impl LocalDestination {
         Ok(())
     }
 
-    /// Discards what was resumed. Returns `false` when nothing was resumed.
-    pub(super) fn discard_resumed(&mut self) -> bool {
-        let forgotten = self.state.discard_resumed();
+    /// See [`DestinationState::start_over`].
+    pub(super) fn start_over(&mut self, differs: bool) -> bool {
+        let forgotten = self.state.start_over(differs);
         if forgotten {
             self.prepared = false;
             self.synced = RangeSet::new();

@@ -69,6 +69,7 @@ pub(super) async fn execute(
         }
     };
     progress::report_while(ctx, workers, totals).await;
+    lock(totals).set_resent(ctx.meter.resent());
     make_links(ctx, plan.links, totals).await;
 }
 

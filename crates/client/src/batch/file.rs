@@ -38,9 +38,8 @@ pub(super) async fn copy_file(
     }
 }
 
-/// Makes attempts until success or a permanent failure. A checksum mismatch of a file that was
-/// resumed restarts the file once; a mismatch of a file that was moved completely in this run is
-/// final.
+/// Makes attempts until success or a permanent failure. A checksum mismatch that an attempt could not
+/// repair restarts the file once if it was resumed, or if nothing shows which of its bytes are wrong.
 pub(super) async fn copy_with_retries(
     ctx: &BatchContext,
     source: &str,
@@ -54,7 +53,7 @@ pub(super) async fn copy_with_retries(
             Ok(outcome) => return Ok(outcome),
             Err(failure) => failure,
         };
-        if failure.exit == Exit::Integrity && copy.discard_resumed() {
+        if failure.exit == Exit::Integrity && copy.start_over() {
             // Starting over is no retry: it does not count against --retries.
             ctx.warn(format!("{}; starting over", failure.message));
             continue;

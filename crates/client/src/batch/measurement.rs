@@ -1,5 +1,7 @@
 //! Measurements of a successful transfer.
 
+use std::time::Duration;
+
 use tune::Evidence;
 use tune::limiter::Role;
 
@@ -34,6 +36,20 @@ impl TransferMeasurement {
     /// For a transfer that this end sent.
     pub(super) fn of_sent(attempt: TransferAttempt) -> Self {
         Self::of_this_end(Role::Sender, attempt)
+    }
+
+    /// For a transfer between two servers.
+    pub(super) fn of_third_party(attempt: TransferAttempt, elapsed: Duration) -> Self {
+        Self {
+            source: MeasurementSource::ThirdParty(ThirdPartyStats {
+                bytes: attempt.report.evidence.bytes,
+                elapsed,
+                streams: attempt.streams,
+                markers: attempt.extended_mode,
+            }),
+            buffer_policy: attempt.buffers.name(),
+            remarks: attempt.remarks,
+        }
     }
 
     /// The role is set even if no bytes were moved.

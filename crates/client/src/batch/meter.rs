@@ -15,6 +15,8 @@ use crate::socket_stats;
 /// Progress of all files of a batch.
 #[derive(Debug, Default)]
 pub(crate) struct BatchMeter {
+    /// Bytes moved again because they arrived wrong.
+    resent: AtomicU64,
     active: Mutex<Vec<Arc<FileMeter>>>,
     /// Bytes moved for files that are finished.
     moved: AtomicU64,
@@ -130,6 +132,16 @@ impl BatchMeter {
             meter: Arc::clone(self),
             file,
         }
+    }
+
+    /// Counts bytes that are moved again because they arrived wrong.
+    pub(crate) fn add_resent(&self, bytes: u64) {
+        self.resent.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that were moved again because they arrived wrong.
+    pub(crate) fn resent(&self) -> u64 {
+        self.resent.load(Ordering::Relaxed)
     }
 
     /// Current totals.

@@ -22,6 +22,7 @@ pub(super) struct BatchTotals {
     streams_max: u64,
     buffer_max: u64,
     memory_max: u64,
+    resent: u64,
     /// The requested buffer policy.
     requested_buffers: SocketBuffers,
     /// The policy in use. `None` before the first successful transfer, `Some(None)` when transfers
@@ -93,6 +94,11 @@ impl BatchTotals {
             None => Some(measured.buffer_policy),
             Some(name) => name.filter(|name| *name == measured.buffer_policy),
         });
+    }
+
+    /// Sets the number of bytes that were moved again because they arrived wrong.
+    pub(super) fn set_resent(&mut self, bytes: u64) {
+        self.resent = bytes;
     }
 
     /// A source was skipped.
@@ -187,6 +193,7 @@ impl BatchTotals {
             buffer_bytes_max: self.buffer_max.max(evidence.buffer_bytes),
             memory_bytes_max: self.memory_max.max(evidence.socket_memory_bytes),
             retransmits: evidence.retransmits,
+            resent_bytes: self.resent,
             verified: match &self.verified {
                 None => "none".to_owned(),
                 Some(None) => "mixed".to_owned(),

@@ -316,6 +316,22 @@ pub(crate) trait Storage: Send + Debug + Any {
         Err(no_bundles(self.name()))
     }
 
+    /// Moves the files `entries` to another storage with the same [`Capabilities::third_party`], which names them
+    /// `to_entries`. They have no names there yet. The outcome is that of this storage.
+    ///
+    /// # Errors
+    /// As [`Storage::fetch_bundle`].
+    async fn pass_bundle_to(
+        &mut self,
+        _entries: &[BundleEntry],
+        _to: &mut dyn Storage,
+        _to_entries: &[BundleEntry],
+        _spec: &TransferSpec,
+        _progress: &(dyn Fn(u64) + Send + Sync),
+    ) -> Result<(TransferAttempt, BundleOutcome), CopyFailure> {
+        Err(no_bundles(self.name()))
+    }
+
     /// Gives the `count` files of the bundle that was stored last their names, if its bytes are those of the proof. The
     /// outcome names those that have none.
     ///

@@ -160,16 +160,7 @@ impl Storage for ClientSession {
         spec: &TransferSpec,
         progress: &(dyn Fn(u64) + Send + Sync),
     ) -> Result<TransferAttempt, CopyFailure> {
-        let message = format!(
-            "{} is not an FTP server: files cannot be transferred to it directly",
-            to.name()
-        );
-        // PASV at one server and PORT at the other need both control connections (RFC 959 section
-        // 5.2).
-        let to: &mut dyn Any = to;
-        let to = to
-            .downcast_mut::<Self>()
-            .ok_or_else(|| CopyFailure::new(Exit::Protocol, message))?;
+        let to = ftp_session(to)?;
         transfer::third_party(self, path, to, to_path, spec, progress).await
     }
 
@@ -191,6 +182,18 @@ impl Storage for ClientSession {
         control: &Arc<TransferControl>,
     ) -> Result<TransferAttempt, CopyFailure> {
         bundle::put_bundle(self, entries, source, spec, control).await
+    }
+
+    async fn pass_bundle_to(
+        &mut self,
+        entries: &[BundleEntry],
+        to: &mut dyn Storage,
+        to_entries: &[BundleEntry],
+        spec: &TransferSpec,
+        progress: &(dyn Fn(u64) + Send + Sync),
+    ) -> Result<(TransferAttempt, BundleOutcome), CopyFailure> {
+        let to = ftp_session(to)?;
+        bundle::pass_bundle((self, entries), (to, to_entries), spec, progress).await
     }
 
     async fn end_stored_bundle(
@@ -264,4 +267,16 @@ impl Storage for ClientSession {
     async fn close(self: Box<Self>) {
         Self::close(*self).await;
     }
+}
+
+/// The session of the other server. PASV at one server and PORT at the other need both control connections (RFC 959
+/// section 5.2).
+fn ftp_session(to: &mut dyn Storage) -> Result<&mut ClientSession, CopyFailure> {
+    let message = format!(
+        "{} is not an FTP server: files cannot be transferred to it directly",
+        to.name()
+    );
+    let to: &mut dyn Any = to;
+    to.downcast_mut()
+        .ok_or_else(|| CopyFailure::new(Exit::Protocol, message))
 }

@@ -39,10 +39,10 @@ struct MemoryStoreState {
     minimal: bool,
     /// Each of the next transfers breaks after so many bytes.
     cut_after: Vec<u64>,
-    /// The next stored file gets a wrong byte at this offset.
-    corrupts: Option<u64>,
-    /// The next fetched file has a wrong byte at this offset.
-    garbles: Option<u64>,
+    /// The next writes over these offsets store a wrong byte there, one each.
+    corrupts: Vec<u64>,
+    /// Each of the next fetches has a wrong byte at one of these offsets.
+    garbles: Vec<u64>,
     /// The next fetched file stalls at this offset.
     stalls: Option<u64>,
     /// Bytes moved from and to this store.
@@ -77,14 +77,14 @@ impl MemoryStore {
         self.state().cut_after = bytes.to_vec();
     }
 
-    /// Stores the next file with a wrong byte.
-    pub(crate) fn corrupt_at(&self, offset: u64) {
-        self.state().corrupts = Some(offset);
+    /// Stores wrong bytes at these offsets. An offset that is named twice is wrong twice.
+    pub(crate) fn corrupt_at(&self, offsets: &[u64]) {
+        self.state().corrupts = offsets.to_vec();
     }
 
-    /// Sends the next file with a wrong byte.
-    pub(crate) fn garble_at(&self, offset: u64) {
-        self.state().garbles = Some(offset);
+    /// Sends each of the next files with a wrong byte at one of these offsets.
+    pub(crate) fn garble_at(&self, offsets: &[u64]) {
+        self.state().garbles = offsets.to_vec();
     }
 
     /// Stalls the next fetch at an offset.
@@ -268,16 +268,16 @@ impl Sink for MemoryUploadSink {
                 return Err(io::ErrorKind::FileTooLarge.into());
             }
             let mut state = self.shelf.state();
-            let wrong = state.corrupts;
+            let within = |at: &u64| usize::try_from(*at).is_ok_and(|at| (from..end).contains(&at));
+            let wrong = state.corrupts.iter().position(within);
+            let wrong = wrong.map(|index| state.corrupts.swap_remove(index));
             let stored = state.files.entry(self.path.clone()).or_default();
             if stored.bytes.len() < end {
                 stored.bytes.resize(end, 0);
             }
             stored.bytes[from..end].copy_from_slice(step);
-            let wrong = wrong.and_then(|at| usize::try_from(at).ok());
-            if let Some(at) = wrong.filter(|at| (from..end).contains(at)) {
+            if let Some(at) = wrong.and_then(|at| usize::try_from(at).ok()) {
                 stored.bytes[at] ^= 1;
-                state.corrupts = None;
             }
         }
         Ok(())
@@ -396,7 +396,7 @@ impl Storage for MemoryStorage {
     ) -> Result<TransferAttempt, CopyFailure> {
         let source = MemorySource::new(self.stored(path)?.bytes, "stored");
         let wire = self.next_connection();
-        wire.lock().wrong = self.store.state().garbles.take();
+        wire.lock().wrong = self.store.state().garbles.pop();
         wire.lock().stalls = self.store.state().stalls.take();
         let source = MemoryDownloadSource(source, Arc::clone(&wire));
         let moved = local_copy::copy_local(Arc::new(source), sink, spec, control).await;

@@ -19,6 +19,7 @@ use super::get::server_could_not_connect;
 use super::negotiation;
 use super::outcome::FailedTransfer;
 use super::prepare::{LocalDataEnd, PreparationResult};
+use super::third_party::{self, Subject};
 use super::{TransferAttempt, TransferSpec};
 use crate::session::{ClientSession, replies};
 use crate::{CopyFailure, Exit};
@@ -162,6 +163,23 @@ pub(crate) async fn end_put_bundle(
     end(session, Some(proof), count).await
 }
 
+/// Moves a bundle from one server to another. The outcome is that of the source: the checksum of the bytes that it sent,
+/// and the files that it could not send. Ends with [`end_put_bundle`] at the destination.
+///
+/// # Errors
+/// As [`super::third_party`].
+pub(crate) async fn pass_bundle(
+    (source, from): (&mut ClientSession, &[BundleEntry]),
+    (destination, to): (&mut ClientSession, &[BundleEntry]),
+    spec: &TransferSpec,
+    progress: &(dyn Fn(u64) + Send + Sync),
+) -> Result<(TransferAttempt, BundleOutcome), CopyFailure> {
+    let subject = Subject::Bundle { from, to };
+    let attempt = third_party::third_party(source, destination, subject, spec, progress).await?;
+    let outcome = end(source, None, from.len()).await?;
+    Ok((attempt, outcome))
+}
+
 async fn end(
     session: &mut ClientSession,
     proof: Option<BundleProof>,
@@ -239,7 +257,7 @@ async fn agree(
 }
 
 /// One command a line.
-fn announcements(entries: &[BundleEntry]) -> Vec<Command> {
+pub(super) fn announcements(entries: &[BundleEntry]) -> Vec<Command> {
     let mut rest = entries;
     let mut commands = Vec::new();
     for line in announcement_lines(entries) {
@@ -251,7 +269,7 @@ fn announcements(entries: &[BundleEntry]) -> Vec<Command> {
 }
 
 /// The directory of the first file, which stands for the bundle in logs.
-fn directory_of(entries: &[BundleEntry]) -> Vec<u8> {
+pub(super) fn directory_of(entries: &[BundleEntry]) -> Vec<u8> {
     let path = entries.first().map_or(&b""[..], |entry| &entry.path);
     match path.iter().rposition(|byte| *byte == b'/') {
         None => b".".to_vec(),

@@ -10,6 +10,7 @@
 )]
 
 mod bundles;
+mod bundles_between;
 mod chunked;
 mod confirmation;
 mod destination_locks;

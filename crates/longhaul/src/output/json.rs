@@ -25,6 +25,7 @@ pub(super) fn print_summary(s: &CopySummary) {
         "buffer_bytes_max": s.buffer_bytes_max,
         "memory_bytes_max": s.memory_bytes_max,
         "retransmits": s.retransmits,
+        "resent_bytes": s.resent_bytes,
         "verified": s.verified,
         "limited_by": s.limited_by,
         "why": s.why,

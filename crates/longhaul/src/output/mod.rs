@@ -62,6 +62,12 @@ fn summary_line(s: &CopySummary) -> String {
     if s.files > 0 {
         text.push_str(&verification_text(&s.verified));
     }
+    if s.resent_bytes > 0 {
+        text.push_str(&format!(
+            "; {} arrived wrong and were sent again",
+            show::bytes(s.resent_bytes)
+        ));
+    }
     if s.kept > 0 {
         text.push_str(&format!("; kept {}", count(s.kept, "existing file")));
     }

@@ -26,7 +26,7 @@ const MIN_FILES_BEFORE_SPLIT: usize = 128;
 pub(in crate::batch) enum BatchWork {
     /// One file.
     File(Box<PlannedFile>),
-    /// Small files between this machine and one server.
+    /// Small files between this machine and one server, or between two servers.
     Bundle(Vec<PlannedFile>),
 }
 
@@ -39,9 +39,9 @@ pub(in crate::batch) fn arrange(
     takes_bundles: &[StorageId],
 ) -> VecDeque<BatchWork> {
     let is_bundled = |file: &PlannedFile| {
-        let server = server_of(file);
-        let offered = server.is_some_and(|id| takes_bundles.contains(&id));
-        offered && file.facts.size.is_some_and(|size| size <= MAX_BUNDLED)
+        let servers = servers_of(file);
+        let offered = servers.iter().all(|id| takes_bundles.contains(id));
+        offered && !servers.is_empty() && file.facts.size.is_some_and(|size| size <= MAX_BUNDLED)
     };
     let may_bundle = options_allow(options);
     let (small, large): (Vec<_>, Vec<_>) = files
@@ -76,11 +76,11 @@ pub(in crate::batch) fn servers_to_ask(
         return servers;
     }
     for file in files {
-        // Mostly they are all the same one.
-        if let Some(id) = server_of(file)
-            && !servers.contains(&id)
-        {
-            servers.push(id);
+        for id in servers_of(file) {
+            // Mostly they are all the same ones.
+            if !servers.contains(&id) {
+                servers.push(id);
+            }
         }
     }
     servers
@@ -100,13 +100,14 @@ fn options_allow(options: &CopyOptions) -> bool {
     verified && streams && whole && !options.resume && !options.keep_existing
 }
 
-/// The server of a file whose other end is a file of this machine.
-fn server_of(file: &PlannedFile) -> Option<StorageId> {
-    match (&file.source, &file.destination) {
-        (Location::Remote { .. }, Location::Local(_)) => Some(file.source.storage_id()),
-        (Location::Local(_), Location::Remote { .. }) => Some(file.destination.storage_id()),
-        _ => None,
+/// The servers of a file that can be in a bundle: its other end is a file of this machine or another server.
+fn servers_of(file: &PlannedFile) -> Vec<StorageId> {
+    let (from, to) = (&file.source, &file.destination);
+    if [from, to].contains(&&Location::StandardStreams) {
+        return Vec::new();
     }
+    let servers = [from, to].map(|end| Some(end.storage_id()).filter(StorageId::is_server));
+    servers.into_iter().flatten().collect()
 }
 
 fn ends(file: &PlannedFile) -> (StorageId, StorageId) {

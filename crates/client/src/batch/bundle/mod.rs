@@ -1,5 +1,5 @@
 //! Small files, moved many at a time as the bytes of one transfer ([`proto::bundle`]), between this machine and a
-//! server that offers it.
+//! server that offers it, or between two such servers.
 //!
 //! A bundle only saves round trips. Whatever it cannot move is copied file by file, which also finds out why.
 
@@ -25,6 +25,7 @@ use crate::transfer::{TransferAttempt, TransferSpec};
 use crate::{CopyEvent, CopyFailure, Exit, ModeChoice};
 
 mod arrange;
+mod between;
 mod local_files;
 
 pub(super) use arrange::{BatchWork, arrange, servers_to_ask};
@@ -48,7 +49,7 @@ enum ServerEnd {
     Destination,
 }
 
-/// Moves files of one server, and of this machine, with retries. Comes back with the bytes that were moved.
+/// Moves files of one server and of this machine, or of two servers, with retries. Comes back with the bytes that were moved.
 pub(super) async fn copy_bundle(
     ctx: &BatchContext,
     files: &[PlannedFile],
@@ -92,6 +93,9 @@ async fn attempt(
         return Err(CopyFailure::new(Exit::Local, "a bundle without files"));
     };
     let (from, to) = (first.source.storage_id(), first.destination.storage_id());
+    if from.is_server() && to.is_server() {
+        return between_servers(ctx, files, meter, (&from, &to)).await;
+    }
     let (id, end) = match from.is_server() {
         true => (from, ServerEnd::Source),
         false => (to, ServerEnd::Destination),
@@ -100,6 +104,35 @@ async fn attempt(
     let result = over_session(ctx, files, meter, (&mut session, end)).await;
     ctx.return_session(&id, session, &result);
     result
+}
+
+async fn between_servers(
+    ctx: &BatchContext,
+    files: &[PlannedFile],
+    meter: &FileMeter,
+    (from, to): (&StorageId, &StorageId),
+) -> Result<(Vec<usize>, TransferMeasurement), CopyFailure> {
+    let (mut source, mut destination) =
+        tokio::try_join!(ctx.pool.acquire(from), ctx.pool.acquire(to))?;
+    let total = files.iter().filter_map(|file| file.facts.size).sum();
+    let ends: (&dyn Storage, &dyn Storage) = (&*source, &*destination);
+    // Nothing is known here of the path between the servers.
+    let path = PathKnowledge::default();
+    let spec = specification(ctx, ends, total, (&path, Role::Receiver));
+    let entries = [
+        entries(files.iter().map(|file| (file, file.source.path()))),
+        entries(files.iter().map(|file| (file, file.destination.path()))),
+    ];
+    let (attempt, failures) =
+        between::pass(meter, (&mut *source, &mut *destination), &entries, &spec).await?;
+    // After a failure, one of the servers may still execute its half of the transfer.
+    ctx.pool.release(from, source);
+    ctx.pool.release(to, destination);
+    let (attempt, elapsed) = attempt;
+    Ok((
+        positions(files, failures),
+        TransferMeasurement::of_third_party(attempt, elapsed),
+    ))
 }
 
 async fn over_session(
@@ -141,6 +174,11 @@ async fn over_session(
         true => TransferMeasurement::of_received(attempt),
         false => TransferMeasurement::of_sent(attempt),
     };
+    Ok((positions(files, failures), measured))
+}
+
+/// The positions of files that were not moved.
+fn positions(files: &[PlannedFile], failures: Vec<BundleFailure>) -> Vec<usize> {
     let failed = failures.into_iter().map(|failure| {
         let name = files
             .get(failure.index)
@@ -148,7 +186,7 @@ async fn over_session(
         tracing::debug!(name, reason = failure.reason, "not moved with its bundle");
         failure.index
     });
-    Ok((failed.collect(), measured))
+    failed.collect()
 }
 
 fn specification(

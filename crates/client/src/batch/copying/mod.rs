@@ -24,7 +24,11 @@ use crate::location::{Location, StorageId};
 use crate::storage::contract::{AvailableChecksums, OpenSource, Storage};
 use crate::verify::{ChecksumAbility, Verification, choose_verification};
 
+use repair::Repairs;
+use verification::Verdict;
+
 mod moving;
+mod repair;
 mod verification;
 
 /// The copy of one file: state that lasts over its attempts.
@@ -41,6 +45,7 @@ pub(super) struct FileCopy<'a> {
     path: PathKnowledge,
     /// Bytes were read from a pipe, which cannot be read again.
     pipe_consumed: bool,
+    repairs: Repairs,
 }
 
 /// State of a copy from its first attempt on.
@@ -133,6 +138,7 @@ impl<'a> FileCopy<'a> {
             stream_plan: None,
             path: PathKnowledge::default(),
             pipe_consumed: false,
+            repairs: Repairs::default(),
         }
     }
 
@@ -234,13 +240,19 @@ impl<'a> FileCopy<'a> {
         if let Some(label) = self.find_in_place(state, sessions, check).await? {
             return Ok(FileOutcome::done(self.meter.moved(), label, None));
         }
+        let mut measured = None;
         loop {
             self.prepare(state, sessions, (check, &source_checksums))
                 .await?;
-            let move_result = self.transfer(state, sessions, check).await?;
+            let mut move_result = self.transfer(state, sessions, check).await?;
+            // A repair moves too little to measure anything.
+            measured = measured.or_else(|| move_result.measured.take());
             // Some transfers leave their session unusable; the verification needs a new one.
             if !sessions.from.is_usable() {
                 sessions.from = self.ctx.pool.acquire(&self.from).await?;
+            }
+            if self.take_waiting(state) {
+                continue;
             }
             if let CopyDestination::Local(download) = &state.destination {
                 download.check_length(state.range.size, &self.item.source.display())?;
@@ -248,6 +260,19 @@ impl<'a> FileCopy<'a> {
             let verified = self
                 .verify(state, sessions, (check, &source_checksums), &move_result)
                 .await;
+            let verified = match verified {
+                Ok(Verdict::Different(mismatch)) => {
+                    match self
+                        .repair(state, sessions, &source_checksums, mismatch)
+                        .await
+                    {
+                        Ok(()) => continue,
+                        Err(failure) => Err(failure),
+                    }
+                }
+                Ok(Verdict::Equal(label)) => Ok(label),
+                Err(failure) => Err(failure),
+            };
             let label = state.destination.after_verification(verified).await?;
             self.check_source(state, sessions, check).await?;
             let (modified, can_resend) = (state.facts.modified, !self.pipe_consumed);
@@ -257,11 +282,7 @@ impl<'a> FileCopy<'a> {
                 .finish(self.ctx, to, modified, can_resend)
                 .await?;
             if finish == UploadFinish::InPlace {
-                return Ok(FileOutcome::done(
-                    self.meter.moved(),
-                    label,
-                    move_result.measured,
-                ));
+                return Ok(FileOutcome::done(self.meter.moved(), label, measured));
             }
         }
     }
@@ -420,11 +441,13 @@ impl<'a> FileCopy<'a> {
         }
     }
 
-    /// Discards what was resumed from an earlier run. Returns `false` when nothing was resumed.
-    pub(super) fn discard_resumed(&mut self) -> bool {
+    /// After an integrity failure: discards what was resumed from an earlier run, or the whole copy if it differs and
+    /// nothing shows where. Returns `false` when there is nothing to discard, or for the second time.
+    pub(super) fn start_over(&mut self) -> bool {
+        let differs = self.repairs.take_unlocated();
         self.state
             .as_mut()
-            .is_some_and(|state| state.destination.discard_resumed())
+            .is_some_and(|state| state.destination.start_over(differs))
     }
 
     /// Whether the bytes of the last attempt must be moved again, so that it made no progress.

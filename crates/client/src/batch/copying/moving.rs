@@ -9,7 +9,7 @@ use data::store::Sink;
 
 use super::super::attempt_watch::AttemptWatch;
 use super::super::destination::CopyDestination;
-use super::super::measurement::{MeasurementSource, TransferMeasurement};
+use super::super::measurement::TransferMeasurement;
 use super::super::meter::SafeByteCount;
 use super::super::pool::StorageSessionPool;
 use super::super::relay;
@@ -23,7 +23,6 @@ use crate::storage::contract::{FollowUpQuery, Storage};
 use crate::storage::local_copy;
 use crate::transfer::{TransferAttempt, TransferSpec};
 use crate::verify::{CONCURRENT_FROM, CONCURRENT_FROM_AHEAD, Verification};
-use crate::why;
 
 /// How the bytes are moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -396,15 +395,9 @@ fn measurement_of(
         MoveMethod::Local => None,
         MoveMethod::Fetch => Some(TransferMeasurement::of_received(attempt)),
         MoveMethod::Store | MoveMethod::Relay => Some(TransferMeasurement::of_sent(attempt)),
-        MoveMethod::ThirdParty => Some(TransferMeasurement {
-            source: MeasurementSource::ThirdParty(why::ThirdPartyStats {
-                bytes: attempt.report.evidence.bytes,
-                elapsed: started.elapsed(),
-                streams: attempt.streams,
-                markers: attempt.extended_mode,
-            }),
-            buffer_policy: attempt.buffers.name(),
-            remarks: attempt.remarks,
-        }),
+        MoveMethod::ThirdParty => Some(TransferMeasurement::of_third_party(
+            attempt,
+            started.elapsed(),
+        )),
     }
 }

@@ -20,16 +20,24 @@ use crate::{CopyFailure, Exit, VerifyMode};
 /// Verification label of a copy that shares its source's blocks (FICLONE).
 const REFLINK_LABEL: &str = "reflink";
 
+/// Result of a verification.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// Nothing differs. The label of the comparison.
+    Equal(String),
+    /// The checksums differ. The failure says how.
+    Different(CopyFailure),
+}
+
 impl FileCopy<'_> {
-    /// Compares both ends and returns the label of the comparison. `checksums` are those that the
-    /// source can provide.
+    /// Compares both ends. `checksums` are those that the source can provide.
     pub(super) async fn verify(
         &self,
         state: &CopyState<'_>,
         sessions: &mut StorageSessions,
         (check, checksums): (Verification, &AvailableChecksums),
         moved: &MoveResult,
-    ) -> Result<String, CopyFailure> {
+    ) -> Result<Verdict, CopyFailure> {
         let Some(algorithm) = check.algorithm() else {
             let label = self.verify_by_size(state, sessions, check, moved).await?;
             let available = self
@@ -41,12 +49,12 @@ impl FileCopy<'_> {
                     self.verify_by_checksum(state, sessions, request, unknown, moved)
                         .await
                 }
-                None => Ok(label),
+                None => Ok(Verdict::Equal(label)),
             };
         };
         let report = moved.report.as_ref();
         if report.is_some_and(|report| report.shares_blocks) && !check.is_required() {
-            return Ok(REFLINK_LABEL.to_owned());
+            return Ok(Verdict::Equal(REFLINK_LABEL.to_owned()));
         }
         // The checksum of the bytes that passed through this machine is the source's if they were
         // read here or the source cannot provide one. It is the copy's if they were stored here.
@@ -98,7 +106,7 @@ impl FileCopy<'_> {
         (check, algorithm, fallback): (Verification, ChecksumAlgorithm, Option<String>),
         (source, copy): (Option<String>, Option<String>),
         moved: &MoveResult,
-    ) -> Result<String, CopyFailure> {
+    ) -> Result<Verdict, CopyFailure> {
         let StorageSessions { from, to } = sessions;
         let (source, copy) = tokio::join!(
             self.source_checksum(state, &mut **from, algorithm, source),
@@ -114,11 +122,12 @@ impl FileCopy<'_> {
             unconfirmed: state.destination.is_unconfirmed(),
         };
         match comparison.evaluate(algorithm, source, copy?)? {
-            ComparisonResult::Same => Ok(check.label()),
+            ComparisonResult::Same => Ok(Verdict::Equal(check.label())),
+            ComparisonResult::Different(mismatch) => Ok(Verdict::Different(mismatch)),
             ComparisonResult::SizeOnly(warning) => {
                 let label = self.verify_by_size(state, sessions, check, moved).await?;
                 self.ctx.warn(warning);
-                Ok(label)
+                Ok(Verdict::Equal(label))
             }
         }
     }

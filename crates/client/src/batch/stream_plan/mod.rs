@@ -125,6 +125,8 @@ pub(super) struct StreamPlan {
     pub(super) in_order: bool,
     /// How the file is cut into chunks.
     chunks: Option<Chunking>,
+    /// MODE E is used for a single stream, too.
+    extended: bool,
 }
 
 impl StreamPlan {
@@ -170,6 +172,17 @@ impl StreamPlan {
         }
     }
 
+    /// The plan for the ranges of the same file that arrived wrong. Only MODE E moves them without what is between
+    /// them.
+    pub(super) fn for_repair(self, ends: [Capabilities; 2]) -> Self {
+        Self {
+            chunks: None,
+            in_order: false,
+            extended: ends.iter().all(|end| end.stores_any_order),
+            ..self
+        }
+    }
+
     /// For a copy of `size` bytes between two open files. Streams are threads here.
     pub(super) fn for_local_copy(
         options: &CopyOptions,
@@ -186,6 +199,7 @@ impl StreamPlan {
             max_streams: threads,
             in_order: threads == 1,
             chunks: None,
+            extended: false,
         }
     }
 
@@ -246,6 +260,7 @@ impl StreamPlan {
             // At least 2, because a plan with one stream selects MODE S and chunks need MODE E.
             max_streams: parameters.max_streams.max(2),
             in_order: false,
+            extended: false,
             chunks: abilities
                 .takes_chunks
                 .then_some(Chunking::Mode(mode, parameters)),
@@ -305,7 +320,10 @@ pub(super) fn new_transfer_spec(
         max_streams: plan.max_streams,
         adapt: options.parallelism == Parallelism::Auto,
         prior: Prior::default(),
-        mode: options.mode,
+        mode: match (options.mode, plan.extended) {
+            (ModeChoice::Auto, true) => ModeChoice::Extended,
+            (mode, _) => mode,
+        },
         checksum: None,
         server_checksum: None,
         options: transfer,

@@ -220,6 +220,18 @@ impl<'a> StorageDestination<'a> {
         self.state.retract_to(safe);
     }
 
+    /// Takes ranges that differ from the source out of the safe ones.
+    pub(super) fn remove_wrong(&mut self, wrong: &RangeSet) {
+        // The length of the server's file includes them.
+        self.in_order = false;
+        self.state.remove_wrong(wrong, &RangeSet::new());
+    }
+
+    /// Whether an attempt can begin after any bytes of the stored file.
+    pub(super) fn can_resume(&self) -> bool {
+        self.can_resume
+    }
+
     /// With `--resume`: facts of the file with the final name, if it has the right size and no
     /// partial file is beside it.
     pub(super) async fn file_in_place(
@@ -263,9 +275,9 @@ impl<'a> StorageDestination<'a> {
         ctx.report_started(item, size, size.unwrap_or(0));
     }
 
-    /// Discards what was resumed. Returns `false` when nothing was resumed.
-    pub(super) fn discard_resumed(&mut self) -> bool {
-        let forgotten = self.state.discard_resumed();
+    /// See [`DestinationState::start_over`].
+    pub(super) fn start_over(&mut self, differs: bool) -> bool {
+        let forgotten = self.state.start_over(differs);
         if forgotten {
             self.prepared = false;
             self.stored_ranges = Arc::default();

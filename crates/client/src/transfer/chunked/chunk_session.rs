@@ -10,6 +10,7 @@ use data::store::{Sink, Source};
 
 use crate::CopyFailure;
 use crate::session::ClientSession;
+use crate::transfer::third_party::Subject;
 use crate::transfer::{TransferAttempt, TransferSpec, get, put, third_party};
 
 /// Boxed future, for the methods of a trait object.
@@ -181,7 +182,13 @@ impl ChunkSession for ThirdPartyChunkSession<'_> {
     ) -> BoxedFuture<'s, Result<TransferAttempt, CopyFailure>> {
         let (from, to) = (&mut self.from, &mut self.to);
         let (from_path, to_path) = (&self.from_path, &self.to_path);
-        let transfer = third_party::third_party(from, from_path, to, to_path, spec, progress);
+        let transfer = {
+            let subject = Subject::File {
+                from: from_path,
+                to: to_path,
+            };
+            third_party::third_party(from, to, subject, spec, progress)
+        };
         Box::pin(transfer)
     }
 

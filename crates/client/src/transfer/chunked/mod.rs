@@ -29,6 +29,7 @@ use self::chunk_session::{
 };
 use self::rtt_sampling::{RttProbeSession, SharedRttAverage};
 use self::sessions::{ChunkSessions, RttSource};
+use super::third_party::Subject;
 use super::{TransferAttempt, TransferSpec, negotiation};
 use crate::CopyFailure;
 use crate::session::ClientSession;
@@ -131,9 +132,11 @@ pub async fn third_party(
     let Some((chunking, missing)) = chunk_plan(spec).filter(|_| extended) else {
         let attempt = super::third_party::third_party(
             source,
-            source_path,
             destination,
-            destination_path,
+            Subject::File {
+                from: source_path,
+                to: destination_path,
+            },
             spec,
             progress,
         );

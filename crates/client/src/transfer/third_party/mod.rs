@@ -10,7 +10,7 @@ use proto::client::{
     PartialRetrievalUnsupported, PlanStep, RetrievalPlan, TransferDirection, TransferRequirements,
     plan_retrieval,
 };
-use proto::command::{Command, TransferMode};
+use proto::command::{Command, SiteCommand, TransferMode};
 use proto::drs::DrsAddress;
 use proto::ranges::RangeSet;
 use proto::sizing::BufferSizing;
@@ -18,11 +18,13 @@ use proto::streams::ParallelismRange;
 use proto::stripes::StripeAddresses;
 
 mod settings;
+mod subject;
 
 use self::settings::{
     RenegotiationReason, SettingsResult, agrees_to_drs, listening_drs_address,
     renegotiation_reason, send_settings,
 };
+pub(super) use self::subject::Subject;
 use super::server_pair::{ExpectedBytes, MarkerProgress, ServerPair};
 use super::{TransferAttempt, TransferSpec, negotiation, put};
 use crate::session::{ClientSession, display_path};
@@ -36,28 +38,24 @@ struct ThirdPartyAgreement {
     sizing: BufferSizing,
 }
 
-/// [`transfer::third_party`](super::third_party()) in one piece: a file, or a chunk of one.
+/// Moves a file, a chunk of one, or a bundle of files from one server to another.
 pub(super) async fn third_party(
     source: &mut ClientSession,
-    source_path: &[u8],
     destination: &mut ClientSession,
-    destination_path: &[u8],
+    subject: Subject<'_>,
     spec: &TransferSpec,
     progress: &(dyn Fn(u64) + Send + Sync),
 ) -> Result<TransferAttempt, CopyFailure> {
-    source.check_path(source_path)?;
-    destination.check_path(destination_path)?;
+    subject.check_paths(source, destination)?;
     let mut warnings = Vec::new();
     let mut servers = ThirdPartyServers {
         source,
-        source_path,
         destination,
-        destination_path,
+        subject,
         spec,
     };
     let agreement = servers.agree_and_start(&mut warnings).await?;
-    let sending = format!("send {}", display_path(source_path));
-    let receiving = format!("write {}", display_path(destination_path));
+    let [_, sending, receiving] = subject.operation_names();
     let expected = ExpectedBytes {
         size: spec.size,
         missing: servers.expected_bytes(&agreement),
@@ -96,9 +94,8 @@ pub(super) async fn third_party(
 /// The two servers of a transfer, until both have their transfer commands.
 struct ThirdPartyServers<'a> {
     source: &'a mut ClientSession,
-    source_path: &'a [u8],
     destination: &'a mut ClientSession,
-    destination_path: &'a [u8],
+    subject: Subject<'a>,
     spec: &'a TransferSpec,
 }
 
@@ -142,10 +139,12 @@ impl ThirdPartyServers<'_> {
                     kept_ranges =
                         negotiation::usable_restart_ranges(mode, &self.spec.completed_ranges);
                 }
-                Some(RenegotiationReason::RestartFromZero) if self.spec.part.is_some() => {
-                    return Err(self.partial_copy_failure());
-                }
-                Some(RenegotiationReason::RestartFromZero) => kept_ranges = RangeSet::new(),
+                Some(RenegotiationReason::RestartFromZero) => match self.subject {
+                    Subject::File { from, .. } if self.spec.part.is_some() => {
+                        return Err(self.partial_copy_failure(from));
+                    }
+                    _ => kept_ranges = RangeSet::new(),
+                },
                 Some(RenegotiationReason::WithoutRightSizing) => {
                     sizing = BufferSizing::Auto;
                     kept_ranges = agreement.kept_ranges;
@@ -189,27 +188,31 @@ impl ThirdPartyServers<'_> {
         mode: TransferMode,
         kept_ranges: &RangeSet,
     ) -> Result<RetrievalPlan, CopyFailure> {
-        let (path, part) = (self.source_path, self.spec.part);
+        let path = match self.subject {
+            Subject::File { from, .. } => from,
+            Subject::Bundle { from, .. } => return Ok(subject::bundle_retrieval(from)),
+        };
+        let part = self.spec.part;
         let Ok(plan) = plan_retrieval(self.source.features(), mode, path, part, kept_ranges) else {
-            return Err(self.partial_copy_failure());
+            return Err(self.partial_copy_failure(path));
         };
         // REST alone has no end: the source sends to the end of the file.
         if let (true, Some((offset, length))) = (plan.overruns, part) {
             let size = self.source.stat(path).await?.size;
             if size != offset.checked_add(length) {
-                return Err(self.partial_copy_failure());
+                return Err(self.partial_copy_failure(path));
             }
         }
         Ok(plan)
     }
 
-    fn partial_copy_failure(&self) -> CopyFailure {
+    fn partial_copy_failure(&self, path: &[u8]) -> CopyFailure {
         CopyFailure {
             exit: Exit::Protocol,
             message: format!(
                 "cannot copy a part of {} from {} to another server: {PartialRetrievalUnsupported}; copy the whole \
                  file, or copy through this machine",
-                display_path(self.source_path),
+                display_path(path),
                 self.source.name()
             ),
             transient: false,
@@ -258,7 +261,7 @@ impl ThirdPartyServers<'_> {
         receiving: Vec<PlanStep>,
         warnings: &mut Vec<String>,
     ) -> Result<SettingsResult, CopyFailure> {
-        let (reading, writing) = self.operation_names();
+        let [reading, _, writing] = self.subject.operation_names();
         let sending = self.source.planner.setting_steps(source_requirements);
         if self.both_support_pipelining() {
             let mut destination_warnings = Vec::new();
@@ -306,13 +309,6 @@ impl ThirdPartyServers<'_> {
         source.and(destination)
     }
 
-    /// The operations of the source and of the destination, for messages.
-    fn operation_names(&self) -> (String, String) {
-        let (source, destination) = (self.source_path, self.destination_path);
-        let reading = format!("read {}", display_path(source));
-        (reading, format!("write {}", display_path(destination)))
-    }
-
     /// Tells the source where the destination listens for the DRS channel; `false` when one of them
     /// does not take part.
     async fn connect_drs(
@@ -345,7 +341,7 @@ impl ThirdPartyServers<'_> {
         addresses: &StripeAddresses,
         warnings: &mut Vec<String>,
     ) -> Result<Option<RenegotiationReason>, CopyFailure> {
-        let (reading, writing) = self.operation_names();
+        let [reading, _, writing] = self.subject.operation_names();
         let plan = self.source.planner.plan(source_requirements).into_iter();
         let steps: Vec<PlanStep> = plan.filter(needs_data_address).collect();
         // Without pipelining the replies to PORT and REST are read before RETR is sent.
@@ -388,13 +384,13 @@ impl ThirdPartyServers<'_> {
             congestion_control: None,
             buffer: self.spec.options.buffers.pinned_bytes(),
             buffer_sizing: Some(agreement.sizing),
-            announcements: Vec::new(),
+            announcements: self.subject.store_announcements(),
             announced_size: self.spec.size,
             store_checksum: self.spec.server_checksum,
             restart: put::store_restart(agreement.mode, &agreement.kept_ranges),
             server_listens: true,
             connections_reusable: false,
-            command: negotiation::store_command(self.spec, self.destination_path),
+            command: self.subject.store_command(self.spec),
         }
     }
 
@@ -407,7 +403,7 @@ impl ThirdPartyServers<'_> {
             congestion_control: negotiation::requested_congestion_control(self.spec),
             buffer: self.spec.options.buffers.pinned_bytes(),
             buffer_sizing: Some(agreement.sizing),
-            announcements: Vec::new(),
+            announcements: self.subject.retrieve_announcements(),
             announced_size: None,
             store_checksum: None,
             restart: agreement.retrieval.restart.clone(),
@@ -463,6 +459,11 @@ fn split_off_transfer_command(mut steps: Vec<PlanStep>) -> (Vec<PlanStep>, Vec<P
 fn needs_data_address(step: &PlanStep) -> bool {
     matches!(
         step,
-        PlanStep::Connect | PlanStep::Set(Command::Rest(_), _) | PlanStep::Transfer(_)
+        PlanStep::Connect
+            | PlanStep::Set(
+                Command::Rest(_) | Command::Site(SiteCommand::BundleAdd(_)),
+                _
+            )
+            | PlanStep::Transfer(_)
     )
 }

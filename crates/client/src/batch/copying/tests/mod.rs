@@ -8,6 +8,7 @@ use crate::storage::conformance::content;
 use crate::storage::memory::MemoryStore;
 use crate::{CopyEvent, CopyObserver, CopyOptions, CopySummary, Exit, VerifyMode};
 
+mod repair;
 mod web;
 
 /// Length of a file that takes many write steps.
@@ -169,50 +170,6 @@ async fn an_interrupted_upload_is_resumed_by_a_later_run() {
     let (summary, _) = copy(&from, "memory://up.to/f", &resuming).await;
     assert_eq!((summary.exit, summary.bytes), (Exit::Done, 0));
     assert_eq!(to.moved(), before);
-}
-
-#[tokio::test]
-async fn a_byte_stored_wrongly_fails_the_verification() {
-    let dir = tempfile::tempdir().unwrap();
-    let (_, to, bytes) = memory_stores("wrong");
-    let local_path = dir.path().join("f");
-    std::fs::write(&local_path, &bytes).unwrap();
-    for from in [
-        "memory://wrong.from/f".to_owned(),
-        local_path.display().to_string(),
-    ] {
-        to.corrupt_at(4_000_000);
-        let (summary, _) = copy(&from, "memory://wrong.to/f", &options()).await;
-        assert_eq!(summary.exit, Exit::Integrity, "{from}");
-        assert_eq!(to.get("/f"), None);
-    }
-}
-
-#[tokio::test]
-async fn a_byte_changed_in_transit_fails_the_verification() {
-    let dir = tempfile::tempdir().unwrap();
-    let (from, to, bytes) = memory_stores("garbled");
-    let local_path = dir.path().join("f").display().to_string();
-    for destination in ["memory://garbled.to/f", &local_path] {
-        from.garble_at(4_000_000);
-        let (summary, _) = copy("memory://garbled.from/f", destination, &options()).await;
-        assert_eq!(summary.exit, Exit::Integrity, "{destination}");
-        assert_eq!(to.get("/f"), None);
-    }
-    assert!(!dir.path().join("f").exists());
-    // A source without checksums is trusted.
-    from.remove_capabilities();
-    let (summary, _) = copy(
-        "memory://garbled.from/f",
-        "memory://garbled.to/f",
-        &options(),
-    )
-    .await;
-    assert_eq!(
-        (summary.exit, summary.verified.as_str()),
-        (Exit::Done, "crc32c")
-    );
-    assert!(to.get("/f") == Some(bytes));
 }
 
 #[tokio::test]

@@ -1,0 +1,55 @@
+//! A bundle from one server to another. Its bytes do not pass through this machine.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use data::job::TransferControl;
+use proto::bundle::{BundleEntry, BundleFailure, BundleProof};
+
+use super::super::meter::{FileMeter, SafeByteCount};
+use crate::storage::contract::Storage;
+use crate::transfer::{TransferAttempt, TransferSpec};
+use crate::{CopyFailure, Exit};
+
+/// Moves the files, which the servers name as in `entries`: first the source, then the destination. What the source could
+/// not send gets no name at the destination. Returns the files that were not moved.
+///
+/// # Errors
+/// As [`Storage::pass_bundle_to`]; `Protocol` if the servers cannot connect to each other.
+pub(super) async fn pass(
+    meter: &FileMeter,
+    (source, destination): (&mut dyn Storage, &mut dyn Storage),
+    [from, to]: &[Vec<BundleEntry>; 2],
+    spec: &TransferSpec,
+) -> Result<((TransferAttempt, Duration), Vec<BundleFailure>), CopyFailure> {
+    let protocol = source.capabilities().third_party;
+    if protocol.is_none() || protocol != destination.capabilities().third_party {
+        let message = format!(
+            "{} and {} move no bundles between them",
+            source.name(),
+            destination.name()
+        );
+        return Err(CopyFailure::new(Exit::Protocol, message));
+    }
+    let started = Instant::now();
+    let control = Arc::new(TransferControl::new());
+    meter.begin_attempt(control, SafeByteCount::default());
+    let progress = |bytes| meter.report_bytes(bytes);
+    let (attempt, sent) = source
+        .pass_bundle_to(from, destination, to, spec, &progress)
+        .await?;
+    let elapsed = started.elapsed();
+    let Some((algorithm, checksum)) = sent.checksum else {
+        let message = format!("{} sent a bundle without a checksum", source.name());
+        return Err(CopyFailure::new(Exit::Protocol, message));
+    };
+    let proof = BundleProof {
+        algorithm,
+        checksum,
+        without: sent.failures.iter().map(|failure| failure.index).collect(),
+    };
+    let stored = destination.end_stored_bundle(proof, to.len()).await?;
+    meter.report_bytes(attempt.report.evidence.bytes);
+    meter.confirm_attempt();
+    Ok(((attempt, elapsed), stored.failures))
+}

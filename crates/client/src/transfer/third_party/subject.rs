@@ -1,0 +1,102 @@
+//! What a third-party transfer moves, and the commands that name it.
+
+use proto::bundle::BundleEntry;
+use proto::client::RetrievalPlan;
+use proto::command::{Command, ExtendedRetrieve, ExtendedStore};
+
+use crate::CopyFailure;
+use crate::session::{ClientSession, display_path};
+use crate::transfer::bundle::{announcements, directory_of};
+use crate::transfer::{TransferSpec, negotiation};
+
+/// What is moved.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::transfer) enum Subject<'a> {
+    /// A file, or a part of one.
+    File {
+        /// Path at the source.
+        from: &'a [u8],
+        /// Path at the destination.
+        to: &'a [u8],
+    },
+    /// A bundle of files ([`proto::bundle`]). Both lists have the same sizes and times in the same order.
+    Bundle {
+        /// The files as the source names them.
+        from: &'a [BundleEntry],
+        /// The files as the destination names them.
+        to: &'a [BundleEntry],
+    },
+}
+
+impl Subject<'_> {
+    /// Refuses paths that cannot be sent to a server.
+    pub(super) fn check_paths(
+        &self,
+        source: &ClientSession,
+        destination: &ClientSession,
+    ) -> Result<(), CopyFailure> {
+        match self {
+            Self::File { from, to } => {
+                source.check_path(from)?;
+                destination.check_path(to)
+            }
+            // Announcements encode every path.
+            Self::Bundle { .. } => Ok(()),
+        }
+    }
+
+    /// For messages: what the source does before the transfer and in it, and what the destination does.
+    pub(super) fn operation_names(&self) -> [String; 3] {
+        let (from, to) = match self {
+            Self::File { from, to } => (display_path(from), display_path(to)),
+            Self::Bundle { from, to } => (
+                format!("{} files", from.len()),
+                format!("{} files", to.len()),
+            ),
+        };
+        [
+            format!("read {from}"),
+            format!("send {from}"),
+            format!("write {to}"),
+        ]
+    }
+
+    /// The command that has the destination store it.
+    pub(super) fn store_command(&self, spec: &TransferSpec) -> Command {
+        match self {
+            Self::File { to, .. } => negotiation::store_command(spec, to),
+            Self::Bundle { to, .. } => {
+                Command::Esto(ExtendedStore::Bundle { count: to.len() }, directory_of(to))
+            }
+        }
+    }
+
+    /// What the source must be told before its transfer command.
+    pub(super) fn retrieve_announcements(&self) -> Vec<Command> {
+        match self {
+            Self::File { .. } => Vec::new(),
+            Self::Bundle { from, .. } => announcements(from),
+        }
+    }
+
+    /// What the destination must be told before its transfer command.
+    pub(super) fn store_announcements(&self) -> Vec<Command> {
+        match self {
+            Self::File { .. } => Vec::new(),
+            Self::Bundle { to, .. } => announcements(to),
+        }
+    }
+}
+
+/// The command that has the source send a bundle. A bundle has no REST and always moves whole.
+pub(super) fn bundle_retrieval(from: &[BundleEntry]) -> RetrievalPlan {
+    RetrievalPlan {
+        restart: None,
+        command: Command::Eret(
+            ExtendedRetrieve::Bundle { count: from.len() },
+            directory_of(from),
+        ),
+        start: 0,
+        overruns: false,
+    }
+}
