@@ -5,11 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use tokio::task::JoinSet;
 
-use super::bundle::{self, BatchWork};
+use super::bundle::{self, BatchWork, SmallFileServer};
 use super::plan::{self, CopyPlan, PlannedFile};
 use super::totals::BatchTotals;
 use super::{BatchContext, FileOutcome, file, lock, progress};
-use crate::location::StorageId;
 use crate::{CopyEvent, CopyFailure, CopyObserver, Exit};
 
 /// Most files at a time.
@@ -92,15 +91,18 @@ async fn make_links(
     }
 }
 
-/// Which servers of these files take bundles. One that cannot be asked counts as one that does not: the copy of its
-/// files shows why.
-async fn ask_for_bundles(ctx: &BatchContext, files: &[PlannedFile]) -> Vec<StorageId> {
+/// Which servers of these files take many files at a time. One that cannot be asked counts as one that does not: the
+/// copy of its files shows why.
+async fn ask_for_bundles(ctx: &BatchContext, files: &[PlannedFile]) -> Vec<SmallFileServer> {
     let mut takers = Vec::new();
     for id in bundle::servers_to_ask(&ctx.options, files) {
         if let Ok(session) = ctx.session(&id).await {
-            let takes_bundles = session.capabilities().bundles;
+            let capabilities = session.capabilities();
             ctx.pool.release(&id, session);
-            takers.extend(Some(id).filter(|_| takes_bundles));
+            if capabilities.bundles || capabilities.series {
+                let bundles = capabilities.bundles;
+                takers.push(SmallFileServer { id, bundles });
+            }
         }
     }
     takers
@@ -190,7 +192,13 @@ async fn copy_bundle(ctx: &BatchContext, files: Vec<PlannedFile>, totals: &Mutex
     }
     lock(totals).add_bytes(others);
     for item in left {
-        copy_one(ctx, &item, totals).await;
+        match &moved.lost {
+            Some(failure) => {
+                let source = item.source.display();
+                report_failure(&ctx.observer, totals, source, failure.clone());
+            }
+            None => copy_one(ctx, &item, totals).await,
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use proto::printable::printable;
 use crate::location::Server;
 use crate::{CopyFailure, Credential, Exit};
 
-mod checksum;
+pub(crate) mod checksum;
 pub(crate) mod control;
 mod data_protection;
 mod explain;
