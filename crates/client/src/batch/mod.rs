@@ -45,6 +45,7 @@ mod stream_plan;
 mod sync;
 mod totals;
 mod upload;
+mod workers;
 
 use measurement::TransferMeasurement;
 use meter::BatchMeter;

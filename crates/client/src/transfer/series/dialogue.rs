@@ -72,9 +72,12 @@ impl<'a> SeriesDialogue<'a> {
         report: &'a mut SeriesReport,
     ) -> Self {
         let files = series.files.iter().map(|_| FileProgress::default());
+        // The next series of a session goes on where the last one ended.
+        let (mode, window) = session.last_series.take().unzip();
         Self {
-            window: SeriesWindow::new(series.lead, TransferMode::Stream),
-            mode: None,
+            window: window
+                .unwrap_or_else(|| SeriesWindow::new(series.lead, TransferMode::Stream)),
+            mode,
             files: files.collect(),
             next: 0,
             sent: VecDeque::new(),
@@ -95,9 +98,11 @@ impl<'a> SeriesDialogue<'a> {
             match self.sent.pop_front() {
                 Some(sent) => self.take_reply(sent).await?,
                 None if self.next < self.series.files.len() => self.move_alone().await?,
-                None => return Ok(()),
+                None => break,
             }
         }
+        self.session.last_series = self.mode.map(|mode| (mode, self.window));
+        Ok(())
     }
 
     fn file(&self, position: usize) -> &'a SeriesFile {
