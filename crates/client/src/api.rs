@@ -116,8 +116,8 @@ pub struct CopyOptions {
     /// `--wait`: wait, without limit, for a destination that another copy is writing. Default: such
     /// a file fails ([`Exit::Local`]).
     pub wait: bool,
-    /// Files copied at a time (`--concurrency`), 1..=64.
-    pub concurrency: usize,
+    /// Most files copied at a time (`--concurrency`), 1..=64. `None`: as many as servers, disks and paths bear.
+    pub concurrency: Option<usize>,
     /// `--allow-foreign-data-address`: accept data connections with hosts other than the server
     pub allow_foreign_data: bool,
     /// Local port range for active data connections.

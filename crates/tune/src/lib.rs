@@ -84,6 +84,7 @@ mod observation;
 pub mod path;
 pub mod prior;
 pub mod sample;
+pub mod sessions;
 pub mod sizing;
 pub mod streams;
 

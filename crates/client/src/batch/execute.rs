@@ -1,19 +1,12 @@
 //! Carries out a plan: several workers take files, and bundles of files, from one queue.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use tokio::task::JoinSet;
-
-use super::bundle::{self, BatchWork};
+use super::bundle::{self, BatchWork, SmallFileServer};
 use super::plan::{self, CopyPlan, PlannedFile};
 use super::totals::BatchTotals;
-use super::{BatchContext, FileOutcome, file, lock, progress};
-use crate::location::StorageId;
+use super::{BatchContext, FileOutcome, file, lock, progress, workers};
 use crate::{CopyEvent, CopyFailure, CopyObserver, Exit};
-
-/// Most files at a time.
-const MAX_CONCURRENCY: usize = 64;
 
 /// Executes a plan.
 pub(super) async fn execute(
@@ -42,30 +35,21 @@ pub(super) async fn execute(
     for (directory, failure) in plan::make_directories(ctx, &plan.directories).await {
         report_failure(&ctx.observer, totals, directory, failure);
     }
-    let concurrency = ctx.options.concurrency.clamp(1, MAX_CONCURRENCY);
-    let takes_bundles = ask_for_bundles(ctx, &plan.items).await;
-    let work = bundle::arrange(&ctx.options, plan.items, concurrency, &takes_bundles);
-    // More workers than work would only log in and leave.
-    let workers = concurrency.min(work.len());
-    // One queue for all workers, so that large files do not hold up a fixed share of the batch.
-    let queue = Arc::new(Mutex::new(work));
-    let mut running = JoinSet::new();
-    for _ in 0..workers {
-        let (ctx, queue, totals) = (Arc::clone(ctx), Arc::clone(&queue), Arc::clone(totals));
-        running.spawn(async move { run_worker(&ctx, &queue, &totals).await });
-    }
+    let servers = ask_for_bundles(ctx, &plan.items).await;
+    let ramp = workers::plan_sessions(ctx, &plan.items, &servers).await;
+    let work = bundle::arrange(&ctx.options, plan.items, ramp.most(), &servers);
+    let worker = {
+        let (ctx, totals) = (Arc::clone(ctx), Arc::clone(totals));
+        move |work| {
+            let (ctx, totals) = (Arc::clone(&ctx), Arc::clone(&totals));
+            async move { carry_out(&ctx, work, &totals).await }
+        }
+    };
     let workers = async {
-        while let Some(result) = running.join_next().await {
-            if let Err(e) = result {
-                // A panic in one copy must not be mistaken for success.
-                let message = format!("a copy ended unexpectedly: {e}");
-                report_failure(
-                    &ctx.observer,
-                    totals,
-                    String::new(),
-                    CopyFailure::new(Exit::Local, message),
-                );
-            }
+        for message in workers::run(ctx, (work, ramp), totals, worker).await {
+            // A panic in one copy must not be mistaken for success.
+            let failure = CopyFailure::new(Exit::Local, message);
+            report_failure(&ctx.observer, totals, String::new(), failure);
         }
     };
     progress::report_while(ctx, workers, totals).await;
@@ -93,34 +77,27 @@ async fn make_links(
     }
 }
 
-/// Which servers of these files take bundles. One that cannot be asked counts as one that does not: the copy of its
-/// files shows why.
-async fn ask_for_bundles(ctx: &BatchContext, files: &[PlannedFile]) -> Vec<StorageId> {
+/// Which servers of these files take many files at a time. One that cannot be asked counts as one that does not: the
+/// copy of its files shows why.
+async fn ask_for_bundles(ctx: &BatchContext, files: &[PlannedFile]) -> Vec<SmallFileServer> {
     let mut takers = Vec::new();
     for id in bundle::servers_to_ask(&ctx.options, files) {
         if let Ok(session) = ctx.session(&id).await {
-            let takes_bundles = session.capabilities().bundles;
+            let capabilities = session.capabilities();
             ctx.pool.release(&id, session);
-            takers.extend(Some(id).filter(|_| takes_bundles));
+            if capabilities.bundles || capabilities.series {
+                let bundles = capabilities.bundles;
+                takers.push(SmallFileServer { id, bundles });
+            }
         }
     }
     takers
 }
 
-/// One worker: does what is next in the queue until the queue is empty.
-async fn run_worker(
-    ctx: &BatchContext,
-    queue: &Mutex<VecDeque<BatchWork>>,
-    totals: &Mutex<BatchTotals>,
-) {
-    loop {
-        let Some(work) = lock(queue).pop_front() else {
-            return;
-        };
-        match work {
-            BatchWork::File(item) => copy_one(ctx, &item, totals).await,
-            BatchWork::Bundle(files) => copy_bundle(ctx, files, totals).await,
-        }
+async fn carry_out(ctx: &BatchContext, work: BatchWork, totals: &Mutex<BatchTotals>) {
+    match work {
+        BatchWork::File(item) => copy_one(ctx, &item, totals).await,
+        BatchWork::Bundle(files) => copy_bundle(ctx, files, totals).await,
     }
 }
 
@@ -191,7 +168,13 @@ async fn copy_bundle(ctx: &BatchContext, files: Vec<PlannedFile>, totals: &Mutex
     }
     lock(totals).add_bytes(others);
     for item in left {
-        copy_one(ctx, &item, totals).await;
+        match &moved.lost {
+            Some(failure) => {
+                let source = item.source.display();
+                report_failure(&ctx.observer, totals, source, failure.clone());
+            }
+            None => copy_one(ctx, &item, totals).await,
+        }
     }
 }
 

@@ -45,6 +45,7 @@ mod stream_plan;
 mod sync;
 mod totals;
 mod upload;
+mod workers;
 mod wrong_ranges;
 
 use measurement::TransferMeasurement;

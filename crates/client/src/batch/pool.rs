@@ -3,6 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use proto::client::CommandLead;
+
 use crate::location::StorageId;
 use crate::session::SessionOpening;
 use crate::storage::StorageAccess;
@@ -20,6 +22,8 @@ pub(crate) struct StorageSessionPool {
     reached: Mutex<HashSet<StorageId>>,
     /// Servers that announce pipelining but failed at it. They are sent one command at a time.
     no_pipelining: Mutex<HashSet<StorageId>>,
+    /// How far commands may go ahead of replies in a series, where that is less than the most.
+    series_leads: Mutex<HashMap<StorageId, CommandLead>>,
 }
 
 impl StorageSessionPool {
@@ -31,6 +35,7 @@ impl StorageSessionPool {
             no_rename: Mutex::default(),
             reached: Mutex::default(),
             no_pipelining: Mutex::default(),
+            series_leads: Mutex::default(),
         }
     }
 
@@ -112,6 +117,24 @@ impl StorageSessionPool {
             closing.spawn(session.close());
         }
         while closing.join_next().await.is_some() {}
+    }
+
+    /// How far commands may go ahead of replies in a series with a server.
+    pub(crate) fn series_lead(&self, id: &StorageId) -> CommandLead {
+        match lock(&self.no_pipelining).contains(id) {
+            true => CommandLead::Lockstep,
+            false => lock(&self.series_leads)
+                .get(id)
+                .copied()
+                .unwrap_or_default(),
+        }
+    }
+
+    /// Remembers how far commands may go ahead in later series.
+    pub(crate) fn limit_series_lead(&self, id: &StorageId, lead: CommandLead) {
+        let mut leads = lock(&self.series_leads);
+        let known = leads.entry(id.clone()).or_default();
+        *known = lead.min(*known);
     }
 
     /// Remembers that the storage refuses to rename.

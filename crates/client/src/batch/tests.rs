@@ -35,7 +35,7 @@ pub(crate) fn options() -> CopyOptions {
         dry_run: false,
         keep_existing: false,
         wait: false,
-        concurrency: 4,
+        concurrency: Some(4),
         allow_foreign_data: false,
         data_ports: None,
         security: Arc::default(),

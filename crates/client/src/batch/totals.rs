@@ -65,6 +65,11 @@ impl BatchTotals {
         self.rate = rate;
     }
 
+    /// Files that are complete, and bytes that have moved for files that have ended.
+    pub(super) fn files_and_bytes(&self) -> (u64, u64) {
+        (self.files, self.bytes)
+    }
+
     /// A file is complete and in place.
     pub(super) fn file_done(
         &mut self,

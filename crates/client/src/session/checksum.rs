@@ -202,7 +202,7 @@ fn x_checksum_verb(algorithm: ChecksumAlgorithm) -> Option<&'static str> {
 }
 
 /// The checksum in a reply.
-fn checksum_in_reply(algorithm: ChecksumAlgorithm, reply: &Reply) -> Option<String> {
+pub(crate) fn checksum_in_reply(algorithm: ChecksumAlgorithm, reply: &Reply) -> Option<String> {
     reply
         .is_success()
         .then(|| find_checksum_hex(algorithm, &reply.text()))?

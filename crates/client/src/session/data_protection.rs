@@ -107,8 +107,13 @@ impl ClientSession {
             self.note_protection(self.data_protection_plan());
             self.data_protection = Some(agreed);
         }
+        Ok(self.agreed_protection())
+    }
+
+    /// The protection that the last transfer had.
+    pub(crate) fn agreed_protection(&self) -> Option<DataChannelProtection> {
         let agreed = self.data_protection.as_ref();
-        Ok(agreed.and_then(|agreed| agreed.settings.clone()))
+        agreed.and_then(|agreed| agreed.settings.clone())
     }
 
     async fn plan_data_protection(&mut self) -> Result<AgreedDataProtection, CopyFailure> {

@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use data::channel::SessionDataChannel;
 use data::os::tcp_info;
-use proto::client::{CommandPlanner, IacHandling, supports_pipelining};
-use proto::command::Command;
+use proto::client::{CommandPlanner, IacHandling, SeriesWindow, supports_pipelining};
+use proto::command::{Command, TransferMode};
 use proto::feature::ServerFeatures;
 use proto::printable::printable;
 
 use crate::location::Server;
 use crate::{CopyFailure, Credential, Exit};
 
-mod checksum;
+pub(crate) mod checksum;
 pub(crate) mod control;
 mod data_protection;
 mod explain;
@@ -59,6 +59,8 @@ pub struct ClientSession {
     server_can_connect: bool,
     /// Commands to pipeline behind the next transfer command.
     pub(crate) followup_commands: Vec<Command>,
+    /// Mode and window of the last series, with which the next one goes on.
+    pub(crate) last_series: Option<(TransferMode, SeriesWindow)>,
     /// Data connections may be with other hosts than the server's own (striped servers).
     allow_foreign_data: bool,
     /// The other host last announced to the server by SITE DATAPEER.
@@ -166,6 +168,7 @@ impl ClientSession {
             handshake_rtt,
             checksum_markers_requested: false,
             followup_commands: Vec::new(),
+            last_series: None,
             allow_foreign_data: false,
             data_peer: None,
             avoids_pipelining: false,

@@ -78,7 +78,11 @@ impl ClientSession {
         self.parse_passive_reply(&reply)
     }
 
-    fn parse_passive_reply(&self, reply: &Reply) -> Result<StripeAddresses, CopyFailure> {
+    /// Where the server listens, by its reply to PASV or EPSV.
+    pub(crate) fn parse_passive_reply(
+        &self,
+        reply: &Reply,
+    ) -> Result<StripeAddresses, CopyFailure> {
         if !reply.is_success() {
             return Err(replies::refusal_failure(
                 self.name(),

@@ -16,6 +16,7 @@ use proto::timestamp::Timestamp;
 
 use crate::answers::{EntryVisitor, RenameFailure, SourceFacts, SymlinkCheckedEntry};
 use crate::partial::WriteTarget;
+use crate::transfer::series::{Series, SeriesReport};
 use crate::transfer::{TransferAttempt, TransferSpec};
 use crate::{CopyFailure, Exit};
 
@@ -46,6 +47,8 @@ pub(crate) struct Capabilities {
     pub(crate) third_party: Option<ThirdPartyProtocol>,
     /// Moves many small files as one transfer ([`Storage::fetch_bundle`], [`Storage::store_bundle`]).
     pub(crate) bundles: bool,
+    /// Moves many small files one after the other without a round trip for each command ([`Storage::move_series`]).
+    pub(crate) series: bool,
     /// Checksum queries that one session accepts at a time, pipelined.
     pub(crate) max_queries: usize,
     /// The storage is on this machine, where no segments are lost and windows do not limit.
@@ -342,6 +345,20 @@ pub(crate) trait Storage: Send + Debug + Any {
         _proof: BundleProof,
         _count: usize,
     ) -> Result<BundleOutcome, CopyFailure> {
+        Err(no_bundles(self.name()))
+    }
+
+    /// Moves the files of `series`, each by itself, with commands ahead of replies. `report` counts also after an error.
+    ///
+    /// # Errors
+    /// As [`Storage::fetch`], for the session; `Protocol` if the storage moves no series.
+    async fn move_series(
+        &mut self,
+        _series: &Series,
+        _spec: &TransferSpec,
+        _control: &Arc<TransferControl>,
+        _report: &mut SeriesReport,
+    ) -> Result<(), CopyFailure> {
         Err(no_bundles(self.name()))
     }
 

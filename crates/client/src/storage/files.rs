@@ -42,6 +42,7 @@ pub(super) const LOCAL_CAPABILITIES: Capabilities = Capabilities {
     sets_time: true,
     third_party: None,
     bundles: false,
+    series: false,
     max_queries: MAX_RANGE_CHECKSUMS,
     is_local: true,
     rtt: Duration::ZERO,

@@ -18,7 +18,8 @@ use crate::answers::{EntryVisitor, RenameFailure, SymlinkCheckedEntry};
 use crate::remove::remove_tree;
 use crate::session::ClientSession;
 use crate::session::links::SymlinkCheckScope;
-use crate::transfer::{self, TransferAttempt, TransferSpec, bundle};
+use crate::transfer::series::{Series, SeriesReport};
+use crate::transfer::{self, TransferAttempt, TransferSpec, bundle, series};
 use crate::{CopyFailure, Exit};
 
 /// Most range checksums requested of a server with pipelining...
@@ -46,6 +47,8 @@ impl Storage for ClientSession {
             sets_time: features.mfmt,
             third_party: self.third_party_protocol(),
             bundles: features.bundles,
+            // A stored file is compared by size or checksum.
+            series: features.size || !features.checksum_algorithms.is_empty(),
             max_queries: match self.supports_pipelining() {
                 true => MAX_PIPELINED_CHECKSUMS,
                 false => MAX_SEQUENTIAL_CHECKSUMS,
@@ -202,6 +205,16 @@ impl Storage for ClientSession {
         count: usize,
     ) -> Result<BundleOutcome, CopyFailure> {
         bundle::end_put_bundle(self, proof, count).await
+    }
+
+    async fn move_series(
+        &mut self,
+        series: &Series,
+        spec: &TransferSpec,
+        control: &Arc<TransferControl>,
+        report: &mut SeriesReport,
+    ) -> Result<(), CopyFailure> {
+        series::move_series(self, series, spec, control, report).await
     }
 
     fn queue_follow_ups(&mut self, spec: &TransferSpec, questions: &[FollowUpQuery<'_>]) {

@@ -330,6 +330,7 @@ impl Storage for MemoryStorage {
             sets_time: able,
             third_party: None,
             bundles: false,
+            series: false,
             max_queries: if able { 16 } else { 1 },
             is_local: false,
             rtt: Duration::from_millis(1),

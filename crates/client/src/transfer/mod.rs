@@ -32,6 +32,7 @@ mod negotiation;
 pub(crate) mod outcome;
 pub(crate) mod prepare;
 mod put;
+pub(crate) mod series;
 mod server_pair;
 mod third_party;
 

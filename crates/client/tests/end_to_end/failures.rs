@@ -71,7 +71,7 @@ async fn without_rename_files_are_stored_directly_with_one_warning() {
     std::fs::write(&b, "two").unwrap();
     let url = format!("ftp://{}/d/", faulty.start());
     let one_by_one = CopyOptions {
-        concurrency: 1,
+        concurrency: Some(1),
         ..options()
     };
     let sources = [a.to_str().unwrap(), b.to_str().unwrap()];

@@ -269,7 +269,7 @@ async fn trees_reuse_sessions_and_connections() {
         }
         let options = CopyOptions {
             recursive: true,
-            concurrency: 2,
+            concurrency: Some(2),
             // Each file by itself: bundles have checksums that combine.
             verify: VerifyMode::With(ChecksumAlgorithm::Blake3),
             mode: if streams > 1 {

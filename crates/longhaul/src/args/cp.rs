@@ -124,9 +124,10 @@ pub(crate) struct CopyFlags {
     /// fails with exit code 7
     #[arg(long)]
     wait: bool,
-    /// Number of files copied at the same time, 1 to 64
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = parse_concurrency)]
-    concurrency: usize,
+    /// Most files copied at the same time, each over its own session: 1 to 64, or `auto`, which begins with few and adds
+    /// sessions while that moves more files; a server's limit is obeyed
+    #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = parse_concurrency)]
+    concurrency: Concurrency,
     /// Local ports for data connections that servers open (active mode)
     #[arg(long, value_name = "LO-HI", value_parser = values::parse_port_range)]
     data_ports: Option<(u16, u16)>,
@@ -237,7 +238,7 @@ impl CopyFlags {
             dry_run: self.dry_run,
             keep_existing: false,
             wait: self.wait,
-            concurrency: self.concurrency,
+            concurrency: self.concurrency.0,
             allow_foreign_data: self.allow_foreign_data_address,
             data_ports: self.data_ports,
             advice: self.advice()?,
@@ -387,12 +388,19 @@ pub(crate) fn parse_algorithm(text: &str) -> Result<ChecksumAlgorithm, String> {
     })
 }
 
-fn parse_concurrency(text: &str) -> Result<usize, String> {
-    text.parse()
-        .ok()
-        // Each file has its own session; servers commonly limit sessions per address.
-        .filter(|n| (1..=64).contains(n))
-        .ok_or_else(|| "use a number from 1 to 64".into())
+/// Most files at a time; `None`: chosen by the policy.
+#[derive(Debug, Clone, Copy)]
+struct Concurrency(Option<usize>);
+
+fn parse_concurrency(text: &str) -> Result<Concurrency, String> {
+    if text == "auto" {
+        return Ok(Concurrency(None));
+    }
+    let number = text.parse().ok();
+    let number = number.filter(|n| (1..=64).contains(n));
+    number
+        .map(|number| Concurrency(Some(number)))
+        .ok_or_else(|| "use auto, or a number from 1 to 64".into())
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ mod protection;
 mod retrieval;
 mod right_sizing;
 mod security_exchange;
+mod series;
 mod step;
 
 pub use pipeline::{IacHandling, may_pipeline, supports_pipelining};
@@ -23,4 +24,5 @@ pub use protection::early_protection_commands;
 pub use retrieval::{PartialRetrievalUnsupported, RetrievalPlan, longest_ranges, plan_retrieval};
 pub use right_sizing::{RIGHT_SIZING_UNSUPPORTED, ServerDrsAddress};
 pub use security_exchange::{ExchangeError, SecurityExchange, SecurityStep};
+pub use series::{CommandLead, SeriesBreak, SeriesVerdict, SeriesWindow, judge_reply};
 pub use step::{PlanStep, RefusalEffect, TransferDirection, TransferRequirements};

@@ -21,6 +21,13 @@ const MIN_BUNDLE_FILES: usize = 3;
 const MIN_BUNDLE_BYTES: u64 = 4 << 20;
 const MIN_FILES_BEFORE_SPLIT: usize = 128;
 
+/// Series for each worker, if there are many files.
+const SERIES_PER_WORKER: usize = 4;
+/// Files of a series: fewer do not pay for the round trip at its beginning, ...
+const MIN_SERIES_FILES: usize = 8;
+/// ...and more save nothing.
+const MAX_SERIES_FILES: usize = 256;
+
 /// The next work of a worker.
 #[derive(Debug)]
 pub(in crate::batch) enum BatchWork {
@@ -30,25 +37,44 @@ pub(in crate::batch) enum BatchWork {
     Bundle(Vec<PlannedFile>),
 }
 
+/// A server that takes many files at a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::batch) struct SmallFileServer {
+    pub(in crate::batch) id: StorageId,
+    /// As one transfer; otherwise as a series of transfers.
+    pub(in crate::batch) bundles: bool,
+}
+
 /// Arranges files for `workers` that run at the same time; large files come first, because they take longest.
-/// `takes_bundles`: the servers that take bundles.
+/// `servers`: the servers that take many files at a time.
 pub(in crate::batch) fn arrange(
     options: &CopyOptions,
     files: Vec<PlannedFile>,
     workers: usize,
-    takes_bundles: &[StorageId],
+    servers: &[SmallFileServer],
 ) -> VecDeque<BatchWork> {
     let is_bundled = |file: &PlannedFile| {
-        let servers = servers_of(file);
-        let offered = servers.iter().all(|id| takes_bundles.contains(id));
-        offered && !servers.is_empty() && file.facts.size.is_some_and(|size| size <= MAX_BUNDLED)
+        let takes = |id: &StorageId, bundles: bool| {
+            let mut taking = servers.iter().filter(|server| server.bundles || !bundles);
+            taking.any(|server| server.id == *id)
+        };
+        let offered = match servers_of(file).as_slice() {
+            [] => false,
+            [server] => takes(server, false),
+            // A series has one end here.
+            both => both.iter().all(|id| takes(id, true)),
+        };
+        offered && file.facts.size.is_some_and(|size| size <= MAX_BUNDLED)
     };
     let may_bundle = options_allow(options);
     let (small, large): (Vec<_>, Vec<_>) = files
         .into_iter()
         .partition(|file| may_bundle && is_bundled(file));
     let mut work: VecDeque<BatchWork> = large.into_iter().map(alone).collect();
-    let limits = BundleLimits::share(&small, workers);
+    let limits = match servers.iter().all(|server| server.bundles) {
+        true => BundleLimits::share(&small, workers),
+        false => BundleLimits::share_series(&small, workers),
+    };
     let mut bundle: Vec<PlannedFile> = Vec::new();
     let mut used = BundleUse::default();
     for file in small {
@@ -146,6 +172,21 @@ impl BundleLimits {
             bytes: bytes
                 .div_ceil(workers as u64)
                 .clamp(MIN_BUNDLE_BYTES, MAX_BUNDLE_BYTES),
+        }
+    }
+}
+
+impl BundleLimits {
+    /// For series, whose files have round trips of their own: the last series must not keep one worker busy while all
+    /// others have ended.
+    fn share_series(files: &[PlannedFile], workers: usize) -> Self {
+        let shares = workers.max(1) * SERIES_PER_WORKER;
+        Self {
+            files: files
+                .len()
+                .div_ceil(shares)
+                .clamp(MIN_SERIES_FILES, MAX_SERIES_FILES),
+            bytes: MAX_BUNDLE_BYTES,
         }
     }
 }

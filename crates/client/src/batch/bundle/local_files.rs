@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use data::store::bundle::BundleTarget;
 use proto::bundle::partial_name;
@@ -14,8 +15,9 @@ use rustix::fs::OFlags;
 use crate::location::Location;
 
 /// Local files by their position in a bundle.
+#[derive(Clone)]
 pub(super) struct LocalBundle {
-    paths: Vec<PathBuf>,
+    paths: Arc<[PathBuf]>,
     token: u64,
 }
 
@@ -32,6 +34,11 @@ impl LocalBundle {
             // Not a secret: O_EXCL decides whose name it is.
             token: RandomState::new().hash_one(std::process::id()),
         }
+    }
+
+    /// Part of the names of unfinished files.
+    pub(super) fn token(&self) -> u64 {
+        self.token
     }
 
     /// Opens a file to read it. The open of a pipe that has taken the file's place does not wait for a writer.

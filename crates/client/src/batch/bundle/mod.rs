@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use data::job::TransferControl;
-use data::store::bundle::{BundleMember, BundleSink, BundleSource};
+use data::store::bundle::{BundleSink, BundleSource};
 use data::store::{Sink, Source};
 use proto::bundle::{BundleEntry, BundleFailure, BundleProof, CHECKSUM};
 use proto::ranges::RangeSet;
@@ -22,14 +22,17 @@ use crate::location::StorageId;
 use crate::retry::RetryBudget;
 use crate::storage::contract::Storage;
 use crate::transfer::{TransferAttempt, TransferSpec};
-use crate::{CopyEvent, CopyFailure, Exit, ModeChoice};
+use crate::{CopyEvent, CopyFailure, ModeChoice};
 
 mod arrange;
 mod between;
 mod local_files;
+mod members;
+mod series;
 
-pub(super) use arrange::{BatchWork, arrange, servers_to_ask};
+pub(super) use arrange::{BatchWork, SmallFileServer, arrange, servers_to_ask};
 use local_files::LocalBundle;
+use members::{ServerEnd, local_failure, members, server_of, server_pair};
 
 /// A bundle that was moved.
 pub(super) struct MovedBundle {
@@ -37,16 +40,11 @@ pub(super) struct MovedBundle {
     pub(super) bytes: u64,
     /// Positions of files that were not moved.
     pub(super) failed: Vec<usize>,
+    /// Why they cannot be moved now at all: the server is lost.
+    pub(super) lost: Option<CopyFailure>,
     /// Name of the comparison.
     pub(super) verified: String,
     pub(super) measured: TransferMeasurement,
-}
-
-/// Which end of a bundle the server is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ServerEnd {
-    Source,
-    Destination,
 }
 
 /// Moves files of one server and of this machine, or of two servers, with retries. Comes back with the bytes that were moved.
@@ -55,6 +53,9 @@ pub(super) async fn copy_bundle(
     files: &[PlannedFile],
 ) -> Result<MovedBundle, (u64, CopyFailure)> {
     let meter = ctx.meter.begin_file(format!("{} files", files.len()));
+    if series::is_needed(ctx, files).await {
+        return series::copy_series(ctx, files, &meter).await;
+    }
     let mut retries = RetryBudget::new(ctx.options.retries, ctx.seed);
     loop {
         let before = meter.moved();
@@ -63,6 +64,7 @@ pub(super) async fn copy_bundle(
                 return Ok(MovedBundle {
                     bytes: meter.moved(),
                     failed,
+                    lost: None,
                     verified: CHECKSUM.name().to_ascii_lowercase(),
                     measured: attempt,
                 });
@@ -89,17 +91,10 @@ async fn attempt(
     files: &[PlannedFile],
     meter: &FileMeter,
 ) -> Result<(Vec<usize>, TransferMeasurement), CopyFailure> {
-    let Some(first) = files.first() else {
-        return Err(CopyFailure::new(Exit::Local, "a bundle without files"));
-    };
-    let (from, to) = (first.source.storage_id(), first.destination.storage_id());
-    if from.is_server() && to.is_server() {
+    if let Some((from, to)) = server_pair(files) {
         return between_servers(ctx, files, meter, (&from, &to)).await;
     }
-    let (id, end) = match from.is_server() {
-        true => (from, ServerEnd::Source),
-        false => (to, ServerEnd::Destination),
-    };
+    let (id, end) = server_of(files)?;
     let mut session = ctx.pool.acquire(&id).await?;
     let result = over_session(ctx, files, meter, (&mut session, end)).await;
     ctx.return_session(&id, session, &result);
@@ -269,14 +264,6 @@ async fn store(
     Ok((attempt, outcome.failures))
 }
 
-fn members(files: &[PlannedFile]) -> Vec<BundleMember> {
-    let member = |file: &PlannedFile| BundleMember {
-        size: file.facts.size.unwrap_or(0),
-        modified: file.facts.modified,
-    };
-    files.iter().map(member).collect()
-}
-
 /// The announcements for the server, with its own paths.
 fn entries<'f>(files: impl Iterator<Item = (&'f PlannedFile, &'f [u8])>) -> Vec<BundleEntry> {
     let entry = |(file, path): (&PlannedFile, &[u8])| BundleEntry {
@@ -285,8 +272,4 @@ fn entries<'f>(files: impl Iterator<Item = (&'f PlannedFile, &'f [u8])>) -> Vec<
         modified: file.facts.modified,
     };
     files.map(entry).collect()
-}
-
-fn local_failure(message: &str) -> CopyFailure {
-    CopyFailure::new(Exit::Local, message)
 }

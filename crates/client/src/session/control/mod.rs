@@ -176,6 +176,11 @@ impl ClientControlConnection {
         self.reply_timeout
     }
 
+    /// Sets the longest wait for one reply.
+    pub(crate) fn set_reply_timeout(&mut self, timeout: Duration) {
+        self.reply_timeout = timeout;
+    }
+
     /// The transport of the connection, for reading TCP_INFO of its socket.
     pub(crate) fn transport(&self) -> &ControlTransport {
         &self.transport
@@ -194,6 +199,11 @@ impl ClientControlConnection {
     /// Whether a command can be sent: the connection is intact and no reply is outstanding.
     pub(crate) fn is_usable(&self) -> bool {
         !self.unusable && self.outstanding_replies == 0 && self.unanswered_sbuf == 0
+    }
+
+    /// Whether the connection works, though replies may be outstanding.
+    pub(crate) fn is_intact(&self) -> bool {
+        !self.unusable
     }
 
     /// Whether the peer or the network closed the connection without a 421.

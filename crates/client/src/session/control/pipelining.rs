@@ -56,6 +56,20 @@ impl ClientControlConnection {
         self.write(&text.0).await
     }
 
+    /// Sends commands behind those whose replies are outstanding. Final replies are read in the order of all of them.
+    pub(crate) async fn send_behind(&mut self, commands: &[Command]) -> Result<(), CopyFailure> {
+        if self.outstanding_replies == 0 || self.unusable || !may_pipeline(commands) {
+            return self.send_pipelined(commands).await;
+        }
+        let mut text = Vec::new();
+        for command in commands {
+            tracing::debug!(server = %self.name, ?command, "command");
+            text.extend_from_slice(&self.encode_line(command.encode())?.0);
+        }
+        self.outstanding_replies += commands.len();
+        self.write(&text).await
+    }
+
     /// Whether `line` was sent ahead, so that its reply is the next one. Discards the replies of
     /// the commands sent ahead before it, or of all if `line` is not among them.
     pub(super) async fn take_prefetched(&mut self, line: &[u8]) -> Result<bool, CopyFailure> {

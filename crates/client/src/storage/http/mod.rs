@@ -252,6 +252,7 @@ impl Storage for HttpStorage {
             sets_time: false,
             third_party: None,
             bundles: false,
+            series: false,
             max_queries: 1,
             is_local: false,
             rtt: self.rtt,

@@ -113,6 +113,10 @@ impl MemberFailures {
         lock(&self.0).contains_key(&index)
     }
 
+    fn reason(&self, index: usize) -> Option<String> {
+        lock(&self.0).get(&index).cloned()
+    }
+
     fn list(&self) -> Vec<BundleFailure> {
         let failures = lock(&self.0);
         let failure = |(index, reason): (&usize, &String)| BundleFailure {

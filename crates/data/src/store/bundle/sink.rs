@@ -106,6 +106,16 @@ impl BundleSink {
         }
     }
 
+    /// Forgets what was written of a file that is moved again from its first byte.
+    pub fn begin_again(&self, index: usize) {
+        lock(&self.begun).remove(&index);
+        let progress = self.progress_of(index);
+        if matches!(progress, MemberProgress::Begun | MemberProgress::Written) {
+            self.target.remove(index);
+            self.set_progress(index, MemberProgress::Absent);
+        }
+    }
+
     /// Forces the files to disk, gives them their names, and forces these to disk. Call it when all bytes have arrived
     /// and are known to be right. Returns the files that failed; all others are in place.
     ///
@@ -120,7 +130,7 @@ impl BundleSink {
         }
         self.sync_file_systems()?;
         for index in 0..self.members.len() {
-            let written = lock(&self.progress)[index] == MemberProgress::Written;
+            let written = self.progress_of(index) == MemberProgress::Written;
             if self.failures.contains(index) {
                 continue;
             }
@@ -218,6 +228,10 @@ impl BundleSink {
         if let Err(error) = result {
             self.failures.note(index, &error);
         }
+    }
+
+    fn progress_of(&self, index: usize) -> MemberProgress {
+        lock(&self.progress)[index]
     }
 
     fn set_progress(&self, index: usize, progress: MemberProgress) {

@@ -52,15 +52,28 @@ impl BundleSource {
 
     /// The files that were not sent as they are. Call it at the end of the transfer.
     pub fn finish(&self) -> Vec<BundleFailure> {
-        // Nothing else has opened these.
-        for (index, member) in self.members.iter().enumerate() {
-            if member.size == 0
-                && let Err(error) = self.open_as_announced(index)
-            {
-                self.failures.note(index, &error);
-            }
+        for index in 0..self.members.len() {
+            self.open_if_empty(index);
         }
         self.failures.list()
+    }
+
+    /// Why a file was not sent as it is. Call it when all bytes of the file are sent.
+    pub fn fault(&self, index: usize) -> Option<String> {
+        self.open_if_empty(index);
+        self.failures.reason(index)
+    }
+
+    /// Nothing else opens an empty file.
+    fn open_if_empty(&self, index: usize) {
+        if self
+            .members
+            .get(index)
+            .is_some_and(|member| member.size == 0)
+            && let Err(error) = self.open_as_announced(index)
+        {
+            self.failures.note(index, &error);
+        }
     }
 
     fn open_as_announced(&self, index: usize) -> io::Result<(File, FileState)> {

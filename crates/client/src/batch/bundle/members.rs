@@ -1,0 +1,49 @@
+//! The files of a bundle, and their server.
+
+use data::store::bundle::BundleMember;
+
+use super::super::plan::PlannedFile;
+use crate::location::StorageId;
+use crate::{CopyFailure, Exit};
+
+/// Which end of a bundle the server is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ServerEnd {
+    Source,
+    Destination,
+}
+
+/// The server of a bundle, and which end it is.
+///
+/// # Errors
+/// There are no files.
+pub(super) fn server_of(files: &[PlannedFile]) -> Result<(StorageId, ServerEnd), CopyFailure> {
+    let Some(first) = files.first() else {
+        return Err(local_failure("a bundle without files"));
+    };
+    let (from, to) = (first.source.storage_id(), first.destination.storage_id());
+    Ok(match from.is_server() {
+        true => (from, ServerEnd::Source),
+        false => (to, ServerEnd::Destination),
+    })
+}
+
+/// Source and destination of a bundle between two servers.
+pub(super) fn server_pair(files: &[PlannedFile]) -> Option<(StorageId, StorageId)> {
+    let first = files.first()?;
+    let (from, to) = (first.source.storage_id(), first.destination.storage_id());
+    (from.is_server() && to.is_server()).then_some((from, to))
+}
+
+/// Sizes and times of the files.
+pub(super) fn members(files: &[PlannedFile]) -> Vec<BundleMember> {
+    let member = |file: &PlannedFile| BundleMember {
+        size: file.facts.size.unwrap_or(0),
+        modified: file.facts.modified,
+    };
+    files.iter().map(member).collect()
+}
+
+pub(super) fn local_failure(message: &str) -> CopyFailure {
+    CopyFailure::new(Exit::Local, message)
+}

@@ -1,0 +1,329 @@
+//! Small files of a server that takes no bundles: a series of transfers over one session
+//! ([`crate::transfer::series`]).
+
+use std::sync::Arc;
+
+use data::job::TransferControl;
+use data::store::Sink;
+use data::store::bundle::{BundleMember, BundleSink, BundleSource};
+use proto::bundle::{BundleFailure, partial_name};
+use proto::client::CommandLead;
+use proto::ranges::RangeSet;
+use tune::Prior;
+
+use super::super::BatchContext;
+use super::super::measurement::TransferMeasurement;
+use super::super::meter::{FileMeter, SafeByteCount};
+use super::super::plan::PlannedFile;
+use super::super::stream_plan::{CopyRange, StreamPlan, new_transfer_spec};
+use super::MovedBundle;
+use super::local_files::LocalBundle;
+use super::members::{ServerEnd, local_failure, members, server_of};
+use crate::location::StorageId;
+use crate::retry::RetryBudget;
+use crate::storage::contract::{AvailableChecksums, Storage};
+use crate::transfer::TransferSpec;
+use crate::transfer::series::{Series, SeriesEnd, SeriesFile, SeriesReport};
+use crate::verify::{ChecksumAbility, Verification, choose_verification};
+use crate::{CopyEvent, CopyFailure, Exit, ModeChoice};
+
+/// A series over all its attempts.
+struct SeriesCopy<'a> {
+    ctx: &'a BatchContext,
+    files: &'a [PlannedFile],
+    id: StorageId,
+    end: ServerEnd,
+    members: Vec<BundleMember>,
+    local: LocalBundle,
+    /// Fetched files, over all attempts.
+    sink: Arc<BundleSink>,
+    /// All files as the server names them.
+    named: Vec<SeriesFile>,
+    moved: Vec<bool>,
+    failed: Vec<BundleFailure>,
+    /// Name of the comparison.
+    verified: String,
+    measured: Option<TransferMeasurement>,
+}
+
+/// Whether the server of these files takes no bundles. One that cannot be asked shows why later.
+pub(super) async fn is_needed(ctx: &BatchContext, files: &[PlannedFile]) -> bool {
+    let Ok((id, _)) = server_of(files) else {
+        return false;
+    };
+    match ctx.pool.acquire(&id).await {
+        Ok(session) => {
+            let bundles = session.capabilities().bundles;
+            ctx.pool.release(&id, session);
+            !bundles
+        }
+        Err(_) => false,
+    }
+}
+
+/// Moves files of one server, and of this machine, with retries. Comes back with the bytes that were moved.
+pub(super) async fn copy_series(
+    ctx: &BatchContext,
+    files: &[PlannedFile],
+    meter: &FileMeter,
+) -> Result<MovedBundle, (u64, CopyFailure)> {
+    let mut copy = SeriesCopy::new(ctx, files).map_err(|failure| (0, failure))?;
+    let result = copy.run(meter).await;
+    let moved_bytes = meter.moved();
+    let lost = match result {
+        Ok(()) => None,
+        Err(failure) if !copy.moved.contains(&true) => return Err((moved_bytes, failure)),
+        Err(failure) => Some(failure).filter(|f| f.transient && f.exit == Exit::Unreachable),
+    };
+    copy.finish(moved_bytes, lost)
+        .await
+        .map_err(|failure| (moved_bytes, failure))
+}
+
+impl<'a> SeriesCopy<'a> {
+    fn new(ctx: &'a BatchContext, files: &'a [PlannedFile]) -> Result<Self, CopyFailure> {
+        let (id, end) = server_of(files)?;
+        if end == ServerEnd::Destination && !ctx.pool.can_rename(&id) {
+            return Err(local_failure("the server does not rename files"));
+        }
+        let members = members(files);
+        let here = |file: &'a PlannedFile| match end {
+            ServerEnd::Source => &file.destination,
+            ServerEnd::Destination => &file.source,
+        };
+        let local = LocalBundle::new(files.iter().map(here));
+        let policy = ctx.options.sync_policy;
+        let sink = BundleSink::new(members.clone(), local.clone(), policy);
+        Ok(Self {
+            named: named_files(files, end, local.token()),
+            moved: vec![false; files.len()],
+            failed: Vec::new(),
+            verified: Verification::ByteCount.label(),
+            measured: None,
+            sink: Arc::new(sink),
+            ctx,
+            files,
+            id,
+            end,
+            members,
+            local,
+        })
+    }
+
+    /// Attempts, until every file is moved or has failed.
+    async fn run(&mut self, meter: &FileMeter) -> Result<(), CopyFailure> {
+        let mut retries = RetryBudget::new(self.ctx.options.retries, self.ctx.seed);
+        loop {
+            let before = self.left().len();
+            let lead = self.ctx.pool.series_lead(&self.id);
+            let Err(failure) = self.attempt(meter, lead).await else {
+                return Ok(());
+            };
+            let goes_on = self.left().len() < before;
+            // Another session does better, or the next one is more careful.
+            if failure.transient && (goes_on || self.ctx.pool.series_lead(&self.id) < lead) {
+                retries = RetryBudget::new(self.ctx.options.retries, self.ctx.seed);
+                tracing::debug!(%failure, "a series goes on over another session");
+                continue;
+            }
+            let Some((attempt, after)) = retries.next_attempt(&failure, 0) else {
+                return Err(failure);
+            };
+            self.ctx.observer.on_event(CopyEvent::Retrying {
+                source: format!("{} files", self.files.len()),
+                reason: failure.message,
+                attempt,
+                after,
+            });
+            tokio::time::sleep(after).await;
+        }
+    }
+
+    /// Positions of files that have neither moved nor failed.
+    fn left(&self) -> Vec<usize> {
+        let failed = |index: usize| self.failed.iter().any(|failure| failure.index == index);
+        (0..self.files.len())
+            .filter(|index| !self.moved[*index] && !failed(*index))
+            .collect()
+    }
+
+    async fn attempt(&mut self, meter: &FileMeter, lead: CommandLead) -> Result<(), CopyFailure> {
+        let left = self.left();
+        if left.is_empty() {
+            return Ok(());
+        }
+        let mut session = self.ctx.pool.acquire(&self.id).await?;
+        let local = self.ctx.pool.acquire(&StorageId::LocalFiles).await?;
+        let theirs = session
+            .available_checksums(&self.named[left[0]].path)
+            .await?;
+        let (spec, check) = self.specification((&*session, &*local), &theirs)?;
+        self.verified = check.label();
+        let end = self.local_end(&left);
+        let series = Series {
+            files: left
+                .iter()
+                .map(|index| self.named[*index].clone())
+                .collect(),
+            end,
+            lead,
+        };
+        let control = Arc::new(TransferControl::new());
+        let counted = Arc::clone(&control);
+        meter.begin_attempt(
+            Arc::clone(&control),
+            SafeByteCount::from_fn(move || counted.safe().byte_count()),
+        );
+        let mut report = SeriesReport::default();
+        let result = session
+            .move_series(&series, &spec, &control, &mut report)
+            .await;
+        self.take_report(report);
+        if result.is_ok() {
+            meter.confirm_attempt();
+            self.ctx.pool.release(&self.id, session);
+        }
+        result
+    }
+
+    /// This machine's end of an attempt.
+    fn local_end(&self, left: &[usize]) -> SeriesEnd {
+        match self.end {
+            ServerEnd::Source => {
+                for index in left {
+                    self.sink.begin_again(*index);
+                }
+                SeriesEnd::Receive(Arc::clone(&self.sink) as Arc<dyn Sink>)
+            }
+            ServerEnd::Destination => {
+                let local = self.local.clone();
+                let source =
+                    BundleSource::new(self.members.clone(), move |index| local.open(index));
+                SeriesEnd::Send(Arc::new(source))
+            }
+        }
+    }
+
+    fn take_report(&mut self, mut report: SeriesReport) {
+        self.ctx.pool.limit_series_lead(&self.id, report.lead);
+        for index in report.moved {
+            self.moved[index] = true;
+        }
+        self.failed.append(&mut report.failed);
+        let warnings = std::mem::take(&mut report.attempt.warnings);
+        self.ctx.warn_all(warnings);
+        self.measured = Some(match self.end {
+            ServerEnd::Source => TransferMeasurement::of_received(report.attempt),
+            ServerEnd::Destination => TransferMeasurement::of_sent(report.attempt),
+        });
+    }
+
+    fn specification(
+        &self,
+        (session, local): (&dyn Storage, &dyn Storage),
+        theirs: &AvailableChecksums,
+    ) -> Result<(TransferSpec, Verification), CopyFailure> {
+        let ours = AvailableChecksums::all();
+        let ability = |checksums| ChecksumAbility {
+            checksums,
+            is_whole_file: true,
+        };
+        let abilities = [ability(theirs), ability(&ours)];
+        let check = choose_verification(self.ctx.options.verify, &abilities)?;
+        if let Some(algorithm) = check.algorithm()
+            && !theirs.ranges.contains(&algorithm)
+        {
+            return Err(local_failure("the server's checksums have a command each"));
+        }
+        // Each file is small: one stream carries it.
+        let none = Prior::default();
+        let plan = match self.end {
+            ServerEnd::Source => {
+                StreamPlan::for_transfer(self.ctx, Some(0), (false, &none), (session, local))
+            }
+            ServerEnd::Destination => {
+                StreamPlan::for_transfer(self.ctx, Some(0), (false, &none), (local, session))
+            }
+        };
+        let range = CopyRange {
+            part: None,
+            size: None,
+        };
+        let mut spec = new_transfer_spec(self.ctx, range, &RangeSet::new(), plan);
+        spec.checksum = check.algorithm();
+        spec.chunks = None;
+        spec.adapt = false;
+        if spec.mode == ModeChoice::Auto && session.capabilities().parallel {
+            // Its connections stay open for the next file.
+            spec.mode = ModeChoice::Extended;
+        }
+        Ok((spec, check))
+    }
+
+    /// Puts fetched files in place. Returns what was moved.
+    async fn finish(
+        self,
+        bytes: u64,
+        lost: Option<CopyFailure>,
+    ) -> Result<MovedBundle, CopyFailure> {
+        let missing = self.left().into_iter().map(|index| BundleFailure {
+            index,
+            reason: "the session was lost before".to_owned(),
+        });
+        let mut failures: Vec<BundleFailure> = missing.collect();
+        failures.extend(self.failed);
+        if self.end == ServerEnd::Source {
+            let sink = self.sink;
+            sink.drop_members(&failures);
+            failures = match tokio::task::spawn_blocking(move || sink.finish()).await {
+                Ok(Ok(failures)) => failures,
+                Ok(Err(error)) => {
+                    let message = format!("the files of a series are not on disk: {error}");
+                    return Err(local_failure(&message));
+                }
+                Err(error) => return Err(local_failure(&error.to_string())),
+            };
+        }
+        for failure in &failures {
+            let name = self.files[failure.index].source.display();
+            tracing::debug!(name, reason = failure.reason, "not moved with its series");
+        }
+        let Some(measured) = self.measured else {
+            return Err(local_failure("a series without files"));
+        };
+        Ok(MovedBundle {
+            bytes,
+            failed: failures.into_iter().map(|failure| failure.index).collect(),
+            lost,
+            verified: self.verified,
+            measured,
+        })
+    }
+}
+
+/// The files as the server names them. `token` makes the partial names those of this copy.
+fn named_files(files: &[PlannedFile], end: ServerEnd, token: u64) -> Vec<SeriesFile> {
+    let mut start = 0_u64;
+    let named = files.iter().enumerate().map(|(index, file)| {
+        let path = match end {
+            ServerEnd::Source => file.source.path(),
+            ServerEnd::Destination => file.destination.path(),
+        };
+        let directory = path
+            .iter()
+            .rposition(|byte| *byte == b'/')
+            .map_or(0, |at| at + 1);
+        let size = file.facts.size.unwrap_or(0);
+        let named = SeriesFile {
+            index,
+            start,
+            size,
+            path: path.to_vec(),
+            partial: [&path[..directory], &partial_name(token, index)].concat(),
+            modified: file.facts.modified,
+        };
+        start = start.saturating_add(size);
+        named
+    });
+    named.collect()
+}

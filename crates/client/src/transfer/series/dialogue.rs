@@ -1,0 +1,415 @@
+//! The dialogue of a series: which commands are sent, and what their replies mean.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use data::job::{TransferControl, TransferReport};
+use proto::bundle::BundleFailure;
+use proto::client::{SeriesBreak, SeriesVerdict, SeriesWindow, judge_reply};
+use proto::command::{Command, TransferMode};
+use proto::reply::Reply;
+use proto::stripes::StripeAddresses;
+
+use super::super::outcome::FailedTransfer;
+use super::super::{TransferAttempt, TransferSpec};
+use super::exchange::{self, SeriesTransfer};
+use super::local_end;
+use super::{Series, SeriesEnd, SeriesFile, SeriesReport};
+use crate::session::checksum::checksum_in_reply;
+use crate::session::{ClientSession, display_path, replies};
+use crate::{CopyFailure, Exit};
+
+/// A command, and the position of its file in the series.
+#[derive(Debug)]
+struct SeriesCommand {
+    position: usize,
+    command: Command,
+}
+
+impl SeriesCommand {
+    fn is_transfer(&self) -> bool {
+        matches!(self.command, Command::Retr(_) | Command::Stor(_))
+    }
+}
+
+/// What is known about a file.
+#[derive(Debug, Default)]
+struct FileProgress {
+    /// Checksum of the bytes that passed.
+    checksum: Option<String>,
+    /// The query that checks it is sent.
+    check_sent: bool,
+    /// It has failed.
+    failed: bool,
+}
+
+/// A series in progress.
+pub(super) struct SeriesDialogue<'a> {
+    session: &'a mut ClientSession,
+    series: &'a Series,
+    spec: &'a TransferSpec,
+    control: &'a Arc<TransferControl>,
+    report: &'a mut SeriesReport,
+    window: SeriesWindow,
+    /// Known once a file has moved.
+    mode: Option<TransferMode>,
+    files: Vec<FileProgress>,
+    /// Position of the first file whose transfer command is not sent.
+    next: usize,
+    /// Commands without a reply, in the order in which they were sent.
+    sent: VecDeque<SeriesCommand>,
+    /// Commands that come before the next transfer command.
+    waiting: VecDeque<SeriesCommand>,
+    /// Addresses to try if those of the prepared data channel do not answer.
+    alternative: Option<StripeAddresses>,
+}
+
+impl<'a> SeriesDialogue<'a> {
+    pub(super) fn new(
+        session: &'a mut ClientSession,
+        series: &'a Series,
+        (spec, control): (&'a TransferSpec, &'a Arc<TransferControl>),
+        report: &'a mut SeriesReport,
+    ) -> Self {
+        let files = series.files.iter().map(|_| FileProgress::default());
+        // The next series of a session goes on where the last one ended.
+        let (mode, window) = session.last_series.take().unzip();
+        Self {
+            window: window.unwrap_or_else(|| SeriesWindow::new(series.lead, TransferMode::Stream)),
+            mode,
+            files: files.collect(),
+            next: 0,
+            sent: VecDeque::new(),
+            waiting: VecDeque::new(),
+            alternative: None,
+            session,
+            series,
+            spec,
+            control,
+            report,
+        }
+    }
+
+    /// Moves all files.
+    pub(super) async fn run(mut self) -> Result<(), CopyFailure> {
+        loop {
+            self.send_ahead().await?;
+            match self.sent.pop_front() {
+                Some(sent) => self.take_reply(sent).await?,
+                None if self.next < self.series.files.len() => self.move_alone().await?,
+                None => break,
+            }
+        }
+        self.session.last_series = self.mode.map(|mode| (mode, self.window));
+        Ok(())
+    }
+
+    fn file(&self, position: usize) -> &'a SeriesFile {
+        &self.series.files[position]
+    }
+
+    fn outstanding_transfers(&self) -> usize {
+        self.sent.iter().filter(|sent| sent.is_transfer()).count()
+    }
+
+    /// Sends what may be sent now, in one write.
+    async fn send_ahead(&mut self) -> Result<(), CopyFailure> {
+        let mut batch: Vec<SeriesCommand> = Vec::new();
+        let mut outstanding = self.outstanding_transfers();
+        if self.window.is_lockstep() {
+            let next = self.sent.is_empty().then(|| self.waiting.pop_front());
+            batch.extend(next.flatten());
+        } else if self.window.may_follow(outstanding) {
+            batch.extend(self.waiting.drain(..));
+            while self.next < self.series.files.len() && self.window.has_room(outstanding) {
+                let Some(commands) = self.commands_ahead(self.next) else {
+                    break;
+                };
+                batch.extend(commands);
+                outstanding += 1;
+                self.next += 1;
+            }
+        }
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let commands: Vec<Command> = batch.iter().map(|sent| sent.command.clone()).collect();
+        self.sent.extend(batch);
+        let sent = self.session.control.send_behind(&commands).await;
+        sent.inspect_err(|_| self.note_break(SeriesBreak::Lost))
+    }
+
+    /// The commands of a file's transfer, with the query that checks it; `None` if they cannot be sent yet.
+    fn commands_ahead(&mut self, position: usize) -> Option<Vec<SeriesCommand>> {
+        let mode = self.mode?;
+        let is_receive = matches!(self.series.end, SeriesEnd::Receive(_));
+        let file = self.file(position);
+        let steps = exchange::steps_ahead(self.session, self.spec, file, (mode, is_receive))?;
+        let mut commands: Vec<Command> = steps;
+        if self.window.may_follow(1) {
+            let check = self.check_command(position, mode);
+            self.files[position].check_sent = check.is_some();
+            commands.extend(check);
+        }
+        let of_file = |command| SeriesCommand { position, command };
+        Some(commands.into_iter().map(of_file).collect())
+    }
+
+    /// The query that checks a moved file. In MODE E every file has one: it also shows that no reply is missing or
+    /// one too many. In MODE S the data address of each file shows that.
+    fn check_command(&self, position: usize, mode: TransferMode) -> Option<Command> {
+        let file = self.file(position);
+        let path = local_end::path_of(&self.series.end, file).to_vec();
+        match self.spec.checksum {
+            Some(algorithm) => Some(Command::Cksm {
+                algorithm,
+                offset: 0,
+                length: None,
+                path,
+            }),
+            None => {
+                local_end::needs_size(&self.series.end, file, mode).then(|| Command::Size(path))
+            }
+        }
+    }
+
+    /// Moves the next file with nothing ahead of it, as a copy of one file does. This brings the settings of the server
+    /// to what the others need.
+    async fn move_alone(&mut self) -> Result<(), CopyFailure> {
+        let position = self.next;
+        self.next += 1;
+        let part = (self.spec, self.control);
+        let moved =
+            exchange::move_alone(self.session, &self.series.end, self.file(position), part).await;
+        match moved {
+            Ok(attempt) => {
+                let mode = match attempt.extended_mode {
+                    true => TransferMode::Extended,
+                    false => TransferMode::Stream,
+                };
+                if self.mode.replace(mode) != Some(mode) {
+                    self.window = SeriesWindow::new(self.series.lead, mode);
+                }
+                self.bytes_moved(position, attempt);
+                Ok(())
+            }
+            Err(failure) => self.fail_alone(position, failure),
+        }
+    }
+
+    /// A failure of a file with no commands ahead.
+    fn fail_alone(&mut self, position: usize, failure: CopyFailure) -> Result<(), CopyFailure> {
+        if failure.transient {
+            self.note_break(SeriesBreak::Lost);
+            return Err(failure);
+        }
+        self.fail_file(position, failure.message.clone());
+        match self.session.is_usable() {
+            true => Ok(()),
+            // The other files need another session.
+            false => Err(CopyFailure {
+                transient: true,
+                ..failure
+            }),
+        }
+    }
+
+    async fn take_reply(&mut self, sent: SeriesCommand) -> Result<(), CopyFailure> {
+        if sent.is_transfer() {
+            return self.take_transfer(sent.position).await;
+        }
+        let reply = self.session.control.final_reply_with_markers().await;
+        let reply = reply.inspect_err(|_| self.note_break(SeriesBreak::Lost))?;
+        let verdict = judge_reply(&sent.command, &reply);
+        if verdict == SeriesVerdict::OutOfStep {
+            return Err(self.out_of_step(&sent.command, &reply));
+        }
+        let position = sent.position;
+        let refused = verdict == SeriesVerdict::Refused;
+        match &sent.command {
+            Command::Pasv | Command::Epsv(_) => self.take_address(&reply)?,
+            // A file without its time is still complete.
+            Command::Mfmt(..) | Command::Dele(_) => {}
+            command if refused => {
+                let reason = format!("{}: {}", command.verb(), replies::display_reply(&reply));
+                self.fail_file(position, reason);
+            }
+            Command::Rnto(_) => self.file_confirmed(position),
+            Command::Rnfr(_) => {}
+            _ => self.take_check(position, &reply),
+        }
+        Ok(())
+    }
+
+    fn take_address(&mut self, reply: &Reply) -> Result<(), CopyFailure> {
+        let addresses = self.session.parse_passive_reply(reply)?;
+        let warnings = &mut self.report.attempt.warnings;
+        self.alternative = self.session.prepare_data_connections(&addresses, warnings);
+        Ok(())
+    }
+
+    /// Compares the checksum or the size in a reply.
+    fn take_check(&mut self, position: usize, reply: &Reply) {
+        if self.files[position].failed {
+            return;
+        }
+        let file = self.file(position);
+        let (expected, found) = match self.spec.checksum {
+            Some(algorithm) => (
+                self.files[position].checksum.take(),
+                checksum_in_reply(algorithm, reply),
+            ),
+            None => (
+                Some(file.size.to_string()),
+                Some(reply.text().trim().to_owned()),
+            ),
+        };
+        match (expected, found) {
+            (Some(expected), Some(found)) if expected == found => self.check_passed(position),
+            (expected, found) => {
+                let reason = format!("expected {expected:?}, the server has {found:?}");
+                self.fail_file(position, reason);
+            }
+        }
+    }
+
+    async fn take_transfer(&mut self, position: usize) -> Result<(), CopyFailure> {
+        let Some(mode) = self.mode else {
+            return Err(FailedTransfer::no_data_channel(self.session.name(), "go on").into());
+        };
+        let transfer = SeriesTransfer {
+            end: &self.series.end,
+            file: self.file(position),
+            mode,
+            alternative: self.alternative.take(),
+        };
+        let part = (self.spec, self.control);
+        match exchange::exchange(self.session, transfer, part).await {
+            Ok(attempt) => {
+                self.bytes_moved(position, attempt);
+                Ok(())
+            }
+            Err(failed) => self.transfer_failed(position, mode, failed),
+        }
+    }
+
+    fn transfer_failed(
+        &mut self,
+        position: usize,
+        mode: TransferMode,
+        failed: FailedTransfer,
+    ) -> Result<(), CopyFailure> {
+        let code = failed.refusal.as_ref().map(|reply| reply.code);
+        let refuses_file = matches!(code, Some(550 | 551 | 553)) && !failed.failure.transient;
+        if self.sent.is_empty() {
+            return self.fail_alone(position, failed.failure);
+        }
+        if refuses_file {
+            self.fail_file(position, failed.failure.message.clone());
+            // In MODE S the next file has its own address. In MODE E the commands ahead are for data connections that
+            // are closed now.
+            if mode == TransferMode::Stream && self.session.control.is_intact() {
+                return Ok(());
+            }
+        } else {
+            self.note_break(match code {
+                Some(_) => SeriesBreak::WrongReply,
+                None => SeriesBreak::Lost,
+            });
+        }
+        Err(CopyFailure {
+            transient: true,
+            ..failed.failure
+        })
+    }
+
+    /// The bytes of a file have moved, and the server has confirmed them.
+    fn bytes_moved(&mut self, position: usize, mut attempt: TransferAttempt) {
+        let before = std::mem::take(&mut self.report.attempt);
+        attempt.warnings.splice(0..0, before.warnings);
+        attempt.report.evidence.bytes += before.report.evidence.bytes;
+        self.files[position].checksum = attempt.report.checksum.take();
+        attempt.report = TransferReport {
+            stored: proto::ranges::RangeSet::new(),
+            ..attempt.report
+        };
+        let mode = match attempt.extended_mode {
+            true => TransferMode::Extended,
+            false => TransferMode::Stream,
+        };
+        self.report.attempt = attempt;
+        let index = self.file(position).index;
+        if let Some(reason) = local_end::fault(&self.series.end, index) {
+            return self.fail_file(position, reason);
+        }
+        if self.files[position].check_sent {
+            return;
+        }
+        match self.check_command(position, mode) {
+            Some(command) => self.waiting.push_back(SeriesCommand { position, command }),
+            None => self.check_passed(position),
+        }
+    }
+
+    /// The bytes at the server are known to be right.
+    fn check_passed(&mut self, position: usize) {
+        let sets_time = self.session.features().mfmt;
+        let naming = local_end::naming_commands(&self.series.end, self.file(position), sets_time);
+        if naming.is_empty() {
+            return self.file_confirmed(position);
+        }
+        let of_file = |command| SeriesCommand { position, command };
+        self.waiting.extend(naming.into_iter().map(of_file));
+    }
+
+    fn file_confirmed(&mut self, position: usize) {
+        if self.files[position].failed {
+            return;
+        }
+        self.report.moved.push(self.file(position).index);
+        let outstanding = self.outstanding_transfers();
+        self.window.on_confirmed(outstanding);
+    }
+
+    /// The file is copied by itself later.
+    fn fail_file(&mut self, position: usize, reason: String) {
+        if std::mem::replace(&mut self.files[position].failed, true) {
+            return;
+        }
+        let file = self.file(position);
+        self.report.failed.push(BundleFailure {
+            index: file.index,
+            reason,
+        });
+        if let SeriesEnd::Send(_) = self.series.end {
+            self.waiting.push_back(SeriesCommand {
+                position,
+                command: Command::Dele(file.partial.clone()),
+            });
+        }
+    }
+
+    fn note_break(&mut self, how: SeriesBreak) {
+        self.report.lead = self.report.lead.min(self.window.lead_after(how));
+    }
+
+    /// The reply is not one to this command.
+    fn out_of_step(&mut self, command: &Command, reply: &Reply) -> CopyFailure {
+        let lost = reply.code == 421 || self.session.control.connection_was_lost();
+        self.note_break(match lost {
+            true => SeriesBreak::Lost,
+            false => SeriesBreak::WrongReply,
+        });
+        self.session.control.abandon();
+        CopyFailure::transient(
+            Exit::Protocol,
+            format!(
+                "{} answered {} of {} with {}; try again",
+                self.session.name(),
+                command.verb(),
+                display_path(self.series.files.first().map_or(b"", |file| &file.path)),
+                replies::display_reply(reply)
+            ),
+        )
+    }
+}

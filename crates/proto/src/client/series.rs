@@ -1,0 +1,168 @@
+//! A series: many files over one session, with commands sent before earlier ones are answered.
+//!
+//! RFC 959 §5.4 asks the client to wait for replies. Most servers read the next command from their socket whenever they
+//! are ready for it, but some read and discard commands while a transfer runs (ProFTPD: 450, Pure-FTPd: 500), and no
+//! FEAT line tells. [`SeriesWindow`] therefore begins with nothing behind a running transfer, and goes ahead as far as
+//! the server's replies bear out.
+
+use super::{CommandPlanner, PlanStep, TransferRequirements};
+use crate::command::{Command, TransferMode};
+use crate::reply::Reply;
+
+/// Most transfer commands without a final reply. What fails together is copied again together.
+const MAX_EXTENDED_TRANSFERS: usize = 64;
+/// The same in MODE S, where each file needs a data address of its own: more commands wait for nothing.
+const MAX_STREAM_TRANSFERS: usize = 4;
+/// Confirmed files with commands ahead after which a lost connection is no sign against the server.
+const PROVEN_AFTER: usize = 4;
+
+/// How far commands may go ahead of replies at a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum CommandLead {
+    /// One command at a time.
+    Lockstep,
+    /// Several commands at a time, but none behind a transfer command until its final reply.
+    BetweenTransfers,
+    /// Also behind transfer commands.
+    #[default]
+    AcrossTransfers,
+}
+
+impl CommandLead {
+    /// What remains after the server did not bear this out.
+    #[must_use]
+    pub fn lowered(self) -> Self {
+        match self {
+            Self::AcrossTransfers => Self::BetweenTransfers,
+            Self::BetweenTransfers | Self::Lockstep => Self::Lockstep,
+        }
+    }
+}
+
+/// How a session of a series ended early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SeriesBreak {
+    /// A reply that does not belong to the command that was sent.
+    WrongReply,
+    /// The connection was lost, or a reply did not come in time.
+    Lost,
+}
+
+/// Number of transfer commands that may be without a final reply.
+#[derive(Debug, Clone)]
+pub struct SeriesWindow {
+    lead: CommandLead,
+    most: usize,
+    transfers: usize,
+    /// Files confirmed while commands were ahead of a transfer's end.
+    proven: usize,
+}
+
+impl SeriesWindow {
+    /// A new session with a server that is known to allow `lead`, for transfers in `mode`.
+    pub fn new(lead: CommandLead, mode: TransferMode) -> Self {
+        let most = match (lead, mode) {
+            (CommandLead::Lockstep | CommandLead::BetweenTransfers, _) => 1,
+            (CommandLead::AcrossTransfers, TransferMode::Extended) => MAX_EXTENDED_TRANSFERS,
+            (CommandLead::AcrossTransfers, TransferMode::Stream) => MAX_STREAM_TRANSFERS,
+        };
+        Self {
+            lead,
+            most,
+            transfers: 1,
+            proven: 0,
+        }
+    }
+
+    /// Whether each command waits for the reply to the one before.
+    pub fn is_lockstep(&self) -> bool {
+        self.lead == CommandLead::Lockstep
+    }
+
+    /// Whether another transfer command may be sent while `outstanding` have no final reply.
+    pub fn has_room(&self, outstanding: usize) -> bool {
+        outstanding < self.transfers
+    }
+
+    /// Whether other commands may be sent while `outstanding` transfer commands have no final reply.
+    pub fn may_follow(&self, outstanding: usize) -> bool {
+        outstanding == 0 || self.transfers > 1
+    }
+
+    /// A file is confirmed by the replies, in order. `outstanding` transfer commands were behind it.
+    pub fn on_confirmed(&mut self, outstanding: usize) {
+        if outstanding > 0 {
+            self.proven += 1;
+        }
+        // One more behind the first file; then as many more as have borne out.
+        self.transfers = self.transfers.saturating_mul(2).min(self.most);
+    }
+
+    /// The lead for later sessions with the server.
+    pub fn lead_after(&self, broken: SeriesBreak) -> CommandLead {
+        let tested = match self.transfers {
+            1 => self.lead.min(CommandLead::BetweenTransfers),
+            _ => self.lead,
+        };
+        match broken {
+            // Networks lose connections too.
+            SeriesBreak::Lost if self.proven >= PROVEN_AFTER => self.lead,
+            SeriesBreak::Lost | SeriesBreak::WrongReply => tested.lowered(),
+        }
+    }
+}
+
+/// What the reply to a command of a series says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SeriesVerdict {
+    /// Done.
+    Done,
+    /// Refused, for this file.
+    Refused,
+    /// The reply cannot be one to this command.
+    OutOfStep,
+}
+
+/// Judges the final reply to any command of a series but a transfer command, so that a reply too many or too few is
+/// noticed before it is taken for another file's.
+pub fn judge_reply(command: &Command, reply: &Reply) -> SeriesVerdict {
+    let refused = || match reply.code {
+        // 421 ends the session.
+        421 => SeriesVerdict::OutOfStep,
+        400..=599 => SeriesVerdict::Refused,
+        _ => SeriesVerdict::OutOfStep,
+    };
+    let expected = match command {
+        // Without an address nothing can follow.
+        Command::Pasv | Command::Epsv(_) => {
+            return match reply.code {
+                227 | 229 => SeriesVerdict::Done,
+                _ => SeriesVerdict::OutOfStep,
+            };
+        }
+        Command::Cksm { .. } | Command::Size(_) | Command::Mdtm(_) => reply.code == 213,
+        Command::Rnfr(_) => reply.code == 350,
+        Command::Mfmt(..) => matches!(reply.code, 200 | 213 | 250 | 253),
+        _ => reply.code == 250,
+    };
+    match expected {
+        true => SeriesVerdict::Done,
+        false => refused(),
+    }
+}
+
+impl CommandPlanner {
+    /// The commands of the next transfer of a series, if they can be sent before the last one ends: all settings are in
+    /// force, and the data connections are either kept (MODE E) or asked for by PASV (MODE S). Leaves out ALLO.
+    pub fn steps_ahead(&self, requirements: &TransferRequirements) -> Option<Vec<PlanStep>> {
+        let mut steps = self.plan(requirements);
+        steps.retain(|step| !matches!(step, PlanStep::Set(Command::Allo(_), _)));
+        let is_stream = requirements.mode == TransferMode::Stream;
+        let can_go_ahead = |step: &PlanStep| match step {
+            PlanStep::Transfer(_) => true,
+            PlanStep::Listen => is_stream,
+            PlanStep::Set(..) | PlanStep::Connect | PlanStep::DrsListen => false,
+        };
+        steps.iter().all(can_go_ahead).then_some(steps)
+    }
+}

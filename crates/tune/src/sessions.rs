@@ -1,0 +1,270 @@
+//! Number of sessions of a batch: how many files, or groups of files, move at a time.
+//!
+//! Sessions, commands ahead (`proto::client::SeriesWindow`) and streams of each file share one budget. Where commands go
+//! ahead of replies without limit, few sessions fill the path; where each file costs round trips, their number makes up
+//! for it. What a server or the user allows is a bound, and a number that gains nothing is not raised.
+
+use std::time::Duration;
+
+/// Most sessions with a server.
+pub const MAX_SESSIONS: usize = 64;
+/// Sessions for whole files, and for bundles: each has the streams that its path needs.
+const FEW: usize = 4;
+/// Most sessions for files that share data connections.
+const MAX_SHARED: usize = 24;
+/// Files per second from which on the disks and processors of servers are the limit more often than sessions are.
+const AIM: f64 = 400.0;
+/// A session with fewer files is not worth its login, which takes several round trips.
+const MIN_FILES: usize = 8;
+/// Gain in files or bytes per second that shows that more sessions help.
+const WORTHWHILE: f64 = 1.1;
+/// Sessions that read or write one disk whose heads move.
+const ROTATING: usize = 8;
+
+/// Shortest interval between two looks at how many files have moved.
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
+/// The same in round trips: so long, a new session has moved some files.
+const INTERVAL_ROUND_TRIPS: u32 = 12;
+
+/// How small files move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileMovement {
+    /// Each by itself, or many as one transfer.
+    Whole,
+    /// One after the other on kept data connections, with commands ahead of replies.
+    SharedConnections,
+    /// One after the other, each with a data connection of its own.
+    OwnConnections,
+}
+
+/// What is known of a batch before it begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchFacts {
+    /// How its files move.
+    pub movement: FileMovement,
+    /// Number of files.
+    pub files: usize,
+    /// Round-trip time of the longest path.
+    pub rtt: Duration,
+    /// A disk of this machine with moving heads takes part.
+    pub rotating_disk: bool,
+}
+
+/// Bounds on the number of sessions; the servers' are independent of each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SessionLimits {
+    /// The user's: exact.
+    pub user: Option<usize>,
+    /// That of the source server.
+    pub source: Option<usize>,
+    /// That of the destination server.
+    pub destination: Option<usize>,
+}
+
+impl SessionLimits {
+    fn most(self) -> usize {
+        let servers = self.source.into_iter().chain(self.destination);
+        servers
+            .chain([self.user.unwrap_or(MAX_SESSIONS)])
+            .min()
+            .unwrap_or(MAX_SESSIONS)
+            .clamp(1, MAX_SESSIONS)
+    }
+}
+
+/// Sessions of a batch while it runs: begins with a part of what its facts suggest, and adds as long as that gains.
+#[derive(Debug, Clone)]
+pub struct SessionRamp {
+    sessions: usize,
+    most: usize,
+    /// Files and bytes per second before the last addition.
+    before: Option<(f64, f64)>,
+    settled: bool,
+    interval: Duration,
+}
+
+impl SessionRamp {
+    /// Begins a batch.
+    pub fn new(facts: &BatchFacts, limits: SessionLimits) -> Self {
+        if let Some(user) = limits.user {
+            // The user's number is used at once.
+            let sessions = limits.most().min(user.max(1));
+            return Self::settled_at(sessions);
+        }
+        let most = wanted(facts).min(limits.most());
+        Self {
+            sessions: most.div_ceil(2).max(FEW.min(most)),
+            most,
+            before: None,
+            settled: false,
+            interval: MIN_INTERVAL.max(facts.rtt * INTERVAL_ROUND_TRIPS),
+        }
+    }
+
+    fn settled_at(sessions: usize) -> Self {
+        Self {
+            sessions,
+            most: sessions,
+            before: None,
+            settled: true,
+            interval: MIN_INTERVAL,
+        }
+    }
+
+    /// Time between two looks at what the sessions did.
+    pub fn interval(&self) -> Duration {
+        self.interval
+    }
+
+    /// Sessions to have now.
+    pub fn sessions(&self) -> usize {
+        self.sessions
+    }
+
+    /// Most sessions that the batch may have.
+    pub fn most(&self) -> usize {
+        self.most
+    }
+
+    /// A server allows only `sessions`.
+    pub fn on_limit(&mut self, sessions: usize) {
+        self.most = self.most.min(sessions.max(1));
+        self.sessions = self.sessions.min(self.most);
+        self.settled = true;
+    }
+
+    /// What the present sessions did in an interval of several round trips. Returns whether to add sessions.
+    pub fn on_interval(&mut self, files: u64, bytes: u64, elapsed: Duration) -> bool {
+        if self.settled || self.sessions >= self.most || elapsed.is_zero() {
+            return false;
+        }
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "rates need no more than 52 bits"
+        )]
+        let per_second = |count: u64| count as f64 / elapsed.as_secs_f64();
+        let now = (per_second(files), per_second(bytes));
+        // Nothing has ended yet: the interval was too short to judge.
+        if now == (0.0, 0.0) {
+            return false;
+        }
+        let gained = self
+            .before
+            .is_none_or(|before| now.0 >= before.0 * WORTHWHILE || now.1 >= before.1 * WORTHWHILE);
+        self.before = Some(now);
+        if !gained {
+            self.settled = true;
+            return false;
+        }
+        self.sessions = self.sessions.saturating_mul(2).min(self.most);
+        true
+    }
+}
+
+/// Sessions that a batch can use.
+fn wanted(facts: &BatchFacts) -> usize {
+    let by_path = match facts.movement {
+        FileMovement::Whole => return FEW,
+        FileMovement::SharedConnections => round_trips(facts.rtt, 1.0).clamp(FEW, MAX_SHARED),
+        FileMovement::OwnConnections => round_trips(facts.rtt, 2.0).clamp(FEW, MAX_SESSIONS),
+    };
+    let by_disk = match facts.rotating_disk {
+        true => ROTATING,
+        false => MAX_SESSIONS,
+    };
+    let by_files = (facts.files / MIN_FILES).max(1);
+    by_path.min(by_disk).min(by_files)
+}
+
+/// Sessions for [`AIM`] if a file takes `count` round trips.
+fn round_trips(rtt: Duration, count: f64) -> usize {
+    let sessions = rtt.as_secs_f64() * count * AIM;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "bounded below, and never negative"
+    )]
+    let sessions = sessions.ceil().min(1000.0) as usize;
+    sessions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(movement: FileMovement, rtt: u64) -> BatchFacts {
+        BatchFacts {
+            movement,
+            files: 10_000,
+            rtt: Duration::from_millis(rtt),
+            rotating_disk: false,
+        }
+    }
+
+    fn most(facts: &BatchFacts, limits: SessionLimits) -> usize {
+        let mut ramp = SessionRamp::new(facts, limits);
+        let mut rate = 100;
+        while ramp.on_interval(rate, 0, Duration::from_secs(1)) {
+            rate *= 2;
+        }
+        ramp.sessions()
+    }
+
+    #[test]
+    fn long_paths_and_own_connections_need_more_sessions() {
+        let none = SessionLimits::default();
+        let own = |rtt| most(&facts(FileMovement::OwnConnections, rtt), none);
+        assert_eq!((own(0), own(20), own(100), own(262)), (4, 16, 64, 64));
+        let shared = |rtt| most(&facts(FileMovement::SharedConnections, rtt), none);
+        assert_eq!((shared(0), shared(20), shared(100)), (4, 8, 24));
+        assert_eq!(most(&facts(FileMovement::Whole, 262), none), 4);
+    }
+
+    #[test]
+    fn few_files_and_rotating_disks_get_few_sessions() {
+        let none = SessionLimits::default();
+        let mut few = facts(FileMovement::OwnConnections, 100);
+        few.files = 20;
+        assert_eq!(most(&few, none), 2);
+        let mut disk = facts(FileMovement::OwnConnections, 100);
+        disk.rotating_disk = true;
+        assert_eq!(most(&disk, none), ROTATING);
+    }
+
+    #[test]
+    fn the_limit_of_each_server_and_of_the_user_is_obeyed() {
+        let path = facts(FileMovement::OwnConnections, 100);
+        let limits = SessionLimits {
+            user: None,
+            source: Some(10),
+            destination: Some(3),
+        };
+        assert_eq!(most(&path, limits), 3);
+        let limits = SessionLimits {
+            user: Some(17),
+            ..SessionLimits::default()
+        };
+        let ramp = SessionRamp::new(&path, limits);
+        assert_eq!(ramp.sessions(), 17);
+        let mut ramp = SessionRamp::new(&path, SessionLimits::default());
+        ramp.on_limit(5);
+        assert_eq!(ramp.sessions(), 5);
+        assert!(!ramp.on_interval(1000, 0, Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn sessions_are_added_only_while_they_gain() {
+        let mut ramp = SessionRamp::new(
+            &facts(FileMovement::OwnConnections, 100),
+            SessionLimits::default(),
+        );
+        let start = ramp.sessions();
+        assert!(!ramp.on_interval(0, 0, Duration::from_secs(1)));
+        assert!(start < 64 && ramp.on_interval(100, 0, Duration::from_secs(1)));
+        let raised = ramp.sessions();
+        assert!(raised > start);
+        assert!(!ramp.on_interval(101, 0, Duration::from_secs(1)));
+        assert!(!ramp.on_interval(500, 0, Duration::from_secs(1)));
+        assert_eq!(ramp.sessions(), raised);
+    }
+}
