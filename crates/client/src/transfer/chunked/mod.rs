@@ -12,6 +12,7 @@ mod chunk_session;
 mod outcome;
 mod rtt_sampling;
 mod sessions;
+mod shared_get;
 
 use std::sync::Arc;
 
@@ -57,6 +58,12 @@ pub async fn get(
     spec: &TransferSpec,
     control: &Arc<TransferControl>,
 ) -> Result<TransferAttempt, CopyFailure> {
+    if spec.chunks == Some(Chunking::Probe)
+        && sink.is_seekable()
+        && let Some((_, missing)) = chunk_plan(spec)
+    {
+        return shared_get::get(session, path, sink, missing, spec, control).await;
+    }
     let mut warnings = Vec::new();
     let extended = spec.chunks.is_some()
         && session.features().eret
