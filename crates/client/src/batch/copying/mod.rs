@@ -25,6 +25,7 @@ use crate::storage::contract::{AvailableChecksums, OpenSource, Storage};
 use crate::verify::{ChecksumAbility, Verification, choose_verification};
 
 mod moving;
+mod range_sums;
 mod verification;
 
 /// The copy of one file: state that lasts over its attempts.
