@@ -205,6 +205,16 @@ impl TransferControl {
             .store(offset.saturating_add(1), Ordering::SeqCst);
     }
 
+    /// As [`TransferControl::end_at`], unless an end is set.
+    pub fn end_at_latest(&self, offset: u64) {
+        let _ = self.early_end.compare_exchange(
+            0,
+            offset.saturating_add(1),
+            Ordering::SeqCst,
+            Ordering::SeqCst,
+        );
+    }
+
     /// The end that [`TransferControl::end_at`] set.
     pub fn early_end(&self) -> Option<u64> {
         self.early_end.load(Ordering::SeqCst).checked_sub(1)

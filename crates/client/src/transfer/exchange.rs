@@ -449,7 +449,8 @@ impl LocalTransfer {
                 server_overruns,
             } => {
                 if let Some(limit) = plan.limit.filter(|_| *server_overruns) {
-                    control.end_at(limit);
+                    // Another session may have taken the end of the range before.
+                    control.end_at_latest(limit);
                 }
                 recv::run(channel, sink, plan, settings, control)
             }

@@ -113,7 +113,8 @@ impl<'a> FileCopy<'a> {
             upload.begin_attempt(&control, method != MoveMethod::ThirdParty);
         }
         let started = Instant::now();
-        let moving = self.run_transfer(state, sessions, (method, &spec, &control));
+        // Boxed: it is large, and would be copied into the future around it.
+        let moving = Box::pin(self.run_transfer(state, sessions, (method, &spec, &control)));
         let moving = async {
             let moved = moving.await;
             end.send_replace(true);
@@ -335,7 +336,7 @@ impl<'a> FileCopy<'a> {
             _ => None,
         };
         let (pool, id) = (Arc::clone(&self.ctx.pool), self.to.clone());
-        async move { sums?.follow(&pool, &id, ended).await }
+        async move { Box::pin(sums?.follow(&pool, &id, ended)).await }
     }
 
     /// Registers the attempt with the progress totals.

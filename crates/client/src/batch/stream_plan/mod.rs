@@ -133,6 +133,8 @@ pub(super) struct StreamPlan {
     pub(super) in_order: bool,
     /// How the file is cut into chunks.
     chunks: Option<Chunking>,
+    /// Several sessions may fetch ranges of the file.
+    uses_several_sessions: bool,
 }
 
 impl StreamPlan {
@@ -172,6 +174,8 @@ impl StreamPlan {
                 ModeChoice::Extended => false,
                 // One stream gains nothing from MODE E, and MODE S stores in order, which makes
                 // resuming exact.
+                // Several sessions store out of order in MODE S, too.
+                ModeChoice::Auto if plan.uses_several_sessions => false,
                 ModeChoice::Auto => plan.max_streams == 1 || in_order_only,
             },
             ..plan
@@ -193,7 +197,7 @@ impl StreamPlan {
             streams: threads,
             max_streams: threads,
             in_order: threads == 1,
-            chunks: None,
+            ..Self::default()
         }
     }
 
@@ -217,6 +221,7 @@ impl StreamPlan {
                 streams: first_streams(options, size, abilities, initial::fixed_from_rtt),
                 max_streams,
                 chunks: Some(Chunking::Probe),
+                uses_several_sessions: true,
                 ..single
             };
         }
@@ -252,10 +257,10 @@ impl StreamPlan {
             streams,
             // At least 2, because a plan with one stream selects MODE S and chunks need MODE E.
             max_streams: parameters.max_streams.max(2),
-            in_order: false,
             chunks: abilities
                 .takes_chunks
                 .then_some(Chunking::Mode(mode, parameters)),
+            ..Self::default()
         }
     }
 }

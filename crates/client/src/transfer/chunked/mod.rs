@@ -62,7 +62,8 @@ pub async fn get(
         && sink.is_seekable()
         && let Some((_, missing)) = chunk_plan(spec)
     {
-        return shared_get::get(session, path, sink, missing, spec, control).await;
+        // Boxed: the future of a get is part of many others.
+        return Box::pin(shared_get::get(session, path, sink, missing, spec, control)).await;
     }
     let mut warnings = Vec::new();
     let extended = spec.chunks.is_some()

@@ -165,8 +165,8 @@ impl SharedFetch {
         {
             let spec = self.range_spec(range, streams.streams);
             let sink = Arc::clone(&self.sink);
-            let fetched = get::get(session, &self.path, sink, &spec, &control).await;
-            match fetched {
+            let fetching = get::get(session, &self.path, sink, &spec, &control);
+            match Box::pin(fetching).await {
                 Ok(attempt) => self.range_done(streams.number, &control, attempt),
                 Err(failure) => {
                     return self.range_failed(streams.number, &control, failure);
@@ -214,9 +214,12 @@ impl SharedFetch {
             TransferMode::Stream => (ModeChoice::Stream, 1),
             TransferMode::Extended => (self.spec.mode, streams.max(2)),
         };
+        // The server ends the whole file by itself.
+        let is_whole = self.spec.part.is_none() && Some(range.len()) == self.spec.size;
+        let part = (origin.saturating_add(range.start), range.len());
         TransferSpec {
             size: Some(range.len()),
-            part: Some((origin.saturating_add(range.start), range.len())),
+            part: (!is_whole).then_some(part),
             destination_offset: Some(range.start),
             chunks: None,
             completed_ranges: RangeSet::new(),

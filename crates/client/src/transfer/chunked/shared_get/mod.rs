@@ -72,3 +72,6 @@ pub(super) async fn get(
         ..attempt
     })
 }
+
+#[cfg(test)]
+mod tests;
