@@ -29,6 +29,8 @@ pub struct TransferControl {
     parent: Option<ParentTransfer>,
     cancelled: AtomicBool,
     bytes: AtomicU64,
+    /// Where the transfer ends although the sender has more: the wire offset plus one, 0 if nowhere.
+    early_end: AtomicU64,
     stored: Mutex<RangeSet>,
     synced: Mutex<CheckpointState>,
     live: Mutex<Vec<Weak<DataStream>>>,
@@ -191,6 +193,31 @@ impl TransferControl {
     /// sample.
     pub fn limiter(&self) -> Option<Limiter> {
         self.notices.limiter()
+    }
+
+    /// Ends a receiving transfer of TYPE I at this wire offset, whatever the sender still
+    /// sends. When every byte before it is stored, the transfer closes its connections and reports
+    /// success ([`TransferReport::ended_early`](crate::job::TransferReport::ended_early)). The end
+    /// may move down while the transfer runs. Bytes beyond it that were received before the call
+    /// stay stored.
+    pub fn end_at(&self, offset: u64) {
+        self.early_end
+            .store(offset.saturating_add(1), Ordering::SeqCst);
+    }
+
+    /// As [`TransferControl::end_at`], unless an end is set.
+    pub fn end_at_latest(&self, offset: u64) {
+        let _ = self.early_end.compare_exchange(
+            0,
+            offset.saturating_add(1),
+            Ordering::SeqCst,
+            Ordering::SeqCst,
+        );
+    }
+
+    /// The end that [`TransferControl::end_at`] set.
+    pub fn early_end(&self) -> Option<u64> {
+        self.early_end.load(Ordering::SeqCst).checked_sub(1)
     }
 
     /// Stops the transfer: wakes every blocked stream. The transfer returns

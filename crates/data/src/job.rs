@@ -20,6 +20,9 @@ pub struct TransferReport {
     /// The store shares the blocks of the source, so no bytes were moved
     /// ([`crate::pull::clone_file`]).
     pub shares_blocks: bool,
+    /// This end stopped receiving at the end that [`TransferControl::end_at`] set, and closed the data
+    /// connections although the sender had more.
+    pub ended_early: bool,
     /// Evidence about the path from this end: bytes, time, streams, the kernel's counters.
     pub evidence: Evidence,
     /// A limit of this host that held the transfer back: which setting to raise, and the expected

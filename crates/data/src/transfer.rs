@@ -36,6 +36,8 @@ pub(crate) struct ActiveTransfer {
     moved: AtomicU64,
     stop: Arc<WakeEvent>,
     stopped: AtomicBool,
+    /// Everything up to the early end is stored.
+    ended_early: AtomicBool,
     failure: Mutex<Option<DataError>>,
     evidence: Mutex<Evidence>,
     /// The streams of a MODE E sender.
@@ -76,6 +78,7 @@ impl ActiveTransfer {
             moved: AtomicU64::new(0),
             stop,
             stopped: AtomicBool::new(false),
+            ended_early: AtomicBool::new(false),
             failure: Mutex::new(None),
             evidence: Mutex::new(Evidence::for_role(role)),
             stream_set: StreamSet::default(),
@@ -119,8 +122,27 @@ impl ActiveTransfer {
         Ok(())
     }
 
+    /// Stops all streams with success: everything up to the early end is stored
+    /// ([`TransferControl::end_at`]).
+    pub(crate) fn end_early(&self) {
+        // In the same order as `fail`: errors that follow are consequences of the end.
+        if lock(&self.failure).is_none() {
+            self.ended_early.store(true, Ordering::SeqCst);
+        }
+        self.stopped.store(true, Ordering::SeqCst);
+        self.stop.wake();
+    }
+
+    /// Whether the transfer has ended by [`ActiveTransfer::end_early`].
+    pub(crate) fn has_ended_early(&self) -> bool {
+        self.ended_early.load(Ordering::SeqCst)
+    }
+
     /// Stops all streams. The first error is the transfer's error.
     pub(crate) fn fail(&self, error: DataError) {
+        if self.has_ended_early() {
+            return;
+        }
         // Later errors are consequences of the first.
         lock(&self.failure).get_or_insert(error);
         self.stopped.store(true, Ordering::SeqCst);
@@ -268,6 +290,7 @@ impl ActiveTransfer {
                 stored: self.control.stored(),
                 checksum,
                 shares_blocks: false,
+                ended_early: self.ended_early.into_inner(),
                 evidence,
                 remark: lock(&self.remark).take(),
                 prior_use: lock(&self.prior_use).take(),

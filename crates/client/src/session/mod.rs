@@ -82,6 +82,29 @@ pub(crate) struct SessionOpening<'a> {
     pub(crate) first_path: Option<&'a [u8]>,
 }
 
+/// What another session with the same server, as the same user, needs.
+#[derive(Debug, Clone)]
+pub(crate) struct SessionOpener {
+    server: Server,
+    reply_timeout: Duration,
+    avoid_pipelining: bool,
+    allow_foreign_data: bool,
+}
+
+impl SessionOpener {
+    /// As [`ClientSession::open_another`].
+    pub(crate) async fn open(self) -> Result<ClientSession, CopyFailure> {
+        let opening = SessionOpening {
+            avoid_pipelining: self.avoid_pipelining,
+            first_path: None,
+        };
+        let mut session =
+            ClientSession::open_with(&self.server, self.reply_timeout, opening).await?;
+        session.allow_foreign_data = self.allow_foreign_data;
+        Ok(session)
+    }
+}
+
 impl ClientSession {
     /// Connects (tries all addresses of the name in turn), secures the connection, logs in, sends FEAT and, where
     /// supported, SITE CLIENTINFO, and sets TYPE I. `timeout` bounds every wait for a reply of the
@@ -212,16 +235,16 @@ impl ClientSession {
     /// # Errors
     /// As [`ClientSession::open`]; a server at its session limit refuses with 421.
     pub fn open_another(&self) -> impl Future<Output = Result<Self, CopyFailure>> + Send + use<> {
-        let (server, reply_timeout) = (self.server.clone(), self.control.reply_timeout());
-        let opening = SessionOpening {
+        self.opener().open()
+    }
+
+    /// Opens further sessions like this one while this one is busy.
+    pub(crate) fn opener(&self) -> SessionOpener {
+        SessionOpener {
+            server: self.server.clone(),
+            reply_timeout: self.control.reply_timeout(),
             avoid_pipelining: self.avoids_pipelining,
-            first_path: None,
-        };
-        let allow_foreign = self.allow_foreign_data;
-        async move {
-            let mut session = Self::open_with(&server, reply_timeout, opening).await?;
-            session.allow_foreign_data = allow_foreign;
-            Ok(session)
+            allow_foreign_data: self.allow_foreign_data,
         }
     }
 

@@ -26,6 +26,8 @@ use crate::{CopyFailure, Exit};
 pub(crate) struct Capabilities {
     /// Ranges of a file can be fetched.
     pub(crate) ranges: bool,
+    /// A file can be fetched by several sessions, each a range, in MODE S too.
+    pub(crate) several_sessions: bool,
     /// Bytes can be stored at an offset, next to existing content.
     pub(crate) partial_writes: bool,
     /// An interrupted upload can be resumed after the stored bytes.

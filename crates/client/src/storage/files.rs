@@ -32,6 +32,7 @@ const MAX_RANGE_CHECKSUMS: usize = 128;
 /// Capabilities of local files and pipes.
 pub(super) const LOCAL_CAPABILITIES: Capabilities = Capabilities {
     ranges: true,
+    several_sessions: false,
     partial_writes: true,
     resumes_uploads: true,
     parallel: true,

@@ -37,6 +37,7 @@ impl Storage for ClientSession {
         let features = self.features();
         Capabilities {
             ranges: features.eret,
+            several_sessions: features.eret || features.rest_stream,
             partial_writes: features.esto,
             resumes_uploads: true,
             parallel: features.parallel,

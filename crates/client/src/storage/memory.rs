@@ -320,6 +320,7 @@ impl Storage for MemoryStorage {
         let able = !self.store.state().minimal;
         Capabilities {
             ranges: able,
+            several_sessions: false,
             partial_writes: able,
             resumes_uploads: able,
             parallel: able,

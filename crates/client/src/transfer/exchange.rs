@@ -17,8 +17,6 @@ use proto::reply::Reply;
 use proto::stripes::StripeAddresses;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tune::Evidence;
-use tune::limiter::Role;
 
 use super::HostRemark;
 use super::control_messages::{AnnouncedSizeFollower, ReplySinks, SizesToAnnounce};
@@ -427,11 +425,7 @@ fn start_data_side(
             alternative_host = Some(other.targets.first().ip());
             result = local_end.run(&mut channel, &settings, &control);
         }
-        let part = local_end.completed_part(&result, &control);
-        let closed_early = part.is_some();
-        if let Some(report) = part {
-            result = Ok(report);
-        }
+        let closed_early = result.as_ref().is_ok_and(|report| report.ended_early);
         DataResult {
             channel,
             result,
@@ -449,40 +443,19 @@ impl LocalTransfer {
         control: &Arc<TransferControl>,
     ) -> Result<TransferReport, DataError> {
         match self {
-            Self::Receive { sink, plan, .. } => recv::run(channel, sink, plan, settings, control),
+            Self::Receive {
+                sink,
+                plan,
+                server_overruns,
+            } => {
+                if let Some(limit) = plan.limit.filter(|_| *server_overruns) {
+                    // Another session may have taken the end of the range before.
+                    control.end_at_latest(limit);
+                }
+                recv::run(channel, sink, plan, settings, control)
+            }
             Self::Send { source, plan } => send::run(channel, source, plan, settings, control),
         }
-    }
-
-    /// The report of a part that arrived completely although the transfer failed, because the
-    /// server sent beyond the end of the part.
-    fn completed_part(
-        &self,
-        result: &Result<TransferReport, DataError>,
-        control: &TransferControl,
-    ) -> Option<TransferReport> {
-        let Self::Receive {
-            plan,
-            server_overruns: true,
-            ..
-        } = self
-        else {
-            return None;
-        };
-        let (start, end) = (plan.stream_start, plan.limit?);
-        let stored = control.stored();
-        let beyond = matches!(result, Err(DataError::OutOfRange { .. }));
-        if !beyond || !stored.contains(start, end) {
-            return None;
-        }
-        Some(TransferReport {
-            evidence: Evidence {
-                bytes: end - start,
-                ..Evidence::for_role(Role::Receiver)
-            },
-            stored,
-            ..TransferReport::default()
-        })
     }
 }
 

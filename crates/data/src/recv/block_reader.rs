@@ -19,6 +19,8 @@ pub(super) enum StreamEnd {
     },
     /// The peer closed it before it carried anything.
     ClosedUnused,
+    /// The rest of what it carries lies beyond the early end of the transfer.
+    BeyondEnd,
     /// The transfer was completed by other connections.
     Idle {
         /// It carried a valid header, so it belongs to the sender.
@@ -83,10 +85,16 @@ impl<'t> BlockReader<'t> {
     fn read(&mut self) -> Result<StreamEnd, DataError> {
         loop {
             while self.decoder.payload_left() > 0 {
+                if self.is_beyond_early_end() {
+                    self.receiver.report();
+                    self.task.end_early_if_complete();
+                    return Ok(StreamEnd::BeyondEnd);
+                }
                 self.move_payload()?;
             }
             // Stored ranges are reported before a wait for the next header, which may last.
             self.receiver.report();
+            self.task.end_early_if_complete();
             // The decoder returns an EOD once the data of its header has passed.
             let end = match self.decode(&[])? {
                 None => self.read_header()?,
@@ -98,11 +106,17 @@ impl<'t> BlockReader<'t> {
         }
     }
 
+    fn is_beyond_early_end(&self) -> bool {
+        self.decoder.is_payload_data()
+            && self.task.is_beyond_early_end(self.decoder.payload_offset())
+    }
+
     /// Moves a piece of the current block.
     fn move_payload(&mut self) -> Result<(), DataError> {
         let left = self.decoder.payload_left();
         let n = if self.decoder.is_payload_data() {
-            self.move_data(self.decoder.payload_offset(), left)?
+            let offset = self.decoder.payload_offset();
+            self.move_data(offset, self.task.before_early_end(offset, left))?
         } else {
             self.receiver.skip(left)?
         };

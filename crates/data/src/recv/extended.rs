@@ -32,10 +32,13 @@ pub(super) fn receive(
     receive.checksum.run_with_follower(go_on, || {
         receive_blocks(channel, task, &receive, existing, permit);
     });
-    // Readers have recorded their errors by now.
-    task.transfer.check()?;
     let (checksum, parked) = receive.into_parts();
-    channel.keep_streams(false, parked);
+    // After an early end the connections carry what nobody wants, so they are closed.
+    if !task.transfer.has_ended_early() {
+        // Readers have recorded their errors by now.
+        task.transfer.check()?;
+        channel.keep_streams(false, parked);
+    }
     Ok(checksum.finish())
 }
 

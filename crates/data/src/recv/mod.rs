@@ -132,6 +132,28 @@ impl ReceiveTask<'_> {
         TransferChecksum::read_back(self.settings.checksum, view, self.plan.origin)
     }
 
+    /// Whether the transfer ends before wire offset `offset`, so that bytes there are not wanted.
+    fn is_beyond_early_end(&self, offset: u64) -> bool {
+        let end = self.transfer.control().early_end();
+        end.is_some_and(|end| offset >= end)
+    }
+
+    /// Most bytes of `count` at `offset` that lie before an early end.
+    fn before_early_end(&self, offset: u64, count: u64) -> u64 {
+        let end = self.transfer.control().early_end().unwrap_or(u64::MAX);
+        count.min(end.saturating_sub(offset))
+    }
+
+    /// Ends the transfer if everything up to its early end is stored.
+    fn end_early_if_complete(&self) {
+        let control = self.transfer.control();
+        if let Some(end) = control.early_end()
+            && control.has_stored(self.plan.stream_start, end)
+        {
+            self.transfer.end_early();
+        }
+    }
+
     /// Fails with [`DataError::OutOfRange`] if `count` bytes at `offset` are not all below the
     /// limit.
     fn check_limit(&self, offset: u64, count: u64) -> Result<(), DataError> {

@@ -88,6 +88,8 @@ fn read_one(io: StreamIo<'_>, task: &ReceiveTask<'_>, receive: &ExtendedReceive,
     match end {
         // EOD without CLOSE: the connection may carry the next transfer (GFD.20 §3.4.3).
         Ok(StreamEnd::Eod { close: false }) => receive.park(stream),
+        // Closing it now would end the sender's other connections, too. Nothing more is read from it.
+        Ok(StreamEnd::BeyondEnd) => receive.park(stream),
         // A connection that never carried anything may be a stranger's; it is kept only if it came
         // from the cache.
         Ok(StreamEnd::Idle { carried }) if carried || cached => receive.park(stream),

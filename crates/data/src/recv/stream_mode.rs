@@ -115,10 +115,13 @@ fn receive_file(
     let mut receiver = StreamReceiver::new(io, task, checksum);
     let mut offset = task.plan.stream_start;
     loop {
-        let remaining = task
-            .plan
-            .limit
-            .map_or(u64::MAX, |limit| limit.saturating_sub(offset));
+        if task.is_beyond_early_end(offset) {
+            receiver.report();
+            task.transfer.end_early();
+            return Ok(());
+        }
+        let limit = task.plan.limit.unwrap_or(u64::MAX);
+        let remaining = task.before_early_end(offset, limit.saturating_sub(offset));
         let n = if remaining > 0 {
             receiver.receive_step(offset, remaining)?
         } else {

@@ -28,6 +28,7 @@ use repair::Repairs;
 use verification::Verdict;
 
 mod moving;
+mod range_sums;
 mod repair;
 mod verification;
 

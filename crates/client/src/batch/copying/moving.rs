@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use data::job::{TransferControl, TransferReport};
 use data::store::Sink;
+use tokio::sync::watch;
 
 use super::super::attempt_watch::AttemptWatch;
 use super::super::destination::CopyDestination;
@@ -16,6 +17,7 @@ use super::super::relay;
 use super::super::run_with_side_task;
 use super::super::stall::{GrowthSign, StallDetector};
 use super::super::stream_plan::{new_transfer_spec, offset_and_length};
+use super::range_sums::{RANGES_FROM, RangeSums};
 use super::{CopyState, FileCopy, StorageSessions};
 use crate::CopyFailure;
 use crate::location::{Location, StorageId};
@@ -47,6 +49,8 @@ pub(super) struct MoveResult {
     pub(super) measured: Option<TransferMeasurement>,
     /// Checksum of the file at its source, if it was requested and arrived during the transfer.
     pub(super) source_checksum: Option<String>,
+    /// Checksum of the stored copy, if it was requested by ranges during the transfer.
+    pub(super) copy_checksum: Option<String>,
 }
 
 impl<'a> FileCopy<'a> {
@@ -95,6 +99,8 @@ impl<'a> FileCopy<'a> {
         });
         self.queue_follow_ups(state, sessions, &spec, (check, early_checksum.is_none()));
         let early_checksum = self.request_source_checksum(state, early_checksum);
+        let (end, ended) = watch::channel(false);
+        let range_sums = self.sum_stored_ranges(state, sessions, (&spec, &control), ended);
         // Set before the transfer: a failed attempt may have read from the pipe as well.
         self.pipe_consumed |= state.is_pipe();
         self.register_progress(
@@ -106,14 +112,22 @@ impl<'a> FileCopy<'a> {
             upload.begin_attempt(&control, method != MoveMethod::ThirdParty);
         }
         let started = Instant::now();
-        let moving = self.run_transfer(state, sessions, (method, &spec, &control));
-        let result = run_with_side_task(moving, early_checksum).await;
+        // Boxed: it is large, and would be copied into the future around it.
+        let moving = Box::pin(self.run_transfer(state, sessions, (method, &spec, &control)));
+        let moving = async {
+            let moved = moving.await;
+            end.send_replace(true);
+            moved
+        };
+        let side_tasks = async { tokio::join!(early_checksum, range_sums) };
+        let result = run_with_side_task(moving, side_tasks).await;
         // The server refused STOR before data was accepted: bytes in the socket buffer were never
         // stored.
         if method == MoveMethod::Store && result.is_err() && !spec.started.load(Ordering::Relaxed) {
             self.meter.discard_attempt();
         }
-        let (mut attempt, source_checksum) = record_result(result, state, &spec, &control, check)?;
+        let (mut attempt, (source_checksum, copy_checksum)) =
+            record_result(result, state, &spec, &control, check)?;
         if method == MoveMethod::ThirdParty {
             self.meter.report_bytes(attempt.report.evidence.bytes);
         }
@@ -129,6 +143,7 @@ impl<'a> FileCopy<'a> {
             report: Some(attempt.report.clone()).filter(|_| method != MoveMethod::ThirdParty),
             measured: measurement_of(method, attempt, started),
             source_checksum,
+            copy_checksum,
         })
     }
 
@@ -286,6 +301,41 @@ impl<'a> FileCopy<'a> {
             pool.release(&id, session);
             Some(checksum)
         }
+    }
+
+    /// Requests the checksums of stored ranges over a second session while the rest moves. `None` where the server
+    /// computes the checksum itself, or when that failed; it is then requested afterwards.
+    fn sum_stored_ranges(
+        &self,
+        state: &CopyState<'_>,
+        sessions: &StorageSessions,
+        (spec, control): (&TransferSpec, &Arc<TransferControl>),
+        ended: watch::Receiver<bool>,
+    ) -> impl Future<Output = Option<String>> + Send + use<> {
+        let size = state.range.size.filter(|size| *size >= RANGES_FROM);
+        // A server with pipelining has been asked for the whole checksum by now.
+        let algorithm = spec.checksum.filter(|algorithm| {
+            algorithm.is_combinable()
+                && spec.server_checksum.is_none()
+                && !sessions.to.pipelines_follow_ups(spec)
+        });
+        let sums = match (&state.source, &state.destination, size, algorithm) {
+            (Some(opened), CopyDestination::Storage(upload), Some(size), Some(algorithm))
+                if opened.facts.is_some() =>
+            {
+                Some(RangeSums {
+                    algorithm,
+                    source: Arc::clone(&opened.source),
+                    origin: state.range.origin(),
+                    path: upload.store_path(),
+                    size,
+                    control: Arc::clone(control),
+                })
+            }
+            _ => None,
+        };
+        let (pool, id) = (Arc::clone(&self.ctx.pool), self.to.clone());
+        async move { Box::pin(sums?.follow(&pool, &id, ended)).await }
     }
 
     /// Registers the attempt with the progress totals.

@@ -60,7 +60,7 @@ impl FileCopy<'_> {
         // read here or the source cannot provide one. It is the copy's if they were stored here.
         let passing_checksum = report.and_then(|report| report.checksum.clone());
         let known = match (state.source_is_local(), state.destination_is_storage()) {
-            (true, _) => (passing_checksum.clone(), None),
+            (true, _) => (passing_checksum.clone(), moved.copy_checksum.clone()),
             (false, true) => (
                 passing_checksum
                     .clone()

@@ -78,8 +78,11 @@ pub(super) fn offset_and_length(part: Option<(u64, u64)>) -> (u64, Option<u64>) 
 
 /// Smaller files end before an adaptation to the path would pay off.
 const ADAPT_FROM: u64 = 16 << 20;
-/// Size from which a file is cut into chunks, where the sender's TCP_INFO is not available.
+/// Size from which a file is cut into chunks between two servers, where the sender's TCP_INFO is not
+/// available.
 const CHUNK_FROM: u64 = 64 << 20;
+/// Size from which further sessions may fetch ranges of a file.
+const SEVERAL_SESSIONS_FROM: u64 = 16 << 20;
 /// On paths with a shorter round trip, one stream is enough for any sender.
 const MIN_PROBED_RTT: Duration = Duration::from_millis(5);
 
@@ -92,6 +95,8 @@ struct EndpointAbilities {
     adapts_streams: bool,
     /// The source sends ranges, and the destination stores them at their offset.
     takes_chunks: bool,
+    /// This end fetches, and the source permits several sessions.
+    several_sessions: bool,
     /// Both ends are on one machine, where no segments are lost and windows do not limit.
     on_this_machine: bool,
     rtt: Duration,
@@ -105,6 +110,9 @@ impl EndpointAbilities {
             parallel: from.parallel && to.parallel,
             adapts_streams: from.adapts_streams,
             takes_chunks: from.ranges && to.partial_writes,
+            several_sessions: from.several_sessions
+                && to.third_party.is_none()
+                && to.partial_writes,
             on_this_machine: from.is_local && to.is_local,
             // For a third-party copy the path between the servers is unknown; the longer one is a
             // guess.
@@ -127,6 +135,8 @@ pub(super) struct StreamPlan {
     chunks: Option<Chunking>,
     /// MODE E is used for a single stream, too.
     extended: bool,
+    /// Several sessions may fetch ranges of the file.
+    uses_several_sessions: bool,
 }
 
 impl StreamPlan {
@@ -164,6 +174,8 @@ impl StreamPlan {
             in_order: match options.mode {
                 ModeChoice::Stream => true,
                 ModeChoice::Extended => false,
+                // Several sessions store out of order in MODE S, too.
+                ModeChoice::Auto if plan.uses_several_sessions => false,
                 // One stream gains nothing from MODE E, and MODE S stores in order, which makes
                 // resuming exact.
                 ModeChoice::Auto => plan.max_streams == 1 || in_order_only,
@@ -198,49 +210,48 @@ impl StreamPlan {
             streams: threads,
             max_streams: threads,
             in_order: threads == 1,
-            chunks: None,
-            extended: false,
+            ..Self::default()
         }
     }
 
-    /// Starts with the number of streams from the prior. An adapting sender continues from there.
-    /// If the sender is another program's server, chunks measure how many streams pay off.
+    /// Starts with the number of streams from the prior. An adapting sender continues from there. If the
+    /// sender is another program's server, this end watches how much arrives.
     fn auto(options: &CopyOptions, size: Option<u64>, abilities: EndpointAbilities) -> Self {
         let single = Self {
             streams: 1,
             max_streams: 1,
             ..Self::default()
         };
+        let max_streams = options.max_streams.max(1);
+        let is_long = max_streams > 1 && abilities.rtt >= MIN_PROBED_RTT;
+        let reaches = |least| size.is_some_and(|size| size >= least);
+        if !abilities.adapts_streams
+            && abilities.several_sessions
+            && is_long
+            && reaches(SEVERAL_SESSIONS_FROM)
+        {
+            return Self {
+                streams: first_streams(options, size, abilities, initial::fixed_from_rtt),
+                max_streams,
+                chunks: Some(Chunking::Probe),
+                uses_several_sessions: true,
+                ..single
+            };
+        }
         if !abilities.parallel {
             return single;
         }
-        let (rtt, max_streams) = (abilities.rtt, options.max_streams.max(1));
-        // A longhaul sender uses smaller blocks when there are more streams than blocks. Another
-        // sender does not, and for a small file MODE E would only add round trips.
-        let block = if abilities.adapts_streams {
-            0
-        } else {
-            options.transfer.block
-        };
-        let streams = match abilities.known_streams {
-            Some(known) => known_streams(known, size, block).min(max_streams),
-            None => initial::prior_from_rtt(rtt, size, block, max_streams)
-                .streams
-                .unwrap_or(1),
-        };
-        let large = size.is_none_or(|size| size >= ADAPT_FROM);
+        let streams = first_streams(options, size, abilities, initial::prior_from_rtt);
         if abilities.adapts_streams {
-            let may_grow = streams > 1 || (large && !abilities.on_this_machine);
+            let may_grow = streams > 1
+                || (size.is_none_or(|size| size >= ADAPT_FROM) && !abilities.on_this_machine);
             return Self {
                 streams,
                 max_streams: if may_grow { max_streams } else { 1 },
                 ..single
             };
         }
-        let probes = max_streams > 1
-            && rtt >= MIN_PROBED_RTT
-            && size.is_some_and(|size| size >= CHUNK_FROM)
-            && abilities.takes_chunks;
+        let probes = is_long && reaches(CHUNK_FROM) && abilities.takes_chunks;
         Self {
             streams,
             max_streams: if probes { max_streams } else { streams },
@@ -259,12 +270,33 @@ impl StreamPlan {
             streams,
             // At least 2, because a plan with one stream selects MODE S and chunks need MODE E.
             max_streams: parameters.max_streams.max(2),
-            in_order: false,
-            extended: false,
             chunks: abilities
                 .takes_chunks
                 .then_some(Chunking::Mode(mode, parameters)),
+            ..Self::default()
         }
+    }
+}
+
+/// The first number of streams: the known one, or that of `rule` for the round trip.
+fn first_streams(
+    options: &CopyOptions,
+    size: Option<u64>,
+    abilities: EndpointAbilities,
+    rule: fn(Duration, Option<u64>, usize, u32) -> Prior,
+) -> u32 {
+    // A longhaul sender uses smaller blocks when there are more streams than blocks. Another
+    // sender does not, and for a small file MODE E would only add round trips.
+    let block = match abilities.adapts_streams {
+        true => 0,
+        false => options.transfer.block,
+    };
+    let max_streams = options.max_streams.max(1);
+    match abilities.known_streams {
+        Some(known) => known_streams(known, size, block).min(max_streams),
+        None => rule(abilities.rtt, size, block, max_streams)
+            .streams
+            .unwrap_or(1),
     }
 }
 

@@ -6,6 +6,7 @@ const OURS: EndpointAbilities = EndpointAbilities {
     parallel: true,
     adapts_streams: true,
     takes_chunks: true,
+    several_sessions: false,
     on_this_machine: false,
     rtt: Duration::from_millis(50),
     known_streams: None,
@@ -104,6 +105,31 @@ fn large_files_of_other_servers_are_probed_in_chunks() {
         let plan = auto(size, abilities);
         let got = (plan.streams, plan.max_streams, plan.chunks);
         assert_eq!(got, (streams, streams, None));
+    }
+}
+
+#[test]
+fn gets_from_other_servers_begin_with_many_streams_and_may_use_several_sessions() {
+    let foreign = EndpointAbilities {
+        adapts_streams: false,
+        several_sessions: true,
+        ..OURS
+    };
+    let plain = EndpointAbilities {
+        parallel: false,
+        takes_chunks: false,
+        ..foreign
+    };
+    for abilities in [foreign, plain] {
+        let plan = auto(SEVERAL_SESSIONS_FROM, abilities);
+        assert_eq!((plan.streams, plan.max_streams), (16, 64));
+        assert_eq!(plan.chunks, Some(Chunking::Probe));
+        assert!(auto(SEVERAL_SESSIONS_FROM - 1, abilities).chunks.is_none());
+        let short = EndpointAbilities {
+            rtt: Duration::from_millis(4),
+            ..abilities
+        };
+        assert!(auto(1 << 40, short).chunks.is_none());
     }
 }
 

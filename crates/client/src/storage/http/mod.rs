@@ -242,6 +242,7 @@ impl Storage for HttpStorage {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             ranges: true,
+            several_sessions: false,
             partial_writes: false,
             resumes_uploads: false,
             parallel: true,

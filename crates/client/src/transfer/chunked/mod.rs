@@ -12,6 +12,7 @@ mod chunk_session;
 mod outcome;
 mod rtt_sampling;
 mod sessions;
+mod shared_get;
 
 use std::sync::Arc;
 
@@ -58,6 +59,13 @@ pub async fn get(
     spec: &TransferSpec,
     control: &Arc<TransferControl>,
 ) -> Result<TransferAttempt, CopyFailure> {
+    if spec.chunks == Some(Chunking::Probe)
+        && sink.is_seekable()
+        && let Some((_, missing)) = chunk_plan(spec)
+    {
+        // Boxed: the future of a get is part of many others.
+        return Box::pin(shared_get::get(session, path, sink, missing, spec, control)).await;
+    }
     let mut warnings = Vec::new();
     let extended = spec.chunks.is_some()
         && session.features().eret

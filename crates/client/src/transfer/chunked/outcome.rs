@@ -63,6 +63,11 @@ impl ChunkTotals {
         total.report.remark = report.remark.or(total.report.remark.take());
     }
 
+    /// Notes a chunk of which only a part is stored, so that its checksum is unknown.
+    pub(super) fn add_unfinished(&mut self) {
+        self.checksum_missing = true;
+    }
+
     /// The whole attempt, `elapsed` after it started. `algorithm` is that of the
     /// chunks' checksums.
     pub(super) fn finish(

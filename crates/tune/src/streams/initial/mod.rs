@@ -16,6 +16,11 @@ const FIRST: [(Duration, u32); 4] = [
     (Duration::from_millis(60), 4),
     (Duration::from_millis(120), 8),
 ];
+/// The same where the sender keeps the number.
+const FIRST_FIXED: [(Duration, u32); 2] = [
+    (Duration::from_millis(5), 1),
+    (Duration::from_millis(15), 8),
+];
 /// Streams on longer paths.
 const LONGEST: u32 = 16;
 
@@ -23,8 +28,22 @@ const LONGEST: u32 = 16;
 /// `rtt`, as the control connection measured it. Only the number of streams is set: at least 1, at most
 /// `most`, and at most one per block or per [`MIN_BYTES_PER_STREAM`], whichever is larger.
 pub fn prior_from_rtt(rtt: Duration, bytes: Option<u64>, block: usize, most: u32) -> Prior {
+    prior_with(number_by_rtt(&FIRST, rtt), bytes, block, most)
+}
+
+/// As [`prior_from_rtt`], for a sender that keeps the number it is told and cannot close what is too much.
+/// It begins with more: the first losses decide within seconds what too few streams would cost, and more
+/// streams come only with further sessions.
+pub fn fixed_from_rtt(rtt: Duration, bytes: Option<u64>, block: usize, most: u32) -> Prior {
+    prior_with(number_by_rtt(&FIRST_FIXED, rtt), bytes, block, most)
+}
+
+fn number_by_rtt(bounds: &[(Duration, u32)], rtt: Duration) -> u32 {
     let below = |(limit, _): &&(Duration, u32)| rtt < *limit;
-    let streams = FIRST.iter().find(below).map_or(LONGEST, |(_, n)| *n);
+    bounds.iter().find(below).map_or(LONGEST, |(_, n)| *n)
+}
+
+fn prior_with(streams: u32, bytes: Option<u64>, block: usize, most: u32) -> Prior {
     // A stream without a whole block of its own would carry nothing.
     let piece = u64::try_from(block)
         .unwrap_or(u64::MAX)

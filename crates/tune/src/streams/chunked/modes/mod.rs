@@ -7,6 +7,7 @@ use units::show;
 use super::chunk::{Chunk, ChunkResult, ChunkTuner, ChunkTuningMode};
 use super::parameters::{ChunkParameters, Optimum};
 use super::size::ChunkSizer;
+use crate::streams::describe::{describe_streams, whole_rate};
 use crate::streams::model::{self, ModelPath};
 
 /// Payload of a full segment, bytes: the size of the model's packets.
@@ -225,14 +226,6 @@ impl std::fmt::Display for WindowTest {
     }
 }
 
-/// `4 streams`.
-pub(super) fn describe_streams(n: u32) -> String {
-    match n {
-        1 => "1 stream".to_owned(),
-        n => format!("{n} streams"),
-    }
-}
-
 /// A number of streams. The cast saturates, and NaN becomes 0.
 #[allow(
     clippy::cast_possible_truncation,
@@ -241,16 +234,6 @@ pub(super) fn describe_streams(n: u32) -> String {
 )]
 fn whole_streams(streams: f64) -> u32 {
     streams as u32
-}
-
-/// A rate for display. The cast saturates, and NaN becomes 0.
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "saturates"
-)]
-pub(super) fn whole_rate(rate: f64) -> u64 {
-    rate as u64
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use std::time::Duration;
 use units::show;
 
 use super::chunk::{Chunk, ChunkResult, ChunkTuner};
-use super::modes::{describe_streams, whole_rate};
 use super::size::whole_bytes;
+use crate::streams::describe::{describe_streams, whole_rate};
 
 /// Goodput of doubled streams, relative to before, from which on they are worth it.
 const MIN_GAIN: f64 = 1.15;
