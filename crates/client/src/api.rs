@@ -449,6 +449,20 @@ pub async fn remove(
     crate::verbs::remove(url, recursive, options).await
 }
 
+/// Shows `visit` what [`remove`] would delete, and deletes nothing: each entry has its full path on the server for its
+/// name, a directory comes before its content, and links are not followed. `Break` ends the listing.
+///
+/// # Errors
+/// As [`remove`]. Some entries may have been visited before the error.
+pub async fn preview_removal(
+    url: &str,
+    recursive: bool,
+    options: &RemoteOptions,
+    visit: &mut (dyn FnMut(RemoteEntry) -> ControlFlow<()> + Send + '_),
+) -> Result<(), CopyFailure> {
+    crate::verbs::preview_removal(url, recursive, options, visit).await
+}
+
 /// Creates a remote directory. With `parents`, also creates the missing directories above it and
 /// accepts existing ones.
 pub async fn make_dir(

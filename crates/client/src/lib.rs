@@ -18,6 +18,7 @@ mod lock_file;
 mod netrc;
 mod partial;
 pub mod protection;
+mod removal_preview;
 mod remove;
 mod retry;
 mod selection;

@@ -3,7 +3,8 @@
 use std::io;
 use std::ops::ControlFlow;
 
-use client::{CopyFailure, Exit, RemoteEntry};
+use client::location::Location;
+use client::{CopyFailure, Exit, RemoteEntry, RemoteOptions};
 use proto::listing::EntryKind;
 use serde_json::json;
 
@@ -76,9 +77,38 @@ pub(crate) async fn stat(args: &StatArgs) -> Result<(), CopyFailure> {
 pub(crate) async fn rm(args: &RmArgs) -> Result<(), CopyFailure> {
     let options = args.common.options()?;
     for url in &args.urls {
-        client::remove(url, args.recursive, &options).await?;
+        match args.dry_run {
+            false => client::remove(url, args.recursive, &options).await?,
+            true => print_removal(args, url, &options).await?,
+        }
     }
     Ok(())
+}
+
+/// Prints what would be removed, as the listings arrive.
+async fn print_removal(
+    args: &RmArgs,
+    url: &str,
+    options: &RemoteOptions,
+) -> Result<(), CopyFailure> {
+    let at = Location::parse(url)?;
+    let mut printed = Ok(());
+    let mut visit = |entry: RemoteEntry| {
+        // `display` leaves out the password of the URL.
+        let path = at.with_path(entry.name.clone()).display();
+        printed = match args.json {
+            true => print_json(&json!({
+                "event": "would_delete", "path": path, "type": entry_type(&entry), "size": entry.size,
+            })),
+            false => print_listing_line(format!("would delete {path}").as_bytes()),
+        };
+        match printed {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
+    };
+    let previewed = client::preview_removal(url, args.recursive, options, &mut visit).await;
+    previewed.and_then(|()| ignore_broken_pipe(printed))
 }
 
 pub(crate) async fn mkdir(args: &MkdirArgs) -> Result<(), CopyFailure> {
@@ -95,7 +125,7 @@ pub(crate) async fn cksum(args: &CksumArgs) -> Result<(), CopyFailure> {
         let checksum =
             client::checksum(url, args.algorithm, args.offset, args.length, &options).await?;
         // `display` leaves out the password of the URL.
-        let display_name = client::location::Location::parse(url)?.display();
+        let display_name = Location::parse(url)?.display();
         let printed = print_listing_line(format!("{checksum}  {display_name}").as_bytes());
         if printed.is_err() {
             return ignore_broken_pipe(printed);

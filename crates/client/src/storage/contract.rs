@@ -173,6 +173,17 @@ pub(crate) trait Storage: Send + Debug + Any {
     /// As [`Storage::stat`]. `Protocol` if the listing exceeds the limits.
     async fn list(&mut self, path: &[u8]) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure>;
 
+    /// Like [`Storage::list`], with every link told from what it points to, also one that points nowhere: for a removal.
+    ///
+    /// # Errors
+    /// As [`Storage::list`].
+    async fn list_everything(
+        &mut self,
+        path: &[u8],
+    ) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> {
+        self.list(path).await
+    }
+
     /// Like [`Storage::list`], for large directories: `visit` receives the entries as they arrive,
     /// in any order, and returns `Break` to stop.
     ///

@@ -86,6 +86,14 @@ impl Storage for ClientSession {
             .await
     }
 
+    async fn list_everything(
+        &mut self,
+        path: &[u8],
+    ) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> {
+        self.list_with_symlinks(path, SymlinkCheckScope::Everything)
+            .await
+    }
+
     async fn list_each(
         &mut self,
         path: &[u8],

@@ -35,7 +35,7 @@ use super::values;
 /// `http://host/path`, `https://host/path`, `file:///path`. Write `user:password@` before the host to
 /// log in; it is safer to keep the password in ~/.netrc or in LONGHAUL_PASSWORD. Between two FTP servers the data goes directly from one to the other
 /// (third-party transfer). The last component of a source may contain the wildcards `*`, `?` and
-/// `[]`.
+/// `[]`, and alternatives `{a,b}`.
 ///
 /// Until a file is complete and verified, its name is NAME.longhaul-partial. To continue an
 /// interrupted copy, repeat the command with --resume.

@@ -69,6 +69,12 @@ pub(crate) struct RmArgs {
     /// Delete directories and everything in them. Symbolic links are deleted, not followed
     #[arg(short = 'r', long)]
     pub(crate) recursive: bool,
+    /// Only print what would be deleted: one path per line, a directory before its content
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+    /// With --dry-run: print one JSON object per line
+    #[arg(long, requires = "dry_run")]
+    pub(crate) json: bool,
     /// URLs of the files
     #[arg(required = true, value_name = "URL")]
     pub(crate) urls: Vec<String>,
