@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use super::bundle::{self, BatchWork};
 use super::plan::{self, CopyPlan, PlannedFile};
 use super::totals::BatchTotals;
-use super::{BatchContext, FileOutcome, file, lock, progress};
+use super::{BatchContext, FileOutcome, file, lock, preserve, progress};
 use crate::location::StorageId;
 use crate::{CopyEvent, CopyFailure, CopyObserver, Exit};
 
@@ -132,6 +132,7 @@ async fn copy_one(ctx: &BatchContext, item: &PlannedFile, totals: &Mutex<BatchTo
             measured,
         }) => {
             lock(totals).file_done(bytes, &verified, measured.map(|m| *m));
+            preserve::finish_files(ctx, &[item]).await;
             report_finished(ctx, item, bytes, verified);
         }
         Ok(FileOutcome::Kept) => {
@@ -178,6 +179,10 @@ async fn copy_bundle(ctx: &BatchContext, files: Vec<PlannedFile>, totals: &Mutex
     // Bytes of files that failed have moved, too.
     let mut others = moved.bytes;
     let mut left = Vec::new();
+    let stored = files.iter().enumerate();
+    let stored = stored.filter(|(index, _)| !moved.failed.contains(index));
+    let stored: Vec<_> = stored.map(|(_, item)| item).collect();
+    preserve::finish_files(ctx, &stored).await;
     for (index, item) in files.into_iter().enumerate() {
         if moved.failed.contains(&index) {
             left.push(item);

@@ -37,6 +37,7 @@ mod path_knowledge;
 mod path_memory;
 pub(crate) mod plan;
 pub(crate) mod pool;
+mod preserve;
 mod progress;
 mod relay;
 mod resume;
@@ -306,7 +307,7 @@ async fn plan_and_execute(
     if let Some(problem) = netrc_warning() {
         ctx.warn(problem.to_owned());
     }
-    let plan = plan::make_plan(&ctx, &sources, &destination).await?;
+    let mut plan = plan::make_plan(&ctx, &sources, &destination).await?;
     if plan.items.len() > 1 && (options.offset.is_some() || options.length.is_some()) {
         return Err(CopyFailure::new(
             Exit::Usage,
@@ -315,7 +316,9 @@ async fn plan_and_execute(
     }
     lock(totals).set_rate_limit(options.transfer.rate.as_ref().map(RateLimit::rate));
     let ctx = Arc::new(ctx);
+    let directories = std::mem::take(&mut plan.directory_facts);
     execute::execute(&ctx, plan, totals).await;
+    preserve::finish_directories(&ctx, directories).await;
     ctx.pool.close().await;
     Ok(())
 }

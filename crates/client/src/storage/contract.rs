@@ -14,7 +14,7 @@ use proto::checksum::ChecksumAlgorithm;
 use proto::listing::ListedEntry;
 use proto::timestamp::Timestamp;
 
-use crate::answers::{EntryVisitor, RenameFailure, SourceFacts, SymlinkCheckedEntry};
+use crate::answers::{EntryVisitor, KeptMetadata, RenameFailure, SourceFacts, SymlinkCheckedEntry};
 use crate::partial::WriteTarget;
 use crate::transfer::{TransferAttempt, TransferSpec};
 use crate::{CopyFailure, Exit};
@@ -101,6 +101,15 @@ pub(crate) enum FollowUpQuery<'a> {
     },
     /// [`Storage::stat`]
     Stat(&'a [u8]),
+}
+
+/// Metadata to set of a file or directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MetadataChange<'a> {
+    /// Its path.
+    pub(crate) path: &'a [u8],
+    /// `None` in it: left as it is.
+    pub(crate) kept: KeptMetadata,
 }
 
 /// A source that this process has opened for reading.
@@ -435,6 +444,17 @@ pub(crate) trait Storage: Send + Debug + Any {
     /// # Errors
     /// The refusal by its class.
     async fn set_modified(&mut self, path: &[u8], time: Timestamp) -> Result<bool, CopyFailure>;
+
+    /// Sets times and permissions of files and directories, in this order. Returns for each whether all of it was set.
+    ///
+    /// # Errors
+    /// The storage is lost.
+    async fn set_metadata(
+        &mut self,
+        changes: &[MetadataChange<'_>],
+    ) -> Result<Vec<bool>, CopyFailure> {
+        Ok(vec![false; changes.len()])
+    }
 
     /// Ends the session with a short exchange (QUIT).
     async fn close(self: Box<Self>) {}

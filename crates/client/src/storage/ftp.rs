@@ -13,7 +13,7 @@ use proto::command::Command;
 use proto::listing::ListedEntry;
 use proto::timestamp::Timestamp;
 
-use super::contract::{AvailableChecksums, Capabilities, FollowUpQuery, Storage};
+use super::contract::{AvailableChecksums, Capabilities, FollowUpQuery, MetadataChange, Storage};
 use crate::answers::{EntryVisitor, RenameFailure, SymlinkCheckedEntry};
 use crate::remove::remove_tree;
 use crate::session::ClientSession;
@@ -263,6 +263,13 @@ impl Storage for ClientSession {
         modified: Option<Timestamp>,
     ) -> Result<(), RenameFailure> {
         self.set_time_and_rename(from, to, modified).await
+    }
+
+    async fn set_metadata(
+        &mut self,
+        changes: &[MetadataChange<'_>],
+    ) -> Result<Vec<bool>, CopyFailure> {
+        self.set_metadata(changes).await
     }
 
     async fn set_modified(&mut self, path: &[u8], time: Timestamp) -> Result<bool, CopyFailure> {

@@ -3,7 +3,7 @@
 //! Names in a server's listing are untrusted: a name with `/` or a `..` would lead out of the
 //! destination.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -29,6 +29,8 @@ const MAX_ENTRIES: usize = 5_000_000;
 pub(crate) struct DirectoryTree {
     /// Directories below the top, parents first.
     pub(crate) directories: Vec<Vec<u8>>,
+    /// Facts of directories, by their path.
+    pub(crate) directory_facts: HashMap<Vec<u8>, SourceFacts>,
     /// Regular files.
     pub(crate) files: Vec<(Vec<u8>, SourceFacts)>,
     /// Symbolic links to create, with their content: a path within the tree.
@@ -144,6 +146,8 @@ impl DirectoryTree {
                     self.skipped.push((relative, links::LINK_LOOP.to_owned()));
                 } else {
                     let ancestors = directory.ancestors.child(id, false);
+                    let facts = SourceFacts::from_entry(entry);
+                    self.directory_facts.insert(relative.clone(), facts);
                     self.add_directory(relative, directory.depth, ancestors, pending);
                 }
             }

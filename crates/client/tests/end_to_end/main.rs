@@ -19,6 +19,7 @@ mod integrity;
 mod limiters;
 mod memory;
 mod pipelining;
+mod preserve;
 mod protection;
 mod resume;
 mod right_sizing;

@@ -17,6 +17,7 @@ use super::measurement::TransferMeasurement;
 use super::meter::{FileMeter, SafeByteCount};
 use super::path_knowledge::{PathKnowledge, RemotePath};
 use super::plan::PlannedFile;
+use super::preserve;
 use super::stream_plan::{CopyRange, StreamPlan, new_transfer_spec};
 use crate::location::StorageId;
 use crate::retry::RetryBudget;
@@ -181,7 +182,8 @@ async fn fetch(
     session: &mut dyn Storage,
     (spec, control): (&TransferSpec, &Arc<TransferControl>),
 ) -> Result<(TransferAttempt, Vec<BundleFailure>), CopyFailure> {
-    let target = LocalBundle::new(files.iter().map(|file| &file.destination));
+    let target =
+        LocalBundle::new(files.iter().map(|file| &file.destination)).with_modes(modes(ctx, files));
     let sink = BundleSink::new(members(files), target, ctx.options.sync_policy);
     let sink = Arc::new(sink);
     let shared = Arc::clone(&sink) as Arc<dyn Sink>;
@@ -229,6 +231,12 @@ async fn store(
     };
     let outcome = session.end_stored_bundle(proof, files.len()).await?;
     Ok((attempt, outcome.failures))
+}
+
+/// The permissions that the files get; `None`: those that the umask grants.
+fn modes(ctx: &BatchContext, files: &[PlannedFile]) -> Vec<Option<u32>> {
+    let mode = |file: &PlannedFile| preserve::kept_of_file(&ctx.options, file.facts).mode;
+    files.iter().map(mode).collect()
 }
 
 fn members(files: &[PlannedFile]) -> Vec<BundleMember> {

@@ -22,7 +22,7 @@ pub(super) struct FoundSource {
 
 /// Whether an entry is a directory, under any of the types that a listing uses (RFC 3659 section
 /// 7.5.1).
-pub(super) fn is_directory(entry: &ListedEntry) -> bool {
+pub(crate) fn is_directory(entry: &ListedEntry) -> bool {
     matches!(
         entry.kind,
         EntryKind::Dir | EntryKind::CurrentDir | EntryKind::ParentDir

@@ -27,6 +27,7 @@ mod paths;
 
 pub(crate) use conflicts::check_conflicts;
 pub(crate) use create::{make_directories, make_link, make_with_parents};
+pub(crate) use expand::is_directory;
 use expand::{FoundSource, expand_source};
 use paths::last_component;
 pub(crate) use paths::{is_inside, is_same_file, trim_trailing_slashes};
@@ -58,6 +59,8 @@ pub(crate) struct PlannedLink {
 pub(crate) struct CopyPlan {
     /// Directories to create, parents first.
     pub(crate) directories: Vec<Location>,
+    /// Copied directories, with the facts of their sources.
+    pub(crate) directory_facts: Vec<(Location, SourceFacts)>,
     /// Files to copy.
     pub(crate) items: Vec<PlannedFile>,
     /// Symbolic links to create after the files are written.
@@ -155,9 +158,7 @@ async fn inspect_destination(
         _ => ctx.pool.release(&id, session),
     }
     Ok(match result {
-        Ok(entry) if expand::is_directory(&entry) => {
-            PlannedDestination::Directory { at, make: false }
-        }
+        Ok(entry) if is_directory(&entry) => PlannedDestination::Directory { at, make: false },
         // A server may refuse to show a path that it would still accept in STOR.
         _ if ends_with_slash => PlannedDestination::Directory { at, make: true },
         result => PlannedDestination::File {
@@ -264,7 +265,8 @@ impl CopyPlan {
         let id = found.location.storage_id();
         let mut session = ctx.session(&id).await?;
         let path = trim_trailing_slashes(found.location.path());
-        let tree = DirectoryTree::walk(&mut *session, path, ctx.options.symlinks).await?;
+        let mut tree = DirectoryTree::walk(&mut *session, path, ctx.options.symlinks).await?;
+        tree.directory_facts.insert(Vec::new(), found.facts);
         ctx.pool.release(&id, session);
         self.add_tree_content(&found.location, &top, select(ctx, tree));
         Ok(())
@@ -283,6 +285,9 @@ impl CopyPlan {
         for directory in &tree.directories {
             self.directories.push(join_location(top, directory));
         }
+        let kept = tree.directory_facts.into_iter();
+        self.directory_facts
+            .extend(kept.map(|(relative, facts)| (join_location(top, &relative), facts)));
         for (relative, facts) in tree.files {
             let (from, to) = (
                 join_location(source, &relative),
@@ -349,6 +354,8 @@ pub(super) fn select(ctx: &BatchContext, mut tree: DirectoryTree) -> DirectoryTr
         .collect();
     tree.directories
         .retain(|directory| needed.contains(directory.as_slice()));
+    tree.directory_facts
+        .retain(|path, _| path.is_empty() || needed.contains(path.as_slice()));
     tree
 }
 
