@@ -13,7 +13,9 @@ use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
 
 use crate::ConnectionSecurity;
 use crate::advice_options::AdviceOptions;
+use crate::preserve_options::Preserve;
 use crate::selection::Selection;
+use crate::sums::WriteSums;
 
 /// Number of parallel streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -67,29 +69,6 @@ pub enum SymlinkPolicy {
     Copy,
 }
 
-/// Modification times that a copy keeps, in whole seconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum PreservedTimes {
-    /// None: files have the time of the copy.
-    None,
-    /// Those of files.
-    #[default]
-    Files,
-    /// Those of files and directories.
-    FilesAndDirectories,
-}
-
-/// What copies keep of their sources besides the bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Preserve {
-    /// Modification times.
-    pub times: PreservedTimes,
-    /// Permission bits of files and directories, without setuid, setgid and sticky.
-    pub modes: bool,
-    /// Several names of one file in a tree are names of one file at the destination, too.
-    pub hard_links: bool,
-}
-
 /// Options of `longhaul cp`.
 #[derive(Debug, Clone)]
 pub struct CopyOptions {
@@ -126,6 +105,9 @@ pub struct CopyOptions {
     pub sync_policy: SyncPolicy,
     /// `--links`
     pub symlinks: SymlinkPolicy,
+    /// `--write-sums`: a file for the checksums of the copied files, with names relative to the destination. A sync
+    /// writes those of all files of the tree. It has its name when the batch has ended.
+    pub write_sums: Option<WriteSums>,
     /// `--preserve`
     pub preserve: Preserve,
     /// Which files of trees are copied (`--include`, `--exclude`, `--filter-from`, `--min-size`, ...)

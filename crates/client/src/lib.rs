@@ -17,6 +17,7 @@ pub mod location;
 mod lock_file;
 mod netrc;
 mod partial;
+mod preserve_options;
 pub mod protection;
 mod removal_preview;
 mod remove;
@@ -25,6 +26,7 @@ mod selection;
 pub mod session;
 mod socket_stats;
 mod storage;
+mod sums;
 #[cfg(test)]
 mod test_files;
 mod trace;
@@ -37,7 +39,9 @@ mod why;
 pub use advice_options::{AdviceOptions, AdvisorChoice};
 pub use api::*;
 pub use credentials::{Credential, netrc_warning};
+pub use preserve_options::{Preserve, PreservedTimes};
 pub use protection::{
     ConnectionSecurity, DataProtectionChoice, DelegationChoice, SecurityOptions, TlsUse,
 };
 pub use selection::Selection;
+pub use sums::{CheckTotals, CheckedFile, CheckedSum, WriteSums, check_sums, escape_sums_name};

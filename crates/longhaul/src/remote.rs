@@ -5,10 +5,12 @@ use std::ops::ControlFlow;
 
 use client::location::Location;
 use client::{CopyFailure, Exit, RemoteEntry, RemoteOptions};
+use proto::checksum::ChecksumAlgorithm;
 use proto::listing::EntryKind;
 use serde_json::json;
 
 use crate::args::{CksumArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs};
+use crate::check_sums::check_sums;
 use crate::output::{print_json, print_listing_line};
 
 /// Number of entries that `ls` sorts. It prints further ones in the server's order, to bound memory.
@@ -121,9 +123,12 @@ pub(crate) async fn mv(args: &MvArgs) -> Result<(), CopyFailure> {
 
 pub(crate) async fn cksum(args: &CksumArgs) -> Result<(), CopyFailure> {
     let options = args.common.options()?;
+    if let Some(sums) = &args.check {
+        return check_sums(args, sums, &options).await;
+    }
+    let algorithm = args.algorithm.unwrap_or(ChecksumAlgorithm::Sha256);
     for url in &args.urls {
-        let checksum =
-            client::checksum(url, args.algorithm, args.offset, args.length, &options).await?;
+        let checksum = client::checksum(url, algorithm, args.offset, args.length, &options).await?;
         // `display` leaves out the password of the URL.
         let display_name = Location::parse(url)?.display();
         let printed = print_listing_line(format!("{checksum}  {display_name}").as_bytes());

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use super::bundle::{self, BatchWork};
 use super::plan::{self, CopyPlan, PlannedFile};
 use super::totals::BatchTotals;
-use super::{BatchContext, FileOutcome, file, lock, preserve, progress};
+use super::{BatchContext, FileOutcome, TransferMeasurement, file, lock, preserve, progress, sums};
 use crate::location::StorageId;
 use crate::{CopyEvent, CopyFailure, CopyObserver, Exit};
 
@@ -131,9 +131,8 @@ async fn copy_one(ctx: &BatchContext, item: &PlannedFile, totals: &Mutex<BatchTo
             verified,
             measured,
         }) => {
-            lock(totals).file_done(bytes, &verified, measured.map(|m| *m));
             preserve::finish_files(ctx, &[item]).await;
-            report_finished(ctx, item, bytes, verified);
+            report_complete(ctx, item, totals, (bytes, verified, measured.map(|m| *m))).await;
         }
         Ok(FileOutcome::Kept) => {
             lock(totals).file_kept();
@@ -190,8 +189,8 @@ async fn copy_bundle(ctx: &BatchContext, files: Vec<PlannedFile>, totals: &Mutex
         }
         let bytes = item.facts.size.unwrap_or(0);
         others = others.saturating_sub(bytes);
-        lock(totals).file_done(bytes, &moved.verified, measured.take());
-        report_finished(ctx, &item, bytes, moved.verified.clone());
+        let outcome = (bytes, moved.verified.clone(), measured.take());
+        report_complete(ctx, &item, totals, outcome).await;
     }
     lock(totals).add_bytes(others);
     for item in left {
@@ -199,7 +198,19 @@ async fn copy_bundle(ctx: &BatchContext, files: Vec<PlannedFile>, totals: &Mutex
     }
 }
 
-fn report_finished(ctx: &BatchContext, item: &PlannedFile, bytes: u64, verified: String) {
+/// Reports a file that is in place. One whose checksum is asked for and unknown has failed.
+async fn report_complete(
+    ctx: &BatchContext,
+    item: &PlannedFile,
+    totals: &Mutex<BatchTotals>,
+    (bytes, verified, measured): (u64, String, Option<TransferMeasurement>),
+) {
+    if let Err(failure) = sums::add(ctx, item).await {
+        lock(totals).add_bytes(bytes);
+        report_failure(&ctx.observer, totals, item.source.display(), failure);
+        return;
+    }
+    lock(totals).file_done(bytes, &verified, measured);
     ctx.observer.on_event(CopyEvent::Finished {
         source: item.source.display(),
         destination: item.destination.display(),

@@ -263,6 +263,22 @@ pub(crate) trait Storage: Send + Debug + Any {
         Ok(sums)
     }
 
+    /// The checksums of whole files, each as [`Storage::checksum`] returns it.
+    ///
+    /// # Errors
+    /// The storage is lost.
+    async fn file_checksums(
+        &mut self,
+        algorithm: ChecksumAlgorithm,
+        paths: &[&[u8]],
+    ) -> Result<Vec<Result<String, CopyFailure>>, CopyFailure> {
+        let mut sums = Vec::with_capacity(paths.len());
+        for path in paths {
+            sums.push(self.checksum(algorithm, 0, None, path).await);
+        }
+        Ok(sums)
+    }
+
     /// The open file, if this process can read it itself.
     ///
     /// # Errors

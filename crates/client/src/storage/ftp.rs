@@ -131,6 +131,14 @@ impl Storage for ClientSession {
         self.checksum(algorithm, offset, length, path).await
     }
 
+    async fn file_checksums(
+        &mut self,
+        algorithm: ChecksumAlgorithm,
+        paths: &[&[u8]],
+    ) -> Result<Vec<Result<String, CopyFailure>>, CopyFailure> {
+        self.file_checksums(algorithm, paths).await
+    }
+
     async fn checksums(
         &mut self,
         algorithm: ChecksumAlgorithm,

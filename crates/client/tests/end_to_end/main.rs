@@ -10,6 +10,7 @@
 )]
 
 mod bundles;
+mod checksum_files;
 mod chunked;
 mod confirmation;
 mod destination_locks;

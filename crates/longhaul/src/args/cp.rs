@@ -7,7 +7,7 @@ use clap::Args;
 use client::protection::WarningSink;
 use client::{
     AdviceOptions, AdvisorChoice, CopyFailure, CopyOptions, Exit, ModeChoice, Parallelism,
-    Preserve, PreservedTimes, SymlinkPolicy, VerifyMode,
+    SymlinkPolicy, VerifyMode,
 };
 use data::options::{CongestionChoice, IoMethod, TransferOptions};
 use data::rate::RateLimit;
@@ -24,6 +24,7 @@ use tune::sizing::drs::{DrsInterval, DrsIntervalError};
 use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
 
 use super::data_values::{parse_block_size, parse_io_method, parse_sync_policy};
+use super::keep::KeepArgs;
 use super::security::SecurityArgs;
 use super::selection::SelectionArgs;
 use super::values;
@@ -120,11 +121,8 @@ pub(crate) struct CopyFlags {
     /// the tree
     #[arg(long, value_name = "skip|follow|copy", default_value = "skip", value_parser = parse_links)]
     links: SymlinkPolicy,
-    /// What copies keep besides the bytes, separated by commas: `times` (also of directories), `modes`
-    /// (permissions), `links` (hard links), `all`; or `none`. Times of files are kept unless it is `none`. What a
-    /// server cannot keep is told in a warning
-    #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true, value_parser = parse_preserve)]
-    preserve: Preserve,
+    #[command(flatten)]
+    keep: KeepArgs,
     /// If another copy is writing the destination, wait until it ends. Without --wait, such a file
     /// fails with exit code 7
     #[arg(long)]
@@ -237,7 +235,8 @@ impl CopyFlags {
             trace: self.trace.clone(),
             sync_policy: self.sync_policy,
             symlinks: self.links,
-            preserve: self.preserve,
+            preserve: self.keep.preserve,
+            write_sums: self.keep.write_sums(),
             selection: self.selection.selection()?,
             files_from: self.selection.listed_files()?,
             dry_run: self.dry_run,
@@ -374,24 +373,6 @@ fn parse_links(text: &str) -> Result<SymlinkPolicy, String> {
     values::parse_name(text, &names)
 }
 
-fn parse_preserve(text: &str) -> Result<Preserve, String> {
-    let mut preserve = Preserve::default();
-    for name in text.split(',').filter(|_| !text.is_empty()) {
-        let is_all = name == "all";
-        match name {
-            "none" if text == "none" => preserve.times = PreservedTimes::None,
-            "times" | "modes" | "links" | "all" => {}
-            _ => return Err("use times, modes, links or all, separated by commas, or none".into()),
-        }
-        if is_all || name == "times" {
-            preserve.times = PreservedTimes::FilesAndDirectories;
-        }
-        preserve.modes |= is_all || name == "modes";
-        preserve.hard_links |= is_all || name == "links";
-    }
-    Ok(preserve)
-}
-
 fn parse_verify(text: &str) -> Result<VerifyMode, String> {
     match text.to_ascii_lowercase().as_str() {
         "auto" => Ok(VerifyMode::Auto),
@@ -490,23 +471,6 @@ mod tests {
         assert!(error(&["--max-streams", "257"]).contains("256"));
         for name in ["", "cubic;", "a-name-that-is-too-long", "two words"] {
             assert!(error(&["--cc", name]).contains("system"), "{name}");
-        }
-    }
-
-    #[test]
-    fn preserve_takes_a_list_or_none() {
-        let preserve = |list: &str| options(&["--preserve", list]).map(|o| o.preserve);
-        let all = preserve("all").unwrap();
-        assert!(all.modes && all.hard_links);
-        assert_eq!(all.times, PreservedTimes::FilesAndDirectories);
-        let modes = preserve("modes").unwrap();
-        assert!(modes.modes && !modes.hard_links);
-        assert_eq!(modes.times, PreservedTimes::Files);
-        assert_eq!(preserve("times,modes,links").unwrap(), all);
-        assert_eq!(preserve("none").unwrap().times, PreservedTimes::None);
-        assert_eq!(options(&[]).unwrap().preserve, Preserve::default());
-        for wrong in ["mode", "times,", "none,times", "times modes"] {
-            assert!(preserve(wrong).unwrap_err().contains("modes"), "{wrong}");
         }
     }
 

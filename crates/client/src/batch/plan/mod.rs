@@ -29,8 +29,7 @@ pub(crate) use conflicts::check_conflicts;
 pub(crate) use create::{make_directories, make_link, make_with_parents};
 pub(crate) use expand::is_directory;
 use expand::{FoundSource, expand_source};
-use paths::last_component;
-pub(crate) use paths::{is_inside, is_same_file, trim_trailing_slashes};
+pub(crate) use paths::{is_inside, is_same_file, last_component, trim_trailing_slashes};
 
 /// One file to copy.
 #[derive(Debug, Clone)]

@@ -9,7 +9,7 @@ use proto::checksum::ChecksumAlgorithm;
 
 use super::plan::{CopyPlan, check_conflicts, is_directory, is_inside, join_location, select};
 use super::totals::BatchTotals;
-use super::{BatchContext, execute, lock, preserve, secured_locations};
+use super::{BatchContext, execute, lock, preserve, secured_locations, sums};
 use crate::answers::SourceFacts;
 use crate::location::Location;
 use crate::partial::is_unfinished;
@@ -64,13 +64,15 @@ async fn sync_trees(
         return Err(usage(format!("{from} and {to} contain one another")));
     }
     let ctx = BatchContext::new(options.copy.clone(), Arc::clone(observer))?;
-    let ctx = Arc::new(ctx);
+    let ctx = Arc::new(ctx.writing_sums(&to)?);
     // Both at the same time: they are usually on different machines.
     let (source, destination) =
         tokio::try_join!(list_source(&ctx, from), list_destination(&ctx, &to))?;
     let source_is_whole = source.failed.is_empty();
     let mut difference = TreeDifference::between(&source, destination.as_ref());
     compare_content(&ctx, options, (from, &to), &mut difference).await?;
+    let unchanged = sums::unchanged(&ctx, &source.files, &difference.to_copy);
+    let earlier_sums = sums::earlier(&ctx)?;
     let has_files = !(source.files.is_empty() && source.links.is_empty());
     let extras = match (options.delete, destination) {
         (true, Some(destination)) => Extras::of(&ctx, &source, &destination),
@@ -97,7 +99,9 @@ async fn sync_trees(
     };
     // Last: deletions change the times of directories.
     preserve::finish_directories(&ctx, directories).await;
+    sums::add_unchanged(&ctx, (from, &to), (&unchanged, earlier_sums)).await?;
     ctx.pool.close().await;
+    sums::finish(&ctx)?;
     result
 }
 
