@@ -8,7 +8,10 @@ use tokio::task::JoinSet;
 use super::bundle::{self, BatchWork};
 use super::plan::{self, CopyPlan, PlannedFile};
 use super::totals::BatchTotals;
-use super::{BatchContext, FileOutcome, TransferMeasurement, file, lock, preserve, progress, sums};
+use super::{
+    BatchContext, FileOutcome, TransferMeasurement, file, hard_links, lock, preserve, progress,
+    sums,
+};
 use crate::location::StorageId;
 use crate::{CopyEvent, CopyFailure, CopyObserver, Exit};
 
@@ -34,6 +37,14 @@ pub(super) async fn execute(
                 source: item.source.display(),
                 destination: item.destination.display(),
                 bytes: item.facts.size,
+            });
+        }
+        let links = plan.hard_links.iter();
+        for link in links.filter(|link| !hard_links::is_in_place(link)) {
+            ctx.observer.on_event(CopyEvent::WouldCopy {
+                source: link.file.source.display(),
+                destination: link.file.destination.display(),
+                bytes: Some(0),
             });
         }
         return;
@@ -69,7 +80,38 @@ pub(super) async fn execute(
         }
     };
     progress::report_while(ctx, workers, totals).await;
+    make_hard_links(ctx, plan.hard_links, totals).await;
     make_links(ctx, plan.links, totals).await;
+}
+
+/// Gives files their further names. One that a file system does not give is copied as a file of its own.
+async fn make_hard_links(
+    ctx: &BatchContext,
+    links: Vec<plan::PlannedHardLink>,
+    totals: &Mutex<BatchTotals>,
+) {
+    for link in links {
+        let file = &link.file;
+        let outcome = match hard_links::make(ctx, &link).await {
+            Ok(outcome) => outcome,
+            Err(failure) => {
+                ctx.warn(format!("{}; copied as a file of its own", failure.message));
+                copy_one(ctx, file, totals).await;
+                continue;
+            }
+        };
+        if let Err(failure) = sums::add(ctx, file).await {
+            report_failure(&ctx.observer, totals, file.source.display(), failure);
+        } else if outcome == hard_links::LinkOutcome::Made {
+            lock(totals).file_linked();
+            ctx.observer.on_event(CopyEvent::Finished {
+                source: file.source.display(),
+                destination: file.destination.display(),
+                bytes: 0,
+                verified: "hard link".to_owned(),
+            });
+        }
+    }
 }
 
 /// Creates the links of a plan. This happens after the files are written, so that no file is

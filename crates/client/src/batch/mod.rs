@@ -30,6 +30,7 @@ mod disk;
 mod download;
 mod execute;
 mod file;
+mod hard_links;
 mod measurement;
 mod meter;
 mod path_advice;

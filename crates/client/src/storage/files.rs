@@ -99,6 +99,7 @@ fn listed_entry(name: &[u8], meta: &fs::Metadata) -> ListedEntry {
         size: meta.is_file().then_some(meta.len()),
         modified: modification_time(meta),
         mode: Some(meta.mode() & 0o7777),
+        link_count: Some(meta.nlink()),
         unique: Some(format!("{}-{}", meta.dev(), meta.ino())),
         ..ListedEntry::new(name, kind)
     }

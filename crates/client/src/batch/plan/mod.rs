@@ -14,7 +14,7 @@ use std::collections::HashSet;
 use proto::path::MAX_NAME;
 
 use crate::answers::SourceFacts;
-use crate::batch::BatchContext;
+use crate::batch::{BatchContext, hard_links};
 use crate::location::Location;
 use crate::partial::is_unfinished;
 use crate::tree::{DirectoryTree, check_name, check_sendable, join_path};
@@ -53,6 +53,15 @@ pub(crate) struct PlannedLink {
     pub(crate) target: Vec<u8>,
 }
 
+/// A further name of a file that is copied.
+#[derive(Debug, Clone)]
+pub(crate) struct PlannedHardLink {
+    /// The copy of this name alone.
+    pub(crate) file: PlannedFile,
+    /// The file at the destination.
+    pub(crate) first: Location,
+}
+
 /// Everything that a copy will do.
 #[derive(Debug, Default)]
 pub(crate) struct CopyPlan {
@@ -62,6 +71,8 @@ pub(crate) struct CopyPlan {
     pub(crate) directory_facts: Vec<(Location, SourceFacts)>,
     /// Files to copy.
     pub(crate) items: Vec<PlannedFile>,
+    /// Further names of files, which they get when they are written.
+    pub(crate) hard_links: Vec<PlannedHardLink>,
     /// Symbolic links to create after the files are written.
     pub(crate) links: Vec<PlannedLink>,
     /// Skipped sources with the reason.
@@ -267,7 +278,8 @@ impl CopyPlan {
         let mut tree = DirectoryTree::walk(&mut *session, path, ctx.options.symlinks).await?;
         tree.directory_facts.insert(Vec::new(), found.facts);
         ctx.pool.release(&id, session);
-        self.add_tree_content(&found.location, &top, select(ctx, tree));
+        let tree = hard_links::keep(ctx, (&found.location, &top), select(ctx, tree));
+        self.add_tree_content(&found.location, &top, tree);
         Ok(())
     }
 
@@ -305,6 +317,15 @@ impl CopyPlan {
                 self.failed.push((display_name, failure));
             }
         }
+        let linked = tree.hard_links.into_iter().map(|link| PlannedHardLink {
+            file: PlannedFile {
+                source: join_location(source, &link.path),
+                destination: join_location(top, &link.path),
+                facts: link.facts,
+            },
+            first: join_location(top, &link.first),
+        });
+        self.hard_links.extend(linked);
         self.links
             .extend(tree.links.iter().map(|(r, target)| PlannedLink {
                 source: join_location(source, r),

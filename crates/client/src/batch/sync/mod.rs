@@ -9,7 +9,7 @@ use proto::checksum::ChecksumAlgorithm;
 
 use super::plan::{CopyPlan, check_conflicts, is_directory, is_inside, join_location, select};
 use super::totals::BatchTotals;
-use super::{BatchContext, execute, lock, preserve, secured_locations, sums};
+use super::{BatchContext, execute, hard_links, lock, preserve, secured_locations, sums};
 use crate::answers::SourceFacts;
 use crate::location::Location;
 use crate::partial::is_unfinished;
@@ -68,6 +68,7 @@ async fn sync_trees(
     // Both at the same time: they are usually on different machines.
     let (source, destination) =
         tokio::try_join!(list_source(&ctx, from), list_destination(&ctx, &to))?;
+    let source = hard_links::keep(&ctx, (from, &to), source);
     let source_is_whole = source.failed.is_empty();
     let mut difference = TreeDifference::between(&source, destination.as_ref());
     compare_content(&ctx, options, (from, &to), &mut difference).await?;
@@ -262,6 +263,7 @@ impl Extras {
         let mut kept: HashSet<&[u8]> = source.directories.iter().map(Vec::as_slice).collect();
         kept.extend(source.files.iter().map(|(path, _)| path.as_slice()));
         kept.extend(source.links.iter().map(|(path, _)| path.as_slice()));
+        kept.extend(source.hard_links.iter().map(|link| link.path.as_slice()));
         // Left out of the copy, but there.
         kept.extend(source.skipped.iter().map(|(path, _)| path.as_slice()));
         let mut paths: Vec<Vec<u8>> = Vec::new();
