@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::ops::ControlFlow;
+use std::os::unix::fs::MetadataExt;
+use std::time::SystemTime;
 
 use proto::listing::ListedEntry;
 use proto::timestamp::Timestamp;
 
 use crate::CopyFailure;
-use crate::partial::modification_time;
 
 /// Facts of a source file, read before it is transferred.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -16,6 +17,17 @@ pub(crate) struct SourceFacts {
     pub(crate) size: Option<u64>,
     /// Modification time.
     pub(crate) modified: Option<Timestamp>,
+    /// Permission bits.
+    pub(crate) mode: Option<u32>,
+}
+
+/// What a copy keeps of its source besides the bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct KeptMetadata {
+    /// Modification time.
+    pub(crate) modified: Option<Timestamp>,
+    /// Permission bits.
+    pub(crate) mode: Option<u32>,
 }
 
 impl SourceFacts {
@@ -24,7 +36,13 @@ impl SourceFacts {
         Self {
             size: entry.size,
             modified: entry.modified,
+            mode: entry.mode,
         }
+    }
+
+    /// Whether size and time are the same.
+    pub(crate) fn is_same_content(&self, other: &Self) -> bool {
+        (self.size, self.modified) == (other.size, other.modified)
     }
 
     /// The facts of a local file.
@@ -32,8 +50,15 @@ impl SourceFacts {
         Self {
             size: Some(meta.len()),
             modified: modification_time(meta),
+            mode: Some(meta.mode() & 0o7777),
         }
     }
+}
+
+/// Modification time of a local file.
+pub(crate) fn modification_time(meta: &fs::Metadata) -> Option<Timestamp> {
+    let since = meta.modified().ok()?.duration_since(SystemTime::UNIX_EPOCH);
+    Some(Timestamp(i64::try_from(since.ok()?.as_secs()).ok()?))
 }
 
 /// A directory entry, and whether the storage says if it is a symbolic link.

@@ -13,7 +13,9 @@ use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
 
 use crate::ConnectionSecurity;
 use crate::advice_options::AdviceOptions;
+use crate::preserve_options::Preserve;
 use crate::selection::Selection;
+use crate::sums::WriteSums;
 
 /// Number of parallel streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -103,6 +105,11 @@ pub struct CopyOptions {
     pub sync_policy: SyncPolicy,
     /// `--links`
     pub symlinks: SymlinkPolicy,
+    /// `--write-sums`: a file for the checksums of the copied files, with names relative to the destination. A sync
+    /// writes those of all files of the tree. It has its name when the batch has ended.
+    pub write_sums: Option<WriteSums>,
+    /// `--preserve`
+    pub preserve: Preserve,
     /// Which files of trees are copied (`--include`, `--exclude`, `--filter-from`, `--min-size`, ...)
     pub selection: Selection,
     /// `--files-from`: the paths below the one source that are copied; `None`: all.
@@ -449,6 +456,20 @@ pub async fn remove(
     options: &RemoteOptions,
 ) -> Result<(), CopyFailure> {
     crate::verbs::remove(url, recursive, options).await
+}
+
+/// Shows `visit` what [`remove`] would delete, and deletes nothing: each entry has its full path on the server for its
+/// name, a directory comes before its content, and links are not followed. `Break` ends the listing.
+///
+/// # Errors
+/// As [`remove`]. Some entries may have been visited before the error.
+pub async fn preview_removal(
+    url: &str,
+    recursive: bool,
+    options: &RemoteOptions,
+    visit: &mut (dyn FnMut(RemoteEntry) -> ControlFlow<()> + Send + '_),
+) -> Result<(), CopyFailure> {
+    crate::verbs::preview_removal(url, recursive, options, visit).await
 }
 
 /// Creates a remote directory. With `parents`, also creates the missing directories above it and

@@ -17,13 +17,16 @@ pub mod location;
 mod lock_file;
 mod netrc;
 mod partial;
+mod preserve_options;
 pub mod protection;
+mod removal_preview;
 mod remove;
 mod retry;
 mod selection;
 pub mod session;
 mod socket_stats;
 mod storage;
+mod sums;
 #[cfg(test)]
 mod test_files;
 mod trace;
@@ -36,7 +39,9 @@ mod why;
 pub use advice_options::{AdviceOptions, AdvisorChoice};
 pub use api::*;
 pub use credentials::{Credential, netrc_warning};
+pub use preserve_options::{Preserve, PreservedTimes};
 pub use protection::{
     ConnectionSecurity, DataProtectionChoice, DelegationChoice, SecurityOptions, TlsUse,
 };
 pub use selection::Selection;
+pub use sums::{CheckTotals, CheckedFile, CheckedSum, WriteSums, check_sums, escape_sums_name};

@@ -232,6 +232,7 @@ mod tests {
         let facts = |size, time: i64| SourceFacts {
             size: Some(size),
             modified: Some(Timestamp(time)),
+            ..SourceFacts::default()
         };
         let selection = Selection {
             min_size: Some(10),

@@ -11,6 +11,7 @@ use crate::answers::EntryVisitor;
 use crate::batch::plan::make_with_parents;
 use crate::location::{Location, Server, StorageId};
 use crate::partial::{hashed_partial_path, local_failure};
+use crate::removal_preview::{self, directory_failure};
 use crate::session::{SessionOpening, display_path};
 use crate::storage::StorageAccess;
 use crate::storage::contract::Storage;
@@ -166,10 +167,7 @@ pub(crate) async fn remove(
     options: &RemoteOptions,
 ) -> Result<(), CopyFailure> {
     let (server, path) = parse_remote_url(url, options)?;
-    let path = without_trailing_slash(&path);
-    if path == b"/" {
-        return Err(CopyFailure::new(Exit::Usage, "the root is not removed"));
-    }
+    let path = removable_path(&path)?;
     let mut storage = open_storage(&server, options).await?;
     let result = if recursive {
         storage.remove_tree(path).await
@@ -178,6 +176,29 @@ pub(crate) async fn remove(
     };
     storage.close().await;
     result
+}
+
+/// Shows what [`remove`] would delete.
+pub(crate) async fn preview_removal(
+    url: &str,
+    recursive: bool,
+    options: &RemoteOptions,
+    visit: &mut EntryVisitor<'_>,
+) -> Result<(), CopyFailure> {
+    let (server, path) = parse_remote_url(url, options)?;
+    let path = removable_path(&path)?;
+    let mut storage = open_storage(&server, options).await?;
+    let result = removal_preview::preview_removal(&mut *storage, (path, recursive), visit).await;
+    storage.close().await;
+    result
+}
+
+/// The path of a removal: anything but the root.
+fn removable_path(path: &[u8]) -> Result<&[u8], CopyFailure> {
+    match without_trailing_slash(path) {
+        b"/" => Err(CopyFailure::new(Exit::Usage, "the root is not removed")),
+        path => Ok(path),
+    }
 }
 
 /// Removes a file, and the partial file of an unfinished upload if that has a hash for its name:
@@ -210,14 +231,9 @@ async fn remove_existing(storage: &mut dyn Storage, path: &[u8]) -> Result<(), C
         return Err(failure);
     }
     match storage.stat(path).await {
-        Ok(entry) if entry.kind == proto::listing::EntryKind::Dir => Err(CopyFailure::new(
-            Exit::Usage,
-            format!(
-                "{} is a directory on {}: `longhaul rm -r` removes it with all that is in it",
-                display_path(path),
-                storage.name()
-            ),
-        )),
+        Ok(entry) if entry.kind == proto::listing::EntryKind::Dir => {
+            Err(directory_failure(storage.name(), path))
+        }
         _ => Err(failure),
     }
 }

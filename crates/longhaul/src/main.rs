@@ -4,6 +4,7 @@
 
 mod advisor;
 mod args;
+mod check_sums;
 mod copy;
 mod demo;
 mod doctor;

@@ -3,11 +3,14 @@
 use std::io;
 use std::ops::ControlFlow;
 
-use client::{CopyFailure, Exit, RemoteEntry};
+use client::location::Location;
+use client::{CopyFailure, Exit, RemoteEntry, RemoteOptions};
+use proto::checksum::ChecksumAlgorithm;
 use proto::listing::EntryKind;
 use serde_json::json;
 
 use crate::args::{CksumArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs};
+use crate::check_sums::check_sums;
 use crate::output::{print_json, print_listing_line};
 
 /// Number of entries that `ls` sorts. It prints further ones in the server's order, to bound memory.
@@ -76,9 +79,38 @@ pub(crate) async fn stat(args: &StatArgs) -> Result<(), CopyFailure> {
 pub(crate) async fn rm(args: &RmArgs) -> Result<(), CopyFailure> {
     let options = args.common.options()?;
     for url in &args.urls {
-        client::remove(url, args.recursive, &options).await?;
+        match args.dry_run {
+            false => client::remove(url, args.recursive, &options).await?,
+            true => print_removal(args, url, &options).await?,
+        }
     }
     Ok(())
+}
+
+/// Prints what would be removed, as the listings arrive.
+async fn print_removal(
+    args: &RmArgs,
+    url: &str,
+    options: &RemoteOptions,
+) -> Result<(), CopyFailure> {
+    let at = Location::parse(url)?;
+    let mut printed = Ok(());
+    let mut visit = |entry: RemoteEntry| {
+        // `display` leaves out the password of the URL.
+        let path = at.with_path(entry.name.clone()).display();
+        printed = match args.json {
+            true => print_json(&json!({
+                "event": "would_delete", "path": path, "type": entry_type(&entry), "size": entry.size,
+            })),
+            false => print_listing_line(format!("would delete {path}").as_bytes()),
+        };
+        match printed {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
+    };
+    let previewed = client::preview_removal(url, args.recursive, options, &mut visit).await;
+    previewed.and_then(|()| ignore_broken_pipe(printed))
 }
 
 pub(crate) async fn mkdir(args: &MkdirArgs) -> Result<(), CopyFailure> {
@@ -91,11 +123,14 @@ pub(crate) async fn mv(args: &MvArgs) -> Result<(), CopyFailure> {
 
 pub(crate) async fn cksum(args: &CksumArgs) -> Result<(), CopyFailure> {
     let options = args.common.options()?;
+    if let Some(sums) = &args.check {
+        return check_sums(args, sums, &options).await;
+    }
+    let algorithm = args.algorithm.unwrap_or(ChecksumAlgorithm::Sha256);
     for url in &args.urls {
-        let checksum =
-            client::checksum(url, args.algorithm, args.offset, args.length, &options).await?;
+        let checksum = client::checksum(url, algorithm, args.offset, args.length, &options).await?;
         // `display` leaves out the password of the URL.
-        let display_name = client::location::Location::parse(url)?.display();
+        let display_name = Location::parse(url)?.display();
         let printed = print_listing_line(format!("{checksum}  {display_name}").as_bytes());
         if printed.is_err() {
             return ignore_broken_pipe(printed);

@@ -7,14 +7,13 @@ use data::job::TransferControl;
 use data::store::Source;
 use proto::checksum::ChecksumAlgorithm;
 use proto::ranges::RangeSet;
-use proto::timestamp::Timestamp;
 
 use super::checksums::ChecksumEndpoint;
 use super::download::LocalDestination;
 use super::stream_plan::CopyRange;
 use super::upload::{StorageDestination, UploadFinish};
 use super::{BatchContext, PlannedFile};
-use crate::answers::SourceFacts;
+use crate::answers::{KeptMetadata, SourceFacts};
 use crate::journal::{CopyIdentity, Journal, StoredRanges};
 use crate::storage::contract::{AvailableChecksums, OpenSource, Storage};
 use crate::verify::Verification;
@@ -242,20 +241,20 @@ impl<'a> CopyDestination<'a> {
         }
     }
 
-    /// Gives the complete and verified file its time and its final name.
+    /// Gives the complete and verified file what it keeps and its final name. Permissions at a server are set later.
     pub(super) async fn finish(
         &mut self,
         ctx: &BatchContext,
         to: &mut dyn Storage,
-        modified: Option<Timestamp>,
+        kept: KeptMetadata,
         can_resend: bool,
     ) -> Result<UploadFinish, CopyFailure> {
         match self {
             Self::Local(download) => {
-                download.finish(modified).await?;
+                download.finish(kept).await?;
                 Ok(UploadFinish::InPlace)
             }
-            Self::Storage(upload) => upload.finish(ctx, to, modified, can_resend).await,
+            Self::Storage(upload) => upload.finish(ctx, to, kept.modified, can_resend).await,
         }
     }
 

@@ -9,8 +9,8 @@ use data::store::Sink;
 use data::store::durability::SyncPolicy;
 use data::store::file::FileSink;
 use proto::ranges::RangeSet;
-use proto::timestamp::Timestamp;
 
+use crate::answers::KeptMetadata;
 use crate::journal::{self, CopyIdentity, Journal, JournalLocation, StoredRanges};
 use crate::partial::{PartialFile, WriteTarget, directory_of, local_failure};
 use crate::{CopyFailure, Exit};
@@ -29,13 +29,13 @@ pub(super) async fn run_blocking<T: Send + 'static>(
 pub(super) async fn sync_with_metadata(
     target: &WriteTarget,
     sink: &Arc<FileSink>,
-    modified: Option<Timestamp>,
+    kept: KeptMetadata,
 ) -> Result<(), CopyFailure> {
     let WriteTarget::File(partial) = target else {
         return Ok(());
     };
     let (partial, sink) = (partial.clone(), Arc::clone(sink));
-    run_blocking(move || partial.sync_with_metadata(&sink, modified)).await
+    run_blocking(move || partial.sync_with_metadata(&sink, kept)).await
 }
 
 /// Explains why a file that is read again differs from what was written. If the disk refuses a

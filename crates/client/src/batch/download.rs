@@ -8,13 +8,12 @@ use data::store::file::{FileSink, FileSource};
 use data::store::{Sink, Source};
 use proto::checksum::ChecksumAlgorithm;
 use proto::ranges::RangeSet;
-use proto::timestamp::Timestamp;
 
 use super::checksums::ChecksumEndpoint;
 use super::destination_state::DestinationState;
 use super::resume::{PartialLeftover, is_whole_file, usable_ranges};
 use super::{BatchContext, PlannedFile, disk};
-use crate::answers::SourceFacts;
+use crate::answers::{KeptMetadata, SourceFacts};
 use crate::journal::{self, CopyIdentity, StoredRanges};
 use crate::partial::{PartialFile, WriteTarget, local_failure};
 use crate::storage::contract::{AvailableChecksums, OpenSource};
@@ -391,9 +390,9 @@ impl LocalDestination {
     }
 
     /// Syncs the complete and verified file and renames it.
-    pub(super) async fn finish(&mut self, modified: Option<Timestamp>) -> Result<(), CopyFailure> {
+    pub(super) async fn finish(&mut self, kept: KeptMetadata) -> Result<(), CopyFailure> {
         if let Some(sink) = self.sink.clone() {
-            if let Err(failure) = disk::sync_with_metadata(&self.target, &sink, modified).await {
+            if let Err(failure) = disk::sync_with_metadata(&self.target, &sink, kept).await {
                 self.keep_only_synced();
                 return Err(failure);
             }

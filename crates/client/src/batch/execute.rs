@@ -5,7 +5,10 @@ use std::sync::{Arc, Mutex};
 use super::bundle::{self, BatchWork, SmallFileServer};
 use super::plan::{self, CopyPlan, PlannedFile};
 use super::totals::BatchTotals;
-use super::{BatchContext, FileOutcome, file, lock, progress, workers};
+use super::{
+    BatchContext, FileOutcome, TransferMeasurement, file, hard_links, lock, preserve, progress,
+    sums, workers,
+};
 use crate::{CopyEvent, CopyFailure, CopyObserver, Exit};
 
 /// Executes a plan.
@@ -27,6 +30,14 @@ pub(super) async fn execute(
                 source: item.source.display(),
                 destination: item.destination.display(),
                 bytes: item.facts.size,
+            });
+        }
+        let links = plan.hard_links.iter();
+        for link in links.filter(|link| !hard_links::is_in_place(link)) {
+            ctx.observer.on_event(CopyEvent::WouldCopy {
+                source: link.file.source.display(),
+                destination: link.file.destination.display(),
+                bytes: Some(0),
             });
         }
         return;
@@ -54,7 +65,38 @@ pub(super) async fn execute(
     };
     progress::report_while(ctx, workers, totals).await;
     lock(totals).set_resent(ctx.meter.resent());
+    make_hard_links(ctx, plan.hard_links, totals).await;
     make_links(ctx, plan.links, totals).await;
+}
+
+/// Gives files their further names. One that a file system does not give is copied as a file of its own.
+async fn make_hard_links(
+    ctx: &BatchContext,
+    links: Vec<plan::PlannedHardLink>,
+    totals: &Mutex<BatchTotals>,
+) {
+    for link in links {
+        let file = &link.file;
+        let outcome = match hard_links::make(ctx, &link).await {
+            Ok(outcome) => outcome,
+            Err(failure) => {
+                ctx.warn(format!("{}; copied as a file of its own", failure.message));
+                copy_one(ctx, file, totals).await;
+                continue;
+            }
+        };
+        if let Err(failure) = sums::add(ctx, file).await {
+            report_failure(&ctx.observer, totals, file.source.display(), failure);
+        } else if outcome == hard_links::LinkOutcome::Made {
+            lock(totals).file_linked();
+            ctx.observer.on_event(CopyEvent::Finished {
+                source: file.source.display(),
+                destination: file.destination.display(),
+                bytes: 0,
+                verified: "hard link".to_owned(),
+            });
+        }
+    }
 }
 
 /// Creates the links of a plan. This happens after the files are written, so that no file is
@@ -109,8 +151,8 @@ async fn copy_one(ctx: &BatchContext, item: &PlannedFile, totals: &Mutex<BatchTo
             verified,
             measured,
         }) => {
-            lock(totals).file_done(bytes, &verified, measured.map(|m| *m));
-            report_finished(ctx, item, bytes, verified);
+            preserve::finish_files(ctx, &[item]).await;
+            report_complete(ctx, item, totals, (bytes, verified, measured.map(|m| *m))).await;
         }
         Ok(FileOutcome::Kept) => {
             lock(totals).file_kept();
@@ -156,6 +198,10 @@ async fn copy_bundle(ctx: &BatchContext, files: Vec<PlannedFile>, totals: &Mutex
     // Bytes of files that failed have moved, too.
     let mut others = moved.bytes;
     let mut left = Vec::new();
+    let stored = files.iter().enumerate();
+    let stored = stored.filter(|(index, _)| !moved.failed.contains(index));
+    let stored: Vec<_> = stored.map(|(_, item)| item).collect();
+    preserve::finish_files(ctx, &stored).await;
     for (index, item) in files.into_iter().enumerate() {
         if moved.failed.contains(&index) {
             left.push(item);
@@ -163,8 +209,8 @@ async fn copy_bundle(ctx: &BatchContext, files: Vec<PlannedFile>, totals: &Mutex
         }
         let bytes = item.facts.size.unwrap_or(0);
         others = others.saturating_sub(bytes);
-        lock(totals).file_done(bytes, &moved.verified, measured.take());
-        report_finished(ctx, &item, bytes, moved.verified.clone());
+        let outcome = (bytes, moved.verified.clone(), measured.take());
+        report_complete(ctx, &item, totals, outcome).await;
     }
     lock(totals).add_bytes(others);
     for item in left {
@@ -178,7 +224,19 @@ async fn copy_bundle(ctx: &BatchContext, files: Vec<PlannedFile>, totals: &Mutex
     }
 }
 
-fn report_finished(ctx: &BatchContext, item: &PlannedFile, bytes: u64, verified: String) {
+/// Reports a file that is in place. One whose checksum is asked for and unknown has failed.
+async fn report_complete(
+    ctx: &BatchContext,
+    item: &PlannedFile,
+    totals: &Mutex<BatchTotals>,
+    (bytes, verified, measured): (u64, String, Option<TransferMeasurement>),
+) {
+    if let Err(failure) = sums::add(ctx, item).await {
+        lock(totals).add_bytes(bytes);
+        report_failure(&ctx.observer, totals, item.source.display(), failure);
+        return;
+    }
+    lock(totals).file_done(bytes, &verified, measured);
     ctx.observer.on_event(CopyEvent::Finished {
         source: item.source.display(),
         destination: item.destination.display(),

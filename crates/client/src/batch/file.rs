@@ -140,6 +140,7 @@ mod tests {
         let facts = |size, modified| SourceFacts {
             size,
             modified: modified_at(modified),
+            ..SourceFacts::default()
         };
         let source = facts(Some(5), Some(100));
         for same in [

@@ -30,6 +30,7 @@ mod disk;
 mod download;
 mod execute;
 mod file;
+mod hard_links;
 mod measurement;
 mod meter;
 mod path_advice;
@@ -37,11 +38,13 @@ mod path_knowledge;
 mod path_memory;
 pub(crate) mod plan;
 pub(crate) mod pool;
+mod preserve;
 mod progress;
 mod relay;
 mod resume;
 mod stall;
 mod stream_plan;
+mod sums;
 mod sync;
 mod totals;
 mod upload;
@@ -53,6 +56,7 @@ use meter::BatchMeter;
 use path_advice::AdviceQuestions;
 use plan::PlannedFile;
 use pool::StorageSessionPool;
+use sums::BatchSums;
 pub(crate) use sync::sync;
 use totals::BatchTotals;
 
@@ -72,6 +76,7 @@ pub(crate) struct BatchContext {
     started: Instant,
     given_warnings: Mutex<HashSet<String>>,
     advice: AdviceQuestions,
+    sums: Option<BatchSums>,
 }
 
 impl BatchContext {
@@ -98,9 +103,16 @@ impl BatchContext {
             started: Instant::now(),
             given_warnings: Mutex::default(),
             advice: AdviceQuestions::new(options.advice.clone()),
+            sums: None,
             options,
             observer,
         })
+    }
+
+    /// Opens the checksum file that the options ask for. Names in it are relative to `top`.
+    pub(crate) fn writing_sums(self, top: &Location) -> Result<Self, CopyFailure> {
+        let sums = BatchSums::create(&self.options, top)?;
+        Ok(Self { sums, ..self })
     }
 
     /// A session for planning. Lost connections are retried as for transfers.
@@ -308,7 +320,7 @@ async fn plan_and_execute(
     if let Some(problem) = netrc_warning() {
         ctx.warn(problem.to_owned());
     }
-    let plan = plan::make_plan(&ctx, &sources, &destination).await?;
+    let mut plan = plan::make_plan(&ctx, &sources, &destination).await?;
     if plan.items.len() > 1 && (options.offset.is_some() || options.length.is_some()) {
         return Err(CopyFailure::new(
             Exit::Usage,
@@ -316,10 +328,12 @@ async fn plan_and_execute(
         ));
     }
     lock(totals).set_rate_limit(options.transfer.rate.as_ref().map(RateLimit::rate));
-    let ctx = Arc::new(ctx);
+    let ctx = Arc::new(ctx.writing_sums(&destination)?);
+    let directories = std::mem::take(&mut plan.directory_facts);
     execute::execute(&ctx, plan, totals).await;
+    preserve::finish_directories(&ctx, directories).await;
     ctx.pool.close().await;
-    Ok(())
+    sums::finish(&ctx)
 }
 
 /// Refuses requests that are invalid for any files.
@@ -335,6 +349,13 @@ fn check_request(
         let mut locations = sources.iter().chain([destination]);
         if locations.any(|end| plan::is_same_file(&trace, end)) {
             return usage("--trace would overwrite a file of this copy: name another file");
+        }
+    }
+    if let Some(sums) = &options.write_sums {
+        let sums = Location::Local(sums.path.clone());
+        let mut locations = sources.iter().chain([destination]);
+        if locations.any(|end| plan::is_same_file(&sums, end)) {
+            return usage("--write-sums would overwrite a file of this copy: name another file");
         }
     }
     let stream_sources = sources

@@ -32,6 +32,8 @@ pub(crate) fn options() -> CopyOptions {
         symlinks: crate::SymlinkPolicy::default(),
         selection: crate::Selection::default(),
         files_from: None,
+        write_sums: None,
+        preserve: crate::Preserve::default(),
         dry_run: false,
         keep_existing: false,
         wait: false,

@@ -70,6 +70,11 @@ impl BatchTotals {
         (self.files, self.bytes)
     }
 
+    /// A file has got a further name.
+    pub(super) fn file_linked(&mut self) {
+        self.files += 1;
+    }
+
     /// A file is complete and in place.
     pub(super) fn file_done(
         &mut self,

@@ -216,7 +216,7 @@ impl Location {
     }
 
     /// A location on the same storage with another path.
-    pub(crate) fn with_path(&self, path: Vec<u8>) -> Self {
+    pub fn with_path(&self, path: Vec<u8>) -> Self {
         match self {
             Self::Local(_) => Self::Local(PathBuf::from(OsString::from_vec(path))),
             Self::StandardStreams => Self::StandardStreams,

@@ -22,6 +22,7 @@ use proto::checksum::ChecksumAlgorithm;
 use proto::path::{MAX_NAME, PARTIAL_HASH_DIGITS, PARTIAL_SUFFIX};
 use proto::timestamp::Timestamp;
 
+use crate::answers::KeptMetadata;
 use crate::lock_file::{self, LockFile, LockedOpen};
 use crate::{CopyFailure, Exit};
 
@@ -265,23 +266,24 @@ impl PartialFile {
         fs::metadata(&self.path).ok().map(|meta| meta.len())
     }
 
-    /// Gives the complete and verified file its time (if known) and permissions: those of the file
-    /// it replaces, otherwise those that the umask grants. The data is on disk when this returns,
+    /// Gives the complete and verified file its time (if known) and permissions: those of `kept`, otherwise those of the
+    /// file it replaces, otherwise those that the umask grants. The data is on disk when this returns,
     /// unless the policy is [`SyncPolicy::None`]. Blocks while the disk works.
     pub(crate) fn sync_with_metadata(
         &self,
         sink: &FileSink,
-        modified: Option<Timestamp>,
+        kept: KeptMetadata,
     ) -> Result<(), CopyFailure> {
-        if let Some(time) = modified.and_then(system_time) {
+        if let Some(time) = kept.modified.and_then(system_time) {
             // Some file systems cannot store such a time; the copy is complete without it.
             let _ = sink.file().set_modified(time);
         }
-        let mode = match fs::metadata(&self.destination) {
+        let mode = match (kept.mode, fs::metadata(&self.destination)) {
+            (Some(mode), _) => mode,
             // No setuid, setgid or sticky bit: whoever trusted the replaced file to run under
             // another identity trusted its old content.
-            Ok(old_file) => old_file.permissions().mode() & 0o777,
-            Err(_) => 0o666 & !umask(),
+            (None, Ok(old_file)) => old_file.permissions().mode() & 0o777,
+            (None, Err(_)) => 0o666 & !umask(),
         };
         // Some file systems have no permissions.
         let _ = sink.file().set_permissions(Permissions::from_mode(mode));
@@ -336,12 +338,6 @@ pub(crate) fn directory_of(path: &Path) -> &Path {
 fn system_time(time: Timestamp) -> Option<SystemTime> {
     let seconds = u64::try_from(time.0).ok()?;
     SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
-}
-
-/// Modification time of a local file.
-pub(crate) fn modification_time(meta: &fs::Metadata) -> Option<Timestamp> {
-    let since = meta.modified().ok()?.duration_since(SystemTime::UNIX_EPOCH);
-    Some(Timestamp(i64::try_from(since.ok()?.as_secs()).ok()?))
 }
 
 /// The last component of a local path as bytes.

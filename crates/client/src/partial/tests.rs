@@ -41,13 +41,18 @@ fn a_finished_file_gets_time_permissions_and_final_name() {
     );
     sink.file().write_all(b"new").unwrap();
     assert_eq!(fs::read(&destination).unwrap(), b"old");
-    partial
-        .sync_with_metadata(&sink, Some(Timestamp(1_000_000_000)))
-        .unwrap();
+    let kept = KeptMetadata {
+        modified: Some(Timestamp(1_000_000_000)),
+        mode: None,
+    };
+    partial.sync_with_metadata(&sink, kept).unwrap();
     partial.put_in_place(&sink).unwrap();
     let meta = fs::metadata(&destination).unwrap();
     assert_eq!(fs::read(&destination).unwrap(), b"new");
-    assert_eq!(modification_time(&meta), Some(Timestamp(1_000_000_000)));
+    assert_eq!(
+        crate::answers::modification_time(&meta),
+        Some(Timestamp(1_000_000_000))
+    );
     assert_eq!(meta.permissions().mode() & 0o777, 0o600);
     assert!(!partial.path.exists());
 }
@@ -77,7 +82,9 @@ fn partial_files_are_private_and_finished_files_not_setuid() {
         fs::set_permissions(&partial.path, Permissions::from_mode(0o4777)).unwrap();
         let (sink, _) = partial.lock(SyncPolicy::default()).unwrap();
         assert_eq!(mode(&partial.path), 0o600);
-        partial.sync_with_metadata(&sink, None).unwrap();
+        partial
+            .sync_with_metadata(&sink, KeptMetadata::default())
+            .unwrap();
         partial.put_in_place(&sink).unwrap();
         assert_eq!(mode(destination), wanted);
     }
@@ -90,7 +97,9 @@ fn a_foreign_file_under_the_partial_name_is_not_renamed() {
     let (sink, _) = partial.lock(SyncPolicy::default()).unwrap();
     sink.file().write_all(b"verified").unwrap();
     fs::remove_file(&partial.path).unwrap();
-    partial.sync_with_metadata(&sink, None).unwrap();
+    partial
+        .sync_with_metadata(&sink, KeptMetadata::default())
+        .unwrap();
     assert_eq!(partial.put_in_place(&sink).unwrap_err().exit, Exit::Local);
     fs::write(&partial.path, "somebody else's").unwrap();
     let failure = partial.put_in_place(&sink).unwrap_err();
@@ -107,7 +116,9 @@ fn a_partial_file_replaced_after_the_sync_leaves_the_destination_unchanged() {
     fs::write(&partial.destination, "old").unwrap();
     let (sink, _) = partial.lock(SyncPolicy::default()).unwrap();
     sink.file().write_all(b"verified").unwrap();
-    partial.sync_with_metadata(&sink, None).unwrap();
+    partial
+        .sync_with_metadata(&sink, KeptMetadata::default())
+        .unwrap();
     let other = dir.path().join("other");
     fs::write(&other, "somebody else's").unwrap();
     fs::rename(&other, &partial.path).unwrap();

@@ -86,6 +86,41 @@ impl ClientSession {
         Ok(checksums)
     }
 
+    /// The checksums of whole files, each as [`ClientSession::checksum`] returns it, in one pipeline where the server
+    /// supports it.
+    ///
+    /// # Errors
+    /// The session is lost.
+    pub(crate) async fn file_checksums(
+        &mut self,
+        algorithm: ChecksumAlgorithm,
+        paths: &[&[u8]],
+    ) -> Result<Vec<Result<String, CopyFailure>>, CopyFailure> {
+        let mut checksums = Vec::with_capacity(paths.len());
+        let can_pipeline =
+            self.supports_pipelining() && self.features().checksum_algorithms.contains(&algorithm);
+        if !can_pipeline || paths.iter().any(|path| self.check_path(path).is_err()) {
+            for path in paths {
+                checksums.push(self.checksum(algorithm, 0, None, path).await);
+            }
+            return Ok(checksums);
+        }
+        self.request_checksum_markers().await?;
+        let commands: Vec<Command> = paths
+            .iter()
+            .map(|path| cksm_command(algorithm, 0, None, path))
+            .collect();
+        self.control.send_pipelined(&commands).await?;
+        for path in paths {
+            let reply = self.control.final_reply_with_markers().await?;
+            let checksum = checksum_in_reply(algorithm, &reply);
+            checksums.push(
+                checksum.ok_or_else(|| self.missing_checksum_failure(algorithm, path, &reply)),
+            );
+        }
+        Ok(checksums)
+    }
+
     /// The commands that [`ClientSession::checksum`] will send, for sending them ahead. Empty where
     /// the server has no CKSM.
     pub(crate) fn checksum_commands(

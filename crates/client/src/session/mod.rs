@@ -24,6 +24,7 @@ mod greeting;
 pub(crate) mod links;
 mod list;
 mod login;
+mod metadata;
 pub(crate) mod passive;
 pub(crate) mod replies;
 mod right_sizing;

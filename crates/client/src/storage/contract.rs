@@ -14,7 +14,7 @@ use proto::checksum::ChecksumAlgorithm;
 use proto::listing::ListedEntry;
 use proto::timestamp::Timestamp;
 
-use crate::answers::{EntryVisitor, RenameFailure, SourceFacts, SymlinkCheckedEntry};
+use crate::answers::{EntryVisitor, KeptMetadata, RenameFailure, SourceFacts, SymlinkCheckedEntry};
 use crate::partial::WriteTarget;
 use crate::transfer::series::{Series, SeriesReport};
 use crate::transfer::{TransferAttempt, TransferSpec};
@@ -108,6 +108,15 @@ pub(crate) enum FollowUpQuery<'a> {
     Stat(&'a [u8]),
 }
 
+/// Metadata to set of a file or directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MetadataChange<'a> {
+    /// Its path.
+    pub(crate) path: &'a [u8],
+    /// `None` in it: left as it is.
+    pub(crate) kept: KeptMetadata,
+}
+
 /// A source that this process has opened for reading.
 #[derive(Debug, Clone)]
 pub(crate) struct OpenSource {
@@ -178,6 +187,17 @@ pub(crate) trait Storage: Send + Debug + Any {
     /// As [`Storage::stat`]. `Protocol` if the listing exceeds the limits.
     async fn list(&mut self, path: &[u8]) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure>;
 
+    /// Like [`Storage::list`], with every link told from what it points to, also one that points nowhere: for a removal.
+    ///
+    /// # Errors
+    /// As [`Storage::list`].
+    async fn list_everything(
+        &mut self,
+        path: &[u8],
+    ) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> {
+        self.list(path).await
+    }
+
     /// Like [`Storage::list`], for large directories: `visit` receives the entries as they arrive,
     /// in any order, and returns `Break` to stop.
     ///
@@ -244,6 +264,22 @@ pub(crate) trait Storage: Send + Debug + Any {
                 self.checksum(algorithm, *offset, Some(*length), path)
                     .await?,
             );
+        }
+        Ok(sums)
+    }
+
+    /// The checksums of whole files, each as [`Storage::checksum`] returns it.
+    ///
+    /// # Errors
+    /// The storage is lost.
+    async fn file_checksums(
+        &mut self,
+        algorithm: ChecksumAlgorithm,
+        paths: &[&[u8]],
+    ) -> Result<Vec<Result<String, CopyFailure>>, CopyFailure> {
+        let mut sums = Vec::with_capacity(paths.len());
+        for path in paths {
+            sums.push(self.checksum(algorithm, 0, None, path).await);
         }
         Ok(sums)
     }
@@ -459,6 +495,17 @@ pub(crate) trait Storage: Send + Debug + Any {
     /// # Errors
     /// The refusal by its class.
     async fn set_modified(&mut self, path: &[u8], time: Timestamp) -> Result<bool, CopyFailure>;
+
+    /// Sets times and permissions of files and directories, in this order. Returns for each whether all of it was set.
+    ///
+    /// # Errors
+    /// The storage is lost.
+    async fn set_metadata(
+        &mut self,
+        changes: &[MetadataChange<'_>],
+    ) -> Result<Vec<bool>, CopyFailure> {
+        Ok(vec![false; changes.len()])
+    }
 
     /// Ends the session with a short exchange (QUIT).
     async fn close(self: Box<Self>) {}

@@ -1,10 +1,10 @@
 //! Local files as a storage.
 
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -18,10 +18,12 @@ use proto::checksum::ChecksumAlgorithm;
 use proto::listing::{EntryKind, ListedEntry};
 use proto::timestamp::Timestamp;
 
-use super::contract::{AvailableChecksums, Capabilities, OpenSource, Storage};
+use super::contract::{AvailableChecksums, Capabilities, MetadataChange, OpenSource, Storage};
 use super::local_copy;
-use crate::answers::{RenameFailure, SourceFacts, SymlinkCheckedEntry};
-use crate::partial::{WriteTarget, local_failure, modification_time};
+use crate::answers::{
+    KeptMetadata, RenameFailure, SourceFacts, SymlinkCheckedEntry, modification_time,
+};
+use crate::partial::{WriteTarget, local_failure};
 use crate::transfer::{TransferAttempt, TransferSpec};
 use crate::verify::checksum_local;
 use crate::{CopyFailure, Exit};
@@ -99,6 +101,7 @@ fn listed_entry(name: &[u8], meta: &fs::Metadata) -> ListedEntry {
         size: meta.is_file().then_some(meta.len()),
         modified: modification_time(meta),
         mode: Some(meta.mode() & 0o7777),
+        link_count: Some(meta.nlink()),
         unique: Some(format!("{}-{}", meta.dev(), meta.ino())),
         ..ListedEntry::new(name, kind)
     }
@@ -211,6 +214,17 @@ fn set_file_time(path: &Path, time: Timestamp) -> Result<bool, CopyFailure> {
     };
     let result = File::open(path).and_then(|file| file.set_modified(time));
     result.map(|()| true).map_err(|e| path_failure(path, &e))
+}
+
+/// Sets time and permissions. Returns whether all of it was set.
+fn set_kept(path: &Path, kept: KeptMetadata) -> bool {
+    let has_time = kept
+        .modified
+        .is_none_or(|time| set_file_time(path, time).unwrap_or(false));
+    let has_mode = kept
+        .mode
+        .is_none_or(|mode| fs::set_permissions(path, Permissions::from_mode(mode)).is_ok());
+    has_time && has_mode
 }
 
 #[async_trait]
@@ -373,6 +387,23 @@ impl Storage for LocalFiles {
             fs::rename(&from, &to).map_err(|e| path_failure(&from, &e))
         });
         Ok(renamed.await?)
+    }
+
+    async fn set_metadata(
+        &mut self,
+        changes: &[MetadataChange<'_>],
+    ) -> Result<Vec<bool>, CopyFailure> {
+        let changes: Vec<_> = changes
+            .iter()
+            .map(|change| (to_path(change.path), change.kept))
+            .collect();
+        run_blocking(move || {
+            Ok(changes
+                .iter()
+                .map(|(at, kept)| set_kept(at, *kept))
+                .collect())
+        })
+        .await
     }
 
     async fn set_modified(&mut self, path: &[u8], time: Timestamp) -> Result<bool, CopyFailure> {

@@ -13,7 +13,7 @@ use proto::command::Command;
 use proto::listing::ListedEntry;
 use proto::timestamp::Timestamp;
 
-use super::contract::{AvailableChecksums, Capabilities, FollowUpQuery, Storage};
+use super::contract::{AvailableChecksums, Capabilities, FollowUpQuery, MetadataChange, Storage};
 use crate::answers::{EntryVisitor, RenameFailure, SymlinkCheckedEntry};
 use crate::remove::remove_tree;
 use crate::session::ClientSession;
@@ -90,6 +90,14 @@ impl Storage for ClientSession {
             .await
     }
 
+    async fn list_everything(
+        &mut self,
+        path: &[u8],
+    ) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> {
+        self.list_with_symlinks(path, SymlinkCheckScope::Everything)
+            .await
+    }
+
     async fn list_each(
         &mut self,
         path: &[u8],
@@ -125,6 +133,14 @@ impl Storage for ClientSession {
         path: &[u8],
     ) -> Result<String, CopyFailure> {
         self.checksum(algorithm, offset, length, path).await
+    }
+
+    async fn file_checksums(
+        &mut self,
+        algorithm: ChecksumAlgorithm,
+        paths: &[&[u8]],
+    ) -> Result<Vec<Result<String, CopyFailure>>, CopyFailure> {
+        self.file_checksums(algorithm, paths).await
     }
 
     async fn checksums(
@@ -272,6 +288,13 @@ impl Storage for ClientSession {
         modified: Option<Timestamp>,
     ) -> Result<(), RenameFailure> {
         self.set_time_and_rename(from, to, modified).await
+    }
+
+    async fn set_metadata(
+        &mut self,
+        changes: &[MetadataChange<'_>],
+    ) -> Result<Vec<bool>, CopyFailure> {
+        self.set_metadata(changes).await
     }
 
     async fn set_modified(&mut self, path: &[u8], time: Timestamp) -> Result<bool, CopyFailure> {

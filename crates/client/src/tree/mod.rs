@@ -3,7 +3,7 @@
 //! Names in a server's listing are untrusted: a name with `/` or a `..` would lead out of the
 //! destination.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -29,14 +29,31 @@ const MAX_ENTRIES: usize = 5_000_000;
 pub(crate) struct DirectoryTree {
     /// Directories below the top, parents first.
     pub(crate) directories: Vec<Vec<u8>>,
+    /// Facts of directories, by their path.
+    pub(crate) directory_facts: HashMap<Vec<u8>, SourceFacts>,
     /// Regular files.
     pub(crate) files: Vec<(Vec<u8>, SourceFacts)>,
+    /// Files that have several names, with what identifies the file.
+    pub(crate) linked_files: HashMap<Vec<u8>, String>,
+    /// Further names of files.
+    pub(crate) hard_links: Vec<HardLink>,
     /// Symbolic links to create, with their content: a path within the tree.
     pub(crate) links: Vec<(Vec<u8>, Vec<u8>)>,
     /// Skipped entries with the reason: links, pipes, devices.
     pub(crate) skipped: Vec<(Vec<u8>, String)>,
     /// Entries that were refused or could not be read.
     pub(crate) failed: Vec<(Vec<u8>, CopyFailure)>,
+}
+
+/// A further name of a file of the tree.
+#[derive(Debug, Clone)]
+pub(crate) struct HardLink {
+    /// The further name.
+    pub(crate) path: Vec<u8>,
+    /// The name under which the file is copied.
+    pub(crate) first: Vec<u8>,
+    /// Facts of the file.
+    pub(crate) facts: SourceFacts,
 }
 
 /// Checks that a name may be created below a destination: not empty, not `.` or `..`, without `/`
@@ -144,10 +161,18 @@ impl DirectoryTree {
                     self.skipped.push((relative, links::LINK_LOOP.to_owned()));
                 } else {
                     let ancestors = directory.ancestors.child(id, false);
+                    let facts = SourceFacts::from_entry(entry);
+                    self.directory_facts.insert(relative.clone(), facts);
                     self.add_directory(relative, directory.depth, ancestors, pending);
                 }
             }
-            EntryKind::File => self.files.push((relative, SourceFacts::from_entry(entry))),
+            EntryKind::File => {
+                // Remembered only for these, which are few.
+                if let (Some(2..), Some(unique)) = (entry.link_count, &entry.unique) {
+                    self.linked_files.insert(relative.clone(), unique.clone());
+                }
+                self.files.push((relative, SourceFacts::from_entry(entry)));
+            }
             EntryKind::SymLink => self
                 .skipped
                 .push((relative, links::DANGLING_LINK.to_owned())),

@@ -11,6 +11,7 @@
 
 mod bundles;
 mod bundles_between;
+mod checksum_files;
 mod chunked;
 mod confirmation;
 mod destination_locks;
@@ -20,6 +21,7 @@ mod integrity;
 mod limiters;
 mod memory;
 mod pipelining;
+mod preserve;
 mod protection;
 mod resume;
 mod right_sizing;

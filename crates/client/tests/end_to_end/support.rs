@@ -182,6 +182,8 @@ pub(crate) fn options() -> CopyOptions {
         symlinks: client::SymlinkPolicy::default(),
         selection: client::Selection::default(),
         files_from: None,
+        write_sums: None,
+        preserve: client::Preserve::default(),
         dry_run: false,
         keep_existing: false,
         wait: false,

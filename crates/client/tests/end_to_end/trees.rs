@@ -144,6 +144,47 @@ async fn patterns_and_several_sources_are_copied() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn braces_in_local_and_remote_sources_stand_for_several_names() {
+    let server = EndToEndServer::start().await;
+    let local = tempfile::tempdir().unwrap();
+    let names = ["a1.nc", "a2.h5", "b.nc", "c.txt", "{x,y}", "x"];
+    for name in names {
+        server.store(name, b"1");
+        fs::write(local.path().join(name), b"1").unwrap();
+    }
+    let local_url = |name: &str| local.path().join(name).to_str().unwrap().to_owned();
+    let remote_url = |name: &str| server.url(name);
+    for at in [&local_url as &dyn Fn(&str) -> String, &remote_url] {
+        for (pattern, expected) in [
+            ("a*.{nc,h5}", &["a1.nc", "a2.h5"][..]),
+            ("{a{1.nc,2.h5},c.txt}", &["a1.nc", "a2.h5", "c.txt"]),
+            // Something matches, if not every alternative.
+            ("*.{nc,none}", &["a1.nc", "b.nc"]),
+            // A file of that very name, as a shell leaves it when it is quoted.
+            ("{x,y}", &["{x,y}"]),
+            (r"\{x,y\}", &["{x,y}"]),
+        ] {
+            let workdir = tempfile::tempdir().unwrap();
+            let to = format!("{}/", workdir.path().display());
+            let (summary, _) = copy(&[&at(pattern)], &to, &options()).await;
+            assert_eq!(
+                summary.exit,
+                Exit::Done,
+                "{pattern}: {:?}",
+                summary.first_failure
+            );
+            assert_eq!(file_names(workdir.path()), expected, "{pattern}");
+        }
+        let workdir = tempfile::tempdir().unwrap();
+        let to = format!("{}/", workdir.path().display());
+        let (summary, _) = copy(&[&at("{c.txt,gone.txt}")], &to, &options()).await;
+        assert_eq!(summary.exit, Exit::NotFound, "a name in braces must exist");
+        assert!(summary.first_failure.unwrap().message.contains("gone.txt"));
+        assert_eq!(file_names(workdir.path()), [""; 0]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn special_files_are_reported_and_skipped() {
     let server = EndToEndServer::start().await;
     let workdir = tempfile::tempdir().unwrap();
@@ -196,6 +237,24 @@ async fn removing_a_tree_removes_its_links_and_nothing_outside() {
         timeout: std::time::Duration::from_secs(60),
         security: std::sync::Arc::default(),
     };
+    let preview = preview(&server.url("t"), &options).await;
+    let expected = [
+        "/t",
+        "/t/ lead ",
+        "/t/dangling",
+        "/t/f",
+        "/t/out",
+        "/t/same",
+        "/t/sub",
+        "/t/sub/g",
+        "/t/sub/loop",
+    ];
+    assert_eq!(preview, expected);
+    assert_eq!(
+        file_names(&server.root()),
+        ["keep", "t"],
+        "nothing is removed"
+    );
     client::remove(&server.url("t"), true, &options)
         .await
         .unwrap();
@@ -210,6 +269,39 @@ async fn removing_a_tree_removes_its_links_and_nothing_outside() {
         assert_eq!(file_names(&server.root()), ["keep"]);
     }
     assert_eq!(server.read("keep/f"), b"keep");
+}
+
+/// The paths that the recursive removal of `url` would delete.
+async fn preview(url: &str, options: &client::RemoteOptions) -> Vec<String> {
+    let mut paths = Vec::new();
+    let mut visit = |entry: client::RemoteEntry| {
+        paths.push(String::from_utf8(entry.name).unwrap());
+        std::ops::ControlFlow::Continue(())
+    };
+    client::preview_removal(url, true, options, &mut visit)
+        .await
+        .unwrap();
+    paths
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_preview_of_a_removal_refuses_what_the_removal_refuses() {
+    let server = EndToEndServer::start().await;
+    server.store("d/f", b"1");
+    let options = client::RemoteOptions {
+        timeout: std::time::Duration::from_secs(60),
+        security: std::sync::Arc::default(),
+    };
+    let mut visit = |_| panic!("nothing would be removed");
+    for (path, exit) in [
+        ("", Exit::Usage),
+        ("d", Exit::Usage),
+        ("none", Exit::NotFound),
+    ] {
+        let previewed =
+            client::preview_removal(&server.url(path), false, &options, &mut visit).await;
+        assert_eq!(previewed.unwrap_err().exit, exit, "{path}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

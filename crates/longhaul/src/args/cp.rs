@@ -24,6 +24,7 @@ use tune::sizing::drs::{DrsInterval, DrsIntervalError};
 use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
 
 use super::data_values::{parse_block_size, parse_io_method, parse_sync_policy};
+use super::keep::KeepArgs;
 use super::security::SecurityArgs;
 use super::selection::SelectionArgs;
 use super::values;
@@ -35,7 +36,7 @@ use super::values;
 /// `http://host/path`, `https://host/path`, `file:///path`. Write `user:password@` before the host to
 /// log in; it is safer to keep the password in ~/.netrc or in LONGHAUL_PASSWORD. Between two FTP servers the data goes directly from one to the other
 /// (third-party transfer). The last component of a source may contain the wildcards `*`, `?` and
-/// `[]`.
+/// `[]`, and alternatives `{a,b}`.
 ///
 /// Until a file is complete and verified, its name is NAME.longhaul-partial. To continue an
 /// interrupted copy, repeat the command with --resume.
@@ -120,6 +121,8 @@ pub(crate) struct CopyFlags {
     /// the tree
     #[arg(long, value_name = "skip|follow|copy", default_value = "skip", value_parser = parse_links)]
     links: SymlinkPolicy,
+    #[command(flatten)]
+    keep: KeepArgs,
     /// If another copy is writing the destination, wait until it ends. Without --wait, such a file
     /// fails with exit code 7
     #[arg(long)]
@@ -233,6 +236,8 @@ impl CopyFlags {
             trace: self.trace.clone(),
             sync_policy: self.sync_policy,
             symlinks: self.links,
+            preserve: self.keep.preserve,
+            write_sums: self.keep.write_sums(),
             selection: self.selection.selection()?,
             files_from: self.selection.listed_files()?,
             dry_run: self.dry_run,

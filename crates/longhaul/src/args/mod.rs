@@ -4,6 +4,7 @@ mod advisor;
 mod cp;
 mod data_values;
 mod doctor;
+mod keep;
 pub(crate) mod lab;
 pub(crate) mod lab_sim;
 mod proxy;

@@ -1,5 +1,6 @@
 //! Flags of the remote file verbs: `ls`, `stat`, `rm`, `mkdir`, `mv`, `cksum`.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,6 +70,12 @@ pub(crate) struct RmArgs {
     /// Delete directories and everything in them. Symbolic links are deleted, not followed
     #[arg(short = 'r', long)]
     pub(crate) recursive: bool,
+    /// Only print what would be deleted: one path per line, a directory before its content
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+    /// With --dry-run: print one JSON object per line
+    #[arg(long, requires = "dry_run")]
+    pub(crate) json: bool,
     /// URLs of the files
     #[arg(required = true, value_name = "URL")]
     pub(crate) urls: Vec<String>,
@@ -101,12 +108,26 @@ pub(crate) struct MvArgs {
     pub(crate) common: RemoteCommonArgs,
 }
 
-/// Print the checksum of remote or local files as `HEX  NAME`
+/// Print or check checksums of remote or local files
+///
+/// Prints `HEX  NAME` for each file. With --check, compares the files below a directory or URL with the
+/// checksums in FILE, as sha256sum(1) writes and checks them. A server computes them itself if it can;
+/// otherwise the files are read. Exit code 6: a file has another checksum; 4: a file is missing.
 #[derive(Debug, Args)]
 pub(crate) struct CksumArgs {
-    /// Algorithm: crc32c crc32 adler32 blake3 sha256 sha1 md5 sha512
-    #[arg(short = 'a', long, value_name = "ALG", default_value = "sha256", value_parser = super::cp::parse_algorithm)]
-    pub(crate) algorithm: ChecksumAlgorithm,
+    /// Algorithm: crc32c crc32 adler32 blake3 sha256 sha1 md5 sha512 [default: sha256; with --check, the
+    /// one in the name of FILE, such as MD5SUMS, or that of checksums of this length]
+    #[arg(short = 'a', long, value_name = "ALG", value_parser = super::cp::parse_algorithm)]
+    pub(crate) algorithm: Option<ChecksumAlgorithm>,
+    /// Check the files that FILE names (`-`: standard input), below the URL or path [default: .]
+    #[arg(short = 'c', long, value_name = "FILE", conflicts_with_all = ["offset", "length"])]
+    pub(crate) check: Option<PathBuf>,
+    /// With --check: do not fail for missing files, and do not print them
+    #[arg(long, requires = "check")]
+    pub(crate) ignore_missing: bool,
+    /// With --check: print only files that fail
+    #[arg(short = 'q', long, requires = "check")]
+    pub(crate) quiet: bool,
     /// Offset of the first byte
     #[arg(long, value_name = "N", default_value = "0", value_parser = units::size)]
     pub(crate) offset: u64,
@@ -114,7 +135,7 @@ pub(crate) struct CksumArgs {
     #[arg(long, value_name = "N", value_parser = units::size)]
     pub(crate) length: Option<u64>,
     /// URLs or local paths
-    #[arg(required = true, value_name = "URL")]
+    #[arg(required_unless_present = "check", value_name = "URL")]
     pub(crate) urls: Vec<String>,
     #[command(flatten)]
     pub(crate) common: RemoteCommonArgs,

@@ -159,6 +159,7 @@ fn parse_unix(line: &[u8]) -> Option<ListedEntry> {
         link_target,
         unique: None,
         may_list: None,
+        link_count: None,
     })
 }
 
@@ -275,6 +276,7 @@ fn parse_dos(line: &[u8]) -> Option<ListedEntry> {
         link_target: None,
         unique: None,
         may_list: None,
+        link_count: None,
     })
 }
 

@@ -94,6 +94,8 @@ pub struct ListedEntry {
     pub unique: Option<String>,
     /// Whether this session may enter and list a directory (`Perm`), if listed.
     pub may_list: Option<bool>,
+    /// Number of names that the file has (hard links), if listed.
+    pub link_count: Option<u64>,
 }
 
 impl ListedEntry {
@@ -110,6 +112,7 @@ impl ListedEntry {
             link_target: None,
             unique: None,
             may_list: None,
+            link_count: None,
         }
     }
 

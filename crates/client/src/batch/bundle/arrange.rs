@@ -6,7 +6,7 @@ use proto::bundle::{CHECKSUM, MAX_FILES, MAX_PATH_BYTES};
 
 use super::super::plan::PlannedFile;
 use crate::location::{Location, StorageId};
-use crate::{CopyOptions, Parallelism, VerifyMode};
+use crate::{CopyOptions, Parallelism, PreservedTimes, VerifyMode};
 
 /// A larger file gains nothing from company, bytes.
 const MAX_BUNDLED: u64 = 16 << 20;
@@ -123,7 +123,9 @@ fn options_allow(options: &CopyOptions) -> bool {
         Parallelism::Chunked(_) => false,
     };
     let whole = options.offset.is_none() && options.length.is_none();
-    verified && streams && whole && !options.resume && !options.keep_existing
+    // Bundled files have the times of their announcements.
+    let keeps_times = options.preserve.times != PreservedTimes::None;
+    verified && streams && whole && keeps_times && !options.resume && !options.keep_existing
 }
 
 /// The servers of a file that can be in a bundle: its other end is a file of this machine or another server.

@@ -1,10 +1,10 @@
 //! The files of a bundle on this machine.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,6 +19,8 @@ use crate::location::Location;
 pub(super) struct LocalBundle {
     paths: Arc<[PathBuf]>,
     token: u64,
+    /// Permissions of the files that are created here.
+    modes: Arc<[Option<u32>]>,
 }
 
 impl LocalBundle {
@@ -33,12 +35,21 @@ impl LocalBundle {
             paths: locations.map(path).collect(),
             // Not a secret: O_EXCL decides whose name it is.
             token: RandomState::new().hash_one(std::process::id()),
+            modes: Arc::default(),
         }
     }
 
     /// Part of the names of unfinished files.
     pub(super) fn token(&self) -> u64 {
         self.token
+    }
+
+    /// Files that get these permissions with their names.
+    pub(super) fn with_modes(self, modes: Vec<Option<u32>>) -> Self {
+        Self {
+            modes: modes.into(),
+            ..self
+        }
     }
 
     /// Opens a file to read it. The open of a pipe that has taken the file's place does not wait for a writer.
@@ -69,7 +80,12 @@ impl BundleTarget for LocalBundle {
         if fs::symlink_metadata(path).is_ok_and(|there| !there.is_file()) {
             return Err(io::Error::other("the destination is no regular file"));
         }
-        fs::rename(self.partial(index), path)
+        let partial = self.partial(index);
+        if let Some(Some(mode)) = self.modes.get(index) {
+            // Some file systems have no permissions.
+            let _ = fs::set_permissions(&partial, Permissions::from_mode(*mode));
+        }
+        fs::rename(partial, path)
     }
 
     fn remove(&self, index: usize) {

@@ -3,8 +3,9 @@
 use data::store::bundle::BundleMember;
 
 use super::super::plan::PlannedFile;
+use super::super::preserve;
 use crate::location::StorageId;
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, CopyOptions, Exit};
 
 /// Which end of a bundle the server is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +43,12 @@ pub(super) fn members(files: &[PlannedFile]) -> Vec<BundleMember> {
         modified: file.facts.modified,
     };
     files.iter().map(member).collect()
+}
+
+/// The permissions that the files get; `None`: those that the umask grants.
+pub(super) fn modes(options: &CopyOptions, files: &[PlannedFile]) -> Vec<Option<u32>> {
+    let mode = |file: &PlannedFile| preserve::kept_of_file(options, file.facts).mode;
+    files.iter().map(mode).collect()
 }
 
 pub(super) fn local_failure(message: &str) -> CopyFailure {

@@ -32,7 +32,7 @@ mod series;
 
 pub(super) use arrange::{BatchWork, SmallFileServer, arrange, servers_to_ask};
 use local_files::LocalBundle;
-use members::{ServerEnd, local_failure, members, server_of, server_pair};
+use members::{ServerEnd, local_failure, members, modes, server_of, server_pair};
 
 /// A bundle that was moved.
 pub(super) struct MovedBundle {
@@ -214,7 +214,8 @@ async fn fetch(
     session: &mut dyn Storage,
     (spec, control): (&TransferSpec, &Arc<TransferControl>),
 ) -> Result<(TransferAttempt, Vec<BundleFailure>), CopyFailure> {
-    let target = LocalBundle::new(files.iter().map(|file| &file.destination));
+    let target = LocalBundle::new(files.iter().map(|file| &file.destination))
+        .with_modes(modes(&ctx.options, files));
     let sink = BundleSink::new(members(files), target, ctx.options.sync_policy);
     let sink = Arc::new(sink);
     let shared = Arc::clone(&sink) as Arc<dyn Sink>;

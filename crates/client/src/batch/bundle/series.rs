@@ -18,7 +18,7 @@ use super::super::plan::PlannedFile;
 use super::super::stream_plan::{CopyRange, StreamPlan, new_transfer_spec};
 use super::MovedBundle;
 use super::local_files::LocalBundle;
-use super::members::{ServerEnd, local_failure, members, server_of};
+use super::members::{ServerEnd, local_failure, members, modes, server_of};
 use crate::location::StorageId;
 use crate::retry::RetryBudget;
 use crate::storage::contract::{AvailableChecksums, Storage};
@@ -91,7 +91,7 @@ impl<'a> SeriesCopy<'a> {
             ServerEnd::Source => &file.destination,
             ServerEnd::Destination => &file.source,
         };
-        let local = LocalBundle::new(files.iter().map(here));
+        let local = LocalBundle::new(files.iter().map(here)).with_modes(modes(&ctx.options, files));
         let policy = ctx.options.sync_policy;
         let sink = BundleSink::new(members.clone(), local.clone(), policy);
         Ok(Self {

@@ -16,7 +16,7 @@ use super::path_knowledge::{PathKnowledge, RemotePath};
 use super::resume::ExistingDestination;
 use super::stream_plan::{CopyRange, StreamPlan};
 use super::upload::{StorageDestination, UploadFinish};
-use super::{BatchContext, FileOutcome, PlannedFile};
+use super::{BatchContext, FileOutcome, PlannedFile, preserve};
 use crate::CopyFailure;
 use crate::answers::SourceFacts;
 use crate::journal::CopyIdentity;
@@ -276,11 +276,12 @@ impl<'a> FileCopy<'a> {
             };
             let label = state.destination.after_verification(verified).await?;
             self.check_source(state, sessions, check).await?;
-            let (modified, can_resend) = (state.facts.modified, !self.pipe_consumed);
+            let kept = preserve::kept_of_file(&self.ctx.options, state.facts);
+            let can_resend = !self.pipe_consumed;
             let to = &mut *sessions.to;
             let finish = state
                 .destination
-                .finish(self.ctx, to, modified, can_resend)
+                .finish(self.ctx, to, kept, can_resend)
                 .await?;
             if finish == UploadFinish::InPlace {
                 return Ok(FileOutcome::done(self.meter.moved(), label, measured));

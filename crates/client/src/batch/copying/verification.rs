@@ -216,7 +216,7 @@ impl FileCopy<'_> {
         let source = &self.item.source;
         let now = sessions.from.stat(source.path()).await?;
         if state.source_is_local() {
-            return match SourceFacts::from_entry(&now) == state.facts {
+            return match SourceFacts::from_entry(&now).is_same_content(&state.facts) {
                 true => Ok(()),
                 false => Err(source_changed_failure(source)),
             };

@@ -1,6 +1,7 @@
 //! Expands source arguments: resolves patterns and finds out what each source is.
 
 use proto::listing::{EntryKind, ListedEntry};
+use proto::pattern::braces::{expand_braces, has_braces};
 use proto::pattern::{GlobPattern, has_wildcard};
 
 use super::paths::{last_component, trim_trailing_slashes};
@@ -21,7 +22,7 @@ pub(super) struct FoundSource {
 
 /// Whether an entry is a directory, under any of the types that a listing uses (RFC 3659 section
 /// 7.5.1).
-pub(super) fn is_directory(entry: &ListedEntry) -> bool {
+pub(crate) fn is_directory(entry: &ListedEntry) -> bool {
     matches!(
         entry.kind,
         EntryKind::Dir | EntryKind::CurrentDir | EntryKind::ParentDir
@@ -41,7 +42,7 @@ pub(super) async fn expand_source(
         }]);
     }
     let (id, path) = (source.storage_id(), trim_trailing_slashes(source.path()));
-    let pattern = pattern_of(source);
+    let pattern = pattern_of(source)?;
     let first_path = Some(path).filter(|_| pattern.is_none());
     let mut session = ctx.session_for_path(&id, first_path).await?;
     let found = match &pattern {
@@ -58,10 +59,52 @@ pub(super) async fn expand_source(
     found
 }
 
+/// A pattern of names: one of the alternatives that its braces stand for.
+#[derive(Debug)]
+struct SourcePattern {
+    alternatives: Vec<PatternAlternative>,
+}
+
+#[derive(Debug)]
+struct PatternAlternative {
+    pattern: GlobPattern,
+    /// The text, if it has no wildcard: a name, of which a file is expected.
+    name: Option<Vec<u8>>,
+}
+
+impl SourcePattern {
+    fn matches(&self, name: &[u8]) -> bool {
+        let mut alternatives = self.alternatives.iter();
+        alternatives.any(|alternative| alternative.pattern.matches(name))
+    }
+
+    /// A name of the pattern that none of the entries has.
+    fn missing_name(&self, entries: &[ListedEntry]) -> Option<&[u8]> {
+        let names = self.alternatives.iter();
+        let missing = names
+            .filter(|expected| expected.name.is_some())
+            .find(|expected| !entries.iter().any(|e| expected.pattern.matches(&e.name)));
+        missing.and_then(|expected| expected.name.as_deref())
+    }
+}
+
 /// The pattern in the last component, if any.
-fn pattern_of(location: &Location) -> Option<GlobPattern> {
-    let name = last_component(location)?;
-    has_wildcard(&name).then(|| GlobPattern::new(&name))
+fn pattern_of(location: &Location) -> Result<Option<SourcePattern>, CopyFailure> {
+    let Some(name) = last_component(location) else {
+        return Ok(None);
+    };
+    if !has_wildcard(&name) && !has_braces(&name) {
+        return Ok(None);
+    }
+    let texts = expand_braces(&name).map_err(|error| {
+        CopyFailure::new(Exit::Usage, format!("{}: {error}", location.display()))
+    })?;
+    let alternatives = texts.into_iter().map(|text| PatternAlternative {
+        pattern: GlobPattern::new(&text),
+        name: Some(text).filter(|text| !has_wildcard(text)),
+    });
+    let alternatives = alternatives.collect();
+    Ok(Some(SourcePattern { alternatives }))
 }
 
 async fn stat_source(storage: &mut dyn Storage, at: &Location) -> Result<FoundSource, CopyFailure> {
@@ -78,11 +121,12 @@ async fn stat_source(storage: &mut dyn Storage, at: &Location) -> Result<FoundSo
 }
 
 /// Expands a pattern. The shell has already expanded patterns of local paths; this is for remote
-/// paths and for callers without a shell. A file whose name equals the pattern takes precedence.
+/// paths and for callers without a shell. A file whose name equals the pattern takes precedence. A name without wildcards
+/// in braces must exist.
 async fn expand_pattern(
     storage: &mut dyn Storage,
     source: &Location,
-    pattern: &GlobPattern,
+    pattern: &SourcePattern,
 ) -> Result<Vec<FoundSource>, CopyFailure> {
     // Only where a lookup costs no round trip: a file may be named like the pattern.
     if storage.capabilities().rtt.is_zero()
@@ -101,7 +145,8 @@ async fn expand_pattern(
     let mut entries: Vec<ListedEntry> = listing.into_iter().map(|marked| marked.entry).collect();
     // Checked before any use, because names in a server's listing are untrusted.
     entries.retain(|e| e.kind != EntryKind::Other && check_name(&e.name).is_ok());
-    if entries.iter().any(|e| e.name == file_name) {
+    let is_named = entries.iter().any(|e| e.name == file_name);
+    if is_named {
         entries.retain(|e| e.name == file_name);
     } else {
         entries.retain(|e| pattern.matches(&e.name));
@@ -121,6 +166,11 @@ async fn expand_pattern(
         }
     }
     entries.retain(|e| matches!(e.kind, EntryKind::File | EntryKind::Dir));
+    if !is_named && let Some(name) = pattern.missing_name(&entries) {
+        let name = source.with_path(join_path(parent, name));
+        let message = format!("{}: no such file or directory", name.display());
+        return Err(CopyFailure::new(Exit::NotFound, message));
+    }
     if entries.is_empty() {
         let message = format!("{}: nothing matches", source.display());
         return Err(CopyFailure::new(Exit::NotFound, message));

@@ -14,7 +14,7 @@ use std::collections::HashSet;
 use proto::path::MAX_NAME;
 
 use crate::answers::SourceFacts;
-use crate::batch::BatchContext;
+use crate::batch::{BatchContext, hard_links};
 use crate::location::Location;
 use crate::partial::is_unfinished;
 use crate::tree::{DirectoryTree, check_name, check_sendable, join_path};
@@ -27,9 +27,9 @@ mod paths;
 
 pub(crate) use conflicts::check_conflicts;
 pub(crate) use create::{make_directories, make_link, make_with_parents};
+pub(crate) use expand::is_directory;
 use expand::{FoundSource, expand_source};
-use paths::last_component;
-pub(crate) use paths::{is_inside, is_same_file, trim_trailing_slashes};
+pub(crate) use paths::{is_inside, is_same_file, last_component, trim_trailing_slashes};
 
 /// One file to copy.
 #[derive(Debug, Clone)]
@@ -53,13 +53,26 @@ pub(crate) struct PlannedLink {
     pub(crate) target: Vec<u8>,
 }
 
+/// A further name of a file that is copied.
+#[derive(Debug, Clone)]
+pub(crate) struct PlannedHardLink {
+    /// The copy of this name alone.
+    pub(crate) file: PlannedFile,
+    /// The file at the destination.
+    pub(crate) first: Location,
+}
+
 /// Everything that a copy will do.
 #[derive(Debug, Default)]
 pub(crate) struct CopyPlan {
     /// Directories to create, parents first.
     pub(crate) directories: Vec<Location>,
+    /// Copied directories, with the facts of their sources.
+    pub(crate) directory_facts: Vec<(Location, SourceFacts)>,
     /// Files to copy.
     pub(crate) items: Vec<PlannedFile>,
+    /// Further names of files, which they get when they are written.
+    pub(crate) hard_links: Vec<PlannedHardLink>,
     /// Symbolic links to create after the files are written.
     pub(crate) links: Vec<PlannedLink>,
     /// Skipped sources with the reason.
@@ -155,9 +168,7 @@ async fn inspect_destination(
         _ => ctx.pool.release(&id, session),
     }
     Ok(match result {
-        Ok(entry) if expand::is_directory(&entry) => {
-            PlannedDestination::Directory { at, make: false }
-        }
+        Ok(entry) if is_directory(&entry) => PlannedDestination::Directory { at, make: false },
         // A server may refuse to show a path that it would still accept in STOR.
         _ if ends_with_slash => PlannedDestination::Directory { at, make: true },
         result => PlannedDestination::File {
@@ -264,9 +275,11 @@ impl CopyPlan {
         let id = found.location.storage_id();
         let mut session = ctx.session(&id).await?;
         let path = trim_trailing_slashes(found.location.path());
-        let tree = DirectoryTree::walk(&mut *session, path, ctx.options.symlinks).await?;
+        let mut tree = DirectoryTree::walk(&mut *session, path, ctx.options.symlinks).await?;
+        tree.directory_facts.insert(Vec::new(), found.facts);
         ctx.pool.release(&id, session);
-        self.add_tree_content(&found.location, &top, select(ctx, tree));
+        let tree = hard_links::keep(ctx, (&found.location, &top), select(ctx, tree));
+        self.add_tree_content(&found.location, &top, tree);
         Ok(())
     }
 
@@ -283,6 +296,9 @@ impl CopyPlan {
         for directory in &tree.directories {
             self.directories.push(join_location(top, directory));
         }
+        let kept = tree.directory_facts.into_iter();
+        self.directory_facts
+            .extend(kept.map(|(relative, facts)| (join_location(top, &relative), facts)));
         for (relative, facts) in tree.files {
             let (from, to) = (
                 join_location(source, &relative),
@@ -301,6 +317,15 @@ impl CopyPlan {
                 self.failed.push((display_name, failure));
             }
         }
+        let linked = tree.hard_links.into_iter().map(|link| PlannedHardLink {
+            file: PlannedFile {
+                source: join_location(source, &link.path),
+                destination: join_location(top, &link.path),
+                facts: link.facts,
+            },
+            first: join_location(top, &link.first),
+        });
+        self.hard_links.extend(linked);
         self.links
             .extend(tree.links.iter().map(|(r, target)| PlannedLink {
                 source: join_location(source, r),
@@ -349,6 +374,8 @@ pub(super) fn select(ctx: &BatchContext, mut tree: DirectoryTree) -> DirectoryTr
         .collect();
     tree.directories
         .retain(|directory| needed.contains(directory.as_slice()));
+    tree.directory_facts
+        .retain(|path, _| path.is_empty() || needed.contains(path.as_slice()));
     tree
 }
 

@@ -198,7 +198,7 @@ fn chunk_modes_need_servers_that_support_ranges() {
 fn range(offset: Option<u64>, length: Option<u64>) -> Result<CopyRange, CopyFailure> {
     let facts = SourceFacts {
         size: Some(100),
-        modified: None,
+        ..SourceFacts::default()
     };
     CopyRange::from_options(offset, length, facts, "f")
 }

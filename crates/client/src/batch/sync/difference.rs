@@ -81,6 +81,7 @@ mod tests {
         SourceFacts {
             size: Some(size),
             modified: Some(Timestamp(time)),
+            ..SourceFacts::default()
         }
     }
 
@@ -134,7 +135,7 @@ mod tests {
         }
         let unknown = SourceFacts {
             size: Some(1),
-            modified: None,
+            ..SourceFacts::default()
         };
         assert!(is_same_by_time(unknown, facts(1, 5), true));
         assert!(!is_same_by_time(SourceFacts::default(), facts(1, 5), true));

@@ -6,17 +6,19 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use proto::checksum::ChecksumAlgorithm;
-use proto::listing::EntryKind;
 
-use super::plan::{CopyPlan, check_conflicts, is_inside, join_location, select};
+use super::plan::{CopyPlan, check_conflicts, is_directory, is_inside, join_location, select};
 use super::totals::BatchTotals;
-use super::{BatchContext, execute, lock, secured_locations};
+use super::{BatchContext, execute, hard_links, lock, preserve, secured_locations, sums};
 use crate::answers::SourceFacts;
 use crate::location::Location;
 use crate::partial::is_unfinished;
 use crate::storage::contract::Storage;
 use crate::tree::DirectoryTree;
-use crate::{CopyEvent, CopyFailure, CopyObserver, CopySummary, Exit, SymlinkPolicy, SyncOptions};
+use crate::{
+    CopyEvent, CopyFailure, CopyObserver, CopySummary, Exit, PreservedTimes, SymlinkPolicy,
+    SyncOptions,
+};
 
 mod difference;
 
@@ -62,19 +64,23 @@ async fn sync_trees(
         return Err(usage(format!("{from} and {to} contain one another")));
     }
     let ctx = BatchContext::new(options.copy.clone(), Arc::clone(observer))?;
-    let ctx = Arc::new(ctx);
+    let ctx = Arc::new(ctx.writing_sums(&to)?);
     // Both at the same time: they are usually on different machines.
     let (source, destination) =
         tokio::try_join!(list_source(&ctx, from), list_destination(&ctx, &to))?;
+    let source = hard_links::keep(&ctx, (from, &to), source);
     let source_is_whole = source.failed.is_empty();
     let mut difference = TreeDifference::between(&source, destination.as_ref());
     compare_content(&ctx, options, (from, &to), &mut difference).await?;
+    let unchanged = sums::unchanged(&ctx, &source.files, &difference.to_copy);
+    let earlier_sums = sums::earlier(&ctx)?;
     let has_files = !(source.files.is_empty() && source.links.is_empty());
     let extras = match (options.delete, destination) {
         (true, Some(destination)) => Extras::of(&ctx, &source, &destination),
         _ => Extras::default(),
     };
-    let plan = plan(&ctx, (from, &to), source, difference)?;
+    let mut plan = plan(&ctx, (from, &to), source, difference)?;
+    let directories = std::mem::take(&mut plan.directory_facts);
     execute::execute(&ctx, plan, totals).await;
     let may_delete = source_is_whole && has_files && !lock(totals).has_failures();
     let result = match extras.paths.is_empty() || may_delete {
@@ -92,7 +98,11 @@ async fn sync_trees(
             ),
         )),
     };
+    // Last: deletions change the times of directories.
+    preserve::finish_directories(&ctx, directories).await;
+    sums::add_unchanged(&ctx, (from, &to), (&unchanged, earlier_sums)).await?;
     ctx.pool.close().await;
+    sums::finish(&ctx)?;
     result
 }
 
@@ -129,14 +139,17 @@ async fn list(
     );
     let mut session = ctx.session_for_path(&id, Some(path)).await?;
     let found = match session.stat(path).await {
-        Ok(entry) => Some(entry.kind),
+        Ok(entry) => Some(entry),
         Err(failure) if failure.exit == Exit::NotFound => None,
         Err(failure) => return Err(failure),
     };
     let tree = match found {
         None => None,
-        Some(EntryKind::Dir | EntryKind::CurrentDir | EntryKind::ParentDir) => {
-            Some(DirectoryTree::walk(&mut *session, path, links).await?)
+        Some(top) if is_directory(&top) => {
+            let mut tree = DirectoryTree::walk(&mut *session, path, links).await?;
+            let facts = SourceFacts::from_entry(&top);
+            tree.directory_facts.insert(Vec::new(), facts);
+            Some(tree)
         }
         Some(_) => {
             let message = format!(
@@ -177,7 +190,8 @@ async fn compare_content(
             }
         }
     } else {
-        let keeps_times = destination.capabilities().sets_time;
+        let keeps_times = destination.capabilities().sets_time
+            && options.copy.preserve.times != PreservedTimes::None;
         for (path, facts, there) in equal_sizes {
             if !is_same_by_time(facts, there, keeps_times) {
                 difference.to_copy.push((path, facts));
@@ -249,6 +263,7 @@ impl Extras {
         let mut kept: HashSet<&[u8]> = source.directories.iter().map(Vec::as_slice).collect();
         kept.extend(source.files.iter().map(|(path, _)| path.as_slice()));
         kept.extend(source.links.iter().map(|(path, _)| path.as_slice()));
+        kept.extend(source.hard_links.iter().map(|link| link.path.as_slice()));
         // Left out of the copy, but there.
         kept.extend(source.skipped.iter().map(|(path, _)| path.as_slice()));
         let mut paths: Vec<Vec<u8>> = Vec::new();

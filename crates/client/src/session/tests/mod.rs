@@ -17,6 +17,7 @@ use ScriptedAction::{ExpectLine, ExpectPassiveAndReply, SendData, SendLine, Slee
 mod checksum;
 mod links;
 mod listing;
+mod metadata;
 mod pipelining;
 mod ports;
 mod preliminary;

@@ -67,6 +67,7 @@ impl DavResource {
             modified: self.modified.as_deref().and_then(date::parse),
             unique: strong.filter(|_| !self.is_collection),
             may_list: None,
+            link_count: None,
             ..ListedEntry::new(name, kind)
         }
     }

@@ -1,8 +1,10 @@
 //! Shell patterns over raw bytes, for the last component of LIST and for sources on the command line.
 
+pub mod braces;
+
 /// Shell pattern: `*` matches any string, `?` one character, `[a-z]` and `[!a-z]` a class, and `\` makes
 /// the next character literal. As in a shell, a leading `.` matches only a literal `.`. An unclosed `[` is
-/// literal. A character is a UTF-8 character (RFC 2640) or a byte that is not UTF-8.
+/// literal, and so are braces: [`braces::expand_braces`] comes before. A character is a UTF-8 character (RFC 2640) or a byte that is not UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GlobPattern {
     items: Vec<PatternItem>,

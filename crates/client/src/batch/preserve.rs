@@ -1,0 +1,125 @@
+//! `--preserve`: permissions of files and directories, and times of directories.
+//!
+//! A file of this machine has them before it has its name. At a server they are set afterwards, for many files at a time.
+//! Directories come last, deepest first: storing a file changes the time of its directory, and a directory may be
+//! read-only. None of this fails a copy, whose bytes are in place; the user is told once for each storage.
+
+use super::BatchContext;
+use super::plan::PlannedFile;
+use crate::answers::{KeptMetadata, SourceFacts};
+use crate::location::{Location, StorageId};
+use crate::storage::contract::MetadataChange;
+use crate::{CopyOptions, PreservedTimes};
+
+/// The permission bits that are kept. Whoever trusts a program to run under another identity (setuid, setgid) trusts
+/// its owner, which a copy does not keep.
+const PERMISSION_BITS: u32 = 0o777;
+
+/// Most directories whose changes are sent together.
+const MAX_CHANGES: usize = 1000;
+
+/// What a copy of a file keeps of its source.
+pub(super) fn kept_of_file(options: &CopyOptions, facts: SourceFacts) -> KeptMetadata {
+    KeptMetadata {
+        modified: facts
+            .modified
+            .filter(|_| options.preserve.times != PreservedTimes::None),
+        mode: permissions(options, facts),
+    }
+}
+
+fn permissions(options: &CopyOptions, facts: SourceFacts) -> Option<u32> {
+    let mode = facts.mode.filter(|_| options.preserve.modes);
+    mode.map(|mode| mode & PERMISSION_BITS)
+}
+
+/// After files are complete: sets the permissions of those at a server.
+pub(super) async fn finish_files(ctx: &BatchContext, files: &[&PlannedFile]) {
+    if !ctx.options.preserve.modes {
+        return;
+    }
+    let stored = files
+        .iter()
+        .filter(|file| file.destination.storage_id().is_server());
+    let changes = stored.map(|file| {
+        let kept = KeptMetadata {
+            // It was set with the name.
+            modified: None,
+            mode: permissions(&ctx.options, file.facts),
+        };
+        (&file.destination, kept)
+    });
+    let changes: Vec<_> = changes.collect();
+    warn_of_unknown_modes(ctx, files);
+    change(ctx, &changes).await;
+}
+
+/// Sets permissions and times of directories, which come with the facts of their sources.
+pub(super) async fn finish_directories(
+    ctx: &BatchContext,
+    mut directories: Vec<(Location, SourceFacts)>,
+) {
+    let with_times = ctx.options.preserve.times == PreservedTimes::FilesAndDirectories;
+    if ctx.options.dry_run || !(with_times || ctx.options.preserve.modes) {
+        return;
+    }
+    // A path is greater than those that it begins with.
+    directories.sort_by(|(a, _), (b, _)| b.path().cmp(a.path()));
+    let changes = directories.iter().map(|(at, facts)| {
+        let kept = KeptMetadata {
+            modified: facts.modified.filter(|_| with_times),
+            mode: permissions(&ctx.options, *facts),
+        };
+        (at, kept)
+    });
+    let changes: Vec<_> = changes.collect();
+    for changes in changes.chunks(MAX_CHANGES) {
+        change(ctx, changes).await;
+    }
+}
+
+/// Makes changes at one storage.
+async fn change(ctx: &BatchContext, changes: &[(&Location, KeptMetadata)]) {
+    let wanted = changes
+        .iter()
+        .filter(|(_, kept)| *kept != KeptMetadata::default());
+    let wanted: Vec<MetadataChange<'_>> = wanted
+        .map(|(at, kept)| MetadataChange {
+            path: super::plan::trim_trailing_slashes(at.path()),
+            kept: *kept,
+        })
+        .collect();
+    let (Some((first, _)), false) = (changes.first(), wanted.is_empty()) else {
+        return;
+    };
+    let id = first.storage_id();
+    let result = match ctx.session(&id).await {
+        Ok(mut session) => {
+            let result = session.set_metadata(&wanted).await;
+            ctx.return_session(&id, session, &result);
+            result
+        }
+        Err(failure) => Err(failure),
+    };
+    match result {
+        Ok(set) if set.iter().all(|set| *set) => {}
+        Ok(_) => ctx.warn(format!(
+            "{id} did not take all permissions and times; the files themselves are complete"
+        )),
+        Err(failure) => ctx.warn(format!(
+            "permissions and times are not kept: {}; the files themselves are complete",
+            failure.message
+        )),
+    }
+}
+
+/// Warns of a server that does not tell the permissions of its files.
+fn warn_of_unknown_modes(ctx: &BatchContext, files: &[&PlannedFile]) {
+    let unknown = files.iter().find(|file| file.facts.mode.is_none());
+    let server = unknown.map(|file| file.source.storage_id());
+    if let Some(id) = server.filter(StorageId::is_server) {
+        ctx.warn(format!(
+            "{id} does not tell the permissions of its files: they are not kept"
+        ));
+    }
+}

@@ -1,0 +1,172 @@
+//! `--write-sums`: the checksum of each complete file, for a checksum file.
+//!
+//! The checksum is that of the end of the copy on this machine, read when the file is complete: mostly its bytes are
+//! still in memory. Between two servers, the destination computes it.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::BatchContext;
+use super::plan::{
+    PlannedFile, is_same_file, join_location, last_component, trim_trailing_slashes,
+};
+use crate::answers::SourceFacts;
+use crate::location::{Location, StorageId};
+use crate::partial::is_unfinished;
+use crate::sums::writer::{SumsWriter, read_earlier};
+use crate::{CopyFailure, CopyOptions, Exit};
+
+/// The checksum file of a batch.
+#[derive(Debug)]
+pub(super) struct BatchSums {
+    writer: SumsWriter,
+    /// Names are relative to it.
+    top: Location,
+    /// Its path.
+    path: Location,
+    /// A file of the copy has the path, and keeps it.
+    is_taken: AtomicBool,
+}
+
+impl BatchSums {
+    /// The file that the options ask for, if any.
+    ///
+    /// # Errors
+    /// `Local`; `Usage` for a destination without names.
+    pub(super) fn create(
+        options: &CopyOptions,
+        top: &Location,
+    ) -> Result<Option<Self>, CopyFailure> {
+        let Some(wanted) = options.write_sums.as_ref().filter(|_| !options.dry_run) else {
+            return Ok(None);
+        };
+        if *top == Location::StandardStreams {
+            let message = "--write-sums needs a destination with a name, not standard output";
+            return Err(CopyFailure::new(Exit::Usage, message));
+        }
+        Ok(Some(Self {
+            writer: SumsWriter::create(&wanted.path, wanted.algorithm)?,
+            top: top.clone(),
+            path: Location::Local(wanted.path.clone()),
+            is_taken: AtomicBool::new(false),
+        }))
+    }
+
+    /// The name of a file of the destination.
+    fn name_of(&self, destination: &Location) -> Vec<u8> {
+        let below = destination
+            .path()
+            .strip_prefix(trim_trailing_slashes(self.top.path()));
+        let below = below.map(|below| below.strip_prefix(b"/").unwrap_or(below));
+        match below {
+            Some(name) if !name.is_empty() => name.to_vec(),
+            // The file is the destination itself.
+            _ => last_component(destination).unwrap_or_default(),
+        }
+    }
+}
+
+/// Adds a file that is complete and verified.
+///
+/// # Errors
+/// No end of the copy can tell its checksum; `Local`.
+pub(super) async fn add(ctx: &BatchContext, file: &PlannedFile) -> Result<(), CopyFailure> {
+    let Some(sums) = &ctx.sums else {
+        return Ok(());
+    };
+    if is_same_file(&file.destination, &sums.path) || is_same_file(&file.source, &sums.path) {
+        sums.is_taken.store(true, Ordering::Relaxed);
+        let message = format!(
+            "{} is a file of this copy: write the checksums to another file",
+            sums.path.display()
+        );
+        return Err(CopyFailure::new(Exit::Usage, message));
+    }
+    let (offset, length) = (ctx.options.offset.unwrap_or(0), ctx.options.length);
+    let is_local = |at: &Location| at.storage_id() == StorageId::LocalFiles;
+    // The part that was copied is the whole of the destination.
+    let (at, offset, length) = match is_local(&file.source) && !is_local(&file.destination) {
+        true => (&file.source, offset, length),
+        false => (&file.destination, 0, None),
+    };
+    let id = at.storage_id();
+    let mut session = ctx.session(&id).await?;
+    let algorithm = sums.writer.algorithm();
+    let result = session.checksum(algorithm, offset, length, at.path()).await;
+    ctx.return_session(&id, session, &result);
+    let checksum = result.map_err(|failure| CopyFailure {
+        message: format!(
+            "{} was copied, but its checksum is unknown: {}",
+            file.destination.display(),
+            failure.message
+        ),
+        ..failure
+    })?;
+    sums.writer.add(&checksum, &sums.name_of(&file.destination))
+}
+
+/// Files of a sync that are the same at both ends: relative paths.
+pub(super) fn unchanged(
+    ctx: &BatchContext,
+    source: &[(Vec<u8>, SourceFacts)],
+    to_copy: &[(Vec<u8>, SourceFacts)],
+) -> Vec<Vec<u8>> {
+    if ctx.sums.is_none() {
+        return Vec::new();
+    }
+    let changed: HashSet<&[u8]> = to_copy.iter().map(|(path, _)| path.as_slice()).collect();
+    let is_file = |path: &&[u8]| {
+        let name = path.rsplit(|byte| *byte == b'/').next();
+        !changed.contains(path) && !name.is_some_and(is_unfinished)
+    };
+    let paths = source.iter().map(|(path, _)| path.as_slice());
+    paths.filter(is_file).map(<[u8]>::to_vec).collect()
+}
+
+/// The checksums that the file of an earlier run has.
+pub(super) fn earlier(ctx: &BatchContext) -> Result<HashMap<Vec<u8>, String>, CopyFailure> {
+    match (&ctx.options.write_sums, &ctx.sums) {
+        (Some(wanted), Some(_)) => read_earlier(&wanted.path, wanted.algorithm),
+        _ => Ok(HashMap::new()),
+    }
+}
+
+/// Adds files of a sync that are the same at both ends: with the checksum of an earlier run, or a new one.
+///
+/// # Errors
+/// As [`add`].
+pub(super) async fn add_unchanged(
+    ctx: &BatchContext,
+    (from, to): (&Location, &Location),
+    (unchanged, earlier): (&[Vec<u8>], HashMap<Vec<u8>, String>),
+) -> Result<(), CopyFailure> {
+    let Some(sums) = &ctx.sums else {
+        return Ok(());
+    };
+    for path in unchanged {
+        match earlier.get(path) {
+            Some(checksum) => sums.writer.add(checksum, path)?,
+            None => {
+                let file = PlannedFile {
+                    source: join_location(from, path),
+                    destination: join_location(to, path),
+                    facts: SourceFacts::default(),
+                };
+                add(ctx, &file).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Gives the checksum file its name.
+///
+/// # Errors
+/// `Local`.
+pub(super) fn finish(ctx: &BatchContext) -> Result<(), CopyFailure> {
+    match &ctx.sums {
+        Some(sums) if sums.is_taken.load(Ordering::Relaxed) => Ok(()),
+        Some(sums) => sums.writer.finish(ctx.options.sync_policy),
+        None => Ok(()),
+    }
+}

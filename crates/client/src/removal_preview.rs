@@ -1,0 +1,101 @@
+//! `rm --dry-run`: what a removal would delete. Nothing is changed.
+
+use std::ops::ControlFlow;
+
+use proto::listing::{EntryKind, ListedEntry};
+
+use crate::answers::{EntryVisitor, SymlinkCheckedEntry};
+use crate::session::links::ambiguous_link_failure;
+use crate::storage::contract::Storage;
+use crate::tree::{MAX_DEPTH, check_name, join_path};
+use crate::{CopyFailure, Exit};
+
+/// Shows `visit` what the removal of `top` would delete, each entry under its full path, a directory before its
+/// content. Links are shown and never followed. `Break` ends the listing. Memory is bounded by the largest directory
+/// and the number of directories that wait.
+///
+/// # Errors
+/// As the removal: `Usage` for a directory without `recursive`, `NotFound`, a listing that is refused. Entries may have
+/// been shown before.
+pub(crate) async fn preview_removal(
+    storage: &mut dyn Storage,
+    (top, recursive): (&[u8], bool),
+    visit: &mut EntryVisitor<'_>,
+) -> Result<(), CopyFailure> {
+    let mut entry = match storage.stat(top).await {
+        Err(missing) if missing.exit == Exit::NotFound => {
+            find_in_parent(storage, top).await.ok_or(missing)?
+        }
+        found => found?,
+    };
+    entry.name = top.to_vec();
+    let is_directory = entry.kind == EntryKind::Dir && !entry.is_symlink();
+    if is_directory && !recursive {
+        return Err(directory_failure(storage.name(), top));
+    }
+    if visit(entry).is_break() || !is_directory {
+        return Ok(());
+    }
+    let mut pending = vec![(top.to_vec(), 0)];
+    while let Some((directory, depth)) = pending.pop() {
+        let mut listed = storage.list_everything(&directory).await?;
+        listed.sort_by(|a, b| a.entry.name.cmp(&b.entry.name));
+        listed.dedup_by(|a, b| a.entry.name == b.entry.name);
+        let mut below = Vec::new();
+        for checked in listed {
+            check_name(&checked.entry.name)?;
+            let path = join_path(&directory, &checked.entry.name);
+            if is_real_directory(storage.name(), &checked, &path)? {
+                if depth >= MAX_DEPTH {
+                    let why = format!("more than {MAX_DEPTH} directories deep: a loop of links?");
+                    return Err(CopyFailure::new(Exit::Protocol, why));
+                }
+                below.push((path.clone(), depth + 1));
+            }
+            let entry = ListedEntry {
+                name: path,
+                ..checked.entry
+            };
+            if visit(entry) == ControlFlow::Break(()) {
+                return Ok(());
+            }
+        }
+        // The first of them comes next.
+        pending.extend(below.into_iter().rev());
+    }
+    Ok(())
+}
+
+/// A path that the server does not show by itself, such as a link that points nowhere.
+async fn find_in_parent(storage: &mut dyn Storage, path: &[u8]) -> Option<ListedEntry> {
+    let at = path.iter().rposition(|b| *b == b'/')?;
+    let (parent, name) = (&path[..at.max(1)], &path[at + 1..]);
+    let listed = storage.list_everything(parent).await.ok()?;
+    let found = listed.into_iter().find(|listed| listed.entry.name == name);
+    found.map(|found| found.entry)
+}
+
+/// The refusal to remove a directory as a file.
+pub(crate) fn directory_failure(storage: &str, path: &[u8]) -> CopyFailure {
+    let message = format!(
+        "{} is a directory on {storage}: `longhaul rm -r` removes it with all that is in it",
+        crate::session::display_path(path),
+    );
+    CopyFailure::new(Exit::Usage, message)
+}
+
+/// Whether an entry is a directory whose content would be removed. Only a removal, which tries DELE first, can tell a
+/// link from a directory on some servers.
+fn is_real_directory(
+    storage: &str,
+    checked: &SymlinkCheckedEntry,
+    path: &[u8],
+) -> Result<bool, CopyFailure> {
+    if checked.entry.kind != EntryKind::Dir || checked.entry.is_symlink() {
+        return Ok(false);
+    }
+    match checked.is_certain {
+        true => Ok(true),
+        false => Err(ambiguous_link_failure(storage, path)),
+    }
+}

@@ -1,0 +1,135 @@
+//! Writes a checksum file, which has its name only when it is complete.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use data::store::durability::SyncPolicy;
+use proto::checksum::ChecksumAlgorithm;
+use proto::path::PARTIAL_SUFFIX;
+
+use super::line::{format_line, parse_line};
+use crate::CopyFailure;
+use crate::partial::{directory_of, local_failure};
+
+/// An open checksum file. Lines are in the order in which they were added.
+#[derive(Debug)]
+pub(crate) struct SumsWriter {
+    algorithm: ChecksumAlgorithm,
+    path: PathBuf,
+    partial: PathBuf,
+    is_finished: AtomicBool,
+    out: Mutex<BufWriter<File>>,
+}
+
+impl SumsWriter {
+    /// Opens the file under a partial name. An older file of the final name stays until [`SumsWriter::finish`].
+    ///
+    /// # Errors
+    /// `Local`.
+    pub(crate) fn create(path: &Path, algorithm: ChecksumAlgorithm) -> Result<Self, CopyFailure> {
+        // Not the partial name of a file that is copied here.
+        let name = path.file_name().map_or(&b""[..], OsStr::as_bytes);
+        let name = [b"sums-", name, PARTIAL_SUFFIX].concat();
+        let partial = path.with_file_name(OsStr::from_bytes(&name));
+        let file = File::create(&partial).map_err(|e| local_failure(&partial, e))?;
+        Ok(Self {
+            algorithm,
+            path: path.to_owned(),
+            partial,
+            is_finished: AtomicBool::new(false),
+            out: Mutex::new(BufWriter::new(file)),
+        })
+    }
+
+    pub(crate) fn algorithm(&self) -> ChecksumAlgorithm {
+        self.algorithm
+    }
+
+    /// Adds a file.
+    ///
+    /// # Errors
+    /// `Local`.
+    pub(crate) fn add(&self, checksum: &str, name: &[u8]) -> Result<(), CopyFailure> {
+        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        out.write_all(&format_line(checksum, name))
+            .map_err(|e| local_failure(&self.partial, e))
+    }
+
+    /// Gives the file its name. It is on disk then, as `policy` says.
+    ///
+    /// # Errors
+    /// `Local`.
+    pub(crate) fn finish(&self, policy: SyncPolicy) -> Result<(), CopyFailure> {
+        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        let synced = out.flush().and_then(|()| match policy {
+            SyncPolicy::None => Ok(()),
+            _ => out.get_ref().sync_all(),
+        });
+        synced.map_err(|e| local_failure(&self.partial, e))?;
+        fs::rename(&self.partial, &self.path).map_err(|e| local_failure(&self.path, e))?;
+        self.is_finished.store(true, Ordering::Relaxed);
+        policy
+            .sync_directory(directory_of(&self.path))
+            .map_err(|e| local_failure(&self.path, e))
+    }
+}
+
+impl Drop for SumsWriter {
+    fn drop(&mut self) {
+        if !self.is_finished.load(Ordering::Relaxed) {
+            // Nobody can tell which files it lacks.
+            let _ = fs::remove_file(&self.partial);
+        }
+    }
+}
+
+/// The checksums of an earlier file, by name; none if there is no such file. Lines of another form are left out.
+///
+/// # Errors
+/// `Local`.
+pub(crate) fn read_earlier(
+    path: &Path,
+    algorithm: ChecksumAlgorithm,
+) -> Result<HashMap<Vec<u8>, String>, CopyFailure> {
+    let failure = |e| local_failure(path, e);
+    let file = match File::open(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(HashMap::new()),
+        file => file.map_err(failure)?,
+    };
+    let mut sums = HashMap::new();
+    for line in BufReader::new(file).split(b'\n') {
+        let line = line.map_err(failure)?;
+        if let Some(sum) = parse_line(&line, Some(algorithm)) {
+            sums.insert(sum.name, sum.checksum);
+        }
+    }
+    Ok(sums)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_older_file_stays_until_the_new_one_is_complete() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("MD5SUMS");
+        fs::write(&path, "old").unwrap();
+        let sums = SumsWriter::create(&path, ChecksumAlgorithm::Md5).unwrap();
+        let checksum = "d41d8cd98f00b204e9800998ecf8427e";
+        sums.add(checksum, b"a\nb").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        sums.finish(SyncPolicy::default()).unwrap();
+        let earlier = read_earlier(&path, ChecksumAlgorithm::Md5).unwrap();
+        assert_eq!(earlier.get(&b"a\nb"[..]).unwrap(), checksum);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+        let none = read_earlier(&directory.path().join("none"), ChecksumAlgorithm::Md5);
+        assert!(none.unwrap().is_empty());
+    }
+}

@@ -1,0 +1,285 @@
+//! Permissions and times that copies keep.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use client::{CopyEvent, CopyOptions, Exit, Preserve, PreservedTimes, SyncOptions};
+
+use crate::support::{EndToEndServer, EventRecorder, copy, options};
+
+const LONG_AGO: u64 = 1_500_000_000;
+
+fn keeping(preserve: Preserve) -> CopyOptions {
+    CopyOptions {
+        recursive: true,
+        preserve,
+        ..options()
+    }
+}
+
+const ALL: Preserve = Preserve {
+    times: PreservedTimes::FilesAndDirectories,
+    modes: true,
+    hard_links: true,
+};
+
+fn set(path: &Path, mode: u32, seconds: u64) {
+    let file = fs::File::open(path).unwrap();
+    file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
+        .unwrap();
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+/// A tree of small files and a large one, a read-only directory, and a program that runs as its owner.
+fn make_tree(top: &Path) {
+    fs::create_dir_all(top.join("d/read-only")).unwrap();
+    let files = [
+        ("d/a", 0o600),
+        ("d/b", 0o755),
+        ("d/read-only/c", 0o444),
+        ("setuid", 0o4711),
+        ("plain", 0o644),
+        ("large", 0o640),
+    ];
+    for (seconds, (name, mode)) in (LONG_AGO..).zip(files) {
+        let path = top.join(name);
+        let length = if name == "large" { 17 << 20 } else { 100 };
+        fs::write(&path, vec![7; length]).unwrap();
+        set(&path, mode, seconds);
+    }
+    set(&top.join("d/read-only"), 0o555, LONG_AGO + 10);
+    set(&top.join("d"), 0o750, LONG_AGO + 11);
+    set(top, 0o711, LONG_AGO + 12);
+}
+
+/// Permissions and times below and at `top`.
+fn metadata(top: &Path) -> Vec<(String, u32, i64)> {
+    let names = [
+        "",
+        "d",
+        "d/a",
+        "d/b",
+        "d/read-only",
+        "d/read-only/c",
+        "setuid",
+        "plain",
+        "large",
+    ];
+    let of = |name: &str| {
+        let meta = fs::metadata(top.join(name)).unwrap();
+        (name.to_owned(), meta.mode() & 0o7777, meta.mtime())
+    };
+    names.into_iter().map(of).collect()
+}
+
+/// What a copy has: no setuid bit.
+fn expected(top: &Path) -> Vec<(String, u32, i64)> {
+    let all = metadata(top).into_iter();
+    all.map(|(name, mode, time)| (name, mode & 0o777, time))
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn permissions_and_times_are_kept_in_all_directions() {
+    let (server, other) = (EndToEndServer::start().await, EndToEndServer::start().await);
+    let workdir = tempfile::tempdir().unwrap();
+    let (from, back, local) = (
+        workdir.path().join("from"),
+        workdir.path().join("back"),
+        workdir.path().join("local"),
+    );
+    make_tree(&from);
+    let copies = [
+        (
+            from.to_str().unwrap().to_owned(),
+            local.to_str().unwrap().to_owned(),
+            local.clone(),
+        ),
+        (
+            from.to_str().unwrap().to_owned(),
+            server.user_url("t"),
+            server.root().join("t"),
+        ),
+        (
+            server.url("t"),
+            back.to_str().unwrap().to_owned(),
+            back.clone(),
+        ),
+        (
+            server.user_url("t"),
+            other.user_url("t"),
+            other.root().join("t"),
+        ),
+    ];
+    for (source, destination, there) in copies {
+        let (summary, events) = copy(&[&source], &destination, &keeping(ALL)).await;
+        assert_eq!(
+            summary.exit,
+            Exit::Done,
+            "{source}: {:?}",
+            summary.first_failure
+        );
+        let mut warnings = events.warnings();
+        // Servers do not tell which names are hard links.
+        warnings.retain(|text| !text.contains("hard links"));
+        assert_eq!(warnings, [""; 0], "{source} {destination}");
+        assert_eq!(metadata(&there), expected(&from), "{source} {destination}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_times_of_files_are_kept_by_default_and_nothing_with_none() {
+    let server = EndToEndServer::start().await;
+    let workdir = tempfile::tempdir().unwrap();
+    let from = workdir.path().join("from");
+    make_tree(&from);
+    let source = from.to_str().unwrap();
+    let is_old = |path: &Path| fs::metadata(path).unwrap().mtime() < 1_600_000_000;
+    for (name, preserve) in [
+        ("default", Preserve::default()),
+        (
+            "none",
+            Preserve {
+                times: PreservedTimes::None,
+                ..Preserve::default()
+            },
+        ),
+    ] {
+        let local = workdir.path().join(name);
+        for (destination, there) in [
+            (server.url(name), server.root().join(name)),
+            (local.to_str().unwrap().to_owned(), local.clone()),
+        ] {
+            let (summary, _) = copy(&[source], &destination, &keeping(preserve)).await;
+            assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+            for file in ["d/a", "large"] {
+                assert_eq!(
+                    is_old(&there.join(file)),
+                    name == "default",
+                    "{destination}"
+                );
+            }
+            assert!(!is_old(&there.join("d")));
+            let mode = fs::metadata(there.join("d/b")).unwrap().mode();
+            assert_eq!(mode & 0o111, 0, "the umask decides");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sync_keeps_the_times_of_directories_after_it_has_deleted() {
+    let server = EndToEndServer::start().await;
+    let workdir = tempfile::tempdir().unwrap();
+    let from = workdir.path().join("from");
+    make_tree(&from);
+    server.store("t/d/extra", b"x");
+    let options = SyncOptions {
+        copy: keeping(ALL),
+        delete: true,
+        checksum: false,
+    };
+    for copied in [6, 0] {
+        let recorder = std::sync::Arc::new(EventRecorder::default());
+        let (source, there) = (from.to_str().unwrap(), server.url("t"));
+        let summary = client::sync(source, &there, &options, recorder.clone()).await;
+        assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+        assert_eq!(summary.files, copied);
+        assert!(!server.root().join("t/d/extra").exists());
+        assert_eq!(metadata(&server.root().join("t")), expected(&from));
+        let warned = |event: &CopyEvent| matches!(event, CopyEvent::Warning(_));
+        assert_eq!(recorder.count(warned), 0);
+    }
+}
+
+/// `a`, `d/b` and `d/c` are names of one file; so are `x` and `y`.
+fn make_linked_tree(top: &Path) {
+    fs::create_dir_all(top.join("d")).unwrap();
+    fs::write(top.join("a"), "one file").unwrap();
+    fs::hard_link(top.join("a"), top.join("d/b")).unwrap();
+    fs::hard_link(top.join("a"), top.join("d/c")).unwrap();
+    fs::write(top.join("x"), "other").unwrap();
+    fs::hard_link(top.join("x"), top.join("y")).unwrap();
+    fs::write(top.join("alone"), "alone").unwrap();
+}
+
+/// Names of files at `top`, each group with those of one file.
+fn links(top: &Path) -> Vec<Vec<String>> {
+    let mut groups = std::collections::BTreeMap::<u64, Vec<String>>::new();
+    for name in ["a", "alone", "d/b", "d/c", "x", "y"] {
+        let inode = fs::metadata(top.join(name)).unwrap().ino();
+        groups.entry(inode).or_default().push(name.to_owned());
+    }
+    let mut groups: Vec<_> = groups.into_values().collect();
+    groups.sort();
+    groups
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hard_links_of_a_tree_stay_hard_links() {
+    let workdir = tempfile::tempdir().unwrap();
+    let at = |name: &str| workdir.path().join(name);
+    make_linked_tree(&at("from"));
+    let (from, to) = (at("from"), at("to"));
+    let (summary, events) = copy(
+        &[from.to_str().unwrap()],
+        to.to_str().unwrap(),
+        &keeping(ALL),
+    )
+    .await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!((summary.files, events.warnings().len()), (6, 0));
+    assert_eq!(summary.bytes, 18, "each file is copied once");
+    assert_eq!(links(&to), links(&from));
+    assert_eq!(links(&to).len(), 3);
+    // Without the option each name is a file.
+    let apart = at("apart");
+    let default = keeping(Preserve::default());
+    let (summary, _) = copy(&[from.to_str().unwrap()], apart.to_str().unwrap(), &default).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(links(&apart).len(), 6);
+    // A sync makes links of them, and only once; a changed file stays one file.
+    let options = SyncOptions {
+        copy: keeping(ALL),
+        delete: true,
+        checksum: false,
+    };
+    for files in [3, 0] {
+        let observer = std::sync::Arc::new(EventRecorder::default());
+        let (from, apart) = (from.to_str().unwrap(), apart.to_str().unwrap());
+        let summary = client::sync(from, apart, &options, observer).await;
+        assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+        assert_eq!((summary.files, summary.deleted), (files, 0));
+        assert_eq!(links(Path::new(apart)), links(&at("from")));
+    }
+    fs::write(from.join("d/c"), "changed content").unwrap();
+    let observer = std::sync::Arc::new(EventRecorder::default());
+    let (source, there) = (from.to_str().unwrap(), apart.to_str().unwrap());
+    let summary = client::sync(source, there, &options, observer).await;
+    assert_eq!((summary.exit, summary.files), (Exit::Done, 3));
+    assert_eq!(links(&apart), links(&from));
+    assert_eq!(fs::read(apart.join("a")).unwrap(), b"changed content");
+    assert!(
+        crate::support::file_names(&apart)
+            .iter()
+            .all(|n| !n.contains("partial"))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_without_hard_links_gets_each_name_and_a_warning() {
+    let server = EndToEndServer::start().await;
+    let workdir = tempfile::tempdir().unwrap();
+    let from = workdir.path().join("from");
+    make_linked_tree(&from);
+    let (summary, events) = copy(&[from.to_str().unwrap()], &server.url("t"), &keeping(ALL)).await;
+    assert_eq!((summary.exit, summary.files), (Exit::Done, 6));
+    let warnings = events.warnings();
+    assert!(
+        warnings.len() == 1 && warnings[0].contains("hard links"),
+        "{warnings:?}"
+    );
+    assert_eq!(server.read("t/d/c"), b"one file");
+    assert_eq!(links(&server.root().join("t")).len(), 6);
+}

@@ -1,0 +1,72 @@
+//! Flags for what copies keep besides the bytes, and for the checksum file that they write.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use client::{Preserve, PreservedTimes, WriteSums};
+use proto::checksum::ChecksumAlgorithm;
+
+/// Flags of the verbs that copy.
+#[derive(Debug, Args)]
+pub(crate) struct KeepArgs {
+    /// What copies keep besides the bytes, separated by commas: `times` (also of directories), `modes`
+    /// (permissions), `links` (hard links), `all`; or `none`. Times of files are kept unless it is `none`. What a
+    /// server cannot keep is told in a warning
+    #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true, value_parser = parse_preserve)]
+    pub(crate) preserve: Preserve,
+    /// Write the checksums of the copied files to FILE, in the format of sha256sum(1), with names relative to
+    /// DST; of all files of the tree for `sync`. `longhaul cksum --check` and `sha256sum -c` check them
+    #[arg(long, value_name = "FILE")]
+    write_sums: Option<PathBuf>,
+    /// Algorithm for --write-sums [default: the one in the name of FILE, such as MD5SUMS, otherwise sha256]
+    #[arg(long, value_name = "ALG", requires = "write_sums", value_parser = super::cp::parse_algorithm)]
+    sums_algorithm: Option<ChecksumAlgorithm>,
+}
+
+impl KeepArgs {
+    /// The checksum file to write.
+    pub(crate) fn write_sums(&self) -> Option<WriteSums> {
+        let path = self.write_sums.clone()?;
+        Some(WriteSums::new(path, self.sums_algorithm))
+    }
+}
+
+fn parse_preserve(text: &str) -> Result<Preserve, String> {
+    let mut preserve = Preserve::default();
+    for name in text.split(',').filter(|_| !text.is_empty()) {
+        let is_all = name == "all";
+        match name {
+            "none" if text == "none" => preserve.times = PreservedTimes::None,
+            "times" | "modes" | "links" | "all" => {}
+            _ => return Err("use times, modes, links or all, separated by commas, or none".into()),
+        }
+        if is_all || name == "times" {
+            preserve.times = PreservedTimes::FilesAndDirectories;
+        }
+        preserve.modes |= is_all || name == "modes";
+        preserve.hard_links |= is_all || name == "links";
+    }
+    Ok(preserve)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn preserve_takes_a_list_or_none() {
+        let preserve = parse_preserve;
+        let all = preserve("all").unwrap();
+        assert!(all.modes && all.hard_links);
+        assert_eq!(all.times, PreservedTimes::FilesAndDirectories);
+        let modes = preserve("modes").unwrap();
+        assert!(modes.modes && !modes.hard_links);
+        assert_eq!(modes.times, PreservedTimes::Files);
+        assert_eq!(preserve("times,modes,links").unwrap(), all);
+        assert_eq!(preserve("none").unwrap().times, PreservedTimes::None);
+        assert_eq!(preserve("").unwrap(), Preserve::default());
+        for wrong in ["mode", "times,", "none,times", "times modes"] {
+            assert!(preserve(wrong).unwrap_err().contains("modes"), "{wrong}");
+        }
+    }
+}

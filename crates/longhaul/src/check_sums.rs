@@ -1,0 +1,124 @@
+//! `cksum --check`: prints the result of each file, as sha256sum(1) does.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+
+use client::{CheckTotals, CheckedFile, CheckedSum, CopyFailure, Exit, RemoteOptions};
+
+use crate::args::CksumArgs;
+use crate::output::{print_listing_line, print_to_stderr};
+
+/// Checks the files that `sums` names.
+pub(crate) async fn check_sums(
+    args: &CksumArgs,
+    sums: &Path,
+    options: &RemoteOptions,
+) -> Result<(), CopyFailure> {
+    let base = match args.urls.as_slice() {
+        [] => ".",
+        [base] => base,
+        _ => {
+            let message = "--check takes one directory or URL";
+            return Err(CopyFailure::new(Exit::Usage, message));
+        }
+    };
+    let mut lines = open(sums)?;
+    let mut printed = Ok(());
+    let mut first_unreadable = None;
+    let mut visit = |file: CheckedFile| {
+        if let CheckedSum::Unreadable(failure) = &file.result {
+            print_to_stderr(&format!("longhaul: {}", failure.message));
+            first_unreadable.get_or_insert_with(|| failure.clone());
+        }
+        if printed.is_ok()
+            && let Some(line) = result_line(args, &file)
+        {
+            printed = print_listing_line(&line);
+        }
+    };
+    let totals = client::check_sums(
+        (&mut *lines, sums),
+        args.algorithm,
+        base,
+        options,
+        &mut visit,
+    )
+    .await?;
+    if let Err(error) = printed
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        return Err(CopyFailure::new(
+            Exit::Local,
+            format!("standard output: {error}"),
+        ));
+    }
+    if totals.malformed > 0 {
+        print_to_stderr(&format!(
+            "longhaul: warning: {} lines of {} are no checksums",
+            totals.malformed,
+            sums.display()
+        ));
+    }
+    verdict(args, totals, first_unreadable)
+}
+
+fn open(sums: &Path) -> Result<Box<dyn BufRead + Send>, CopyFailure> {
+    if sums == Path::new("-") {
+        return Ok(Box::new(BufReader::new(io::stdin())));
+    }
+    let file = File::open(sums).map_err(|error| {
+        let exit = match error.kind() {
+            io::ErrorKind::NotFound => Exit::NotFound,
+            _ => Exit::Local,
+        };
+        CopyFailure::new(exit, format!("{}: {error}", sums.display()))
+    })?;
+    Ok(Box::new(BufReader::new(file)))
+}
+
+/// `NAME: OK` and the like; a name with line ends as in the checksum file.
+fn result_line(args: &CksumArgs, file: &CheckedFile) -> Option<Vec<u8>> {
+    let result = match &file.result {
+        CheckedSum::Matches if args.quiet => return None,
+        CheckedSum::Matches => "OK",
+        CheckedSum::Missing if args.ignore_missing => return None,
+        CheckedSum::Differs => "FAILED",
+        CheckedSum::Missing => "MISSING",
+        CheckedSum::Unreadable(_) => "FAILED open or read",
+    };
+    let name = client::escape_sums_name(&file.name);
+    let (mark, name) = match &name {
+        Some(escaped) => ("\\", escaped),
+        None => ("", &file.name),
+    };
+    Some([mark.as_bytes(), name, b": ", result.as_bytes()].concat())
+}
+
+/// The failure of the whole check: the worst first.
+fn verdict(
+    args: &CksumArgs,
+    totals: CheckTotals,
+    first_unreadable: Option<CopyFailure>,
+) -> Result<(), CopyFailure> {
+    let all = totals.files();
+    if totals.differing > 0 {
+        let message = format!("{} of {all} files have another checksum", totals.differing);
+        return Err(CopyFailure::new(Exit::Integrity, message));
+    }
+    if totals.missing > 0 && !args.ignore_missing {
+        let message = format!("{} of {all} files are missing", totals.missing);
+        return Err(CopyFailure::new(Exit::NotFound, message));
+    }
+    if let Some(failure) = first_unreadable {
+        let message = format!("{} of {all} files cannot be read", totals.unreadable);
+        return Err(CopyFailure { message, ..failure });
+    }
+    match totals.matching {
+        0 => Err(CopyFailure::new(
+            Exit::NotFound,
+            "no file was checked: all are missing",
+        )),
+        _ => Ok(()),
+    }
+}
