@@ -76,9 +76,9 @@ fn corrupt_stored_file(directory: PathBuf) -> impl Fn(&mut Vec<u8>) -> bool + Se
 
 fn assert_one_file_was_repaired(summary: &CopySummary, events: &EventRecorder) {
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
-    assert_eq!(summary.files as usize, FILES);
-    assert_eq!(summary.resent_bytes as usize, SIZE);
-    assert_eq!(summary.bytes as usize, (FILES + 1) * SIZE);
+    assert_eq!(summary.files, FILES as u64);
+    assert_eq!(summary.resent_bytes, SIZE as u64);
+    assert_eq!(summary.bytes, ((FILES + 1) * SIZE) as u64);
     let warnings = events.warnings();
     let told = warnings.iter().any(|text| text.contains("1 of 40 files"));
     assert!(told, "{warnings:?}");
@@ -164,8 +164,8 @@ async fn a_bundle_whose_proof_was_damaged_is_not_sent_again() {
     let (summary, _) = copy(&[source], &target, &recursive()).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(
-        (summary.bytes as usize, summary.resent_bytes),
-        (FILES * SIZE, 0)
+        (summary.bytes, summary.resent_bytes),
+        ((FILES * SIZE) as u64, 0)
     );
     assert_files(&server.root().join("t"));
 }
