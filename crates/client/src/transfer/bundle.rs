@@ -19,7 +19,7 @@ use super::get::server_could_not_connect;
 use super::negotiation;
 use super::outcome::FailedTransfer;
 use super::prepare::{LocalDataEnd, PreparationResult};
-use super::third_party::{self, Subject};
+use super::third_party::{self, TransferSubject};
 use super::{TransferAttempt, TransferSpec};
 use crate::session::{ClientSession, replies};
 use crate::{CopyFailure, Exit};
@@ -176,7 +176,7 @@ pub(crate) async fn pass_bundle(
     spec: &TransferSpec,
     progress: &(dyn Fn(u64) + Send + Sync),
 ) -> Result<(TransferAttempt, BundleOutcome), CopyFailure> {
-    let subject = Subject::Bundle { from, to };
+    let subject = TransferSubject::Bundle { from, to };
     let attempt = third_party::third_party(source, destination, subject, spec, progress).await?;
     let outcome = end(source, None, from.len()).await?;
     Ok((attempt, outcome))

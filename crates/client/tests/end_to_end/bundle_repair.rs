@@ -118,7 +118,7 @@ async fn only_the_wrong_file_of_a_received_bundle_is_received_again() {
     let to = scratch.path().join("t");
     let server = EndToEndServer::start().await;
     make_files(&server.root().join("t"));
-    // What was sent of this file becomes wrong: from then on the server has another content.
+    // The sent bytes of this file become wrong: from then on the server has another content.
     let changed = server.root().join("t/7");
     let old = fs::read(&changed).unwrap();
     let time = fs::metadata(&changed).unwrap().modified().unwrap();
