@@ -46,6 +46,7 @@ fn write_seeds() -> Result<(), AnyError> {
     write_exchanges(folder)?;
     write_certificates(folder)?;
     write_texts(folder)?;
+    write_bundles(folder)?;
     write_advice(folder)
 }
 
@@ -157,6 +158,30 @@ fn write_certificates(folder: &Path) -> Result<(), AnyError> {
         "request.der",
         ProxyRequest::new(2048)?.to_der()?,
     )?;
+    Ok(())
+}
+
+/// The lines of a bundle of three files. The first byte is the number of files of a reply.
+fn write_bundles(folder: &Path) -> io::Result<()> {
+    let seeds = [
+        (
+            "announcement",
+            "1024,20260102030405,/data/a 7,,/data/b%20c 0,,/data/d",
+        ),
+        ("add", "ADD 1024,20260102030405,/data/a 7,,/data/b%20c"),
+        ("end", "END CRC32C 1a2b3c4d 0,2"),
+        (
+            "outcome",
+            "\x03250-Bundle CRC32C 1a2b3c4d\r\n FAILED 1 Permission denied\r\n250 End.\r\n",
+        ),
+        (
+            "sums",
+            "\x03450-Bundle CRC32C 1a2b3c4d\r\n SUMS 0a1b2c3d - 00000000\r\n450 The checksum differs.\r\n",
+        ),
+    ];
+    for (name, text) in seeds {
+        write(folder, "bundle", name, text)?;
+    }
     Ok(())
 }
 

@@ -9,6 +9,17 @@
 //! SITE BUNDLE END         or     SITE BUNDLE END CRC32C 1a2b3c4d 250-
 //! ```
 //!
+//! `SITE BUNDLE END` is answered as long as no other transfer begins. With a checksum that is not that of the bundle,
+//! the reply has the checksum of each file at the server, `-` where it has none, and no file gets its name. The end that
+//! received compares them; it leaves out what differs and ends the bundle again, with the server's checksum. A second wrong
+//! one drops the bundle.
+//!
+//! ```text
+//! SITE BUNDLE END CRC32C 00000000                                450-Bundle CRC32C 1a2b3c4d
+//!                                                                 SUMS 0a1b2c3d -
+//!                                                                450 The checksum differs.
+//! ```
+//!
 //! A client that could not read some files that it announced appends their positions, from 0, to the last line:
 //! `SITE BUNDLE END CRC32C 1a2b3c4d 0,7`.
 //!
@@ -42,6 +53,10 @@ pub const MAX_FILES: usize = 4096;
 pub const MAX_PATH_BYTES: usize = 256 << 10;
 /// Most bytes of announcements in one line, unless it has a single one. Servers take 24 KiB in protected sessions.
 const MAX_LINE_BYTES: usize = 12_000;
+/// Checksums of files in a line of a reply.
+const SUMS_IN_LINE: usize = 100;
+/// Stands for the checksum of a file that is not there.
+const NO_SUM: &str = "-";
 /// Longest reason of a failure, characters.
 const MAX_REASON_CHARS: usize = 200;
 
@@ -172,8 +187,10 @@ pub struct BundleFailure {
 pub struct BundleOutcome {
     /// Checksum of all bytes of the bundle in order, lower-case hex.
     pub checksum: Option<(ChecksumAlgorithm, String)>,
-    /// The files that were not moved. All others are.
+    /// The files that were not moved. All others are, unless there are `sums`.
     pub failures: Vec<BundleFailure>,
+    /// The checksum of each file, lower-case hex, if the client's checksum is not that of the bundle. Empty otherwise.
+    pub sums: Vec<Option<String>>,
 }
 
 impl BundleOutcome {
@@ -188,8 +205,12 @@ impl BundleOutcome {
             let reason: String = reason.chars().take(MAX_REASON_CHARS).collect();
             format!("FAILED {} {reason}", failure.index).into_bytes()
         };
-        let lines = self.failures.iter().map(line).collect();
-        Reply::with_inner_lines(250, &first, lines, "End.")
+        let mut lines: Vec<Vec<u8>> = self.failures.iter().map(line).collect();
+        lines.extend(self.sums.chunks(SUMS_IN_LINE).map(sums_line));
+        match self.sums.is_empty() {
+            true => Reply::with_inner_lines(250, &first, lines, "End."),
+            false => Reply::with_inner_lines(450, &first, lines, "The checksum differs."),
+        }
     }
 
     /// Reads the reply of a server to a bundle of `count` files. `None`: it is not that reply.
@@ -200,7 +221,7 @@ impl BundleOutcome {
             .map(|line| String::from_utf8_lossy(line).trim().to_owned());
         let first = lines.next()?;
         let mut words = first.split(' ');
-        if reply.code != 250 || words.next() != Some("Bundle") {
+        if ![250, 450].contains(&reply.code) || words.next() != Some("Bundle") {
             return None;
         }
         let checksum = match (words.next(), words.next()) {
@@ -210,8 +231,14 @@ impl BundleOutcome {
                 Some((algorithm, algorithm.parse_hex(hex?)?))
             }
         };
-        let mut failures = Vec::new();
+        let (mut failures, mut sums) = (Vec::new(), Vec::new());
         for line in lines {
+            if let Some(words) = line.strip_prefix("SUMS ") {
+                for word in words.split(' ') {
+                    sums.push(parse_sum(word)?);
+                }
+                continue;
+            }
             let Some(failed) = line.strip_prefix("FAILED ") else {
                 continue;
             };
@@ -222,7 +249,28 @@ impl BundleOutcome {
                 reason: reason.to_owned(),
             });
         }
-        Some(Self { checksum, failures })
+        let summed = reply.code == 450;
+        (sums.len() == if summed { count } else { 0 }).then_some(Self {
+            checksum,
+            failures,
+            sums,
+        })
+    }
+}
+
+fn sums_line(sums: &[Option<String>]) -> Vec<u8> {
+    let words: Vec<&str> = sums
+        .iter()
+        .map(|sum| sum.as_deref().unwrap_or(NO_SUM))
+        .collect();
+    format!("SUMS {}", words.join(" ")).into_bytes()
+}
+
+/// The checksum of a file. The outer `None`: it is neither one nor [`NO_SUM`].
+fn parse_sum(word: &str) -> Option<Option<String>> {
+    match word {
+        NO_SUM => Some(None),
+        hex => CHECKSUM.parse_hex(hex).map(Some),
     }
 }
 
@@ -269,6 +317,23 @@ mod tests {
         }
     }
 
+    proptest! {
+        #[test]
+        fn sums_are_read_back_from_their_reply(
+            sums in proptest::collection::vec(proptest::option::of(any::<u32>()), 1..300)
+        ) {
+            let outcome = BundleOutcome {
+                checksum: Some((CHECKSUM, "0a1b2c3d".to_owned())),
+                failures: Vec::new(),
+                sums: sums.iter().map(|sum| sum.map(|sum| format!("{sum:08x}"))).collect(),
+            };
+            let reply = outcome.reply();
+            prop_assert!(!reply.is_success());
+            prop_assert_eq!(BundleOutcome::from_reply(&reply, sums.len()), Some(outcome));
+            prop_assert_eq!(BundleOutcome::from_reply(&reply, sums.len() + 1), None);
+        }
+    }
+
     #[test]
     fn short_announcements_share_a_line() {
         let entries: Vec<_> = (0..100).map(|n| entry(b"/d/f", n, None)).collect();
@@ -304,6 +369,7 @@ mod tests {
                 index: 3,
                 reason: "Permission denied".to_owned(),
             }],
+            sums: Vec::new(),
         };
         let reply = outcome.reply();
         assert_eq!(BundleOutcome::from_reply(&reply, 4), Some(outcome));
@@ -323,6 +389,7 @@ mod tests {
                 index: 0,
                 reason: "a\r\n250 End.\u{1b}".to_owned(),
             }],
+            sums: Vec::new(),
         };
         let mut bytes = Vec::new();
         outcome.reply().encode(&mut bytes);

@@ -374,11 +374,12 @@ pub(crate) trait Storage: Send + Debug + Any {
     }
 
     /// Gives the `count` files of the bundle that was stored last their names, if its bytes are those of the proof. The
-    /// outcome names those that have none.
+    /// outcome names those that have none. If the proof is not that of the last bundle, whether stored or sent, the outcome
+    /// has the checksum of each file, no file has its name, and the bundle can be ended once more.
     ///
     /// # Errors
     /// The refusal by its class: no file has its name.
-    async fn end_stored_bundle(
+    async fn end_bundle(
         &mut self,
         _proof: BundleProof,
         _count: usize,

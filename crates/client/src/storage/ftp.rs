@@ -216,12 +216,12 @@ impl Storage for ClientSession {
         bundle::pass_bundle((self, entries), (to, to_entries), spec, progress).await
     }
 
-    async fn end_stored_bundle(
+    async fn end_bundle(
         &mut self,
         proof: BundleProof,
         count: usize,
     ) -> Result<BundleOutcome, CopyFailure> {
-        bundle::end_put_bundle(self, proof, count).await
+        bundle::end_bundle(self, proof, count).await
     }
 
     async fn move_series(

@@ -7,7 +7,7 @@ use data::options::CongestionChoice;
 use data::recv::ReceivePlan;
 use data::send::SendPlan;
 use data::store::{Sink, Source};
-use proto::bundle::{BundleEntry, BundleOutcome, BundleProof, announcement_lines};
+use proto::bundle::{BundleEntry, BundleOutcome, BundleProof, CHECKSUM, announcement_lines};
 use proto::client::{TransferDirection, TransferRequirements};
 use proto::command::{Command, ExtendedRetrieve, ExtendedStore, SiteCommand, TransferMode};
 use proto::ranges::RangeSet;
@@ -19,7 +19,7 @@ use super::get::server_could_not_connect;
 use super::negotiation;
 use super::outcome::FailedTransfer;
 use super::prepare::{LocalDataEnd, PreparationResult};
-use super::third_party::{self, Subject};
+use super::third_party::{self, TransferSubject};
 use super::{TransferAttempt, TransferSpec};
 use crate::session::{ClientSession, replies};
 use crate::{CopyFailure, Exit};
@@ -31,7 +31,7 @@ struct BundleAgreement {
 }
 
 /// Receives the files `entries` into `sink`. The outcome names those that the server could not send; their bytes are
-/// zeros. Its checksum is that of the bytes that arrived.
+/// zeros. If other bytes arrived than those that the server sent, it has the checksum of each file at the server.
 ///
 /// # Errors
 /// As [`super::get`].
@@ -95,25 +95,26 @@ async fn try_get(
         let name = session.name();
         return Err(negotiation::incomplete_failure(name, &operation, arrived, total).into());
     }
-    let outcome = end(session, None, entries.len()).await?;
+    let mut outcome = end(session, None, entries.len()).await?;
+    let Some(arrived) = completed.report.checksum.clone() else {
+        let message = "the bytes of a bundle have no checksum";
+        return Err(CopyFailure::new(Exit::Local, message).into());
+    };
     let sent = outcome.checksum.as_ref().map(|(_, hex)| hex);
-    if sent.is_none() || sent != completed.report.checksum.as_ref() {
-        return Err(CopyFailure {
-            exit: Exit::Integrity,
-            message: format!(
-                "{}: the bytes of {} files arrived with another checksum",
-                session.name(),
-                entries.len()
-            ),
-            transient: true,
-        }
-        .into());
+    if sent != Some(&arrived) {
+        let proof = BundleProof {
+            algorithm: CHECKSUM,
+            checksum: arrived,
+            without: Vec::new(),
+        };
+        // The checksum of the first reply may be the one that was damaged.
+        outcome.sums = end(session, Some(proof), entries.len()).await?.sums;
     }
     let attempt = attempt_of(session, &agreement, spec, completed, warnings);
     Ok((attempt, outcome))
 }
 
-/// Sends `source`, which holds the files `entries`. Ends with [`end_put_bundle`].
+/// Sends `source`, which holds the files `entries`. Ends with [`end_bundle`].
 ///
 /// # Errors
 /// As [`super::put`].
@@ -151,11 +152,12 @@ pub(crate) async fn put_bundle(
     Ok(attempt_of(session, &agreement, spec, completed, warnings))
 }
 
-/// Ends a bundle that was sent: the server compares the checksum, and gives the files their names.
+/// Ends a bundle with a proof: the server compares the checksum, and gives files that it has stored their names. If the
+/// checksum differs, the outcome has that of each file.
 ///
 /// # Errors
 /// The refusal by its class; nothing was stored then.
-pub(crate) async fn end_put_bundle(
+pub(crate) async fn end_bundle(
     session: &mut ClientSession,
     proof: BundleProof,
     count: usize,
@@ -164,7 +166,7 @@ pub(crate) async fn end_put_bundle(
 }
 
 /// Moves a bundle from one server to another. The outcome is that of the source: the checksum of the bytes that it sent,
-/// and the files that it could not send. Ends with [`end_put_bundle`] at the destination.
+/// and the files that it could not send. Ends with [`end_bundle`] at the destination.
 ///
 /// # Errors
 /// As [`super::third_party`].
@@ -174,7 +176,7 @@ pub(crate) async fn pass_bundle(
     spec: &TransferSpec,
     progress: &(dyn Fn(u64) + Send + Sync),
 ) -> Result<(TransferAttempt, BundleOutcome), CopyFailure> {
-    let subject = Subject::Bundle { from, to };
+    let subject = TransferSubject::Bundle { from, to };
     let attempt = third_party::third_party(source, destination, subject, spec, progress).await?;
     let outcome = end(source, None, from.len()).await?;
     Ok((attempt, outcome))

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use client::{CopyEvent, CopyObserver, CopyOptions, Exit, ModeChoice};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream};
 
+use crate::control_proxy::control_proxy;
 use crate::support::{EndToEndServer, copy, file_names, options};
 
 fn recursive(retries: u32) -> CopyOptions {
@@ -109,52 +108,18 @@ async fn a_file_that_the_destination_refuses_fails_alone() {
     assert_files(&to.root().join("t"), (0..20).filter(|n| *n != 7));
 }
 
-/// Passes control connections on to `server`, and closes the next `cuts` of them at a command that begins a bundle.
-async fn cutting_proxy(server: &EndToEndServer, cuts: usize) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let (server, cuts) = (server.address(), Arc::new(AtomicUsize::new(cuts)));
-    tokio::spawn(async move {
-        while let Ok((client, _)) = listener.accept().await {
-            let cuts = Arc::clone(&cuts);
-            tokio::spawn(async move {
-                let (from_client, mut to_client) = client.into_split();
-                let server = TcpStream::connect(server).await.unwrap();
-                let (mut from_server, mut to_server) = server.into_split();
-                let replies =
-                    tokio::spawn(
-                        async move { tokio::io::copy(&mut from_server, &mut to_client).await },
-                    );
-                let mut lines = BufReader::new(from_client).split(b'\n');
-                while let Ok(Some(line)) = lines.next_segment().await {
-                    let is_left = |left: usize| left.checked_sub(1);
-                    let order = Ordering::SeqCst;
-                    if line.starts_with(b"ESTO BUNDLE")
-                        && cuts.fetch_update(order, order, is_left).is_ok()
-                    {
-                        break;
-                    }
-                    if to_server
-                        .write_all(&[&line[..], b"\n"].concat())
-                        .await
-                        .is_err()
-                    {
-                        break;
-                    }
-                }
-                replies.abort();
-            });
-        }
-    });
-    port
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_destination_that_is_lost_in_a_bundle_gets_it_again() {
     let from = server_with_files(20).await;
     for (cuts, exit) in [(1, Exit::Done), (usize::MAX, Exit::Unreachable)] {
         let to = EndToEndServer::start().await;
-        let port = cutting_proxy(&to, cuts).await;
+        let cuts = AtomicUsize::new(cuts);
+        let is_passed = move |line: &mut Vec<u8>| {
+            let order = Ordering::SeqCst;
+            let is_cut = |left: usize| left.checked_sub(1);
+            !line.starts_with(b"ESTO BUNDLE") || cuts.fetch_update(order, order, is_cut).is_err()
+        };
+        let port = control_proxy(to.address(), is_passed, |_| true).await;
         let target = format!("ftp://alice:secret@127.0.0.1:{port}/t");
         let (summary, events) = copy(&[&from.user_url("t")], &target, &recursive(1)).await;
         assert_eq!(summary.exit, exit, "{:?}", summary.first_failure);

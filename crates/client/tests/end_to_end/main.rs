@@ -9,11 +9,13 @@
     reason = "a test stops at the first surprise"
 )]
 
+mod bundle_repair;
 mod bundles;
 mod bundles_between;
 mod checksum_files;
 mod chunked;
 mod confirmation;
+mod control_proxy;
 mod destination_locks;
 mod failures;
 mod faulty_server;

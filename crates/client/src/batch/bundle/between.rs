@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 use data::job::TransferControl;
 use proto::bundle::{BundleEntry, BundleFailure, BundleProof};
 
+use super::super::BatchContext;
 use super::super::meter::{FileMeter, SafeByteCount};
+use super::super::plan::PlannedFile;
+use super::compare::{proof_without, still_wrong, wrong_files};
 use crate::storage::contract::Storage;
 use crate::transfer::{TransferAttempt, TransferSpec};
 use crate::{CopyFailure, Exit};
@@ -17,7 +20,7 @@ use crate::{CopyFailure, Exit};
 /// # Errors
 /// As [`Storage::pass_bundle_to`]; `Protocol` if the servers cannot connect to each other.
 pub(super) async fn pass(
-    meter: &FileMeter,
+    (ctx, files, meter): (&BatchContext, &[PlannedFile], &FileMeter),
     (source, destination): (&mut dyn Storage, &mut dyn Storage),
     [from, to]: &[Vec<BundleEntry>; 2],
     spec: &TransferSpec,
@@ -48,7 +51,26 @@ pub(super) async fn pass(
         checksum,
         without: sent.failures.iter().map(|failure| failure.index).collect(),
     };
-    let stored = destination.end_stored_bundle(proof, to.len()).await?;
+    let mut stored = destination.end_bundle(proof.clone(), to.len()).await?;
+    if let Some((algorithm, arrived)) = stored.checksum.clone().filter(|_| !stored.sums.is_empty())
+    {
+        let wrong_proof = BundleProof {
+            algorithm,
+            checksum: arrived,
+            without: Vec::new(),
+        };
+        let sums = source.end_bundle(wrong_proof, from.len()).await?.sums;
+        // The source may have sent just these bytes: then its first reply, or the proof, was damaged on its way.
+        let wrong = match sums.is_empty() {
+            true => Vec::new(),
+            false => wrong_files(ctx, files, [&sums, &stored.sums]),
+        };
+        let proof = proof_without(proof, &stored, &wrong);
+        stored = destination.end_bundle(proof, to.len()).await?;
+    }
+    if !stored.sums.is_empty() {
+        return Err(still_wrong(to.len()));
+    }
     meter.report_bytes(attempt.report.evidence.bytes);
     meter.confirm_attempt();
     Ok(((attempt, elapsed), stored.failures))

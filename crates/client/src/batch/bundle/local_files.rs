@@ -52,8 +52,8 @@ impl LocalBundle {
         }
     }
 
-    /// Opens a file to read it. The open of a pipe that has taken the file's place does not wait for a writer.
-    pub(super) fn open(&self, index: usize) -> io::Result<File> {
+    /// Opens a source to read it. The open of a pipe that has taken the file's place does not wait for a writer.
+    pub(super) fn open_source(&self, index: usize) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.read(true);
         options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
@@ -72,6 +72,10 @@ impl LocalBundle {
 impl BundleTarget for LocalBundle {
     fn create(&self, index: usize) -> io::Result<File> {
         File::create_new(self.partial(index))
+    }
+
+    fn open(&self, index: usize) -> io::Result<File> {
+        File::open(self.partial(index))
     }
 
     fn put_in_place(&self, index: usize) -> io::Result<()> {

@@ -13,6 +13,7 @@ use proto::ranges::RangeSet;
 use tune::limiter::Role;
 
 use super::BatchContext;
+use super::disk::run_blocking;
 use super::measurement::TransferMeasurement;
 use super::meter::{FileMeter, SafeByteCount};
 use super::path_knowledge::{PathKnowledge, RemotePath};
@@ -26,11 +27,13 @@ use crate::{CopyEvent, CopyFailure, ModeChoice};
 
 mod arrange;
 mod between;
+mod compare;
 mod local_files;
 mod members;
 mod series;
 
 pub(super) use arrange::{BatchWork, SmallFileServer, arrange, servers_to_ask};
+use compare::wrong_files;
 use local_files::LocalBundle;
 use members::{ServerEnd, local_failure, members, modes, server_of, server_pair};
 
@@ -118,8 +121,13 @@ async fn between_servers(
         entries(files.iter().map(|file| (file, file.source.path()))),
         entries(files.iter().map(|file| (file, file.destination.path()))),
     ];
-    let (attempt, failures) =
-        between::pass(meter, (&mut *source, &mut *destination), &entries, &spec).await?;
+    let (attempt, failures) = between::pass(
+        (ctx, files, meter),
+        (&mut *source, &mut *destination),
+        &entries,
+        &spec,
+    )
+    .await?;
     // After a failure, one of the servers may still execute its half of the transfer.
     ctx.pool.release(from, source);
     ctx.pool.release(to, destination);
@@ -159,7 +167,7 @@ async fn over_session(
     );
     let (mut attempt, failures) = match end {
         ServerEnd::Source => fetch(ctx, files, &mut **session, (&spec, &control)).await?,
-        ServerEnd::Destination => store(files, &mut **session, (&spec, &control)).await?,
+        ServerEnd::Destination => store(ctx, files, &mut **session, (&spec, &control)).await?,
     };
     meter.confirm_attempt();
     ctx.warn_all(std::mem::take(&mut attempt.warnings));
@@ -224,24 +232,27 @@ async fn fetch(
         .fetch_bundle(&entries, shared, spec, control)
         .await?;
     sink.drop_members(&outcome.failures);
-    let finished = tokio::task::spawn_blocking(move || sink.finish()).await;
-    match finished {
-        Ok(Ok(failures)) => Ok((attempt, failures)),
-        Ok(Err(error)) => Err(local_failure(&format!(
-            "the files of a bundle are not on disk: {error}"
-        ))),
-        Err(error) => Err(local_failure(&error.to_string())),
+    if !outcome.sums.is_empty() {
+        let read = Arc::clone(&sink);
+        let copy = run_blocking(move || Ok(read.checksums())).await?;
+        sink.drop_members(&wrong_files(ctx, files, [&outcome.sums, &copy]));
     }
+    let finish = move || {
+        let failed = |error| format!("the files of a bundle are not on disk: {error}");
+        sink.finish().map_err(|error| local_failure(&failed(error)))
+    };
+    Ok((attempt, run_blocking(finish).await?))
 }
 
 async fn store(
+    ctx: &BatchContext,
     files: &[PlannedFile],
     session: &mut dyn Storage,
     (spec, control): (&TransferSpec, &Arc<TransferControl>),
 ) -> Result<(TransferAttempt, Vec<BundleFailure>), CopyFailure> {
     let opened = LocalBundle::new(files.iter().map(|file| &file.source));
     let source = Arc::new(BundleSource::new(members(files), move |index| {
-        opened.open(index)
+        opened.open_source(index)
     }));
     let shared = Arc::clone(&source) as Arc<dyn Source>;
     let entries = entries(files.iter().map(|file| (file, file.destination.path())));
@@ -261,8 +272,17 @@ async fn store(
         checksum,
         without,
     };
-    let outcome = session.end_stored_bundle(proof, files.len()).await?;
-    Ok((attempt, outcome.failures))
+    let mut outcome = session.end_bundle(proof.clone(), files.len()).await?;
+    if !outcome.sums.is_empty() {
+        let sums = run_blocking(move || Ok(source.checksums())).await?;
+        let wrong = wrong_files(ctx, files, [&sums, &outcome.sums]);
+        let proof = compare::proof_without(proof, &outcome, &wrong);
+        outcome = session.end_bundle(proof, files.len()).await?;
+    }
+    match outcome.sums.is_empty() {
+        true => Ok((attempt, outcome.failures)),
+        false => Err(compare::still_wrong(files.len())),
+    }
 }
 
 /// The announcements for the server, with its own paths.

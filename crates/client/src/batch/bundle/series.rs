@@ -198,7 +198,7 @@ impl<'a> SeriesCopy<'a> {
             ServerEnd::Destination => {
                 let local = self.local.clone();
                 let source =
-                    BundleSource::new(self.members.clone(), move |index| local.open(index));
+                    BundleSource::new(self.members.clone(), move |index| local.open_source(index));
                 SeriesEnd::Send(Arc::new(source))
             }
         }

@@ -10,7 +10,7 @@ use data::store::{Sink, Source};
 
 use crate::CopyFailure;
 use crate::session::ClientSession;
-use crate::transfer::third_party::Subject;
+use crate::transfer::third_party::TransferSubject;
 use crate::transfer::{TransferAttempt, TransferSpec, get, put, third_party};
 
 /// Boxed future, for the methods of a trait object.
@@ -183,7 +183,7 @@ impl ChunkSession for ThirdPartyChunkSession<'_> {
         let (from, to) = (&mut self.from, &mut self.to);
         let (from_path, to_path) = (&self.from_path, &self.to_path);
         let transfer = {
-            let subject = Subject::File {
+            let subject = TransferSubject::File {
                 from: from_path,
                 to: to_path,
             };

@@ -30,7 +30,7 @@ use self::chunk_session::{
 };
 use self::rtt_sampling::{RttProbeSession, SharedRttAverage};
 use self::sessions::{ChunkSessions, RttSource};
-use super::third_party::Subject;
+use super::third_party::TransferSubject;
 use super::{TransferAttempt, TransferSpec, negotiation};
 use crate::CopyFailure;
 use crate::session::ClientSession;
@@ -141,7 +141,7 @@ pub async fn third_party(
         let attempt = super::third_party::third_party(
             source,
             destination,
-            Subject::File {
+            TransferSubject::File {
                 from: source_path,
                 to: destination_path,
             },

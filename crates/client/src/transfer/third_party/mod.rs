@@ -24,7 +24,7 @@ use self::settings::{
     RenegotiationReason, SettingsResult, agrees_to_drs, listening_drs_address,
     renegotiation_reason, send_settings,
 };
-pub(super) use self::subject::Subject;
+pub(super) use self::subject::TransferSubject;
 use super::server_pair::{ExpectedBytes, MarkerProgress, ServerPair};
 use super::{TransferAttempt, TransferSpec, negotiation, put};
 use crate::session::{ClientSession, display_path};
@@ -42,7 +42,7 @@ struct ThirdPartyAgreement {
 pub(super) async fn third_party(
     source: &mut ClientSession,
     destination: &mut ClientSession,
-    subject: Subject<'_>,
+    subject: TransferSubject<'_>,
     spec: &TransferSpec,
     progress: &(dyn Fn(u64) + Send + Sync),
 ) -> Result<TransferAttempt, CopyFailure> {
@@ -95,7 +95,7 @@ pub(super) async fn third_party(
 struct ThirdPartyServers<'a> {
     source: &'a mut ClientSession,
     destination: &'a mut ClientSession,
-    subject: Subject<'a>,
+    subject: TransferSubject<'a>,
     spec: &'a TransferSpec,
 }
 
@@ -140,7 +140,7 @@ impl ThirdPartyServers<'_> {
                         negotiation::usable_restart_ranges(mode, &self.spec.completed_ranges);
                 }
                 Some(RenegotiationReason::RestartFromZero) => match self.subject {
-                    Subject::File { from, .. } if self.spec.part.is_some() => {
+                    TransferSubject::File { from, .. } if self.spec.part.is_some() => {
                         return Err(self.partial_copy_failure(from));
                     }
                     _ => kept_ranges = RangeSet::new(),
@@ -189,8 +189,8 @@ impl ThirdPartyServers<'_> {
         kept_ranges: &RangeSet,
     ) -> Result<RetrievalPlan, CopyFailure> {
         let path = match self.subject {
-            Subject::File { from, .. } => from,
-            Subject::Bundle { from, .. } => return Ok(subject::bundle_retrieval(from)),
+            TransferSubject::File { from, .. } => from,
+            TransferSubject::Bundle { from, .. } => return Ok(subject::bundle_retrieval(from)),
         };
         let part = self.spec.part;
         let Ok(plan) = plan_retrieval(self.source.features(), mode, path, part, kept_ranges) else {

@@ -1,4 +1,4 @@
-//! What a third-party transfer moves, and the commands that name it.
+//! The subject of a third-party transfer, a file or a bundle, and the commands that name it.
 
 use proto::bundle::BundleEntry;
 use proto::client::RetrievalPlan;
@@ -9,9 +9,9 @@ use crate::session::{ClientSession, display_path};
 use crate::transfer::bundle::{announcements, directory_of};
 use crate::transfer::{TransferSpec, negotiation};
 
-/// What is moved.
+/// The bytes that are moved.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::transfer) enum Subject<'a> {
+pub(in crate::transfer) enum TransferSubject<'a> {
     /// A file, or a part of one.
     File {
         /// Path at the source.
@@ -28,7 +28,7 @@ pub(in crate::transfer) enum Subject<'a> {
     },
 }
 
-impl Subject<'_> {
+impl TransferSubject<'_> {
     /// Refuses paths that cannot be sent to a server.
     pub(super) fn check_paths(
         &self,
@@ -71,7 +71,7 @@ impl Subject<'_> {
         }
     }
 
-    /// What the source must be told before its transfer command.
+    /// Commands for the source before its transfer command.
     pub(super) fn retrieve_announcements(&self) -> Vec<Command> {
         match self {
             Self::File { .. } => Vec::new(),
@@ -79,7 +79,7 @@ impl Subject<'_> {
         }
     }
 
-    /// What the destination must be told before its transfer command.
+    /// Commands for the destination before its transfer command.
     pub(super) fn store_announcements(&self) -> Vec<Command> {
         match self {
             Self::File { .. } => Vec::new(),

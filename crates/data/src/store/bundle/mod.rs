@@ -17,6 +17,7 @@ use crate::locks::lock;
 
 mod sink;
 mod source;
+mod sums;
 
 pub use sink::{BundleSink, BundleTarget};
 pub use source::BundleSource;

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 use proto::bundle::BundleFailure;
 use proto::timestamp::Timestamp;
 
+use super::sums::{checksum_of, checksum_of_nothing};
 use super::{BundleLayout, BundleMember, MemberFailures};
 use crate::locks::lock;
 use crate::store::durability::SyncPolicy;
@@ -29,6 +30,12 @@ pub trait BundleTarget: Send + Sync {
     /// # Errors
     /// Those of the file system; the destination may not be written.
     fn create(&self, index: usize) -> io::Result<File>;
+
+    /// Opens a file that has no name yet, to read it.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    fn open(&self, index: usize) -> io::Result<File>;
 
     /// Gives a complete file its name.
     ///
@@ -114,6 +121,23 @@ impl BundleSink {
             self.target.remove(index);
             self.set_progress(index, MemberProgress::Absent);
         }
+    }
+
+    /// The checksum of each file as it was written ([`proto::bundle::CHECKSUM`]). `None`: it is not complete, or cannot be
+    /// read.
+    pub fn checksums(&self) -> Vec<Option<String>> {
+        let checksum = |index: usize| {
+            if self.failures.contains(index) {
+                return None;
+            }
+            if self.members[index].size == 0 {
+                return checksum_of_nothing();
+            }
+            let is_written = lock(&self.progress)[index] == MemberProgress::Written;
+            let file = is_written.then(|| self.target.open(index))?;
+            checksum_of(file)
+        };
+        (0..self.members.len()).map(checksum).collect()
     }
 
     /// Forces the files to disk, gives them their names, and forces these to disk. Call it when all bytes have arrived

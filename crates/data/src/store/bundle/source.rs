@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use proto::bundle::BundleFailure;
 
+use super::sums::checksum_of;
 use super::{BundleLayout, BundleMember, FileState, MemberFailures};
 use crate::locks::lock;
 use crate::store::Source;
@@ -50,6 +51,11 @@ impl BundleSource {
         }
     }
 
+    /// Bytes of all files.
+    pub fn total(&self) -> u64 {
+        self.layout.total()
+    }
+
     /// The files that were not sent as they are. Call it at the end of the transfer.
     pub fn finish(&self) -> Vec<BundleFailure> {
         for index in 0..self.members.len() {
@@ -74,6 +80,15 @@ impl BundleSource {
         {
             self.failures.note(index, &error);
         }
+    }
+
+    /// The checksum of each file, read again ([`proto::bundle::CHECKSUM`]). `None`: it cannot be read as announced.
+    pub fn checksums(&self) -> Vec<Option<String>> {
+        let checksum = |index: usize| {
+            let opened = self.open_as_announced(index);
+            checksum_of(opened.map(|(file, _)| file))
+        };
+        (0..self.members.len()).map(checksum).collect()
     }
 
     fn open_as_announced(&self, index: usize) -> io::Result<(File, FileState)> {

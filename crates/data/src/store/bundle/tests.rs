@@ -14,6 +14,10 @@ impl BundleTarget for Numbered {
         File::create_new(self.0.join(format!("{index}.new")))
     }
 
+    fn open(&self, index: usize) -> io::Result<File> {
+        File::open(self.0.join(format!("{index}.new")))
+    }
+
     fn put_in_place(&self, index: usize) -> io::Result<()> {
         let name = |suffix: &str| self.0.join(format!("{index}{suffix}"));
         std::fs::rename(name(".new"), name(""))
@@ -177,4 +181,31 @@ fn a_peer_that_begins_every_file_cannot_take_all_descriptors() {
     let failures = sink.finish().unwrap();
     let failed: Vec<usize> = failures.iter().map(|failure| failure.index).collect();
     assert_eq!(failed, Vec::from_iter(512..600));
+}
+
+#[test]
+fn both_ends_have_the_checksum_of_each_file() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let sizes = [10, 0, 300, 7];
+    make_files(from.path(), &sizes);
+    std::fs::remove_file(from.path().join("3")).unwrap();
+    let source = source(from.path(), &sizes);
+    let target = Numbered(to.path().to_owned());
+    let sink = BundleSink::new(members(&sizes), target, SyncPolicy::None);
+    pass(&source, &sink, 64);
+    let (sent, stored) = (source.checksums(), sink.checksums());
+    assert_eq!(sent[..3], stored[..3]);
+    assert!(sent[..3].iter().all(Option::is_some));
+    assert_eq!(
+        (sent[1].as_deref(), sent[3].as_deref()),
+        (Some("00000000"), None)
+    );
+    // A byte that changes after it was written.
+    let path = to.path().join("2.new");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[5] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let again = sink.checksums();
+    assert_eq!((&again[0], &again[1]), (&sent[0], &sent[1]));
+    assert_ne!(again[2], sent[2]);
 }

@@ -18,6 +18,9 @@ use proto::server::{FileError, FileErrorKind};
 
 use crate::files::{Access, PathRights, SessionFiles};
 
+/// Largest bundle whose files are read again to find those that arrived wrong, bytes.
+const MAX_SUMMED_BYTES: u64 = 1 << 30;
+
 /// A bundle that is open to be sent.
 #[derive(Debug)]
 pub struct OpenedBundleSource {
@@ -47,6 +50,8 @@ pub(in crate::files) struct LastBundle(Arc<Mutex<Option<PassedBundle>>>);
 struct PassedBundle {
     checksum: Option<String>,
     files: PassedFiles,
+    /// The client has got the checksums of the files.
+    summed: bool,
 }
 
 #[derive(Debug)]
@@ -54,6 +59,22 @@ enum PassedFiles {
     Sent(Arc<BundleSource>),
     /// They have no names yet.
     Stored(Arc<BundleSink>),
+}
+
+impl PassedFiles {
+    fn checksums(&self) -> Vec<Option<String>> {
+        match self {
+            Self::Sent(source) => source.checksums(),
+            Self::Stored(sink) => sink.checksums(),
+        }
+    }
+
+    fn total(&self) -> u64 {
+        match self {
+            Self::Sent(source) => source.total(),
+            Self::Stored(sink) => sink.total(),
+        }
+    }
 }
 
 impl SessionFiles {
@@ -119,30 +140,40 @@ impl SessionFiles {
         })
     }
 
-    /// Ends the bundle of the last transfer. The files of one that was stored get their names, if the proof is right.
+    /// Ends the bundle of the last transfer. The files of one that was stored get their names, if the proof is right. If
+    /// it is wrong, the outcome has the checksums of the files, and the bundle can be ended once more.
     ///
     /// # Errors
-    /// There is no bundle, its bytes have another checksum, or the disk refuses.
+    /// There is no bundle, its bytes have another checksum for the second time, or the disk refuses.
     pub(in crate::files) fn end_bundle(
         &self,
         proof: Option<&BundleProof>,
     ) -> Result<BundleOutcome, FileError> {
-        let Some(PassedBundle { checksum, files }) = self.last_bundle.take() else {
+        let Some(passed) = self.last_bundle.take() else {
             return Err(other("No bundle has been transferred".to_owned()));
         };
-        let computed = checksum.map(|hex| (CHECKSUM, hex));
-        let failures = match files {
-            PassedFiles::Sent(source) => source.finish(),
+        let checksum = passed.checksum.clone().map(|hex| (CHECKSUM, hex));
+        let differs = proof.is_some_and(|proof| {
+            checksum.as_ref() != Some(&(proof.algorithm, proof.checksum.clone()))
+        });
+        if differs {
+            let sums = self.sums_of(passed)?;
+            return Ok(BundleOutcome {
+                checksum,
+                failures: Vec::new(),
+                sums,
+            });
+        }
+        let failures = match &passed.files {
+            PassedFiles::Sent(source) => {
+                let failures = source.finish();
+                // The client may have received other bytes.
+                self.last_bundle.keep(passed);
+                failures
+            }
             PassedFiles::Stored(sink) => {
-                let is_right = |proof: &&BundleProof| {
-                    let sent = (proof.algorithm, proof.checksum.clone());
-                    computed.as_ref() == Some(&sent)
-                };
-                let Some(proof) = proof.filter(is_right) else {
-                    return Err(other(
-                        "The bytes that arrived have another checksum; nothing was stored"
-                            .to_owned(),
-                    ));
+                let Some(proof) = proof else {
+                    return Err(wrong_checksum());
                 };
                 let without = proof.without.iter().map(|index| BundleFailure {
                     index: *index,
@@ -154,9 +185,23 @@ impl SessionFiles {
             }
         };
         Ok(BundleOutcome {
-            checksum: computed,
+            checksum,
             failures,
+            sums: Vec::new(),
         })
+    }
+
+    /// The checksums of the files of a bundle, once. The bundle is kept.
+    fn sums_of(&self, passed: PassedBundle) -> Result<Vec<Option<String>>, FileError> {
+        if passed.summed || passed.files.total() > MAX_SUMMED_BYTES {
+            return Err(wrong_checksum());
+        }
+        let sums = passed.files.checksums();
+        self.last_bundle.keep(PassedBundle {
+            summed: true,
+            ..passed
+        });
+        Ok(sums)
     }
 }
 
@@ -164,7 +209,11 @@ impl OpenedBundleSource {
     /// All bytes were sent; they have this checksum.
     pub(crate) fn sent(self, checksum: Option<String>) {
         let files = PassedFiles::Sent(self.source);
-        *self.last.lock() = Some(PassedBundle { checksum, files });
+        *self.last.lock() = Some(PassedBundle {
+            checksum,
+            files,
+            summed: false,
+        });
     }
 }
 
@@ -172,7 +221,11 @@ impl OpenedBundleStore {
     /// All bytes have arrived; they have this checksum.
     pub(crate) fn received(self, checksum: Option<String>) {
         let files = PassedFiles::Stored(self.sink);
-        *self.last.lock() = Some(PassedBundle { checksum, files });
+        *self.last.lock() = Some(PassedBundle {
+            checksum,
+            files,
+            summed: false,
+        });
     }
 }
 
@@ -180,6 +233,11 @@ impl LastBundle {
     /// Forgets the bundle; files without a name are removed.
     fn take(&self) -> Option<PassedBundle> {
         self.lock().take()
+    }
+
+    /// Keeps a bundle for a further SITE BUNDLE END.
+    fn keep(&self, bundle: PassedBundle) {
+        *self.lock() = Some(bundle);
     }
 
     /// The slot is consistent after every statement, so a poisoned lock is still usable.
@@ -211,6 +269,11 @@ impl BundleTarget for RootedBundle {
         let partial = self.partial(index)?;
         let created = self.root.open_new(&partial);
         created.map_err(|error| refused(FileError::from(error)))
+    }
+
+    fn open(&self, index: usize) -> io::Result<File> {
+        let opened = self.root.open_read(&self.partial(index)?);
+        opened.map_err(|error| refused(FileError::from(error)))
     }
 
     fn put_in_place(&self, index: usize) -> io::Result<()> {
@@ -257,6 +320,10 @@ fn whole(files: &[BundleFile]) -> RangeSet {
 /// The reason as the client gets it.
 fn refused(error: FileError) -> io::Error {
     io::Error::other(error.text)
+}
+
+fn wrong_checksum() -> FileError {
+    other("The bytes that arrived have another checksum; nothing was stored".to_owned())
 }
 
 fn other(text: String) -> FileError {
