@@ -138,16 +138,19 @@ impl SessionRamp {
         if self.settled || self.sessions >= self.most || elapsed.is_zero() {
             return false;
         }
-        #[expect(clippy::cast_precision_loss, reason = "rates need no more than 52 bits")]
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "rates need no more than 52 bits"
+        )]
         let per_second = |count: u64| count as f64 / elapsed.as_secs_f64();
         let now = (per_second(files), per_second(bytes));
         // Nothing has ended yet: the interval was too short to judge.
         if now == (0.0, 0.0) {
             return false;
         }
-        let gained = self.before.is_none_or(|before| {
-            now.0 >= before.0 * WORTHWHILE || now.1 >= before.1 * WORTHWHILE
-        });
+        let gained = self
+            .before
+            .is_none_or(|before| now.0 >= before.0 * WORTHWHILE || now.1 >= before.1 * WORTHWHILE);
         self.before = Some(now);
         if !gained {
             self.settled = true;

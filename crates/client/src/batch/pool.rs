@@ -123,7 +123,10 @@ impl StorageSessionPool {
     pub(crate) fn series_lead(&self, id: &StorageId) -> CommandLead {
         match lock(&self.no_pipelining).contains(id) {
             true => CommandLead::Lockstep,
-            false => lock(&self.series_leads).get(id).copied().unwrap_or_default(),
+            false => lock(&self.series_leads)
+                .get(id)
+                .copied()
+                .unwrap_or_default(),
         }
     }
 

@@ -79,9 +79,12 @@ where
     let mut last = (Instant::now(), lock(totals).files_and_bytes());
     loop {
         // More workers than work would only log in and leave.
-        let wanted = ramp.sessions().min(running.len() + lock(&shared.queue).len());
+        let wanted = ramp
+            .sessions()
+            .min(running.len() + lock(&shared.queue).len());
         while running.len() < wanted {
-            let (ctx, shared, carry_out) = (Arc::clone(ctx), Arc::clone(&shared), carry_out.clone());
+            let (ctx, shared, carry_out) =
+                (Arc::clone(ctx), Arc::clone(&shared), carry_out.clone());
             // Alone, it reports why a server lets nobody in.
             let is_first = running.is_empty();
             running.spawn(async move { work(&ctx, &shared, is_first, carry_out).await });

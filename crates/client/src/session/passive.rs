@@ -79,7 +79,10 @@ impl ClientSession {
     }
 
     /// Where the server listens, by its reply to PASV or EPSV.
-    pub(crate) fn parse_passive_reply(&self, reply: &Reply) -> Result<StripeAddresses, CopyFailure> {
+    pub(crate) fn parse_passive_reply(
+        &self,
+        reply: &Reply,
+    ) -> Result<StripeAddresses, CopyFailure> {
         if !reply.is_success() {
             return Err(replies::refusal_failure(
                 self.name(),

@@ -154,12 +154,17 @@ impl<'a> SeriesCopy<'a> {
         }
         let mut session = self.ctx.pool.acquire(&self.id).await?;
         let local = self.ctx.pool.acquire(&StorageId::LocalFiles).await?;
-        let theirs = session.available_checksums(&self.named[left[0]].path).await?;
+        let theirs = session
+            .available_checksums(&self.named[left[0]].path)
+            .await?;
         let (spec, check) = self.specification((&*session, &*local), &theirs)?;
         self.verified = check.label();
         let end = self.local_end(&left);
         let series = Series {
-            files: left.iter().map(|index| self.named[*index].clone()).collect(),
+            files: left
+                .iter()
+                .map(|index| self.named[*index].clone())
+                .collect(),
             end,
             lead,
         };
@@ -192,7 +197,8 @@ impl<'a> SeriesCopy<'a> {
             }
             ServerEnd::Destination => {
                 let local = self.local.clone();
-                let source = BundleSource::new(self.members.clone(), move |index| local.open(index));
+                let source =
+                    BundleSource::new(self.members.clone(), move |index| local.open(index));
                 SeriesEnd::Send(Arc::new(source))
             }
         }
@@ -303,7 +309,10 @@ fn named_files(files: &[PlannedFile], end: ServerEnd, token: u64) -> Vec<SeriesF
             ServerEnd::Source => file.source.path(),
             ServerEnd::Destination => file.destination.path(),
         };
-        let directory = path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+        let directory = path
+            .iter()
+            .rposition(|byte| *byte == b'/')
+            .map_or(0, |at| at + 1);
         let size = file.facts.size.unwrap_or(0);
         let named = SeriesFile {
             index,

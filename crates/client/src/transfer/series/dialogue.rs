@@ -75,8 +75,7 @@ impl<'a> SeriesDialogue<'a> {
         // The next series of a session goes on where the last one ended.
         let (mode, window) = session.last_series.take().unzip();
         Self {
-            window: window
-                .unwrap_or_else(|| SeriesWindow::new(series.lead, TransferMode::Stream)),
+            window: window.unwrap_or_else(|| SeriesWindow::new(series.lead, TransferMode::Stream)),
             mode,
             files: files.collect(),
             next: 0,
@@ -168,7 +167,9 @@ impl<'a> SeriesDialogue<'a> {
                 length: None,
                 path,
             }),
-            None => local_end::needs_size(&self.series.end, file, mode).then(|| Command::Size(path)),
+            None => {
+                local_end::needs_size(&self.series.end, file, mode).then(|| Command::Size(path))
+            }
         }
     }
 

@@ -66,7 +66,10 @@ impl BundleSource {
 
     /// Nothing else opens an empty file.
     fn open_if_empty(&self, index: usize) {
-        if self.members.get(index).is_some_and(|member| member.size == 0)
+        if self
+            .members
+            .get(index)
+            .is_some_and(|member| member.size == 0)
             && let Err(error) = self.open_as_announced(index)
         {
             self.failures.note(index, &error);
