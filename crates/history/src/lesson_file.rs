@@ -10,6 +10,7 @@ use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::lesson::Lesson;
+use crate::session_limit::SessionLimit;
 
 /// Name and version of the format. Another version is not read.
 const FORMAT: &str = "longhaul paths 1";
@@ -22,11 +23,23 @@ const MAX_BYTES: u64 = 256 << 10;
 const LOCK_ATTEMPTS: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
-/// The whole file. `L`: `Lesson`, or any value when lessons are read one by one.
+/// Most limits of servers. The oldest go first.
+const MAX_LIMITS: usize = 128;
+
+/// The whole file. `L`, `S`: `Lesson` and `SessionLimit`, or any value when they are read one by one.
 #[derive(Debug, Serialize, Deserialize)]
-struct FileContent<L> {
+struct FileContent<L, S> {
     format: String,
     paths: Vec<L>,
+    #[serde(default = "Vec::new", skip_serializing_if = "Vec::is_empty")]
+    servers: Vec<S>,
+}
+
+/// What the file holds, newest first.
+#[derive(Debug, Default)]
+pub(crate) struct KnownPaths {
+    pub(crate) lessons: Vec<Lesson>,
+    pub(crate) limits: Vec<SessionLimit>,
 }
 
 /// By what a replaced file is recognised.
@@ -58,14 +71,14 @@ impl FileStamp {
 
 /// The lessons in the file, newest first, and the file's stamp. None from a file that is missing, unreadable, too
 /// large, corrupt or of another version. A lesson that makes no sense is left out.
-pub(crate) fn read(file: &Path) -> (Option<FileStamp>, Vec<Lesson>) {
+pub(crate) fn read(file: &Path) -> (Option<FileStamp>, KnownPaths) {
     match read_bytes(file) {
         Ok((stamp, bytes)) => (Some(stamp), parse(&bytes)),
         Err(error) => {
             if error.kind() != io::ErrorKind::NotFound {
                 tracing::debug!(file = %file.display(), %error, "the lessons of paths cannot be read");
             }
-            (None, Vec::new())
+            (None, KnownPaths::default())
         }
     }
 }
@@ -86,35 +99,45 @@ fn read_bytes(file: &Path) -> io::Result<(FileStamp, Vec<u8>)> {
     Ok((FileStamp::of_metadata(&metadata), bytes))
 }
 
-fn parse(bytes: &[u8]) -> Vec<Lesson> {
-    let content = serde_json::from_slice::<FileContent<serde_json::Value>>(bytes);
-    let Some(content) = content.ok().filter(|content| content.format == FORMAT) else {
-        return Vec::new();
+fn parse(bytes: &[u8]) -> KnownPaths {
+    type AnyContent = FileContent<serde_json::Value, serde_json::Value>;
+    let content = serde_json::from_slice::<AnyContent>(bytes).ok();
+    let Some(content) = content.filter(|content| content.format == FORMAT) else {
+        return KnownPaths::default();
     };
-    let lessons = content.paths.into_iter();
-    lessons
-        .filter_map(|lesson| serde_json::from_value(lesson).ok())
-        .filter(Lesson::is_sound)
-        .take(MAX_LESSONS)
-        .collect()
+    let (lessons, limits) = (content.paths.into_iter(), content.servers.into_iter());
+    KnownPaths {
+        lessons: lessons
+            .filter_map(|lesson| serde_json::from_value(lesson).ok())
+            .filter(Lesson::is_sound)
+            .take(MAX_LESSONS)
+            .collect(),
+        limits: limits
+            .filter_map(|limit| serde_json::from_value(limit).ok())
+            .filter(SessionLimit::is_sound)
+            .take(MAX_LIMITS)
+            .collect(),
+    }
 }
 
-/// Reads the lessons, changes them and replaces the file, under a lock. At most [`MAX_LESSONS`] are kept, from
+/// Reads the file, changes its content and replaces it, under a lock. At most [`MAX_LESSONS`] lessons are kept, from
 /// the first on.
 ///
 /// # Errors
 /// The directory cannot be made, another process holds the lock for too long, or the file cannot be written.
 /// The old file then stays.
-pub(crate) fn update(file: &Path, change: impl FnOnce(&mut Vec<Lesson>)) -> io::Result<()> {
+pub(crate) fn update(file: &Path, change: impl FnOnce(&mut KnownPaths)) -> io::Result<()> {
     let directory = directory_of(file);
     make_directory(&directory)?;
     let _lock = lock(&directory)?;
-    let (_, mut lessons) = read(file);
-    change(&mut lessons);
-    lessons.truncate(MAX_LESSONS);
+    let (_, mut known) = read(file);
+    change(&mut known);
+    known.lessons.truncate(MAX_LESSONS);
+    known.limits.truncate(MAX_LIMITS);
     let content = FileContent {
         format: FORMAT.to_owned(),
-        paths: lessons,
+        paths: known.lessons,
+        servers: known.limits,
     };
     let mut text = serde_json::to_vec_pretty(&content)?;
     text.push(b'\n');

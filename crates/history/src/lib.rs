@@ -15,6 +15,7 @@ mod lesson_file;
 mod location;
 mod path_history;
 mod path_key;
+mod session_limit;
 
 pub use location::{ENVIRONMENT_VARIABLE, HistoryLocation};
 pub use path_history::PathHistory;

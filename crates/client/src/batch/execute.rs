@@ -47,7 +47,7 @@ pub(super) async fn execute(
         report_failure(&ctx.observer, totals, directory, failure);
     }
     let servers = ask_for_bundles(ctx, &plan.items).await;
-    let ramp = workers::plan_sessions(ctx, &plan.items, &servers).await;
+    let (ramp, limits) = workers::plan_sessions(ctx, &plan.items, &servers).await;
     let work = bundle::arrange(&ctx.options, plan.items, ramp.most(), &servers);
     let worker = {
         let (ctx, totals) = (Arc::clone(ctx), Arc::clone(totals));
@@ -57,7 +57,7 @@ pub(super) async fn execute(
         }
     };
     let workers = async {
-        for message in workers::run(ctx, (work, ramp), totals, worker).await {
+        for message in workers::run(ctx, work, (ramp, limits), totals, worker).await {
             // A panic in one copy must not be mistaken for success.
             let failure = CopyFailure::new(Exit::Local, message);
             report_failure(&ctx.observer, totals, String::new(), failure);

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use history::{PathHistory, PathKey};
 use tokio::task::JoinSet;
+use tune::limiter::Role;
 use tune::sessions::{BatchFacts, FileMovement, SessionLimits, SessionRamp};
 
 use super::bundle::{BatchWork, SmallFileServer};
@@ -26,41 +28,76 @@ struct SharedWork {
     is_full: Mutex<Option<String>>,
 }
 
+/// Reads and records what servers allow.
+#[derive(Debug, Default)]
+pub(super) struct ServerLimits(Vec<(PathHistory, PathKey, u16)>);
+
+impl ServerLimits {
+    async fn record(&self, sessions: usize) {
+        let servers = self.0.clone();
+        let recording = tokio::task::spawn_blocking(move || {
+            for (history, key, port) in servers {
+                history.record_session_limit(key, port, sessions);
+            }
+        });
+        // Memory is an aid: a limit that is not kept is met again.
+        let _ = recording.await;
+    }
+}
+
 /// Decides how many sessions the batch begins with, and how many it may have.
 pub(super) async fn plan_sessions(
     ctx: &BatchContext,
     files: &[PlannedFile],
     servers: &[SmallFileServer],
-) -> SessionRamp {
+) -> (SessionRamp, ServerLimits) {
     let mut facts = BatchFacts {
         movement: FileMovement::Whole,
         files: files.len(),
         rtt: Duration::ZERO,
         rotating_disk: false,
     };
-    for server in servers.iter().filter(|server| !server.bundles) {
-        if let Ok(session) = ctx.pool.acquire(&server.id).await {
-            let capabilities = session.capabilities();
+    let mut limits = SessionLimits {
+        user: ctx.options.concurrency,
+        ..SessionLimits::default()
+    };
+    let mut known = ServerLimits::default();
+    for server in servers {
+        let Ok(session) = ctx.pool.acquire(&server.id).await else {
+            continue;
+        };
+        let capabilities = session.capabilities();
+        if !server.bundles {
             facts.rtt = facts.rtt.max(capabilities.rtt);
             facts.movement = match capabilities.parallel {
                 true => FileMovement::SharedConnections,
                 false => FileMovement::OwnConnections,
             };
-            ctx.pool.release(&server.id, session);
         }
+        if let (Some(history), Some((local, peer)), StorageId::Server(at)) =
+            (&ctx.options.history, session.path_ends(), &server.id)
+        {
+            // Limits have no direction.
+            let key = PathKey::new(local, peer, Role::Receiver);
+            let limit = history.session_limit(&key, at.port);
+            let is_source = files.first().is_some_and(|file| file.source.storage_id() == server.id);
+            match is_source {
+                true => limits.source = limit,
+                false => limits.destination = limit,
+            }
+            known.0.push((history.clone(), key, at.port));
+        }
+        ctx.pool.release(&server.id, session);
     }
-    let limits = SessionLimits {
-        user: ctx.options.concurrency,
-        ..SessionLimits::default()
-    };
-    SessionRamp::new(&facts, limits)
+    (SessionRamp::new(&facts, limits), known)
 }
 
 /// Runs workers until the queue is empty. `carry_out` does one piece of work. Returns the messages of those that ended
 /// unexpectedly.
 pub(super) async fn run<W, F>(
     ctx: &Arc<BatchContext>,
-    (queue, mut ramp): (VecDeque<BatchWork>, SessionRamp),
+    queue: VecDeque<BatchWork>,
+    (mut ramp, limits): (SessionRamp, ServerLimits),
     totals: &Mutex<BatchTotals>,
     carry_out: W,
 ) -> Vec<String>
@@ -75,6 +112,7 @@ where
     });
     let mut running = JoinSet::new();
     let mut problems = Vec::new();
+    let mut limited = false;
     let mut timer = periodic_timer(LOOK_EVERY);
     let mut last = (Instant::now(), lock(totals).files_and_bytes());
     loop {
@@ -104,12 +142,26 @@ where
                 }
             }
         }
-        if let Some(reason) = lock(&shared.is_full).take() {
-            let admitted = shared.admitted.load(Ordering::Relaxed);
+        let full = lock(&shared.is_full).take();
+        if let Some(reason) = full {
+            let admitted = shared.admitted.load(Ordering::Relaxed).max(1);
+            let is_first = !std::mem::replace(&mut limited, true);
             ramp.on_limit(admitted);
-            ctx.warn(format!("{reason}; going on with {admitted} sessions"));
+            if is_first {
+                ctx.warn(format!("{reason} (going on with {admitted} sessions)"));
+            }
+            if names_limit(&reason) {
+                limits.record(admitted).await;
+            }
         }
     }
+}
+
+/// Whether a refused login says that there are too many sessions, by its code or its words.
+fn names_limit(refusal: &str) -> bool {
+    let refusal = refusal.to_ascii_lowercase();
+    let words = ["421", "too many", "maximum", "limit", "already logged in"];
+    words.iter().any(|word| refusal.contains(word))
 }
 
 /// One worker: does what is next in the queue until the queue is empty.

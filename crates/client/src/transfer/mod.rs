@@ -111,4 +111,4 @@ pub struct HostRemark {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

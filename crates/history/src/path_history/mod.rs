@@ -8,8 +8,9 @@ use tune::path::prior_check::is_other_round_trip;
 use tune::{Evidence, Prior};
 
 use crate::lesson::Lesson;
-use crate::lesson_file::{self, FileStamp};
+use crate::lesson_file::{self, FileStamp, KnownPaths};
 use crate::path_key::PathKey;
+use crate::session_limit::SessionLimit;
 
 /// The memory in one file. Clones share what they have read of it.
 ///
@@ -24,7 +25,7 @@ pub struct PathHistory {
 #[derive(Debug)]
 struct ReadLessons {
     stamp: FileStamp,
-    lessons: Arc<[Lesson]>,
+    known: Arc<KnownPaths>,
 }
 
 impl PathHistory {
@@ -58,6 +59,43 @@ impl PathHistory {
         self.record_at(key, evidence, now());
     }
 
+    /// Sessions that the server at this end of a path and this port was seen to allow, not long ago.
+    pub fn session_limit(&self, key: &PathKey, port: u16) -> Option<usize> {
+        self.session_limit_at(key, port, now())
+    }
+
+    /// Records that a server allows no more than `sessions` sessions.
+    pub fn record_session_limit(&self, key: PathKey, port: u16, sessions: usize) {
+        self.record_session_limit_at((key, port), sessions, now());
+    }
+
+    fn session_limit_at(&self, key: &PathKey, port: u16, now: u64) -> Option<usize> {
+        let known = self.known();
+        let limit = known.limits.iter().find(|limit| limit.is_of(key, port));
+        let limit = limit.filter(|limit| limit.counts_at(now))?;
+        usize::try_from(limit.sessions).ok()
+    }
+
+    fn record_session_limit_at(&self, (key, port): (PathKey, u16), sessions: usize, now: u64) {
+        let limit = SessionLimit {
+            key,
+            port,
+            sessions: sessions as u64,
+            time: now,
+        };
+        if !limit.is_sound() {
+            return;
+        }
+        let recorded = lesson_file::update(&self.file, |known| {
+            let others = |limit: &SessionLimit| !limit.is_of(&key, port) && limit.counts_at(now);
+            known.limits.retain(others);
+            known.limits.insert(0, limit);
+        });
+        if let Err(error) = recorded {
+            tracing::debug!(file = %self.file.display(), %error, "a limit of a server is not kept");
+        }
+    }
+
     /// Makes the directory of the file, if it is missing, and says whether a file can be written there. A
     /// program that confines itself calls this before.
     pub fn is_writable(&self) -> bool {
@@ -65,8 +103,8 @@ impl PathHistory {
     }
 
     fn prior_at(&self, key: &PathKey, now: u64) -> Prior {
-        let lessons = self.lessons();
-        let known = lessons.iter().find(|lesson| lesson.key == *key);
+        let known = self.known();
+        let known = known.lessons.iter().find(|lesson| lesson.key == *key);
         known
             .and_then(|lesson| Some(lesson.prior(age(lesson, now)?)))
             .unwrap_or_default()
@@ -76,27 +114,27 @@ impl PathHistory {
         let Some(lesson) = Lesson::of(key, evidence, now) else {
             return;
         };
-        let recorded = lesson_file::update(&self.file, |lessons| merge(lessons, lesson, now));
+        let recorded = lesson_file::update(&self.file, |known| merge(&mut known.lessons, lesson, now));
         if let Err(error) = recorded {
             tracing::debug!(file = %self.file.display(), %error, "a lesson of a path is not kept");
         }
     }
 
-    /// The lessons in the file as it is now.
-    fn lessons(&self) -> Arc<[Lesson]> {
+    /// The content of the file as it is now.
+    fn known(&self) -> Arc<KnownPaths> {
         let stamp = FileStamp::of(&self.file);
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         match (&*read, stamp) {
             (_, None) => Arc::default(),
-            (Some(known), Some(stamp)) if known.stamp == stamp => Arc::clone(&known.lessons),
+            (Some(known), Some(stamp)) if known.stamp == stamp => Arc::clone(&known.known),
             _ => {
-                let (stamp, lessons) = lesson_file::read(&self.file);
-                let lessons: Arc<[Lesson]> = lessons.into();
+                let (stamp, known) = lesson_file::read(&self.file);
+                let known = Arc::new(known);
                 *read = stamp.map(|stamp| ReadLessons {
                     stamp,
-                    lessons: Arc::clone(&lessons),
+                    known: Arc::clone(&known),
                 });
-                lessons
+                known
             }
         }
     }

@@ -277,3 +277,24 @@ proptest! {
         prop_assert!(memory.history.prior_at(&key(5, Role::Sender), NOW).streams.is_some());
     }
 }
+
+#[test]
+fn the_limit_of_a_server_is_kept_beside_lessons_until_it_expires() {
+    let directory = tempfile::tempdir().unwrap();
+    let history = PathHistory::at(directory.path().join("paths.json"));
+    let key = PathKey::new(
+        "10.1.2.3".parse().unwrap(),
+        "192.0.2.7".parse().unwrap(),
+        Role::Receiver,
+    );
+    assert_eq!(history.session_limit_at(&key, 21, 1000), None);
+    history.record_session_limit_at((key, 21), 3, 1000);
+    history.record_session_limit_at((key, 2811), 8, 1001);
+    assert_eq!(history.session_limit_at(&key, 21, 1002), Some(3));
+    assert_eq!(history.session_limit_at(&key, 2811, 1002), Some(8));
+    history.record_session_limit_at((key, 21), 5, 1003);
+    assert_eq!(history.session_limit_at(&key, 21, 1004), Some(5));
+    assert_eq!(history.session_limit_at(&key, 21, 40 * 86_400), None);
+    history.record_session_limit_at((key, 21), 0, 1005);
+    assert_eq!(history.session_limit_at(&key, 21, 1006), Some(5));
+}

@@ -166,3 +166,78 @@ impl CommandPlanner {
         steps.iter().all(can_go_ahead).then_some(steps)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checksum::ChecksumAlgorithm;
+
+    #[test]
+    fn a_window_grows_with_confirmed_files_up_to_its_mode() {
+        let grown = |lead, mode| {
+            let mut window = SeriesWindow::new(lead, mode);
+            assert!(window.has_room(0) && !window.has_room(1));
+            for _ in 0..20 {
+                window.on_confirmed(0);
+            }
+            (0..1000).find(|n| !window.has_room(*n)).unwrap()
+        };
+        let (stream, extended) = (TransferMode::Stream, TransferMode::Extended);
+        assert_eq!(grown(CommandLead::AcrossTransfers, extended), 64);
+        assert_eq!(grown(CommandLead::AcrossTransfers, stream), 4);
+        assert_eq!(grown(CommandLead::BetweenTransfers, extended), 1);
+        assert_eq!(grown(CommandLead::Lockstep, stream), 1);
+    }
+
+    #[test]
+    fn nothing_follows_a_transfer_command_before_a_file_is_confirmed() {
+        let mut window = SeriesWindow::new(CommandLead::AcrossTransfers, TransferMode::Stream);
+        assert!(window.may_follow(0) && !window.may_follow(1));
+        window.on_confirmed(0);
+        assert!(window.may_follow(1) && window.has_room(1) && !window.has_room(2));
+    }
+
+    #[test]
+    fn a_wrong_reply_lowers_the_lead_and_a_loss_only_before_it_is_proven() {
+        let lead = CommandLead::AcrossTransfers;
+        let mut window = SeriesWindow::new(lead, TransferMode::Extended);
+        // Nothing was behind a transfer: several commands at a time are in doubt.
+        assert_eq!(
+            window.lead_after(SeriesBreak::WrongReply),
+            CommandLead::Lockstep
+        );
+        window.on_confirmed(0);
+        let between = CommandLead::BetweenTransfers;
+        assert_eq!(window.lead_after(SeriesBreak::Lost), between);
+        for _ in 0..PROVEN_AFTER {
+            window.on_confirmed(1);
+        }
+        assert_eq!(window.lead_after(SeriesBreak::Lost), lead);
+        assert_eq!(window.lead_after(SeriesBreak::WrongReply), between);
+    }
+
+    #[test]
+    fn a_reply_to_another_command_is_out_of_step() {
+        let judge = |command: &Command, code| judge_reply(command, &Reply::new(code, "x"));
+        let path = || b"/f".to_vec();
+        let checksum = Command::Cksm {
+            algorithm: ChecksumAlgorithm::Md5,
+            offset: 0,
+            length: None,
+            path: path(),
+        };
+        for (command, done) in [
+            (checksum, 213),
+            (Command::Size(path()), 213),
+            (Command::Rnfr(path()), 350),
+            (Command::Rnto(path()), 250),
+        ] {
+            assert_eq!(judge(&command, done), SeriesVerdict::Done);
+            assert_eq!(judge(&command, 550), SeriesVerdict::Refused);
+            assert_eq!(judge(&command, 226), SeriesVerdict::OutOfStep);
+            assert_eq!(judge(&command, 421), SeriesVerdict::OutOfStep);
+        }
+        assert_eq!(judge(&Command::Pasv, 227), SeriesVerdict::Done);
+        assert_eq!(judge(&Command::Pasv, 450), SeriesVerdict::OutOfStep);
+    }
+}

@@ -28,6 +28,12 @@ pub fn start(store: &TestStore) -> Result<PeerServer> {
     )
 }
 
+/// Like [`start`], for this many sessions from one address.
+pub fn start_with_max_sessions(store: &TestStore, sessions: usize) -> Result<PeerServer> {
+    let address = SocketAddr::new(net::HOST.parse()?, net::free_port()?);
+    spawn(store, address, &format!("max_per_ip={sessions}\n"))
+}
+
 /// Serves the store over TLS on 127.0.0.1.
 pub fn start_with_tls(store: &TestStore, tls: &PeerTls) -> Result<PeerServer> {
     start_with_tls_at(

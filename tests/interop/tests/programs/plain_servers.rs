@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use interop::cells::MatrixRow;
-use interop::longhaul::rows::{self, ServerUnderTest};
+use interop::longhaul::copy;
+use interop::longhaul::rows::{self, ServerUnderTest, path_argument};
 use interop::matrix::TestStore;
 use interop::peer::{PeerServer, proftpd, pure_ftpd, pyftpdlib, vsftpd};
 use interop::require;
@@ -49,4 +50,23 @@ fn cp_works_with_pure_ftpd() {
 #[test]
 fn cp_works_with_pyftpdlib() {
     run_all_rows("pyftpdlib", pyftpdlib::find(), pyftpdlib::start);
+}
+
+#[test]
+fn a_server_that_allows_three_sessions_is_obeyed() {
+    require!(vsftpd::find());
+    let store = TestStore::new().unwrap();
+    let server = vsftpd::start_with_max_sessions(&store, 3).unwrap();
+    let target = ServerUnderTest::new(&store, &server);
+    let tree = TestTree::thousand();
+    store.add_tree("tree", &tree).unwrap();
+    let local = store.local();
+    let arguments = ["-r", &target.url("src/tree"), &path_argument(&local)];
+    let finished = copy::run(&arguments).unwrap().expect_success().unwrap();
+    let summary = copy::summary(&finished).unwrap();
+    assert_eq!((summary.files, summary.failed), (tree.len() as u64, 0));
+    tree.ensure_same_as(&local).unwrap();
+    let warnings = copy::warnings(&finished);
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("sessions"), "{warnings:?}");
 }

@@ -21,8 +21,8 @@ const MIN_BUNDLE_FILES: usize = 3;
 const MIN_BUNDLE_BYTES: u64 = 4 << 20;
 const MIN_FILES_BEFORE_SPLIT: usize = 128;
 
-/// Series for each worker, if there are many files.
-const SERIES_PER_WORKER: usize = 4;
+/// Series for each worker, if there are enough files.
+const SERIES_PER_WORKER: usize = 2;
 /// Files of a series: fewer do not pay for the round trip at its beginning, ...
 const MIN_SERIES_FILES: usize = 8;
 /// ...and more save nothing.

@@ -101,3 +101,6 @@ pub(crate) async fn move_series(
     session.control.set_reply_timeout(patience);
     result
 }
+
+#[cfg(test)]
+mod tests;

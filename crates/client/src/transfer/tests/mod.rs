@@ -28,7 +28,7 @@ mod right_sizing;
 const TIMEOUT: Duration = Duration::from_secs(60);
 const GRIDFTP: &str = "211-x\n PARALLEL\n SIZE\n ERET\n REST STREAM\n211 End.";
 
-pub(super) fn spec() -> TransferSpec {
+pub(crate) fn spec() -> TransferSpec {
     TransferSpec {
         size: None,
         part: None,
