@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod blocks;
 #[cfg(test)]
+mod early_end;
 mod faults;
 #[cfg(test)]
 mod protection;
