@@ -4,6 +4,7 @@
 mod blocks;
 #[cfg(test)]
 mod early_end;
+#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod protection;
