@@ -11,8 +11,8 @@ const MIN_TAKEN: u64 = 1 << 20;
 /// Shortest time for which a range is taken: less than a command and the start of its data cost.
 const MIN_TAKEN_TIME: Duration = Duration::from_millis(200);
 const MIN_TAKEN_ROUND_TRIPS: u32 = 4;
-/// What may be on the way to a session when the end of its range moves down: bytes of so many round trips,
-/// and this much.
+/// Bytes that may be on the way to a session when the end of its range moves down: those of so many round
+/// trips, and this many.
 const IN_FLIGHT_ROUND_TRIPS: u32 = 2;
 const IN_FLIGHT_MARGIN: u64 = 4 << 20;
 
