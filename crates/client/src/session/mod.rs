@@ -83,7 +83,7 @@ pub(crate) struct SessionOpening<'a> {
     pub(crate) first_path: Option<&'a [u8]>,
 }
 
-/// What another session with the same server, as the same user, needs.
+/// Opens sessions with the same server, as the same user.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionOpener {
     server: Server,

@@ -156,10 +156,7 @@ impl MemoryStorage {
         let state = wire.lock();
         self.store.state().moved += state.moved;
         match (state.broken, moved) {
-            (true, Err(_)) => Err(CopyFailure::transient(
-                Exit::Unreachable,
-                format!("{} was lost", self.name),
-            )),
+            (true, Err(_)) => Err(CopyFailure::unreachable(format!("{} was lost", self.name))),
             (_, moved) => moved,
         }
     }

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod blocks;
 #[cfg(test)]
+mod early_end;
+#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod protection;

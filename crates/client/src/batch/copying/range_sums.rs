@@ -177,7 +177,7 @@ mod tests {
 
     fn content() -> Vec<u8> {
         (0..SIZE >> 10)
-            .flat_map(|n| [(n % 251) as u8; 1 << 10])
+            .flat_map(|n| [n.to_le_bytes()[0]; 1 << 10])
             .collect()
     }
 

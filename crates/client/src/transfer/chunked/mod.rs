@@ -1,6 +1,6 @@
-//! Transfers one file in chunks, each with its own number of streams. Where another program sends,
-//! this is the only way to change that number; the tuning modes of Ito, Ohsaki and Imase (2008) are
-//! defined on chunks.
+//! Transfers one file in several parts, so that the number of streams can change although another
+//! program sends: in chunks, each with its own number, on which the tuning modes of Ito, Ohsaki and
+//! Imase (2008) are defined, or over several sessions ([`shared_get`]).
 //!
 //! A chunk is requested by ERET P and stored by ESTO A (GFD.20 §3.5, §3.6), in extended block mode.
 //! Connections are kept from one chunk to the next while their number stays the same (§3.4.3). For
@@ -40,8 +40,9 @@ use crate::session::ClientSession;
 pub enum Chunking {
     /// One chunk after the other over one session, by a tuning mode of the 2008 paper.
     Mode(ChunkTuningMode, ChunkParameters),
-    /// Two chunks at a time over one session each, so that the path never drains between them. The
-    /// number of streams follows the goodput they reach.
+    /// The number of streams follows the goodput they reach. Gets: one long transfer, whose end further
+    /// sessions take. Between two servers: two chunks at a time over one session each, so that the path
+    /// never drains between them.
     Probe,
 }
 

@@ -29,7 +29,7 @@ const MIN_QUEUE: Duration = Duration::from_millis(3);
 /// Remaining time, in intervals, below which more streams come too late.
 const MIN_LEFT_INTERVALS: f64 = 4.0;
 
-/// What the receiver of all sessions sees now.
+/// A transfer over all its sessions, as the receiver sees it now.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ReceiverSample {
     /// Time since the transfer began.

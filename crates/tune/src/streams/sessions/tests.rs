@@ -26,8 +26,8 @@ fn run(path: &Path, first: u32, most: u32) -> (u32, Vec<MoreStreams>) {
         let rtt = if wanted > path.link { RTT * 2 } else { RTT };
         let decision = policy.on_sample(ReceiverSample {
             at: TICK * tick,
-            bytes: bytes as u64,
-            left: (path.size - bytes) as u64,
+            bytes: whole_rate(bytes),
+            left: whole_rate(path.size - bytes),
             streams,
             rtt,
         });

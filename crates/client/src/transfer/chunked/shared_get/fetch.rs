@@ -130,7 +130,7 @@ impl SharedFetch {
         self.lock().board.is_complete()
     }
 
-    /// What the receiver sees of all sessions now.
+    /// Goodput and round trip of all sessions together, as this end sees them now.
     pub(super) fn sample(&self) -> ReceiverSample {
         let mut rtts: Vec<Duration> = self
             .control

@@ -11,8 +11,8 @@ const MIN_TAKEN: u64 = 1 << 20;
 /// Shortest time for which a range is taken: less than a command and the start of its data cost.
 const MIN_TAKEN_TIME: Duration = Duration::from_millis(200);
 const MIN_TAKEN_ROUND_TRIPS: u32 = 4;
-/// What may be on the way to a session when the end of its range moves down: bytes of so many round trips,
-/// and this much.
+/// Bytes that may be on the way to a session when the end of its range moves down: those of so many round
+/// trips, and this many.
 const IN_FLIGHT_ROUND_TRIPS: u32 = 2;
 const IN_FLIGHT_MARGIN: u64 = 4 << 20;
 
@@ -125,7 +125,7 @@ impl RangeBoard {
         let own_rate = rate / f64::from(running.streams.max(1)) * f64::from(request.streams);
         // Both end at the same time; before that, as many others as are coming take their share.
         let share = own_rate / (rate + own_rate * f64::from(1 + request.others_coming));
-        let wanted = (left as f64 * share) as u64;
+        let wanted = whole(left as f64 * share);
         let in_flight = bytes_in(rate, request.rtt * IN_FLIGHT_ROUND_TRIPS) + IN_FLIGHT_MARGIN;
         let earliest = progress.reached.max(running.range.start) + in_flight;
         let start = running.range.end.saturating_sub(wanted).max(earliest);
@@ -190,13 +190,16 @@ impl RangeBoard {
 }
 
 fn bytes_in(rate: f64, time: Duration) -> u64 {
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "finite and not negative; beyond the range it saturates"
-    )]
-    let bytes = (rate * time.as_secs_f64()) as u64;
-    bytes
+    whole(rate * time.as_secs_f64())
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "not negative; beyond the range it saturates"
+)]
+fn whole(bytes: f64) -> u64 {
+    bytes as u64
 }
 
 #[cfg(test)]
