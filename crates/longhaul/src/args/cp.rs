@@ -236,6 +236,7 @@ impl CopyFlags {
             sync_policy: self.sync_policy,
             symlinks: self.links,
             preserve: self.keep.preserve,
+            sparse: self.keep.sparse,
             write_sums: self.keep.write_sums(),
             selection: self.selection.selection()?,
             files_from: self.selection.listed_files()?,
