@@ -1,4 +1,4 @@
-//! What copies keep of their sources (`--preserve`, `--sparse`).
+//! Options about metadata and holes (`--preserve`, `--sparse`).
 
 /// Modification times that a copy keeps, in whole seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -12,7 +12,7 @@ pub enum PreservedTimes {
     FilesAndDirectories,
 }
 
-/// What copies keep of their sources besides the bytes.
+/// Metadata that copies take from their sources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Preserve {
     /// Modification times.

@@ -22,7 +22,7 @@ const PERMISSION_BITS: u32 = 0o777;
 /// Most directories whose changes are sent together.
 const MAX_CHANGES: usize = 1000;
 
-/// What a copy of a file keeps of its source.
+/// The metadata that a copy of a file takes from its source.
 pub(super) fn kept_of_file(options: &CopyOptions, facts: SourceFacts) -> KeptMetadata {
     KeptMetadata {
         modified: facts

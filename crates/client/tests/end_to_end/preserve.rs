@@ -74,7 +74,7 @@ fn metadata(top: &Path) -> Vec<(String, u32, i64)> {
     names.into_iter().map(of).collect()
 }
 
-/// What a copy has: no setuid bit.
+/// Permissions and times of a copy, which has no setuid bit.
 fn expected(top: &Path) -> Vec<(String, u32, i64)> {
     let all = metadata(top).into_iter();
     all.map(|(name, mode, time)| (name, mode & 0o777, time))

@@ -181,7 +181,7 @@ mod tests {
     fn threads_that_extend_the_file_cut_nothing_off() {
         let file = tempfile::tempfile().unwrap();
         let holes = HoleWriter::default();
-        let block = |n: usize| vec![u8::from(n % 3 == 0); 64 << 10];
+        let block = |n: usize| vec![u8::from(n.is_multiple_of(3)); 64 << 10];
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let (file, holes) = (&file, &holes);

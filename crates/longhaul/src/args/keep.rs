@@ -11,7 +11,7 @@ use super::values;
 /// Flags of the verbs that copy.
 #[derive(Debug, Args)]
 pub(crate) struct KeepArgs {
-    /// What copies keep besides the bytes, separated by commas: `times` (also of directories), `modes`
+    /// Metadata that copies keep, separated by commas: `times` (also of directories), `modes`
     /// (permissions), `links` (hard links), `all`; or `none`. Times of files are kept unless it is `none`. What a
     /// server cannot keep is told in a warning
     #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true, value_parser = parse_preserve)]
