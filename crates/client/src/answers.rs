@@ -21,7 +21,7 @@ pub(crate) struct SourceFacts {
     pub(crate) mode: Option<u32>,
 }
 
-/// What a copy keeps of its source besides the bytes.
+/// Metadata that a copy takes from its source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct KeptMetadata {
     /// Modification time.

@@ -13,7 +13,7 @@ use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
 
 use crate::ConnectionSecurity;
 use crate::advice_options::AdviceOptions;
-use crate::preserve_options::Preserve;
+use crate::preserve_options::{Preserve, SparseFiles};
 use crate::selection::Selection;
 use crate::sums::WriteSums;
 
@@ -110,6 +110,8 @@ pub struct CopyOptions {
     pub write_sums: Option<WriteSums>,
     /// `--preserve`
     pub preserve: Preserve,
+    /// `--sparse`
+    pub sparse: SparseFiles,
     /// Which files of trees are copied (`--include`, `--exclude`, `--filter-from`, `--min-size`, ...)
     pub selection: Selection,
     /// `--files-from`: the paths below the one source that are copied; `None`: all.

@@ -39,7 +39,7 @@ mod why;
 pub use advice_options::{AdviceOptions, AdvisorChoice};
 pub use api::*;
 pub use credentials::{Credential, netrc_warning};
-pub use preserve_options::{Preserve, PreservedTimes};
+pub use preserve_options::{Preserve, PreservedTimes, SparseFiles};
 pub use protection::{
     ConnectionSecurity, DataProtectionChoice, DelegationChoice, SecurityOptions, TlsUse,
 };

@@ -22,14 +22,12 @@ pub(crate) async fn preview_removal(
     (top, recursive): (&[u8], bool),
     visit: &mut EntryVisitor<'_>,
 ) -> Result<(), CopyFailure> {
-    let mut entry = match storage.stat(top).await {
-        Err(missing) if missing.exit == Exit::NotFound => {
-            find_in_parent(storage, top).await.ok_or(missing)?
-        }
-        found => found?,
+    let found = find(storage, top).await?;
+    let is_directory = is_real_directory(storage.name(), &found, top)?;
+    let entry = ListedEntry {
+        name: top.to_vec(),
+        ..found.entry
     };
-    entry.name = top.to_vec();
-    let is_directory = entry.kind == EntryKind::Dir && !entry.is_symlink();
     if is_directory && !recursive {
         return Err(directory_failure(storage.name(), top));
     }
@@ -66,13 +64,28 @@ pub(crate) async fn preview_removal(
     Ok(())
 }
 
-/// A path that the server does not show by itself, such as a link that points nowhere.
-async fn find_in_parent(storage: &mut dyn Storage, path: &[u8]) -> Option<ListedEntry> {
+/// The entry of a path. The listing of its parent tells a link that the server does not show by itself, such as one that
+/// points nowhere, or shows as a directory.
+async fn find(storage: &mut dyn Storage, path: &[u8]) -> Result<SymlinkCheckedEntry, CopyFailure> {
+    let found = storage.stat(path).await;
+    let may_be_link = match &found {
+        Ok(entry) => entry.kind == EntryKind::Dir && !storage.tells_links(),
+        Err(failure) => failure.exit == Exit::NotFound,
+    };
+    if may_be_link && let Some(listed) = find_in_parent(storage, path).await {
+        return Ok(listed);
+    }
+    Ok(SymlinkCheckedEntry {
+        is_certain: !may_be_link,
+        entry: found?,
+    })
+}
+
+async fn find_in_parent(storage: &mut dyn Storage, path: &[u8]) -> Option<SymlinkCheckedEntry> {
     let at = path.iter().rposition(|b| *b == b'/')?;
     let (parent, name) = (&path[..at.max(1)], &path[at + 1..]);
     let listed = storage.list_everything(parent).await.ok()?;
-    let found = listed.into_iter().find(|listed| listed.entry.name == name);
-    found.map(|found| found.entry)
+    listed.into_iter().find(|listed| listed.entry.name == name)
 }
 
 /// The refusal to remove a directory as a file.

@@ -72,7 +72,7 @@ pub(super) fn keep(
     tree
 }
 
-/// What became of a link.
+/// Result of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LinkOutcome {
     /// The name was made, or replaced.

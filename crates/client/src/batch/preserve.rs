@@ -1,15 +1,19 @@
-//! `--preserve`: permissions of files and directories, and times of directories.
+//! `--preserve` and `--sparse`: permissions of files and directories, times of directories, holes of files.
 //!
 //! A file of this machine has them before it has its name. At a server they are set afterwards, for many files at a time.
 //! Directories come last, deepest first: storing a file changes the time of its directory, and a directory may be
 //! read-only. None of this fails a copy, whose bytes are in place; the user is told once for each storage.
+
+use data::store::Source;
+use data::store::file::FileSink;
+use data::store::holes::{HoleChoice, has_holes};
 
 use super::BatchContext;
 use super::plan::PlannedFile;
 use crate::answers::{KeptMetadata, SourceFacts};
 use crate::location::{Location, StorageId};
 use crate::storage::contract::MetadataChange;
-use crate::{CopyOptions, PreservedTimes};
+use crate::{CopyOptions, PreservedTimes, SparseFiles};
 
 /// The permission bits that are kept. Whoever trusts a program to run under another identity (setuid, setgid) trusts
 /// its owner, which a copy does not keep.
@@ -18,7 +22,7 @@ const PERMISSION_BITS: u32 = 0o777;
 /// Most directories whose changes are sent together.
 const MAX_CHANGES: usize = 1000;
 
-/// What a copy of a file keeps of its source.
+/// The metadata that a copy of a file takes from its source.
 pub(super) fn kept_of_file(options: &CopyOptions, facts: SourceFacts) -> KeptMetadata {
     KeptMetadata {
         modified: facts
@@ -31,6 +35,17 @@ pub(super) fn kept_of_file(options: &CopyOptions, facts: SourceFacts) -> KeptMet
 fn permissions(options: &CopyOptions, facts: SourceFacts) -> Option<u32> {
     let mode = facts.mode.filter(|_| options.preserve.modes);
     mode.map(|mode| mode & PERMISSION_BITS)
+}
+
+/// `--sparse`: which zeros of a file that is written on this machine become holes. `source`: the open source, if it is on
+/// this machine, too.
+pub(super) fn leave_holes(options: &CopyOptions, source: Option<&dyn Source>, sink: &FileSink) {
+    let source_has_holes = || source.and_then(Source::fd).is_some_and(has_holes);
+    match options.sparse {
+        SparseFiles::Always => sink.leave_holes(HoleChoice::All),
+        SparseFiles::Auto if source_has_holes() => sink.leave_holes(HoleChoice::KeepThoseOfSource),
+        SparseFiles::Auto | SparseFiles::Never => {}
+    }
 }
 
 /// After files are complete: sets the permissions of those at a server.

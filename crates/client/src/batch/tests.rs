@@ -32,6 +32,7 @@ pub(crate) fn options() -> CopyOptions {
         symlinks: crate::SymlinkPolicy::default(),
         selection: crate::Selection::default(),
         files_from: None,
+        sparse: crate::SparseFiles::default(),
         write_sums: None,
         preserve: crate::Preserve::default(),
         dry_run: false,

@@ -80,7 +80,9 @@ pub(super) async fn plan_sessions(
             // Limits have no direction.
             let key = PathKey::new(local, peer, Role::Receiver);
             let limit = history.session_limit(&key, at.port);
-            let is_source = files.first().is_some_and(|file| file.source.storage_id() == server.id);
+            let is_source = files
+                .first()
+                .is_some_and(|file| file.source.storage_id() == server.id);
             match is_source {
                 true => limits.source = limit,
                 false => limits.destination = limit,

@@ -162,6 +162,11 @@ pub(crate) trait Storage: Send + Debug + Any {
         false
     }
 
+    /// Whether [`Storage::stat`] tells a link to a directory from a directory.
+    fn tells_links(&self) -> bool {
+        true
+    }
+
     /// Refuses a path that cannot be sent to the storage.
     ///
     /// # Errors

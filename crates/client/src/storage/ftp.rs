@@ -77,6 +77,10 @@ impl Storage for ClientSession {
         self.avoids_pipelining()
     }
 
+    fn tells_links(&self) -> bool {
+        self.reports_symlinks()
+    }
+
     fn check_path(&self, path: &[u8]) -> Result<(), CopyFailure> {
         self.check_path(path)
     }

@@ -67,10 +67,10 @@ pub(crate) fn parse_line(line: &[u8], expected: Option<ChecksumAlgorithm>) -> Op
     })
 }
 
-type Parts<'l> = (ChecksumAlgorithm, &'l [u8], &'l [u8]);
+type SplitLine<'l> = (ChecksumAlgorithm, &'l [u8], &'l [u8]);
 
 /// `SHA256 (NAME) = HEX`
-fn split_tagged(line: &[u8]) -> Option<Parts<'_>> {
+fn split_tagged(line: &[u8]) -> Option<SplitLine<'_>> {
     let space = line.iter().position(|byte| *byte == b' ')?;
     let algorithm = ChecksumAlgorithm::parse(str::from_utf8(&line[..space]).ok()?)?;
     let rest = line[space..].strip_prefix(b" (")?;
@@ -81,7 +81,7 @@ fn split_tagged(line: &[u8]) -> Option<Parts<'_>> {
 }
 
 /// `HEX  NAME` and `HEX *NAME`
-fn split_plain(line: &[u8], expected: Option<ChecksumAlgorithm>) -> Option<Parts<'_>> {
+fn split_plain(line: &[u8], expected: Option<ChecksumAlgorithm>) -> Option<SplitLine<'_>> {
     let space = line.iter().position(|byte| *byte == b' ')?;
     let (checksum, rest) = (&line[..space], &line[space + 1..]);
     let name = rest

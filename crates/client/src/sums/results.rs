@@ -1,4 +1,4 @@
-//! What a check finds.
+//! Results of a check.
 
 use crate::CopyFailure;
 
@@ -20,7 +20,7 @@ pub enum CheckedSum {
 pub struct CheckedFile {
     /// Its name there.
     pub name: Vec<u8>,
-    /// What was found.
+    /// Result of its check.
     pub result: CheckedSum,
 }
 

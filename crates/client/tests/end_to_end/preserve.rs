@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use client::{CopyEvent, CopyOptions, Exit, Preserve, PreservedTimes, SyncOptions};
+use client::{CopyEvent, CopyOptions, Exit, Preserve, PreservedTimes, SparseFiles, SyncOptions};
 
 use crate::support::{EndToEndServer, EventRecorder, copy, options};
 
@@ -74,7 +74,7 @@ fn metadata(top: &Path) -> Vec<(String, u32, i64)> {
     names.into_iter().map(of).collect()
 }
 
-/// What a copy has: no setuid bit.
+/// Permissions and times of a copy, which has no setuid bit.
 fn expected(top: &Path) -> Vec<(String, u32, i64)> {
     let all = metadata(top).into_iter();
     all.map(|(name, mode, time)| (name, mode & 0o777, time))
@@ -282,4 +282,65 @@ async fn a_server_without_hard_links_gets_each_name_and_a_warning() {
     );
     assert_eq!(server.read("t/d/c"), b"one file");
     assert_eq!(links(&server.root().join("t")).len(), 6);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn holes_are_kept_made_or_filled_as_asked() {
+    const LENGTH: usize = 24 << 20;
+    let server = EndToEndServer::start().await;
+    let workdir = tempfile::tempdir().unwrap();
+    let at = |name: &str| workdir.path().join(name);
+    // Data at both ends of a block, and in between; a hole at the end.
+    let (holes, full) = (at("holes"), at("full"));
+    let mut content = vec![0; LENGTH];
+    for offset in [0, 5 << 20, (9 << 20) + 1234] {
+        content[offset..offset + 70_000].fill(7);
+    }
+    fs::write(&full, &content).unwrap();
+    let sparse = fs::File::create(&holes).unwrap();
+    for offset in [0, 5 << 20, (9 << 20) + 1234] {
+        std::os::unix::fs::FileExt::write_all_at(&sparse, &[7; 70_000], offset).unwrap();
+    }
+    sparse.set_len(LENGTH as u64).unwrap();
+    server.store("f", &content);
+    let local = |path: &Path| path.to_str().unwrap().to_owned();
+    let url = server.url("f");
+    for (source, sparse, has_holes) in [
+        (local(&holes), SparseFiles::Auto, true),
+        (local(&full), SparseFiles::Auto, false),
+        (local(&holes), SparseFiles::Never, false),
+        (local(&full), SparseFiles::Always, true),
+        (url.clone(), SparseFiles::Always, true),
+        (url, SparseFiles::Auto, false),
+    ] {
+        let to = at("to");
+        for parallelism in [client::Parallelism::Fixed(1), client::Parallelism::Fixed(3)] {
+            let options = CopyOptions {
+                sparse,
+                parallelism,
+                verify: client::VerifyMode::With(proto::checksum::ChecksumAlgorithm::Sha256),
+                ..options()
+            };
+            let (summary, _) = copy(&[&source], to.to_str().unwrap(), &options).await;
+            let text = format!("{source} {sparse:?} {parallelism:?}");
+            assert_eq!(
+                summary.exit,
+                Exit::Done,
+                "{text}: {:?}",
+                summary.first_failure
+            );
+            assert_eq!(summary.bytes, LENGTH as u64);
+            assert!(fs::read(&to).unwrap() == content, "{text}");
+            let allocated = fs::metadata(&to).unwrap().blocks() * 512;
+            // A file system may compress, or share blocks.
+            assert!(!has_holes || allocated < 2 << 20, "{text}: {allocated}");
+            let filled = fs::metadata(&full).unwrap().blocks() * 512;
+            let may_share = sparse == SparseFiles::Never && allocated < 2 << 20;
+            assert!(
+                has_holes || allocated >= filled || may_share,
+                "{text}: {allocated}"
+            );
+            fs::remove_file(&to).unwrap();
+        }
+    }
 }

@@ -182,6 +182,7 @@ pub(crate) fn options() -> CopyOptions {
         symlinks: client::SymlinkPolicy::default(),
         selection: client::Selection::default(),
         files_from: None,
+        sparse: client::SparseFiles::default(),
         write_sums: None,
         preserve: client::Preserve::default(),
         dry_run: false,

@@ -206,3 +206,35 @@ async fn trees_are_synced_between_servers() {
     let (summary, _) = sync(&a.user_url("t"), &b.user_url("u"), &syncing()).await;
     assert_eq!((summary.exit, summary.files), (Exit::Done, 0));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slashes_at_the_end_have_no_meaning_for_a_sync() {
+    let server = EndToEndServer::start().await;
+    let source = source();
+    let workdir = tempfile::tempdir().unwrap();
+    let there = server.url("t");
+    let mut n = 0;
+    for (from_end, to_end) in [("", ""), ("/", ""), ("", "/"), ("/", "/")] {
+        n += 1;
+        let back = workdir.path().join(n.to_string());
+        for exists in [false, true] {
+            let from = format!("{}{from_end}", text(source.path()));
+            let to = format!("{there}{n}{to_end}");
+            let (summary, _) = sync(&from, &to, &syncing()).await;
+            assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+            assert_eq!(summary.files == 0, exists, "{from} {to}");
+            assert!(server.root().join(format!("t{n}/d1/1")).is_file());
+            let (from, to) = (
+                format!("{there}{n}{from_end}"),
+                format!("{}{to_end}", text(&back)),
+            );
+            let (summary, _) = sync(&from, &to, &syncing()).await;
+            assert_eq!(
+                (summary.exit, summary.files == 0),
+                (Exit::Done, exists),
+                "{from} {to}"
+            );
+            assert!(back.join("d1/1").is_file());
+        }
+    }
+}

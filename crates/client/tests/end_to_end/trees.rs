@@ -184,6 +184,70 @@ async fn braces_in_local_and_remote_sources_stand_for_several_names() {
     }
 }
 
+/// Paths of the files below a directory.
+fn file_paths(top: &Path) -> Vec<String> {
+    let content = tree_content(top).into_iter();
+    let files = content.filter(|(_, content)| content.is_some());
+    files.map(|(name, _)| name).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slashes_at_the_end_mean_the_same_as_for_cp() {
+    let server = EndToEndServer::start().await;
+    let workdir = tempfile::tempdir().unwrap();
+    let at = |name: &str| workdir.path().join(name);
+    for top in [at("t"), server.root().join("t")] {
+        fs::create_dir(&top).unwrap();
+        fs::write(top.join("f"), "1").unwrap();
+    }
+    let mut n = 0;
+    for exists in [false, true] {
+        for (from_end, to_end) in [("", ""), ("/", ""), ("", "/"), ("/", "/")] {
+            n += 1;
+            let new = |kind: &str| format!("{kind}{n}");
+            for path in [
+                at(&new("cp")),
+                at(&new("local")),
+                at(&new("get")),
+                server.root().join(new("put")),
+            ] {
+                if exists {
+                    fs::create_dir(path).unwrap();
+                }
+            }
+            let local = |name: &str, end: &str| format!("{}{end}", at(name).display());
+            let url = |name: &str, end: &str| server.url(&format!("{name}{end}"));
+            let mut cp = std::process::Command::new("cp");
+            cp.arg("-r")
+                .arg(local("t", from_end))
+                .arg(local(&new("cp"), to_end));
+            assert!(cp.status().unwrap().success());
+            let expected = file_paths(&at(&new("cp")));
+            for (from, to, there) in [
+                (
+                    local("t", from_end),
+                    local(&new("local"), to_end),
+                    at(&new("local")),
+                ),
+                (
+                    url("t", from_end),
+                    local(&new("get"), to_end),
+                    at(&new("get")),
+                ),
+                (
+                    local("t", from_end),
+                    url(&new("put"), to_end),
+                    server.root().join(new("put")),
+                ),
+            ] {
+                let (summary, _) = copy(&[&from], &to, &recursive()).await;
+                assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+                assert_eq!(file_paths(&there), expected, "{from} {to} {exists}");
+            }
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn special_files_are_reported_and_skipped() {
     let server = EndToEndServer::start().await;

@@ -114,7 +114,7 @@ pub fn clone_file(
     length: u64,
     control: &TransferControl,
 ) -> Result<Option<TransferReport>, DataError> {
-    let (Some(source), Some(sink)) = (from.fd(), to.fd()) else {
+    let (Some(source), Some(sink)) = (from.fd(), to.clone_target()) else {
         return Ok(None);
     };
     let started = Instant::now();

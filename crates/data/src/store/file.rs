@@ -10,6 +10,7 @@ use proto::ranges::RangeSet;
 use rustix::fs::OFlags;
 
 use super::durability::{FileDurability, SyncPolicy};
+use super::holes::{HoleChoice, HoleWriter};
 use super::{Sink, Source, unwritten_pages};
 use crate::locks::lock;
 
@@ -120,6 +121,7 @@ pub struct FileSink {
     name: String,
     access: OffsetAccess,
     durability: Option<FileDurability>,
+    holes: HoleWriter,
 }
 
 impl FileSink {
@@ -142,6 +144,7 @@ impl FileSink {
                 name: name.into(),
                 access: OffsetAccess::Random,
                 durability: None,
+                holes: HoleWriter::default(),
             }),
         }
     }
@@ -154,6 +157,7 @@ impl FileSink {
             name: name.into(),
             access: OffsetAccess::Sequential(NextOffset::default()),
             durability: None,
+            holes: HoleWriter::default(),
         }
     }
 
@@ -196,6 +200,14 @@ impl FileSink {
         unwritten_pages::take_out(&self.file, &kept.gaps(0, length), true)
     }
 
+    /// Leaves runs of zeros as holes from now on, if this is a regular file that is written in any order.
+    pub fn leave_holes(&self, choice: HoleChoice) {
+        let regular = self.file.metadata().is_ok_and(|meta| meta.is_file());
+        if regular && self.is_seekable() {
+            self.holes.leave(choice);
+        }
+    }
+
     /// The file, to sync, truncate or stat it.
     pub fn file(&self) -> &File {
         &self.file
@@ -224,7 +236,10 @@ impl Sink for FileSink {
                 if let Some(durability) = &self.durability {
                     durability.note_write(offset, len);
                 }
-                let written = self.file.write_all_at(buf, offset);
+                let written = match self.holes.is_wanted() {
+                    true => self.holes.write(&self.file, buf, offset),
+                    false => self.file.write_all_at(buf, offset),
+                };
                 if let (Err(_), Some(durability)) = (&written, &self.durability) {
                     // A second time, because a sync since the write began may have come before the
                     // part that it left.
@@ -243,8 +258,14 @@ impl Sink for FileSink {
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        // A splice into a sequential file would bypass the position.
-        matches!(self.access, OffsetAccess::Random).then(|| self.file.as_fd())
+        // A splice into a sequential file would bypass the position, and no splice sees zeros.
+        let takes_splices = !self.holes.is_wanted() && self.is_seekable();
+        takes_splices.then(|| self.file.as_fd())
+    }
+
+    fn clone_target(&self) -> Option<BorrowedFd<'_>> {
+        let may_share = self.holes.permits_clone() && self.is_seekable();
+        may_share.then(|| self.file.as_fd())
     }
 
     fn is_seekable(&self) -> bool {

@@ -9,6 +9,7 @@ pub mod bundle;
 mod conformance;
 pub mod durability;
 pub mod file;
+pub mod holes;
 pub mod memory;
 pub mod root;
 pub mod unwritten_pages;
@@ -46,6 +47,10 @@ pub trait Sink: Send + Sync + std::fmt::Debug {
     }
     /// A descriptor for splice: with offsets if [`Sink::is_seekable`], else in order.
     fn fd(&self) -> Option<BorrowedFd<'_>>;
+    /// A descriptor of a file that may come to share the blocks of another (FICLONE).
+    fn clone_target(&self) -> Option<BorrowedFd<'_>> {
+        self.fd()
+    }
     /// Whether offsets may come in any order.
     fn is_seekable(&self) -> bool;
     /// A reader of the written bytes, for checksums that cannot be combined: they are computed

@@ -62,7 +62,8 @@ pub(super) fn take_out(file: &File, unsynced: &RangeSet, alone: bool) -> io::Res
     result
 }
 
-fn punch_hole(file: &File, start: u64, end: u64) -> io::Result<()> {
+/// Makes a hole, without a change of the file's length; where the file system has none, writes zeros.
+pub(super) fn punch_hole(file: &File, start: u64, end: u64) -> io::Result<()> {
     let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     match fallocate(file, hole, start, end - start) {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(file, start, end),

@@ -38,6 +38,9 @@ use super::values;
 /// (third-party transfer). The last component of a source may contain the wildcards `*`, `?` and
 /// `[]`, and alternatives `{a,b}`.
 ///
+/// As with cp(1), a directory goes into DST if that exists, otherwise it becomes DST, and a slash at the
+/// end of SRC means nothing. A DST that ends in a slash is a directory, and is created if it is missing.
+///
 /// Until a file is complete and verified, its name is NAME.longhaul-partial. To continue an
 /// interrupted copy, repeat the command with --resume.
 #[derive(Debug, Args)]
@@ -237,6 +240,7 @@ impl CopyFlags {
             sync_policy: self.sync_policy,
             symlinks: self.links,
             preserve: self.keep.preserve,
+            sparse: self.keep.sparse,
             write_sums: self.keep.write_sums(),
             selection: self.selection.selection()?,
             files_from: self.selection.listed_files()?,

@@ -3,17 +3,23 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use client::{Preserve, PreservedTimes, WriteSums};
+use client::{Preserve, PreservedTimes, SparseFiles, WriteSums};
 use proto::checksum::ChecksumAlgorithm;
+
+use super::values;
 
 /// Flags of the verbs that copy.
 #[derive(Debug, Args)]
 pub(crate) struct KeepArgs {
-    /// What copies keep besides the bytes, separated by commas: `times` (also of directories), `modes`
+    /// Metadata that copies keep, separated by commas: `times` (also of directories), `modes`
     /// (permissions), `links` (hard links), `all`; or `none`. Times of files are kept unless it is `none`. What a
     /// server cannot keep is told in a warning
     #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true, value_parser = parse_preserve)]
     pub(crate) preserve: Preserve,
+    /// Holes in files that are written on this machine: `auto` keeps them for local sources that have some;
+    /// `always` makes them of all long runs of zeros; `never` writes the zeros
+    #[arg(long, value_name = "auto|never|always", default_value = "auto", value_parser = parse_sparse)]
+    pub(crate) sparse: SparseFiles,
     /// Write the checksums of the copied files to FILE, in the format of sha256sum(1), with names relative to
     /// DST; of all files of the tree for `sync`. `longhaul cksum --check` and `sha256sum -c` check them
     #[arg(long, value_name = "FILE")]
@@ -29,6 +35,15 @@ impl KeepArgs {
         let path = self.write_sums.clone()?;
         Some(WriteSums::new(path, self.sums_algorithm))
     }
+}
+
+fn parse_sparse(text: &str) -> Result<SparseFiles, String> {
+    let names = [
+        ("auto", SparseFiles::Auto),
+        ("never", SparseFiles::Never),
+        ("always", SparseFiles::Always),
+    ];
+    values::parse_name(text, &names)
 }
 
 fn parse_preserve(text: &str) -> Result<Preserve, String> {

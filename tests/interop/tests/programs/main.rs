@@ -29,6 +29,7 @@ mod pipes;
 mod plain_clients;
 mod plain_servers;
 mod power_cut;
+mod preserve;
 mod thin_volume;
 mod third_party;
 mod verbs;

@@ -6,7 +6,7 @@ use proto::bundle::{CHECKSUM, MAX_FILES, MAX_PATH_BYTES};
 
 use super::super::plan::PlannedFile;
 use crate::location::{Location, StorageId};
-use crate::{CopyOptions, Parallelism, PreservedTimes, VerifyMode};
+use crate::{CopyOptions, Parallelism, PreservedTimes, SparseFiles, VerifyMode};
 
 /// A larger file gains nothing from company, bytes.
 const MAX_BUNDLED: u64 = 16 << 20;
@@ -125,7 +125,14 @@ fn options_allow(options: &CopyOptions) -> bool {
     let whole = options.offset.is_none() && options.length.is_none();
     // Bundled files have the times of their announcements.
     let keeps_times = options.preserve.times != PreservedTimes::None;
-    verified && streams && whole && keeps_times && !options.resume && !options.keep_existing
+    let any_holes = options.sparse != SparseFiles::Always;
+    verified
+        && streams
+        && whole
+        && keeps_times
+        && any_holes
+        && !options.resume
+        && !options.keep_existing
 }
 
 /// The servers of a file that can be in a bundle: its other end is a file of this machine or another server.

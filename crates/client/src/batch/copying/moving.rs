@@ -13,6 +13,7 @@ use super::super::destination::CopyDestination;
 use super::super::measurement::TransferMeasurement;
 use super::super::meter::SafeByteCount;
 use super::super::pool::StorageSessionPool;
+use super::super::preserve;
 use super::super::relay;
 use super::super::run_with_side_task;
 use super::super::stall::{GrowthSign, StallDetector};
@@ -158,7 +159,10 @@ impl<'a> FileCopy<'a> {
         let (mut store_path, mut sink) = (Vec::new(), None);
         match &mut state.destination {
             CopyDestination::Local(download) => {
-                sink = Some(download.lock(self.ctx)? as Arc<dyn Sink>);
+                let file = download.lock(self.ctx)?;
+                let source = state.source.as_ref().map(|opened| &*opened.source);
+                preserve::leave_holes(&self.ctx.options, source, &file);
+                sink = Some(file as Arc<dyn Sink>);
             }
             CopyDestination::Storage(upload) => store_path = upload.store_path(),
         }

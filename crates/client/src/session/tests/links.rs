@@ -1,6 +1,7 @@
 //! Links on servers that hide them.
 
 use super::*;
+use crate::removal_preview::preview_removal;
 use crate::remove::remove_tree;
 
 const HIDES: &str = "211-x\n MLST type*;size*;\n211 End";
@@ -37,6 +38,45 @@ async fn a_link_shown_as_a_directory_is_removed_and_not_entered() {
     ]);
     let (mut session, peer) = open_session(actions).await;
     remove_tree(&mut session, b"/t").await.unwrap();
+    peer.finish().await;
+}
+
+#[tokio::test]
+async fn the_preview_of_a_removal_sends_only_listings_and_enters_no_link() {
+    let long = |text: &str| text.as_bytes().to_vec();
+    let listing = |command, data| {
+        vec![
+            ExpectPassiveAndReply("PASV"),
+            ExpectLine(command),
+            SendLine("150 go"),
+            SendData(data),
+            SendLine("226 done"),
+        ]
+    };
+    let actions = script([
+        login_script_with_feat(HIDES),
+        command_and_reply("MLST /t", "250-is\n type=dir; /t\n250 end"),
+        listing("MLSD /", long("type=dir; t\r\n")),
+        command_and_reply("CWD /", "250 ok"),
+        listing("LIST -a", long("drwxr-xr-x 2 u g 7 Nov 20 08:21 t\r\n")),
+        listing("MLSD /t", long("type=dir; out\r\ntype=file;size=1; f\r\n")),
+        command_and_reply("CWD /t", "250 ok"),
+        listing(
+            "LIST -a",
+            long(
+                "lrwxrwxrwx 1 u g 7 Nov 20 08:21 out -> ../keep\r\n-rw-r--r-- 1 u g 1 Nov 20 08:21 f\r\n",
+            ),
+        ),
+    ]);
+    let (mut session, peer) = open_session(actions).await;
+    let mut paths = Vec::new();
+    let mut visit = |entry: crate::RemoteEntry| {
+        paths.push(String::from_utf8(entry.name).unwrap());
+        std::ops::ControlFlow::Continue(())
+    };
+    let previewed = preview_removal(&mut session, (b"/t", true), &mut visit).await;
+    previewed.unwrap();
+    assert_eq!(paths, ["/t", "/t/f", "/t/out"]);
     peer.finish().await;
 }
 
