@@ -129,6 +129,22 @@ pub struct CopyOptions {
     pub history: Option<PathHistory>,
     /// Advice on paths.
     pub advice: AdviceOptions,
+    /// `--journal`: where the plan of a batch is kept until all of it is done
+    pub journal: BatchJournalLocation,
+    /// `--failed`: list of what was not copied
+    pub failed_list: Option<PathBuf>,
+}
+
+/// Where the journals of batches are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum BatchJournalLocation {
+    /// No batch is remembered after its run.
+    #[default]
+    Off,
+    /// In this directory, under a name made of the command's sources, destination and selection.
+    Directory(PathBuf),
+    /// This file.
+    File(PathBuf),
 }
 
 /// Result class of the process, with the exit codes that scripts rely on.

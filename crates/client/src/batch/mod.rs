@@ -20,6 +20,7 @@ use crate::trace::TraceFile;
 use crate::{CopyEvent, CopyFailure, CopyObserver, CopyOptions, CopySummary, Exit};
 
 mod attempt_watch;
+pub(crate) mod batch_journal;
 mod block_proof;
 mod bundle;
 mod checksums;
@@ -29,7 +30,9 @@ mod destination_state;
 mod disk;
 mod download;
 mod execute;
+mod failed_list;
 mod file;
+mod journal_place;
 mod measurement;
 mod meter;
 mod path_advice;
@@ -45,7 +48,9 @@ mod stream_plan;
 mod sync;
 mod totals;
 mod upload;
+mod work;
 
+use failed_list::FailedList;
 use measurement::TransferMeasurement;
 use meter::BatchMeter;
 use path_advice::AdviceQuestions;
@@ -306,18 +311,64 @@ async fn plan_and_execute(
     if let Some(problem) = netrc_warning() {
         ctx.warn(problem.to_owned());
     }
-    let plan = plan::make_plan(&ctx, &sources, &destination).await?;
-    if plan.items.len() > 1 && (options.offset.is_some() || options.length.is_some()) {
+    lock(totals).set_rate_limit(options.transfer.rate.as_ref().map(RateLimit::rate));
+    let ctx = Arc::new(ctx);
+    let result = copy_arguments(&ctx, &sources, &destination, totals).await;
+    ctx.pool.close().await;
+    result
+}
+
+/// Lists and copies. A copy of one tree begins while the tree is still listed.
+async fn copy_arguments(
+    ctx: &Arc<BatchContext>,
+    sources: &[Location],
+    destination: &Location,
+    totals: &Arc<Mutex<BatchTotals>>,
+) -> Result<(), CopyFailure> {
+    let opening = journal_place::JournalOpening::of_copy(ctx, sources, destination);
+    // A complete listing of an earlier run needs neither arguments nor listings to be looked at.
+    let earlier = opening.open_earlier(ctx).await?.map(Arc::new);
+    if let Some(plan) = earlier.as_ref().filter(|plan| plan.is_resumed()) {
+        let _failed_list = FailedList::of(ctx, plan);
+        report_size(ctx, plan);
+        execute::execute(ctx, plan, totals).await;
+        return Ok(());
+    }
+    let noted = earlier.as_ref().and_then(|plan| plan.noted_destination());
+    let outline = plan::PlanOutline::examine(ctx, sources, destination, noted).await?;
+    let is_part = ctx.options.offset.is_some() || ctx.options.length.is_some();
+    if is_part && outline.is_many() {
         return Err(CopyFailure::new(
             Exit::Usage,
             "--offset and --length are for one file",
         ));
     }
-    lock(totals).set_rate_limit(options.transfer.rate.as_ref().map(RateLimit::rate));
-    let ctx = Arc::new(ctx);
-    execute::execute(&ctx, plan, totals).await;
-    ctx.pool.close().await;
+    let plan = match earlier {
+        Some(plan) => plan,
+        None => Arc::new(opening.open_new(ctx, outline.is_many()).await?),
+    };
+    plan.note_destination(outline.destination_number());
+    let _failed_list = FailedList::of(ctx, &plan);
+    let streams = !outline.may_conflict();
+    let filler = Arc::new(plan::PlanFiller::new(ctx, &plan, totals, streams));
+    let listing = plan::list_sources(&filler, outline);
+    if streams {
+        tokio::join!(listing, execute::execute(ctx, &plan, totals));
+        return Ok(());
+    }
+    listing.await;
+    if let Err(failure) = plan::check_conflicts(&plan) {
+        plan.remove_journal();
+        lock(totals).batch_refused(&failure);
+        return Err(failure);
+    }
+    execute::execute(ctx, &plan, totals).await;
     Ok(())
+}
+
+fn report_size(ctx: &BatchContext, plan: &plan::CopyPlan) {
+    let (files, bytes) = plan.size();
+    ctx.observer.on_event(CopyEvent::Planned { files, bytes });
 }
 
 /// Refuses requests that are invalid for any files.

@@ -41,6 +41,8 @@ pub(crate) fn options() -> CopyOptions {
         security: Arc::default(),
         history: None,
         advice: crate::advice_options::AdviceOptions::default(),
+        journal: crate::BatchJournalLocation::Off,
+        failed_list: None,
     }
 }
 

@@ -79,7 +79,7 @@ fn with_suffix(name: &[u8], suffix: &[u8]) -> Vec<u8> {
 }
 
 /// Hex digits that represent `bytes` in a file name.
-fn name_hash(bytes: &[u8]) -> String {
+pub(crate) fn name_hash(bytes: &[u8]) -> String {
     let mut hasher = ChecksumHasher::new(ChecksumAlgorithm::Blake3);
     hasher.update(bytes);
     let mut hex = hasher.finish();
@@ -89,7 +89,7 @@ fn name_hash(bytes: &[u8]) -> String {
 
 /// Directory for records of copies to servers: `$XDG_STATE_HOME/longhaul`, or
 /// `~/.local/state/longhaul`. `None` if it cannot be created.
-fn state_directory() -> Option<PathBuf> {
+pub(crate) fn state_directory() -> Option<PathBuf> {
     let state = std::env::var_os("XDG_STATE_HOME")
         .map(PathBuf::from)
         // The XDG base directory specification requires ignoring relative paths.

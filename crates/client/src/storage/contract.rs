@@ -191,6 +191,11 @@ pub(crate) trait Storage: Send + Debug + Any {
         Ok(())
     }
 
+    /// Whether [`Storage::list_each`] tells links from directories as surely as [`Storage::list`].
+    fn lists_links(&self) -> bool {
+        false
+    }
+
     /// All entries below a directory, in one listing: `visit` receives each with its path relative to `path`, a
     /// directory before its content, links not followed. `Ok(false)`: the storage has no such listing.
     ///

@@ -94,6 +94,11 @@ impl Storage for ClientSession {
         self.list_each(path, visit).await
     }
 
+    fn lists_links(&self) -> bool {
+        // A server without MLST is listed by LIST, which shows links.
+        self.reports_symlinks() || !self.features().mlst
+    }
+
     async fn list_tree(
         &mut self,
         path: &[u8],

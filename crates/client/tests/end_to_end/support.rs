@@ -191,6 +191,8 @@ pub(crate) fn options() -> CopyOptions {
         security: Arc::default(),
         history: None,
         advice: client::AdviceOptions::default(),
+        journal: client::BatchJournalLocation::Off,
+        failed_list: None,
     }
 }
 

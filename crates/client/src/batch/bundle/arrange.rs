@@ -31,9 +31,10 @@ pub(in crate::batch) enum BatchWork {
 }
 
 /// Arranges files for `workers` that run at the same time; large files come first, because they take longest.
+/// `vouched`: a journal of the batch vouches for what is done, so `--resume` asks nothing about the other files.
 /// `takes_bundles`: the servers that take bundles.
 pub(in crate::batch) fn arrange(
-    options: &CopyOptions,
+    (options, vouched): (&CopyOptions, bool),
     files: Vec<PlannedFile>,
     workers: usize,
     takes_bundles: &[StorageId],
@@ -43,7 +44,7 @@ pub(in crate::batch) fn arrange(
         let offered = server.is_some_and(|id| takes_bundles.contains(&id));
         offered && file.facts.size.is_some_and(|size| size <= MAX_BUNDLED)
     };
-    let may_bundle = options_allow(options);
+    let may_bundle = options_allow(options, vouched);
     let (small, large): (Vec<_>, Vec<_>) = files
         .into_iter()
         .partition(|file| may_bundle && is_bundled(file));
@@ -68,11 +69,11 @@ pub(in crate::batch) fn arrange(
 
 /// Servers of files that may be bundled.
 pub(in crate::batch) fn servers_to_ask(
-    options: &CopyOptions,
+    (options, vouched): (&CopyOptions, bool),
     files: &[PlannedFile],
 ) -> Vec<StorageId> {
     let mut servers: Vec<StorageId> = Vec::new();
-    if files.len() < MIN_BUNDLE_FILES || !options_allow(options) {
+    if files.len() < MIN_BUNDLE_FILES || !options_allow(options, vouched) {
         return servers;
     }
     for file in files {
@@ -87,7 +88,7 @@ pub(in crate::batch) fn servers_to_ask(
 }
 
 /// Whether what the user asked for can be had in a bundle.
-fn options_allow(options: &CopyOptions) -> bool {
+fn options_allow(options: &CopyOptions, vouched: bool) -> bool {
     let verified = match options.verify {
         VerifyMode::Auto | VerifyMode::None => true,
         VerifyMode::With(algorithm) => algorithm == CHECKSUM,
@@ -97,7 +98,8 @@ fn options_allow(options: &CopyOptions) -> bool {
         Parallelism::Chunked(_) => false,
     };
     let whole = options.offset.is_none() && options.length.is_none();
-    verified && streams && whole && !options.resume && !options.keep_existing
+    let asks_nothing = vouched || !options.resume;
+    verified && streams && whole && asks_nothing && !options.keep_existing
 }
 
 /// The server of a file whose other end is a file of this machine.
