@@ -13,6 +13,8 @@ use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
 
 use crate::ConnectionSecurity;
 use crate::advice_options::AdviceOptions;
+use crate::batch::journal_place::BatchJournalLocation;
+use crate::batch::pairs::PairSource;
 use crate::selection::Selection;
 
 /// Number of parallel streams.
@@ -133,18 +135,6 @@ pub struct CopyOptions {
     pub journal: BatchJournalLocation,
     /// `--failed`: list of what was not copied
     pub failed_list: Option<PathBuf>,
-}
-
-/// Where the journals of batches are.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum BatchJournalLocation {
-    /// No batch is remembered after its run.
-    #[default]
-    Off,
-    /// In this directory, under a name made of the command's sources, destination and selection.
-    Directory(PathBuf),
-    /// This file.
-    File(PathBuf),
 }
 
 /// Result class of the process, with the exit codes that scripts rely on.
@@ -396,6 +386,16 @@ pub async fn copy(
     observer: Arc<dyn CopyObserver>,
 ) -> CopySummary {
     crate::batch::copy(sources, destination, options, observer).await
+}
+
+/// Copies the pairs of a list, each as [`copy`] does; a source that is a directory is copied with its content if
+/// [`CopyOptions::recursive`] is set. A destination that ends in `/` is a directory, which is created.
+pub async fn copy_pairs(
+    pairs: &PairSource,
+    options: &CopyOptions,
+    observer: Arc<dyn CopyObserver>,
+) -> CopySummary {
+    crate::batch::copy_pairs(pairs, options, observer).await
 }
 
 /// Options of `longhaul sync`.

@@ -35,6 +35,8 @@ mod why;
 
 pub use advice_options::{AdviceOptions, AdvisorChoice};
 pub use api::*;
+pub use batch::journal_place::BatchJournalLocation;
+pub use batch::pairs::PairSource;
 pub use credentials::{Credential, netrc_warning};
 pub use protection::{
     ConnectionSecurity, DataProtectionChoice, DelegationChoice, SecurityOptions, TlsUse,

@@ -42,7 +42,9 @@ pub(super) async fn execute(
         // One queue for all workers, so that large files do not hold up a fixed share of the batch.
         let queue = Arc::new(WorkQueue::new(ctx, plan, concurrency));
         // More workers than work would only log in and leave.
-        let workers = queue.first(&|source, failure| batch.fail(source, failure)).await;
+        let workers = queue
+            .first(&|source, failure| batch.fail(source, failure))
+            .await;
         let mut running = JoinSet::new();
         for _ in 0..workers {
             let (batch, queue) = (Arc::clone(&batch), Arc::clone(&queue));
@@ -109,7 +111,10 @@ impl RunningBatch {
 
     /// One worker: does what is next in the queue until nothing follows.
     async fn work(&self, queue: &WorkQueue) {
-        while let Some(work) = queue.next(&|source, failure| self.fail(source, failure)).await {
+        while let Some(work) = queue
+            .next(&|source, failure| self.fail(source, failure))
+            .await
+        {
             match work {
                 BatchWork::File(item) => self.copy_one(*item).await,
                 BatchWork::Bundle(files) => self.copy_bundle(files).await,

@@ -24,7 +24,11 @@ impl FailedList {
         Self {
             ctx: Arc::clone(ctx),
             plan: Arc::clone(plan),
-            path: ctx.options.failed_list.clone().filter(|_| !ctx.options.dry_run),
+            path: ctx
+                .options
+                .failed_list
+                .clone()
+                .filter(|_| !ctx.options.dry_run),
         }
     }
 }
@@ -59,7 +63,10 @@ fn replace(path: &Path, plan: &CopyPlan) -> io::Result<()> {
 
 fn write_list(out: &mut impl Write, plan: &CopyPlan) -> io::Result<()> {
     if !plan.is_listed() {
-        writeln!(out, "# The listing is not complete: there may be more files.")?;
+        writeln!(
+            out,
+            "# The listing is not complete: there may be more files."
+        )?;
     }
     let mut reader = PlanReader::of(plan);
     loop {

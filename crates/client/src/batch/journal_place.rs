@@ -4,14 +4,47 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
+use data::store::durability::SyncPolicy;
+
 use super::BatchContext;
 use super::batch_journal::BatchJournal;
+use super::pairs::PairSource;
 use super::plan::{CopyPlan, is_durable};
+use crate::answers::SourceFacts;
 use crate::location::Location;
-use crate::partial::name_hash;
-use crate::{BatchJournalLocation, CopyFailure, CopyOptions, Exit};
+use crate::partial::{name_hash, state_directory};
+use crate::{CopyFailure, CopyOptions, Exit};
+
+/// Where the journals of batches are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum BatchJournalLocation {
+    /// No batch is remembered after its run.
+    #[default]
+    Off,
+    /// In this directory, under a name made of the command's sources, destination and selection.
+    Directory(PathBuf),
+    /// This file.
+    File(PathBuf),
+}
+
+/// The environment variable that replaces the usual directory: `off`, or a directory.
+const ENVIRONMENT_VARIABLE: &str = "LONGHAUL_BATCHES";
+
+impl BatchJournalLocation {
+    /// The directory of `longhaul cp`: by `LONGHAUL_BATCHES`, else `longhaul/batches` in the user's state directory.
+    pub fn of_user() -> Self {
+        match std::env::var_os(ENVIRONMENT_VARIABLE).filter(|value| !value.is_empty()) {
+            Some(value) if value == "off" => Self::Off,
+            Some(directory) => Self::Directory(directory.into()),
+            None => {
+                state_directory().map_or(Self::Off, |state| Self::Directory(state.join("batches")))
+            }
+        }
+    }
+}
 
 /// The journal of one command.
+#[derive(Debug, Clone)]
 pub(super) struct JournalOpening {
     /// `None`: the plan is forgotten at the end.
     path: Option<PathBuf>,
@@ -48,6 +81,45 @@ impl JournalOpening {
         )
     }
 
+    /// For a copy of the pairs of a file.
+    ///
+    /// # Errors
+    /// `NotFound`, `Local`: the file cannot be read.
+    pub(super) fn of_pairs(options: &CopyOptions, pairs: &PairSource) -> Result<Self, CopyFailure> {
+        let mut command = b"from\n".to_vec();
+        if let PairSource::File(path) = pairs {
+            let failed = |error: std::io::Error| {
+                let message = format!("cannot read {}: {error}", path.display());
+                let exit = match error.kind() {
+                    std::io::ErrorKind::NotFound => Exit::NotFound,
+                    _ => Exit::Local,
+                };
+                CopyFailure::new(exit, message)
+            };
+            let meta = std::fs::metadata(path).map_err(failed)?;
+            let place = absolute(&Location::Local(path.clone())).identity_key();
+            let facts = SourceFacts::from_local_metadata(&meta);
+            command.extend_from_slice(format!("{place} {facts:?}\n").as_bytes());
+        }
+        command.extend_from_slice(selected(options).as_bytes());
+        let durable = options.sync_policy == SyncPolicy::File;
+        Ok(Self::new(options, command, durable, Vec::new()))
+    }
+
+    /// The same with these storages.
+    pub(super) fn knowing(&self, known: Vec<Location>) -> Self {
+        Self {
+            known,
+            ..self.clone()
+        }
+    }
+
+    /// Whether this run goes on with a journal of an earlier one.
+    pub(super) fn may_continue(&self, ctx: &BatchContext) -> bool {
+        let exists = self.path.as_ref().is_some_and(|path| path.exists());
+        ctx.options.resume && exists
+    }
+
     /// For a batch that `command` identifies, with these storages. `durable`: see [`BatchJournal::open`].
     pub(super) fn new(
         options: &CopyOptions,
@@ -81,8 +153,7 @@ impl JournalOpening {
         &self,
         ctx: &BatchContext,
     ) -> Result<Option<CopyPlan>, CopyFailure> {
-        let exists = self.path.as_ref().is_some_and(|path| path.exists());
-        match ctx.options.resume && exists {
+        match self.may_continue(ctx) {
             true => self.open(ctx, true).await.map(Some),
             false => Ok(None),
         }
@@ -132,7 +203,10 @@ impl JournalOpening {
             return Ok(BatchJournal::unnamed());
         };
         if let (false, Some(directory)) = (self.is_named, path.parent()) {
-            let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+            let made = DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(directory);
             made.map_err(|error| {
                 let message = format!("{}: {error}", directory.display());
                 CopyFailure::new(Exit::Local, message)

@@ -52,9 +52,6 @@ impl CopyObserver for IgnoringObserver {
     fn on_event(&self, _: CopyEvent) {}
 }
 
-pub(crate) fn context(options: CopyOptions) -> BatchContext {
-    BatchContext::new(options, Arc::new(IgnoringObserver)).unwrap()
-}
 
 async fn run_copy(sources: &[&str], destination: &str, options: &CopyOptions) -> CopySummary {
     let sources: Vec<String> = sources.iter().map(|s| (*s).to_owned()).collect();

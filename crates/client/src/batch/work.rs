@@ -9,9 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::BatchContext;
 use super::bundle::{self, BatchWork};
-use super::plan::{
-    self, CopyPlan, NextEntry, PlanReader, PlannedEntry, PlannedFile,
-};
+use super::plan::{self, CopyPlan, NextEntry, PlanReader, PlannedEntry, PlannedFile};
 use crate::location::{Location, StorageId};
 use crate::{CopyFailure, Exit};
 
@@ -105,12 +103,7 @@ impl WorkQueue {
             .collect();
         let options = &self.ctx.options;
         let vouched = self.plan.continues();
-        supply.ready = bundle::arrange(
-            (options, vouched),
-            window.files,
-            self.workers,
-            &takers,
-        );
+        supply.ready = bundle::arrange((options, vouched), window.files, self.workers, &takers);
         !window.is_last
     }
 
@@ -148,11 +141,7 @@ impl WorkQueue {
         Ok(window)
     }
 
-    async fn make_directories(
-        &self,
-        directories: &[(u32, Location)],
-        report: &FailureReport<'_>,
-    ) {
+    async fn make_directories(&self, directories: &[(u32, Location)], report: &FailureReport<'_>) {
         let locations: Vec<Location> = directories.iter().map(|(_, at)| at.clone()).collect();
         let failed = plan::make_directories(&self.ctx, &locations).await;
         let is_made = |position: &usize| !failed.iter().any(|(other, _)| other == position);

@@ -46,7 +46,9 @@ impl TreeVisitor for CollectedTree {
 impl CollectedTree {
     fn paths(&self, wanted: impl Fn(&TreeEntry) -> bool) -> Vec<String> {
         let all = self.0.lock().unwrap();
-        let found = all.iter().filter(|(_, entries)| entries.iter().any(&wanted));
+        let found = all
+            .iter()
+            .filter(|(_, entries)| entries.iter().any(&wanted));
         found.map(|(path, _)| path.clone()).collect()
     }
 
@@ -64,11 +66,16 @@ impl CollectedTree {
     }
 
     fn failed(&self) -> usize {
-        self.paths(|entry| matches!(entry, TreeEntry::Failed(_))).len()
+        self.paths(|entry| matches!(entry, TreeEntry::Failed(_)))
+            .len()
     }
 }
 
-async fn walk_on(storage: &mut dyn Storage, top: &[u8], links: SymlinkPolicy) -> Arc<CollectedTree> {
+async fn walk_on(
+    storage: &mut dyn Storage,
+    top: &[u8],
+    links: SymlinkPolicy,
+) -> Arc<CollectedTree> {
     let tree = Arc::new(CollectedTree::default());
     let visitor = Arc::clone(&tree) as Arc<dyn TreeVisitor>;
     let walk = TreeWalk::begin(storage, top, links, visitor).await.unwrap();

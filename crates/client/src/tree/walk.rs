@@ -167,7 +167,9 @@ impl TreeWalk {
             EntryKind::Dir => {
                 let id = entry.unique.clone();
                 // A server may list an ancestor as its own child (bind mounts, followed links).
-                let is_loop = id.as_ref().is_some_and(|id| directory.ancestors.contains(id));
+                let is_loop = id
+                    .as_ref()
+                    .is_some_and(|id| directory.ancestors.contains(id));
                 match is_loop {
                     true => TreeEntry::Skipped(links::LINK_LOOP.to_owned()),
                     false => {

@@ -125,7 +125,10 @@ impl BatchJournal {
             _ if self.store.is_zero() => Ok(false),
             _ => Err(CopyFailure::new(
                 Exit::Usage,
-                format!("{} is not a batch journal: name another file", path.display()),
+                format!(
+                    "{} is not a batch journal: name another file",
+                    path.display()
+                ),
             )),
         }
     }
@@ -141,7 +144,10 @@ impl BatchJournal {
                     break 'groups;
                 };
                 match record {
-                    PlanRecord::Run { boot: then, durable } => believed = durable || then == boot,
+                    PlanRecord::Run {
+                        boot: then,
+                        durable,
+                    } => believed = durable || then == boot,
                     PlanRecord::Relist => {
                         (self.listing, self.listed) = (self.position_at(offset), false);
                     }

@@ -20,7 +20,10 @@ pub(crate) enum PlanRecord {
     /// A storage, as its locations begin, without a password. The first one has number 0.
     Root(Vec<u8>),
     /// The source and the destination, each a root and a path, that the next entries are relative to.
-    Top { source: PlaceInRoot, destination: PlaceInRoot },
+    Top {
+        source: PlaceInRoot,
+        destination: PlaceInRoot,
+    },
     /// The directory of the next entries, relative to the top.
     Directory(Vec<u8>),
     /// An entry: a directory to create. The next entries are in it.
@@ -54,10 +57,7 @@ impl PlanRecord {
     pub(crate) fn is_entry(&self) -> bool {
         matches!(
             self,
-            Self::NewDirectory(_)
-                | Self::File { .. }
-                | Self::Link { .. }
-                | Self::Unlisted { .. }
+            Self::NewDirectory(_) | Self::File { .. } | Self::Link { .. } | Self::Unlisted { .. }
         )
     }
 
@@ -151,9 +151,7 @@ const HAS_TIME: u8 = 2;
 /// Facts of a source: which are known, then their values.
 fn put_facts(facts: SourceFacts, out: &mut Vec<u8>) {
     let known = |is_known, bit| if is_known { bit } else { 0 };
-    out.push(
-        known(facts.size.is_some(), HAS_SIZE) | known(facts.modified.is_some(), HAS_TIME),
-    );
+    out.push(known(facts.size.is_some(), HAS_SIZE) | known(facts.modified.is_some(), HAS_TIME));
     if let Some(size) = facts.size {
         put_number(size, out);
     }

@@ -15,7 +15,7 @@ use super::entries::{PlannedEntry, PlannedFile};
 use super::paths::{normalized_components, trim_trailing_slashes};
 use super::reader::{NextEntry, PlanReader};
 use crate::location::{Location, Server};
-use crate::partial::companion_names;
+use crate::partial::{companion_names, is_unfinished};
 use crate::{CopyFailure, Exit};
 
 /// Refuses a plan with a conflict. The message names both files. The plan is complete; it is read from its journal several
@@ -74,7 +74,7 @@ impl PlannedNames {
         {
             self.repeated.get_or_insert(item.entry);
         }
-        if is_one_machine(item)
+        if is_one_machine(&item.source, &item.destination)
             && let Some(key) = self.keys.key_of(&item.source)
         {
             self.read.insert(self.keys.hash(&key));
@@ -95,7 +95,9 @@ impl PlannedNames {
                 };
                 return match self.written.contains(&self.keys.hash(&key)) {
                     true => self
-                        .find(plan, |keys, other| keys.key_of(&other.destination) == Some(key.clone()))?
+                        .find(plan, |keys, other| {
+                            keys.key_of(&other.destination) == Some(key.clone())
+                        })?
                         .map_or(Ok(()), |other| Err(directory_and_file_failure(at, &other))),
                     false => Ok(()),
                 };
@@ -154,7 +156,7 @@ impl PlannedNames {
     ) -> Result<Option<PlannedFile>, CopyFailure> {
         self.find(plan, |keys, other| {
             Some(other.entry) != but
-                && is_one_machine(other)
+                && is_one_machine(&other.source, &other.destination)
                 && keys.key_of(&other.source).as_ref() == Some(key)
         })
     }
@@ -181,8 +183,8 @@ impl PlannedNames {
 }
 
 /// Whether the source is on the machine of the destination.
-fn is_one_machine(item: &PlannedFile) -> bool {
-    match (&item.source, &item.destination) {
+fn is_one_machine(source: &Location, destination: &Location) -> bool {
+    match (source, destination) {
         (Location::Local(_), Location::Local(_)) => true,
         (Location::Remote { server: a, .. }, Location::Remote { server: b, .. }) => {
             account_key(a) == account_key(b)
@@ -191,34 +193,80 @@ fn is_one_machine(item: &PlannedFile) -> bool {
     }
 }
 
-/// The names that a copy of one tree writes, while the tree is still listed. Its own partial files and journals have names that no file of
-/// a tree has, and its sources are on another machine, so only equal names are conflicts.
+/// The names of a copy, while its sources are still listed. Of two files in conflict, the later one is refused.
 #[derive(Default)]
-pub(super) struct StreamedDestinations {
+pub(super) struct StreamedNames {
     keys: PathKeyTable,
     written: HashSet<u64>,
+    directories: HashSet<u64>,
+    /// Of sources that are on the same machine as their destinations.
+    read: HashSet<u64>,
 }
 
-impl StreamedDestinations {
-    /// Adds a destination.
+impl StreamedNames {
+    /// Adds a directory to create.
     ///
     /// # Errors
-    /// `Usage`: an earlier source has it.
-    pub(super) fn insert(
+    /// `Usage`: an earlier file has its name.
+    pub(super) fn add_directory(&mut self, at: &Location) -> Result<(), CopyFailure> {
+        let Some(key) = self.keys.key_of(at) else {
+            return Ok(());
+        };
+        let key = self.keys.hash(&key);
+        if self.written.contains(&key) {
+            return Err(taken_failure("a directory", at));
+        }
+        self.directories.insert(key);
+        Ok(())
+    }
+
+    /// Adds a file.
+    ///
+    /// # Errors
+    /// `Usage`: an earlier file has its destination, or reads it, or writes its source.
+    pub(super) fn add_file(
         &mut self,
-        source: &Location,
-        destination: &Location,
+        (source, destination): (&Location, &Location),
     ) -> Result<(), CopyFailure> {
-        let key = self.keys.key_of(destination);
-        match key.is_none_or(|key| self.written.insert(self.keys.hash(&key))) {
-            true => Ok(()),
-            false => Err(usage_failure(format!(
-                "{} and an earlier file of this copy would both become {}: it was not copied",
-                source.display(),
+        let Some(to) = self.keys.key_of(destination) else {
+            return Ok(());
+        };
+        let shown = source.display();
+        // A tree has no such names. Those of other files could be the names of their partial files.
+        if is_unfinished(&to.name) {
+            return Err(usage_failure(format!(
+                "{shown}: a partial file or journal could have the name of {}: copy it alone; it was not copied",
                 destination.display()
-            ))),
+            )));
+        }
+        let to = self.keys.hash(&to);
+        if self.read.contains(&to) || self.directories.contains(&to) {
+            return Err(taken_failure(&shown, destination));
+        }
+        if is_one_machine(source, destination)
+            && let Some(from) = self.keys.key_of(source)
+        {
+            let is_partial = is_unfinished(&from.name);
+            let from = self.keys.hash(&from);
+            if is_partial || self.written.contains(&from) {
+                return Err(usage_failure(format!(
+                    "{shown} may be replaced by another file of this copy: copy it alone; it was not copied"
+                )));
+            }
+            self.read.insert(from);
+        }
+        match self.written.insert(to) {
+            true => Ok(()),
+            false => Err(taken_failure(&shown, destination)),
         }
     }
+}
+
+fn taken_failure(source: &str, destination: &Location) -> CopyFailure {
+    usage_failure(format!(
+        "an earlier file of this copy has or becomes {}, which {source} would become: it was not copied",
+        destination.display()
+    ))
 }
 
 fn usage_failure(message: String) -> CopyFailure {

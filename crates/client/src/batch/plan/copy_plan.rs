@@ -13,9 +13,7 @@ use tokio::sync::Notify;
 use super::paths::entry_path;
 use super::places::{self, PlanRoots, RecordedPlaces};
 use crate::answers::SourceFacts;
-use crate::batch::batch_journal::{
-    BatchJournal, GroupPosition, MAX_TEXT, PlaceInRoot, PlanRecord,
-};
+use crate::batch::batch_journal::{BatchJournal, GroupPosition, MAX_TEXT, PlaceInRoot, PlanRecord};
 use crate::location::Location;
 use crate::{CopyFailure, Exit};
 
@@ -41,7 +39,9 @@ pub(crate) enum NewEntry {
     /// A symbolic link to create, with its content.
     Link(Vec<u8>),
     /// It could not be examined, and so is not copied.
-    Unlisted { is_directory: bool },
+    Unlisted {
+        is_directory: bool,
+    },
 }
 
 /// Everything that a copy will do.
@@ -261,12 +261,7 @@ impl CopyPlan {
 
 impl PlanState {
     /// Adds an entry; returns whether readers should look.
-    fn add(
-        &mut self,
-        top: &PlanTop,
-        (directory, name): (&[u8], &[u8]),
-        entry: NewEntry,
-    ) -> bool {
+    fn add(&mut self, top: &PlanTop, (directory, name): (&[u8], &[u8]), entry: NewEntry) -> bool {
         if !self.done_before.is_empty() && self.is_done_before(top, (directory, name), &entry) {
             return false;
         }
@@ -405,10 +400,7 @@ impl PlanState {
         let relative = entry_path(directory, name);
         let identity = places::entry_identity(
             (&places::root_text(&top.source), top.source.path()),
-            (
-                &places::root_text(&top.destination),
-                top.destination.path(),
-            ),
+            (&places::root_text(&top.destination), top.destination.path()),
             &relative,
             facts,
         );

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use proto::path::MAX_NAME;
 use tokio::task::JoinSet;
 
-use super::conflicts::StreamedDestinations;
+use super::conflicts::StreamedNames;
 use super::copy_plan::{CopyPlan, NewEntry, PlanTop};
 use super::expand::FoundSource;
 use super::outline::{PlanOutline, PlannedDestination, UNFINISHED};
@@ -32,7 +32,7 @@ pub(crate) struct PlanFiller {
     plan: Arc<CopyPlan>,
     totals: Arc<Mutex<BatchTotals>>,
     /// The files that were added, where they are copied while others are still listed.
-    streamed: Option<Mutex<StreamedDestinations>>,
+    streamed: Option<Mutex<StreamedNames>>,
     /// A later run has to list again.
     incomplete: AtomicBool,
 }
@@ -75,11 +75,13 @@ impl PlanFiller {
         if let NewEntry::File(_) = entry {
             check_file(&at(&top.source), &destination)?;
         }
-        if let Some(streamed) = &self.streamed
-            && matches!(entry, NewEntry::File(_) | NewEntry::Directory)
-        {
+        if let Some(streamed) = &self.streamed {
             let mut streamed = streamed.lock().unwrap_or_else(PoisonError::into_inner);
-            streamed.insert(&at(&top.source), &destination)?;
+            match entry {
+                NewEntry::Directory => streamed.add_directory(&destination)?,
+                NewEntry::File(_) => streamed.add_file((&at(&top.source), &destination))?,
+                NewEntry::Link(_) | NewEntry::Unlisted { .. } => {}
+            }
         }
         if self.plan.add(top, (directory, name), entry)? {
             self.announce();
@@ -198,7 +200,7 @@ pub(crate) async fn list_sources(filler: &Arc<PlanFiller>, outline: PlanOutline)
 }
 
 /// Adds one source: a file, or with `-r` a tree.
-async fn list_source(
+pub(crate) async fn list_source(
     filler: &Arc<PlanFiller>,
     found: FoundSource,
     destination: &PlannedDestination,
@@ -231,7 +233,11 @@ async fn list_source(
     let missing = visitor.selected.lock();
     for path in missing.unwrap_or_else(PoisonError::into_inner).missing() {
         let message = format!("{}: no such file in the source", display_path(&path));
-        filler.fail(&top, (b"", &path), CopyFailure::new(Exit::NotFound, message));
+        filler.fail(
+            &top,
+            (b"", &path),
+            CopyFailure::new(Exit::NotFound, message),
+        );
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ pub(super) const UNFINISHED: &str = "unfinished file of an earlier copy, or its 
 
 /// Kind of destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum PlannedDestination {
+pub(crate) enum PlannedDestination {
     /// Standard output.
     StandardOutput,
     /// A directory that will hold the sources. `make`: it may not exist yet.
@@ -82,8 +82,7 @@ impl PlanOutline {
 
     /// Adds what `source` stands for. Skips duplicates, and unfinished files unless they are named.
     fn add_source(&mut self, found: FoundSource, source: &Location) {
-        let unfinished =
-            last_component(&found.location).is_some_and(|name| is_unfinished(&name));
+        let unfinished = last_component(&found.location).is_some_and(|name| is_unfinished(&name));
         if unfinished && found.location != *source {
             self.skipped.push((found.location, UNFINISHED));
         } else if self
@@ -119,13 +118,12 @@ impl PlanOutline {
             PlannedDestination::StandardOutput => return false,
             PlannedDestination::Directory { at, .. } | PlannedDestination::File { at, .. } => at,
         };
-        let is_same_machine =
-            |source: &Location| match (source.storage_id(), at.storage_id()) {
-                (StorageId::Server(from), StorageId::Server(to)) => {
-                    from.host.eq_ignore_ascii_case(&to.host)
-                }
-                (from, to) => from.is_server() == to.is_server(),
-            };
+        let is_same_machine = |source: &Location| match (source.storage_id(), at.storage_id()) {
+            (StorageId::Server(from), StorageId::Server(to)) => {
+                from.host.eq_ignore_ascii_case(&to.host)
+            }
+            (from, to) => from.is_server() == to.is_server(),
+        };
         let mut sources = self.found.iter();
         self.found.len() > 1 || sources.any(|found| is_same_machine(&found.location))
     }
@@ -270,4 +268,3 @@ fn join_checked_name(directory: &Location, name: &[u8]) -> Result<Location, Copy
     }
     Ok(join_location(directory, name))
 }
-

@@ -22,7 +22,7 @@ fn local(path: impl Into<PathBuf>) -> Location {
 }
 
 /// A plan that was read.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct ReadPlan {
     items: Vec<PlannedFile>,
     directories: Vec<Location>,
@@ -54,12 +54,15 @@ async fn make_plan(
     }
     read.items.sort_by_key(|item| item.source.display());
     read.failed = std::mem::take(&mut *observer.0.lock().unwrap());
-    let summary = totals.lock().unwrap().summary(std::time::Duration::from_secs(1));
+    let summary = totals
+        .lock()
+        .unwrap()
+        .summary(std::time::Duration::from_secs(1));
     read.skipped = summary.skipped;
     Ok(read)
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct FailureRecorder(Mutex<Vec<CopyFailure>>);
 
 impl crate::CopyObserver for FailureRecorder {

@@ -69,8 +69,7 @@ impl Comparison {
 
     /// Adds the top of the tree, which the destination lacks.
     pub(super) fn create_top(&self) -> Result<(), CopyFailure> {
-        self.filler
-            .add(&self.top, (b"", b""), NewEntry::Directory)
+        self.filler.add(&self.top, (b"", b""), NewEntry::Directory)
     }
 
     /// Files whose content is still to be compared.
@@ -150,13 +149,14 @@ impl Comparison {
         let source = || join_location(&self.top.source, &path);
         match entry {
             TreeEntry::Directory if there == Some(EntryThere::Directory) => Ok(()),
-            TreeEntry::Directory => {
-                self.filler
-                    .add(&self.top, (&path, b""), NewEntry::Directory)
-            }
+            TreeEntry::Directory => self
+                .filler
+                .add(&self.top, (&path, b""), NewEntry::Directory),
             TreeEntry::File(_) if is_unfinished(name) => {
-                self.filler
-                    .skip(&source(), "unfinished file of an earlier copy, or its journal");
+                self.filler.skip(
+                    &source(),
+                    "unfinished file of an earlier copy, or its journal",
+                );
                 Ok(())
             }
             TreeEntry::File(facts) => {

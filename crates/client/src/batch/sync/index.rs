@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::CopyFailure;
 use crate::answers::SourceFacts;
 use crate::batch::plan::{CopyPlan, NewEntry, PlanTop};
 use crate::location::Location;
 use crate::tree::{TreeEntry, TreeVisitor, join_path};
-use crate::CopyFailure;
 
 /// An entry of the destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
