@@ -256,8 +256,9 @@ pub(crate) async fn copy(
 ) -> CopySummary {
     let started = Instant::now();
     let totals = Arc::new(Mutex::new(BatchTotals::new(options.transfer.buffers)));
-    if let Err(failure) = plan_and_execute(sources, destination, options, &observer, &totals).await
-    {
+    // On the heap, here and below: together these futures are large.
+    let copying = plan_and_execute(sources, destination, options, &observer, &totals);
+    if let Err(failure) = Box::pin(copying).await {
         let source = sources.first().map_or("", String::as_str);
         execute::report_failure(&observer, &totals, display_argument(source), failure);
     }
@@ -316,7 +317,7 @@ async fn plan_and_execute(
     }
     lock(totals).set_rate_limit(options.transfer.rate.as_ref().map(RateLimit::rate));
     let ctx = Arc::new(ctx);
-    let result = copy_arguments(&ctx, &sources, &destination, totals).await;
+    let result = Box::pin(copy_arguments(&ctx, &sources, &destination, totals)).await;
     ctx.pool.close().await;
     result
 }
@@ -334,7 +335,7 @@ async fn copy_arguments(
     if let Some(plan) = earlier.as_ref().filter(|plan| plan.is_resumed()) {
         let _failed_list = FailedList::of(ctx, plan);
         report_size(ctx, plan);
-        execute::execute(ctx, plan, totals).await;
+        Box::pin(execute::execute(ctx, plan, totals)).await;
         return Ok(());
     }
     let noted = earlier.as_ref().and_then(|plan| plan.noted_destination());
@@ -354,9 +355,10 @@ async fn copy_arguments(
     let _failed_list = FailedList::of(ctx, &plan);
     let streams = !outline.may_conflict();
     let filler = Arc::new(plan::PlanFiller::new(ctx, &plan, totals, streams));
-    let listing = plan::list_sources(&filler, outline);
+    let listing = Box::pin(plan::list_sources(&filler, outline));
+    let copying = Box::pin(execute::execute(ctx, &plan, totals));
     if streams {
-        tokio::join!(listing, execute::execute(ctx, &plan, totals));
+        tokio::join!(listing, copying);
         return Ok(());
     }
     listing.await;
@@ -365,7 +367,7 @@ async fn copy_arguments(
         lock(totals).batch_refused(&failure);
         return Err(failure);
     }
-    execute::execute(ctx, &plan, totals).await;
+    copying.await;
     Ok(())
 }
 

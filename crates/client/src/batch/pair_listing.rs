@@ -30,7 +30,8 @@ pub(crate) async fn copy_pairs(
 ) -> CopySummary {
     let started = Instant::now();
     let totals = Arc::new(Mutex::new(BatchTotals::new(options.transfer.buffers)));
-    if let Err(failure) = read_and_copy(pairs, options, &observer, &totals).await {
+    let copying = read_and_copy(pairs, options, &observer, &totals);
+    if let Err(failure) = Box::pin(copying).await {
         execute::report_failure(&observer, &totals, "--from".to_owned(), failure);
     }
     super::summary(&totals, options, started.elapsed())
@@ -74,11 +75,12 @@ async fn read_and_copy(
     let _failed_list = FailedList::of(&ctx, &plan);
     if plan.is_resumed() {
         super::report_size(&ctx, &plan);
-        execute::execute(&ctx, &plan, totals).await;
+        Box::pin(execute::execute(&ctx, &plan, totals)).await;
     } else {
         let filler = Arc::new(PlanFiller::new(&ctx, &plan, totals, true));
-        let listing = list_pairs(&ctx, &filler, pairs);
-        let (listed, ()) = tokio::join!(listing, execute::execute(&ctx, &plan, totals));
+        let listing = Box::pin(list_pairs(&ctx, &filler, pairs));
+        let copying = Box::pin(execute::execute(&ctx, &plan, totals));
+        let (listed, ()) = tokio::join!(listing, copying);
         listed?;
     }
     ctx.pool.close().await;

@@ -52,7 +52,6 @@ impl CopyObserver for IgnoringObserver {
     fn on_event(&self, _: CopyEvent) {}
 }
 
-
 async fn run_copy(sources: &[&str], destination: &str, options: &CopyOptions) -> CopySummary {
     let sources: Vec<String> = sources.iter().map(|s| (*s).to_owned()).collect();
     copy(&sources, destination, options, Arc::new(IgnoringObserver)).await

@@ -335,3 +335,72 @@ fn remote_locations_are_compared_by_server_and_normalized_path() {
     // A source named `..` has no name that can be created.
     assert!(directory.of_file(&at("ftp://h/a/..")).is_err());
 }
+
+/// The files of a plan that are not done, by name.
+fn names_left(plan: &CopyPlan) -> Vec<String> {
+    let mut reader = PlanReader::of(plan);
+    let mut names = Vec::new();
+    while let NextEntry::Entry(entry) = reader.next(plan).unwrap() {
+        if let PlannedEntry::File(item) = entry {
+            names.push(item.destination.display());
+        }
+    }
+    names
+}
+
+#[test]
+fn a_listing_that_broke_off_is_repeated_and_what_is_done_and_unchanged_is_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("j");
+    let ends = [local("/from"), local("/to")];
+    let open = |resume| {
+        let journal = BatchJournal::open(&path, b"cp", (resume, true)).unwrap();
+        CopyPlan::in_journal(journal, &ends).unwrap()
+    };
+    let add = |plan: &CopyPlan, files: &[(&str, u64)]| {
+        let top = plan.add_top(&ends[0], &ends[1]);
+        for (name, size) in files {
+            let facts = SourceFacts {
+                size: Some(*size),
+                modified: None,
+            };
+            let place = (&b"d"[..], name.as_bytes());
+            plan.add(&top, place, NewEntry::File(facts)).unwrap();
+        }
+    };
+    let plan = open(false);
+    add(&plan, &[("a", 1), ("b", 2), ("c", 3)]);
+    plan.note_destination(2);
+    plan.mark_done(&[0, 1]);
+    drop(plan);
+    // Killed before the end of the listing.
+    let plan = open(true);
+    assert!(plan.continues() && !plan.is_resumed());
+    assert_eq!(plan.noted_destination(), Some(2));
+    add(&plan, &[("c", 3), ("b", 20), ("a", 1), ("new", 1)]);
+    plan.end(true);
+    assert_eq!(names_left(&plan), ["/to/d/c", "/to/d/b", "/to/d/new"]);
+    plan.mark_done(&[3]);
+    drop(plan);
+    let plan = open(true);
+    assert!(plan.is_resumed());
+    assert_eq!(names_left(&plan), ["/to/d/b", "/to/d/new"]);
+    assert_eq!(plan.size(), (2, 21));
+}
+
+#[test]
+fn of_two_streamed_files_in_conflict_the_later_one_is_refused() {
+    let at = |url: &str| Location::parse(url).unwrap();
+    for (pairs, refused) in [
+        (&[("/a/x", "ftp://h/x"), ("/b/x", "ftp://H//x")][..], 1),
+        (&[("ftp://h/1", "ftp://h/2"), ("ftp://h/2", "ftp://h/3")], 1),
+        (&[("ftp://h/2", "ftp://h/3"), ("ftp://h/1", "ftp://h/2")], 1),
+        (&[("/a", "ftp://h/x.longhaul-partial")], 0),
+    ] {
+        let mut names = super::conflicts::StreamedNames::default();
+        for (n, (source, destination)) in pairs.iter().enumerate() {
+            let added = names.add_file((&at(source), &at(destination)));
+            assert_eq!(added.is_err(), n == refused, "{source} {destination}");
+        }
+    }
+}

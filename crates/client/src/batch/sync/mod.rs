@@ -67,7 +67,7 @@ async fn sync_trees(
     }
     let ctx = BatchContext::new(options.copy.clone(), Arc::clone(observer))?;
     let ctx = Arc::new(ctx);
-    let result = compare_and_copy(&ctx, options, (from, &to), totals).await;
+    let result = Box::pin(compare_and_copy(&ctx, options, (from, &to), totals)).await;
     ctx.pool.close().await;
     result
 }
@@ -112,7 +112,7 @@ async fn compare_and_copy(
     compare_checksums(ctx, (from, to), &comparison).await?;
     filler.end();
     check_conflicts(&plan).inspect_err(|failure| lock(totals).batch_refused(failure))?;
-    execute::execute(ctx, &plan, totals).await;
+    Box::pin(execute::execute(ctx, &plan, totals)).await;
     let guard = match (comparison.source_is_whole(), comparison.has_files()) {
         (false, _) => Some("a part of the source could not be listed"),
         (_, false) => Some("the source has no files; if that is right, use rm -r"),
