@@ -12,7 +12,7 @@ use super::pairs::PairSource;
 use super::plan::{CopyPlan, is_durable};
 use crate::answers::SourceFacts;
 use crate::location::Location;
-use crate::partial::{name_hash, state_directory};
+use crate::partial::{name_hash, state_path};
 use crate::{CopyFailure, CopyOptions, Exit};
 
 /// Where the journals of batches are.
@@ -36,9 +36,7 @@ impl BatchJournalLocation {
         match std::env::var_os(ENVIRONMENT_VARIABLE).filter(|value| !value.is_empty()) {
             Some(value) if value == "off" => Self::Off,
             Some(directory) => Self::Directory(directory.into()),
-            None => {
-                state_directory().map_or(Self::Off, |state| Self::Directory(state.join("batches")))
-            }
+            None => state_path().map_or(Self::Off, |state| Self::Directory(state.join("batches"))),
         }
     }
 }

@@ -184,11 +184,15 @@ fn put_text(text: &[u8], out: &mut Vec<u8>) {
 }
 
 fn put_number(mut number: u64, out: &mut Vec<u8>) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
+    loop {
+        let [lowest, ..] = number.to_le_bytes();
         number >>= 7;
+        if number == 0 {
+            out.push(lowest & 0x7f);
+            return;
+        }
+        out.push(lowest | 0x80);
     }
-    out.push(number as u8);
 }
 
 fn take_byte(bytes: &mut &[u8]) -> Option<u8> {

@@ -91,12 +91,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn a_journal_that_was_cut_anywhere_is_an_earlier_state(steps in steps(), cut in 0.0..1.0) {
+    fn a_journal_that_was_cut_anywhere_is_an_earlier_state(steps in steps(), cut: prop::sample::Index) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("j");
         let states = write(&path, &steps);
         let text = fs::read(&path).unwrap();
-        let length = (text.len() as f64 * cut) as usize;
+        let length = cut.index(text.len());
         fs::write(&path, &text[..length]).unwrap();
         // Without its first group nothing says whose it is.
         match BatchJournal::open(&path, COMMAND, (true, true)) {
@@ -106,12 +106,12 @@ proptest! {
     }
 
     #[test]
-    fn damaged_bytes_are_never_believed(steps in steps(), place in 0.0..1.0, flip in 1..=255_u8) {
+    fn damaged_bytes_are_never_believed(steps in steps(), place: prop::sample::Index, flip in 1..=255_u8) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("j");
         let states = write(&path, &steps);
         let mut text = fs::read(&path).unwrap();
-        let at = (text.len() as f64 * place) as usize;
+        let at = place.index(text.len());
         text[at] ^= flip;
         fs::write(&path, &text).unwrap();
         match BatchJournal::open(&path, COMMAND, (true, true)) {

@@ -27,6 +27,7 @@ pub(crate) fn check_conflicts(plan: &CopyPlan) -> Result<(), CopyFailure> {
 }
 
 /// A name that a plan writes.
+#[derive(Clone, Copy)]
 enum PlannedName<'e> {
     Directory(&'e Location),
     File(&'e PlannedFile),

@@ -20,7 +20,7 @@ use crate::{CopyFailure, Exit};
 /// How often the journal is forced to disk.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 /// Readers look again after so many entries.
-const ENTRIES_PER_NOTICE: u32 = 256;
+const ENTRIES_PER_NOTICE: u32 = 1024;
 
 /// One source of a plan and its destination; entries are relative to both.
 #[derive(Debug, Clone)]
@@ -50,6 +50,9 @@ pub(crate) struct CopyPlan {
     state: Mutex<PlanState>,
     grown: Notify,
 }
+
+/// Records, and the position after them.
+pub(super) type PlanGroup = (Vec<PlanRecord>, GroupPosition);
 
 #[derive(Debug, Default)]
 struct PlanState {
@@ -121,7 +124,7 @@ impl CopyPlan {
     /// that progress is worth a report.
     ///
     /// # Errors
-    /// `Usage`: a path is longer than any file system permits.
+    /// `Usage`: a path is longer than any file system permits; there are four thousand million entries.
     pub(crate) fn add(
         &self,
         top: &PlanTop,
@@ -134,6 +137,10 @@ impl CopyPlan {
             return Err(CopyFailure::new(Exit::Usage, message));
         }
         let mut state = self.lock();
+        if state.journal.entry_count() == u32::MAX {
+            let message = "the copy has too many entries: split it";
+            return Err(CopyFailure::new(Exit::Usage, message));
+        }
         let noticed = state.add(top, (directory, name), entry);
         drop(state);
         if noticed {
@@ -206,10 +213,7 @@ impl CopyPlan {
     }
 
     /// The records at a position, and whether nothing will follow if there are none.
-    pub(super) fn read_group(
-        &self,
-        at: GroupPosition,
-    ) -> io::Result<(Option<(Vec<PlanRecord>, GroupPosition)>, bool)> {
+    pub(super) fn read_group(&self, at: GroupPosition) -> io::Result<(Option<PlanGroup>, bool)> {
         let mut state = self.lock();
         let mut group = state.journal.read_group(at)?;
         if group.is_none() {

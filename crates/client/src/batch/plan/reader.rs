@@ -11,6 +11,7 @@ use crate::location::Location;
 
 /// The answer of a reader.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
 pub(crate) enum NextEntry {
     Entry(PlannedEntry),
     /// Nothing now; the plan may grow.

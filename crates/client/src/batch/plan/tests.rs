@@ -2,6 +2,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use super::conflicts::StreamedNames;
 use super::copy_plan::{CopyPlan, NewEntry};
 use super::entries::{PlannedEntry, PlannedFile};
 use super::listing::{PlanFiller, list_sources};
@@ -397,7 +398,7 @@ fn of_two_streamed_files_in_conflict_the_later_one_is_refused() {
         (&[("ftp://h/2", "ftp://h/3"), ("ftp://h/1", "ftp://h/2")], 1),
         (&[("/a", "ftp://h/x.longhaul-partial")], 0),
     ] {
-        let mut names = super::conflicts::StreamedNames::default();
+        let mut names = StreamedNames::default();
         for (n, (source, destination)) in pairs.iter().enumerate() {
             let added = names.add_file((&at(source), &at(destination)));
             assert_eq!(added.is_err(), n == refused, "{source} {destination}");

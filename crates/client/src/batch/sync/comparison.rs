@@ -32,7 +32,7 @@ enum ContentComparison {
     /// By time. `keeps_times`: the destination has the time of the source, not that of the copy.
     Time { keeps_times: bool },
     /// By checksum, later: here are the files.
-    Checksum(CopyPlan, PlanTop),
+    Checksum(Box<(CopyPlan, PlanTop)>),
 }
 
 impl Comparison {
@@ -63,7 +63,7 @@ impl Comparison {
     /// Files of equal size are added to `undecided`.
     pub(super) fn by_checksum(mut self, undecided: CopyPlan) -> Self {
         let top = undecided.add_top(&self.top.source, &self.top.destination);
-        self.content = ContentComparison::Checksum(undecided, top);
+        self.content = ContentComparison::Checksum(Box::new((undecided, top)));
         self
     }
 
@@ -76,7 +76,7 @@ impl Comparison {
     pub(super) fn undecided(&self) -> Option<&CopyPlan> {
         match &self.content {
             ContentComparison::Time { .. } => None,
-            ContentComparison::Checksum(undecided, _) => Some(undecided),
+            ContentComparison::Checksum(undecided) => Some(&undecided.0),
         }
     }
 
@@ -132,7 +132,8 @@ impl Comparison {
             ContentComparison::Time { keeps_times } => {
                 Ok(!is_same_by_time(facts, there, *keeps_times))
             }
-            ContentComparison::Checksum(undecided, top) => {
+            ContentComparison::Checksum(undecided) => {
+                let (undecided, top) = &**undecided;
                 undecided.add(top, (directory, name), NewEntry::File(facts))?;
                 Ok(false)
             }
