@@ -10,12 +10,12 @@ use std::process::{Child, Command, Stdio};
 const FILES: usize = 400;
 
 /// A server that ends with the test.
-struct RunningServer {
+struct ServedTree {
     child: Child,
     address: String,
 }
 
-impl RunningServer {
+impl ServedTree {
     fn start(root: &Path) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_longhaul"))
             .args([
@@ -40,14 +40,14 @@ impl RunningServer {
     }
 }
 
-impl Drop for RunningServer {
+impl Drop for ServedTree {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-fn copy(server: &RunningServer, scratch: &Path, more: &[&str]) -> Command {
+fn copy(server: &ServedTree, scratch: &Path, more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
     command
         .args(["cp", "-r", "--json", "--no-history"])
@@ -73,7 +73,7 @@ fn a_killed_batch_continues_without_listing_or_moving_what_is_done() {
         fs::create_dir_all(&directory).unwrap();
         fs::write(directory.join(n.to_string()), n.to_string()).unwrap();
     }
-    let server = RunningServer::start(&scratch.path().join("root"));
+    let server = ServedTree::start(&scratch.path().join("root"));
     // A checksum that bundles do not have: the files move one by one.
     let single = ["--verify", "sha256", "--concurrency", "2"];
     let mut killed = copy(&server, scratch.path(), &single).spawn().unwrap();

@@ -356,3 +356,86 @@ fn split_path(path: &[u8]) -> (&[u8], &[u8]) {
         None => (b"", path),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, PoisonError};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct VisitedNames(Mutex<Vec<(Vec<u8>, TreeEntry)>>);
+
+    impl TreeVisitor for VisitedNames {
+        fn visit(&self, _: &[u8], name: &[u8], entry: TreeEntry) -> Result<(), CopyFailure> {
+            let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            names.push((name.to_vec(), entry));
+            Ok(())
+        }
+    }
+
+    fn following() -> (TreeWalk, Arc<VisitedNames>) {
+        let visited = Arc::new(VisitedNames::default());
+        let walk = TreeWalk {
+            top: b"/t".to_vec(),
+            resolved_top: b"/t".to_vec(),
+            links: SymlinkPolicy::Follow,
+            visitor: Arc::clone(&visited) as Arc<dyn TreeVisitor>,
+            pending: PendingDirectories::default(),
+            entries: AtomicU64::new(0),
+            hasher: RandomState::new(),
+        };
+        (walk, visited)
+    }
+
+    fn kinds(visited: &VisitedNames) -> Vec<&'static str> {
+        let names = visited.0.lock().unwrap();
+        let kind = |(_, entry): &(Vec<u8>, TreeEntry)| match entry {
+            TreeEntry::Directory => "directory",
+            TreeEntry::File(_) => "file",
+            TreeEntry::Link(_) => "link",
+            TreeEntry::Skipped(_) => "skipped",
+            TreeEntry::Failed(_) => "failed",
+        };
+        names.iter().map(kind).collect()
+    }
+
+    #[test]
+    fn a_name_that_is_listed_twice_is_visited_once_also_after_a_lost_connection() {
+        let (walk, visited) = following();
+        let mut top = PendingDirectory::root(None);
+        let mut found = Vec::new();
+        for name in [&b"a"[..], b"a", b"b", b"a", b"../b"] {
+            let entry = ListedEntry::new(name, EntryKind::File);
+            walk.visit_listed(&mut top, entry, &mut found).unwrap();
+        }
+        assert_eq!(kinds(&visited), ["file", "file", "failed"]);
+    }
+
+    #[test]
+    fn a_directory_that_is_its_own_ancestor_is_skipped() {
+        let (walk, visited) = following();
+        let top = PendingDirectory::root(Some("u1".to_owned()));
+        let mut found = Vec::new();
+        let own = ListedEntry {
+            unique: Some("u1".to_owned()),
+            ..ListedEntry::new(b"d", EntryKind::Dir)
+        };
+        walk.visit_entry(&top, &own, &mut found).unwrap();
+        let identity = Some("u1".to_owned());
+        walk.visit_linked_directory(&top, b"l", identity, &mut found)
+            .unwrap();
+        assert!(found.is_empty());
+        // The identity of the directory is unknown: one such link on the path is accepted.
+        walk.visit_linked_directory(&top, b"m", None, &mut found)
+            .unwrap();
+        let once = found.pop().unwrap();
+        walk.visit_linked_directory(&once, b"m", None, &mut found)
+            .unwrap();
+        assert!(found.is_empty());
+        assert_eq!(
+            kinds(&visited),
+            ["skipped", "skipped", "directory", "failed"]
+        );
+    }
+}
