@@ -13,6 +13,8 @@ use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
 
 use crate::ConnectionSecurity;
 use crate::advice_options::AdviceOptions;
+use crate::batch::journal_place::BatchJournalLocation;
+use crate::batch::pairs::PairSource;
 use crate::preserve_options::{Preserve, SparseFiles};
 use crate::selection::Selection;
 use crate::sums::WriteSums;
@@ -138,6 +140,10 @@ pub struct CopyOptions {
     pub history: Option<PathHistory>,
     /// Advice on paths.
     pub advice: AdviceOptions,
+    /// `--journal`: where the plan of a batch is kept until all of it is done
+    pub journal: BatchJournalLocation,
+    /// `--failed`: list of what was not copied
+    pub failed_list: Option<PathBuf>,
 }
 
 /// Result class of the process, with the exit codes that scripts rely on.
@@ -391,6 +397,16 @@ pub async fn copy(
     observer: Arc<dyn CopyObserver>,
 ) -> CopySummary {
     crate::batch::copy(sources, destination, options, observer).await
+}
+
+/// Copies the pairs of a list, each as [`copy`] does; a source that is a directory is copied with its content if
+/// [`CopyOptions::recursive`] is set. A destination that ends in `/` is a directory, which is created.
+pub async fn copy_pairs(
+    pairs: &PairSource,
+    options: &CopyOptions,
+    observer: Arc<dyn CopyObserver>,
+) -> CopySummary {
+    crate::batch::copy_pairs(pairs, options, observer).await
 }
 
 /// Options of `longhaul sync`.

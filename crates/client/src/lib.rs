@@ -38,6 +38,8 @@ mod why;
 
 pub use advice_options::{AdviceOptions, AdvisorChoice};
 pub use api::*;
+pub use batch::journal_place::BatchJournalLocation;
+pub use batch::pairs::PairSource;
 pub use credentials::{Credential, netrc_warning};
 pub use preserve_options::{Preserve, PreservedTimes, SparseFiles};
 pub use protection::{

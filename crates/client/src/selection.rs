@@ -105,6 +105,14 @@ impl Selection {
         Ok(())
     }
 
+    /// The rules and sizes as a text: equal ones select the same files. Times are left out, because ages depend on the clock.
+    pub(crate) fn identity(&self) -> String {
+        let rule = |rule: &SelectionRule| (rule.includes, rule.matcher.glob().glob().to_owned());
+        let rules: Vec<_> = self.rules.iter().map(rule).collect();
+        let sizes = (self.min_size, self.max_size);
+        format!("{rules:?} {} {sizes:?}", self.leaves_others)
+    }
+
     /// Whether every file is selected.
     pub(crate) fn selects_all(&self) -> bool {
         let limits = [self.min_size, self.max_size];

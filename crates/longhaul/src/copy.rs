@@ -23,7 +23,10 @@ pub(crate) fn cp(args: &CpArgs) -> Result<Exit> {
     run(
         &args.flags,
         |warn| args.options(warn),
-        async |options, observer| client::copy(sources, destination, &options, observer).await,
+        async |options, observer| match args.batch.pairs() {
+            Some(pairs) => client::copy_pairs(&pairs, &options, observer).await,
+            None => client::copy(sources, destination, &options, observer).await,
+        },
     )
 }
 

@@ -1,248 +1,331 @@
 //! Carries out a plan: several workers take files, and bundles of files, from one queue.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use super::bundle::{self, BatchWork, SmallFileServer};
-use super::plan::{self, CopyPlan, PlannedFile};
+use tokio::task::JoinSet;
+
+use super::bundle::{self, BatchWork};
+use super::plan::{
+    self, CopyPlan, NextEntry, PlanReader, PlannedEntry, PlannedFile, PlannedHardLink, PlannedLink,
+};
 use super::totals::BatchTotals;
+use super::work::WorkQueue;
 use super::{
     BatchContext, FileOutcome, TransferMeasurement, file, hard_links, lock, preserve, progress,
     sums, workers,
 };
+use crate::answers::SourceFacts;
 use crate::{CopyEvent, CopyFailure, CopyObserver, Exit};
 
-/// Executes a plan.
+/// How often a dry run looks for more entries.
+const DRY_RUN_POLL: Duration = Duration::from_millis(50);
+
+/// Executes a plan, also while it is still written. The journal is removed if everything is done.
 pub(super) async fn execute(
     ctx: &Arc<BatchContext>,
-    plan: CopyPlan,
+    plan: &Arc<CopyPlan>,
     totals: &Arc<Mutex<BatchTotals>>,
 ) {
-    for (source, failure) in plan.failed {
-        report_failure(&ctx.observer, totals, source, failure);
-    }
-    for (source, reason) in plan.skipped {
-        lock(totals).file_skipped();
-        ctx.observer.on_event(CopyEvent::Skipped { source, reason });
-    }
     if ctx.options.dry_run {
-        for item in &plan.items {
-            ctx.observer.on_event(CopyEvent::WouldCopy {
-                source: item.source.display(),
-                destination: item.destination.display(),
-                bytes: item.facts.size,
-            });
-        }
-        let links = plan.hard_links.iter();
-        for link in links.filter(|link| !hard_links::is_in_place(link)) {
-            ctx.observer.on_event(CopyEvent::WouldCopy {
-                source: link.file.source.display(),
-                destination: link.file.destination.display(),
-                bytes: Some(0),
-            });
-        }
-        return;
+        return show(ctx, plan, totals).await;
     }
-    // Parents come first, and before the files that they will hold.
-    for (directory, failure) in plan::make_directories(ctx, &plan.directories).await {
-        report_failure(&ctx.observer, totals, directory, failure);
+    let mut keeper = JoinSet::new();
+    if plan.is_kept() {
+        let plan = Arc::clone(plan);
+        keeper.spawn(async move { plan.keep_synced().await });
     }
-    let servers = ask_for_bundles(ctx, &plan.items).await;
-    let (ramp, limits) = workers::plan_sessions(ctx, &plan.items, &servers).await;
-    let work = bundle::arrange(&ctx.options, plan.items, ramp.most(), &servers);
-    let worker = {
-        let (ctx, totals) = (Arc::clone(ctx), Arc::clone(totals));
-        move |work| {
-            let (ctx, totals) = (Arc::clone(&ctx), Arc::clone(&totals));
-            async move { carry_out(&ctx, work, &totals).await }
-        }
-    };
+    let batch = Arc::new(RunningBatch {
+        ctx: Arc::clone(ctx),
+        plan: Arc::clone(plan),
+        totals: Arc::clone(totals),
+    });
     let workers = async {
-        for message in workers::run(ctx, work, (ramp, limits), totals, worker).await {
+        let reporting = Arc::clone(&batch);
+        let report = move |source, failure| reporting.fail(source, failure);
+        let queue = Arc::new(WorkQueue::new(ctx, plan, Box::new(report)));
+        let sessions = queue.first().await;
+        let worker = {
+            let batch = Arc::clone(&batch);
+            move |work| {
+                let batch = Arc::clone(&batch);
+                async move { batch.carry_out(work).await }
+            }
+        };
+        for message in workers::run(ctx, &queue, sessions, totals, worker).await {
             // A panic in one copy must not be mistaken for success.
-            let failure = CopyFailure::new(Exit::Local, message);
-            report_failure(&ctx.observer, totals, String::new(), failure);
+            batch.fail(String::new(), CopyFailure::new(Exit::Local, message));
         }
     };
     progress::report_while(ctx, workers, totals).await;
     lock(totals).set_resent(ctx.meter.resent());
-    make_hard_links(ctx, plan.hard_links, totals).await;
-    make_links(ctx, plan.links, totals).await;
+    batch.make_links().await;
+    keeper.shutdown().await;
+    let is_done = plan.is_listed() && !lock(totals).has_failures();
+    let plan = Arc::clone(plan);
+    // What is left of it is for --resume, also after a power cut.
+    let _ = tokio::task::spawn_blocking(move || match is_done {
+        true => plan.remove_journal(),
+        false => plan.sync(),
+    })
+    .await;
 }
 
-/// Gives files their further names. One that a file system does not give is copied as a file of its own.
-async fn make_hard_links(
-    ctx: &BatchContext,
-    links: Vec<plan::PlannedHardLink>,
-    totals: &Mutex<BatchTotals>,
-) {
-    for link in links {
-        let file = &link.file;
-        let outcome = match hard_links::make(ctx, &link).await {
-            Ok(outcome) => outcome,
-            Err(failure) => {
-                ctx.warn(format!("{}; copied as a file of its own", failure.message));
-                copy_one(ctx, file, totals).await;
-                continue;
+/// Reports what would be copied.
+async fn show(ctx: &BatchContext, plan: &CopyPlan, totals: &Mutex<BatchTotals>) {
+    let mut reader = PlanReader::of(plan);
+    loop {
+        match reader.next(plan) {
+            Ok(NextEntry::Entry(PlannedEntry::File(item))) => {
+                ctx.observer.on_event(CopyEvent::WouldCopy {
+                    source: item.source.display(),
+                    destination: item.destination.display(),
+                    bytes: item.facts.size,
+                });
             }
-        };
-        if let Err(failure) = sums::add(ctx, file).await {
-            report_failure(&ctx.observer, totals, file.source.display(), failure);
-        } else if outcome == hard_links::LinkOutcome::Made {
-            lock(totals).file_linked();
-            ctx.observer.on_event(CopyEvent::Finished {
-                source: file.source.display(),
-                destination: file.destination.display(),
-                bytes: 0,
-                verified: "hard link".to_owned(),
-            });
-        }
-    }
-}
-
-/// Creates the links of a plan. This happens after the files are written, so that no file is
-/// written through a link.
-async fn make_links(
-    ctx: &BatchContext,
-    links: Vec<plan::PlannedLink>,
-    totals: &Arc<Mutex<BatchTotals>>,
-) {
-    for link in links {
-        let source = link.source.display();
-        match plan::make_link(ctx, &link).await {
-            Ok(None) => {}
-            Ok(Some(reason)) => {
-                lock(totals).file_skipped();
-                ctx.observer.on_event(CopyEvent::Skipped { source, reason });
+            Ok(NextEntry::Entry(PlannedEntry::HardLink(link)))
+                if !hard_links::is_in_place(&link) =>
+            {
+                ctx.observer.on_event(CopyEvent::WouldCopy {
+                    source: link.file.source.display(),
+                    destination: link.file.destination.display(),
+                    bytes: Some(0),
+                });
             }
-            Err(failure) => report_failure(&ctx.observer, totals, source, failure),
-        }
-    }
-}
-
-/// Which servers of these files take many files at a time. One that cannot be asked counts as one that does not: the
-/// copy of its files shows why.
-async fn ask_for_bundles(ctx: &BatchContext, files: &[PlannedFile]) -> Vec<SmallFileServer> {
-    let mut takers = Vec::new();
-    for id in bundle::servers_to_ask(&ctx.options, files) {
-        if let Ok(session) = ctx.session(&id).await {
-            let capabilities = session.capabilities();
-            ctx.pool.release(&id, session);
-            if capabilities.bundles || capabilities.series {
-                let bundles = capabilities.bundles;
-                takers.push(SmallFileServer { id, bundles });
+            Ok(NextEntry::Entry(_)) => {}
+            Ok(NextEntry::Pending) => {
+                let _ = tokio::time::timeout(DRY_RUN_POLL, plan.grown()).await;
+            }
+            Ok(NextEntry::End) => return,
+            Err(error) => {
+                let message = format!("the plan of the copy cannot be read: {error}");
+                let failure = CopyFailure::new(Exit::Local, message);
+                return report_failure(&ctx.observer, totals, String::new(), failure);
             }
         }
     }
-    takers
 }
 
-async fn carry_out(ctx: &BatchContext, work: BatchWork, totals: &Mutex<BatchTotals>) {
-    match work {
-        BatchWork::File(item) => copy_one(ctx, &item, totals).await,
-        BatchWork::Bundle(files) => copy_bundle(ctx, files, totals).await,
-    }
+/// A batch that runs.
+struct RunningBatch {
+    ctx: Arc<BatchContext>,
+    plan: Arc<CopyPlan>,
+    totals: Arc<Mutex<BatchTotals>>,
 }
 
-async fn copy_one(ctx: &BatchContext, item: &PlannedFile, totals: &Mutex<BatchTotals>) {
-    let source = item.source.display();
-    match file::copy_file(ctx, item).await {
-        Ok(FileOutcome::Done {
-            bytes,
-            verified,
-            measured,
-        }) => {
-            preserve::finish_files(ctx, &[item]).await;
-            report_complete(ctx, item, totals, (bytes, verified, measured.map(|m| *m))).await;
-        }
-        Ok(FileOutcome::Kept) => {
-            lock(totals).file_kept();
-            let destination = item.destination.display();
-            ctx.observer.on_event(CopyEvent::Kept {
-                source,
-                destination,
-            });
-        }
-        Err((bytes, failure)) => {
-            lock(totals).add_bytes(bytes);
-            report_failure(&ctx.observer, totals, source, failure);
-        }
+impl RunningBatch {
+    fn fail(&self, source: String, failure: CopyFailure) {
+        report_failure(&self.ctx.observer, &self.totals, source, failure);
     }
-}
 
-/// Moves a bundle, and then the files that it could not move, one after the other.
-async fn copy_bundle(ctx: &BatchContext, files: Vec<PlannedFile>, totals: &Mutex<BatchTotals>) {
-    for item in &files {
-        ctx.report_started(item, item.facts.size, 0);
+    async fn carry_out(&self, work: BatchWork) {
+        match work {
+            BatchWork::File(item) => self.copy_one(*item).await,
+            BatchWork::Bundle(files) => self.copy_bundle(files).await,
+        }
+        self.warn_of_journal();
     }
-    let moved = match bundle::copy_bundle(ctx, &files).await {
-        Ok(moved) => moved,
-        Err((bytes, failure)) => {
-            lock(totals).add_bytes(bytes);
-            // After all retries: each file alone would wait for the same server again.
-            let is_lost = failure.transient && failure.exit == Exit::Unreachable;
-            tracing::debug!(%failure, "a bundle of files was not moved");
-            for item in files {
-                match is_lost {
-                    true => {
-                        let source = item.source.display();
-                        report_failure(&ctx.observer, totals, source, failure.clone());
-                    }
-                    false => copy_one(ctx, &item, totals).await,
-                }
-            }
+
+    fn warn_of_journal(&self) {
+        if let Some(error) = self.plan.take_failure() {
+            self.ctx.warn(format!(
+                "the batch journal cannot be written: {error}; --resume will repeat what follows"
+            ));
+        }
+    }
+
+    /// Creates the links of the plan. This happens after the files are written, so that no file is
+    /// written through a link; hard links come first.
+    async fn make_links(&self) {
+        if self.plan.link_count() == 0 {
             return;
         }
-    };
-    // Measured once, for all of its files.
-    let mut measured = Some(moved.measured);
-    // Bytes of files that failed have moved, too.
-    let mut others = moved.bytes;
-    let mut left = Vec::new();
-    let stored = files.iter().enumerate();
-    let stored = stored.filter(|(index, _)| !moved.failed.contains(index));
-    let stored: Vec<_> = stored.map(|(_, item)| item).collect();
-    preserve::finish_files(ctx, &stored).await;
-    for (index, item) in files.into_iter().enumerate() {
-        if moved.failed.contains(&index) {
-            left.push(item);
-            continue;
-        }
-        let bytes = item.facts.size.unwrap_or(0);
-        others = others.saturating_sub(bytes);
-        let outcome = (bytes, moved.verified.clone(), measured.take());
-        report_complete(ctx, &item, totals, outcome).await;
-    }
-    lock(totals).add_bytes(others);
-    for item in left {
-        match &moved.lost {
-            Some(failure) => {
-                let source = item.source.display();
-                report_failure(&ctx.observer, totals, source, failure.clone());
+        for hard in [true, false] {
+            let mut reader = PlanReader::of(&self.plan);
+            loop {
+                match reader.next(&self.plan) {
+                    Ok(NextEntry::Entry(PlannedEntry::HardLink(link))) if hard => {
+                        self.make_hard_link(link).await;
+                    }
+                    Ok(NextEntry::Entry(PlannedEntry::Link(link))) if !hard => {
+                        self.make_link(&link).await;
+                    }
+                    Ok(NextEntry::Entry(_)) => {}
+                    Ok(NextEntry::Pending | NextEntry::End) => break,
+                    Err(error) => {
+                        let message = format!("the plan of the copy cannot be read: {error}");
+                        return self.fail(String::new(), CopyFailure::new(Exit::Local, message));
+                    }
+                }
             }
-            None => copy_one(ctx, &item, totals).await,
         }
     }
-}
 
-/// Reports a file that is in place. One whose checksum is asked for and unknown has failed.
-async fn report_complete(
-    ctx: &BatchContext,
-    item: &PlannedFile,
-    totals: &Mutex<BatchTotals>,
-    (bytes, verified, measured): (u64, String, Option<TransferMeasurement>),
-) {
-    if let Err(failure) = sums::add(ctx, item).await {
-        lock(totals).add_bytes(bytes);
-        report_failure(&ctx.observer, totals, item.source.display(), failure);
-        return;
+    /// Gives a file its further name. One that a file system does not give is copied as a file of its own.
+    async fn make_hard_link(&self, link: PlannedHardLink) {
+        let outcome = match hard_links::make(&self.ctx, &link).await {
+            Ok(outcome) => outcome,
+            Err(failure) => {
+                let warning = format!("{}; copied as a file of its own", failure.message);
+                self.ctx.warn(warning);
+                return self.copy_one(link.file).await;
+            }
+        };
+        let file = &link.file;
+        if let Err(failure) = sums::add(&self.ctx, file).await {
+            return self.fail(file.source.display(), failure);
+        }
+        self.plan.mark_done(&[file.entry]);
+        if outcome == hard_links::LinkOutcome::Made {
+            lock(&self.totals).file_linked();
+            self.report_finished(file, 0, "hard link".to_owned());
+        }
     }
-    lock(totals).file_done(bytes, &verified, measured);
-    ctx.observer.on_event(CopyEvent::Finished {
-        source: item.source.display(),
-        destination: item.destination.display(),
-        bytes,
-        verified,
-    });
+
+    async fn make_link(&self, link: &PlannedLink) {
+        let source = link.source.display();
+        match plan::make_link(&self.ctx, link).await {
+            Ok(None) => self.plan.mark_done(&[link.entry]),
+            Ok(Some(reason)) => {
+                lock(&self.totals).file_skipped();
+                let skipped = CopyEvent::Skipped { source, reason };
+                self.ctx.observer.on_event(skipped);
+            }
+            Err(failure) => self.fail(source, failure),
+        }
+    }
+
+    /// A file that an earlier run listed may have changed since.
+    async fn refresh(&self, item: &mut PlannedFile) -> Result<(), CopyFailure> {
+        // A file of this machine is looked at when it is opened.
+        if !self.plan.is_resumed() || !item.source.storage_id().is_server() {
+            return Ok(());
+        }
+        let id = item.source.storage_id();
+        let path = item.source.path();
+        let mut session = self.ctx.session_for_path(&id, Some(path)).await?;
+        let found = session.stat(path).await;
+        self.ctx.return_session(&id, session, &found);
+        item.facts = SourceFacts::from_entry(&found?);
+        Ok(())
+    }
+
+    async fn copy_one(&self, mut item: PlannedFile) {
+        let (ctx, totals) = (&*self.ctx, &*self.totals);
+        let source = item.source.display();
+        let copied = match self.refresh(&mut item).await {
+            Ok(()) => file::copy_file(ctx, &item).await,
+            Err(failure) => Err((0, failure)),
+        };
+        match copied {
+            Ok(FileOutcome::Done {
+                bytes,
+                verified,
+                measured,
+            }) => {
+                preserve::finish_files(ctx, &[&item]).await;
+                let outcome = (bytes, verified, measured.map(|m| *m));
+                if self.report_complete(&item, outcome).await {
+                    self.plan.mark_done(&[item.entry]);
+                }
+            }
+            Ok(FileOutcome::Kept) => {
+                lock(totals).file_kept();
+                self.plan.mark_done(&[item.entry]);
+                let destination = item.destination.display();
+                ctx.observer.on_event(CopyEvent::Kept {
+                    source,
+                    destination,
+                });
+            }
+            Err((bytes, failure)) => {
+                lock(totals).add_bytes(bytes);
+                self.fail(source, failure);
+            }
+        }
+    }
+
+    /// Moves a bundle, and then the files that it could not move, one after the other.
+    async fn copy_bundle(&self, files: Vec<PlannedFile>) {
+        let (ctx, totals) = (&*self.ctx, &*self.totals);
+        for item in &files {
+            ctx.report_started(item, item.facts.size, 0);
+        }
+        let moved = match bundle::copy_bundle(ctx, &files).await {
+            Ok(moved) => moved,
+            Err((bytes, failure)) => {
+                lock(totals).add_bytes(bytes);
+                // After all retries: each file alone would wait for the same server again.
+                let lost = failure.transient && failure.exit == Exit::Unreachable;
+                tracing::debug!(%failure, "a bundle of files was not moved");
+                return self.copy_left(files, Some(failure).filter(|_| lost)).await;
+            }
+        };
+        let mut is_moved = vec![true; files.len()];
+        for index in &moved.failed {
+            if let Some(is_moved) = is_moved.get_mut(*index) {
+                *is_moved = false;
+            }
+        }
+        let mut is_moved = is_moved.into_iter();
+        let (done, left): (Vec<_>, Vec<_>) = files
+            .into_iter()
+            .partition(|_| is_moved.next().unwrap_or(false));
+        preserve::finish_files(ctx, &done.iter().collect::<Vec<_>>()).await;
+        // Measured once, for all of its files.
+        let mut measured = Some(moved.measured);
+        // Bytes of files that failed have moved, too.
+        let mut others = moved.bytes;
+        let mut marked = Vec::with_capacity(done.len());
+        for item in &done {
+            let bytes = item.facts.size.unwrap_or(0);
+            others = others.saturating_sub(bytes);
+            let outcome = (bytes, moved.verified.clone(), measured.take());
+            if self.report_complete(item, outcome).await {
+                marked.push(item.entry);
+            }
+        }
+        // Their names are on disk: a bundle ends with that.
+        marked.sort_unstable();
+        self.plan.mark_done(&marked);
+        lock(totals).add_bytes(others);
+        self.copy_left(left, moved.lost).await;
+    }
+
+    /// Copies files that a bundle did not move, unless their server is lost.
+    async fn copy_left(&self, files: Vec<PlannedFile>, lost: Option<CopyFailure>) {
+        for item in files {
+            match &lost {
+                Some(failure) => self.fail(item.source.display(), failure.clone()),
+                None => self.copy_one(item).await,
+            }
+        }
+    }
+
+    /// Reports a file that is in place. One whose checksum is asked for and unknown has failed; then it is not done.
+    async fn report_complete(
+        &self,
+        item: &PlannedFile,
+        (bytes, verified, measured): (u64, String, Option<TransferMeasurement>),
+    ) -> bool {
+        if let Err(failure) = sums::add(&self.ctx, item).await {
+            lock(&self.totals).add_bytes(bytes);
+            self.fail(item.source.display(), failure);
+            return false;
+        }
+        lock(&self.totals).file_done(bytes, &verified, measured);
+        self.report_finished(item, bytes, verified);
+        true
+    }
+
+    fn report_finished(&self, item: &PlannedFile, bytes: u64, verified: String) {
+        self.ctx.observer.on_event(CopyEvent::Finished {
+            source: item.source.display(),
+            destination: item.destination.display(),
+            bytes,
+            verified,
+        });
+    }
 }
 
 pub(super) fn report_failure(

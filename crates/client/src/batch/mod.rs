@@ -20,6 +20,7 @@ use crate::trace::TraceFile;
 use crate::{CopyEvent, CopyFailure, CopyObserver, CopyOptions, CopySummary, Exit};
 
 mod attempt_watch;
+pub(crate) mod batch_journal;
 mod block_proof;
 mod bundle;
 mod checksums;
@@ -29,10 +30,14 @@ mod destination_state;
 mod disk;
 mod download;
 mod execute;
+mod failed_list;
 mod file;
 mod hard_links;
+pub(crate) mod journal_place;
 mod measurement;
 mod meter;
+mod pair_listing;
+pub(crate) mod pairs;
 mod path_advice;
 mod path_knowledge;
 mod path_memory;
@@ -42,17 +47,21 @@ mod preserve;
 mod progress;
 mod relay;
 mod resume;
+mod session_plan;
 mod stall;
 mod stream_plan;
 mod sums;
 mod sync;
 mod totals;
 mod upload;
+mod work;
 mod workers;
 mod wrong_ranges;
 
+use failed_list::FailedList;
 use measurement::TransferMeasurement;
 use meter::BatchMeter;
+pub(crate) use pair_listing::copy_pairs;
 use path_advice::AdviceQuestions;
 use plan::PlannedFile;
 use pool::StorageSessionPool;
@@ -262,8 +271,9 @@ pub(crate) async fn copy(
 ) -> CopySummary {
     let started = Instant::now();
     let totals = Arc::new(Mutex::new(BatchTotals::new(options.transfer.buffers)));
-    if let Err(failure) = plan_and_execute(sources, destination, options, &observer, &totals).await
-    {
+    // On the heap, here and below: together these futures are large.
+    let copying = plan_and_execute(sources, destination, options, &observer, &totals);
+    if let Err(failure) = Box::pin(copying).await {
         let source = sources.first().map_or("", String::as_str);
         execute::report_failure(&observer, &totals, display_argument(source), failure);
     }
@@ -320,20 +330,68 @@ async fn plan_and_execute(
     if let Some(problem) = netrc_warning() {
         ctx.warn(problem.to_owned());
     }
-    let mut plan = plan::make_plan(&ctx, &sources, &destination).await?;
-    if plan.items.len() > 1 && (options.offset.is_some() || options.length.is_some()) {
+    lock(totals).set_rate_limit(options.transfer.rate.as_ref().map(RateLimit::rate));
+    let ctx = Arc::new(ctx.writing_sums(&destination)?);
+    let result = Box::pin(copy_arguments(&ctx, &sources, &destination, totals)).await;
+    ctx.pool.close().await;
+    result?;
+    sums::finish(&ctx)
+}
+
+/// Lists and copies. A copy of one tree begins while the tree is still listed.
+async fn copy_arguments(
+    ctx: &Arc<BatchContext>,
+    sources: &[Location],
+    destination: &Location,
+    totals: &Arc<Mutex<BatchTotals>>,
+) -> Result<(), CopyFailure> {
+    let opening = journal_place::JournalOpening::of_copy(ctx, sources, destination);
+    // A complete listing of an earlier run needs neither arguments nor listings to be looked at.
+    let earlier = opening.open_earlier(ctx).await?.map(Arc::new);
+    if let Some(plan) = earlier.as_ref().filter(|plan| plan.is_resumed()) {
+        let _failed_list = FailedList::of(ctx, plan);
+        report_size(ctx, plan);
+        Box::pin(execute::execute(ctx, plan, totals)).await;
+        preserve::finish_directories(ctx, plan).await;
+        return Ok(());
+    }
+    let noted = earlier.as_ref().and_then(|plan| plan.noted_destination());
+    let outline = plan::PlanOutline::examine(ctx, sources, destination, noted).await?;
+    let is_part = ctx.options.offset.is_some() || ctx.options.length.is_some();
+    if is_part && outline.is_many() {
         return Err(CopyFailure::new(
             Exit::Usage,
             "--offset and --length are for one file",
         ));
     }
-    lock(totals).set_rate_limit(options.transfer.rate.as_ref().map(RateLimit::rate));
-    let ctx = Arc::new(ctx.writing_sums(&destination)?);
-    let directories = std::mem::take(&mut plan.directory_facts);
-    execute::execute(&ctx, plan, totals).await;
-    preserve::finish_directories(&ctx, directories).await;
-    ctx.pool.close().await;
-    sums::finish(&ctx)
+    let plan = match earlier {
+        Some(plan) => plan,
+        None => Arc::new(opening.open_new(ctx, outline.is_many()).await?),
+    };
+    plan.note_destination(outline.destination_number());
+    let _failed_list = FailedList::of(ctx, &plan);
+    let streams = !outline.may_conflict();
+    let filler = Arc::new(plan::PlanFiller::new(ctx, &plan, totals, streams));
+    let listing = Box::pin(plan::list_sources(&filler, outline));
+    let copying = Box::pin(execute::execute(ctx, &plan, totals));
+    if streams {
+        tokio::join!(listing, copying);
+    } else {
+        listing.await;
+        if let Err(failure) = plan::check_conflicts(&plan) {
+            plan.remove_journal();
+            lock(totals).batch_refused(&failure);
+            return Err(failure);
+        }
+        copying.await;
+    }
+    preserve::finish_directories(ctx, &plan).await;
+    Ok(())
+}
+
+fn report_size(ctx: &BatchContext, plan: &plan::CopyPlan) {
+    let (files, bytes) = plan.size();
+    ctx.observer.on_event(CopyEvent::Planned { files, bytes });
 }
 
 /// Refuses requests that are invalid for any files.

@@ -9,10 +9,9 @@ use data::store::file::FileSink;
 use data::store::holes::{HoleChoice, has_holes};
 
 use super::BatchContext;
-use super::plan::PlannedFile;
-use crate::answers::{KeptMetadata, SourceFacts};
+use super::plan::{CopyPlan, NextEntry, PlanReader, PlannedEntry, PlannedFile};
+use crate::answers::{KeptMetadata, MetadataChange, SourceFacts};
 use crate::location::{Location, StorageId};
-use crate::storage::contract::MetadataChange;
 use crate::{CopyOptions, PreservedTimes, SparseFiles};
 
 /// The permission bits that are kept. Whoever trusts a program to run under another identity (setuid, setgid) trusts
@@ -69,14 +68,32 @@ pub(super) async fn finish_files(ctx: &BatchContext, files: &[&PlannedFile]) {
     change(ctx, &changes).await;
 }
 
-/// Sets permissions and times of directories, which come with the facts of their sources.
-pub(super) async fn finish_directories(
-    ctx: &BatchContext,
-    mut directories: Vec<(Location, SourceFacts)>,
-) {
-    let with_times = ctx.options.preserve.times == PreservedTimes::FilesAndDirectories;
-    if ctx.options.dry_run || !(with_times || ctx.options.preserve.modes) {
+/// Whether directories keep anything of their sources.
+pub(super) fn is_for_directories(options: &CopyOptions) -> bool {
+    keeps_directory_times(options) || options.preserve.modes
+}
+
+fn keeps_directory_times(options: &CopyOptions) -> bool {
+    options.preserve.times == PreservedTimes::FilesAndDirectories
+}
+
+/// Sets permissions and times of the directories of a plan.
+pub(super) async fn finish_directories(ctx: &BatchContext, plan: &CopyPlan) {
+    if ctx.options.dry_run || !is_for_directories(&ctx.options) {
         return;
+    }
+    let with_times = keeps_directory_times(&ctx.options);
+    let mut directories: Vec<(Location, SourceFacts)> = Vec::new();
+    let mut reader = PlanReader::of_all(plan);
+    loop {
+        match reader.next(plan) {
+            Ok(NextEntry::Entry(PlannedEntry::Directory { at, facts, .. })) => {
+                directories.push((at, facts));
+            }
+            Ok(NextEntry::Entry(_)) => {}
+            Ok(NextEntry::Pending | NextEntry::End) => break,
+            Err(error) => return ctx.warn(format!("directories keep nothing: {error}")),
+        }
     }
     // A path is greater than those that it begins with.
     directories.sort_by(|(a, _), (b, _)| b.path().cmp(a.path()));

@@ -3,16 +3,14 @@
 //! The checksum is that of the end of the copy on this machine, read when the file is complete: mostly its bytes are
 //! still in memory. Between two servers, the destination computes it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::BatchContext;
 use super::plan::{
-    PlannedFile, is_same_file, join_location, last_component, trim_trailing_slashes,
+    CopyPlan, PlanReader, PlannedFile, is_same_file, last_component, trim_trailing_slashes,
 };
-use crate::answers::SourceFacts;
 use crate::location::{Location, StorageId};
-use crate::partial::is_unfinished;
 use crate::sums::writer::{SumsWriter, read_earlier};
 use crate::{CopyFailure, CopyOptions, Exit};
 
@@ -105,24 +103,6 @@ pub(super) async fn add(ctx: &BatchContext, file: &PlannedFile) -> Result<(), Co
     sums.writer.add(&checksum, &sums.name_of(&file.destination))
 }
 
-/// Files of a sync that are the same at both ends: relative paths.
-pub(super) fn unchanged(
-    ctx: &BatchContext,
-    source: &[(Vec<u8>, SourceFacts)],
-    to_copy: &[(Vec<u8>, SourceFacts)],
-) -> Vec<Vec<u8>> {
-    if ctx.sums.is_none() {
-        return Vec::new();
-    }
-    let changed: HashSet<&[u8]> = to_copy.iter().map(|(path, _)| path.as_slice()).collect();
-    let is_file = |path: &&[u8]| {
-        let name = path.rsplit(|byte| *byte == b'/').next();
-        !changed.contains(path) && !name.is_some_and(is_unfinished)
-    };
-    let paths = source.iter().map(|(path, _)| path.as_slice());
-    paths.filter(is_file).map(<[u8]>::to_vec).collect()
-}
-
 /// The checksums that the file of an earlier run has.
 pub(super) fn earlier(ctx: &BatchContext) -> Result<HashMap<Vec<u8>, String>, CopyFailure> {
     match (&ctx.options.write_sums, &ctx.sums) {
@@ -131,29 +111,24 @@ pub(super) fn earlier(ctx: &BatchContext) -> Result<HashMap<Vec<u8>, String>, Co
     }
 }
 
-/// Adds files of a sync that are the same at both ends: with the checksum of an earlier run, or a new one.
+/// Adds the files of a plan, which a sync found the same at both ends: with the checksum of an earlier run, or a new one.
 ///
 /// # Errors
 /// As [`add`].
 pub(super) async fn add_unchanged(
     ctx: &BatchContext,
-    (from, to): (&Location, &Location),
-    (unchanged, earlier): (&[Vec<u8>], HashMap<Vec<u8>, String>),
+    unchanged: &CopyPlan,
+    earlier: &HashMap<Vec<u8>, String>,
 ) -> Result<(), CopyFailure> {
     let Some(sums) = &ctx.sums else {
         return Ok(());
     };
-    for path in unchanged {
-        match earlier.get(path) {
-            Some(checksum) => sums.writer.add(checksum, path)?,
-            None => {
-                let file = PlannedFile {
-                    source: join_location(from, path),
-                    destination: join_location(to, path),
-                    facts: SourceFacts::default(),
-                };
-                add(ctx, &file).await?;
-            }
+    let mut reader = PlanReader::of(unchanged);
+    while let Some(file) = reader.next_file(unchanged)? {
+        let name = sums.name_of(&file.destination);
+        match earlier.get(&name) {
+            Some(checksum) => sums.writer.add(checksum, &name)?,
+            None => add(ctx, &file).await?,
         }
     }
     Ok(())

@@ -44,6 +44,8 @@ pub(crate) fn options() -> CopyOptions {
         security: Arc::default(),
         history: None,
         advice: crate::advice_options::AdviceOptions::default(),
+        journal: crate::BatchJournalLocation::Off,
+        failed_list: None,
     }
 }
 
@@ -51,10 +53,6 @@ struct IgnoringObserver;
 
 impl CopyObserver for IgnoringObserver {
     fn on_event(&self, _: CopyEvent) {}
-}
-
-pub(crate) fn context(options: CopyOptions) -> BatchContext {
-    BatchContext::new(options, Arc::new(IgnoringObserver)).unwrap()
 }
 
 async fn run_copy(sources: &[&str], destination: &str, options: &CopyOptions) -> CopySummary {

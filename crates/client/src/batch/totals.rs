@@ -12,7 +12,7 @@ use crate::{CopyFailure, CopySummary, Exit};
 
 /// Totals so far.
 #[derive(Debug, Default)]
-pub(super) struct BatchTotals {
+pub(crate) struct BatchTotals {
     files: u64,
     failed: u64,
     skipped: u64,
@@ -33,6 +33,8 @@ pub(super) struct BatchTotals {
     /// Class of the failures. `Partial` when they differ.
     class: Option<Exit>,
     first_failure: Option<CopyFailure>,
+    /// Class of the failure for which nothing was copied.
+    refused: Option<Exit>,
     evidence: BatchEvidence,
     /// Rate limit of all transfers together, bytes per second.
     rate: Option<u64>,
@@ -149,6 +151,11 @@ impl BatchTotals {
         self.first_failure.get_or_insert_with(|| failure.clone());
     }
 
+    /// The whole batch is refused, whatever was skipped before: the class is that of `failure`, which is reported next.
+    pub(super) fn batch_refused(&mut self, failure: &CopyFailure) {
+        self.refused = Some(failure.exit);
+    }
+
     /// Takes a sample of the files in flight.
     pub(super) fn observe(&mut self, sample: BatchSample) {
         self.streams_max = self.streams_max.max(sample.streams);
@@ -159,6 +166,9 @@ impl BatchTotals {
     /// Exit class: `Partial` if some files succeeded or the failures differ, otherwise the class of
     /// the failures.
     fn exit(&self) -> Exit {
+        if let Some(refused) = self.refused {
+            return refused;
+        }
         match self.class {
             None => Exit::Done,
             Some(_) if self.files + self.skipped > 0 => Exit::Partial,

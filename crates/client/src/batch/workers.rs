@@ -1,18 +1,16 @@
 //! The workers of a batch: as many as the policy of sessions says ([`tune::sessions`]).
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use history::{PathHistory, PathKey};
 use tokio::task::JoinSet;
-use tune::limiter::Role;
-use tune::sessions::{BatchFacts, FileMovement, SessionLimits, SessionRamp};
+use tune::sessions::SessionRamp;
 
-use super::bundle::{BatchWork, SmallFileServer};
-use super::plan::PlannedFile;
+use super::bundle::BatchWork;
+use super::session_plan::ServerLimits;
 use super::totals::BatchTotals;
+use super::work::WorkQueue;
 use super::{BatchContext, lock, periodic_timer};
 use crate::location::StorageId;
 
@@ -21,84 +19,18 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// The work of all workers: one queue, so that large files do not hold up a fixed share of the batch.
 struct SharedWork {
-    queue: Mutex<VecDeque<BatchWork>>,
+    queue: Arc<WorkQueue>,
     /// Workers that have a session with every server of their first work.
     admitted: AtomicUsize,
     /// A server let no further session in.
     is_full: Mutex<Option<String>>,
 }
 
-/// Reads and records what servers allow.
-#[derive(Debug, Default)]
-pub(super) struct ServerLimits(Vec<(PathHistory, PathKey, u16)>);
-
-impl ServerLimits {
-    async fn record(&self, sessions: usize) {
-        let servers = self.0.clone();
-        let recording = tokio::task::spawn_blocking(move || {
-            for (history, key, port) in servers {
-                history.record_session_limit(key, port, sessions);
-            }
-        });
-        // Memory is an aid: a limit that is not kept is met again.
-        let _ = recording.await;
-    }
-}
-
-/// Decides how many sessions the batch begins with, and how many it may have.
-pub(super) async fn plan_sessions(
-    ctx: &BatchContext,
-    files: &[PlannedFile],
-    servers: &[SmallFileServer],
-) -> (SessionRamp, ServerLimits) {
-    let mut facts = BatchFacts {
-        movement: FileMovement::Whole,
-        files: files.len(),
-        rtt: Duration::ZERO,
-        rotating_disk: false,
-    };
-    let mut limits = SessionLimits {
-        user: ctx.options.concurrency,
-        ..SessionLimits::default()
-    };
-    let mut known = ServerLimits::default();
-    for server in servers {
-        let Ok(session) = ctx.pool.acquire(&server.id).await else {
-            continue;
-        };
-        let capabilities = session.capabilities();
-        if !server.bundles {
-            facts.rtt = facts.rtt.max(capabilities.rtt);
-            facts.movement = match capabilities.parallel {
-                true => FileMovement::SharedConnections,
-                false => FileMovement::OwnConnections,
-            };
-        }
-        if let (Some(history), Some((local, peer)), StorageId::Server(at)) =
-            (&ctx.options.history, session.path_ends(), &server.id)
-        {
-            // Limits have no direction.
-            let key = PathKey::new(local, peer, Role::Receiver);
-            let limit = history.session_limit(&key, at.port);
-            let is_source = files
-                .first()
-                .is_some_and(|file| file.source.storage_id() == server.id);
-            match is_source {
-                true => limits.source = limit,
-                false => limits.destination = limit,
-            }
-            known.0.push((history.clone(), key, at.port));
-        }
-        ctx.pool.release(&server.id, session);
-    }
-    (SessionRamp::new(&facts, limits), known)
-}
-
 /// Runs workers until the queue is empty. `carry_out` does one piece of work. Returns the messages of those that ended
 /// unexpectedly.
 pub(super) async fn run<W, F>(
     ctx: &Arc<BatchContext>,
-    queue: VecDeque<BatchWork>,
+    queue: &Arc<WorkQueue>,
     (mut ramp, limits): (SessionRamp, ServerLimits),
     totals: &Mutex<BatchTotals>,
     carry_out: W,
@@ -108,7 +40,7 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     let shared = Arc::new(SharedWork {
-        queue: Mutex::new(queue),
+        queue: Arc::clone(queue),
         admitted: AtomicUsize::new(0),
         is_full: Mutex::default(),
     });
@@ -121,7 +53,7 @@ where
         // More workers than work would only log in and leave.
         let wanted = ramp
             .sessions()
-            .min(running.len() + lock(&shared.queue).len());
+            .min(running.len().saturating_add(queue.waiting()));
         while running.len() < wanted {
             let (ctx, shared, carry_out) =
                 (Arc::clone(ctx), Arc::clone(&shared), carry_out.clone());
@@ -177,7 +109,7 @@ where
         shared.admitted.fetch_add(1, Ordering::Relaxed);
     }
     loop {
-        let Some(work) = lock(&shared.queue).pop_front() else {
+        let Some(work) = shared.queue.next().await else {
             if is_admitted {
                 shared.admitted.fetch_sub(1, Ordering::Relaxed);
             }
@@ -186,7 +118,7 @@ where
         if !is_admitted {
             if let Err(reason) = admit(ctx, &work).await {
                 // Not a failure: the other workers take it.
-                lock(&shared.queue).push_front(work);
+                shared.queue.put_back(work).await;
                 *lock(&shared.is_full) = Some(reason);
                 return;
             }

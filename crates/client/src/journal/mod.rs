@@ -136,7 +136,7 @@ pub(crate) struct LoadedJournal {
 }
 
 /// ID of the current boot of this machine.
-fn boot_id() -> Option<String> {
+pub(crate) fn boot_id() -> Option<String> {
     let id = fs::read_to_string(BOOT_ID).ok()?;
     let id = id.trim();
     (!id.is_empty()).then(|| id.to_owned())

@@ -80,7 +80,7 @@ fn with_suffix(name: &[u8], suffix: &[u8]) -> Vec<u8> {
 }
 
 /// Hex digits that represent `bytes` in a file name.
-fn name_hash(bytes: &[u8]) -> String {
+pub(crate) fn name_hash(bytes: &[u8]) -> String {
     let mut hasher = ChecksumHasher::new(ChecksumAlgorithm::Blake3);
     hasher.update(bytes);
     let mut hex = hasher.finish();
@@ -88,15 +88,19 @@ fn name_hash(bytes: &[u8]) -> String {
     hex
 }
 
-/// Directory for records of copies to servers: `$XDG_STATE_HOME/longhaul`, or
-/// `~/.local/state/longhaul`. `None` if it cannot be created.
-fn state_directory() -> Option<PathBuf> {
+/// Directory for records of copies: `$XDG_STATE_HOME/longhaul`, or `~/.local/state/longhaul`. It may not exist.
+pub(crate) fn state_path() -> Option<PathBuf> {
     let state = std::env::var_os("XDG_STATE_HOME")
         .map(PathBuf::from)
         // The XDG base directory specification requires ignoring relative paths.
         .filter(|p| p.is_absolute())
         .or_else(|| std::env::home_dir().map(|home| home.join(".local/state")))?;
-    let directory = state.join("longhaul");
+    Some(state.join("longhaul"))
+}
+
+/// [`state_path`], created. `None` if it cannot be.
+fn state_directory() -> Option<PathBuf> {
+    let directory = state_path()?;
     fs::create_dir_all(&directory).ok()?;
     Some(directory)
 }

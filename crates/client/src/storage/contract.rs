@@ -14,7 +14,9 @@ use proto::checksum::ChecksumAlgorithm;
 use proto::listing::ListedEntry;
 use proto::timestamp::Timestamp;
 
-use crate::answers::{EntryVisitor, KeptMetadata, RenameFailure, SourceFacts, SymlinkCheckedEntry};
+use crate::answers::{
+    EntryVisitor, MetadataChange, RenameFailure, SourceFacts, SymlinkCheckedEntry,
+};
 use crate::partial::WriteTarget;
 use crate::transfer::series::{Series, SeriesReport};
 use crate::transfer::{TransferAttempt, TransferSpec};
@@ -106,15 +108,6 @@ pub(crate) enum FollowUpQuery<'a> {
     },
     /// [`Storage::stat`]
     Stat(&'a [u8]),
-}
-
-/// Metadata to set of a file or directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct MetadataChange<'a> {
-    /// Its path.
-    pub(crate) path: &'a [u8],
-    /// `None` in it: left as it is.
-    pub(crate) kept: KeptMetadata,
 }
 
 /// A source that this process has opened for reading.
@@ -219,6 +212,11 @@ pub(crate) trait Storage: Send + Debug + Any {
             }
         }
         Ok(())
+    }
+
+    /// Whether [`Storage::list_each`] tells links from directories as surely as [`Storage::list`].
+    fn lists_links(&self) -> bool {
+        false
     }
 
     /// All entries below a directory, in one listing: `visit` receives each with its path relative to `path`, a

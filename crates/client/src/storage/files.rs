@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -17,11 +18,13 @@ use data::store::{Sink, Source};
 use proto::checksum::ChecksumAlgorithm;
 use proto::listing::{EntryKind, ListedEntry};
 use proto::timestamp::Timestamp;
+use tokio::sync::mpsc;
 
-use super::contract::{AvailableChecksums, Capabilities, MetadataChange, OpenSource, Storage};
+use super::contract::{AvailableChecksums, Capabilities, OpenSource, Storage};
 use super::local_copy;
 use crate::answers::{
-    KeptMetadata, RenameFailure, SourceFacts, SymlinkCheckedEntry, modification_time,
+    EntryVisitor, KeptMetadata, MetadataChange, RenameFailure, SourceFacts, SymlinkCheckedEntry,
+    modification_time,
 };
 use crate::partial::{WriteTarget, local_failure};
 use crate::transfer::{TransferAttempt, TransferSpec};
@@ -121,13 +124,22 @@ fn stat_path(path: &Path) -> Result<ListedEntry, CopyFailure> {
     }
 }
 
-/// The entries of a directory. Links are not followed.
-fn read_directory(path: &Path) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> {
+/// Batches of entries queued between a directory and the visitor.
+const QUEUED_BATCHES: usize = 4;
+/// Entries that are handed over together while a directory is read.
+const ENTRIES_AT_A_TIME: usize = 512;
+
+/// Reads a directory; `visit` receives the entries as they are read, some at a time. Links are not followed.
+fn read_directory(
+    path: &Path,
+    mut visit: impl FnMut(Vec<ListedEntry>) -> ControlFlow<()>,
+) -> Result<(), CopyFailure> {
     let mut entries = Vec::new();
     for dir_entry in fs::read_dir(path).map_err(|e| path_failure(path, &e))? {
         let dir_entry = dir_entry.map_err(|e| path_failure(path, &e))?;
         let name = dir_entry.file_name();
-        let meta = match fs::symlink_metadata(dir_entry.path()) {
+        // Does not follow links.
+        let meta = match dir_entry.metadata() {
             Ok(meta) => meta,
             // Removed since the directory was read.
             Err(e) if e.kind() == ErrorKind::NotFound => continue,
@@ -139,12 +151,13 @@ fn read_directory(path: &Path) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> 
             let target = target.map(|target| target.as_os_str().as_bytes().to_vec());
             entry.link_target = Some(target.unwrap_or_default());
         }
-        entries.push(SymlinkCheckedEntry {
-            entry,
-            is_certain: true,
-        });
+        entries.push(entry);
+        if entries.len() >= ENTRIES_AT_A_TIME && visit(std::mem::take(&mut entries)).is_break() {
+            return Ok(());
+        }
     }
-    Ok(entries)
+    let _ = visit(entries);
+    Ok(())
 }
 
 /// Opens a file for reading. Facts are set only for regular files, which can be read again. A file
@@ -251,8 +264,47 @@ impl Storage for LocalFiles {
     }
 
     async fn list(&mut self, path: &[u8]) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> {
+        let mut found = Vec::new();
+        let mut visit = |entry| {
+            found.push(SymlinkCheckedEntry {
+                entry,
+                is_certain: true,
+            });
+            ControlFlow::Continue(())
+        };
+        self.list_each(path, &mut visit).await?;
+        Ok(found)
+    }
+
+    async fn list_each(
+        &mut self,
+        path: &[u8],
+        visit: &mut EntryVisitor<'_>,
+    ) -> Result<(), CopyFailure> {
         let path = to_path(path);
-        run_blocking(move || read_directory(&path)).await
+        // A bounded queue: a slow visitor slows the reading down.
+        let (sender, mut batches) = mpsc::channel(QUEUED_BATCHES);
+        let reading = run_blocking(move || {
+            read_directory(&path, |entries| match sender.blocking_send(entries) {
+                Ok(()) => ControlFlow::Continue(()),
+                // The visitor has stopped.
+                Err(_) => ControlFlow::Break(()),
+            })
+        });
+        let visiting = async {
+            while let Some(entries) = batches.recv().await {
+                if entries.into_iter().try_for_each(&mut *visit).is_break() {
+                    batches.close();
+                    return;
+                }
+            }
+        };
+        let (read, ()) = tokio::join!(reading, visiting);
+        read
+    }
+
+    fn lists_links(&self) -> bool {
+        true
     }
 
     async fn available_checksums(
@@ -449,13 +501,15 @@ mod tests {
     fn dangling_links_are_listed_and_missing_directories_fail() {
         let dir = tempfile::tempdir().unwrap();
         symlink("nowhere", dir.path().join("dead")).unwrap();
-        let dir_entry = read_directory(dir.path()).unwrap();
-        assert_eq!(dir_entry[0].entry.kind, EntryKind::SymLink);
-        assert_eq!(
-            dir_entry[0].entry.link_target.as_deref(),
-            Some(&b"nowhere"[..])
-        );
-        let missing = read_directory(&dir.path().join("none")).unwrap_err();
+        let mut found = Vec::new();
+        let mut visit = |entries: Vec<ListedEntry>| {
+            found.extend(entries);
+            ControlFlow::Continue(())
+        };
+        read_directory(dir.path(), &mut visit).unwrap();
+        let missing = read_directory(&dir.path().join("none"), &mut visit).unwrap_err();
+        assert_eq!(found[0].kind, EntryKind::SymLink);
+        assert_eq!(found[0].link_target.as_deref(), Some(&b"nowhere"[..]));
         assert_eq!(missing.exit, Exit::NotFound);
         let dead = stat_path(&dir.path().join("dead")).unwrap();
         assert_eq!(dead.kind, EntryKind::SymLink);

@@ -13,8 +13,8 @@ use proto::command::Command;
 use proto::listing::ListedEntry;
 use proto::timestamp::Timestamp;
 
-use super::contract::{AvailableChecksums, Capabilities, FollowUpQuery, MetadataChange, Storage};
-use crate::answers::{EntryVisitor, RenameFailure, SymlinkCheckedEntry};
+use super::contract::{AvailableChecksums, Capabilities, FollowUpQuery, Storage};
+use crate::answers::{EntryVisitor, MetadataChange, RenameFailure, SymlinkCheckedEntry};
 use crate::remove::remove_tree;
 use crate::session::ClientSession;
 use crate::session::links::SymlinkCheckScope;
@@ -108,6 +108,11 @@ impl Storage for ClientSession {
         visit: &mut EntryVisitor<'_>,
     ) -> Result<(), CopyFailure> {
         self.list_each(path, visit).await
+    }
+
+    fn lists_links(&self) -> bool {
+        // A server without MLST is listed by LIST, which shows links.
+        self.reports_symlinks() || !self.features().mlst
     }
 
     async fn list_tree(

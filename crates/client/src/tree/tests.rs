@@ -1,22 +1,19 @@
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
 
 use super::*;
+use crate::SymlinkPolicy;
 use crate::location::StorageId;
 use crate::session::SessionOpening;
 use crate::storage::StorageAccess;
-
-fn entry(name: &[u8], kind: EntryKind) -> ListedEntry {
-    ListedEntry {
-        size: Some(1),
-        ..ListedEntry::new(name, kind)
-    }
-}
+use crate::storage::contract::Storage;
 
 #[test]
 fn hostile_names_are_refused() {
@@ -31,56 +28,74 @@ fn hostile_names_are_refused() {
     ] {
         assert!(check_name(name).is_err(), "{name:?}");
     }
-    let mut tree = DirectoryTree::default();
-    let branch = PendingDirectory {
-        path: b"d".to_vec(),
-        ..PendingDirectory::default()
-    };
     assert!(check_name(b"..x \xff").is_ok());
-    tree.add_entry(
-        &branch,
-        &entry(b"..x \xff", EntryKind::File),
-        &mut Vec::new(),
-    );
-    assert_eq!(tree.files[0].0, b"d/..x \xff");
 }
 
-#[test]
-fn special_files_are_skipped_and_the_depth_is_bounded() {
-    let mut tree = DirectoryTree::default();
-    let mut next = Vec::new();
-    let top = PendingDirectory::default();
-    tree.add_entry(&top, &entry(b"pipe", EntryKind::Other), &mut next);
-    tree.add_entry(&top, &entry(b"link", EntryKind::SymLink), &mut next);
-    assert_eq!(tree.skipped.len(), 2);
-    let deep = PendingDirectory {
-        depth: MAX_DEPTH,
-        ..PendingDirectory::default()
-    };
-    tree.add_entry(&deep, &entry(b"d", EntryKind::Dir), &mut next);
-    assert!(next.is_empty());
-    assert_eq!(tree.failed.len(), 1);
+/// Entries by their paths.
+#[derive(Default)]
+struct CollectedTree(Mutex<BTreeMap<String, Vec<TreeEntry>>>);
+
+impl TreeVisitor for CollectedTree {
+    fn visit(&self, directory: &[u8], name: &[u8], entry: TreeEntry) -> Result<(), CopyFailure> {
+        let path = String::from_utf8_lossy(&join_path(directory, name)).into_owned();
+        self.0.lock().unwrap().entry(path).or_default().push(entry);
+        Ok(())
+    }
 }
 
-#[test]
-fn a_directory_that_is_its_own_ancestor_is_skipped() {
-    let mut tree = DirectoryTree::default();
-    let mut next = Vec::new();
-    let top = PendingDirectory::root(Some("u1".to_owned()));
-    let hidden = ListedEntry {
-        unique: Some("u1".to_owned()),
-        ..entry(b"d", EntryKind::Dir)
+impl CollectedTree {
+    fn paths(&self, wanted: impl Fn(&TreeEntry) -> bool) -> Vec<String> {
+        let all = self.0.lock().unwrap();
+        let found = all
+            .iter()
+            .filter(|(_, entries)| entries.iter().any(&wanted));
+        found.map(|(path, _)| path.clone()).collect()
+    }
+
+    fn directories(&self) -> Vec<String> {
+        self.paths(|entry| matches!(entry, TreeEntry::Directory(_)))
+    }
+
+    fn files(&self) -> Vec<String> {
+        self.paths(|entry| matches!(entry, TreeEntry::File(_)))
+    }
+
+    fn skipped(&self, reason: &str) -> usize {
+        let is = |entry: &TreeEntry| matches!(entry, TreeEntry::Skipped(found) if found.contains(reason));
+        self.paths(is).len()
+    }
+
+    fn failed(&self) -> usize {
+        self.paths(|entry| matches!(entry, TreeEntry::Failed(_)))
+            .len()
+    }
+}
+
+async fn walk_on(
+    storage: &mut dyn Storage,
+    top: &[u8],
+    links: SymlinkPolicy,
+) -> Arc<CollectedTree> {
+    let tree = Arc::new(CollectedTree::default());
+    let visitor = Arc::clone(&tree) as Arc<dyn TreeVisitor>;
+    let walk = TreeWalk::begin(storage, top, links, visitor).await.unwrap();
+    walk.run(storage).await.unwrap();
+    let all = tree.0.lock().unwrap();
+    assert!(all.values().all(|entries| entries.len() == 1), "{all:?}");
+    drop(all);
+    tree
+}
+
+async fn walk(top: &Path, links: SymlinkPolicy) -> Arc<CollectedTree> {
+    let access = StorageAccess {
+        timeout: std::time::Duration::from_secs(5),
+        foreign_data: false,
+        sync_policy: data::store::durability::SyncPolicy::default(),
     };
-    tree.add_entry(&top, &hidden, &mut next);
-    assert!(next.is_empty() && tree.skipped.len() == 1);
-    let identity = Some("u1".to_owned());
-    tree.add_linked_directory(b"l".to_vec(), &top, identity, &mut next);
-    assert!(next.is_empty() && tree.skipped.len() == 2);
-    // The identity of the directory is unknown: one such link on the path is accepted.
-    tree.add_linked_directory(b"m".to_vec(), &top, None, &mut next);
-    let once = next.pop().unwrap();
-    tree.add_linked_directory(b"m/m".to_vec(), &once, None, &mut next);
-    assert!(next.is_empty() && tree.failed.len() == 1);
+    let storage = access
+        .open(&StorageId::LocalFiles, SessionOpening::default())
+        .await;
+    walk_on(&mut *storage.unwrap(), top.as_os_str().as_bytes(), links).await
 }
 
 fn linked_tree() -> tempfile::TempDir {
@@ -97,72 +112,53 @@ fn linked_tree() -> tempfile::TempDir {
     dir
 }
 
-async fn walk(top: &Path, links: SymlinkPolicy) -> DirectoryTree {
-    let access = StorageAccess {
-        timeout: std::time::Duration::from_secs(5),
-        foreign_data: false,
-        sync_policy: data::store::durability::SyncPolicy::default(),
-    };
-    let storage = access
-        .open(&StorageId::LocalFiles, SessionOpening::default())
-        .await;
-    let top = top.as_os_str().as_bytes();
-    DirectoryTree::walk(&mut *storage.unwrap(), top, links)
-        .await
-        .unwrap()
-}
-
-fn file_names(found: &[(Vec<u8>, SourceFacts)]) -> Vec<String> {
-    let mut names: Vec<_> = found
-        .iter()
-        .map(|f| String::from_utf8_lossy(&f.0).into_owned())
-        .collect();
-    names.sort();
-    names
-}
-
 #[tokio::test]
 async fn links_are_skipped_by_default() {
     let dir = linked_tree();
     let tree = walk(dir.path(), SymlinkPolicy::Skip).await;
-    assert_eq!(tree.directories, [b"a".to_vec(), b"a/b c".to_vec()]);
-    assert_eq!(file_names(&tree.files), ["a/b c/ü", "\u{fffd}"]);
-    assert_eq!((tree.skipped.len(), tree.links.len()), (5, 0));
-    assert!(tree.failed.is_empty());
+    assert_eq!(tree.directories(), ["a", "a/b c"]);
+    assert_eq!(tree.files(), ["a/b c/ü", "\u{fffd}"]);
+    assert_eq!((tree.skipped(""), tree.failed()), (5, 0));
 }
 
 #[tokio::test]
 async fn followed_links_copy_their_targets_and_loops_are_skipped() {
     let dir = linked_tree();
     let tree = walk(dir.path(), SymlinkPolicy::Follow).await;
-    let found = file_names(&tree.files);
+    let found = tree.files();
     assert!(found.contains(&"file link".to_owned()), "{found:?}");
     // `loop` and `a/up` lead to the top, which contains them.
-    assert_eq!(tree.directories, [b"a".to_vec(), b"a/b c".to_vec()]);
-    let loops = tree
-        .skipped
-        .iter()
-        .filter(|s| s.1 == links::LINK_LOOP)
-        .count();
-    assert_eq!(loops, 2, "{:?}", tree.skipped);
-    assert!(tree.failed.is_empty());
+    assert_eq!(tree.directories(), ["a", "a/b c"]);
+    assert_eq!(tree.skipped(links::LINK_LOOP), 2);
+    assert_eq!(tree.failed(), 0);
 }
 
 #[tokio::test]
 async fn copied_links_stay_within_the_tree() {
     let dir = linked_tree();
     let tree = walk(dir.path(), SymlinkPolicy::Copy).await;
-    let mut links = tree.links.clone();
-    links.sort();
-    let link = |name: &str, target: &str| (name.into(), target.into());
-    let expected: Vec<(Vec<u8>, Vec<u8>)> = vec![
-        link("a/up", ".."),
-        link("dangling", "nowhere"),
-        link("file link", "a/b c/ü"),
-        link("loop", "."),
-    ];
-    assert_eq!(links, expected);
-    assert_eq!(tree.skipped.len(), 1, "the one that points outside");
+    for (path, target) in [
+        ("a/up", ".."),
+        ("dangling", "nowhere"),
+        ("file link", "a/b c/ü"),
+        ("loop", "."),
+    ] {
+        let link = TreeEntry::Link(target.into());
+        assert_eq!(tree.0.lock().unwrap()[path], [link], "{path}");
+    }
+    assert_eq!(tree.skipped(""), 1, "the one that points outside");
+}
+
+#[tokio::test]
+async fn special_files_are_skipped_and_the_depth_is_bounded() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = std::os::unix::net::UnixListener::bind(dir.path().join("socket"));
+    let deep: Vec<&str> = vec!["d"; MAX_DEPTH + 2];
+    fs::create_dir_all(dir.path().join(deep.join("/"))).unwrap();
+    let tree = walk(dir.path(), SymlinkPolicy::Skip).await;
+    assert_eq!(tree.skipped("not a regular file"), 1);
+    assert_eq!((tree.directories().len(), tree.failed()), (MAX_DEPTH, 1));
+    drop(socket);
 }
 
 proptest! {

@@ -131,6 +131,12 @@ impl EventRecorder {
         }
     }
 
+    /// Waits until an event may have come since the last look.
+    pub(crate) async fn wait_until_changed(&self) {
+        let changed = self.changed.notified();
+        let _ = tokio::time::timeout(Duration::from_millis(50), changed).await;
+    }
+
     pub(crate) fn count(&self, wanted: impl Fn(&CopyEvent) -> bool) -> usize {
         self.events
             .lock()
@@ -194,6 +200,8 @@ pub(crate) fn options() -> CopyOptions {
         security: Arc::default(),
         history: None,
         advice: client::AdviceOptions::default(),
+        journal: client::BatchJournalLocation::Off,
+        failed_list: None,
     }
 }
 

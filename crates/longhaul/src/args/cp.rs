@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::Args;
 use client::protection::WarningSink;
 use client::{
-    AdviceOptions, AdvisorChoice, CopyFailure, CopyOptions, Exit, ModeChoice, Parallelism,
-    SymlinkPolicy, VerifyMode,
+    AdviceOptions, AdvisorChoice, BatchJournalLocation, CopyFailure, CopyOptions, Exit, ModeChoice,
+    Parallelism, SymlinkPolicy, VerifyMode,
 };
 use data::options::{CongestionChoice, IoMethod, TransferOptions};
 use data::rate::RateLimit;
@@ -23,6 +23,7 @@ use security::token::read_token_file;
 use tune::sizing::drs::{DrsInterval, DrsIntervalError};
 use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
 
+use super::batch::BatchArgs;
 use super::data_values::{parse_block_size, parse_io_method, parse_sync_policy};
 use super::keep::KeepArgs;
 use super::security::SecurityArgs;
@@ -60,9 +61,11 @@ pub(crate) struct CpArgs {
     #[arg(long)]
     keep_existing: bool,
     #[command(flatten)]
+    pub(crate) batch: BatchArgs,
+    #[command(flatten)]
     pub(crate) flags: CopyFlags,
     /// One or more sources, then the destination
-    #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"])]
+    #[arg(required_unless_present = "from", num_args = 2.., value_names = ["SRC", "DST"])]
     paths: Vec<String>,
 }
 
@@ -203,6 +206,8 @@ impl CpArgs {
             offset: self.offset,
             length: self.length,
             keep_existing: self.keep_existing,
+            journal: self.batch.journal(),
+            failed_list: self.batch.failed_list(),
             ..self.flags.options(warn)?
         })
     }
@@ -251,6 +256,8 @@ impl CopyFlags {
             allow_foreign_data: self.allow_foreign_data_address,
             data_ports: self.data_ports,
             advice: self.advice()?,
+            journal: BatchJournalLocation::Off,
+            failed_list: None,
             history: match self.no_history {
                 true => None,
                 false => HistoryLocation::of_user().file().map(PathHistory::at),

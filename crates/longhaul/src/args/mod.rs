@@ -1,6 +1,7 @@
 //! All verbs and flags. Help, man pages and completions are generated from these definitions.
 
 mod advisor;
+mod batch;
 mod cp;
 mod data_values;
 mod doctor;

@@ -12,9 +12,11 @@ use crate::run;
 /// Time limit of a build, enough for a first build on a small machine.
 const BUILD_LIMIT: Duration = Duration::from_secs(900);
 
-/// A command that runs longhaul, still without arguments.
+/// A command that runs longhaul, still without arguments. It keeps no journals of batches in the user's state.
 pub fn longhaul() -> Result<Command> {
-    Ok(Command::new(path()?))
+    let mut command = Command::new(path()?);
+    command.env("LONGHAUL_BATCHES", "off");
+    Ok(command)
 }
 
 /// Path of the binary: `$LONGHAUL_BIN`, or the `longhaul` of the same profile as the running test

@@ -46,9 +46,10 @@ pub(in crate::batch) struct SmallFileServer {
 }
 
 /// Arranges files for `workers` that run at the same time; large files come first, because they take longest.
+/// `vouched`: a journal of the batch vouches for what is done, so `--resume` asks nothing about the other files.
 /// `servers`: the servers that take many files at a time.
 pub(in crate::batch) fn arrange(
-    options: &CopyOptions,
+    (options, vouched): (&CopyOptions, bool),
     files: Vec<PlannedFile>,
     workers: usize,
     servers: &[SmallFileServer],
@@ -66,7 +67,7 @@ pub(in crate::batch) fn arrange(
         };
         offered && file.facts.size.is_some_and(|size| size <= MAX_BUNDLED)
     };
-    let may_bundle = options_allow(options);
+    let may_bundle = options_allow(options, vouched);
     let (small, large): (Vec<_>, Vec<_>) = files
         .into_iter()
         .partition(|file| may_bundle && is_bundled(file));
@@ -94,11 +95,11 @@ pub(in crate::batch) fn arrange(
 
 /// Servers of files that may be bundled.
 pub(in crate::batch) fn servers_to_ask(
-    options: &CopyOptions,
+    (options, vouched): (&CopyOptions, bool),
     files: &[PlannedFile],
 ) -> Vec<StorageId> {
     let mut servers: Vec<StorageId> = Vec::new();
-    if files.len() < MIN_BUNDLE_FILES || !options_allow(options) {
+    if files.len() < MIN_BUNDLE_FILES || !options_allow(options, vouched) {
         return servers;
     }
     for file in files {
@@ -113,7 +114,7 @@ pub(in crate::batch) fn servers_to_ask(
 }
 
 /// Whether what the user asked for can be had in a bundle.
-fn options_allow(options: &CopyOptions) -> bool {
+fn options_allow(options: &CopyOptions, vouched: bool) -> bool {
     let verified = match options.verify {
         VerifyMode::Auto | VerifyMode::None => true,
         VerifyMode::With(algorithm) => algorithm == CHECKSUM,
@@ -126,13 +127,8 @@ fn options_allow(options: &CopyOptions) -> bool {
     // Bundled files have the times of their announcements.
     let keeps_times = options.preserve.times != PreservedTimes::None;
     let any_holes = options.sparse != SparseFiles::Always;
-    verified
-        && streams
-        && whole
-        && keeps_times
-        && any_holes
-        && !options.resume
-        && !options.keep_existing
+    let asks_nothing = (vouched || !options.resume) && !options.keep_existing;
+    verified && streams && whole && keeps_times && any_holes && asks_nothing
 }
 
 /// The servers of a file that can be in a bundle: its other end is a file of this machine or another server.

@@ -4,88 +4,273 @@
 //! Paths are compared as they are on disk: local directories by their canonical path with links to
 //! files followed, remote paths by server, account and path.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::hash::{BuildHasher, RandomState};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
+use super::copy_plan::CopyPlan;
+use super::entries::{PlannedEntry, PlannedFile};
 use super::paths::{normalized_components, trim_trailing_slashes};
-use super::{CopyPlan, PlannedFile};
+use super::reader::{NextEntry, PlanReader};
 use crate::location::{Location, Server};
-use crate::partial::companion_names;
+use crate::partial::{companion_names, is_unfinished};
 use crate::{CopyFailure, Exit};
 
-/// Refuses a plan with a conflict. The message names both files.
+/// Refuses a plan with a conflict. The message names both files. The plan is complete; it is read from its journal several
+/// times, and only a hash of each name stands in memory.
 pub(crate) fn check_conflicts(plan: &CopyPlan) -> Result<(), CopyFailure> {
-    let items = &plan.items;
-    let mut path_keys = PathKeyTable::default();
-    let mut destinations_written: HashMap<DestinationKey, usize> = HashMap::new();
-    for (n, item) in items.iter().enumerate() {
-        let Some(key) = path_keys.key_of(&item.destination) else {
-            continue;
-        };
-        if let Some(second) = destinations_written.insert(key, n) {
-            return Err(same_destination_failure(&items[second], item));
+    let mut names = PlannedNames::default();
+    for_each_name(plan, |entry| names.add(entry))?;
+    for_each_name(plan, |entry| names.check_against_all(plan, entry))
+}
+
+/// A name that a plan writes.
+#[derive(Clone, Copy)]
+enum PlannedName<'e> {
+    Directory(&'e Location),
+    File(&'e PlannedFile),
+}
+
+/// Calls `visit` with each directory and file of the plan.
+fn for_each_name(
+    plan: &CopyPlan,
+    mut visit: impl FnMut(PlannedName<'_>) -> Result<(), CopyFailure>,
+) -> Result<(), CopyFailure> {
+    let mut reader = PlanReader::of(plan);
+    loop {
+        let next = reader.next(plan).map_err(|error| {
+            CopyFailure::new(Exit::Local, format!("the batch journal: {error}"))
+        })?;
+        match next {
+            NextEntry::Entry(PlannedEntry::Directory { at, .. }) => {
+                visit(PlannedName::Directory(&at))?;
+            }
+            NextEntry::Entry(PlannedEntry::File(item)) => visit(PlannedName::File(&item))?,
+            NextEntry::Entry(PlannedEntry::HardLink(link)) => {
+                visit(PlannedName::File(&link.file))?;
+            }
+            NextEntry::Entry(PlannedEntry::Link(_) | PlannedEntry::Unlisted { .. }) => {}
+            NextEntry::Pending | NextEntry::End => return Ok(()),
         }
     }
-    for directory in &plan.directories {
-        let key = path_keys.key_of(directory);
-        if let Some(n) = key.and_then(|key| destinations_written.get(&key)) {
-            return Err(directory_and_file_failure(directory, &items[*n]));
-        }
-    }
-    let sources_read = sources_beside_destinations(&mut path_keys, items);
-    for (n, item) in items.iter().enumerate() {
-        let Some(key) = path_keys.key_of(&item.destination) else {
-            continue;
+}
+
+/// Hashes of the names of a plan.
+#[derive(Default)]
+struct PlannedNames {
+    keys: PathKeyTable,
+    written: HashSet<u64>,
+    /// Of sources that are on the same machine as their destinations, so that one copy could overwrite another's source.
+    read: HashSet<u64>,
+    /// Entry of the first file whose destination an earlier one has.
+    repeated: Option<u32>,
+}
+
+impl PlannedNames {
+    fn add(&mut self, name: PlannedName<'_>) -> Result<(), CopyFailure> {
+        let PlannedName::File(item) = name else {
+            return Ok(());
         };
-        if let Some(second) = sources_read.get(&key).filter(|second| **second != n) {
-            return Err(overwritten_source_failure(item, &items[*second]));
+        if let Some(key) = self.keys.key_of(&item.destination)
+            && !self.written.insert(self.keys.hash(&key))
+        {
+            self.repeated.get_or_insert(item.entry);
+        }
+        if is_one_machine(&item.source, &item.destination)
+            && let Some(key) = self.keys.key_of(&item.source)
+        {
+            self.read.insert(self.keys.hash(&key));
+        }
+        Ok(())
+    }
+
+    /// Looks for a conflict of one name with those of the whole plan.
+    fn check_against_all(
+        &mut self,
+        plan: &CopyPlan,
+        name: PlannedName<'_>,
+    ) -> Result<(), CopyFailure> {
+        let item = match name {
+            PlannedName::Directory(at) => {
+                let Some(key) = self.keys.key_of(at) else {
+                    return Ok(());
+                };
+                return match self.written.contains(&self.keys.hash(&key)) {
+                    true => self
+                        .find(plan, |keys, other| {
+                            keys.key_of(&other.destination) == Some(key.clone())
+                        })?
+                        .map_or(Ok(()), |other| Err(directory_and_file_failure(at, &other))),
+                    false => Ok(()),
+                };
+            }
+            PlannedName::File(item) => item,
+        };
+        let Some(key) = self.keys.key_of(&item.destination) else {
+            return Ok(());
+        };
+        if self.repeated == Some(item.entry) {
+            let same = self.find(plan, |keys, other| {
+                other.entry < item.entry && keys.key_of(&other.destination).as_ref() == Some(&key)
+            })?;
+            if let Some(first) = same {
+                return Err(same_destination_failure(&first, item));
+            }
+        }
+        if self.read.contains(&self.keys.hash(&key))
+            && let Some(other) = self.find_source(plan, &key, Some(item.entry))?
+        {
+            return Err(overwritten_source_failure(item, &other));
         }
         // Names beside a destination are taken too: its partial file, its journal, and the
         // journal's temporary file.
         for name in companion_names(&key.name) {
-            let companion = DestinationKey { name, ..key };
-            if let Some(second) = destinations_written.get(&companion) {
-                let second = &items[*second];
-                let (to, from) = (second.destination.display(), second.source.display());
-                return Err(partial_name_taken_failure(
-                    item,
-                    &format!("{to} (the copy of {from})"),
-                ));
+            let companion = DestinationKey {
+                name,
+                directory: key.directory,
+            };
+            let hash = self.keys.hash(&companion);
+            if self.written.contains(&hash) {
+                let other = self.find(plan, |keys, other| {
+                    keys.key_of(&other.destination).as_ref() == Some(&companion)
+                })?;
+                if let Some(other) = other {
+                    let (to, from) = (other.destination.display(), other.source.display());
+                    let taken = format!("{to} (the copy of {from})");
+                    return Err(partial_name_taken_failure(item, &taken));
+                }
             }
-            if let Some(second) = sources_read.get(&companion) {
-                return Err(partial_name_taken_failure(
-                    item,
-                    &items[*second].source.display(),
-                ));
+            if self.read.contains(&hash)
+                && let Some(other) = self.find_source(plan, &companion, None)?
+            {
+                return Err(partial_name_taken_failure(item, &other.source.display()));
             }
         }
+        Ok(())
     }
-    Ok(())
+
+    /// The file, other than `but`, whose source has this name.
+    fn find_source(
+        &mut self,
+        plan: &CopyPlan,
+        key: &DestinationKey,
+        but: Option<u32>,
+    ) -> Result<Option<PlannedFile>, CopyFailure> {
+        self.find(plan, |keys, other| {
+            Some(other.entry) != but
+                && is_one_machine(&other.source, &other.destination)
+                && keys.key_of(&other.source).as_ref() == Some(key)
+        })
+    }
+
+    /// The first file that `wanted` accepts: equal hashes are no proof.
+    fn find(
+        &mut self,
+        plan: &CopyPlan,
+        mut wanted: impl FnMut(&mut PathKeyTable, &PlannedFile) -> bool,
+    ) -> Result<Option<PlannedFile>, CopyFailure> {
+        let mut found = None;
+        let keys = &mut self.keys;
+        for_each_name(plan, |name| {
+            if let PlannedName::File(other) = name
+                && found.is_none()
+                && wanted(keys, other)
+            {
+                found = Some(other.clone());
+            }
+            Ok(())
+        })?;
+        Ok(found)
+    }
 }
 
-/// The sources that are on the same machine as their destinations, so that one copy could overwrite
-/// another's source.
-fn sources_beside_destinations(
-    path_keys: &mut PathKeyTable,
-    items: &[PlannedFile],
-) -> HashMap<DestinationKey, usize> {
-    let mut sources_read = HashMap::new();
-    for (n, item) in items.iter().enumerate() {
-        // Only on the same machine can a copy overwrite another source.
-        let same_machine = match (&item.source, &item.destination) {
-            (Location::Local(_), Location::Local(_)) => true,
-            (Location::Remote { server: a, .. }, Location::Remote { server: b, .. }) => {
-                account_key(a) == account_key(b)
-            }
-            _ => false,
+/// Whether the source is on the machine of the destination.
+fn is_one_machine(source: &Location, destination: &Location) -> bool {
+    match (source, destination) {
+        (Location::Local(_), Location::Local(_)) => true,
+        (Location::Remote { server: a, .. }, Location::Remote { server: b, .. }) => {
+            account_key(a) == account_key(b)
+        }
+        _ => false,
+    }
+}
+
+/// The names of a copy, while its sources are still listed. Of two files in conflict, the later one is refused.
+#[derive(Default)]
+pub(super) struct StreamedNames {
+    keys: PathKeyTable,
+    written: HashSet<u64>,
+    directories: HashSet<u64>,
+    /// Of sources that are on the same machine as their destinations.
+    read: HashSet<u64>,
+}
+
+impl StreamedNames {
+    /// Adds a directory to create.
+    ///
+    /// # Errors
+    /// `Usage`: an earlier file has its name.
+    pub(super) fn add_directory(&mut self, at: &Location) -> Result<(), CopyFailure> {
+        let Some(key) = self.keys.key_of(at) else {
+            return Ok(());
         };
-        if same_machine && let Some(key) = path_keys.key_of(&item.source) {
-            sources_read.insert(key, n);
+        let key = self.keys.hash(&key);
+        if self.written.contains(&key) {
+            return Err(taken_failure("a directory", at));
+        }
+        self.directories.insert(key);
+        Ok(())
+    }
+
+    /// Adds a file.
+    ///
+    /// # Errors
+    /// `Usage`: an earlier file has its destination, or reads it, or writes its source.
+    pub(super) fn add_file(
+        &mut self,
+        (source, destination): (&Location, &Location),
+    ) -> Result<(), CopyFailure> {
+        let Some(to) = self.keys.key_of(destination) else {
+            return Ok(());
+        };
+        let shown = source.display();
+        // A tree has no such names. Those of other files could be the names of their partial files.
+        if is_unfinished(&to.name) {
+            return Err(usage_failure(format!(
+                "{shown}: a partial file or journal could have the name of {}: copy it alone; it was not copied",
+                destination.display()
+            )));
+        }
+        let to = self.keys.hash(&to);
+        if self.read.contains(&to) || self.directories.contains(&to) {
+            return Err(taken_failure(&shown, destination));
+        }
+        if is_one_machine(source, destination)
+            && let Some(from) = self.keys.key_of(source)
+        {
+            let is_partial = is_unfinished(&from.name);
+            let from = self.keys.hash(&from);
+            if is_partial || self.written.contains(&from) {
+                return Err(usage_failure(format!(
+                    "{shown} may be replaced by another file of this copy: copy it alone; it was not copied"
+                )));
+            }
+            self.read.insert(from);
+        }
+        match self.written.insert(to) {
+            true => Ok(()),
+            false => Err(taken_failure(&shown, destination)),
         }
     }
-    sources_read
+}
+
+fn taken_failure(source: &str, destination: &Location) -> CopyFailure {
+    usage_failure(format!(
+        "an earlier file of this copy has or becomes {}, which {source} would become: it was not copied",
+        destination.display()
+    ))
 }
 
 fn usage_failure(message: String) -> CopyFailure {
@@ -128,23 +313,31 @@ fn partial_name_taken_failure(item: &PlannedFile, taken: &str) -> CopyFailure {
     ))
 }
 
+/// Local directories whose canonical paths are remembered at a time.
+const MAX_REMEMBERED: usize = 10_000;
+
 /// A name in a directory, comparable between files of the plan.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct DestinationKey {
-    /// Index of the directory in [`PathKeyTable`].
-    directory: usize,
+    /// Hash of the directory.
+    directory: u64,
     name: Vec<u8>,
 }
 
-/// The directories seen so far.
+/// Makes keys of locations.
 #[derive(Default)]
 struct PathKeyTable {
-    numbers: HashMap<Vec<u8>, usize>,
+    /// Its keys are secret, so that nobody can choose names of one hash.
+    hasher: RandomState,
     /// Local directories as written, with their canonical paths.
     canonical: HashMap<PathBuf, PathBuf>,
 }
 
 impl PathKeyTable {
+    fn hash(&self, key: &DestinationKey) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
     /// The key of a location. `None` for pipes and roots, which have no name.
     fn key_of(&mut self, at: &Location) -> Option<DestinationKey> {
         match at {
@@ -177,6 +370,9 @@ impl PathKeyTable {
             Some(directory) => directory.clone(),
             None => {
                 let directory = canonical(parent);
+                if self.canonical.len() >= MAX_REMEMBERED {
+                    self.canonical.clear();
+                }
                 self.canonical.insert(parent.to_owned(), directory.clone());
                 directory
             }
@@ -184,10 +380,11 @@ impl PathKeyTable {
         Some(self.directory_key(directory.into_os_string().into_encoded_bytes(), name))
     }
 
-    fn directory_key(&mut self, directory: Vec<u8>, name: Vec<u8>) -> DestinationKey {
-        let next = self.numbers.len();
-        let directory = *self.numbers.entry(directory).or_insert(next);
-        DestinationKey { directory, name }
+    fn directory_key(&self, directory: Vec<u8>, name: Vec<u8>) -> DestinationKey {
+        DestinationKey {
+            directory: self.hasher.hash_one(directory),
+            name,
+        }
     }
 }
 

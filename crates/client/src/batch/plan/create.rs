@@ -1,25 +1,27 @@
 //! Creates the directories and symbolic links of a plan at the destination.
 
-use super::PlannedLink;
+use super::entries::PlannedLink;
 use super::paths::trim_trailing_slashes;
 use crate::batch::BatchContext;
 use crate::location::Location;
 use crate::storage::contract::Storage;
 use crate::{CopyFailure, Exit};
 
-/// Creates the directories of a plan, parents first. Existing ones are accepted. Returns those that failed.
+/// Creates the directories of a plan, parents first. Existing ones are accepted. Returns the positions of those that failed.
 pub(crate) async fn make_directories(
     ctx: &BatchContext,
     directories: &[Location],
-) -> Vec<(String, CopyFailure)> {
+) -> Vec<(usize, CopyFailure)> {
     let mut failed = Vec::new();
+    let mut position = 0;
     for group in directories.chunk_by(|a, b| a.storage_id() == b.storage_id()) {
         let made = make_at_once(ctx, group).await;
         // The others one by one: they exist, lack a parent, or are refused for a reason to be told.
-        for (at, _) in group.iter().zip(made).filter(|(_, made)| !made) {
-            if let Err(failure) = make_directory(ctx, at).await {
-                failed.push((at.display(), failure));
+        for (at, made) in group.iter().zip(made) {
+            if !made && let Err(failure) = make_directory(ctx, at).await {
+                failed.push((position, failure));
             }
+            position += 1;
         }
     }
     failed

@@ -14,7 +14,7 @@ use crate::{CopyFailure, Exit};
 
 /// A source that exists.
 #[derive(Debug)]
-pub(super) struct FoundSource {
+pub(crate) struct FoundSource {
     pub(super) location: Location,
     pub(super) is_directory: bool,
     pub(super) facts: SourceFacts,
@@ -56,6 +56,18 @@ pub(super) async fn expand_source(
         Err(failure) if failure.transient => {}
         _ => ctx.pool.release(&id, session),
     }
+    found
+}
+
+/// The source that an argument names exactly, whatever pattern its name looks like.
+pub(crate) async fn examine_source(
+    ctx: &BatchContext,
+    source: &Location,
+) -> Result<FoundSource, CopyFailure> {
+    let (id, path) = (source.storage_id(), trim_trailing_slashes(source.path()));
+    let mut session = ctx.session_for_path(&id, Some(path)).await?;
+    let found = stat_source(&mut *session, source).await;
+    ctx.return_session(&id, session, &found);
     found
 }
 

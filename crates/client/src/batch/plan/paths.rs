@@ -6,6 +6,7 @@ use std::path::Path;
 
 use crate::location::{Location, Server};
 use crate::partial;
+use crate::tree::join_path;
 
 /// A path without trailing slashes. The root stays `/`.
 pub(crate) fn trim_trailing_slashes(path: &[u8]) -> &[u8] {
@@ -70,6 +71,29 @@ pub(crate) fn is_inside(a: &Location, b: &Location) -> bool {
 fn is_same_server(a: &Server, b: &Server) -> bool {
     let account = |server: &Server| server.credential.account_key();
     a.host.eq_ignore_ascii_case(&b.host) && a.port == b.port && account(a) == account(b)
+}
+
+/// A location below a directory.
+pub(crate) fn join_location(top: &Location, relative: &[u8]) -> Location {
+    match top {
+        Location::StandardStreams => Location::StandardStreams,
+        _ if relative.is_empty() => top.clone(),
+        _ => top.with_path(join_path(top.path(), relative)),
+    }
+}
+
+/// The path of an entry of a directory; an empty name stands for the directory itself.
+pub(crate) fn entry_path(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    match name {
+        b"" => directory.to_vec(),
+        name => join_path(directory, name),
+    }
+}
+
+/// The directories above a relative path.
+pub(crate) fn parents(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+    slashes.map(|(at, _)| &path[..at])
 }
 
 /// Path components, with `.`, `..` and empty ones resolved.

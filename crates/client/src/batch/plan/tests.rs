@@ -1,19 +1,84 @@
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
+use super::conflicts::StreamedNames;
+use super::copy_plan::{CopyPlan, NewEntry};
+use super::entries::{PlannedEntry, PlannedFile};
+use super::listing::{PlanFiller, list_sources};
+use super::outline::{PlanOutline, PlannedDestination};
+use super::paths::last_component;
+use super::reader::{NextEntry, PlanReader};
 use super::*;
+use crate::answers::SourceFacts;
 use crate::batch::BatchContext;
-use crate::batch::tests::{context, options};
+use crate::batch::batch_journal::BatchJournal;
+use crate::batch::tests::options;
+use crate::batch::totals::BatchTotals;
+use crate::location::Location;
+use crate::{CopyFailure, CopyOptions, Exit};
 
 fn local(path: impl Into<PathBuf>) -> Location {
     Location::Local(path.into())
 }
 
-async fn planned(ctx: &BatchContext, sources: &[Location], to: Location) -> CopyPlan {
-    make_plan(ctx, sources, &to).await.unwrap()
+/// A plan that was read.
+#[derive(Debug, Default)]
+struct ReadPlan {
+    items: Vec<PlannedFile>,
+    directories: Vec<Location>,
+    failed: Vec<CopyFailure>,
+    skipped: u64,
 }
 
-fn destinations(plan: &CopyPlan) -> Vec<String> {
+async fn make_plan(
+    options: CopyOptions,
+    sources: &[Location],
+    to: Location,
+) -> Result<ReadPlan, CopyFailure> {
+    let observer = Arc::new(FailureRecorder::default());
+    let ctx = Arc::new(BatchContext::new(options, observer.clone()).unwrap());
+    let totals = Arc::new(Mutex::new(BatchTotals::default()));
+    let outline = PlanOutline::examine(&ctx, sources, &to, None).await?;
+    let plan = Arc::new(CopyPlan::in_journal(BatchJournal::unnamed(), &[]).unwrap());
+    let filler = Arc::new(PlanFiller::new(&ctx, &plan, &totals, false));
+    list_sources(&filler, outline).await;
+    check_conflicts(&plan)?;
+    let mut read = ReadPlan::default();
+    let mut reader = PlanReader::of(&plan);
+    while let NextEntry::Entry(entry) = reader.next(&plan).unwrap() {
+        match entry {
+            PlannedEntry::File(item) => read.items.push(item),
+            PlannedEntry::Directory { at, .. } => read.directories.push(at),
+            PlannedEntry::HardLink(_) | PlannedEntry::Link(_) | PlannedEntry::Unlisted { .. } => {}
+        }
+    }
+    read.items.sort_by_key(|item| item.source.display());
+    read.failed = std::mem::take(&mut *observer.0.lock().unwrap());
+    let summary = totals
+        .lock()
+        .unwrap()
+        .summary(std::time::Duration::from_secs(1));
+    read.skipped = summary.skipped;
+    Ok(read)
+}
+
+#[derive(Debug, Default)]
+struct FailureRecorder(Mutex<Vec<CopyFailure>>);
+
+impl crate::CopyObserver for FailureRecorder {
+    fn on_event(&self, event: crate::CopyEvent) {
+        if let crate::CopyEvent::Failed { failure, .. } = event {
+            self.0.lock().unwrap().push(failure);
+        }
+    }
+}
+
+async fn planned(options: &CopyOptions, sources: &[Location], to: Location) -> ReadPlan {
+    make_plan(options.clone(), sources, to).await.unwrap()
+}
+
+fn destinations(plan: &ReadPlan) -> Vec<String> {
     plan.items.iter().map(|i| i.destination.display()).collect()
 }
 
@@ -24,7 +89,7 @@ async fn destinations_follow_the_rules_of_cp() {
     fs::write(top.join("a"), "1").unwrap();
     fs::write(top.join("b"), "2").unwrap();
     fs::create_dir(top.join("d")).unwrap();
-    let ctx = context(options());
+    let ctx = options();
     let show = |p: &str| top.join(p).display().to_string();
 
     let plan = planned(&ctx, &[local(top.join("a"))], local(top.join("x"))).await;
@@ -40,7 +105,7 @@ async fn destinations_follow_the_rules_of_cp() {
     assert_eq!(destinations(&plan), [show("new/a")]);
     assert_eq!(plan.directories.len(), 1);
     let both = [local(top.join("a")), local(top.join("b"))];
-    let failure = make_plan(&ctx, &both, &local(top.join("x")))
+    let failure = make_plan(ctx.clone(), &both, local(top.join("x")))
         .await
         .unwrap_err();
     assert_eq!(failure.exit, Exit::Usage);
@@ -55,17 +120,17 @@ async fn copies_onto_themselves_and_directories_without_r_are_refused() {
     fs::write(top.join("a"), "1").unwrap();
     fs::create_dir(top.join("d")).unwrap();
     fs::hard_link(top.join("a"), top.join("same")).unwrap();
-    let ctx = context(options());
+    let ctx = options();
     for to in [top.join("a"), top.join("same"), top.to_owned()] {
         let plan = planned(&ctx, &[local(top.join("a"))], local(to)).await;
         assert!(plan.items.is_empty());
-        assert_eq!(plan.failed[0].1.exit, Exit::Usage);
+        assert_eq!(plan.failed[0].exit, Exit::Usage);
     }
     let plan = planned(&ctx, &[local(top.join("d"))], local(top.join("e"))).await;
-    assert_eq!(plan.failed[0].1.exit, Exit::Usage);
-    assert!(plan.failed[0].1.message.contains("-r"));
+    assert_eq!(plan.failed[0].exit, Exit::Usage);
+    assert!(plan.failed[0].message.contains("-r"));
     let plan = planned(&ctx, &[local(top.join("none"))], local(top.join("e"))).await;
-    assert_eq!(plan.failed[0].1.exit, Exit::NotFound);
+    assert_eq!(plan.failed[0].exit, Exit::NotFound);
 }
 
 #[tokio::test]
@@ -77,7 +142,7 @@ async fn trees_keep_their_relative_paths() {
     fs::create_dir(top.join("there")).unwrap();
     let mut recursive_options = options();
     recursive_options.recursive = true;
-    let ctx = context(recursive_options);
+    let ctx = recursive_options;
     let show = |p: &str| top.join(p).display().to_string();
     let plan = planned(&ctx, &[local(top.join("src"))], local(top.join("new"))).await;
     assert_eq!(destinations(&plan), [show("new/sub dir/ü")]);
@@ -89,7 +154,7 @@ async fn trees_keep_their_relative_paths() {
         local(top.join("src/sub dir/x")),
     )
     .await;
-    assert_eq!(plan.failed[0].1.exit, Exit::Usage);
+    assert_eq!(plan.failed[0].exit, Exit::Usage);
     assert!(plan.items.is_empty());
 }
 
@@ -98,7 +163,7 @@ async fn refused(top: &Path, sources: &[&str], to: &str) -> String {
     let mut recursive_options = options();
     recursive_options.recursive = true;
     let sources: Vec<_> = sources.iter().map(|s| local(top.join(s))).collect();
-    let failure = make_plan(&context(recursive_options), &sources, &local(top.join(to)))
+    let failure = make_plan(recursive_options, &sources, local(top.join(to)))
         .await
         .unwrap_err();
     assert_eq!(failure.exit, Exit::Usage, "{failure}");
@@ -155,17 +220,20 @@ async fn conflicts_between_local_files_are_refused_naming_both() {
 #[test]
 fn conflicts_between_remote_files_are_refused() {
     let at = |url: &str| Location::parse(url).unwrap();
-    let plan = |items: &[(&str, &str)], directories: &[&str]| CopyPlan {
-        items: items
-            .iter()
-            .map(|(source, destination)| PlannedFile {
-                source: at(source),
-                destination: at(destination),
-                facts: SourceFacts::default(),
-            })
-            .collect(),
-        directories: directories.iter().map(|url| at(url)).collect(),
-        ..CopyPlan::default()
+    let plan = |items: &[(&str, &str)], directories: &[&str]| {
+        let plan = CopyPlan::in_journal(BatchJournal::unnamed(), &[]).unwrap();
+        for (source, destination) in items {
+            let top = plan.add_top(&at(source), &at(destination));
+            let file = NewEntry::File(SourceFacts::default());
+            plan.add(&top, (b"", b""), file).unwrap();
+        }
+        for url in directories {
+            let top = plan.add_top(&at(url), &at(url));
+            let directory = NewEntry::Directory(SourceFacts::default());
+            plan.add(&top, (b"", b""), directory).unwrap();
+        }
+        plan.end(true);
+        plan
     };
     let long = "n".repeat(250);
     let hashed = String::from_utf8(crate::partial::partial_name(long.as_bytes())).unwrap();
@@ -237,7 +305,7 @@ async fn trees_without_common_files_are_merged() {
     }
     let mut recursive_options = options();
     recursive_options.recursive = true;
-    let ctx = context(recursive_options);
+    let ctx = recursive_options;
     let both = [local(top.join("p/a")), local(top.join("q/a"))];
     assert_eq!(
         planned(&ctx, &both, local(top.join("t"))).await.items.len(),
@@ -246,7 +314,7 @@ async fn trees_without_common_files_are_merged() {
     // A source that is named twice counts once.
     let twice = [local(top.join("p/a/x")), local(top.join("p/a/x"))];
     let plan = planned(&ctx, &twice, local(top.join("t"))).await;
-    assert_eq!((plan.items.len(), plan.skipped.len()), (1, 1));
+    assert_eq!((plan.items.len(), plan.skipped), (1, 1));
 }
 
 #[test]
@@ -267,5 +335,74 @@ fn remote_locations_are_compared_by_server_and_normalized_path() {
         make: false,
     };
     // A source named `..` has no name that can be created.
-    assert!(file_destination(&at("ftp://h/a/.."), &directory).is_err());
+    assert!(directory.of_file(&at("ftp://h/a/..")).is_err());
+}
+
+/// The files of a plan that are not done, by name.
+fn names_left(plan: &CopyPlan) -> Vec<String> {
+    let mut reader = PlanReader::of(plan);
+    let mut names = Vec::new();
+    while let NextEntry::Entry(entry) = reader.next(plan).unwrap() {
+        if let PlannedEntry::File(item) = entry {
+            names.push(item.destination.display());
+        }
+    }
+    names
+}
+
+#[test]
+fn a_listing_that_broke_off_is_repeated_and_what_is_done_and_unchanged_is_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("j");
+    let ends = [local("/from"), local("/to")];
+    let open = |resume| {
+        let journal = BatchJournal::open(&path, b"cp", (resume, true)).unwrap();
+        CopyPlan::in_journal(journal, &ends).unwrap()
+    };
+    let add = |plan: &CopyPlan, files: &[(&str, u64)]| {
+        let top = plan.add_top(&ends[0], &ends[1]);
+        for (name, size) in files {
+            let facts = SourceFacts {
+                size: Some(*size),
+                ..SourceFacts::default()
+            };
+            let place = (&b"d"[..], name.as_bytes());
+            plan.add(&top, place, NewEntry::File(facts)).unwrap();
+        }
+    };
+    let plan = open(false);
+    add(&plan, &[("a", 1), ("b", 2), ("c", 3)]);
+    plan.note_destination(2);
+    plan.mark_done(&[0, 1]);
+    drop(plan);
+    // Killed before the end of the listing.
+    let plan = open(true);
+    assert!(plan.continues() && !plan.is_resumed());
+    assert_eq!(plan.noted_destination(), Some(2));
+    add(&plan, &[("c", 3), ("b", 20), ("a", 1), ("new", 1)]);
+    plan.end(true);
+    assert_eq!(names_left(&plan), ["/to/d/c", "/to/d/b", "/to/d/new"]);
+    plan.mark_done(&[3]);
+    drop(plan);
+    let plan = open(true);
+    assert!(plan.is_resumed());
+    assert_eq!(names_left(&plan), ["/to/d/b", "/to/d/new"]);
+    assert_eq!(plan.size(), (2, 21));
+}
+
+#[test]
+fn of_two_streamed_files_in_conflict_the_later_one_is_refused() {
+    let at = |url: &str| Location::parse(url).unwrap();
+    for (pairs, refused) in [
+        (&[("/a/x", "ftp://h/x"), ("/b/x", "ftp://H//x")][..], 1),
+        (&[("ftp://h/1", "ftp://h/2"), ("ftp://h/2", "ftp://h/3")], 1),
+        (&[("ftp://h/2", "ftp://h/3"), ("ftp://h/1", "ftp://h/2")], 1),
+        (&[("/a", "ftp://h/x.longhaul-partial")], 0),
+    ] {
+        let mut names = StreamedNames::default();
+        for (n, (source, destination)) in pairs.iter().enumerate() {
+            let added = names.add_file((&at(source), &at(destination)));
+            assert_eq!(added.is_err(), n == refused, "{source} {destination}");
+        }
+    }
 }

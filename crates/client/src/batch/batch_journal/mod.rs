@@ -1,0 +1,317 @@
+//! The batch journal: the plan of a copy as an append-only file. It holds what the listing found, and which entries are
+//! done. [`crate::journal`] is another one: that of the bytes of one file.
+//!
+//! Records are appended in groups ([`store`]). A group that is not whole ends the journal, so one that was cut, by a kill or
+//! by a power cut, is a valid earlier state. A done mark is appended only after its file has its name, and is on disk as the
+//! synchronization policy asks; losing one only repeats work.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use data::store::durability::SyncPolicy;
+
+use crate::journal::boot_id;
+use crate::lock_file::{LockedOpen, open_locked, remove_if_same};
+use crate::partial::directory_of;
+use crate::{CopyFailure, Exit};
+
+mod done;
+mod records;
+mod store;
+
+use done::DoneEntries;
+pub(crate) use records::{MAX_TEXT, PlaceInRoot, PlanRecord};
+use store::{Appended, GroupStore};
+
+/// Records are written when they are so many bytes, or when somebody waits for them.
+const GROUP_BYTES: usize = 64 << 10;
+
+/// A position between two groups.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct GroupPosition {
+    offset: u64,
+    /// Number of the first entry after the position.
+    pub(crate) entry: u32,
+}
+
+/// The plan of a copy, and how far it is carried out.
+#[derive(Debug, Default)]
+pub(crate) struct BatchJournal {
+    store: GroupStore,
+    /// `None`: nobody finds it again after this run.
+    path: Option<PathBuf>,
+    /// Records that are not in the store yet.
+    pending: Vec<u8>,
+    entries: u32,
+    done: DoneEntries,
+    listed: bool,
+    /// Start of the newest listing.
+    listing: GroupPosition,
+    /// Something was written since the last sync.
+    unsynced: bool,
+    failure: Option<io::Error>,
+}
+
+impl BatchJournal {
+    /// A journal that ends with this run.
+    pub(crate) fn unnamed() -> Self {
+        Self::default()
+    }
+
+    /// Opens the journal of `command` at `path` and takes its lock. With `resume` it goes on where an earlier run ended; otherwise
+    /// it begins anew. `durable`: what the run reports as done is on disk.
+    ///
+    /// # Errors
+    /// Busy ([`CopyFailure::is_destination_busy`]): the same copy runs already. `Usage`: the file is no journal of this copy.
+    /// `Local`: it cannot be read or written.
+    pub(crate) fn open(
+        path: &Path,
+        command: &[u8],
+        (resume, durable): (bool, bool),
+    ) -> Result<Self, CopyFailure> {
+        let failed = |error: &io::Error| {
+            let message = format!("{}: {error}", path.display());
+            CopyFailure::new(Exit::Local, message)
+        };
+        let file = match open_locked(path).map_err(|error| failed(&error))? {
+            LockedOpen::Locked(file) | LockedOpen::Unlocked(file) => file,
+            LockedOpen::Busy => return Err(busy_failure(path)),
+        };
+        let length = file.metadata().map_err(|error| failed(&error))?.len();
+        let boot = boot_id().unwrap_or_default().into_bytes();
+        let mut journal = Self {
+            store: GroupStore::in_file(file, length),
+            path: Some(path.to_owned()),
+            ..Self::default()
+        };
+        let known = match length {
+            0 => false,
+            _ => journal.is_of(command, path)?,
+        };
+        let kept = match known && resume {
+            true => journal.load(&boot).map_err(|error| failed(&error))?,
+            false => 0,
+        };
+        journal
+            .store
+            .truncate(kept)
+            .map_err(|error| failed(&error))?;
+        if kept == 0 {
+            journal.append(&PlanRecord::Command(command.to_vec()));
+        }
+        journal.append(&PlanRecord::Run { boot, durable });
+        journal.flush();
+        match journal.take_failure() {
+            Some(error) => Err(failed(&error)),
+            None => Ok(journal),
+        }
+    }
+
+    /// Whether the file is a journal of `command`.
+    fn is_of(&self, command: &[u8], path: &Path) -> Result<bool, CopyFailure> {
+        let first = self.store.read(0).ok().flatten();
+        let record = first.and_then(|(records, _)| PlanRecord::decode(&mut records.as_slice()));
+        match record {
+            Some(PlanRecord::Command(found)) if found == command => Ok(true),
+            Some(PlanRecord::Command(_)) => Err(CopyFailure::new(
+                Exit::Usage,
+                format!(
+                    "{} is the journal of another copy: name another file",
+                    path.display()
+                ),
+            )),
+            // A power cut can take back the first bytes of a journal; nothing else is overwritten.
+            _ if self.store.is_zero() => Ok(false),
+            _ => Err(CopyFailure::new(
+                Exit::Usage,
+                format!(
+                    "{} is not a batch journal: name another file",
+                    path.display()
+                ),
+            )),
+        }
+    }
+
+    /// Reads what is intact. Returns its length.
+    fn load(&mut self, boot: &[u8]) -> io::Result<u64> {
+        let mut offset = 0;
+        let mut believed = true;
+        'groups: while let Some((records, next)) = self.store.read(offset)? {
+            let mut bytes = records.as_slice();
+            while !bytes.is_empty() {
+                let Some(record) = PlanRecord::decode(&mut bytes) else {
+                    break 'groups;
+                };
+                match record {
+                    PlanRecord::Run {
+                        boot: then,
+                        durable,
+                    } => believed = durable || then == boot,
+                    PlanRecord::Relist => {
+                        (self.listing, self.listed) = (self.position_at(offset), false);
+                    }
+                    PlanRecord::Listed => self.listed = true,
+                    PlanRecord::Done { first, count } if believed => {
+                        let end = first.saturating_add(count).min(self.entries);
+                        (first..end).for_each(|entry| self.done.insert(entry));
+                    }
+                    record => self.entries += u32::from(record.is_entry()),
+                }
+            }
+            offset = next;
+        }
+        Ok(offset)
+    }
+
+    fn position_at(&self, offset: u64) -> GroupPosition {
+        GroupPosition {
+            offset,
+            entry: self.entries,
+        }
+    }
+
+    /// Whether the listing is complete.
+    pub(crate) fn is_listed(&self) -> bool {
+        self.listed
+    }
+
+    /// Number of entries, also of earlier listings.
+    pub(crate) fn entry_count(&self) -> u32 {
+        self.entries
+    }
+
+    /// Whether an entry is done.
+    pub(crate) fn is_done(&self, entry: u32) -> bool {
+        self.done.contains(entry)
+    }
+
+    /// Whether the journal is kept after a run that did not finish.
+    pub(crate) fn is_named(&self) -> bool {
+        self.path.is_some()
+    }
+
+    /// Start of the newest listing.
+    pub(crate) fn listing(&self) -> GroupPosition {
+        self.listing
+    }
+
+    /// Appends a record. An entry gets the next number.
+    pub(crate) fn append(&mut self, record: &PlanRecord) -> u32 {
+        if *record == PlanRecord::Relist {
+            // At the beginning of its group: the position of the listing is between groups.
+            self.flush();
+            self.listing = self.position_at(self.store.length());
+            self.listed = false;
+        }
+        self.listed |= *record == PlanRecord::Listed;
+        record.encode(&mut self.pending);
+        let entry = self.entries;
+        self.entries += u32::from(record.is_entry());
+        if self.pending.len() >= GROUP_BYTES {
+            self.flush();
+        }
+        entry
+    }
+
+    /// Marks entries as done, at once: these records survive a kill.
+    pub(crate) fn mark_done(&mut self, entries: &[u32]) {
+        for run in entries.chunk_by(|a, b| a.checked_add(1) == Some(*b)) {
+            if let [first, ..] = run {
+                let count = u32::try_from(run.len()).unwrap_or(u32::MAX);
+                let first = *first;
+                self.append(&PlanRecord::Done { first, count });
+            }
+            run.iter().for_each(|entry| self.done.insert(*entry));
+        }
+        self.flush();
+    }
+
+    /// Puts all records in the store, where they can be read and survive a kill.
+    pub(crate) fn flush(&mut self) {
+        if self.pending.is_empty() {
+            return;
+        }
+        match self.store.append(&self.pending) {
+            Appended::Kept => self.unsynced = self.path.is_some(),
+            Appended::FileFailed(error) => self.failure = Some(error),
+        }
+        self.pending.clear();
+    }
+
+    /// The first error of the file since the last call. The plan goes on in memory; the file keeps an earlier state.
+    pub(crate) fn take_failure(&mut self) -> Option<io::Error> {
+        self.failure.take()
+    }
+
+    /// The records of the group at a position, and the next position. `None`: there is none yet.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(crate) fn read_group(
+        &self,
+        at: GroupPosition,
+    ) -> io::Result<Option<(Vec<PlanRecord>, GroupPosition)>> {
+        let Some((bytes, offset)) = self.store.read(at.offset)? else {
+            return Ok(None);
+        };
+        let mut bytes = bytes.as_slice();
+        let mut records = Vec::new();
+        while !bytes.is_empty() {
+            let Some(record) = PlanRecord::decode(&mut bytes) else {
+                return Err(io::Error::other("the batch journal is damaged"));
+            };
+            records.push(record);
+        }
+        let entries = records.iter().filter(|record| record.is_entry()).count();
+        let entry = at.entry + u32::try_from(entries).unwrap_or(u32::MAX);
+        Ok(Some((records, GroupPosition { offset, entry })))
+    }
+
+    /// The journal as it is, to be synced by another thread. `None`: nothing new, or nothing to keep.
+    pub(crate) fn take_unsynced(&mut self) -> Option<UnsyncedBatchJournal> {
+        self.flush();
+        let path = self.path.as_ref().filter(|_| self.unsynced)?;
+        let file = self.store.file()?.try_clone().ok()?;
+        self.unsynced = false;
+        Some(UnsyncedBatchJournal {
+            file,
+            directory: directory_of(path).to_owned(),
+        })
+    }
+
+    /// Removes the journal: every entry is done.
+    pub(crate) fn remove(&mut self) {
+        if let (Some(path), Some(file)) = (self.path.take(), self.store.file()) {
+            remove_if_same(&path, file);
+        }
+    }
+}
+
+/// A journal that is not on disk yet.
+#[derive(Debug)]
+pub(crate) struct UnsyncedBatchJournal {
+    file: File,
+    directory: PathBuf,
+}
+
+impl UnsyncedBatchJournal {
+    /// Syncs the file and its name; blocks. After an error an older state is on disk, which is still true.
+    pub(crate) fn sync(self) {
+        let synced = self.file.sync_data();
+        let synced = synced.and_then(|()| SyncPolicy::File.sync_directory(&self.directory));
+        if let Err(error) = synced {
+            tracing::debug!(%error, "batch journal not synced");
+        }
+    }
+}
+
+fn busy_failure(path: &Path) -> CopyFailure {
+    CopyFailure::destination_busy(format!(
+        "the same copy runs already (its journal is {}); wait for it to end, or use --wait",
+        path.display()
+    ))
+}
+
+#[cfg(test)]
+mod tests;

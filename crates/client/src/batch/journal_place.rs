@@ -1,0 +1,239 @@
+//! Where the journal of a batch is, and which batch it belongs to.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+
+use data::store::durability::SyncPolicy;
+
+use super::BatchContext;
+use super::batch_journal::BatchJournal;
+use super::pairs::PairSource;
+use super::plan::{CopyPlan, is_durable};
+use crate::answers::SourceFacts;
+use crate::location::Location;
+use crate::partial::{name_hash, state_path};
+use crate::{CopyFailure, CopyOptions, Exit};
+
+/// Where the journals of batches are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum BatchJournalLocation {
+    /// No batch is remembered after its run.
+    #[default]
+    Off,
+    /// In this directory, under a name made of the command's sources, destination and selection.
+    Directory(PathBuf),
+    /// This file.
+    File(PathBuf),
+}
+
+/// The environment variable that replaces the usual directory: `off`, or a directory.
+const ENVIRONMENT_VARIABLE: &str = "LONGHAUL_BATCHES";
+
+impl BatchJournalLocation {
+    /// The directory of `longhaul cp`: by `LONGHAUL_BATCHES`, else `longhaul/batches` in the user's state directory.
+    pub fn of_user() -> Self {
+        match std::env::var_os(ENVIRONMENT_VARIABLE).filter(|value| !value.is_empty()) {
+            Some(value) if value == "off" => Self::Off,
+            Some(directory) => Self::Directory(directory.into()),
+            None => state_path().map_or(Self::Off, |state| Self::Directory(state.join("batches"))),
+        }
+    }
+}
+
+/// The journal of one command.
+#[derive(Debug, Clone)]
+pub(super) struct JournalOpening {
+    /// `None`: the plan is forgotten at the end.
+    path: Option<PathBuf>,
+    /// Everything that must be equal in a later run that goes on.
+    command: Vec<u8>,
+    /// The user has named the file.
+    is_named: bool,
+    durable: bool,
+    /// Locations whose storages the journal may name.
+    known: Vec<Location>,
+}
+
+impl JournalOpening {
+    /// For a copy of arguments.
+    pub(super) fn of_copy(
+        ctx: &BatchContext,
+        sources: &[Location],
+        destination: &Location,
+    ) -> Self {
+        let options = &ctx.options;
+        let all = sources.iter().chain([destination]);
+        let mut command = b"cp".to_vec();
+        for location in all.clone() {
+            command.push(b'\n');
+            command.extend_from_slice(absolute(location).identity_key().as_bytes());
+        }
+        command.push(b'\n');
+        command.extend_from_slice(selected(options).as_bytes());
+        Self::new(
+            options,
+            command,
+            is_durable(options.sync_policy, destination),
+            all.cloned().collect(),
+        )
+    }
+
+    /// For a copy of the pairs of a file.
+    ///
+    /// # Errors
+    /// `NotFound`, `Local`: the file cannot be read.
+    pub(super) fn of_pairs(options: &CopyOptions, pairs: &PairSource) -> Result<Self, CopyFailure> {
+        let mut command = b"from\n".to_vec();
+        if let PairSource::File(path) = pairs {
+            let failed = |error: std::io::Error| {
+                let message = format!("cannot read {}: {error}", path.display());
+                let exit = match error.kind() {
+                    std::io::ErrorKind::NotFound => Exit::NotFound,
+                    _ => Exit::Local,
+                };
+                CopyFailure::new(exit, message)
+            };
+            let meta = std::fs::metadata(path).map_err(failed)?;
+            let place = absolute(&Location::Local(path.clone())).identity_key();
+            let facts = SourceFacts::from_local_metadata(&meta);
+            command.extend_from_slice(format!("{place} {facts:?}\n").as_bytes());
+        }
+        command.extend_from_slice(selected(options).as_bytes());
+        let durable = options.sync_policy == SyncPolicy::File;
+        Ok(Self::new(options, command, durable, Vec::new()))
+    }
+
+    /// The same with these storages.
+    pub(super) fn knowing(&self, known: Vec<Location>) -> Self {
+        Self {
+            known,
+            ..self.clone()
+        }
+    }
+
+    /// Whether this run goes on with a journal of an earlier one.
+    pub(super) fn may_continue(&self, ctx: &BatchContext) -> bool {
+        let exists = self.path.as_ref().is_some_and(|path| path.exists());
+        ctx.options.resume && exists
+    }
+
+    /// For a batch that `command` identifies, with these storages. `durable`: see [`BatchJournal::open`].
+    pub(super) fn new(
+        options: &CopyOptions,
+        command: Vec<u8>,
+        durable: bool,
+        known: Vec<Location>,
+    ) -> Self {
+        let (path, is_named) = match &options.journal {
+            _ if options.dry_run => (None, false),
+            BatchJournalLocation::Off => (None, false),
+            BatchJournalLocation::File(path) => (Some(path.clone()), true),
+            BatchJournalLocation::Directory(directory) => {
+                let name = format!("{}.batch", name_hash(&command));
+                (Some(directory.join(name)), false)
+            }
+        };
+        Self {
+            path,
+            command,
+            is_named,
+            durable,
+            known,
+        }
+    }
+
+    /// With `--resume`: what an earlier run of the command has left.
+    ///
+    /// # Errors
+    /// Busy: the command runs already. `Usage`, `Local`: the file that the user named cannot be used.
+    pub(super) async fn open_earlier(
+        &self,
+        ctx: &BatchContext,
+    ) -> Result<Option<CopyPlan>, CopyFailure> {
+        match self.may_continue(ctx) {
+            true => self.open(ctx, true).await.map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// An empty plan; its journal is kept if the batch is of `many` files, or the user has named it. The journal of one file is
+    /// [`crate::journal`].
+    ///
+    /// # Errors
+    /// As [`JournalOpening::open_earlier`].
+    pub(super) async fn open_new(
+        &self,
+        ctx: &BatchContext,
+        many: bool,
+    ) -> Result<CopyPlan, CopyFailure> {
+        match many || self.is_named {
+            true => self.open(ctx, false).await,
+            false => CopyPlan::in_journal(BatchJournal::unnamed(), &self.known),
+        }
+    }
+
+    async fn open(&self, ctx: &BatchContext, resume: bool) -> Result<CopyPlan, CopyFailure> {
+        let mut waited = 0;
+        let journal = loop {
+            match self.try_open(resume) {
+                Err(failure) if failure.is_destination_busy() && ctx.options.wait => {
+                    ctx.wait_for_other_copy(&failure, waited).await;
+                    waited += 1;
+                }
+                Err(failure) if failure.is_destination_busy() || self.is_named => {
+                    return Err(failure);
+                }
+                Err(failure) => {
+                    ctx.warn(format!(
+                        "{failure}: the batch has no journal, so --resume will list and compare again"
+                    ));
+                    break BatchJournal::unnamed();
+                }
+                Ok(journal) => break journal,
+            }
+        };
+        CopyPlan::in_journal(journal, &self.known)
+    }
+
+    fn try_open(&self, resume: bool) -> Result<BatchJournal, CopyFailure> {
+        let Some(path) = &self.path else {
+            return Ok(BatchJournal::unnamed());
+        };
+        if let (false, Some(directory)) = (self.is_named, path.parent()) {
+            let made = DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(directory);
+            made.map_err(|error| {
+                let message = format!("{}: {error}", directory.display());
+                CopyFailure::new(Exit::Local, message)
+            })?;
+        }
+        BatchJournal::open(path, &self.command, (resume, self.durable))
+    }
+}
+
+/// Options that decide which files belong to a copy. Ages (`--newer 2d`) are those of the first run.
+fn selected(options: &CopyOptions) -> String {
+    let listed = options.files_from.as_ref().map(|paths| {
+        let text = paths.join(&b'\n');
+        name_hash(&text)
+    });
+    format!(
+        "{} {:?} {listed:?} {:?}",
+        options.recursive,
+        options.symlinks,
+        options.selection.identity()
+    )
+}
+
+/// A relative path names another file in another directory.
+fn absolute(location: &Location) -> Location {
+    match location {
+        Location::Local(path) => {
+            Location::Local(std::path::absolute(path).unwrap_or_else(|_| path.clone()))
+        }
+        other => other.clone(),
+    }
+}

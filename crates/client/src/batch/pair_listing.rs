@@ -1,0 +1,277 @@
+//! Copies the pairs of a file (`--from`): they are examined some at a time and copied while the file is still read.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::failed_list::FailedList;
+use super::journal_place::JournalOpening;
+use super::pairs::{PairSource, UrlPair};
+use super::plan::{self, FoundSource, NewEntry, PlanFiller, PlannedDestination};
+use super::totals::BatchTotals;
+use super::{BatchContext, execute, lock, preserve, sums};
+use crate::answers::SourceFacts;
+use crate::location::Location;
+use crate::{BatchJournalLocation, CopyFailure, CopyObserver, CopyOptions, CopySummary, Exit};
+
+/// Pairs that are examined together.
+const PAIRS_AT_A_TIME: usize = 256;
+/// Sessions that examine pairs, unless the user says how many.
+const EXAMINERS: usize = 8;
+/// Batches of pairs between the file and those who examine them.
+const QUEUED_BATCHES: usize = 2;
+
+/// Implementation of [`crate::copy_pairs`].
+pub(crate) async fn copy_pairs(
+    pairs: &PairSource,
+    options: &CopyOptions,
+    observer: Arc<dyn CopyObserver>,
+) -> CopySummary {
+    let started = Instant::now();
+    let totals = Arc::new(Mutex::new(BatchTotals::new(options.transfer.buffers)));
+    let copying = read_and_copy(pairs, options, &observer, &totals);
+    if let Err(failure) = Box::pin(copying).await {
+        execute::report_failure(&observer, &totals, "--from".to_owned(), failure);
+    }
+    super::summary(&totals, options, started.elapsed())
+}
+
+async fn read_and_copy(
+    pairs: &PairSource,
+    options: &CopyOptions,
+    observer: &Arc<dyn CopyObserver>,
+    totals: &Arc<Mutex<BatchTotals>>,
+) -> Result<(), CopyFailure> {
+    if options.offset.is_some() || options.length.is_some() {
+        let message = "--offset and --length are for one file";
+        return Err(CopyFailure::new(Exit::Usage, message));
+    }
+    let mut options = options.clone();
+    if *pairs == PairSource::StandardInput {
+        // Nothing says whether a later run reads the same pairs.
+        options.journal = BatchJournalLocation::Off;
+    }
+    let ctx = Arc::new(BatchContext::new(options, Arc::clone(observer))?);
+    lock(totals).set_rate_limit(
+        ctx.options
+            .transfer
+            .rate
+            .as_ref()
+            .map(data::rate::RateLimit::rate),
+    );
+    let opening = JournalOpening::of_pairs(&ctx.options, pairs)?;
+    let earlier = match opening.may_continue(&ctx) {
+        true => {
+            let opening = opening.knowing(storages_of(&ctx, pairs).await?);
+            opening.open_earlier(&ctx).await?.map(Arc::new)
+        }
+        false => None,
+    };
+    let plan = match earlier {
+        Some(plan) => plan,
+        None => Arc::new(opening.open_new(&ctx, true).await?),
+    };
+    let _failed_list = FailedList::of(&ctx, &plan);
+    if plan.is_resumed() {
+        super::report_size(&ctx, &plan);
+        Box::pin(execute::execute(&ctx, &plan, totals)).await;
+    } else {
+        let filler = Arc::new(PlanFiller::new(&ctx, &plan, totals, true));
+        let listing = Box::pin(list_pairs(&ctx, &filler, pairs));
+        let copying = Box::pin(execute::execute(&ctx, &plan, totals));
+        let (listed, ()) = tokio::join!(listing, copying);
+        listed?;
+    }
+    preserve::finish_directories(&ctx, &plan).await;
+    ctx.pool.close().await;
+    sums::finish(&ctx)
+}
+
+/// A pair whose words are locations, or why it is none.
+type LocatedPair = Result<(Location, Location), CopyFailure>;
+
+/// Reads the file on a thread for blocking calls.
+fn read_pairs(
+    ctx: &Arc<BatchContext>,
+    pairs: &PairSource,
+) -> Result<mpsc::Receiver<Vec<LocatedPair>>, CopyFailure> {
+    let mut reader = pairs.open()?;
+    let ctx = Arc::clone(ctx);
+    let (sender, receiver) = mpsc::channel(QUEUED_BATCHES);
+    tokio::task::spawn_blocking(move || {
+        let mut batch = Vec::new();
+        while let Some(pair) = reader.next() {
+            let is_last = pair
+                .as_ref()
+                .is_err_and(|failure| failure.exit == Exit::Local);
+            batch.push(pair.and_then(|pair| locate(&ctx.options, &pair)));
+            if is_last {
+                break;
+            }
+            if batch.len() >= PAIRS_AT_A_TIME
+                && sender.blocking_send(std::mem::take(&mut batch)).is_err()
+            {
+                return;
+            }
+        }
+        let _ = sender.blocking_send(batch);
+    });
+    Ok(receiver)
+}
+
+fn locate(options: &CopyOptions, pair: &UrlPair) -> LocatedPair {
+    let parse = |text: &str| {
+        let at = Location::parse_secured(text, &options.security)?;
+        let servers: Vec<_> = at.server().into_iter().collect();
+        options.security.check_use(&servers)?;
+        match at {
+            Location::StandardStreams => Err(CopyFailure::new(
+                Exit::Usage,
+                "standard input and output cannot be in a list of pairs",
+            )),
+            at => Ok(at),
+        }
+    };
+    Ok((parse(&pair.source)?, parse(&pair.destination)?))
+}
+
+/// One location of each storage that the pairs name.
+async fn storages_of(
+    ctx: &Arc<BatchContext>,
+    pairs: &PairSource,
+) -> Result<Vec<Location>, CopyFailure> {
+    let mut found: Vec<Location> = Vec::new();
+    let mut batches = read_pairs(ctx, pairs)?;
+    while let Some(batch) = batches.recv().await {
+        for at in batch.into_iter().flatten().flat_map(<[Location; 2]>::from) {
+            let root = at.with_path(b"/".to_vec());
+            if !found.contains(&root) {
+                found.push(root);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Adds the pairs to the plan, up to its end.
+async fn list_pairs(
+    ctx: &Arc<BatchContext>,
+    filler: &Arc<PlanFiller>,
+    pairs: &PairSource,
+) -> Result<(), CopyFailure> {
+    let mut parents = KnownParents::default();
+    let mut batches = match read_pairs(ctx, pairs) {
+        Ok(batches) => batches,
+        Err(failure) => {
+            filler.end();
+            return Err(failure);
+        }
+    };
+    while let Some(batch) = batches.recv().await {
+        for (pair, found) in examine(ctx, batch).await {
+            match found {
+                Ok(found) => add_pair(filler, &mut parents, found, pair).await,
+                Err(failure) => match pair {
+                    Some((source, destination)) => {
+                        let top = filler.add_top(&source, &destination);
+                        filler.fail(&top, (b"", b""), failure);
+                    }
+                    None => filler.report(String::new(), failure),
+                },
+            }
+        }
+    }
+    filler.end();
+    Ok(())
+}
+
+/// A pair, and its source if that exists.
+type ExaminedPair = (
+    Option<(Location, Location)>,
+    Result<FoundSource, CopyFailure>,
+);
+
+/// Looks at the sources of a batch over several sessions; comes back with them in order.
+async fn examine(ctx: &Arc<BatchContext>, batch: Vec<LocatedPair>) -> Vec<ExaminedPair> {
+    let waiting = Arc::new(Mutex::new(batch.into_iter().enumerate()));
+    let done = Arc::new(Mutex::new(Vec::new()));
+    let mut lookers = JoinSet::new();
+    for _ in 0..ctx.options.concurrency.unwrap_or(EXAMINERS) {
+        let (ctx, waiting, done) = (Arc::clone(ctx), Arc::clone(&waiting), Arc::clone(&done));
+        lookers.spawn(async move {
+            loop {
+                let next = lock(&waiting).next();
+                let Some((position, pair)) = next else { return };
+                let examined = match pair {
+                    Ok((source, destination)) => {
+                        let found = plan::examine_source(&ctx, &source).await;
+                        (Some((source, destination)), found)
+                    }
+                    Err(failure) => (None, Err(failure)),
+                };
+                lock(&done).push((position, examined));
+            }
+        });
+    }
+    while lookers.join_next().await.is_some() {}
+    let mut done = std::mem::take(&mut *lock(&done));
+    done.sort_by_key(|(position, _)| *position);
+    done.into_iter().map(|(_, examined)| examined).collect()
+}
+
+async fn add_pair(
+    filler: &Arc<PlanFiller>,
+    parents: &mut KnownParents,
+    found: FoundSource,
+    pair: Option<(Location, Location)>,
+) {
+    let Some((source, at)) = pair else { return };
+    let destination = match at.path().ends_with(b"/") {
+        true => PlannedDestination::Directory {
+            at: at.clone(),
+            make: true,
+        },
+        false => PlannedDestination::File {
+            at: at.clone(),
+            exists: false,
+        },
+    };
+    if let Some(parent) = parents.new_parent(&at) {
+        let top = filler.add_top(&source, &parent);
+        // A file of the same name was added before: the copy of this file shows that.
+        let _ = filler.add(
+            &top,
+            (b"", b""),
+            NewEntry::Directory(SourceFacts::default()),
+        );
+    }
+    if let Err(failure) = plan::list_source(filler, found, &destination).await {
+        let top = filler.add_top(&source, &at);
+        filler.fail(&top, (b"", b""), failure);
+    }
+}
+
+/// The directories of destinations that were added.
+#[derive(Default)]
+struct KnownParents {
+    hashes: HashSet<u64>,
+    hasher: RandomState,
+}
+
+impl KnownParents {
+    /// The directory of a destination, if it is a new one. A destination that ends with a slash is its own directory.
+    fn new_parent(&mut self, at: &Location) -> Option<Location> {
+        let path = at.path();
+        let slash = path.iter().rposition(|byte| *byte == b'/')?;
+        let parent = path.get(..slash).filter(|parent| !parent.is_empty())?;
+        let parent = at.with_path(parent.to_vec());
+        let is_new = self
+            .hashes
+            .insert(self.hasher.hash_one(parent.identity_key()));
+        is_new.then_some(parent)
+    }
+}

@@ -1,0 +1,175 @@
+//! A file of pairs (`--from`): a line `SOURCE DESTINATION` each, as globus-url-copy's `-f` reads them. Words with spaces are in
+//! double quotes; empty lines and those that begin with `#` say nothing.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use crate::{CopyFailure, Exit};
+
+/// Longest line, bytes.
+const MAX_LINE: u64 = 256 << 10;
+
+/// Where pairs come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PairSource {
+    /// A file.
+    File(PathBuf),
+    /// Standard input.
+    StandardInput,
+}
+
+impl PairSource {
+    /// Reads `-` or a path.
+    pub fn parse(text: &str) -> Self {
+        match text {
+            "-" => Self::StandardInput,
+            path => Self::File(PathBuf::from(path)),
+        }
+    }
+
+    /// Opens it.
+    ///
+    /// # Errors
+    /// `NotFound`, `Local`.
+    pub(super) fn open(&self) -> Result<PairReader, CopyFailure> {
+        let (name, reader): (_, Box<dyn BufRead + Send>) = match self {
+            Self::StandardInput => (
+                "standard input".to_owned(),
+                Box::new(BufReader::new(io::stdin())),
+            ),
+            Self::File(path) => {
+                let file = File::open(path).map_err(|error| open_failure(path, &error))?;
+                (path.display().to_string(), Box::new(BufReader::new(file)))
+            }
+        };
+        Ok(PairReader {
+            name,
+            reader,
+            line: 0,
+        })
+    }
+}
+
+fn open_failure(path: &Path, error: &io::Error) -> CopyFailure {
+    let exit = match error.kind() {
+        io::ErrorKind::NotFound => Exit::NotFound,
+        _ => Exit::Local,
+    };
+    CopyFailure::new(exit, format!("cannot read {}: {error}", path.display()))
+}
+
+/// The two words of a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct UrlPair {
+    pub(super) source: String,
+    pub(super) destination: String,
+}
+
+/// Reads pairs, one at a time.
+pub(super) struct PairReader {
+    name: String,
+    reader: Box<dyn BufRead + Send>,
+    line: u64,
+}
+
+impl PairReader {
+    /// The next pair; blocks. `Err` for a line that is none: the others can still be read, unless it is `Local`.
+    pub(super) fn next(&mut self) -> Option<Result<UrlPair, CopyFailure>> {
+        loop {
+            self.line += 1;
+            let mut line = Vec::new();
+            let read = self
+                .reader
+                .by_ref()
+                .take(MAX_LINE)
+                .read_until(b'\n', &mut line);
+            match read {
+                Ok(0) => return None,
+                Ok(_) => {}
+                Err(error) => {
+                    let message = format!("cannot read {}: {error}", self.name);
+                    return Some(Err(CopyFailure::new(Exit::Local, message)));
+                }
+            }
+            if line.len() as u64 == MAX_LINE {
+                let message = format!("{}: line {} is too long", self.name, self.line);
+                return Some(Err(CopyFailure::new(Exit::Local, message)));
+            }
+            match parse_line(&String::from_utf8_lossy(&line)) {
+                Ok(None) => {}
+                Ok(Some(pair)) => return Some(Ok(pair)),
+                Err(reason) => {
+                    let message = format!("{}: line {}: {reason}", self.name, self.line);
+                    return Some(Err(CopyFailure::new(Exit::Usage, message)));
+                }
+            }
+        }
+    }
+}
+
+/// Parses a line. `None`: it says nothing.
+fn parse_line(line: &str) -> Result<Option<UrlPair>, &'static str> {
+    let mut rest = line.trim();
+    if rest.is_empty() || rest.starts_with('#') {
+        return Ok(None);
+    }
+    let mut words = Vec::new();
+    while !rest.is_empty() {
+        let (word, after) = match rest.strip_prefix('"') {
+            Some(quoted) => quoted
+                .split_once('"')
+                .ok_or("a double quote is not closed")?,
+            None => rest.split_once(char::is_whitespace).unwrap_or((rest, "")),
+        };
+        words.push(word.to_owned());
+        rest = after.trim_start();
+    }
+    match <[String; 2]>::try_from(words) {
+        Ok([source, destination]) => Ok(Some(UrlPair {
+            source,
+            destination,
+        })),
+        Err(_) => Err("a line is a source and a destination, with double quotes around spaces"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(line: &str) -> Option<(String, String)> {
+        let pair = parse_line(line).unwrap()?;
+        Some((pair.source, pair.destination))
+    }
+
+    #[test]
+    fn lines_are_those_of_globus_url_copy() {
+        let both = |a: &str, b: &str| Some((a.to_owned(), b.to_owned()));
+        assert_eq!(
+            pair("ftp://h/a file:///b\n"),
+            both("ftp://h/a", "file:///b")
+        );
+        assert_eq!(
+            pair("  \"ftp://h/a b\"\t\"/c d\" \r\n"),
+            both("ftp://h/a b", "/c d")
+        );
+        for nothing in ["", "\n", "# a b\n", "   "] {
+            assert_eq!(pair(nothing), None);
+        }
+        for wrong in ["a", "a b c", "\"a b", "\"a\" \"b"] {
+            assert!(parse_line(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_line_without_end_is_not_read_into_memory() {
+        let mut reader = PairReader {
+            name: "endless".to_owned(),
+            reader: Box::new(BufReader::new(io::repeat(b'x'))),
+            line: 0,
+        };
+        let failure = reader.next().unwrap().unwrap_err();
+        assert_eq!(failure.exit, Exit::Local);
+    }
+}

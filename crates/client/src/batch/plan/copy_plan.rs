@@ -1,0 +1,447 @@
+//! The plan of a copy: written by the listing, read in order by those who copy, marked as done by them. It stands in a
+//! [`BatchJournal`], not in memory.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use data::store::durability::SyncPolicy;
+use tokio::sync::Notify;
+
+use super::paths::entry_path;
+use super::places::{self, PlanRoots, RecordedPlaces};
+use crate::answers::SourceFacts;
+use crate::batch::batch_journal::{BatchJournal, GroupPosition, MAX_TEXT, PlaceInRoot, PlanRecord};
+use crate::location::Location;
+use crate::{CopyFailure, Exit};
+
+/// How often the journal is forced to disk.
+const SYNC_INTERVAL: Duration = Duration::from_secs(1);
+/// Readers look again after so many entries.
+const ENTRIES_PER_NOTICE: u32 = 1024;
+
+/// One source of a plan and its destination; entries are relative to both.
+#[derive(Debug, Clone)]
+pub(crate) struct PlanTop {
+    number: usize,
+    pub(crate) source: Location,
+    pub(crate) destination: Location,
+}
+
+/// An entry for [`CopyPlan::add`].
+#[derive(Debug, Clone)]
+pub(crate) enum NewEntry {
+    /// A directory to create.
+    Directory(SourceFacts),
+    /// A directory that exists already.
+    ExistingDirectory(SourceFacts),
+    File(SourceFacts),
+    /// A further name of the file `first`, a path relative to the top.
+    HardLink {
+        facts: SourceFacts,
+        first: Vec<u8>,
+    },
+    /// A symbolic link to create, with its content.
+    Link(Vec<u8>),
+    /// It could not be examined, and so is not copied.
+    Unlisted {
+        is_directory: bool,
+    },
+}
+
+/// Everything that a copy will do.
+#[derive(Debug)]
+pub(crate) struct CopyPlan {
+    state: Mutex<PlanState>,
+    grown: Notify,
+}
+
+/// Records, and the position after them.
+pub(super) type PlanGroup = (Vec<PlanRecord>, GroupPosition);
+
+#[derive(Debug, Default)]
+struct PlanState {
+    journal: BatchJournal,
+    roots: PlanRoots,
+    tops: usize,
+    /// Number of the top, and the directory, of the last entry.
+    context: Option<(usize, Vec<u8>)>,
+    files: u64,
+    bytes: u64,
+    links: u64,
+    /// Nothing follows.
+    ended: bool,
+    /// The entries come from a listing of an earlier run.
+    is_resumed: bool,
+    /// Hashes of what an earlier run, whose listing broke off, has done.
+    done_before: HashSet<u64>,
+    hasher: RandomState,
+}
+
+impl CopyPlan {
+    /// An empty plan in `journal`. If the journal holds a complete listing of an earlier run, the plan is that one, provided that
+    /// its locations begin as `known` ones do; otherwise entries that the earlier run has done are left out when they are added again.
+    ///
+    /// # Errors
+    /// `Local`: the journal cannot be read.
+    pub(crate) fn in_journal(
+        journal: BatchJournal,
+        known: &[Location],
+    ) -> Result<Self, CopyFailure> {
+        let mut state = PlanState {
+            journal,
+            roots: PlanRoots::of(known),
+            ..PlanState::default()
+        };
+        let is_new = state.journal.entry_count() == 0 && !state.journal.is_listed();
+        if !is_new {
+            state.take_over().map_err(|error| read_failure(&error))?;
+        }
+        Ok(Self {
+            state: Mutex::new(state),
+            grown: Notify::new(),
+        })
+    }
+
+    /// Whether the listing of an earlier run is complete, so that nothing is listed again.
+    pub(crate) fn is_resumed(&self) -> bool {
+        self.lock().is_resumed
+    }
+
+    /// Whether an earlier run has left something in the journal.
+    pub(crate) fn continues(&self) -> bool {
+        let state = self.lock();
+        state.is_resumed || !state.done_before.is_empty()
+    }
+
+    /// Begins a source and its destination.
+    pub(crate) fn add_top(&self, source: &Location, destination: &Location) -> PlanTop {
+        let mut state = self.lock();
+        state.tops += 1;
+        PlanTop {
+            number: state.tops,
+            source: source.clone(),
+            destination: destination.clone(),
+        }
+    }
+
+    /// Adds an entry `name` of the directory `directory` below a top. Both are empty for the top itself. Returns now and then
+    /// that progress is worth a report.
+    ///
+    /// # Errors
+    /// `Usage`: a path is longer than any file system permits; there are four thousand million entries.
+    pub(crate) fn add(
+        &self,
+        top: &PlanTop,
+        (directory, name): (&[u8], &[u8]),
+        entry: NewEntry,
+    ) -> Result<bool, CopyFailure> {
+        let longest = top.source.path().len().max(top.destination.path().len());
+        if longest + directory.len() + name.len() > MAX_TEXT {
+            let message = format!("a path below {} is too long", top.source.display());
+            return Err(CopyFailure::new(Exit::Usage, message));
+        }
+        let mut state = self.lock();
+        if state.journal.entry_count() == u32::MAX {
+            let message = "the copy has too many entries: split it";
+            return Err(CopyFailure::new(Exit::Usage, message));
+        }
+        let noticed = state.add(top, (directory, name), entry);
+        drop(state);
+        if noticed {
+            self.grown.notify_waiters();
+        }
+        Ok(noticed)
+    }
+
+    /// Notes a kind of destination for later runs.
+    pub(crate) fn note_destination(&self, kind: u8) {
+        self.lock().journal.append(&PlanRecord::Destination(kind));
+    }
+
+    /// The kind that an earlier run noted.
+    pub(crate) fn noted_destination(&self) -> Option<u8> {
+        self.lock().roots.destination
+    }
+
+    /// Nothing follows. `complete`: the listing is complete, so no later run has to repeat it.
+    pub(crate) fn end(&self, complete: bool) {
+        let mut state = self.lock();
+        if complete && !state.journal.is_listed() {
+            state.journal.append(&PlanRecord::Listed);
+        }
+        state.journal.flush();
+        state.ended = true;
+        drop(state);
+        self.grown.notify_waiters();
+    }
+
+    /// Waits until the plan may have grown or ended since this future was enabled.
+    pub(crate) fn grown(&self) -> tokio::sync::futures::Notified<'_> {
+        self.grown.notified()
+    }
+
+    /// Files that are still to be copied, and their bytes as far as known.
+    pub(crate) fn size(&self) -> (u64, u64) {
+        let state = self.lock();
+        (state.files, state.bytes)
+    }
+
+    /// Number of symbolic and hard links.
+    pub(crate) fn link_count(&self) -> u64 {
+        self.lock().links
+    }
+
+    /// Whether an earlier listing or this one is complete.
+    pub(crate) fn is_listed(&self) -> bool {
+        self.lock().journal.is_listed()
+    }
+
+    /// Whether the plan outlives a run that does not finish it.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.lock().journal.is_named()
+    }
+
+    /// Whether an entry is done.
+    pub(crate) fn is_done(&self, entry: u32) -> bool {
+        self.lock().journal.is_done(entry)
+    }
+
+    /// Marks entries as done, in ascending order.
+    pub(crate) fn mark_done(&self, entries: &[u32]) {
+        self.lock().journal.mark_done(entries);
+    }
+
+    /// Where the entries of the plan begin.
+    pub(super) fn listing(&self) -> GroupPosition {
+        self.lock().journal.listing()
+    }
+
+    /// The records at a position, and whether nothing will follow if there are none.
+    pub(super) fn read_group(&self, at: GroupPosition) -> io::Result<(Option<PlanGroup>, bool)> {
+        let mut state = self.lock();
+        let mut group = state.journal.read_group(at)?;
+        if group.is_none() {
+            state.journal.flush();
+            group = state.journal.read_group(at)?;
+        }
+        Ok((group, state.ended))
+    }
+
+    /// The location of a root of the journal.
+    pub(super) fn root(&self, text: &[u8]) -> Option<Location> {
+        self.lock().roots.location(text)
+    }
+
+    /// The first error of the journal since the last call.
+    pub(crate) fn take_failure(&self) -> Option<io::Error> {
+        self.lock().journal.take_failure()
+    }
+
+    /// Forces the journal to disk now.
+    pub(crate) fn sync(&self) {
+        let unsynced = self.lock().journal.take_unsynced();
+        if let Some(journal) = unsynced {
+            journal.sync();
+        }
+    }
+
+    /// Forces the journal to disk at intervals. It never returns.
+    pub(crate) async fn keep_synced(&self) {
+        loop {
+            tokio::time::sleep(SYNC_INTERVAL).await;
+            let unsynced = self.lock().journal.take_unsynced();
+            if let Some(journal) = unsynced {
+                let _ = tokio::task::spawn_blocking(|| journal.sync()).await;
+            }
+        }
+    }
+
+    /// Removes the journal: everything is done.
+    pub(crate) fn remove_journal(&self) {
+        self.lock().journal.remove();
+    }
+
+    /// The data is consistent after every statement, so a poisoned lock is still usable.
+    fn lock(&self) -> MutexGuard<'_, PlanState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PlanState {
+    /// Adds an entry; returns whether readers should look.
+    fn add(&mut self, top: &PlanTop, (directory, name): (&[u8], &[u8]), entry: NewEntry) -> bool {
+        let exists = match &entry {
+            NewEntry::ExistingDirectory(_) => true,
+            _ if self.done_before.is_empty() => false,
+            // It is noted all the same: what it keeps of its source is set last.
+            NewEntry::Directory(_) => self.is_done_before(top, (directory, name), &entry),
+            _ if self.is_done_before(top, (directory, name), &entry) => return false,
+            _ => false,
+        };
+        let path = || entry_path(directory, name);
+        // A new directory names itself.
+        let within = match entry {
+            NewEntry::Directory(_) | NewEntry::ExistingDirectory(_) => self.directory_of(top),
+            _ => directory.to_vec(),
+        };
+        let is_in_context = matches!(&self.context, Some((number, directory))
+            if *number == top.number && *directory == within);
+        if !is_in_context {
+            self.enter(top, &within);
+        }
+        let record = match entry {
+            NewEntry::Directory(facts) | NewEntry::ExistingDirectory(facts) => {
+                let path = path();
+                self.context = Some((top.number, path.clone()));
+                PlanRecord::NewDirectory { path, facts }
+            }
+            NewEntry::File(facts) => {
+                self.files += 1;
+                self.bytes += facts.size.unwrap_or(0);
+                let name = name.to_vec();
+                PlanRecord::File { name, facts }
+            }
+            NewEntry::HardLink { facts, first } => {
+                self.links += 1;
+                let name = name.to_vec();
+                PlanRecord::HardLink { name, facts, first }
+            }
+            NewEntry::Link(target) => {
+                self.links += 1;
+                let name = name.to_vec();
+                PlanRecord::Link { name, target }
+            }
+            NewEntry::Unlisted { is_directory } => PlanRecord::Unlisted {
+                name: name.to_vec(),
+                is_directory,
+            },
+        };
+        let number = self.journal.append(&record);
+        if exists {
+            self.journal.mark_done(&[number]);
+        }
+        number % ENTRIES_PER_NOTICE == ENTRIES_PER_NOTICE - 1
+    }
+
+    /// The directory of the last entry, if that was below the same top.
+    fn directory_of(&self, top: &PlanTop) -> Vec<u8> {
+        match &self.context {
+            Some((number, directory)) if *number == top.number => directory.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Makes the next entries those of a directory below a top.
+    fn enter(&mut self, top: &PlanTop, directory: &[u8]) {
+        let same_top = matches!(&self.context, Some((number, _)) if *number == top.number);
+        if !same_top {
+            let source = self.place(&top.source);
+            let destination = self.place(&top.destination);
+            self.journal.append(&PlanRecord::Top {
+                source,
+                destination,
+            });
+        }
+        if same_top || !directory.is_empty() {
+            self.journal
+                .append(&PlanRecord::Directory(directory.to_vec()));
+        }
+        self.context = Some((top.number, directory.to_vec()));
+    }
+
+    fn place(&mut self, at: &Location) -> PlaceInRoot {
+        let (root, added) = self.roots.number_of(at);
+        if let Some(text) = added {
+            self.journal.append(&PlanRecord::Root(text));
+        }
+        PlaceInRoot {
+            root,
+            path: at.path().to_vec(),
+        }
+    }
+
+    /// Takes over what an earlier run has left.
+    fn take_over(&mut self) -> io::Result<()> {
+        let mut at = match self.journal.is_listed() {
+            true => self.journal.listing(),
+            false => GroupPosition::default(),
+        };
+        let mut recorded = RecordedPlaces::default();
+        let (mut files, mut bytes, mut links) = (0, 0, 0);
+        let mut all_known = true;
+        while let Some((records, next)) = self.journal.read_group(at)? {
+            let mut number = at.entry;
+            for record in records {
+                if let PlanRecord::Root(text) = &record {
+                    all_known &= self.roots.location(text).is_some();
+                }
+                if let PlanRecord::Destination(kind) = record {
+                    self.roots.destination = Some(kind);
+                }
+                recorded.follow(&record);
+                if !record.is_entry() {
+                    continue;
+                }
+                match (self.journal.is_done(number), &record) {
+                    (true, _) => {
+                        let hash = self.hasher.hash_one(recorded.identity(&record));
+                        self.done_before.insert(hash);
+                    }
+                    (false, PlanRecord::File { facts, .. }) => {
+                        files += 1;
+                        bytes += facts.size.unwrap_or(0);
+                    }
+                    (false, PlanRecord::Link { .. } | PlanRecord::HardLink { .. }) => links += 1,
+                    _ => {}
+                }
+                number += 1;
+            }
+            at = next;
+        }
+        if self.journal.is_listed() && all_known {
+            (self.files, self.bytes, self.links) = (files, bytes, links);
+            (self.is_resumed, self.ended) = (true, true);
+            self.done_before = HashSet::new();
+        } else {
+            self.journal.append(&PlanRecord::Relist);
+        }
+        Ok(())
+    }
+
+    fn is_done_before(
+        &self,
+        top: &PlanTop,
+        (directory, name): (&[u8], &[u8]),
+        entry: &NewEntry,
+    ) -> bool {
+        let facts = match entry {
+            NewEntry::File(facts) => Some(*facts),
+            NewEntry::Unlisted { .. } => return false,
+            NewEntry::Directory(_)
+            | NewEntry::ExistingDirectory(_)
+            | NewEntry::HardLink { .. }
+            | NewEntry::Link(_) => None,
+        };
+        let relative = entry_path(directory, name);
+        let identity = places::entry_identity(
+            (&places::root_text(&top.source), top.source.path()),
+            (&places::root_text(&top.destination), top.destination.path()),
+            &relative,
+            facts,
+        );
+        self.done_before.contains(&self.hasher.hash_one(identity))
+    }
+}
+
+fn read_failure(error: &io::Error) -> CopyFailure {
+    CopyFailure::new(Exit::Local, format!("the batch journal: {error}"))
+}
+
+/// Whether what a run reports as done survives a power cut of this machine.
+pub(crate) fn is_durable(policy: SyncPolicy, destination: &Location) -> bool {
+    // A server reports what is stored by its own policy.
+    policy == SyncPolicy::File || matches!(destination, Location::Remote { .. })
+}

@@ -1,0 +1,383 @@
+//! Lists sources into a plan: trees by several sessions at a time.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use proto::path::MAX_NAME;
+use tokio::task::JoinSet;
+
+use super::conflicts::StreamedNames;
+use super::copy_plan::{CopyPlan, NewEntry, PlanTop};
+use super::expand::FoundSource;
+use super::hard_links::HardLinkNames;
+use super::outline::{PlanOutline, PlannedDestination, UNFINISHED};
+use super::paths::{
+    entry_path, is_same_file, join_location, last_component, trim_trailing_slashes,
+};
+use super::selecting::SelectedEntries;
+use crate::answers::SourceFacts;
+use crate::batch::BatchContext;
+use crate::batch::totals::BatchTotals;
+use crate::location::{Location, StorageId};
+use crate::partial::is_unfinished;
+use crate::retry::RetryBudget;
+use crate::session::display_path;
+use crate::tree::{TreeEntry, TreeVisitor, TreeWalk, check_sendable, join_path};
+use crate::{CopyEvent, CopyFailure, Exit, SymlinkPolicy};
+
+/// Most sessions that list one tree at a time.
+const MAX_LISTERS: usize = 8;
+
+/// Adds what sources hold to a plan, and reports what cannot be copied.
+pub(crate) struct PlanFiller {
+    ctx: Arc<BatchContext>,
+    plan: Arc<CopyPlan>,
+    totals: Arc<Mutex<BatchTotals>>,
+    /// The files that were added, where they are copied while others are still listed.
+    streamed: Option<Mutex<StreamedNames>>,
+    /// A later run has to list again.
+    incomplete: AtomicBool,
+}
+
+impl PlanFiller {
+    /// A filler of `plan`. `streams`: entries are copied before all are known, so each is compared with those before it.
+    pub(crate) fn new(
+        ctx: &Arc<BatchContext>,
+        plan: &Arc<CopyPlan>,
+        totals: &Arc<Mutex<BatchTotals>>,
+        streams: bool,
+    ) -> Self {
+        Self {
+            ctx: Arc::clone(ctx),
+            plan: Arc::clone(plan),
+            totals: Arc::clone(totals),
+            streamed: streams.then(Mutex::default),
+            incomplete: AtomicBool::new(false),
+        }
+    }
+
+    /// Begins a source and its destination.
+    pub(crate) fn add_top(&self, source: &Location, destination: &Location) -> PlanTop {
+        self.plan.add_top(source, destination)
+    }
+
+    /// Adds one file or link of a tree, or a directory.
+    ///
+    /// # Errors
+    /// It cannot be copied to its destination.
+    pub(crate) fn add(
+        &self,
+        top: &PlanTop,
+        (directory, name): (&[u8], &[u8]),
+        entry: NewEntry,
+    ) -> Result<(), CopyFailure> {
+        let relative = entry_path(directory, name);
+        let at = |top: &Location| join_location(top, &relative);
+        let destination = at(&top.destination);
+        if let NewEntry::File(_) | NewEntry::HardLink { .. } = entry {
+            check_file(&at(&top.source), &destination)?;
+        }
+        if let Some(streamed) = &self.streamed {
+            let mut streamed = streamed.lock().unwrap_or_else(PoisonError::into_inner);
+            match entry {
+                NewEntry::Directory(_) => streamed.add_directory(&destination)?,
+                NewEntry::File(_) => streamed.add_file((&at(&top.source), &destination))?,
+                NewEntry::ExistingDirectory(_)
+                | NewEntry::HardLink { .. }
+                | NewEntry::Link(_)
+                | NewEntry::Unlisted { .. } => {}
+            }
+        }
+        if self.plan.add(top, (directory, name), entry)? {
+            self.announce();
+        }
+        Ok(())
+    }
+
+    /// Reports a source that cannot be copied. It stays in the plan as not done.
+    pub(crate) fn fail(
+        &self,
+        top: &PlanTop,
+        (directory, name): (&[u8], &[u8]),
+        failure: CopyFailure,
+    ) {
+        let path = join_location(&top.source, &entry_path(directory, name));
+        self.incomplete.store(true, Ordering::Relaxed);
+        let is_directory = false;
+        let entry = NewEntry::Unlisted { is_directory };
+        // A path that is too long is reported all the same.
+        let _ = self.plan.add(top, (directory, name), entry);
+        self.report(path.display(), failure);
+    }
+
+    /// Reports a failure.
+    pub(crate) fn report(&self, source: String, failure: CopyFailure) {
+        self.incomplete.store(true, Ordering::Relaxed);
+        crate::batch::lock(&self.totals).file_failed(&failure);
+        let event = CopyEvent::Failed { source, failure };
+        self.ctx.observer.on_event(event);
+    }
+
+    /// Reports a source that is left out.
+    pub(crate) fn skip(&self, source: &Location, reason: &str) {
+        crate::batch::lock(&self.totals).file_skipped();
+        self.ctx.observer.on_event(CopyEvent::Skipped {
+            source: source.display(),
+            reason: reason.to_owned(),
+        });
+    }
+
+    /// Reports how large the plan is.
+    pub(crate) fn announce(&self) {
+        let (files, bytes) = self.plan.size();
+        let event = CopyEvent::Planned { files, bytes };
+        self.ctx.observer.on_event(event);
+    }
+
+    /// The listing is over.
+    pub(crate) fn end(&self) {
+        self.plan.end(!self.incomplete.load(Ordering::Relaxed));
+        self.announce();
+    }
+}
+
+/// Refuses a file that cannot be copied to its destination.
+fn check_file(source: &Location, destination: &Location) -> Result<(), CopyFailure> {
+    if is_same_file(source, destination) {
+        let (from, to) = (source.display(), destination.display());
+        let message = format!("{from} and {to} are the same file");
+        return Err(CopyFailure::new(Exit::Usage, message));
+    }
+    if let Location::Remote { path, .. } = destination {
+        check_sendable(path)?;
+        // Local file systems report a name that is too long when the partial file is opened.
+        check_name_length(destination)?;
+    }
+    Ok(())
+}
+
+/// Refuses a name that is too long for file systems before its bytes are moved under a shorter,
+/// hashed name. The limit is in characters, because some servers' file systems do not count bytes.
+fn check_name_length(destination: &Location) -> Result<(), CopyFailure> {
+    let name = last_component(destination).unwrap_or_default();
+    if String::from_utf8_lossy(&name).chars().count() <= MAX_NAME {
+        return Ok(());
+    }
+    let message = format!(
+        "{}: the name is longer than the {MAX_NAME} characters that file systems allow",
+        destination.display()
+    );
+    Err(CopyFailure::new(Exit::Usage, message))
+}
+
+/// Lists the sources of an outline into the plan, up to its end.
+pub(crate) async fn list_sources(filler: &Arc<PlanFiller>, outline: PlanOutline) {
+    let plan = &filler.plan;
+    for (source, failure) in outline.failed {
+        let target = outline.destination.of_file(&source);
+        match target {
+            Ok(target) => filler.fail(&plan.add_top(&source, &target), (b"", b""), failure),
+            Err(_) => filler.report(source.display(), failure),
+        }
+    }
+    for (source, reason) in outline.skipped {
+        filler.skip(&source, reason);
+    }
+    let mut made = false;
+    for found in outline.found {
+        if let (PlannedDestination::Directory { at, make: true }, false) =
+            (&outline.destination, made)
+        {
+            made = true;
+            let top = plan.add_top(&found.location, at);
+            let added = filler.add(
+                &top,
+                (b"", b""),
+                NewEntry::Directory(SourceFacts::default()),
+            );
+            if let Err(failure) = added {
+                filler.report(at.display(), failure);
+            }
+        }
+        let shown = found.location.display();
+        if let Err(failure) = list_source(filler, found, &outline.destination).await {
+            filler.report(shown, failure);
+        }
+        filler.announce();
+    }
+    filler.end();
+}
+
+/// Adds one source: a file, or with `-r` a tree.
+pub(crate) async fn list_source(
+    filler: &Arc<PlanFiller>,
+    found: FoundSource,
+    destination: &PlannedDestination,
+) -> Result<(), CopyFailure> {
+    let (ctx, plan) = (&filler.ctx, &filler.plan);
+    if !found.is_directory {
+        let target = destination.of_file(&found.location)?;
+        let top = plan.add_top(&found.location, &target);
+        return filler.add(&top, (b"", b""), NewEntry::File(found.facts));
+    }
+    let shown = found.location.display();
+    if !ctx.options.recursive {
+        let message = format!("{shown} is a directory: use -r to copy it with its content");
+        return Err(CopyFailure::new(Exit::Usage, message));
+    }
+    let top = plan.add_top(&found.location, &destination.of_tree(&found.location)?);
+    filler.add(&top, (b"", b""), NewEntry::Directory(found.facts))?;
+    let visitor = Arc::new(TreeFiller {
+        filler: Arc::clone(filler),
+        top: top.clone(),
+        selected: Mutex::new(SelectedEntries::of(&ctx.options)),
+        names: HardLinkNames::of(ctx, (&top.source, &top.destination)),
+    });
+    let shared = Arc::clone(&visitor) as Arc<dyn TreeVisitor>;
+    let walked = walk_tree(ctx, (&found.location, ctx.options.symlinks), shared).await;
+    if let Err(failure) = walked {
+        let is_directory = true;
+        plan.add(&top, (b"", b""), NewEntry::Unlisted { is_directory })?;
+        return Err(failure);
+    }
+    let missing = visitor.selected.lock();
+    for path in missing.unwrap_or_else(PoisonError::into_inner).missing() {
+        let message = format!("{}: no such file in the source", display_path(&path));
+        filler.fail(
+            &top,
+            (b"", &path),
+            CopyFailure::new(Exit::NotFound, message),
+        );
+    }
+    Ok(())
+}
+
+/// Adds the entries of one tree that are selected.
+struct TreeFiller {
+    filler: Arc<PlanFiller>,
+    top: PlanTop,
+    selected: Mutex<SelectedEntries>,
+    names: HardLinkNames,
+}
+
+impl TreeVisitor for TreeFiller {
+    fn visit(&self, directory: &[u8], name: &[u8], entry: TreeEntry) -> Result<(), CopyFailure> {
+        let mut selected = self.selected.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(directories) = selected.admit(directory, name, &entry) else {
+            return Ok(());
+        };
+        let (filler, top) = (&self.filler, &self.top);
+        // Under the lock: another lister may not add files to a directory before it is added.
+        for (needed, facts) in directories {
+            let added = filler.add(top, (&needed, b""), NewEntry::Directory(facts));
+            if let Err(failure) = added {
+                filler.fail(top, (&needed, b""), failure);
+            }
+        }
+        drop(selected);
+        let source = || join_location(&top.source, &join_path(directory, name));
+        let added = match entry {
+            TreeEntry::Directory(facts) => {
+                let path = join_path(directory, name);
+                filler.add(top, (&path, b""), NewEntry::Directory(facts))
+            }
+            TreeEntry::File(_) | TreeEntry::LinkedFile(..) | TreeEntry::Link(_)
+                if is_unfinished(name) =>
+            {
+                filler.skip(&source(), UNFINISHED);
+                Ok(())
+            }
+            TreeEntry::File(facts) => filler.add(top, (directory, name), NewEntry::File(facts)),
+            TreeEntry::LinkedFile(facts, identity) => {
+                let path = join_path(directory, name);
+                let entry = self.names.entry(path, facts, identity);
+                filler.add(top, (directory, name), entry)
+            }
+            TreeEntry::Link(target) => filler.add(top, (directory, name), NewEntry::Link(target)),
+            TreeEntry::Skipped(reason) => {
+                filler.skip(&source(), &reason);
+                Ok(())
+            }
+            TreeEntry::Failed(failure) => Err(failure),
+        };
+        if let Err(failure) = added {
+            filler.fail(top, (directory, name), failure);
+        }
+        Ok(())
+    }
+}
+
+/// Walks through the tree at `top`, with more sessions while there are more directories than one can list. A lost connection is
+/// retried.
+///
+/// # Errors
+/// The top cannot be listed, or the storage is lost after all retries; the visitor's failure.
+pub(crate) async fn walk_tree(
+    ctx: &Arc<BatchContext>,
+    (top, links): (&Location, SymlinkPolicy),
+    visitor: Arc<dyn TreeVisitor>,
+) -> Result<(), CopyFailure> {
+    let (id, path) = (top.storage_id(), trim_trailing_slashes(top.path()));
+    let mut session = ctx.session(&id).await?;
+    let walk = TreeWalk::begin(&mut *session, path, links, visitor).await?;
+    let walk = Arc::new(walk);
+    ctx.pool.release(&id, session);
+    let most = ctx
+        .options
+        .concurrency
+        .unwrap_or(MAX_LISTERS)
+        .clamp(1, MAX_LISTERS);
+    let mut helpers = JoinSet::new();
+    let listing = list_with_retries(ctx, &id, &walk);
+    tokio::pin!(listing);
+    loop {
+        tokio::select! {
+            biased;
+            listed = &mut listing => return listed,
+            () = walk.wants_help(), if helpers.len() + 1 < most => {
+                let (ctx, id, walk) = (Arc::clone(ctx), id.clone(), Arc::clone(&walk));
+                helpers.spawn(async move { help(&ctx, &id, &walk).await });
+            }
+            Some(_) = helpers.join_next(), if !helpers.is_empty() => {}
+        }
+    }
+}
+
+/// Lists until the walk is over, over one session after the other.
+async fn list_with_retries(
+    ctx: &BatchContext,
+    id: &StorageId,
+    walk: &TreeWalk,
+) -> Result<(), CopyFailure> {
+    let mut retries = RetryBudget::new(ctx.options.retries, ctx.seed);
+    loop {
+        let mut session = ctx.session(id).await?;
+        let result = walk.run(&mut *session).await;
+        ctx.return_session(id, session, &result);
+        let failure = match result {
+            Ok(()) => return Ok(()),
+            Err(failure) => failure,
+        };
+        let Some((attempt, after)) = retries.next_attempt(&failure, 0) else {
+            return Err(failure);
+        };
+        ctx.observer.on_event(CopyEvent::Retrying {
+            source: id.to_string(),
+            reason: failure.message,
+            attempt,
+            after,
+        });
+        tokio::time::sleep(after).await;
+    }
+}
+
+/// Lists over one more session. Servers may refuse it, and what it leaves is listed by others.
+async fn help(ctx: &BatchContext, id: &StorageId, walk: &TreeWalk) {
+    match ctx.pool.acquire(id).await {
+        Ok(mut session) => {
+            let result = walk.run(&mut *session).await;
+            ctx.return_session(id, session, &result);
+        }
+        Err(failure) => tracing::debug!(%failure, "no further session to list directories"),
+    }
+}

@@ -1,0 +1,142 @@
+//! The places of entries in a batch journal: roots (storages), tops, directories.
+
+use super::paths::entry_path;
+use crate::answers::SourceFacts;
+use crate::batch::batch_journal::{PlaceInRoot, PlanRecord};
+use crate::location::Location;
+
+/// The storages of a plan. In the journal they are texts without passwords.
+#[derive(Debug, Default)]
+pub(super) struct PlanRoots {
+    /// With the path `/`.
+    known: Vec<(Vec<u8>, Location)>,
+    /// Roots in the order of their records.
+    recorded: Vec<Vec<u8>>,
+    /// The kind of destination that an earlier run noted.
+    pub(super) destination: Option<u8>,
+}
+
+impl PlanRoots {
+    /// The storages of these locations.
+    pub(super) fn of(locations: &[Location]) -> Self {
+        let mut roots = Self::default();
+        for at in locations {
+            roots.learn(at);
+        }
+        roots
+    }
+
+    fn learn(&mut self, at: &Location) {
+        let text = root_text(at);
+        if !self.known.iter().any(|(known, _)| *known == text) {
+            self.known.push((text, at.with_path(b"/".to_vec())));
+        }
+    }
+
+    /// The location of a root.
+    pub(super) fn location(&self, text: &[u8]) -> Option<Location> {
+        let found = self.known.iter().find(|(known, _)| known == text);
+        found.map(|(_, location)| location.clone())
+    }
+
+    /// The number of a location's root in the current listing, and its text if it is a new one.
+    pub(super) fn number_of(&mut self, at: &Location) -> (u32, Option<Vec<u8>>) {
+        let text = root_text(at);
+        let found = self.recorded.iter().position(|known| *known == text);
+        let number = found.unwrap_or(self.recorded.len());
+        let number = u32::try_from(number).unwrap_or(u32::MAX);
+        if found.is_some() {
+            return (number, None);
+        }
+        self.learn(at);
+        self.recorded.push(text.clone());
+        (number, Some(text))
+    }
+}
+
+/// The storage of a location as text, without a password. The query of a URL belongs to it as a hash: it may be a secret.
+pub(super) fn root_text(at: &Location) -> Vec<u8> {
+    let mut text = at.with_path(b"/".to_vec()).identity_key().into_bytes();
+    if let Some(query) = at.server().and_then(|server| server.query.as_ref()) {
+        text.extend_from_slice(crate::partial::name_hash(query.as_bytes()).as_bytes());
+    }
+    text
+}
+
+/// What two entries have in common only if they are the same copy of the same source.
+pub(super) fn entry_identity(
+    source: (&[u8], &[u8]),
+    destination: (&[u8], &[u8]),
+    relative: &[u8],
+    facts: Option<SourceFacts>,
+) -> (Vec<u8>, Option<u64>, Option<i64>) {
+    let facts = facts.unwrap_or_default();
+    let parts = [source.0, source.1, destination.0, destination.1, relative];
+    // No path contains NUL.
+    let text = parts.join(&0);
+    (text, facts.size, facts.modified.map(|time| time.0))
+}
+
+/// Follows the records of a journal, to know where each entry is.
+#[derive(Debug, Default)]
+pub(super) struct RecordedPlaces {
+    roots: Vec<Vec<u8>>,
+    top: Option<(PlaceInRoot, PlaceInRoot)>,
+    directory: Vec<u8>,
+}
+
+impl RecordedPlaces {
+    /// Takes the next record.
+    pub(super) fn follow(&mut self, record: &PlanRecord) {
+        match record {
+            PlanRecord::Relist => *self = Self::default(),
+            PlanRecord::Root(text) => self.roots.push(text.clone()),
+            PlanRecord::Top {
+                source,
+                destination,
+            } => {
+                self.top = Some((source.clone(), destination.clone()));
+                self.directory.clear();
+            }
+            PlanRecord::Directory(path) | PlanRecord::NewDirectory { path, .. } => {
+                self.directory.clone_from(path);
+            }
+            _ => {}
+        }
+    }
+
+    /// Both roots and both paths of the top, and the directory below it.
+    pub(super) fn here(&self) -> Option<RecordedPlace<'_>> {
+        let (source, destination) = self.top.as_ref()?;
+        Some(RecordedPlace {
+            source: (self.roots.get(source.root as usize)?, &source.path),
+            destination: (
+                self.roots.get(destination.root as usize)?,
+                &destination.path,
+            ),
+            directory: &self.directory,
+        })
+    }
+
+    /// [`entry_identity`] of the entry that was followed last.
+    pub(super) fn identity(&self, record: &PlanRecord) -> (Vec<u8>, Option<u64>, Option<i64>) {
+        let Some(here) = self.here() else {
+            return (Vec::new(), None, None);
+        };
+        let (relative, facts) = match record {
+            PlanRecord::File { name, facts } => (entry_path(here.directory, name), Some(*facts)),
+            PlanRecord::Link { name, .. } | PlanRecord::HardLink { name, .. } => {
+                (entry_path(here.directory, name), None)
+            }
+            _ => (here.directory.to_vec(), None),
+        };
+        entry_identity(here.source, here.destination, &relative, facts)
+    }
+}
+
+/// Where an entry is: storages, paths of the top, and the directory below it.
+pub(super) struct RecordedPlace<'r> {
+    pub(super) source: (&'r [u8], &'r [u8]),
+    pub(super) destination: (&'r [u8], &'r [u8]),
+    pub(super) directory: &'r [u8],
+}

@@ -1,0 +1,143 @@
+//! The part of a tree that the user asked for, decided entry by entry. Directories that would be empty only for that are left
+//! out: one is created when its first selected entry appears.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
+
+use super::paths::parents;
+use crate::answers::SourceFacts;
+use crate::tree::{TreeEntry, join_path};
+use crate::{CopyOptions, Selection};
+
+/// Decides about the entries of one tree.
+#[derive(Debug)]
+pub(crate) struct SelectedEntries {
+    selection: Selection,
+    /// `--files-from`: the listed paths, and whether each was found.
+    listed: Option<HashMap<Vec<u8>, bool>>,
+    selects_all: bool,
+    /// Hashes of the directories that were admitted.
+    directories: HashSet<u64>,
+    /// Facts of other directories, by their hashes.
+    others: HashMap<u64, SourceFacts>,
+    hasher: RandomState,
+}
+
+impl SelectedEntries {
+    /// By the options of a copy.
+    pub(crate) fn of(options: &CopyOptions) -> Self {
+        let listed = options.files_from.as_ref();
+        let listed = listed.map(|paths| paths.iter().map(|path| (path.clone(), false)).collect());
+        Self {
+            selects_all: options.selection.selects_all() && listed.is_none(),
+            selection: options.selection.clone(),
+            listed,
+            directories: HashSet::new(),
+            others: HashMap::new(),
+            hasher: RandomState::new(),
+        }
+    }
+
+    /// Whether an entry belongs to the copy. If so, the directories that must be created before it, parents first.
+    pub(crate) fn admit(
+        &mut self,
+        directory: &[u8],
+        name: &[u8],
+        entry: &TreeEntry,
+    ) -> Option<Vec<(Vec<u8>, SourceFacts)>> {
+        if self.selects_all {
+            return Some(Vec::new());
+        }
+        let path = join_path(directory, name);
+        let is_wanted = self.is_wanted(&path);
+        let facts = match entry {
+            // Its content decides.
+            TreeEntry::Directory(facts) => {
+                self.others.insert(self.hasher.hash_one(&path), *facts);
+                return None;
+            }
+            TreeEntry::Failed(_) => return Some(Vec::new()),
+            TreeEntry::File(facts) | TreeEntry::LinkedFile(facts, _) => *facts,
+            TreeEntry::Link(_) | TreeEntry::Skipped(_) => SourceFacts::default(),
+        };
+        if !(is_wanted && self.selection.selects(&path, facts)) {
+            return None;
+        }
+        if matches!(entry, TreeEntry::Skipped(_)) {
+            return Some(Vec::new());
+        }
+        let mut needed = Vec::new();
+        for parent in parents(&path) {
+            let hash = self.hasher.hash_one(parent);
+            if self.directories.insert(hash) {
+                let facts = self.others.remove(&hash).unwrap_or_default();
+                needed.push((parent.to_vec(), facts));
+            }
+        }
+        Some(needed)
+    }
+
+    /// Whether `--files-from` lists a path, or a directory above it.
+    fn is_wanted(&mut self, path: &[u8]) -> bool {
+        let Some(listed) = &mut self.listed else {
+            return true;
+        };
+        if let Some(is_found) = listed.get_mut(path) {
+            *is_found = true;
+            return true;
+        }
+        parents(path).any(|parent| listed.contains_key(parent))
+    }
+
+    /// Paths of `--files-from` that were not found, in order.
+    pub(crate) fn missing(&self) -> Vec<Vec<u8>> {
+        let listed = self.listed.iter().flatten();
+        let missing = listed.filter(|(_, is_found)| !**is_found);
+        let mut missing: Vec<_> = missing.map(|(path, _)| path.clone()).collect();
+        missing.sort();
+        missing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::tests::options;
+
+    #[test]
+    fn a_directory_is_created_when_its_first_selected_entry_appears() {
+        let mut options = options();
+        options.selection.include("*.txt").unwrap();
+        let mut selected = SelectedEntries::of(&options);
+        let file = TreeEntry::File(SourceFacts::default());
+        let directory = SourceFacts {
+            mode: Some(0o700),
+            ..SourceFacts::default()
+        };
+        let listed = TreeEntry::Directory(directory);
+        assert_eq!(selected.admit(b"", b"d", &listed), None);
+        assert_eq!(selected.admit(b"d", b"a.bin", &file), None);
+        let needed = selected.admit(b"d/e", b"a.txt", &file);
+        let unlisted = SourceFacts::default();
+        let both = vec![(b"d".to_vec(), directory), (b"d/e".to_vec(), unlisted)];
+        assert_eq!(needed, Some(both));
+        assert_eq!(selected.admit(b"d", b"b.txt", &file), Some(Vec::new()));
+    }
+
+    #[test]
+    fn listed_paths_that_do_not_exist_are_missing() {
+        let mut options = options();
+        options.files_from = Some(vec![b"a".to_vec(), b"d".to_vec(), b"none".to_vec()]);
+        let mut selected = SelectedEntries::of(&options);
+        let file = TreeEntry::File(SourceFacts::default());
+        assert_eq!(selected.admit(b"", b"a", &file), Some(Vec::new()));
+        assert_eq!(
+            selected.admit(b"", b"d", &TreeEntry::Directory(SourceFacts::default())),
+            None
+        );
+        let needed = Some(vec![(b"d".to_vec(), SourceFacts::default())]);
+        assert_eq!(selected.admit(b"d", b"x", &file), needed);
+        assert_eq!(selected.admit(b"", b"other", &file), None);
+        assert_eq!(selected.missing(), [b"none"]);
+    }
+}

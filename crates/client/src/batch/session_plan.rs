@@ -1,0 +1,79 @@
+//! How many sessions a batch begins with: by what is known of its files and its servers ([`tune::sessions`]).
+
+use std::time::Duration;
+
+use history::{PathHistory, PathKey};
+use tune::limiter::Role;
+use tune::sessions::{BatchFacts, FileMovement, SessionLimits, SessionRamp};
+
+use super::BatchContext;
+use super::bundle::SmallFileServer;
+use super::plan::PlannedFile;
+use crate::location::StorageId;
+
+/// Reads and records what servers allow.
+#[derive(Debug, Default)]
+pub(super) struct ServerLimits(Vec<(PathHistory, PathKey, u16)>);
+
+impl ServerLimits {
+    /// Remembers that the servers let `sessions` in, and no more.
+    pub(super) async fn record(&self, sessions: usize) {
+        let servers = self.0.clone();
+        let recording = tokio::task::spawn_blocking(move || {
+            for (history, key, port) in servers {
+                history.record_session_limit(key, port, sessions);
+            }
+        });
+        // Memory is an aid: a limit that is not kept is met again.
+        let _ = recording.await;
+    }
+}
+
+/// Decides how many sessions the batch begins with, and how many it may have. `files` are the first of about `expected` ones.
+pub(super) async fn plan_sessions(
+    ctx: &BatchContext,
+    (files, expected): (&[PlannedFile], usize),
+    servers: &[SmallFileServer],
+) -> (SessionRamp, ServerLimits) {
+    let mut facts = BatchFacts {
+        movement: FileMovement::Whole,
+        files: expected,
+        rtt: Duration::ZERO,
+        rotating_disk: false,
+    };
+    let mut limits = SessionLimits {
+        user: ctx.options.concurrency,
+        ..SessionLimits::default()
+    };
+    let mut known = ServerLimits::default();
+    for server in servers {
+        let Ok(session) = ctx.pool.acquire(&server.id).await else {
+            continue;
+        };
+        let capabilities = session.capabilities();
+        if !server.bundles {
+            facts.rtt = facts.rtt.max(capabilities.rtt);
+            facts.movement = match capabilities.parallel {
+                true => FileMovement::SharedConnections,
+                false => FileMovement::OwnConnections,
+            };
+        }
+        if let (Some(history), Some((local, peer)), StorageId::Server(at)) =
+            (&ctx.options.history, session.path_ends(), &server.id)
+        {
+            // Limits have no direction.
+            let key = PathKey::new(local, peer, Role::Receiver);
+            let limit = history.session_limit(&key, at.port);
+            let is_source = files
+                .first()
+                .is_some_and(|file| file.source.storage_id() == server.id);
+            match is_source {
+                true => limits.source = limit,
+                false => limits.destination = limit,
+            }
+            known.0.push((history.clone(), key, at.port));
+        }
+        ctx.pool.release(&server.id, session);
+    }
+    (SessionRamp::new(&facts, limits), known)
+}

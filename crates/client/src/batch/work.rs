@@ -1,0 +1,224 @@
+//! The work of a batch: a window of the plan at a time, arranged as single files and bundles, for workers that each take what is
+//! next.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+use tune::sessions::SessionRamp;
+
+use super::BatchContext;
+use super::bundle::{self, BatchWork, SmallFileServer};
+use super::plan::{self, CopyPlan, NextEntry, PlanReader, PlannedEntry, PlannedFile};
+use super::session_plan::{ServerLimits, plan_sessions};
+use crate::location::{Location, StorageId};
+use crate::{CopyFailure, Exit};
+
+/// Files of the plan that are in memory at a time. Within a window, large ones come first.
+const WINDOW: usize = 4096;
+/// A window that is not full is used after this time, so that a slow listing does not hold back its first files.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// The work of a plan, for several workers.
+pub(super) struct WorkQueue {
+    ctx: Arc<BatchContext>,
+    plan: Arc<CopyPlan>,
+    report: FailureReport,
+    supply: tokio::sync::Mutex<WorkSupply>,
+    /// Pieces of work that are ready.
+    ready: AtomicUsize,
+    /// Nothing follows them.
+    is_last: AtomicBool,
+}
+
+struct WorkSupply {
+    reader: PlanReader,
+    ready: VecDeque<BatchWork>,
+    /// Most workers at a time.
+    workers: usize,
+    /// Servers that were asked whether they take many files at a time.
+    asked: Vec<StorageId>,
+    /// Those that do.
+    servers: Vec<SmallFileServer>,
+}
+
+/// A part of the plan.
+#[derive(Default)]
+struct PlanWindow {
+    directories: Vec<(u32, Location)>,
+    files: Vec<PlannedFile>,
+    is_last: bool,
+}
+
+/// Receives failures of entries that are not files.
+pub(super) type FailureReport = Box<dyn Fn(String, CopyFailure) + Send + Sync>;
+
+impl WorkQueue {
+    /// The work of `plan`.
+    pub(super) fn new(
+        ctx: &Arc<BatchContext>,
+        plan: &Arc<CopyPlan>,
+        report: FailureReport,
+    ) -> Self {
+        Self {
+            ctx: Arc::clone(ctx),
+            plan: Arc::clone(plan),
+            report,
+            supply: tokio::sync::Mutex::new(WorkSupply {
+                reader: PlanReader::of(plan),
+                ready: VecDeque::new(),
+                workers: 1,
+                asked: Vec::new(),
+                servers: Vec::new(),
+            }),
+            ready: AtomicUsize::new(0),
+            is_last: AtomicBool::new(false),
+        }
+    }
+
+    /// Prepares the first window, and decides by its files how many sessions to use.
+    pub(super) async fn first(&self) -> (SessionRamp, ServerLimits) {
+        let mut supply = self.supply.lock().await;
+        let window = self.load(&mut supply).await;
+        let planned = usize::try_from(self.plan.size().0).unwrap_or(usize::MAX);
+        let expected = window.files.len().max(planned);
+        let files = (window.files.as_slice(), expected);
+        let sessions = plan_sessions(&self.ctx, files, &supply.servers).await;
+        supply.workers = sessions.0.most();
+        self.arrange(&mut supply, window);
+        sessions
+    }
+
+    /// The next piece of work, as soon as there is one. `None`: nothing is left of the plan.
+    pub(super) async fn next(&self) -> Option<BatchWork> {
+        let mut supply = self.supply.lock().await;
+        loop {
+            if let Some(work) = supply.ready.pop_front() {
+                self.ready.store(supply.ready.len(), Ordering::Relaxed);
+                return Some(work);
+            }
+            if self.is_last.load(Ordering::Relaxed) {
+                return None;
+            }
+            let window = self.load(&mut supply).await;
+            self.arrange(&mut supply, window);
+        }
+    }
+
+    /// Takes back a piece of work that was not begun.
+    pub(super) async fn put_back(&self, work: BatchWork) {
+        let mut supply = self.supply.lock().await;
+        supply.ready.push_front(work);
+        self.ready.store(supply.ready.len(), Ordering::Relaxed);
+    }
+
+    /// For how many further workers there may be work.
+    pub(super) fn waiting(&self) -> usize {
+        match self.is_last.load(Ordering::Relaxed) {
+            true => self.ready.load(Ordering::Relaxed),
+            false => usize::MAX,
+        }
+    }
+
+    /// Reads the next window, and creates its directories.
+    async fn load(&self, supply: &mut WorkSupply) -> PlanWindow {
+        let window = match self.read_window(&mut supply.reader).await {
+            Ok(window) => window,
+            Err(error) => {
+                let message = format!("the plan of the copy cannot be read: {error}");
+                (self.report)(String::new(), CopyFailure::new(Exit::Local, message));
+                PlanWindow {
+                    is_last: true,
+                    ..PlanWindow::default()
+                }
+            }
+        };
+        // Parents come first, and before the files that they will hold.
+        self.make_directories(&window.directories).await;
+        self.ask_servers(supply, &window.files).await;
+        window
+    }
+
+    fn arrange(&self, supply: &mut WorkSupply, window: PlanWindow) {
+        let options = (&self.ctx.options, self.plan.continues());
+        supply.ready = bundle::arrange(options, window.files, supply.workers, &supply.servers);
+        self.ready.store(supply.ready.len(), Ordering::Relaxed);
+        self.is_last.store(window.is_last, Ordering::Relaxed);
+    }
+
+    async fn read_window(&self, reader: &mut PlanReader) -> std::io::Result<PlanWindow> {
+        let mut window = PlanWindow::default();
+        let deadline = Instant::now() + PATIENCE;
+        while window.files.len() < WINDOW && window.directories.len() < WINDOW {
+            let mut next = reader.next(&self.plan)?;
+            let grown = self.plan.grown();
+            tokio::pin!(grown);
+            if matches!(next, NextEntry::Pending) {
+                // Registered before the second look, so that no change is missed.
+                grown.as_mut().enable();
+                next = reader.next(&self.plan)?;
+            }
+            match next {
+                NextEntry::Entry(PlannedEntry::File(item)) => window.files.push(item),
+                NextEntry::Entry(PlannedEntry::Directory { at, entry, .. }) => {
+                    window.directories.push((entry, at));
+                }
+                // Links are created at the end.
+                NextEntry::Entry(
+                    PlannedEntry::HardLink(_)
+                    | PlannedEntry::Link(_)
+                    | PlannedEntry::Unlisted { .. },
+                ) => {}
+                NextEntry::End => {
+                    window.is_last = true;
+                    break;
+                }
+                NextEntry::Pending if window.files.is_empty() && window.directories.is_empty() => {
+                    // There is nothing to do. The time is for a notice that came between two windows.
+                    let _ = tokio::time::timeout(PATIENCE, grown).await;
+                }
+                NextEntry::Pending if timeout_at(deadline, grown).await.is_err() => break,
+                NextEntry::Pending => {}
+            }
+        }
+        Ok(window)
+    }
+
+    async fn make_directories(&self, directories: &[(u32, Location)]) {
+        let locations: Vec<Location> = directories.iter().map(|(_, at)| at.clone()).collect();
+        let failed = plan::make_directories(&self.ctx, &locations).await;
+        let is_made = |position: &usize| !failed.iter().any(|(other, _)| other == position);
+        let made = directories.iter().enumerate();
+        let made: Vec<u32> = made
+            .filter(|(position, _)| is_made(position))
+            .map(|(_, (entry, _))| *entry)
+            .collect();
+        self.plan.mark_done(&made);
+        for (position, failure) in failed {
+            let shown = locations.get(position).map(Location::display);
+            (self.report)(shown.unwrap_or_default(), failure);
+        }
+    }
+
+    /// Asks the servers of these files, once, whether they take many files at a time. One that cannot be asked counts as one
+    /// that does not: the copy of its files shows why.
+    async fn ask_servers(&self, supply: &mut WorkSupply, files: &[PlannedFile]) {
+        let options = (&self.ctx.options, self.plan.continues());
+        for id in bundle::servers_to_ask(options, files) {
+            if supply.asked.contains(&id) {
+                continue;
+            }
+            supply.asked.push(id.clone());
+            if let Ok(session) = self.ctx.session(&id).await {
+                let capabilities = session.capabilities();
+                self.ctx.pool.release(&id, session);
+                if capabilities.bundles || capabilities.series {
+                    let bundles = capabilities.bundles;
+                    supply.servers.push(SmallFileServer { id, bundles });
+                }
+            }
+        }
+    }
+}

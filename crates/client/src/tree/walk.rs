@@ -1,0 +1,448 @@
+//! A walk through a tree: directories are listed, by several sessions at a time, until none is left.
+
+use std::hash::{BuildHasher, RandomState};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use proto::listing::{EntryKind, ListedEntry};
+
+use super::links::{self, DirectoryChain};
+use super::pending::{PendingDirectories, PendingDirectory};
+use super::{MAX_DEPTH, TreeEntry, TreeVisitor, check_name, join_path};
+use crate::answers::SourceFacts;
+use crate::session::display_path;
+use crate::storage::contract::Storage;
+use crate::{CopyFailure, Exit, SymlinkPolicy};
+
+/// Most entries of a tree: a server could list without end. Each takes some bytes of memory and some ten of the disk.
+const MAX_ENTRIES: u64 = 50_000_000;
+
+/// The walk through one tree.
+pub(crate) struct TreeWalk {
+    top: Vec<u8>,
+    /// The path with which absolute links into the tree begin.
+    resolved_top: Vec<u8>,
+    links: SymlinkPolicy,
+    visitor: Arc<dyn TreeVisitor>,
+    pending: PendingDirectories,
+    entries: AtomicU64,
+    /// Of names, in [`PendingDirectory::seen`]. Its keys are secret, so that no server can choose names of one hash.
+    hasher: RandomState,
+}
+
+impl TreeWalk {
+    /// Begins a walk through the directory `top`. Where one listing brings the whole tree, it is read here. [`TreeWalk::run`]
+    /// lists the rest.
+    ///
+    /// # Errors
+    /// As [`Storage::list_tree`]. The visitor's failure.
+    pub(crate) async fn begin(
+        storage: &mut dyn Storage,
+        top: &[u8],
+        links: SymlinkPolicy,
+        visitor: Arc<dyn TreeVisitor>,
+    ) -> Result<Self, CopyFailure> {
+        let id = match links {
+            // Only needed to detect loops.
+            SymlinkPolicy::Follow => storage.stat(top).await?.unique,
+            SymlinkPolicy::Copy | SymlinkPolicy::Skip => None,
+        };
+        let walk = Self {
+            top: top.to_vec(),
+            resolved_top: storage.resolve_path(top),
+            links,
+            visitor,
+            pending: PendingDirectories::default(),
+            entries: AtomicU64::new(0),
+            hasher: RandomState::new(),
+        };
+        // Followed links lead to directories that no listing of a tree enters.
+        let at_once = links != SymlinkPolicy::Follow;
+        if !(at_once && walk.list_at_once(storage).await?) {
+            walk.pending.add(vec![PendingDirectory::root(id)]);
+        }
+        Ok(walk)
+    }
+
+    /// Lists directories until none is left, beside others that do the same. A directory that cannot be listed is visited as
+    /// failed.
+    ///
+    /// # Errors
+    /// Transient: the session is lost; the walk can go on with another one. Otherwise the walk is over: the top cannot be
+    /// listed, or the visitor failed.
+    pub(crate) async fn run(&self, storage: &mut dyn Storage) -> Result<(), CopyFailure> {
+        while let Some(mut directory) = self.pending.next().await? {
+            let listed = self.list_directory(storage, &mut directory).await;
+            match listed {
+                Ok(()) => self.pending.listed(),
+                Err(failure) => {
+                    let is_over = !failure.transient;
+                    if is_over {
+                        self.pending.fail(failure.clone());
+                    }
+                    self.pending.put_back(directory);
+                    return Err(failure);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until one more session could list something.
+    pub(crate) async fn wants_help(&self) {
+        self.pending.crowded().await;
+    }
+
+    async fn list_directory(
+        &self,
+        storage: &mut dyn Storage,
+        directory: &mut PendingDirectory,
+    ) -> Result<(), CopyFailure> {
+        let path = match directory.path.is_empty() {
+            true => self.top.clone(),
+            false => join_path(&self.top, &directory.path),
+        };
+        let mut found = Vec::new();
+        let mut stopped = None;
+        let mut visit = |entry| match self.visit_listed(directory, entry, &mut found) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(failure) => {
+                stopped = Some(failure);
+                ControlFlow::Break(())
+            }
+        };
+        let listed = match storage.lists_links() {
+            true => storage.list_each(&path, &mut visit).await,
+            false => storage.list(&path).await.map(|entries| {
+                let _ = entries
+                    .into_iter()
+                    .try_for_each(|marked| visit(marked.entry));
+            }),
+        };
+        // Also those of a listing that broke off: they are not visited again.
+        self.pending.add(found);
+        if let Some(failure) = stopped {
+            return Err(failure);
+        }
+        match listed {
+            Ok(()) => self.follow_links(storage, directory).await,
+            Err(failure) if failure.transient || directory.path.is_empty() => Err(failure),
+            Err(failure) => self.visit_path(&directory.path, TreeEntry::Failed(failure)),
+        }
+    }
+
+    /// Visits an entry of a directory, unless it was listed before.
+    fn visit_listed(
+        &self,
+        directory: &mut PendingDirectory,
+        entry: ListedEntry,
+        found: &mut Vec<PendingDirectory>,
+    ) -> Result<(), CopyFailure> {
+        if !directory.seen.insert(self.hasher.hash_one(&entry.name)) {
+            return Ok(());
+        }
+        if let Err(failure) = check_name(&entry.name) {
+            return self.visit(&directory.path, &entry.name, TreeEntry::Failed(failure));
+        }
+        if !entry.is_symlink() {
+            return self.visit_entry(directory, &entry, found);
+        }
+        match self.links {
+            SymlinkPolicy::Follow => directory.links.push(entry),
+            _ => self.visit_link(&directory.path, &entry)?,
+        }
+        Ok(())
+    }
+
+    /// Visits an entry that is not a link.
+    fn visit_entry(
+        &self,
+        directory: &PendingDirectory,
+        entry: &ListedEntry,
+        found: &mut Vec<PendingDirectory>,
+    ) -> Result<(), CopyFailure> {
+        let visited = match entry.kind {
+            EntryKind::CurrentDir | EntryKind::ParentDir => return Ok(()),
+            EntryKind::Dir => {
+                let id = entry.unique.clone();
+                // A server may list an ancestor as its own child (bind mounts, followed links).
+                let is_loop = id
+                    .as_ref()
+                    .is_some_and(|id| directory.ancestors.contains(id));
+                match is_loop {
+                    true => TreeEntry::Skipped(links::LINK_LOOP.to_owned()),
+                    false => {
+                        let ancestors = directory.ancestors.child(id, false);
+                        return self.visit_directory(directory, entry, ancestors, found);
+                    }
+                }
+            }
+            EntryKind::File => {
+                let facts = SourceFacts::from_entry(entry);
+                match (entry.link_count, &entry.unique) {
+                    (Some(2..), Some(unique)) => TreeEntry::LinkedFile(facts, unique.clone()),
+                    _ => TreeEntry::File(facts),
+                }
+            }
+            EntryKind::SymLink => TreeEntry::Skipped(links::DANGLING_LINK.to_owned()),
+            EntryKind::Other => TreeEntry::Skipped("not a regular file".to_owned()),
+        };
+        self.visit(&directory.path, &entry.name, visited)
+    }
+
+    fn visit_directory(
+        &self,
+        directory: &PendingDirectory,
+        entry: &ListedEntry,
+        ancestors: Arc<DirectoryChain>,
+        found: &mut Vec<PendingDirectory>,
+    ) -> Result<(), CopyFailure> {
+        // Only loops that identities cannot reveal get this deep.
+        if directory.depth >= MAX_DEPTH {
+            let reason = format!("more than {MAX_DEPTH} directories deep: a loop of links?");
+            let failure = CopyFailure::new(Exit::Protocol, reason);
+            return self.visit(&directory.path, &entry.name, TreeEntry::Failed(failure));
+        }
+        found.push(PendingDirectory {
+            path: join_path(&directory.path, &entry.name),
+            depth: directory.depth + 1,
+            ancestors,
+            ..PendingDirectory::default()
+        });
+        let facts = SourceFacts::from_entry(entry);
+        self.visit(&directory.path, &entry.name, TreeEntry::Directory(facts))
+    }
+
+    /// Visits a link that is not followed.
+    fn visit_link(&self, directory: &[u8], entry: &ListedEntry) -> Result<(), CopyFailure> {
+        let target = entry.link_target.as_deref();
+        let visited = match (self.links, target.filter(|target| !target.is_empty())) {
+            (SymlinkPolicy::Skip, _) => TreeEntry::Skipped(links::LINK_SKIPPED.to_owned()),
+            (_, None) => {
+                let reason = "symbolic link, and the server does not report its target";
+                TreeEntry::Skipped(reason.to_owned())
+            }
+            (_, Some(target)) => {
+                match links::target_within_tree(&self.resolved_top, directory, target) {
+                    Some(target) => TreeEntry::Link(target),
+                    None => {
+                        let reason = "symbolic link that points out of the copied tree";
+                        TreeEntry::Skipped(reason.to_owned())
+                    }
+                }
+            }
+        };
+        self.visit(directory, &entry.name, visited)
+    }
+
+    /// Follows the links of a directory that was listed.
+    async fn follow_links(
+        &self,
+        storage: &mut dyn Storage,
+        directory: &mut PendingDirectory,
+    ) -> Result<(), CopyFailure> {
+        while let Some(link) = directory.links.last() {
+            let relative = join_path(&directory.path, &link.name);
+            let target = match storage.stat(&join_path(&self.top, &relative)).await {
+                Ok(target) => target,
+                Err(failure) if failure.transient => return Err(failure),
+                // A link whose target cannot be read is reported as dangling.
+                Err(_) => ListedEntry::new(&link.name, EntryKind::SymLink),
+            };
+            let Some(link) = directory.links.pop() else {
+                return Ok(());
+            };
+            let target = ListedEntry {
+                name: link.name,
+                ..target
+            };
+            let mut found = Vec::new();
+            match target.kind {
+                EntryKind::Dir => self.visit_linked_directory(directory, &target, &mut found)?,
+                _ => self.visit_entry(directory, &target, &mut found)?,
+            }
+            self.pending.add(found);
+        }
+        Ok(())
+    }
+
+    /// Visits a followed link to a directory: `target` has the link's name.
+    fn visit_linked_directory(
+        &self,
+        directory: &PendingDirectory,
+        target: &ListedEntry,
+        found: &mut Vec<PendingDirectory>,
+    ) -> Result<(), CopyFailure> {
+        let visited = match &target.unique {
+            Some(id) if directory.ancestors.contains(id) => {
+                TreeEntry::Skipped(links::LINK_LOOP.to_owned())
+            }
+            None if directory.ancestors.followed_unknown_link => {
+                let reason = "symbolic link below a symbolic link, and the server does not report whether \
+                           that is a loop: copy it under its own name";
+                TreeEntry::Failed(CopyFailure::new(Exit::Protocol, reason))
+            }
+            _ => {
+                let ancestors = directory.ancestors.child(target.unique.clone(), true);
+                return self.visit_directory(directory, target, ancestors, found);
+            }
+        };
+        self.visit(&directory.path, &target.name, visited)
+    }
+
+    /// Visits everything below the top from one listing, except the content of directories that cannot be read, which are
+    /// left for a listing of their own that shows why. Returns whether the storage has such a listing.
+    async fn list_at_once(&self, storage: &mut dyn Storage) -> Result<bool, CopyFailure> {
+        let mut stopped = None;
+        let mut visit = |entry: ListedEntry| match self.visit_in_tree(entry) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(failure) => {
+                stopped = Some(failure);
+                ControlFlow::Break(())
+            }
+        };
+        let listed = storage.list_tree(&self.top, &mut visit).await?;
+        stopped.map_or(Ok(listed), Err)
+    }
+
+    /// Visits an entry with a path relative to the top.
+    fn visit_in_tree(&self, mut entry: ListedEntry) -> Result<(), CopyFailure> {
+        let path = std::mem::take(&mut entry.name);
+        if path == b"." {
+            return Ok(());
+        }
+        if let Some(failure) = path.split(|b| *b == b'/').find_map(|n| check_name(n).err()) {
+            return self.visit_path(&path, TreeEntry::Failed(failure));
+        }
+        let (directory, name) = split_path(&path);
+        entry.name = name.to_vec();
+        if entry.is_symlink() {
+            return self.visit_link(directory, &entry);
+        }
+        let directory = PendingDirectory {
+            depth: path.iter().filter(|b| **b == b'/').count(),
+            path: directory.to_vec(),
+            ..PendingDirectory::default()
+        };
+        let mut found = Vec::new();
+        self.visit_entry(&directory, &entry, &mut found)?;
+        // The content of others follows in this listing.
+        if entry.may_list == Some(false) {
+            self.pending.add(found);
+        }
+        Ok(())
+    }
+
+    fn visit_path(&self, path: &[u8], entry: TreeEntry) -> Result<(), CopyFailure> {
+        let (directory, name) = split_path(path);
+        self.visit(directory, name, entry)
+    }
+
+    fn visit(&self, directory: &[u8], name: &[u8], entry: TreeEntry) -> Result<(), CopyFailure> {
+        if self.entries.fetch_add(1, Ordering::Relaxed) >= MAX_ENTRIES {
+            let top = display_path(&self.top);
+            return Err(CopyFailure::new(
+                Exit::Protocol,
+                format!(
+                    "{top} has more than {MAX_ENTRIES} entries below it: name its directories one by one"
+                ),
+            ));
+        }
+        self.visitor.visit(directory, name, entry)
+    }
+}
+
+/// The directory and the name of a relative path.
+fn split_path(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|b| *b == b'/') {
+        Some(slash) => (&path[..slash], &path[slash + 1..]),
+        None => (b"", path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, PoisonError};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct VisitedNames(Mutex<Vec<(Vec<u8>, TreeEntry)>>);
+
+    impl TreeVisitor for VisitedNames {
+        fn visit(&self, _: &[u8], name: &[u8], entry: TreeEntry) -> Result<(), CopyFailure> {
+            let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            names.push((name.to_vec(), entry));
+            Ok(())
+        }
+    }
+
+    fn following() -> (TreeWalk, Arc<VisitedNames>) {
+        let visited = Arc::new(VisitedNames::default());
+        let walk = TreeWalk {
+            top: b"/t".to_vec(),
+            resolved_top: b"/t".to_vec(),
+            links: SymlinkPolicy::Follow,
+            visitor: Arc::clone(&visited) as Arc<dyn TreeVisitor>,
+            pending: PendingDirectories::default(),
+            entries: AtomicU64::new(0),
+            hasher: RandomState::new(),
+        };
+        (walk, visited)
+    }
+
+    fn kinds(visited: &VisitedNames) -> Vec<&'static str> {
+        let names = visited.0.lock().unwrap();
+        let kind = |(_, entry): &(Vec<u8>, TreeEntry)| match entry {
+            TreeEntry::Directory(_) => "directory",
+            TreeEntry::File(_) | TreeEntry::LinkedFile(..) => "file",
+            TreeEntry::Link(_) => "link",
+            TreeEntry::Skipped(_) => "skipped",
+            TreeEntry::Failed(_) => "failed",
+        };
+        names.iter().map(kind).collect()
+    }
+
+    #[test]
+    fn a_name_that_is_listed_twice_is_visited_once_also_after_a_lost_connection() {
+        let (walk, visited) = following();
+        let mut top = PendingDirectory::root(None);
+        let mut found = Vec::new();
+        for name in [&b"a"[..], b"a", b"b", b"a", b"../b"] {
+            let entry = ListedEntry::new(name, EntryKind::File);
+            walk.visit_listed(&mut top, entry, &mut found).unwrap();
+        }
+        assert_eq!(kinds(&visited), ["file", "file", "failed"]);
+    }
+
+    #[test]
+    fn a_directory_that_is_its_own_ancestor_is_skipped() {
+        let (walk, visited) = following();
+        let top = PendingDirectory::root(Some("u1".to_owned()));
+        let mut found = Vec::new();
+        let own = ListedEntry {
+            unique: Some("u1".to_owned()),
+            ..ListedEntry::new(b"d", EntryKind::Dir)
+        };
+        walk.visit_entry(&top, &own, &mut found).unwrap();
+        let linked = |name: &[u8], unique: Option<String>| ListedEntry {
+            unique,
+            ..ListedEntry::new(name, EntryKind::Dir)
+        };
+        walk.visit_linked_directory(&top, &linked(b"l", Some("u1".to_owned())), &mut found)
+            .unwrap();
+        assert!(found.is_empty());
+        // The identity of the directory is unknown: one such link on the path is accepted.
+        walk.visit_linked_directory(&top, &linked(b"m", None), &mut found)
+            .unwrap();
+        let once = found.pop().unwrap();
+        walk.visit_linked_directory(&once, &linked(b"m", None), &mut found)
+            .unwrap();
+        assert!(found.is_empty());
+        assert_eq!(
+            kinds(&visited),
+            ["skipped", "skipped", "directory", "failed"]
+        );
+    }
+}

@@ -1,0 +1,276 @@
+//! Batches that are interrupted and continued, and lists of what failed.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use client::{
+    BatchJournalLocation, CopyEvent, CopyOptions, CopySummary, Exit, PairSource, VerifyMode,
+};
+use proto::checksum::ChecksumAlgorithm;
+
+use crate::support::{EndToEndServer, EventRecorder, copy, file_names, options, rate_limited};
+
+/// Options of a tree whose journal is in `directory`.
+fn kept_in(directory: &Path) -> CopyOptions {
+    CopyOptions {
+        recursive: true,
+        journal: BatchJournalLocation::Directory(directory.to_owned()),
+        ..options()
+    }
+}
+
+/// One file at a time, none in bundles.
+fn one_by_one(options: CopyOptions) -> CopyOptions {
+    CopyOptions {
+        concurrency: Some(1),
+        verify: VerifyMode::With(ChecksumAlgorithm::Sha256),
+        ..options
+    }
+}
+
+/// Options of the next run. It waits until the tasks of the interrupted one have let go of their files.
+fn resuming(options: &CopyOptions) -> CopyOptions {
+    CopyOptions {
+        resume: true,
+        wait: true,
+        ..options.clone()
+    }
+}
+
+fn is_finished(event: &CopyEvent) -> bool {
+    matches!(event, CopyEvent::Finished { .. })
+}
+
+/// Copies, and drops the copy after this many files, as a kill would.
+async fn copy_some(source: &str, destination: &str, options: &CopyOptions, files: usize) {
+    let recorder = Arc::new(EventRecorder::default());
+    let sources = [source.to_owned()];
+    let copying = client::copy(&sources, destination, options, recorder.clone());
+    tokio::select! {
+        biased;
+        () = async {
+            while recorder.count(is_finished) < files {
+                recorder.wait_until_changed().await;
+            }
+        } => {}
+        ended = copying => panic!("ended before it was interrupted: {ended:?}"),
+    }
+}
+
+/// A server with files `d0/0`, `d1/1`, ...
+async fn server_with_files(count: usize) -> EndToEndServer {
+    let server = EndToEndServer::start().await;
+    for n in 0..count {
+        server.store(
+            &format!("t/d{}/{n}", n % 3),
+            format!("content {n}").as_bytes(),
+        );
+    }
+    server
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn all_files(top: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for directory in file_names(top) {
+        let directory = top.join(directory);
+        found.extend(
+            file_names(&directory)
+                .iter()
+                .map(|name| directory.join(name)),
+        );
+    }
+    found
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resumed_tree_is_neither_listed_nor_sent_again_as_far_as_it_is_done() {
+    let server = server_with_files(40).await;
+    let scratch = tempfile::tempdir().unwrap();
+    let (to, journals) = (scratch.path().join("to"), scratch.path().join("j"));
+    let options = one_by_one(kept_in(&journals));
+    copy_some(&server.url("t"), text(&to), &options, 10).await;
+    assert_eq!(file_names(&journals).len(), 1);
+    let complete: Vec<PathBuf> = all_files(&to)
+        .into_iter()
+        .filter(|path| !text(path).contains("longhaul-"))
+        .collect();
+    assert!((10..40).contains(&complete.len()), "{complete:?}");
+    // Only another transfer would change what is done, only another listing would find a new file.
+    for path in &complete {
+        fs::write(path, "done").unwrap();
+    }
+    server.store("t/d0/new", b"new");
+    let (summary, recorder) = copy(&[&server.url("t")], text(&to), &resuming(&options)).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    let unchanged = complete
+        .iter()
+        .filter(|path| fs::read(path).unwrap() == b"done");
+    // The last one may have had its name, but not its mark.
+    let unchanged = unchanged.count();
+    assert!(unchanged + 1 >= complete.len(), "{unchanged}");
+    assert_eq!(usize::try_from(summary.files).unwrap(), 40 - unchanged);
+    assert_eq!(recorder.count(is_finished), 40 - unchanged);
+    assert!(!to.join("d0/new").exists() && !to.join("t").exists());
+    assert_eq!(all_files(&to).len(), 40);
+    assert!(file_names(&journals).is_empty(), "removed at the end");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_done_travels_in_bundles_and_a_changed_source_is_copied_as_it_is() {
+    let server = server_with_files(60).await;
+    let scratch = tempfile::tempdir().unwrap();
+    let (to, journals) = (scratch.path().join("to"), scratch.path().join("j"));
+    let single = one_by_one(kept_in(&journals));
+    copy_some(&server.url("t"), text(&to), &single, 3).await;
+    let last = (0..60).rfind(|n| !to.join(format!("d{}/{n}", n % 3)).exists());
+    let last = last.unwrap();
+    server.store(&format!("t/d{}/{last}", last % 3), b"another content");
+    let options = kept_in(&journals);
+    let (summary, _) = copy(&[&server.url("t")], text(&to), &resuming(&options)).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    let changed = fs::read(to.join(format!("d{}/{last}", last % 3))).unwrap();
+    assert_eq!(changed, b"another content");
+    assert_eq!(all_files(&to).len(), 60);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_copy_runs_once_at_a_time() {
+    let server = server_with_files(3).await;
+    server.store("t/d0/large", &vec![7; 4 << 20]);
+    let scratch = tempfile::tempdir().unwrap();
+    let (to, journals) = (scratch.path().join("to"), scratch.path().join("j"));
+    let slow = CopyOptions {
+        transfer: rate_limited(1 << 20),
+        ..one_by_one(kept_in(&journals))
+    };
+    let recorder = Arc::new(EventRecorder::default());
+    let sources = [server.url("t")];
+    let copying = client::copy(&sources, text(&to), &slow, recorder.clone());
+    let second = async {
+        recorder
+            .wait_until(|event| matches!(event, CopyEvent::Started { .. }))
+            .await;
+        let resumed = CopyOptions {
+            wait: false,
+            ..resuming(&kept_in(&journals))
+        };
+        let (summary, _) = copy(&[&server.url("t")], text(&to), &resumed).await;
+        summary
+    };
+    tokio::select! {
+        summary = second => {
+            let failure = summary.first_failure.unwrap();
+            assert_eq!(summary.exit, Exit::Local, "{failure}");
+            assert!(failure.message.contains("runs already"), "{failure}");
+        }
+        ended = copying => panic!("the first copy ended: {ended:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_without_a_place_for_its_journal_warns_and_copies() {
+    let server = server_with_files(5).await;
+    let scratch = tempfile::tempdir().unwrap();
+    let (to, file) = (scratch.path().join("to"), scratch.path().join("file"));
+    fs::write(&file, "").unwrap();
+    let options = kept_in(&file.join("below"));
+    let (summary, recorder) = copy(&[&server.url("t")], text(&to), &options).await;
+    assert_eq!((summary.exit, summary.files), (Exit::Done, 5));
+    let warnings = recorder.warnings();
+    assert!(warnings[0].contains("no journal"), "{warnings:?}");
+}
+
+async fn copy_list(list: &Path, options: &CopyOptions) -> CopySummary {
+    let pairs = PairSource::File(list.to_owned());
+    client::copy_pairs(&pairs, options, Arc::new(EventRecorder::default())).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_failures_can_be_given_back() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (from, there) = (scratch.path().join("from"), scratch.path().join("to"));
+    // A tree that is copied into an existing directory keeps its name.
+    let to = there.join("from");
+    let names: [&[u8]; 5] = [
+        b"plain",
+        b"two words",
+        b"line\nbreak",
+        b"\xff\xfe",
+        b"q\"#%",
+    ];
+    fs::create_dir_all(from.join("d")).unwrap();
+    for name in names {
+        fs::write(from.join("d").join(OsStr::from_bytes(name)), name).unwrap();
+        // A directory in its place: the copy fails.
+        fs::create_dir_all(to.join("d").join(OsStr::from_bytes(name))).unwrap();
+    }
+    fs::write(from.join("good"), "good").unwrap();
+    let list = scratch.path().join("failed");
+    let options = CopyOptions {
+        failed_list: Some(list.clone()),
+        ..kept_in(&scratch.path().join("j"))
+    };
+    let (summary, _) = copy(&[text(&from)], text(&there), &options).await;
+    assert_eq!((summary.exit, summary.failed), (Exit::Partial, 5));
+    let lines = fs::read_to_string(&list).unwrap();
+    assert_eq!(lines.lines().count(), 5, "{lines}");
+    for name in names {
+        fs::remove_dir(to.join("d").join(OsStr::from_bytes(name))).unwrap();
+    }
+    let again = CopyOptions {
+        recursive: false,
+        ..options.clone()
+    };
+    let summary = copy_list(&list, &again).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(summary.files, 5);
+    for name in names {
+        let copied = fs::read(to.join("d").join(OsStr::from_bytes(name))).unwrap();
+        assert_eq!(copied, name);
+    }
+    assert_eq!(fs::read(&list).unwrap(), b"", "nothing failed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pairs_name_files_trees_and_directories_in_both_directions() {
+    let server = server_with_files(6).await;
+    let scratch = tempfile::tempdir().unwrap();
+    let (list, to) = (scratch.path().join("list"), scratch.path().join("to"));
+    fs::write(scratch.path().join("local file"), "local").unwrap();
+    let at = |path: &str| format!("{}/{path}", scratch.path().display());
+    let lines = [
+        "# comment".to_owned(),
+        format!("{} {}", server.url("t/d0/0"), at("to/x")),
+        format!("{} {}", server.url("t/d1/1"), at("to/sub/")),
+        format!("{} {}", server.url("t/d2"), at("to/tree")),
+        format!("\"{}\" {}", at("local file"), server.url("up/f")),
+        format!("{} {}", server.url("none"), at("to/none")),
+        format!("{} {}", server.url("t/d0/3"), at("to/x")),
+        "one-word".to_owned(),
+    ];
+    fs::write(&list, lines.join("\n")).unwrap();
+    let failed = scratch.path().join("failed");
+    let options = CopyOptions {
+        failed_list: Some(failed.clone()),
+        ..kept_in(&scratch.path().join("j"))
+    };
+    let summary = copy_list(&list, &options).await;
+    assert_eq!(summary.exit, Exit::Partial, "{:?}", summary.first_failure);
+    assert_eq!((summary.files, summary.failed), (5, 3));
+    assert_eq!(fs::read(to.join("x")).unwrap(), b"content 0");
+    assert_eq!(fs::read(to.join("sub/1")).unwrap(), b"content 1");
+    assert_eq!(file_names(&to.join("tree")), ["2", "5"]);
+    assert_eq!(server.read("up/f"), b"local");
+    let failed = fs::read_to_string(&failed).unwrap();
+    assert!(
+        failed.contains("/none") && failed.contains("t/d0/3"),
+        "{failed}"
+    );
+}
