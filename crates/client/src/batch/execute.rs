@@ -63,7 +63,7 @@ pub(super) async fn execute(
     keeper.shutdown().await;
     let is_done = plan.is_listed() && !lock(totals).has_failures();
     let plan = Arc::clone(plan);
-    // What is left of it is for --resume, also after a power cut.
+    // The rest of it is for --resume, also after a power cut.
     let _ = tokio::task::spawn_blocking(move || match is_done {
         true => plan.remove_journal(),
         false => plan.sync(),

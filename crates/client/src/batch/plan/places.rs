@@ -63,7 +63,7 @@ pub(super) fn root_text(at: &Location) -> Vec<u8> {
     text
 }
 
-/// What two entries have in common only if they are the same copy of the same source.
+/// A key that two entries share only if they are the same copy of the same source.
 pub(super) fn entry_identity(
     source: (&[u8], &[u8]),
     destination: (&[u8], &[u8]),

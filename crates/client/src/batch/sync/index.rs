@@ -1,11 +1,12 @@
 //! The entries of the destination: hashes of their paths with their facts in memory, their paths in a file if extra ones are to
 //! be deleted.
 
-use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::CopyFailure;
+use proto::timestamp::Timestamp;
+
 use crate::answers::SourceFacts;
 use crate::batch::plan::{CopyPlan, NewEntry, PlanTop};
 use crate::location::Location;
@@ -20,9 +21,89 @@ pub(super) enum EntryThere {
     Link(u64),
 }
 
-/// The entries of the destination. About 60 bytes of memory for each.
+/// An entry in 24 bytes.
+#[derive(Debug, Clone, Copy)]
+struct PackedEntry {
+    /// Hash of the path; the last two bits are the kind.
+    hash: u64,
+    /// Size of a file, or hash of the content of a link.
+    size: u64,
+    time: i64,
+}
+
+const KIND: u64 = 3;
+const DIRECTORY: u64 = 0;
+const FILE: u64 = 1;
+const LINK: u64 = 2;
+/// Values of what is unknown.
+const NO_SIZE: u64 = u64::MAX;
+const NO_TIME: i64 = i64::MIN;
+
+impl PackedEntry {
+    fn new(hash: u64, there: EntryThere) -> Self {
+        let (kind, size, time) = match there {
+            EntryThere::Directory => (DIRECTORY, NO_SIZE, NO_TIME),
+            EntryThere::File(facts) => {
+                let time = facts.modified.map_or(NO_TIME, |time| time.0);
+                (FILE, facts.size.unwrap_or(NO_SIZE), time)
+            }
+            EntryThere::Link(content) => (LINK, content, NO_TIME),
+        };
+        Self {
+            hash: (hash & !KIND) | kind,
+            size,
+            time,
+        }
+    }
+
+    fn key(self) -> u64 {
+        self.hash & !KIND
+    }
+
+    fn unpack(self) -> EntryThere {
+        match self.hash & KIND {
+            DIRECTORY => EntryThere::Directory,
+            FILE => EntryThere::File(SourceFacts {
+                size: Some(self.size).filter(|size| *size != NO_SIZE),
+                modified: Some(self.time)
+                    .filter(|time| *time != NO_TIME)
+                    .map(Timestamp),
+            }),
+            _ => EntryThere::Link(self.size),
+        }
+    }
+}
+
+/// Entries, sorted by their keys when they are first looked up.
+#[derive(Debug, Default)]
+struct PackedEntries {
+    entries: Vec<PackedEntry>,
+    is_sorted: bool,
+    /// One bit for each entry that the source has, too.
+    kept: Vec<u64>,
+}
+
+impl PackedEntries {
+    fn position(&mut self, hash: u64) -> Option<usize> {
+        if !self.is_sorted {
+            self.entries.sort_unstable_by_key(|entry| entry.key());
+            self.kept = vec![0; self.entries.len() / 64 + 1];
+            self.is_sorted = true;
+        }
+        let key = hash & !KIND;
+        let found = self.entries.binary_search_by_key(&key, |entry| entry.key());
+        found.ok()
+    }
+
+    fn is_kept(&self, position: usize) -> bool {
+        let word = self.kept.get(position / 64);
+        word.is_some_and(|word| word & (1 << (position % 64)) != 0)
+    }
+}
+
+/// The entries of the destination: 24 bytes of memory for each. All are added before the first is looked up.
 pub(super) struct DestinationIndex {
-    entries: Mutex<HashMap<u64, (EntryThere, bool)>>,
+    entries: Mutex<PackedEntries>,
     hasher: RandomState,
     /// Their paths.
     paths: CopyPlan,
@@ -46,21 +127,26 @@ impl DestinationIndex {
     /// The entry at a relative path. It is noted that the source has this path.
     pub(super) fn find_and_keep(&self, path: &[u8]) -> Option<EntryThere> {
         let mut entries = self.lock();
-        let (entry, is_kept) = entries.get_mut(&self.hasher.hash_one(path))?;
-        *is_kept = true;
-        Some(*entry)
+        let position = entries.position(self.hasher.hash_one(path))?;
+        if let Some(word) = entries.kept.get_mut(position / 64) {
+            *word |= 1 << (position % 64);
+        }
+        entries.entries.get(position).map(|entry| entry.unpack())
     }
 
     /// Whether there is a directory at a relative path.
     pub(super) fn has_directory(&self, path: &[u8]) -> bool {
-        let found = self.lock().get(&self.hasher.hash_one(path)).copied();
-        matches!(found, Some((EntryThere::Directory, _)))
+        let mut entries = self.lock();
+        let position = entries.position(self.hasher.hash_one(path));
+        let found = position.and_then(|position| entries.entries.get(position));
+        found.is_some_and(|entry| entry.unpack() == EntryThere::Directory)
     }
 
     /// Whether the source has a relative path, too.
     pub(super) fn is_kept(&self, path: &[u8]) -> bool {
-        let found = self.lock().get(&self.hasher.hash_one(path)).copied();
-        found.is_some_and(|(_, is_kept)| is_kept)
+        let mut entries = self.lock();
+        let position = entries.position(self.hasher.hash_one(path));
+        position.is_some_and(|position| entries.is_kept(position))
     }
 
     /// The hash by which contents of links are compared.
@@ -83,7 +169,7 @@ impl DestinationIndex {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, (EntryThere, bool)>> {
+    fn lock(&self) -> MutexGuard<'_, PackedEntries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -104,7 +190,7 @@ impl TreeVisitor for DestinationIndex {
             TreeEntry::Skipped(_) | TreeEntry::Failed(_) => return Ok(()),
         };
         let hash = self.hasher.hash_one(&path);
-        self.lock().insert(hash, (there, false));
+        self.lock().entries.push(PackedEntry::new(hash, there));
         if self.keeps_paths {
             let place = match there {
                 EntryThere::Directory => (&path[..], &b""[..]),
