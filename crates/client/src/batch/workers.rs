@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use history::{PathHistory, PathKey};
 use tokio::task::JoinSet;
 use tune::limiter::Role;
-use tune::sessions::{BatchFacts, FileMovement, SessionLimits, SessionRamp};
+use tune::sessions::{BatchFacts, FileMovement, SessionBounds, SessionRamp};
 
 use super::bundle::{BatchWork, SmallFileServer};
 use super::plan::PlannedFile;
@@ -30,9 +30,9 @@ struct SharedWork {
 
 /// Reads and records what servers allow.
 #[derive(Debug, Default)]
-pub(super) struct ServerLimits(Vec<(PathHistory, PathKey, u16)>);
+pub(super) struct KnownSessionLimits(Vec<(PathHistory, PathKey, u16)>);
 
-impl ServerLimits {
+impl KnownSessionLimits {
     async fn record(&self, sessions: usize) {
         let servers = self.0.clone();
         let recording = tokio::task::spawn_blocking(move || {
@@ -50,18 +50,18 @@ pub(super) async fn plan_sessions(
     ctx: &BatchContext,
     files: &[PlannedFile],
     servers: &[SmallFileServer],
-) -> (SessionRamp, ServerLimits) {
+) -> (SessionRamp, KnownSessionLimits) {
     let mut facts = BatchFacts {
         movement: FileMovement::Whole,
         files: files.len(),
         rtt: Duration::ZERO,
         rotating_disk: false,
     };
-    let mut limits = SessionLimits {
+    let mut limits = SessionBounds {
         user: ctx.options.concurrency,
-        ..SessionLimits::default()
+        ..SessionBounds::default()
     };
-    let mut known = ServerLimits::default();
+    let mut known = KnownSessionLimits::default();
     for server in servers {
         let Ok(session) = ctx.pool.acquire(&server.id).await else {
             continue;
@@ -80,7 +80,9 @@ pub(super) async fn plan_sessions(
             // Limits have no direction.
             let key = PathKey::new(local, peer, Role::Receiver);
             let limit = history.session_limit(&key, at.port);
-            let is_source = files.first().is_some_and(|file| file.source.storage_id() == server.id);
+            let is_source = files
+                .first()
+                .is_some_and(|file| file.source.storage_id() == server.id);
             match is_source {
                 true => limits.source = limit,
                 false => limits.destination = limit,
@@ -97,7 +99,7 @@ pub(super) async fn plan_sessions(
 pub(super) async fn run<W, F>(
     ctx: &Arc<BatchContext>,
     queue: VecDeque<BatchWork>,
-    (mut ramp, limits): (SessionRamp, ServerLimits),
+    (mut ramp, limits): (SessionRamp, KnownSessionLimits),
     totals: &Mutex<BatchTotals>,
     carry_out: W,
 ) -> Vec<String>

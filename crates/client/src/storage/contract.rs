@@ -16,7 +16,7 @@ use proto::timestamp::Timestamp;
 
 use crate::answers::{EntryVisitor, RenameFailure, SourceFacts, SymlinkCheckedEntry};
 use crate::partial::WriteTarget;
-use crate::transfer::series::{Series, SeriesReport};
+use crate::transfer::series::{FileSeries, SeriesReport};
 use crate::transfer::{TransferAttempt, TransferSpec};
 use crate::{CopyFailure, Exit};
 
@@ -338,7 +338,7 @@ pub(crate) trait Storage: Send + Debug + Any {
     /// As [`Storage::fetch`], for the session; `Protocol` if the storage moves no series.
     async fn move_series(
         &mut self,
-        _series: &Series,
+        _series: &FileSeries,
         _spec: &TransferSpec,
         _control: &Arc<TransferControl>,
         _report: &mut SeriesReport,

@@ -114,7 +114,8 @@ impl PathHistory {
         let Some(lesson) = Lesson::of(key, evidence, now) else {
             return;
         };
-        let recorded = lesson_file::update(&self.file, |known| merge(&mut known.lessons, lesson, now));
+        let recorded =
+            lesson_file::update(&self.file, |known| merge(&mut known.lessons, lesson, now));
         if let Err(error) = recorded {
             tracing::debug!(file = %self.file.display(), %error, "a lesson of a path is not kept");
         }
