@@ -52,7 +52,7 @@ pub struct BatchFacts {
 
 /// Bounds on the number of sessions; the servers' are independent of each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct SessionBounds {
+pub struct ConcurrencyBounds {
     /// The user's: exact.
     pub user: Option<usize>,
     /// That of the source server.
@@ -61,7 +61,7 @@ pub struct SessionBounds {
     pub destination: Option<usize>,
 }
 
-impl SessionBounds {
+impl ConcurrencyBounds {
     fn most(self) -> usize {
         let servers = self.source.into_iter().chain(self.destination);
         servers
@@ -85,7 +85,7 @@ pub struct SessionRamp {
 
 impl SessionRamp {
     /// Begins a batch.
-    pub fn new(facts: &BatchFacts, limits: SessionBounds) -> Self {
+    pub fn new(facts: &BatchFacts, limits: ConcurrencyBounds) -> Self {
         if let Some(user) = limits.user {
             // The user's number is used at once.
             let sessions = limits.most().min(user.max(1));
@@ -201,7 +201,7 @@ mod tests {
         }
     }
 
-    fn most(facts: &BatchFacts, limits: SessionBounds) -> usize {
+    fn most(facts: &BatchFacts, limits: ConcurrencyBounds) -> usize {
         let mut ramp = SessionRamp::new(facts, limits);
         let mut rate = 100;
         while ramp.on_interval(rate, 0, Duration::from_secs(1)) {
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn long_paths_and_own_connections_need_more_sessions() {
-        let none = SessionBounds::default();
+        let none = ConcurrencyBounds::default();
         let own = |rtt| most(&facts(FileMovement::OwnConnections, rtt), none);
         assert_eq!((own(0), own(20), own(100), own(262)), (4, 16, 64, 64));
         let shared = |rtt| most(&facts(FileMovement::SharedConnections, rtt), none);
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn few_files_and_rotating_disks_get_few_sessions() {
-        let none = SessionBounds::default();
+        let none = ConcurrencyBounds::default();
         let mut few = facts(FileMovement::OwnConnections, 100);
         few.files = 20;
         assert_eq!(most(&few, none), 2);
@@ -234,19 +234,19 @@ mod tests {
     #[test]
     fn the_limit_of_each_server_and_of_the_user_is_obeyed() {
         let path = facts(FileMovement::OwnConnections, 100);
-        let limits = SessionBounds {
+        let limits = ConcurrencyBounds {
             user: None,
             source: Some(10),
             destination: Some(3),
         };
         assert_eq!(most(&path, limits), 3);
-        let limits = SessionBounds {
+        let limits = ConcurrencyBounds {
             user: Some(17),
-            ..SessionBounds::default()
+            ..ConcurrencyBounds::default()
         };
         let ramp = SessionRamp::new(&path, limits);
         assert_eq!(ramp.sessions(), 17);
-        let mut ramp = SessionRamp::new(&path, SessionBounds::default());
+        let mut ramp = SessionRamp::new(&path, ConcurrencyBounds::default());
         ramp.on_limit(5);
         assert_eq!(ramp.sessions(), 5);
         assert!(!ramp.on_interval(1000, 0, Duration::from_secs(1)));
@@ -256,7 +256,7 @@ mod tests {
     fn sessions_are_added_only_while_they_gain() {
         let mut ramp = SessionRamp::new(
             &facts(FileMovement::OwnConnections, 100),
-            SessionBounds::default(),
+            ConcurrencyBounds::default(),
         );
         let start = ramp.sessions();
         assert!(!ramp.on_interval(0, 0, Duration::from_secs(1)));

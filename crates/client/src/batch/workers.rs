@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use history::{PathHistory, PathKey};
 use tokio::task::JoinSet;
 use tune::limiter::Role;
-use tune::sessions::{BatchFacts, FileMovement, SessionBounds, SessionRamp};
+use tune::sessions::{BatchFacts, ConcurrencyBounds, FileMovement, SessionRamp};
 
 use super::bundle::{BatchWork, SmallFileServer};
 use super::plan::PlannedFile;
@@ -57,9 +57,9 @@ pub(super) async fn plan_sessions(
         rtt: Duration::ZERO,
         rotating_disk: false,
     };
-    let mut limits = SessionBounds {
+    let mut limits = ConcurrencyBounds {
         user: ctx.options.concurrency,
-        ..SessionBounds::default()
+        ..ConcurrencyBounds::default()
     };
     let mut known = KnownSessionLimits::default();
     for server in servers {
