@@ -35,7 +35,7 @@ struct FileContent<L, S> {
     servers: Vec<S>,
 }
 
-/// What the file holds, newest first.
+/// Content of the file, newest first.
 #[derive(Debug, Default)]
 pub(crate) struct KnownPaths {
     pub(crate) lessons: Vec<Lesson>,

@@ -11,7 +11,7 @@ pub const MAX_SESSIONS: usize = 64;
 /// Sessions for whole files, and for bundles: each has the streams that its path needs.
 const FEW: usize = 4;
 /// Most sessions for files that share data connections.
-const MAX_SHARED: usize = 24;
+const MAX_SHARED: usize = 32;
 /// Files per second from which on the disks and processors of servers are the limit more often than sessions are.
 const AIM: f64 = 400.0;
 /// A session with fewer files is not worth its login, which takes several round trips.
@@ -37,7 +37,7 @@ pub enum FileMovement {
     OwnConnections,
 }
 
-/// What is known of a batch before it begins.
+/// Facts of a batch before it begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchFacts {
     /// How its files move.
@@ -52,7 +52,7 @@ pub struct BatchFacts {
 
 /// Bounds on the number of sessions; the servers' are independent of each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct SessionLimits {
+pub struct ConcurrencyBounds {
     /// The user's: exact.
     pub user: Option<usize>,
     /// That of the source server.
@@ -61,7 +61,7 @@ pub struct SessionLimits {
     pub destination: Option<usize>,
 }
 
-impl SessionLimits {
+impl ConcurrencyBounds {
     fn most(self) -> usize {
         let servers = self.source.into_iter().chain(self.destination);
         servers
@@ -85,7 +85,7 @@ pub struct SessionRamp {
 
 impl SessionRamp {
     /// Begins a batch.
-    pub fn new(facts: &BatchFacts, limits: SessionLimits) -> Self {
+    pub fn new(facts: &BatchFacts, limits: ConcurrencyBounds) -> Self {
         if let Some(user) = limits.user {
             // The user's number is used at once.
             let sessions = limits.most().min(user.max(1));
@@ -133,7 +133,7 @@ impl SessionRamp {
         self.settled = true;
     }
 
-    /// What the present sessions did in an interval of several round trips. Returns whether to add sessions.
+    /// Takes the files and bytes of an interval with the present sessions. Returns whether to add sessions.
     pub fn on_interval(&mut self, files: u64, bytes: u64, elapsed: Duration) -> bool {
         if self.settled || self.sessions >= self.most || elapsed.is_zero() {
             return false;
@@ -201,7 +201,7 @@ mod tests {
         }
     }
 
-    fn most(facts: &BatchFacts, limits: SessionLimits) -> usize {
+    fn most(facts: &BatchFacts, limits: ConcurrencyBounds) -> usize {
         let mut ramp = SessionRamp::new(facts, limits);
         let mut rate = 100;
         while ramp.on_interval(rate, 0, Duration::from_secs(1)) {
@@ -212,17 +212,17 @@ mod tests {
 
     #[test]
     fn long_paths_and_own_connections_need_more_sessions() {
-        let none = SessionLimits::default();
+        let none = ConcurrencyBounds::default();
         let own = |rtt| most(&facts(FileMovement::OwnConnections, rtt), none);
         assert_eq!((own(0), own(20), own(100), own(262)), (4, 16, 64, 64));
         let shared = |rtt| most(&facts(FileMovement::SharedConnections, rtt), none);
-        assert_eq!((shared(0), shared(20), shared(100)), (4, 8, 24));
+        assert_eq!((shared(0), shared(20), shared(100)), (4, 8, 32));
         assert_eq!(most(&facts(FileMovement::Whole, 262), none), 4);
     }
 
     #[test]
     fn few_files_and_rotating_disks_get_few_sessions() {
-        let none = SessionLimits::default();
+        let none = ConcurrencyBounds::default();
         let mut few = facts(FileMovement::OwnConnections, 100);
         few.files = 20;
         assert_eq!(most(&few, none), 2);
@@ -234,19 +234,19 @@ mod tests {
     #[test]
     fn the_limit_of_each_server_and_of_the_user_is_obeyed() {
         let path = facts(FileMovement::OwnConnections, 100);
-        let limits = SessionLimits {
+        let limits = ConcurrencyBounds {
             user: None,
             source: Some(10),
             destination: Some(3),
         };
         assert_eq!(most(&path, limits), 3);
-        let limits = SessionLimits {
+        let limits = ConcurrencyBounds {
             user: Some(17),
-            ..SessionLimits::default()
+            ..ConcurrencyBounds::default()
         };
         let ramp = SessionRamp::new(&path, limits);
         assert_eq!(ramp.sessions(), 17);
-        let mut ramp = SessionRamp::new(&path, SessionLimits::default());
+        let mut ramp = SessionRamp::new(&path, ConcurrencyBounds::default());
         ramp.on_limit(5);
         assert_eq!(ramp.sessions(), 5);
         assert!(!ramp.on_interval(1000, 0, Duration::from_secs(1)));
@@ -256,7 +256,7 @@ mod tests {
     fn sessions_are_added_only_while_they_gain() {
         let mut ramp = SessionRamp::new(
             &facts(FileMovement::OwnConnections, 100),
-            SessionLimits::default(),
+            ConcurrencyBounds::default(),
         );
         let start = ramp.sessions();
         assert!(!ramp.on_interval(0, 0, Duration::from_secs(1)));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use history::{PathHistory, PathKey};
 use tune::limiter::Role;
-use tune::sessions::{BatchFacts, FileMovement, SessionLimits, SessionRamp};
+use tune::sessions::{BatchFacts, ConcurrencyBounds, FileMovement, SessionRamp};
 
 use super::BatchContext;
 use super::bundle::SmallFileServer;
@@ -13,9 +13,9 @@ use crate::location::StorageId;
 
 /// Reads and records what servers allow.
 #[derive(Debug, Default)]
-pub(super) struct ServerLimits(Vec<(PathHistory, PathKey, u16)>);
+pub(super) struct KnownSessionLimits(Vec<(PathHistory, PathKey, u16)>);
 
-impl ServerLimits {
+impl KnownSessionLimits {
     /// Remembers that the servers let `sessions` in, and no more.
     pub(super) async fn record(&self, sessions: usize) {
         let servers = self.0.clone();
@@ -34,18 +34,18 @@ pub(super) async fn plan_sessions(
     ctx: &BatchContext,
     (files, expected): (&[PlannedFile], usize),
     servers: &[SmallFileServer],
-) -> (SessionRamp, ServerLimits) {
+) -> (SessionRamp, KnownSessionLimits) {
     let mut facts = BatchFacts {
         movement: FileMovement::Whole,
         files: expected,
         rtt: Duration::ZERO,
         rotating_disk: false,
     };
-    let mut limits = SessionLimits {
+    let mut limits = ConcurrencyBounds {
         user: ctx.options.concurrency,
-        ..SessionLimits::default()
+        ..ConcurrencyBounds::default()
     };
-    let mut known = ServerLimits::default();
+    let mut known = KnownSessionLimits::default();
     for server in servers {
         let Ok(session) = ctx.pool.acquire(&server.id).await else {
             continue;

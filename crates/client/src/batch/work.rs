@@ -12,7 +12,7 @@ use tune::sessions::SessionRamp;
 use super::BatchContext;
 use super::bundle::{self, BatchWork, SmallFileServer};
 use super::plan::{self, CopyPlan, NextEntry, PlanReader, PlannedEntry, PlannedFile};
-use super::session_plan::{ServerLimits, plan_sessions};
+use super::session_plan::{KnownSessionLimits, plan_sessions};
 use crate::location::{Location, StorageId};
 use crate::{CopyFailure, Exit};
 
@@ -79,7 +79,7 @@ impl WorkQueue {
     }
 
     /// Prepares the first window, and decides by its files how many sessions to use.
-    pub(super) async fn first(&self) -> (SessionRamp, ServerLimits) {
+    pub(super) async fn first(&self) -> (SessionRamp, KnownSessionLimits) {
         let mut supply = self.supply.lock().await;
         let window = self.load(&mut supply).await;
         let planned = usize::try_from(self.plan.size().0).unwrap_or(usize::MAX);

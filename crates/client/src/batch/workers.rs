@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tune::sessions::SessionRamp;
 
 use super::bundle::BatchWork;
-use super::session_plan::ServerLimits;
+use super::session_plan::KnownSessionLimits;
 use super::totals::BatchTotals;
 use super::work::WorkQueue;
 use super::{BatchContext, lock, periodic_timer};
@@ -31,7 +31,7 @@ struct SharedWork {
 pub(super) async fn run<W, F>(
     ctx: &Arc<BatchContext>,
     queue: &Arc<WorkQueue>,
-    (mut ramp, limits): (SessionRamp, ServerLimits),
+    (mut ramp, limits): (SessionRamp, KnownSessionLimits),
     totals: &Mutex<BatchTotals>,
     carry_out: W,
 ) -> Vec<String>

@@ -18,7 +18,7 @@ use crate::answers::{
     EntryVisitor, MetadataChange, RenameFailure, SourceFacts, SymlinkCheckedEntry,
 };
 use crate::partial::WriteTarget;
-use crate::transfer::series::{Series, SeriesReport};
+use crate::transfer::series::{FileSeries, SeriesReport};
 use crate::transfer::{TransferAttempt, TransferSpec};
 use crate::{CopyFailure, Exit};
 
@@ -396,7 +396,7 @@ pub(crate) trait Storage: Send + Debug + Any {
     /// As [`Storage::fetch`], for the session; `Protocol` if the storage moves no series.
     async fn move_series(
         &mut self,
-        _series: &Series,
+        _series: &FileSeries,
         _spec: &TransferSpec,
         _control: &Arc<TransferControl>,
         _report: &mut SeriesReport,

@@ -18,7 +18,7 @@ use crate::answers::{EntryVisitor, MetadataChange, RenameFailure, SymlinkChecked
 use crate::remove::remove_tree;
 use crate::session::ClientSession;
 use crate::session::links::SymlinkCheckScope;
-use crate::transfer::series::{Series, SeriesReport};
+use crate::transfer::series::{FileSeries, SeriesReport};
 use crate::transfer::{self, TransferAttempt, TransferSpec, bundle, series};
 use crate::{CopyFailure, Exit};
 
@@ -235,7 +235,7 @@ impl Storage for ClientSession {
 
     async fn move_series(
         &mut self,
-        series: &Series,
+        series: &FileSeries,
         spec: &TransferSpec,
         control: &Arc<TransferControl>,
         report: &mut SeriesReport,

@@ -1,5 +1,4 @@
-//! In-memory storage for tests, with injected faults. `memory://NAME/path` names a file in the
-//! store NAME of this process.
+//! In-memory storage for tests, with injected faults. `memory://NAME/path`: a file in this process's store NAME.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

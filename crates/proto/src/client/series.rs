@@ -29,7 +29,7 @@ pub enum CommandLead {
 }
 
 impl CommandLead {
-    /// What remains after the server did not bear this out.
+    /// The next lower one, for a server that did not bear this out.
     #[must_use]
     pub fn lowered(self) -> Self {
         match self {
@@ -112,7 +112,7 @@ impl SeriesWindow {
     }
 }
 
-/// What the reply to a command of a series says.
+/// Meaning of the reply to a command of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SeriesVerdict {
     /// Done.

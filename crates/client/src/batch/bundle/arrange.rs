@@ -21,10 +21,8 @@ const MIN_BUNDLE_FILES: usize = 3;
 const MIN_BUNDLE_BYTES: u64 = 4 << 20;
 const MIN_FILES_BEFORE_SPLIT: usize = 128;
 
-/// Series for each worker, if there are enough files.
-const SERIES_PER_WORKER: usize = 2;
-/// Files of a series: fewer do not pay for the round trip at its beginning, ...
-const MIN_SERIES_FILES: usize = 8;
+/// Files of a series: fewer do not pay for its round trips, and for forcing them to disk together, ...
+const MIN_SERIES_FILES: usize = 16;
 /// ...and more save nothing.
 const MAX_SERIES_FILES: usize = 256;
 
@@ -185,11 +183,10 @@ impl BundleLimits {
     /// For series, whose files have round trips of their own: the last series must not keep one worker busy while all
     /// others have ended.
     fn share_series(files: &[PlannedFile], workers: usize) -> Self {
-        let shares = workers.max(1) * SERIES_PER_WORKER;
         Self {
             files: files
                 .len()
-                .div_ceil(shares)
+                .div_ceil(workers.max(1))
                 .clamp(MIN_SERIES_FILES, MAX_SERIES_FILES),
             bytes: MAX_BUNDLE_BYTES,
         }

@@ -23,7 +23,7 @@ use crate::location::StorageId;
 use crate::retry::RetryBudget;
 use crate::storage::contract::{AvailableChecksums, Storage};
 use crate::transfer::TransferSpec;
-use crate::transfer::series::{Series, SeriesEnd, SeriesFile, SeriesReport};
+use crate::transfer::series::{FileSeries, SeriesEnd, SeriesFile, SeriesReport};
 use crate::verify::{ChecksumAbility, Verification, choose_verification};
 use crate::{CopyEvent, CopyFailure, Exit, ModeChoice};
 
@@ -160,7 +160,7 @@ impl<'a> SeriesCopy<'a> {
         let (spec, check) = self.specification((&*session, &*local), &theirs)?;
         self.verified = check.label();
         let end = self.local_end(&left);
-        let series = Series {
+        let series = FileSeries {
             files: left
                 .iter()
                 .map(|index| self.named[*index].clone())

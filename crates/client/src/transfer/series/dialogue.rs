@@ -14,7 +14,7 @@ use super::super::outcome::FailedTransfer;
 use super::super::{TransferAttempt, TransferSpec};
 use super::exchange::{self, SeriesTransfer};
 use super::local_end;
-use super::{Series, SeriesEnd, SeriesFile, SeriesReport};
+use super::{FileSeries, SeriesEnd, SeriesFile, SeriesReport};
 use crate::session::checksum::checksum_in_reply;
 use crate::session::{ClientSession, display_path, replies};
 use crate::{CopyFailure, Exit};
@@ -32,7 +32,7 @@ impl SeriesCommand {
     }
 }
 
-/// What is known about a file.
+/// State of a file.
 #[derive(Debug, Default)]
 struct FileProgress {
     /// Checksum of the bytes that passed.
@@ -46,7 +46,7 @@ struct FileProgress {
 /// A series in progress.
 pub(super) struct SeriesDialogue<'a> {
     session: &'a mut ClientSession,
-    series: &'a Series,
+    series: &'a FileSeries,
     spec: &'a TransferSpec,
     control: &'a Arc<TransferControl>,
     report: &'a mut SeriesReport,
@@ -67,7 +67,7 @@ pub(super) struct SeriesDialogue<'a> {
 impl<'a> SeriesDialogue<'a> {
     pub(super) fn new(
         session: &'a mut ClientSession,
-        series: &'a Series,
+        series: &'a FileSeries,
         (spec, control): (&'a TransferSpec, &'a Arc<TransferControl>),
         report: &'a mut SeriesReport,
     ) -> Self {

@@ -1,4 +1,4 @@
-//! What the direction of a series changes.
+//! The part of a series that depends on its direction.
 
 use std::sync::Arc;
 

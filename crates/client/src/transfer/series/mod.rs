@@ -56,14 +56,14 @@ pub(crate) enum SeriesEnd {
 
 /// Files to move in this order.
 #[derive(Debug)]
-pub(crate) struct Series {
+pub(crate) struct FileSeries {
     pub(crate) files: Vec<SeriesFile>,
     pub(crate) end: SeriesEnd,
     /// How far commands may go ahead of replies.
     pub(crate) lead: CommandLead,
 }
 
-/// What became of the files so far.
+/// Outcome of the files so far.
 #[derive(Debug, Default)]
 pub(crate) struct SeriesReport {
     /// Positions of the files that are moved and verified.
@@ -83,7 +83,7 @@ pub(crate) struct SeriesReport {
 /// The session is lost, or the server's replies cannot be followed: drop it.
 pub(crate) async fn move_series(
     session: &mut ClientSession,
-    series: &Series,
+    series: &FileSeries,
     spec: &TransferSpec,
     control: &Arc<TransferControl>,
     report: &mut SeriesReport,

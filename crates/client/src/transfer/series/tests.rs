@@ -35,7 +35,7 @@ fn files(names: &[&str]) -> Vec<SeriesFile> {
 
 async fn run(
     script: Vec<Vec<ScriptedAction>>,
-    series: &Series,
+    series: &FileSeries,
 ) -> (SeriesReport, Result<(), CopyFailure>, Vec<u8>) {
     let peer = ScriptedFtpServer::start_session(script.concat()).await;
     let mut session = ClientSession::open(&peer.server, Duration::from_secs(60))
@@ -48,9 +48,9 @@ async fn run(
     (report, result, peer.finish().await)
 }
 
-fn get(names: &[&str]) -> (Series, Arc<MemorySink>) {
+fn get(names: &[&str]) -> (FileSeries, Arc<MemorySink>) {
     let sink = Arc::new(MemorySink::new(1 << 20, "memory"));
-    let series = Series {
+    let series = FileSeries {
         files: files(names),
         end: SeriesEnd::Receive(Arc::clone(&sink) as Arc<dyn Sink>),
         lead: CommandLead::AcrossTransfers,
@@ -225,7 +225,7 @@ async fn in_lockstep_each_command_waits_for_the_reply_before() {
 }
 
 /// Stores `aaaaa` as `/a`.
-fn put() -> (Series, tempfile::TempDir) {
+fn put() -> (FileSeries, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a");
     std::fs::write(&path, b"aaaaa").unwrap();
@@ -234,7 +234,7 @@ fn put() -> (Series, tempfile::TempDir) {
         modified: None,
     };
     let open = move |_: usize| -> io::Result<File> { File::open(&path) };
-    let series = Series {
+    let series = FileSeries {
         files: files(&["a"]),
         end: SeriesEnd::Send(Arc::new(BundleSource::new(vec![member], open))),
         lead: CommandLead::AcrossTransfers,
