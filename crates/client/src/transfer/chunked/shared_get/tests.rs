@@ -135,7 +135,7 @@ impl SharedServer {
                     }
                 }
                 "REST" if self.refuses_rest => "502 no".to_owned(),
-                "QUIT" => {
+                "QUIT" if self.refuses_rest => {
                     // The session that was refused has given its range back.
                     self.note(&self.refusals);
                     "221 bye".to_owned()
