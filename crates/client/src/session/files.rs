@@ -160,9 +160,9 @@ impl ClientSession {
         modified: Option<Timestamp>,
     ) -> Result<(), RenameFailure> {
         let modified = modified.filter(|_| self.features().mfmt);
-        // Without pipelining a refused MFMT is noticed before the rename; only a lost session stops
-        // here.
-        if !self.planner.supports_pipelining() {
+        // One command at a time: a refused MFMT is noticed before the rename; only a lost session
+        // stops here.
+        if !self.planner.takes_commands_ahead() {
             if let Some(time) = modified
                 && let Err(failure) = self.set_modified(from, time).await
                 && failure.transient

@@ -143,7 +143,10 @@ impl ClientSession {
         let credential = login::choose_credential(&mut control, server, &security).await?;
         let login = login::ClientLogin::new(server, &credential, &control, &security);
         if opening.avoid_pipelining || !supports_pipelining(&greeting) {
-            let planner = login::log_in(&mut control, &login).await?;
+            let mut planner = login::log_in(&mut control, &login).await?;
+            if !opening.avoid_pipelining {
+                planner = planner.with_commands_ahead();
+            }
             let connection = (control, security);
             let mut session = Self::from_connection(connection, planner, server, handshake_rtt);
             session.avoids_pipelining = opening.avoid_pipelining;

@@ -118,9 +118,11 @@ async fn try_get(
     let result = session.exchange(exchange).await;
     let CompletedExchange { report, remarks } =
         result.inspect_err(|failed| spec.confirmation.record_failure(failed))?;
-    // The end may have moved down meanwhile.
-    let size = size.map(|size| size.min(control.early_end().unwrap_or(size)));
-    check_complete(session.name(), &operation, &agreement, size, &report)?;
+    // Everything before an early end is stored. The end may have moved since then, and tells nothing.
+    if !report.ended_early {
+        let size = size.map(|size| size.min(control.early_end().unwrap_or(size)));
+        check_complete(session.name(), &operation, &agreement, size, &report)?;
+    }
     Ok(TransferAttempt {
         extended_mode: agreement.mode == TransferMode::Extended,
         streams: report.evidence.streams.max(1),

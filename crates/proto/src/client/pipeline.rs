@@ -76,7 +76,20 @@ impl CommandPlanner {
         self
     }
 
-    /// Whether commands to this server may be pipelined.
+    /// Allows several commands that move no data before the first is answered, where the server supports
+    /// GridFTP: such servers read one line after the other, and globus-url-copy sends ahead to them, too.
+    #[must_use]
+    pub fn with_commands_ahead(mut self) -> Self {
+        self.sends_ahead = self.features().parallel;
+        self
+    }
+
+    /// Whether several commands that move no data may be sent before the first is answered.
+    pub fn takes_commands_ahead(&self) -> bool {
+        self.pipelines || self.sends_ahead
+    }
+
+    /// Whether commands to this server may be pipelined, also behind a transfer command.
     pub fn supports_pipelining(&self) -> bool {
         self.pipelines
     }
@@ -93,7 +106,17 @@ impl CommandPlanner {
     pub fn pipelined_plan(&self, requirements: &TransferRequirements) -> Vec<Vec<PlanStep>> {
         let mut steps = self.plan(requirements);
         if !self.pipelines {
-            return without_pipelining(steps);
+            let listens = steps.contains(&PlanStep::DrsListen);
+            return match self.takes_commands_ahead() && !listens && !steps.is_empty() {
+                // The transfer command waits for the replies to everything before it.
+                true => {
+                    let transfer = steps.split_off(steps.len() - 1);
+                    let mut pipelines = split_after_mode(steps);
+                    pipelines.push(transfer);
+                    pipelines
+                }
+                false => without_pipelining(steps),
+            };
         }
         let transfer_apart = match requirements.direction {
             // The client must know the passive address before the server starts to wait for connections.
@@ -176,6 +199,19 @@ fn split_pipelines(steps: Vec<PlanStep>) -> Vec<Vec<PlanStep>> {
 
 /// One step per group, for servers without pipelining. Only OPTS DRS and DPSV are sent together: a
 /// server that announces DRS is known to queue the second.
+/// Pipelines of settings for a server that may refuse MODE E: the rest depends on it.
+fn split_after_mode(mut steps: Vec<PlanStep>) -> Vec<Vec<PlanStep>> {
+    let is_mode =
+        |step: &PlanStep| matches!(step, PlanStep::Set(_, RefusalEffect::FallBackToStreamMode));
+    let rest = match steps.iter().rposition(is_mode) {
+        Some(at) => steps.split_off(at + 1),
+        None => std::mem::take(&mut steps),
+    };
+    let mut pipelines = split_pipelines(steps);
+    pipelines.extend(split_pipelines(rest));
+    pipelines
+}
+
 fn without_pipelining(steps: Vec<PlanStep>) -> Vec<Vec<PlanStep>> {
     let listens = steps.contains(&PlanStep::DrsListen);
     let mut drs_listen_sent = false;

@@ -75,7 +75,8 @@ impl RangeSums {
         count: impl Fn() -> u64 + Send,
     ) -> Option<String> {
         let rtt = session.capabilities().rtt;
-        let mut acknowledged = AcknowledgedBytes::new(STORE_DELAY + rtt * STORE_ROUND_TRIPS);
+        let mut acknowledged =
+            AcknowledgedBytes::new(self.size, STORE_DELAY + rtt * STORE_ROUND_TRIPS);
         let mut sums: Vec<(String, u64)> = Vec::new();
         let mut summed = 0;
         while summed < self.size {
@@ -84,7 +85,8 @@ impl RangeSums {
                 true => self.size,
                 false => self.size.min(acknowledged.count(Instant::now(), count())),
             };
-            if !is_final && end < summed + MIN_RANGE {
+            // The last range is asked for before the 226 arrives.
+            if !is_final && end < self.size.min(summed + MIN_RANGE) {
                 // An error means that the transfer has failed, which ends this future, too.
                 let _ = tokio::time::timeout(COUNT_INTERVAL, ended.changed()).await;
                 continue;
@@ -130,6 +132,8 @@ fn acknowledged_bytes(control: &TransferControl) -> u64 {
 
 /// The bytes that the peer had acknowledged a while ago.
 struct AcknowledgedBytes {
+    /// Bytes of the copy. When all are acknowledged, the server has only to store the last ones.
+    all: u64,
     delay: Duration,
     counts: VecDeque<(Instant, u64)>,
     /// The latest count that is old enough.
@@ -137,8 +141,9 @@ struct AcknowledgedBytes {
 }
 
 impl AcknowledgedBytes {
-    fn new(delay: Duration) -> Self {
+    fn new(all: u64, delay: Duration) -> Self {
         Self {
+            all,
             delay,
             counts: VecDeque::new(),
             settled: 0,
@@ -147,6 +152,9 @@ impl AcknowledgedBytes {
 
     /// Takes the bytes acknowledged `now`, and returns those of at least the delay ago.
     fn count(&mut self, now: Instant, acknowledged: u64) -> u64 {
+        if acknowledged >= self.all {
+            return acknowledged;
+        }
         self.counts.push_back((now, acknowledged));
         while let Some((at, count)) = self.counts.front().copied()
             && now.duration_since(at) >= self.delay
@@ -161,6 +169,7 @@ impl AcknowledgedBytes {
     fn wait_longer(&mut self) {
         self.delay = (self.delay * 2).min(MAX_STORE_DELAY);
         self.settled = 0;
+        self.all = u64::MAX;
     }
 }
 
@@ -245,13 +254,14 @@ mod tests {
 
     #[test]
     fn bytes_count_when_they_were_acknowledged_long_enough_ago() {
-        let mut acknowledged = AcknowledgedBytes::new(Duration::from_secs(1));
+        let mut acknowledged = AcknowledgedBytes::new(100, Duration::from_secs(1));
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(acknowledged.count(at(0), 10), 0);
         assert_eq!(acknowledged.count(at(1), 20), 10);
+        assert_eq!(acknowledged.count(at(1), 100), 100);
         acknowledged.wait_longer();
-        assert_eq!(acknowledged.count(at(2), 30), 0);
-        assert_eq!(acknowledged.count(at(3), 40), 20);
+        assert_eq!(acknowledged.count(at(2), 100), 0);
+        assert_eq!(acknowledged.count(at(3), 100), 20);
     }
 }

@@ -36,6 +36,8 @@ pub struct CommandPlanner {
     pub(super) right_sizing: RightSizingState,
     /// The server accepts commands before it has answered the previous one.
     pub(super) pipelines: bool,
+    /// The server accepts commands before it has answered the previous one, if that moves no data.
+    pub(super) sends_ahead: bool,
     protection: ProtectionState,
     type_: Option<DataType>,
     mode: TransferMode,
@@ -67,6 +69,7 @@ impl CommandPlanner {
             features,
             right_sizing: RightSizingState::default(),
             pipelines: false,
+            sends_ahead: false,
             protection: ProtectionState::default(),
             type_: None,
             mode: TransferMode::Stream,

@@ -134,9 +134,11 @@ impl SharedServer {
                         _ => format!("229 ok (|||{port}|)"),
                     }
                 }
-                "REST" if self.refuses_rest => {
+                "REST" if self.refuses_rest => "502 no".to_owned(),
+                "QUIT" if self.refuses_rest => {
+                    // The session that was refused has given its range back.
                     self.note(&self.refusals);
-                    "502 no".to_owned()
+                    "221 bye".to_owned()
                 }
                 "REST" => {
                     from = argument.parse().unwrap_or(0);

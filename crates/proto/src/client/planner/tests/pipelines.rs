@@ -119,6 +119,19 @@ fn a_store_over_reused_connections_is_one_pipeline_without_rest() {
 }
 
 #[test]
+fn a_gridftp_server_gets_settings_together_behind_mode_e_and_the_transfer_alone() {
+    let requirements = put(TransferMode::Extended, None);
+    let planner = globus().with_commands_ahead();
+    let pipelines = planner.pipelined_plan(&requirements);
+    assert_eq!(pipelines.concat(), globus().plan(&requirements));
+    assert_eq!(lines(&pipelines[0]), ["MODE E"]);
+    assert_eq!(pipelines.len(), 3);
+    assert_eq!(pipelines[2].len(), 1);
+    let plain = CommandPlanner::new(ServerFeatures::default()).with_commands_ahead();
+    assert!(!plain.takes_commands_ahead());
+}
+
+#[test]
 fn other_servers_get_one_command_at_a_time() {
     let requirements = get(&globus(), TransferMode::Extended, None, &set("0-7"));
     let pipelines = globus().pipelined_plan(&requirements);
