@@ -6,14 +6,15 @@
 //! at one point, and a *run* is one repetition of a cell.
 //!
 //! `plan` lists the points and who takes part in them, and `schedule` the runs that are still to be
-//! made. `tree` creates the files that a run moves, and `arrival` checks what it left. For every run, `preparation` fills the values of the point into command lines and files,
+//! made. `tree` creates the files that a run moves, and `arrival_check` checks what it left. For
+//! every run, `preparation` fills the values of the point into command lines and files,
 //! `measurement` starts a fresh process in a fresh network, and in that process `cell` starts servers
 //! and client and measures them. `runner` leads all this; `simulation` takes the place of the last
 //! three for experiments in the simulator. `store` merges the results of several commands into one
 //! file. `scratch` provides a run's directories, and `leftovers` removes those of killed runs.
 
 mod all;
-mod arrival;
+mod arrival_check;
 mod best;
 mod by_mode;
 mod catalog;

@@ -48,7 +48,7 @@ struct LogNormal {
     most: String,
 }
 
-/// What a tree holds in all.
+/// Files and bytes of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TreeTotals {
     pub(crate) files: u64,
@@ -59,7 +59,7 @@ impl TreeDefinition {
     /// Checks the numbers.
     ///
     /// # Errors
-    /// What is wrong, for people.
+    /// A message for people: the number that does not fit.
     pub(crate) fn check(&self) -> Result<(), String> {
         let must = |ok: bool, what: String| if ok { Ok(()) } else { Err(what) };
         for mode in [Mode::Full, Mode::Quick] {

@@ -11,7 +11,7 @@ use crate::{CopyOptions, Parallelism, PreservedTimes, SparseFiles, VerifyMode};
 /// A larger file gains nothing from company, bytes.
 const MAX_BUNDLED: u64 = 16 << 20;
 /// Most files of a bundle: what fails together is copied again together.
-const MAX_BUNDLE_FILES: usize = 1000;
+const MAX_BUNDLE_FILES: usize = 2500;
 /// Most bytes of a bundle, for the same reason.
 const MAX_BUNDLE_BYTES: u64 = 256 << 20;
 /// Fewer files do not pay for the further round trip that a bundle needs at its end.

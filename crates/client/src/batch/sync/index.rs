@@ -68,6 +68,7 @@ impl PackedEntry {
                 modified: Some(self.time)
                     .filter(|time| *time != NO_TIME)
                     .map(Timestamp),
+                ..SourceFacts::default()
             }),
             _ => EntryThere::Link(self.size),
         }

@@ -15,6 +15,7 @@ use proto::timestamp::Timestamp;
 
 use crate::locks::lock;
 
+mod shared_sync;
 mod sink;
 mod source;
 mod sums;

@@ -1,6 +1,7 @@
 //! The files of a bundle as one sink.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -11,6 +12,7 @@ use std::time::{Duration, SystemTime};
 use proto::bundle::BundleFailure;
 use proto::timestamp::Timestamp;
 
+use super::shared_sync::SharedSync;
 use super::sums::{checksum_of, checksum_of_nothing};
 use super::{BundleLayout, BundleMember, MemberFailures};
 use crate::locks::lock;
@@ -58,8 +60,8 @@ pub struct BundleSink {
     begun: Mutex<HashMap<usize, HalfWritten>>,
     progress: Mutex<Vec<MemberProgress>>,
     failures: MemberFailures,
-    /// A file of each file system on which files were written, by device.
-    file_systems: Mutex<HashMap<u64, File>>,
+    /// Those on which files were written, by device.
+    file_systems: Mutex<HashMap<u64, Arc<SharedSync>>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,6 +179,10 @@ impl BundleSink {
     fn create(&self, index: usize) -> io::Result<File> {
         let file = self.target.create(index)?;
         self.set_progress(index, MemberProgress::Begun);
+        // Also for few files: their names need it. Before the first byte, so that no error of the disk is missed.
+        if self.policy == SyncPolicy::File {
+            self.note_file_system(&file)?;
+        }
         Ok(file)
     }
 
@@ -185,16 +191,8 @@ impl BundleSink {
         if let Some(time) = self.members[index].modified {
             file.set_modified(system_time(time)?)?;
         }
-        if self.policy == SyncPolicy::File {
-            if self.members.len() < SYNC_TOGETHER_FROM {
-                file.sync_all()?;
-            }
-            // Also for few files: their names need it.
-            let device = file.metadata()?.dev();
-            let mut known = lock(&self.file_systems);
-            if let std::collections::hash_map::Entry::Vacant(entry) = known.entry(device) {
-                entry.insert(file.try_clone()?);
-            }
+        if self.policy == SyncPolicy::File && self.members.len() < SYNC_TOGETHER_FROM {
+            file.sync_all()?;
         }
         self.set_progress(index, MemberProgress::Written);
         Ok(())
@@ -240,12 +238,19 @@ impl BundleSink {
         self.complete(index, &file)
     }
 
-    /// Forces all that was written on the file systems of the bundle to disk (syncfs(2)).
-    fn sync_file_systems(&self) -> io::Result<()> {
-        for file in lock(&self.file_systems).values() {
-            rustix::fs::syncfs(file)?;
+    fn note_file_system(&self, file: &File) -> io::Result<()> {
+        let device = file.metadata()?.dev();
+        let mut known = lock(&self.file_systems);
+        if let Entry::Vacant(entry) = known.entry(device) {
+            entry.insert(SharedSync::of(file, device)?);
         }
         Ok(())
+    }
+
+    /// Forces all that was written on the file systems of the bundle to disk (syncfs(2)).
+    fn sync_file_systems(&self) -> io::Result<()> {
+        let known: Vec<_> = lock(&self.file_systems).values().cloned().collect();
+        known.iter().try_for_each(|shared| shared.sync())
     }
 
     fn note(&self, index: usize, result: io::Result<()>) {

@@ -3,7 +3,7 @@ use std::os::unix::fs::PermissionsExt;
 use tempfile::TempDir;
 
 use super::*;
-use crate::experiment::arrival::Arrival;
+use crate::experiment::arrival_check::ArrivalCheck;
 use crate::experiment::cell::{CellTask, HostCommand};
 use crate::experiment::definition::{VariantDefinition, built_in_unit};
 use crate::experiment::program::ProgramDefinition;
@@ -190,7 +190,7 @@ fn an_incomplete_file_is_a_failure() {
     let mut fake = fake(false, DONE);
     let sink = fake.directory.path().join("received");
     std::fs::write(&sink, "short").unwrap();
-    fake.prepared.arrival = Some(Arrival::Size {
+    fake.prepared.arrival = Some(ArrivalCheck::Size {
         received: sink,
         bytes: 1_000_000,
     });

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 
 use super::Mode;
-use super::arrival::Arrival;
+use super::arrival_check::ArrivalCheck;
 use super::cell::{CellTask, HostCommand, ServerTask};
 use super::definition::{ExperimentDefinition, ExperimentKind, key_error};
 use super::plan::{self, Participant};
@@ -31,13 +31,13 @@ pub(crate) struct PreparedRun {
     pub(crate) files: u64,
     /// Whether the point asks for a larger file, which other programs move there.
     pub(crate) is_cut: bool,
-    /// What the run must leave behind; `None`: it is not checked.
-    pub(crate) arrival: Option<Arrival>,
+    /// The files that the run must leave behind; `None`: it is not checked.
+    pub(crate) arrival: Option<ArrivalCheck>,
     /// The variables of templates.
     pub(crate) variables: Variables,
 }
 
-/// What a run moves; by default nothing.
+/// The file or tree that a run moves; by default nothing.
 #[derive(Debug, Default)]
 struct Payload {
     /// The file or the top of the tree.
@@ -142,18 +142,18 @@ impl RunSetup<'_> {
         payload: &Payload,
         client: &HostCommand,
         variables: &Variables,
-    ) -> Result<Option<Arrival>, LabError> {
+    ) -> Result<Option<ArrivalCheck>, LabError> {
         let sink = self.scratch.sink();
         if let (Some(received), Some(sent)) = (variables.get("received"), &payload.place) {
             let (received, sent) = (PathBuf::from(received), sent.clone());
             if received.starts_with(self.scratch.disk_inbox()) {
                 self.scratch.sync_disk()?;
             }
-            return Ok(Some(Arrival::Equal { received, sent }));
+            return Ok(Some(ArrivalCheck::Equal { received, sent }));
         }
         let names_sink = |word: &String| word.contains(&path_text(&sink));
         let receives = payload.bytes > 0 && client.argv.iter().any(names_sink);
-        Ok(receives.then_some(Arrival::Size {
+        Ok(receives.then_some(ArrivalCheck::Size {
             received: sink,
             bytes: payload.bytes,
         }))

@@ -85,7 +85,10 @@ fn a_point_becomes_a_network_files_and_command_lines() {
         (1000, 1000)
     );
     let (received, bytes) = (scratch.sink(), 1000);
-    assert_eq!(prepared.arrival, Some(Arrival::Size { received, bytes }));
+    assert_eq!(
+        prepared.arrival,
+        Some(ArrivalCheck::Size { received, bytes })
+    );
     let task = &prepared.task;
     assert_eq!(task.lab.as_deref(), Some(Path::new("/opt/longhaul")));
     assert_eq!(task.limit_seconds, 60);

@@ -1,4 +1,4 @@
-//! What a run must leave behind, and the check of it. A run that left something else is no measurement.
+//! The files that a run must leave behind, and the check of them. A run that left something else is no measurement.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -6,16 +6,16 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// What a run must leave behind.
+/// The check of the file or tree that a run must leave behind.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Arrival {
+pub(crate) enum ArrivalCheck {
     /// A file of this size.
     Size { received: PathBuf, bytes: u64 },
     /// A file or tree with the names and the content of another one, and nothing else.
     Equal { received: PathBuf, sent: PathBuf },
 }
 
-impl Arrival {
+impl ArrivalCheck {
     /// Compares what is there with what must be there. `None`: it is the same.
     pub(crate) fn difference(&self) -> Option<String> {
         match self {
@@ -175,7 +175,7 @@ mod tests {
         let difference = |name: &str, files: &[(&str, &[u8])]| {
             let received = tree(&around.path().join(name), files);
             let sent = sent.clone();
-            Arrival::Equal { received, sent }.difference()
+            ArrivalCheck::Equal { received, sent }.difference()
         };
         assert_eq!(difference("same", &all), None);
         for (name, files, expected) in [
@@ -208,7 +208,7 @@ mod tests {
     fn a_file_of_another_size_is_a_difference() {
         let around = tempfile::tempdir().unwrap();
         let received = around.path().join("sink");
-        let arrival = Arrival::Size {
+        let arrival = ArrivalCheck::Size {
             received: received.clone(),
             bytes: 3,
         };
