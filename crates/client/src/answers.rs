@@ -55,6 +55,15 @@ impl SourceFacts {
     }
 }
 
+/// Metadata to set of a file or directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MetadataChange<'a> {
+    /// Its path.
+    pub(crate) path: &'a [u8],
+    /// `None` in it: left as it is.
+    pub(crate) kept: KeptMetadata,
+}
+
 /// Modification time of a local file.
 pub(crate) fn modification_time(meta: &fs::Metadata) -> Option<Timestamp> {
     let since = meta.modified().ok()?.duration_since(SystemTime::UNIX_EPOCH);

@@ -10,9 +10,8 @@ use data::store::holes::{HoleChoice, has_holes};
 
 use super::BatchContext;
 use super::plan::PlannedFile;
-use crate::answers::{KeptMetadata, SourceFacts};
+use crate::answers::{KeptMetadata, MetadataChange, SourceFacts};
 use crate::location::{Location, StorageId};
-use crate::storage::contract::MetadataChange;
 use crate::{CopyOptions, PreservedTimes, SparseFiles};
 
 /// The permission bits that are kept. Whoever trusts a program to run under another identity (setuid, setgid) trusts

@@ -5,7 +5,7 @@ use proto::reply::Reply;
 
 use super::{ClientSession, replies};
 use crate::CopyFailure;
-use crate::storage::contract::MetadataChange;
+use crate::answers::MetadataChange;
 
 /// Most commands that are sent before a reply is read: their replies stay in the socket buffers.
 const MAX_PIPELINED: usize = 128;

@@ -14,7 +14,9 @@ use proto::checksum::ChecksumAlgorithm;
 use proto::listing::ListedEntry;
 use proto::timestamp::Timestamp;
 
-use crate::answers::{EntryVisitor, KeptMetadata, RenameFailure, SourceFacts, SymlinkCheckedEntry};
+use crate::answers::{
+    EntryVisitor, MetadataChange, RenameFailure, SourceFacts, SymlinkCheckedEntry,
+};
 use crate::partial::WriteTarget;
 use crate::transfer::{TransferAttempt, TransferSpec};
 use crate::{CopyFailure, Exit};
@@ -101,15 +103,6 @@ pub(crate) enum FollowUpQuery<'a> {
     },
     /// [`Storage::stat`]
     Stat(&'a [u8]),
-}
-
-/// Metadata to set of a file or directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct MetadataChange<'a> {
-    /// Its path.
-    pub(crate) path: &'a [u8],
-    /// `None` in it: left as it is.
-    pub(crate) kept: KeptMetadata,
 }
 
 /// A source that this process has opened for reading.

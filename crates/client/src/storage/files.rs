@@ -18,10 +18,11 @@ use proto::checksum::ChecksumAlgorithm;
 use proto::listing::{EntryKind, ListedEntry};
 use proto::timestamp::Timestamp;
 
-use super::contract::{AvailableChecksums, Capabilities, MetadataChange, OpenSource, Storage};
+use super::contract::{AvailableChecksums, Capabilities, OpenSource, Storage};
 use super::local_copy;
 use crate::answers::{
-    KeptMetadata, RenameFailure, SourceFacts, SymlinkCheckedEntry, modification_time,
+    KeptMetadata, MetadataChange, RenameFailure, SourceFacts, SymlinkCheckedEntry,
+    modification_time,
 };
 use crate::partial::{WriteTarget, local_failure};
 use crate::transfer::{TransferAttempt, TransferSpec};

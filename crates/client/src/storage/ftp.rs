@@ -13,8 +13,8 @@ use proto::command::Command;
 use proto::listing::ListedEntry;
 use proto::timestamp::Timestamp;
 
-use super::contract::{AvailableChecksums, Capabilities, FollowUpQuery, MetadataChange, Storage};
-use crate::answers::{EntryVisitor, RenameFailure, SymlinkCheckedEntry};
+use super::contract::{AvailableChecksums, Capabilities, FollowUpQuery, Storage};
+use crate::answers::{EntryVisitor, MetadataChange, RenameFailure, SymlinkCheckedEntry};
 use crate::remove::remove_tree;
 use crate::session::ClientSession;
 use crate::session::links::SymlinkCheckScope;

@@ -14,7 +14,7 @@ use std::collections::HashSet;
 use proto::path::MAX_NAME;
 
 use crate::answers::SourceFacts;
-use crate::batch::{BatchContext, hard_links};
+use crate::batch::BatchContext;
 use crate::location::Location;
 use crate::partial::is_unfinished;
 use crate::tree::{DirectoryTree, check_name, check_sendable, join_path};
@@ -23,12 +23,14 @@ use crate::{CopyEvent, CopyFailure, Exit};
 mod conflicts;
 mod create;
 mod expand;
+mod hard_links;
 mod paths;
 
 pub(crate) use conflicts::check_conflicts;
 pub(crate) use create::{make_directories, make_link, make_with_parents};
 pub(crate) use expand::is_directory;
 use expand::{FoundSource, expand_source};
+pub(crate) use hard_links::keep_hard_links;
 pub(crate) use paths::{is_inside, is_same_file, last_component, trim_trailing_slashes};
 
 /// One file to copy.
@@ -278,7 +280,7 @@ impl CopyPlan {
         let mut tree = DirectoryTree::walk(&mut *session, path, ctx.options.symlinks).await?;
         tree.directory_facts.insert(Vec::new(), found.facts);
         ctx.pool.release(&id, session);
-        let tree = hard_links::keep(ctx, (&found.location, &top), select(ctx, tree));
+        let tree = keep_hard_links(ctx, (&found.location, &top), select(ctx, tree));
         self.add_tree_content(&found.location, &top, tree);
         Ok(())
     }

@@ -7,9 +7,11 @@ use std::time::Instant;
 
 use proto::checksum::ChecksumAlgorithm;
 
-use super::plan::{CopyPlan, check_conflicts, is_directory, is_inside, join_location, select};
+use super::plan::{
+    CopyPlan, check_conflicts, is_directory, is_inside, join_location, keep_hard_links, select,
+};
 use super::totals::BatchTotals;
-use super::{BatchContext, execute, hard_links, lock, preserve, secured_locations, sums};
+use super::{BatchContext, execute, lock, preserve, secured_locations, sums};
 use crate::answers::SourceFacts;
 use crate::location::Location;
 use crate::partial::is_unfinished;
@@ -68,7 +70,7 @@ async fn sync_trees(
     // Both at the same time: they are usually on different machines.
     let (source, destination) =
         tokio::try_join!(list_source(&ctx, from), list_destination(&ctx, &to))?;
-    let source = hard_links::keep(&ctx, (from, &to), source);
+    let source = keep_hard_links(&ctx, (from, &to), source);
     let source_is_whole = source.failed.is_empty();
     let mut difference = TreeDifference::between(&source, destination.as_ref());
     compare_content(&ctx, options, (from, &to), &mut difference).await?;

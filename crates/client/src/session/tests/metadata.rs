@@ -3,8 +3,7 @@
 use proto::timestamp::Timestamp;
 
 use super::*;
-use crate::answers::KeptMetadata;
-use crate::storage::contract::MetadataChange;
+use crate::answers::{KeptMetadata, MetadataChange};
 
 #[tokio::test]
 async fn a_server_is_not_asked_again_for_what_it_does_not_know() {
