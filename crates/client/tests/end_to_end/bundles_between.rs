@@ -70,12 +70,12 @@ async fn many_files_pass_in_few_transfers_between_servers() {
     assert!(transfers < 40, "{transfers} transfers");
 }
 
-/// Removes a file when the copies have been planned.
-struct RemoveWhenPlanned(PathBuf);
+/// Removes a file when the copy of the first one begins.
+struct RemoveWhenStarted(PathBuf);
 
-impl CopyObserver for RemoveWhenPlanned {
+impl CopyObserver for RemoveWhenStarted {
     fn on_event(&self, event: CopyEvent) {
-        if matches!(event, CopyEvent::Planned { .. }) {
+        if matches!(event, CopyEvent::Started { .. }) && self.0.exists() {
             fs::remove_file(&self.0).unwrap();
         }
     }
@@ -85,7 +85,7 @@ impl CopyObserver for RemoveWhenPlanned {
 async fn a_file_that_the_source_lacks_fails_alone() {
     let from = server_with_files(20).await;
     let to = EndToEndServer::start().await;
-    let observer = Arc::new(RemoveWhenPlanned(from.root().join("t/7")));
+    let observer = Arc::new(RemoveWhenStarted(from.root().join("t/7")));
     let source = [from.user_url("t")];
     let summary = client::copy(&source, &to.user_url("t"), &recursive(0), observer).await;
     assert_eq!((summary.files, summary.failed), (19, 1));
