@@ -18,7 +18,7 @@ use crate::answers::{
     EntryVisitor, MetadataChange, RenameFailure, SourceFacts, SymlinkCheckedEntry,
 };
 use crate::partial::WriteTarget;
-use crate::transfer::series::{FileSeries, SeriesReport};
+use crate::transfer::series::files::{FileSeries, SeriesReport};
 use crate::transfer::{TransferAttempt, TransferSpec};
 use crate::{CopyFailure, Exit};
 

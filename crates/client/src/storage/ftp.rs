@@ -18,7 +18,7 @@ use crate::answers::{EntryVisitor, MetadataChange, RenameFailure, SymlinkChecked
 use crate::remove::remove_tree;
 use crate::session::ClientSession;
 use crate::session::links::SymlinkCheckScope;
-use crate::transfer::series::{FileSeries, SeriesReport};
+use crate::transfer::series::files::{FileSeries, SeriesReport};
 use crate::transfer::{self, TransferAttempt, TransferSpec, bundle, series};
 use crate::{CopyFailure, Exit};
 

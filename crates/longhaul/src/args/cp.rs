@@ -24,7 +24,7 @@ use tune::sizing::drs::{DrsInterval, DrsIntervalError};
 use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
 
 use super::batch::BatchArgs;
-use super::data_values::{parse_block_size, parse_io_method, parse_sync_policy};
+use super::data_values::{parse_algorithm, parse_block_size, parse_io_method, parse_sync_policy};
 use super::keep::KeepArgs;
 use super::security::SecurityArgs;
 use super::selection::SelectionArgs;
@@ -391,17 +391,6 @@ fn parse_verify(text: &str) -> Result<VerifyMode, String> {
         "none" => Ok(VerifyMode::None),
         name => parse_algorithm(name).map(VerifyMode::With),
     }
-}
-
-/// Parses the name of a checksum algorithm.
-pub(crate) fn parse_algorithm(text: &str) -> Result<ChecksumAlgorithm, String> {
-    ChecksumAlgorithm::parse(text).ok_or_else(|| {
-        let names: Vec<_> = ChecksumAlgorithm::CHEAPEST_FIRST
-            .iter()
-            .map(|a| a.name().to_ascii_lowercase())
-            .collect();
-        format!("'{text}' is not one of {}", names.join(" "))
-    })
 }
 
 /// Most files at a time; `None`: chosen by the policy.

@@ -2,6 +2,7 @@
 
 use data::options::IoMethod;
 use data::store::durability::SyncPolicy;
+use proto::checksum::ChecksumAlgorithm;
 
 use super::values;
 
@@ -31,4 +32,15 @@ pub(super) fn parse_io_method(text: &str) -> Result<IoMethod, String> {
         ("zerocopy", IoMethod::Zerocopy),
     ];
     values::parse_name(text, &names)
+}
+
+/// Parses the name of a checksum algorithm.
+pub(super) fn parse_algorithm(text: &str) -> Result<ChecksumAlgorithm, String> {
+    ChecksumAlgorithm::parse(text).ok_or_else(|| {
+        let names: Vec<_> = ChecksumAlgorithm::CHEAPEST_FIRST
+            .iter()
+            .map(|a| a.name().to_ascii_lowercase())
+            .collect();
+        format!("'{text}' is not one of {}", names.join(" "))
+    })
 }

@@ -25,7 +25,7 @@ pub(crate) struct KeepArgs {
     #[arg(long, value_name = "FILE")]
     write_sums: Option<PathBuf>,
     /// Algorithm for --write-sums [default: the one in the name of FILE, such as MD5SUMS, otherwise sha256]
-    #[arg(long, value_name = "ALG", requires = "write_sums", value_parser = super::cp::parse_algorithm)]
+    #[arg(long, value_name = "ALG", requires = "write_sums", value_parser = super::data_values::parse_algorithm)]
     sums_algorithm: Option<ChecksumAlgorithm>,
 }
 

@@ -117,7 +117,7 @@ pub(crate) struct MvArgs {
 pub(crate) struct CksumArgs {
     /// Algorithm: crc32c crc32 adler32 blake3 sha256 sha1 md5 sha512 [default: sha256; with --check, the
     /// one in the name of FILE, such as MD5SUMS, or that of checksums of this length]
-    #[arg(short = 'a', long, value_name = "ALG", value_parser = super::cp::parse_algorithm)]
+    #[arg(short = 'a', long, value_name = "ALG", value_parser = super::data_values::parse_algorithm)]
     pub(crate) algorithm: Option<ChecksumAlgorithm>,
     /// Check the files that FILE names (`-`: standard input), below the URL or path [default: .]
     #[arg(short = 'c', long, value_name = "FILE", conflicts_with_all = ["offset", "length"])]

@@ -23,7 +23,7 @@ use crate::location::StorageId;
 use crate::retry::RetryBudget;
 use crate::storage::contract::{AvailableChecksums, Storage};
 use crate::transfer::TransferSpec;
-use crate::transfer::series::{FileSeries, SeriesEnd, SeriesFile, SeriesReport};
+use crate::transfer::series::files::{FileSeries, SeriesEnd, SeriesFile, SeriesReport};
 use crate::verify::{ChecksumAbility, Verification, choose_verification};
 use crate::{CopyEvent, CopyFailure, Exit, ModeChoice};
 

@@ -14,8 +14,8 @@ use super::super::control_messages::ReplySinks;
 use super::super::exchange::{CompletedExchange, TransferExchange};
 use super::super::outcome::FailedTransfer;
 use super::super::{TransferAttempt, TransferSpec, get, negotiation, put};
+use super::files::{SeriesEnd, SeriesFile};
 use super::local_end::{file_spec, local_transfer, path_of};
-use super::{SeriesEnd, SeriesFile};
 use crate::CopyFailure;
 use crate::session::{ClientSession, display_path};
 

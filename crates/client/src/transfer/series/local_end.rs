@@ -10,7 +10,7 @@ use proto::ranges::RangeSet;
 
 use super::super::TransferSpec;
 use super::super::exchange::LocalTransfer;
-use super::{SeriesEnd, SeriesFile};
+use super::files::{SeriesEnd, SeriesFile};
 use crate::verify::CONCURRENT_FROM;
 
 /// The path at the server while the file moves.

@@ -7,6 +7,7 @@ use data::store::bundle::BundleMember;
 use data::store::memory::MemorySink;
 use proto::timestamp::Timestamp;
 
+use super::files::{SeriesEnd, SeriesFile};
 use super::*;
 use crate::Exit;
 use crate::session::scripted_server::{

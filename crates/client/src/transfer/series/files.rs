@@ -1,0 +1,59 @@
+//! The files of a series, and what became of them.
+
+use std::sync::Arc;
+
+use data::store::Sink;
+use data::store::bundle::BundleSource;
+use proto::bundle::BundleFailure;
+use proto::client::CommandLead;
+use proto::timestamp::Timestamp;
+
+use crate::transfer::TransferAttempt;
+
+/// A file of a series.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SeriesFile {
+    /// Its position in the bundle.
+    pub(crate) index: usize,
+    /// Its offset in the bytes of the bundle, bytes.
+    pub(crate) start: u64,
+    /// Size, bytes.
+    pub(crate) size: u64,
+    /// Path at the server.
+    pub(crate) path: Vec<u8>,
+    /// Path at the server until the file is complete and verified (puts).
+    pub(crate) partial: Vec<u8>,
+    /// Modification time that a stored file gets.
+    pub(crate) modified: Option<Timestamp>,
+}
+
+/// This machine's end: all files, one directly after the other.
+#[derive(Debug, Clone)]
+pub(crate) enum SeriesEnd {
+    /// Files are fetched.
+    Receive(Arc<dyn Sink>),
+    /// Files are stored.
+    Send(Arc<BundleSource>),
+}
+
+/// Files to move in this order.
+#[derive(Debug)]
+pub(crate) struct FileSeries {
+    pub(crate) files: Vec<SeriesFile>,
+    pub(crate) end: SeriesEnd,
+    /// How far commands may go ahead of replies.
+    pub(crate) lead: CommandLead,
+}
+
+/// Outcome of the files so far.
+#[derive(Debug, Default)]
+pub(crate) struct SeriesReport {
+    /// Positions of the files that are moved and verified.
+    pub(crate) moved: Vec<usize>,
+    /// Files that the server refused, or whose bytes are wrong.
+    pub(crate) failed: Vec<BundleFailure>,
+    /// How far commands may go ahead of replies in later sessions.
+    pub(crate) lead: CommandLead,
+    /// The last transfer, with the bytes of all.
+    pub(crate) attempt: TransferAttempt,
+}
