@@ -19,6 +19,7 @@ mod netrc;
 mod partial;
 mod preserve_options;
 pub mod protection;
+mod remote_api;
 mod removal_preview;
 mod remove;
 mod retry;
@@ -45,5 +46,6 @@ pub use preserve_options::{Preserve, PreservedTimes, SparseFiles};
 pub use protection::{
     ConnectionSecurity, DataProtectionChoice, DelegationChoice, SecurityOptions, TlsUse,
 };
+pub use remote_api::*;
 pub use selection::Selection;
 pub use sums::{CheckTotals, CheckedFile, CheckedSum, WriteSums, check_sums, escape_sums_name};

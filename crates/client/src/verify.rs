@@ -7,7 +7,7 @@ use data::checksum::checksum_source;
 use data::store::Source;
 use proto::checksum::ChecksumAlgorithm;
 
-use crate::storage::contract::AvailableChecksums;
+use crate::storage::capabilities::AvailableChecksums;
 use crate::{CopyFailure, Exit, VerifyMode};
 
 /// Size from which a server computes the checksum while the file moves, over a second session. For

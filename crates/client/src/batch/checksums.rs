@@ -7,7 +7,8 @@ use proto::checksum::ChecksumAlgorithm;
 use proto::ranges::{ByteRange, RangeSet};
 
 use crate::CopyFailure;
-use crate::storage::contract::{AvailableChecksums, Storage};
+use crate::storage::capabilities::AvailableChecksums;
+use crate::storage::contract::Storage;
 use crate::verify::checksum_local;
 
 /// Bytes at the end of each safe range that are compared before a copy is resumed.

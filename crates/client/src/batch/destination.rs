@@ -15,7 +15,8 @@ use super::upload::{StorageDestination, UploadFinish};
 use super::{BatchContext, PlannedFile};
 use crate::answers::{KeptMetadata, SourceFacts};
 use crate::journal::{CopyIdentity, Journal, StoredRanges};
-use crate::storage::contract::{AvailableChecksums, OpenSource, Storage};
+use crate::storage::capabilities::AvailableChecksums;
+use crate::storage::contract::{OpenSource, Storage};
 use crate::verify::Verification;
 use crate::{CopyFailure, Exit};
 

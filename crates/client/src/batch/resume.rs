@@ -15,7 +15,7 @@ use super::block_proof::prove_blocks;
 use super::checksums::{ChecksumEndpoint, common_range_algorithm, range_agrees, range_ends_agree};
 use crate::answers::SourceFacts;
 use crate::journal::{self, CopyIdentity, JournalLocation};
-use crate::storage::contract::AvailableChecksums;
+use crate::storage::capabilities::AvailableChecksums;
 use crate::verify::Verification;
 use crate::{CopyFailure, VerifyMode};
 

@@ -15,7 +15,7 @@ use super::ClientSession;
 use super::replies::display_reply;
 use super::secure::ClientSessionSecurity;
 use crate::protection::{DataProtectionChoice, config_failure};
-use crate::storage::contract::ThirdPartyProtocol;
+use crate::storage::capabilities::ThirdPartyProtocol;
 use crate::{CopyFailure, Exit};
 
 /// Protection of data connections that both ends have agreed on.

@@ -13,7 +13,8 @@ use proto::command::Command;
 use proto::listing::ListedEntry;
 use proto::timestamp::Timestamp;
 
-use super::contract::{AvailableChecksums, Capabilities, FollowUpQuery, Storage};
+use super::capabilities::{AvailableChecksums, Capabilities};
+use super::contract::{FollowUpQuery, Storage};
 use crate::answers::{EntryVisitor, MetadataChange, RenameFailure, SymlinkCheckedEntry};
 use crate::remove::remove_tree;
 use crate::session::ClientSession;

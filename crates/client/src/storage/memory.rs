@@ -15,7 +15,8 @@ use proto::checksum::ChecksumAlgorithm;
 use proto::listing::{EntryKind, ListedEntry};
 use proto::timestamp::Timestamp;
 
-use super::contract::{AvailableChecksums, Capabilities, Storage};
+use super::capabilities::{AvailableChecksums, Capabilities};
+use super::contract::Storage;
 use super::local_copy;
 use crate::answers::{RefusedRenameStep, RenameFailure, SymlinkCheckedEntry};
 use crate::transfer::{TransferAttempt, TransferSpec};

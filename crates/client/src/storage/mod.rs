@@ -9,12 +9,14 @@ use crate::CopyFailure;
 use crate::location::{Scheme, Server, StorageId};
 use crate::session::{ClientSession, SessionOpening};
 
+pub(crate) mod capabilities;
 #[cfg(test)]
 pub(crate) mod conformance;
 pub(crate) mod contract;
 mod files;
 mod ftp;
 mod http;
+mod local_calls;
 pub(crate) mod local_copy;
 #[cfg(test)]
 pub(crate) mod memory;

@@ -14,7 +14,8 @@ use proto::checksum::ChecksumAlgorithm;
 use proto::listing::ListedEntry;
 use proto::timestamp::Timestamp;
 
-use super::contract::{AvailableChecksums, Capabilities, OpenSource, Storage};
+use super::capabilities::{AvailableChecksums, Capabilities};
+use super::contract::{OpenSource, Storage};
 use super::files::LOCAL_CAPABILITIES;
 use super::local_copy;
 use crate::answers::{RenameFailure, SymlinkCheckedEntry};

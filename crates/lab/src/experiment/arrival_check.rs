@@ -24,7 +24,7 @@ impl ArrivalCheck {
                 (found != *bytes).then(|| format!("received {found} of {bytes} bytes"))
             }
             Self::Equal { received, sent } => {
-                let mut comparison = Comparison::default();
+                let mut comparison = TreeComparison::default();
                 match comparison.compare(sent, received) {
                     Ok(()) => comparison.to_text(),
                     Err(e) => Some(format!("what was received cannot be read: {e}")),
@@ -36,14 +36,14 @@ impl ArrivalCheck {
 
 /// The files that were compared, and the first difference of each kind.
 #[derive(Debug, Default)]
-struct Comparison {
+struct TreeComparison {
     /// Files that were sent, and those of them that arrived with their content.
     sent: u64,
     equal: u64,
     first: Option<String>,
 }
 
-impl Comparison {
+impl TreeComparison {
     /// Compares two files or two trees.
     fn compare(&mut self, sent: &Path, received: &Path) -> io::Result<()> {
         let kind = |path: &Path| match path.symlink_metadata() {

@@ -14,7 +14,6 @@ use data::rate::RateLimit;
 use data::store::durability::SyncPolicy;
 use enable::client::EnableClient;
 use history::{HistoryLocation, PathHistory};
-use proto::checksum::ChecksumAlgorithm;
 use proto::command::Secret;
 use proto::sizing::BufferSizing;
 use proto::sizing::SocketBuffers;

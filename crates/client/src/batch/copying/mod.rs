@@ -21,7 +21,8 @@ use crate::CopyFailure;
 use crate::answers::SourceFacts;
 use crate::journal::CopyIdentity;
 use crate::location::{Location, StorageId};
-use crate::storage::contract::{AvailableChecksums, OpenSource, Storage};
+use crate::storage::capabilities::AvailableChecksums;
+use crate::storage::contract::{OpenSource, Storage};
 use crate::verify::{ChecksumAbility, Verification, choose_verification};
 
 use repair::Repairs;

@@ -6,7 +6,7 @@ use super::super::checksums::{ChecksumEndpoint, common_range_algorithm};
 use super::super::destination::CopyDestination;
 use super::super::wrong_ranges::wrong_ranges;
 use super::{CopyState, FileCopy, StorageSessions};
-use crate::storage::contract::AvailableChecksums;
+use crate::storage::capabilities::AvailableChecksums;
 use crate::{CopyFailure, Exit};
 
 /// Most repairs of a copy. At one wrong packet in 100 000, each leaves one block in 500 to the next.

@@ -10,7 +10,8 @@ use super::moving::MoveResult;
 use super::{CopyState, FileCopy, StorageSessions};
 use crate::answers::SourceFacts;
 use crate::location::{Location, StorageId};
-use crate::storage::contract::{AvailableChecksums, Storage};
+use crate::storage::capabilities::AvailableChecksums;
+use crate::storage::contract::Storage;
 use crate::verify::{
     CONCURRENT_FROM, ChecksumComparison, ComparisonResult, Verification, checksum_local,
     choose_verification,

@@ -11,7 +11,8 @@ use tune::streams::initial;
 
 use super::BatchContext;
 use crate::answers::SourceFacts;
-use crate::storage::contract::{Capabilities, Storage};
+use crate::storage::capabilities::Capabilities;
+use crate::storage::contract::Storage;
 use crate::storage::local_copy;
 use crate::transfer::{Chunking, TransferSpec};
 use crate::{CopyFailure, CopyOptions, Exit, ModeChoice, Parallelism};

@@ -22,7 +22,7 @@ pub(super) struct Comparison {
     top: PlanTop,
     selected: Mutex<SelectedEntries>,
     names: HardLinkNames,
-    /// What directories keep is set last, also of those that the destination has.
+    /// Existing directories are in the plan, too: their times and permissions are set last.
     keeps_directories: bool,
     /// Files that are the same at both ends, if they are asked for.
     unchanged: Option<(CopyPlan, PlanTop)>,

@@ -13,7 +13,8 @@ use crate::journal;
 use crate::location::StorageId;
 use crate::lock_file::LockFile;
 use crate::partial::{lock_remote_destination, partial_path, upload_journal_path};
-use crate::storage::contract::{AvailableChecksums, Storage};
+use crate::storage::capabilities::AvailableChecksums;
+use crate::storage::contract::Storage;
 use crate::transfer::TransferConfirmation;
 use crate::{CopyFailure, Exit};
 

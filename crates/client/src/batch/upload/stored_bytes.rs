@@ -12,7 +12,8 @@ use super::{MIN_RESUMABLE, StorageDestination, remote_file_facts};
 use crate::CopyFailure;
 use crate::journal::{self, CopyIdentity, StoredRanges};
 use crate::partial::upload_journal_path;
-use crate::storage::contract::{AvailableChecksums, Storage};
+use crate::storage::capabilities::AvailableChecksums;
+use crate::storage::contract::Storage;
 use crate::transfer::TransferConfirmation;
 use crate::verify::Verification;
 

@@ -32,7 +32,8 @@ use proto::http::url::HttpUrl;
 use proto::listing::{EntryKind, ListedEntry};
 use proto::timestamp::Timestamp;
 
-use super::contract::{AvailableChecksums, Capabilities, Storage};
+use super::capabilities::{AvailableChecksums, Capabilities};
+use super::contract::Storage;
 use crate::answers::{RefusedRenameStep, RenameFailure, SymlinkCheckedEntry};
 use crate::credentials::Credential;
 use crate::transfer::{TransferAttempt, TransferSpec};

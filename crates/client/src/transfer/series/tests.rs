@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::io;
 
-use data::store::bundle::BundleMember;
+use data::store::Sink;
+use data::store::bundle::{BundleMember, BundleSource};
 use data::store::memory::MemorySink;
 use proto::timestamp::Timestamp;
 
