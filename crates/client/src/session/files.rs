@@ -5,7 +5,7 @@ use proto::reply::Reply;
 use proto::timestamp::Timestamp;
 
 use super::replies::{self, RefusalCause, refusal_cause};
-use super::{ClientSession, display_path};
+use super::{ClientSession, MAX_SILENCE, display_path};
 use crate::answers::{RefusedRenameStep, RenameFailure};
 use crate::{CopyFailure, Exit};
 
@@ -44,28 +44,56 @@ impl ClientSession {
         Err(self.explain_create_refusal(path, &operation, &reply).await)
     }
 
-    /// Makes directories, parents first, in pipelines where the server supports it. Returns for each whether it was
-    /// made; where there is no pipelining, none is.
+    /// Makes directories, parents first. On a server that announces pipelining, or one that may be tried (`may_go_ahead`),
+    /// commands go ahead of replies: there first one, then two, four, and so on. Returns for each whether it was made; on
+    /// other servers, none is.
     ///
     /// # Errors
-    /// The session is lost; `Usage` for a path that FTP cannot express.
-    pub(crate) async fn make_dirs(&mut self, paths: &[&[u8]]) -> Result<Vec<bool>, CopyFailure> {
-        if !self.supports_pipelining() {
+    /// The session is lost: also by a server that discards commands ahead, which is noticed by its silence.
+    pub(crate) async fn make_dirs(
+        &mut self,
+        paths: &[&[u8]],
+        may_go_ahead: bool,
+    ) -> Result<Vec<bool>, CopyFailure> {
+        let is_known = self.supports_pipelining();
+        if !is_known && !may_go_ahead {
             return Ok(vec![false; paths.len()]);
         }
+        for path in paths {
+            self.check_path(path)?;
+        }
+        let patience = self.control.reply_timeout();
+        if !is_known {
+            self.control.set_reply_timeout(patience.min(MAX_SILENCE));
+        }
+        let most = match is_known {
+            true => MAX_PIPELINED_DIRECTORIES,
+            false => 1,
+        };
+        let made = self.make_in_groups(paths, most).await;
+        self.control.set_reply_timeout(patience);
+        made
+    }
+
+    /// Makes directories, `most` at a time first and then more.
+    async fn make_in_groups(
+        &mut self,
+        mut paths: &[&[u8]],
+        mut most: usize,
+    ) -> Result<Vec<bool>, CopyFailure> {
         let mut made = Vec::with_capacity(paths.len());
-        for paths in paths.chunks(MAX_PIPELINED_DIRECTORIES) {
-            for path in paths {
-                self.check_path(path)?;
-            }
-            let commands: Vec<_> = paths
+        while !paths.is_empty() {
+            let (group, rest) = paths.split_at(most.min(paths.len()));
+            let commands: Vec<_> = group
                 .iter()
                 .map(|path| Command::Mkd(path.to_vec()))
                 .collect();
             self.control.send_pipelined(&commands).await?;
-            for _ in paths {
+            for _ in group {
                 made.push(self.control.final_reply().await?.is_success());
             }
+            paths = rest;
+            most = (most * 2).min(MAX_PIPELINED_DIRECTORIES);
         }
         Ok(made)
     }

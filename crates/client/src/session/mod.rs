@@ -40,6 +40,10 @@ use secure::ClientSessionSecurity;
 /// Longest wait for the reply to QUIT.
 const QUIT_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Longest wait for a reply, or for data, while commands are ahead at a server that does not announce pipelining: one that
+/// discards commands is noticed by its silence.
+pub(crate) const MAX_SILENCE: Duration = Duration::from_secs(20);
+
 /// A logged-in control connection. Every method maps a refusal to a [`CopyFailure`] with its exit
 /// class (550 "no such file" → NotFound, 550 "permission" and 530 → Refused, 4xx → transient, ...).
 /// Drop the session after a transient failure.

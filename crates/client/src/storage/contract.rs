@@ -379,9 +379,15 @@ pub(crate) trait Storage: Send + Debug + Any {
     /// Creates directories, parents first, as far as that is possible without waiting for each. Returns for each whether
     /// it was created; the others may exist, or may be refused.
     ///
+    /// `may_go_ahead`: a server that does not announce pipelining may be tried.
+    ///
     /// # Errors
     /// The storage is lost.
-    async fn make_dirs(&mut self, paths: &[&[u8]]) -> Result<Vec<bool>, CopyFailure> {
+    async fn make_dirs(
+        &mut self,
+        paths: &[&[u8]],
+        _may_go_ahead: bool,
+    ) -> Result<Vec<bool>, CopyFailure> {
         Ok(vec![false; paths.len()])
     }
 

@@ -270,8 +270,12 @@ impl Storage for ClientSession {
         self.make_dir(path).await
     }
 
-    async fn make_dirs(&mut self, paths: &[&[u8]]) -> Result<Vec<bool>, CopyFailure> {
-        self.make_dirs(paths).await
+    async fn make_dirs(
+        &mut self,
+        paths: &[&[u8]],
+        may_go_ahead: bool,
+    ) -> Result<Vec<bool>, CopyFailure> {
+        self.make_dirs(paths, may_go_ahead).await
     }
 
     async fn make_link(

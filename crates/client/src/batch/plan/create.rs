@@ -1,5 +1,7 @@
 //! Creates the directories and symbolic links of a plan at the destination.
 
+use proto::client::CommandLead;
+
 use super::entries::PlannedLink;
 use super::paths::trim_trailing_slashes;
 use crate::batch::BatchContext;
@@ -41,7 +43,12 @@ async fn make_at_once(ctx: &BatchContext, directories: &[Location]) -> Vec<bool>
         .iter()
         .map(|at| trim_trailing_slashes(at.path()))
         .collect();
-    let result = session.make_dirs(&paths).await;
+    let may_go_ahead = ctx.pool.series_lead(&id) > CommandLead::Lockstep;
+    let result = session.make_dirs(&paths, may_go_ahead).await;
+    if result.is_err() {
+        // Perhaps a server that discards commands ahead: it gets none from now on.
+        ctx.pool.limit_series_lead(&id, CommandLead::Lockstep);
+    }
     ctx.return_session(&id, session, &result);
     result.unwrap_or(none)
 }

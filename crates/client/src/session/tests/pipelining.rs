@@ -277,3 +277,51 @@ async fn nothing_is_pipelined_behind_auth() {
     drop(session);
     peer.finish().await;
 }
+
+#[tokio::test]
+async fn directories_go_ahead_of_replies_in_groups_that_grow() {
+    let actions = script([
+        login_script(),
+        command_and_reply("MKD /a", "257 made"),
+        vec![
+            ExpectLine("MKD /b"),
+            ExpectLine("MKD /c"),
+            SendLine("257 made"),
+            SendLine("550 it exists"),
+        ],
+        vec![
+            ExpectLine("MKD /d"),
+            ExpectLine("MKD /e"),
+            SendLine("257 made"),
+            SendLine("257 made"),
+        ],
+        command_and_reply("NOOP", "200 ok"),
+    ]);
+    let (mut session, peer) = open_session(actions).await;
+    let paths = [&b"/a"[..], b"/b", b"/c", b"/d", b"/e"];
+    // Nothing is sent to a server that may not be tried.
+    let none = session.make_dirs(&paths, false).await.unwrap();
+    assert_eq!(none, [false; 5]);
+    let made = session.make_dirs(&paths, true).await.unwrap();
+    assert_eq!(made, [true, true, false, true, true]);
+    session.control.call(&Command::Noop).await.unwrap();
+    peer.finish().await;
+}
+
+#[tokio::test]
+async fn a_server_that_drops_commands_ahead_loses_the_session_and_no_directory_counts() {
+    let actions = script([
+        login_script(),
+        command_and_reply("MKD /a", "257 made"),
+        vec![
+            ExpectLine("MKD /b"),
+            ExpectLine("MKD /c"),
+            SendLine("257 made"),
+            SendLine("421 too fast"),
+        ],
+    ]);
+    let (mut session, _peer) = open_session(actions).await;
+    let paths = [&b"/a"[..], b"/b", b"/c"];
+    let made = session.make_dirs(&paths, true).await;
+    assert!(made.is_err_and(|failure| failure.transient) || !session.control.is_usable());
+}

@@ -5,14 +5,13 @@
 //! has confirmed the transfer, its checksum or size is right, and a stored file has its name.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use data::job::TransferControl;
 use proto::client::CommandLead;
 
 use super::TransferSpec;
 use crate::CopyFailure;
-use crate::session::ClientSession;
+use crate::session::{ClientSession, MAX_SILENCE};
 
 mod dialogue;
 mod exchange;
@@ -21,10 +20,6 @@ mod local_end;
 
 use dialogue::SeriesDialogue;
 use files::{FileSeries, SeriesReport};
-
-/// Longest wait for a reply, or for data, while commands are ahead: a server that discards commands is noticed by its
-/// silence.
-const MAX_SILENCE: Duration = Duration::from_secs(20);
 
 /// Moves the files of `series`. `report` counts also when the series ends early; files that it does not name are not
 /// moved.

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::time::Duration;
 
 use data::store::Sink;
 use data::store::bundle::{BundleMember, BundleSource};
