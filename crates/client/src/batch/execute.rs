@@ -224,9 +224,10 @@ impl RunningBatch {
                 measured,
             }) => {
                 preserve::finish_files(ctx, &[&item]).await;
-                let outcome = (bytes, verified, measured.map(|m| *m));
-                if self.report_complete(&item, outcome).await {
+                if self.is_complete(&item, bytes).await {
+                    // The mark comes before the event: nothing that was reported moves again.
                     self.plan.mark_done(&[item.entry]);
+                    self.report_done(&item, (bytes, verified, measured.map(|m| *m)));
                 }
             }
             Ok(FileOutcome::Kept) => {
@@ -276,18 +277,21 @@ impl RunningBatch {
         let mut measured = Some(moved.measured);
         // Bytes of files that failed have moved, too.
         let mut others = moved.bytes;
-        let mut marked = Vec::with_capacity(done.len());
+        let mut complete = Vec::with_capacity(done.len());
         for item in &done {
             let bytes = item.facts.size.unwrap_or(0);
             others = others.saturating_sub(bytes);
-            let outcome = (bytes, moved.verified.clone(), measured.take());
-            if self.report_complete(item, outcome).await {
-                marked.push(item.entry);
+            if self.is_complete(item, bytes).await {
+                complete.push((item, bytes));
             }
         }
         // Their names are on disk: a bundle ends with that.
+        let mut marked: Vec<u32> = complete.iter().map(|(item, _)| item.entry).collect();
         marked.sort_unstable();
         self.plan.mark_done(&marked);
+        for (item, bytes) in complete {
+            self.report_done(item, (bytes, moved.verified.clone(), measured.take()));
+        }
         lock(totals).add_bytes(others);
         self.copy_left(left, moved.lost).await;
     }
@@ -302,20 +306,23 @@ impl RunningBatch {
         }
     }
 
-    /// Reports a file that is in place. One whose checksum is asked for and unknown has failed; then it is not done.
-    async fn report_complete(
-        &self,
-        item: &PlannedFile,
-        (bytes, verified, measured): (u64, String, Option<TransferMeasurement>),
-    ) -> bool {
+    /// Whether nothing is left to do for a file that is in place. One whose checksum is asked for and unknown has failed.
+    async fn is_complete(&self, item: &PlannedFile, bytes: u64) -> bool {
         if let Err(failure) = sums::add(&self.ctx, item).await {
             lock(&self.totals).add_bytes(bytes);
             self.fail(item.source.display(), failure);
             return false;
         }
+        true
+    }
+
+    fn report_done(
+        &self,
+        item: &PlannedFile,
+        (bytes, verified, measured): (u64, String, Option<TransferMeasurement>),
+    ) {
         lock(&self.totals).file_done(bytes, &verified, measured);
         self.report_finished(item, bytes, verified);
-        true
     }
 
     fn report_finished(&self, item: &PlannedFile, bytes: u64, verified: String) {

@@ -71,12 +71,11 @@ fn summary(run: &LabScriptRun) -> Value {
 }
 
 #[test]
-fn auto_adds_streams_if_windows_are_small() {
+fn auto_has_enough_streams_if_windows_are_small() {
     fetch(&[], |run| {
-        let chunks = chunks(run);
-        let most = chunks.iter().max().copied().unwrap_or_default();
-        assert!(chunks.len() >= 3 && most >= 8, "{chunks:?}");
         let summary = summary(run);
+        let streams = summary["streams_max"].as_u64();
+        assert!(streams.is_some_and(|streams| streams >= 8), "{summary}");
         assert_eq!(summary["verified"], "adler32", "{summary}");
         // One stream gets 26 Mbit/s on this path.
         assert!(summary["goodput_bps"].as_f64().unwrap() > 60e6, "{summary}");

@@ -65,6 +65,13 @@ fn a_bundle_is_the_content_of_its_files_one_after_the_other() {
     let outcome = client.expect_reply("SITE BUNDLE END", 250).text;
     let expected = format!("Bundle CRC32C {}\n250 End.", crc32c(b"onefour"));
     assert_eq!(outcome, expected);
+    // Kept: a client that received other bytes asks for the checksum of each file, once.
+    let differs = "SITE BUNDLE END CRC32C 00000000";
+    let sums = client.expect_reply(differs, 450).text;
+    let of = |bytes: &[u8]| crc32c(bytes);
+    let expected = format!("\n SUMS {} {} {}\n", of(b"one"), of(b""), of(b"four"));
+    assert!(sums.contains(&expected), "{sums}");
+    client.expect_reply(differs, 550);
     client.expect_reply("SITE BUNDLE END", 550);
 }
 
@@ -118,11 +125,17 @@ fn stored_files_get_their_names_when_their_checksum_is_confirmed() {
 fn a_bundle_with_another_checksum_is_not_stored() {
     let server = InProcessServer::start();
     let mut client = server.anonymous_client();
-    for end in ["SITE BUNDLE END CRC32C 00000000", "SITE BUNDLE END"] {
+    let differs = "SITE BUNDLE END CRC32C 00000000";
+    for ends in [
+        &[(differs, 450), (differs, 550)][..],
+        &[("SITE BUNDLE END", 550)],
+    ] {
         client.expect_reply("SITE BUNDLE ADD 3,,a 3,,b", 250);
         put(&mut client, "ESTO BUNDLE 2 /", b"onetwo");
-        assert_eq!(names(&server, ".").len(), 2, "not stored yet");
-        client.expect_reply(end, 550);
+        for (end, code) in ends {
+            assert_eq!(names(&server, ".").len(), 2, "not stored yet");
+            client.expect_reply(end, *code);
+        }
         assert_eq!(names(&server, "."), Vec::<String>::new());
     }
 }
