@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use super::bundle::{self, BatchWork};
+use super::bundle::{self, BatchWork, MovedBundle};
 use super::plan::{
     self, CopyPlan, NextEntry, PlanReader, PlannedEntry, PlannedFile, PlannedHardLink, PlannedLink,
 };
@@ -121,7 +121,16 @@ impl RunningBatch {
     async fn carry_out(&self, work: BatchWork) {
         match work {
             BatchWork::File(item) => self.copy_one(*item).await,
-            BatchWork::Bundle(files) => self.copy_bundle(files).await,
+            BatchWork::Bundle(files) => {
+                self.report_started(&files);
+                let moved = bundle::copy_bundle(&self.ctx, &files).await;
+                self.finish_bundle(files, moved).await;
+            }
+            BatchWork::Series(files) => {
+                self.report_started(&files);
+                let moved = bundle::copy_series(&self.ctx, &files).await;
+                self.finish_bundle(files, moved).await;
+            }
         }
         self.warn_of_journal();
     }
@@ -246,13 +255,20 @@ impl RunningBatch {
         }
     }
 
-    /// Moves a bundle, and then the files that it could not move, one after the other.
-    async fn copy_bundle(&self, files: Vec<PlannedFile>) {
-        let (ctx, totals) = (&*self.ctx, &*self.totals);
-        for item in &files {
-            ctx.report_started(item, item.facts.size, 0);
+    fn report_started(&self, files: &[PlannedFile]) {
+        for item in files {
+            self.ctx.report_started(item, item.facts.size, 0);
         }
-        let moved = match bundle::copy_bundle(ctx, &files).await {
+    }
+
+    /// After a bundle or a series: copies the files that it did not move, one after the other.
+    async fn finish_bundle(
+        &self,
+        files: Vec<PlannedFile>,
+        moved: Result<MovedBundle, (u64, CopyFailure)>,
+    ) {
+        let (ctx, totals) = (&*self.ctx, &*self.totals);
+        let moved = match moved {
             Ok(moved) => moved,
             Err((bytes, failure)) => {
                 lock(totals).add_bytes(bytes);

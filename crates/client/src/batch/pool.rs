@@ -3,6 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+
 use proto::client::CommandLead;
 
 use crate::location::StorageId;
@@ -20,6 +23,8 @@ pub(crate) struct StorageSessionPool {
     no_rename: Mutex<HashSet<StorageId>>,
     /// Storages that this run has reached before.
     reached: Mutex<HashSet<StorageId>>,
+    /// Notified when a session is returned.
+    returned: Notify,
     /// Servers that announce pipelining but failed at it. They are sent one command at a time.
     no_pipelining: Mutex<HashSet<StorageId>>,
     /// How far commands may go ahead of replies in a series, where that is less than the most.
@@ -34,13 +39,15 @@ impl StorageSessionPool {
             idle: Mutex::default(),
             no_rename: Mutex::default(),
             reached: Mutex::default(),
+            returned: Notify::new(),
             no_pipelining: Mutex::default(),
             series_leads: Mutex::default(),
         }
     }
 
     /// Returns an idle session with `id`, or opens a new one. A server that this run has reached
-    /// before and cannot reach now is a transient failure, not a misspelled name.
+    /// before and cannot reach now is a transient failure, not a misspelled name. Where the server lets
+    /// no further session in, waits for one that is returned, as long as for a reply.
     pub(crate) async fn acquire(&self, id: &StorageId) -> Result<Box<dyn Storage>, CopyFailure> {
         self.acquire_for_path(id, None).await
     }
@@ -52,11 +59,45 @@ impl StorageSessionPool {
         id: &StorageId,
         first_path: Option<&[u8]>,
     ) -> Result<Box<dyn Storage>, CopyFailure> {
+        let mut deadline = None;
+        loop {
+            let returned = self.returned.notified();
+            tokio::pin!(returned);
+            // Before the look at what is idle, so that no return is missed.
+            returned.as_mut().enable();
+            let failure = match self.acquire_at_once(id, first_path).await {
+                Err(failure) if names_limit(&failure.message) && self.was_reached(id) => failure,
+                acquired => return acquired,
+            };
+            let until = *deadline.get_or_insert_with(|| Instant::now() + self.access.timeout);
+            if timeout_at(until, returned).await.is_err() {
+                return Err(failure);
+            }
+        }
+    }
+
+    /// Like [`StorageSessionPool::acquire`], for one who can do without: does not wait for sessions of others.
+    pub(crate) async fn acquire_further(
+        &self,
+        id: &StorageId,
+    ) -> Result<Box<dyn Storage>, CopyFailure> {
+        self.acquire_at_once(id, None).await
+    }
+
+    async fn acquire_at_once(
+        &self,
+        id: &StorageId,
+        first_path: Option<&[u8]>,
+    ) -> Result<Box<dyn Storage>, CopyFailure> {
         let idle = lock(&self.idle).get_mut(id).and_then(Vec::pop);
         match idle {
             Some(session) => Ok(session),
             None => self.open(id, first_path).await,
         }
+    }
+
+    fn was_reached(&self, id: &StorageId) -> bool {
+        lock(&self.reached).contains(id)
     }
 
     async fn open(
@@ -75,8 +116,7 @@ impl StorageSessionPool {
             }
             Err(mut failure) => {
                 // A host that was reached before is not misspelled, so the failure is temporary.
-                failure.transient |=
-                    failure.exit == Exit::Unreachable && lock(&self.reached).contains(id);
+                failure.transient |= failure.exit == Exit::Unreachable && self.was_reached(id);
                 Err(failure)
             }
         }
@@ -96,6 +136,7 @@ impl StorageSessionPool {
             .entry(id.clone())
             .or_default()
             .push(session);
+        self.returned.notify_waiters();
     }
 
     /// Drops the idle sessions with a storage.
@@ -147,6 +188,13 @@ impl StorageSessionPool {
     pub(crate) fn can_rename(&self, id: &StorageId) -> bool {
         !id.has_query() && !lock(&self.no_rename).contains(id)
     }
+}
+
+/// Whether a refused login says that there are too many sessions, by its code or its words.
+pub(super) fn names_limit(refusal: &str) -> bool {
+    let refusal = refusal.to_ascii_lowercase();
+    let words = ["421", "too many", "maximum", "limit", "already logged in"];
+    words.iter().any(|word| refusal.contains(word))
 }
 
 /// The maps are consistent after every statement, so a poisoned lock is still usable.

@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 use tune::sessions::SessionRamp;
 
 use super::bundle::BatchWork;
+use super::pool::names_limit;
 use super::session_plan::KnownSessionLimits;
 use super::totals::BatchTotals;
 use super::work::WorkQueue;
@@ -91,13 +92,6 @@ where
     }
 }
 
-/// Whether a refused login says that there are too many sessions, by its code or its words.
-fn names_limit(refusal: &str) -> bool {
-    let refusal = refusal.to_ascii_lowercase();
-    let words = ["421", "too many", "maximum", "limit", "already logged in"];
-    words.iter().any(|word| refusal.contains(word))
-}
-
 /// One worker: does what is next in the queue until the queue is empty.
 async fn work<W, F>(ctx: &BatchContext, shared: &SharedWork, is_first: bool, carry_out: W)
 where
@@ -133,13 +127,13 @@ where
 async fn admit(ctx: &BatchContext, work: &BatchWork) -> Result<(), String> {
     let file = match work {
         BatchWork::File(file) => Some(&**file),
-        BatchWork::Bundle(files) => files.first(),
+        BatchWork::Bundle(files) | BatchWork::Series(files) => files.first(),
     };
     let ends = file.map(|file| [file.source.storage_id(), file.destination.storage_id()]);
     let mut opened: Vec<(StorageId, _)> = Vec::new();
     let mut result = Ok(());
     for id in ends.into_iter().flatten().filter(StorageId::is_server) {
-        match ctx.pool.acquire(&id).await {
+        match ctx.pool.acquire_further(&id).await {
             Ok(session) => opened.push((id, session)),
             Err(failure) => {
                 result = Err(failure.message);

@@ -1,4 +1,4 @@
-//! What a storage can do.
+//! Capabilities of a storage.
 
 use std::time::Duration;
 

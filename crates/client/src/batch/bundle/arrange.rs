@@ -31,8 +31,10 @@ const MAX_SERIES_FILES: usize = 256;
 pub(in crate::batch) enum BatchWork {
     /// One file.
     File(Box<PlannedFile>),
-    /// Small files between this machine and one server, or between two servers.
+    /// Small files between this machine and one server, or between two servers, as one transfer.
     Bundle(Vec<PlannedFile>),
+    /// Small files between this machine and one server, as a series of transfers.
+    Series(Vec<PlannedFile>),
 }
 
 /// A server that takes many files at a time.
@@ -81,13 +83,13 @@ pub(in crate::batch) fn arrange(
             .first()
             .is_none_or(|first| ends(first) == ends(&file));
         if !same_ends || !used.has_room(&limits, &file) {
-            push_bundle(&mut work, std::mem::take(&mut bundle));
+            push_bundle(&mut work, std::mem::take(&mut bundle), servers);
             used = BundleUse::default();
         }
         used.add(&file);
         bundle.push(file);
     }
-    push_bundle(&mut work, bundle);
+    push_bundle(&mut work, bundle, servers);
     work
 }
 
@@ -147,11 +149,25 @@ fn alone(file: PlannedFile) -> BatchWork {
     BatchWork::File(Box::new(file))
 }
 
-fn push_bundle(work: &mut VecDeque<BatchWork>, files: Vec<PlannedFile>) {
-    match files.len() < MIN_BUNDLE_FILES {
-        true => work.extend(files.into_iter().map(alone)),
-        false => work.push_back(BatchWork::Bundle(files)),
+fn push_bundle(
+    work: &mut VecDeque<BatchWork>,
+    files: Vec<PlannedFile>,
+    servers: &[SmallFileServer],
+) {
+    if files.len() < MIN_BUNDLE_FILES {
+        work.extend(files.into_iter().map(alone));
+        return;
     }
+    // All of them have the same servers.
+    let ids = files.first().map(servers_of).unwrap_or_default();
+    let takes_bundles = |id: &StorageId| {
+        let mut takers = servers.iter().filter(|server| server.bundles);
+        takers.any(|server| server.id == *id)
+    };
+    work.push_back(match ids.iter().all(takes_bundles) {
+        true => BatchWork::Bundle(files),
+        false => BatchWork::Series(files),
+    });
 }
 
 /// Sizes at which a bundle is full.

@@ -35,6 +35,8 @@ mod series;
 pub(super) use arrange::{BatchWork, SmallFileServer, arrange, servers_to_ask};
 use compare::wrong_files;
 use local_files::LocalBundle;
+pub(super) use series::copy_series;
+
 use members::{ServerEnd, local_failure, members, modes, server_of, server_pair};
 
 /// A bundle that was moved.
@@ -56,9 +58,6 @@ pub(super) async fn copy_bundle(
     files: &[PlannedFile],
 ) -> Result<MovedBundle, (u64, CopyFailure)> {
     let meter = ctx.meter.begin_file(format!("{} files", files.len()));
-    if series::is_needed(ctx, files).await {
-        return series::copy_series(ctx, files, &meter).await;
-    }
     let mut retries = RetryBudget::new(ctx.options.retries, ctx.seed);
     loop {
         let before = meter.moved();

@@ -47,27 +47,12 @@ struct SeriesCopy<'a> {
     measured: Option<TransferMeasurement>,
 }
 
-/// Whether the server of these files takes no bundles. One that cannot be asked shows why later.
-pub(super) async fn is_needed(ctx: &BatchContext, files: &[PlannedFile]) -> bool {
-    let Ok((id, _)) = server_of(files) else {
-        return false;
-    };
-    match ctx.pool.acquire(&id).await {
-        Ok(session) => {
-            let bundles = session.capabilities().bundles;
-            ctx.pool.release(&id, session);
-            !bundles
-        }
-        Err(_) => false,
-    }
-}
-
 /// Moves files of one server, and of this machine, with retries. Comes back with the bytes that were moved.
-pub(super) async fn copy_series(
+pub(in crate::batch) async fn copy_series(
     ctx: &BatchContext,
     files: &[PlannedFile],
-    meter: &FileMeter,
 ) -> Result<MovedBundle, (u64, CopyFailure)> {
+    let meter = &ctx.meter.begin_file(format!("{} files", files.len()));
     let mut copy = SeriesCopy::new(ctx, files).map_err(|failure| (0, failure))?;
     let result = copy.run(meter).await;
     let moved_bytes = meter.moved();

@@ -322,7 +322,7 @@ pub(crate) async fn walk_tree(
     let walk = TreeWalk::begin(&mut *session, path, links, visitor).await?;
     let walk = Arc::new(walk);
     ctx.pool.release(&id, session);
-    let most = ctx
+    let mut most = ctx
         .options
         .concurrency
         .unwrap_or(MAX_LISTERS)
@@ -338,7 +338,12 @@ pub(crate) async fn walk_tree(
                 let (ctx, id, walk) = (Arc::clone(ctx), id.clone(), Arc::clone(&walk));
                 helpers.spawn(async move { help(&ctx, &id, &walk).await });
             }
-            Some(_) = helpers.join_next(), if !helpers.is_empty() => {}
+            Some(helped) = helpers.join_next(), if !helpers.is_empty() => {
+                // The server lets no further session in.
+                if matches!(helped, Ok(false)) {
+                    most = helpers.len() + 1;
+                }
+            }
         }
     }
 }
@@ -372,12 +377,17 @@ async fn list_with_retries(
 }
 
 /// Lists over one more session. Servers may refuse it, and what it leaves is listed by others.
-async fn help(ctx: &BatchContext, id: &StorageId, walk: &TreeWalk) {
-    match ctx.pool.acquire(id).await {
+/// Returns whether there was a session.
+async fn help(ctx: &BatchContext, id: &StorageId, walk: &TreeWalk) -> bool {
+    match ctx.pool.acquire_further(id).await {
         Ok(mut session) => {
             let result = walk.run(&mut *session).await;
             ctx.return_session(id, session, &result);
+            true
         }
-        Err(failure) => tracing::debug!(%failure, "no further session to list directories"),
+        Err(failure) => {
+            tracing::debug!(%failure, "no further session to list directories");
+            false
+        }
     }
 }
