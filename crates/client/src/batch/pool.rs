@@ -1,10 +1,11 @@
 //! Pool of open, idle storage sessions.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout;
 
 use proto::client::CommandLead;
 
@@ -13,6 +14,9 @@ use crate::session::SessionOpening;
 use crate::storage::StorageAccess;
 use crate::storage::contract::Storage;
 use crate::{CopyFailure, Exit};
+
+/// How soon to look again for a session at a server that lets no further one in.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Idle sessions by storage.
 #[derive(Debug)]
@@ -23,6 +27,8 @@ pub(crate) struct StorageSessionPool {
     no_rename: Mutex<HashSet<StorageId>>,
     /// Storages that this run has reached before.
     reached: Mutex<HashSet<StorageId>>,
+    /// Sessions that live, by storage.
+    leases: Mutex<HashMap<StorageId, Vec<Weak<()>>>>,
     /// Notified when a session is returned.
     returned: Notify,
     /// Servers that announce pipelining but failed at it. They are sent one command at a time.
@@ -39,6 +45,7 @@ impl StorageSessionPool {
             idle: Mutex::default(),
             no_rename: Mutex::default(),
             reached: Mutex::default(),
+            leases: Mutex::default(),
             returned: Notify::new(),
             no_pipelining: Mutex::default(),
             series_leads: Mutex::default(),
@@ -47,7 +54,7 @@ impl StorageSessionPool {
 
     /// Returns an idle session with `id`, or opens a new one. A server that this run has reached
     /// before and cannot reach now is a transient failure, not a misspelled name. Where the server lets
-    /// no further session in, waits for one that is returned, as long as for a reply.
+    /// no further session in, waits for one that is returned.
     pub(crate) async fn acquire(&self, id: &StorageId) -> Result<Box<dyn Storage>, CopyFailure> {
         self.acquire_for_path(id, None).await
     }
@@ -59,24 +66,36 @@ impl StorageSessionPool {
         id: &StorageId,
         first_path: Option<&[u8]>,
     ) -> Result<Box<dyn Storage>, CopyFailure> {
-        let mut deadline = None;
         loop {
             let returned = self.returned.notified();
             tokio::pin!(returned);
             // Before the look at what is idle, so that no return is missed.
             returned.as_mut().enable();
-            let failure = match self.acquire_at_once(id, first_path).await {
-                Err(failure) if names_limit(&failure.message) && self.was_reached(id) => failure,
+            match self.acquire_at_once(id, first_path).await {
+                // A session that is lost gives no notice.
+                Err(failure) if names_limit(&failure) && self.has_lent(id) => {
+                    let _ = timeout(LOOK_AGAIN, returned).await;
+                }
                 acquired => return acquired,
-            };
-            let until = *deadline.get_or_insert_with(|| Instant::now() + self.access.timeout);
-            if timeout_at(until, returned).await.is_err() {
-                return Err(failure);
             }
         }
     }
 
-    /// Like [`StorageSessionPool::acquire`], for one who can do without: does not wait for sessions of others.
+    /// A session with each end of a copy.
+    pub(crate) async fn acquire_both(
+        &self,
+        (from, to): (&StorageId, &StorageId),
+    ) -> Result<[Box<dyn Storage>; 2], CopyFailure> {
+        if from != to {
+            let (from, to) = tokio::try_join!(self.acquire(from), self.acquire(to))?;
+            return Ok([from, to]);
+        }
+        let from = self.acquire(from).await?;
+        Ok([from, self.acquire_further(to).await?])
+    }
+
+    /// Like [`StorageSessionPool::acquire`], for one who has a session with the server, or can do without: does not wait for
+    /// one that is returned.
     pub(crate) async fn acquire_further(
         &self,
         id: &StorageId,
@@ -96,6 +115,15 @@ impl StorageSessionPool {
         }
     }
 
+    /// Whether somebody has a session with the storage.
+    fn has_lent(&self, id: &StorageId) -> bool {
+        let idle = lock(&self.idle).get(id).map_or(0, Vec::len);
+        let mut leases = lock(&self.leases);
+        let leases = leases.entry(id.clone()).or_default();
+        leases.retain(|lease| lease.strong_count() > 0);
+        leases.len() > idle
+    }
+
     fn was_reached(&self, id: &StorageId) -> bool {
         lock(&self.reached).contains(id)
     }
@@ -110,7 +138,14 @@ impl StorageSessionPool {
             first_path,
         };
         match self.access.open(id, opening).await {
-            Ok(session) => {
+            Ok(mut session) => {
+                let lease = Arc::new(());
+                let known = Arc::downgrade(&lease);
+                lock(&self.leases)
+                    .entry(id.clone())
+                    .or_default()
+                    .push(known);
+                session.keep(lease);
                 lock(&self.reached).insert(id.clone());
                 Ok(session)
             }
@@ -190,11 +225,17 @@ impl StorageSessionPool {
     }
 }
 
-/// Whether a refused login says that there are too many sessions, by its code or its words.
-pub(super) fn names_limit(refusal: &str) -> bool {
-    let refusal = refusal.to_ascii_lowercase();
+/// Whether a refused session or login says that there are too many sessions, by its code or its words.
+pub(super) fn names_limit(failure: &CopyFailure) -> bool {
+    // The server's reply, without its name: a host or a port may look like anything.
+    let refused = failure.message.split_once(" accepts no session now: ");
+    let refused = refused.or_else(|| {
+        let (_, login) = failure.message.split_once("login refused by ")?;
+        login.split_once(": ")
+    });
+    let reply = refused.map_or(String::new(), |(_, reply)| reply.to_ascii_lowercase());
     let words = ["421", "too many", "maximum", "limit", "already logged in"];
-    words.iter().any(|word| refusal.contains(word))
+    words.iter().any(|word| reply.contains(word))
 }
 
 /// The maps are consistent after every statement, so a poisoned lock is still usable.
@@ -246,5 +287,23 @@ mod tests {
         let _idle = pool.acquire(&id).await.unwrap();
         pool.acquire(&id).await.unwrap();
         fake.finish().await;
+    }
+
+    #[test]
+    fn only_the_reply_of_a_server_tells_of_a_limit() {
+        let failure = |message: &str| CopyFailure::unreachable(message.to_owned());
+        for message in [
+            "h:21 accepts no session now: 421 There are too many connections; try again later",
+            "login refused by h:21 for user carol: 530 Maximum number of clients; check user name",
+        ] {
+            assert!(names_limit(&failure(message)), "{message}");
+        }
+        for message in [
+            "limit.example.org:4211: connection refused",
+            "login refused by limit:4210 for user carol: 530 Login incorrect; check user name",
+            "lost the control connection to too-many.example.org:421",
+        ] {
+            assert!(!names_limit(&failure(message)), "{message}");
+        }
     }
 }

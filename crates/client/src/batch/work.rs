@@ -82,8 +82,11 @@ impl WorkQueue {
     pub(super) async fn first(&self) -> (SessionRamp, KnownSessionLimits) {
         let mut supply = self.supply.lock().await;
         let window = self.load(&mut supply).await;
-        let planned = usize::try_from(self.plan.size().0).unwrap_or(usize::MAX);
-        let expected = window.files.len().max(planned);
+        let expected = match window.is_last {
+            true => window.files.len(),
+            // The listing goes on.
+            false => usize::MAX,
+        };
         let files = (window.files.as_slice(), expected);
         let sessions = plan_sessions(&self.ctx, files, &supply.servers).await;
         supply.workers = sessions.0.most();
@@ -210,8 +213,8 @@ impl WorkQueue {
             if supply.asked.contains(&id) {
                 continue;
             }
-            supply.asked.push(id.clone());
             if let Ok(session) = self.ctx.session(&id).await {
+                supply.asked.push(id.clone());
                 let capabilities = session.capabilities();
                 self.ctx.pool.release(&id, session);
                 if capabilities.bundles || capabilities.series {

@@ -13,6 +13,7 @@ use super::session_plan::KnownSessionLimits;
 use super::totals::BatchTotals;
 use super::work::WorkQueue;
 use super::{BatchContext, lock, periodic_timer};
+use crate::CopyFailure;
 use crate::location::StorageId;
 
 /// How often the number of sessions is looked at.
@@ -23,8 +24,8 @@ struct SharedWork {
     queue: Arc<WorkQueue>,
     /// Workers that have a session with every server of their first work.
     admitted: AtomicUsize,
-    /// A server let no further session in.
-    is_full: Mutex<Option<String>>,
+    /// Why a server let no further session in.
+    refusal: Mutex<Option<CopyFailure>>,
 }
 
 /// Runs workers until the queue is empty. `carry_out` does one piece of work. Returns the messages of those that ended
@@ -43,7 +44,7 @@ where
     let shared = Arc::new(SharedWork {
         queue: Arc::clone(queue),
         admitted: AtomicUsize::new(0),
-        is_full: Mutex::default(),
+        refusal: Mutex::default(),
     });
     let mut running = JoinSet::new();
     let mut problems = Vec::new();
@@ -77,15 +78,16 @@ where
                 }
             }
         }
-        let full = lock(&shared.is_full).take();
-        if let Some(reason) = full {
+        let refusal = lock(&shared.refusal).take();
+        if let Some(failure) = refusal {
             let admitted = shared.admitted.load(Ordering::Relaxed).max(1);
             let is_first = !std::mem::replace(&mut limited, true);
             ramp.on_limit(admitted);
             if is_first {
+                let reason = failure.message.as_str();
                 ctx.warn(format!("{reason} (going on with {admitted} sessions)"));
             }
-            if names_limit(&reason) {
+            if names_limit(&failure) {
                 limits.record(admitted).await;
             }
         }
@@ -110,10 +112,10 @@ where
             return;
         };
         if !is_admitted {
-            if let Err(reason) = admit(ctx, &work).await {
+            if let Err(failure) = admit(ctx, &work).await {
                 // Not a failure: the other workers take it.
                 shared.queue.put_back(work).await;
-                *lock(&shared.is_full) = Some(reason);
+                *lock(&shared.refusal) = Some(failure);
                 return;
             }
             shared.admitted.fetch_add(1, Ordering::Relaxed);
@@ -124,7 +126,7 @@ where
 }
 
 /// Opens a session with each server of a piece of work, for a worker beside others.
-async fn admit(ctx: &BatchContext, work: &BatchWork) -> Result<(), String> {
+async fn admit(ctx: &BatchContext, work: &BatchWork) -> Result<(), CopyFailure> {
     let file = match work {
         BatchWork::File(file) => Some(&**file),
         BatchWork::Bundle(files) | BatchWork::Series(files) => files.first(),
@@ -136,7 +138,7 @@ async fn admit(ctx: &BatchContext, work: &BatchWork) -> Result<(), String> {
         match ctx.pool.acquire_further(&id).await {
             Ok(session) => opened.push((id, session)),
             Err(failure) => {
-                result = Err(failure.message);
+                result = Err(failure);
                 break;
             }
         }

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use data::channel::SessionDataChannel;
@@ -66,6 +67,8 @@ pub struct ClientSession {
     pub(crate) followup_commands: Vec<Command>,
     /// Mode and window of the last series, with which the next one goes on.
     pub(crate) last_series: Option<(TransferMode, SeriesWindow)>,
+    /// Dropped with the session.
+    pub(crate) lease: Option<Arc<()>>,
     /// Data connections may be with other hosts than the server's own (striped servers).
     allow_foreign_data: bool,
     /// The other host last announced to the server by SITE DATAPEER.
@@ -200,6 +203,7 @@ impl ClientSession {
             checksum_markers_requested: false,
             followup_commands: Vec::new(),
             last_series: None,
+            lease: None,
             allow_foreign_data: false,
             data_peer: None,
             avoids_pipelining: false,

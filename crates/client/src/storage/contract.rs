@@ -80,6 +80,9 @@ pub(crate) trait Storage: Send + Debug + Any {
         true
     }
 
+    /// Keeps `lease` for as long as the session lives.
+    fn keep(&mut self, _lease: Arc<()>) {}
+
     /// Whether the storage announced pipelining but should be sent one command at a time.
     fn needs_lockstep(&self) -> bool {
         false

@@ -74,6 +74,10 @@ impl Storage for ClientSession {
         self.is_usable()
     }
 
+    fn keep(&mut self, lease: Arc<()>) {
+        self.lease = Some(lease);
+    }
+
     fn needs_lockstep(&self) -> bool {
         self.avoids_pipelining()
     }

@@ -109,8 +109,7 @@ async fn between_servers(
     meter: &FileMeter,
     (from, to): (&StorageId, &StorageId),
 ) -> Result<(Vec<usize>, TransferMeasurement), CopyFailure> {
-    let (mut source, mut destination) =
-        tokio::try_join!(ctx.pool.acquire(from), ctx.pool.acquire(to))?;
+    let [mut source, mut destination] = ctx.pool.acquire_both((from, to)).await?;
     let total = files.iter().filter_map(|file| file.facts.size).sum();
     let ends: (&dyn Storage, &dyn Storage) = (&*source, &*destination);
     // Nothing is known here of the path between the servers.

@@ -212,7 +212,7 @@ impl<'a> FileCopy<'a> {
         state.destination.lock(self.ctx, self.item)?;
         let pool = &self.ctx.pool;
         // Both logins at the same time: each takes several round trips.
-        let (from, to) = tokio::try_join!(pool.acquire(&self.from), pool.acquire(&self.to))?;
+        let [from, to] = pool.acquire_both((&self.from, &self.to)).await?;
         let mut sessions = StorageSessions { from, to };
         let result = self.copy_over_sessions(state, &mut sessions).await;
         let result = result.map_err(|failure| state.destination.explain_failure(failure));
@@ -251,7 +251,8 @@ impl<'a> FileCopy<'a> {
             measured = measured.or_else(|| move_result.measured.take());
             // Some transfers leave their session unusable; the verification needs a new one.
             if !sessions.from.is_usable() {
-                sessions.from = self.ctx.pool.acquire(&self.from).await?;
+                // Beside the session with the destination, which may be the same server.
+                sessions.from = self.ctx.pool.acquire_further(&self.from).await?;
             }
             if self.take_waiting(state) {
                 continue;

@@ -299,7 +299,7 @@ impl<'a> FileCopy<'a> {
         async move {
             let algorithm = algorithm?;
             // The first session is busy with the transfer until its final reply.
-            let mut session = pool.acquire(&id).await.ok()?;
+            let mut session = pool.acquire_further(&id).await.ok()?;
             let checksum = session.checksum(algorithm, offset, length, &path).await;
             let checksum = checksum.ok()?;
             pool.release(&id, session);
@@ -434,7 +434,7 @@ async fn remote_length(
     path: &[u8],
 ) -> Option<u64> {
     if session.is_none() {
-        *session = pool.acquire(id).await.ok();
+        *session = pool.acquire_further(id).await.ok();
     }
     session.as_mut()?.stat(path).await.ok()?.size
 }

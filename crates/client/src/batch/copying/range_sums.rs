@@ -59,7 +59,7 @@ impl RangeSums {
         id: &StorageId,
         ended: watch::Receiver<bool>,
     ) -> Option<String> {
-        let mut session = pool.acquire(id).await.ok()?;
+        let mut session = pool.acquire_further(id).await.ok()?;
         let acknowledged = || acknowledged_bytes(&self.control);
         let sum = self.sum(&mut *session, ended, acknowledged).await;
         pool.release(id, session);
