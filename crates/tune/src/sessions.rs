@@ -8,8 +8,13 @@ use std::time::Duration;
 
 /// Most sessions with a server.
 pub const MAX_SESSIONS: usize = 64;
-/// Sessions for whole files, and for bundles: each has the streams that its path needs.
+/// Sessions for whole files, and for bundles of tiny ones: each has the streams that its path needs.
 const FEW: usize = 4;
+/// Mean size of files, bytes, from which on one session's bundles fill a long path. The streams of several sessions would meet
+/// in its queue, and each would make room for the others.
+const FILLING_SIZE: u64 = 16 << 10;
+/// On paths with a shorter round trip, bundles wait for processors and disks, not for the path.
+const LONG_RTT: Duration = Duration::from_millis(5);
 /// Most sessions for files that share data connections.
 const MAX_SHARED: usize = 32;
 /// Files per second from which on the disks and processors of servers are the limit more often than sessions are.
@@ -29,8 +34,10 @@ const INTERVAL_ROUND_TRIPS: u32 = 12;
 /// How small files move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileMovement {
-    /// Each by itself, or many as one transfer.
+    /// Each by itself.
     Whole,
+    /// Many as one transfer, which has the streams that its path needs.
+    Bundles,
     /// One after the other on kept data connections, with commands ahead of replies.
     SharedConnections,
     /// One after the other, each with a data connection of its own.
@@ -44,6 +51,8 @@ pub struct BatchFacts {
     pub movement: FileMovement,
     /// Number of files.
     pub files: usize,
+    /// Their mean size, bytes.
+    pub mean_size: u64,
     /// Round-trip time of the longest path.
     pub rtt: Duration,
     /// A disk of this machine with moving heads takes part.
@@ -165,6 +174,8 @@ impl SessionRamp {
 fn wanted(facts: &BatchFacts) -> usize {
     let by_path = match facts.movement {
         FileMovement::Whole => return FEW,
+        FileMovement::Bundles if facts.rtt >= LONG_RTT && facts.mean_size >= FILLING_SIZE => 1,
+        FileMovement::Bundles => return FEW,
         FileMovement::SharedConnections => round_trips(facts.rtt, 1.0).clamp(FEW, MAX_SHARED),
         FileMovement::OwnConnections => round_trips(facts.rtt, 2.0).clamp(FEW, MAX_SESSIONS),
     };
@@ -196,6 +207,7 @@ mod tests {
         BatchFacts {
             movement,
             files: 10_000,
+            mean_size: 1_000,
             rtt: Duration::from_millis(rtt),
             rotating_disk: false,
         }
@@ -266,5 +278,19 @@ mod tests {
         assert!(!ramp.on_interval(101, 0, Duration::from_secs(1)));
         assert!(!ramp.on_interval(500, 0, Duration::from_secs(1)));
         assert_eq!(ramp.sessions(), raised);
+    }
+
+    #[test]
+    fn bundles_that_fill_a_long_path_have_one_session() {
+        let sessions = |rtt, mean_size| {
+            let facts = BatchFacts {
+                mean_size,
+                ..facts(FileMovement::Bundles, rtt)
+            };
+            SessionRamp::new(&facts, ConcurrencyBounds::default()).most()
+        };
+        assert_eq!(sessions(100, 1_000_000), 1);
+        assert_eq!(sessions(100, 1_000), FEW);
+        assert_eq!(sessions(0, 1_000_000), FEW);
     }
 }

@@ -38,6 +38,7 @@ pub(super) async fn plan_sessions(
     let mut facts = BatchFacts {
         movement: FileMovement::Whole,
         files: expected,
+        mean_size: mean_size(files),
         rtt: Duration::ZERO,
         rotating_disk: false,
     };
@@ -51,13 +52,12 @@ pub(super) async fn plan_sessions(
             continue;
         };
         let capabilities = session.capabilities();
-        if !server.bundles {
-            facts.rtt = facts.rtt.max(capabilities.rtt);
-            facts.movement = match capabilities.parallel {
-                true => FileMovement::SharedConnections,
-                false => FileMovement::OwnConnections,
-            };
-        }
+        facts.rtt = facts.rtt.max(capabilities.rtt);
+        facts.movement = match (server.bundles, capabilities.parallel) {
+            (true, _) => FileMovement::Bundles,
+            (false, true) => FileMovement::SharedConnections,
+            (false, false) => FileMovement::OwnConnections,
+        };
         if let (Some(history), Some((local, peer)), StorageId::Server(at)) =
             (&ctx.options.history, session.path_ends(), &server.id)
         {
@@ -76,4 +76,13 @@ pub(super) async fn plan_sessions(
         ctx.pool.release(&server.id, session);
     }
     (SessionRamp::new(&facts, limits), known)
+}
+
+/// Mean size of files, bytes, as far as known.
+fn mean_size(files: &[PlannedFile]) -> u64 {
+    let known = files.iter().filter_map(|file| file.facts.size);
+    let (bytes, count) = known.fold((0_u64, 0), |(bytes, count), size| {
+        (bytes.saturating_add(size), count + 1)
+    });
+    bytes / u64::max(count, 1)
 }
