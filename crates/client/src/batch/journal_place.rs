@@ -46,7 +46,7 @@ impl BatchJournalLocation {
 pub(super) struct JournalOpening {
     /// `None`: the plan is forgotten at the end.
     path: Option<PathBuf>,
-    /// Everything that must be equal in a later run that goes on.
+    /// A hash of everything that must be equal in a later run that goes on. A command may be longer than a record.
     command: Vec<u8>,
     /// The user has named the file.
     is_named: bool,
@@ -125,18 +125,19 @@ impl JournalOpening {
         durable: bool,
         known: Vec<Location>,
     ) -> Self {
+        let command = name_hash(&command);
         let (path, is_named) = match &options.journal {
             _ if options.dry_run => (None, false),
             BatchJournalLocation::Off => (None, false),
             BatchJournalLocation::File(path) => (Some(path.clone()), true),
             BatchJournalLocation::Directory(directory) => {
-                let name = format!("{}.batch", name_hash(&command));
+                let name = format!("{command}.batch");
                 (Some(directory.join(name)), false)
             }
         };
         Self {
             path,
-            command,
+            command: command.into_bytes(),
             is_named,
             durable,
             known,

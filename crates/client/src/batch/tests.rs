@@ -240,3 +240,24 @@ async fn a_refused_upload_is_sent_again_in_spite_of_its_markers() {
     assert_eq!(summary.verified, "size");
     fake.finish().await;
 }
+
+#[tokio::test]
+async fn a_command_that_is_longer_than_a_record_of_its_journal_copies_everything() {
+    let dir = tempfile::tempdir().unwrap();
+    let from = dir.path().join("f".repeat(240));
+    std::fs::create_dir(&from).unwrap();
+    let names = ["a", "b"].map(|name| from.join(name).display().to_string());
+    for name in &names {
+        std::fs::write(name, "1").unwrap();
+    }
+    // A source that is named again is skipped, but belongs to the command.
+    let sources = [vec![&*names[0]; 5_000], vec![&*names[1]]].concat();
+    let to = dir.path().join("to");
+    let kept = CopyOptions {
+        journal: crate::BatchJournalLocation::Directory(dir.path().join("journals")),
+        ..options()
+    };
+    let summary = run_copy(&sources, &format!("{}/", to.display()), &kept).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(std::fs::read_dir(&to).unwrap().count(), 2);
+}

@@ -22,7 +22,7 @@ mod store;
 
 use done::DoneEntries;
 pub(crate) use records::{MAX_TEXT, PlaceInRoot, PlanRecord};
-use store::{Appended, GroupStore};
+use store::{Appended, GroupStore, MAX_GROUP};
 
 /// Records are written when they are so many bytes, or when somebody waits for them.
 const GROUP_BYTES: usize = 64 << 10;
@@ -51,6 +51,8 @@ pub(crate) struct BatchJournal {
     /// Something was written since the last sync.
     unsynced: bool,
     failure: Option<io::Error>,
+    /// Records are missing at the end of the store.
+    lost_records: bool,
 }
 
 impl BatchJournal {
@@ -235,6 +237,10 @@ impl BatchJournal {
         match self.store.append(&self.pending) {
             Appended::Kept => self.unsynced = self.path.is_some(),
             Appended::FileFailed(error) => self.failure = Some(error),
+            Appended::TooLarge => {
+                self.lost_records = true;
+                self.failure = Some(too_large());
+            }
         }
         self.pending.clear();
     }
@@ -247,22 +253,19 @@ impl BatchJournal {
     /// The records of the group at a position, and the next position. `None`: there is none yet.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// The file cannot be read; a group in it is damaged, or could not be kept. Nothing that was listed is passed over.
     pub(crate) fn read_group(
         &self,
         at: GroupPosition,
     ) -> io::Result<Option<(Vec<PlanRecord>, GroupPosition)>> {
         let Some((bytes, offset)) = self.store.read(at.offset)? else {
-            return Ok(None);
-        };
-        let mut bytes = bytes.as_slice();
-        let mut records = Vec::new();
-        while !bytes.is_empty() {
-            let Some(record) = PlanRecord::decode(&mut bytes) else {
-                return Err(io::Error::other("the batch journal is damaged"));
+            return match at.offset < self.store.length() {
+                true => Err(damaged()),
+                false if self.lost_records => Err(too_large()),
+                false => Ok(None),
             };
-            records.push(record);
-        }
+        };
+        let records = decode_group(&bytes).ok_or_else(damaged)?;
         let entries = records.iter().filter(|record| record.is_entry()).count();
         let entry = at.entry + u32::try_from(entries).unwrap_or(u32::MAX);
         Ok(Some((records, GroupPosition { offset, entry })))
@@ -304,6 +307,24 @@ impl UnsyncedBatchJournal {
             tracing::debug!(%error, "batch journal not synced");
         }
     }
+}
+
+/// All records of a group. `None`: some bytes are not those of a record.
+fn decode_group(mut bytes: &[u8]) -> Option<Vec<PlanRecord>> {
+    let mut records = Vec::new();
+    while !bytes.is_empty() {
+        records.push(PlanRecord::decode(&mut bytes)?);
+    }
+    Some(records)
+}
+
+fn damaged() -> io::Error {
+    io::Error::other("the batch journal is damaged")
+}
+
+fn too_large() -> io::Error {
+    let message = format!("a record is longer than {MAX_GROUP} bytes");
+    io::Error::new(io::ErrorKind::InvalidInput, message)
 }
 
 fn busy_failure(path: &Path) -> CopyFailure {

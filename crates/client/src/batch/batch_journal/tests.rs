@@ -293,3 +293,42 @@ fn directories_and_hard_links_keep_the_facts_of_their_sources() {
         }
     }
 }
+
+#[test]
+fn a_record_that_is_too_large_is_refused_and_does_not_read_as_the_end() {
+    let mut journal = BatchJournal::unnamed();
+    journal.append(&PlanRecord::Root(vec![b'x'; MAX_GROUP]));
+    journal.append(&file("a"));
+    journal.flush();
+    let failure = journal.take_failure().unwrap();
+    assert_eq!(failure.kind(), io::ErrorKind::InvalidInput);
+    let mut at = GroupPosition::default();
+    let read = loop {
+        match journal.read_group(at) {
+            Ok(Some((_, next))) => at = next,
+            other => break other,
+        }
+    };
+    assert!(read.is_err(), "{read:?}");
+    let dir = tempfile::tempdir().unwrap();
+    let command = vec![b'x'; MAX_GROUP];
+    let opened = BatchJournal::open(&dir.path().join("j"), &command, (false, true));
+    assert_eq!(opened.unwrap_err().exit, Exit::Local);
+}
+
+#[test]
+fn a_group_that_is_damaged_while_the_plan_is_carried_out_is_an_error_and_not_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("j");
+    let mut journal = open(&path, false);
+    let before = journal.store.length();
+    journal.append(&file("a"));
+    journal.flush();
+    let mut text = fs::read(&path).unwrap();
+    *text.last_mut().unwrap() ^= 1;
+    fs::write(&path, text).unwrap();
+    let at = |offset| GroupPosition { offset, entry: 0 };
+    assert!(journal.read_group(at(before)).is_err());
+    let end = journal.store.length();
+    assert_eq!(journal.read_group(at(end)).unwrap(), None);
+}

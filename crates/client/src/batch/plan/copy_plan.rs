@@ -139,7 +139,14 @@ impl CopyPlan {
         entry: NewEntry,
     ) -> Result<bool, CopyFailure> {
         let longest = top.source.path().len().max(top.destination.path().len());
-        if longest + directory.len() + name.len() > MAX_TEXT {
+        let further = match &entry {
+            NewEntry::HardLink { first: text, .. } | NewEntry::Link(text) => text.len(),
+            NewEntry::Directory(_)
+            | NewEntry::ExistingDirectory(_)
+            | NewEntry::File(_)
+            | NewEntry::Unlisted { .. } => 0,
+        };
+        if further.max(longest + directory.len() + name.len()) > MAX_TEXT {
             let message = format!("a path below {} is too long", top.source.display());
             return Err(CopyFailure::new(Exit::Usage, message));
         }
