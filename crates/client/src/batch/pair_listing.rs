@@ -76,7 +76,7 @@ async fn read_and_copy(
         None => Arc::new(opening.open_new(&ctx, true).await?),
     };
     let _failed_list = FailedList::of(&ctx, &plan);
-    if plan.is_resumed() {
+    if plan.has_complete_listing() {
         super::report_size(&ctx, &plan);
         Box::pin(execute::execute(&ctx, &plan, totals)).await;
     } else {

@@ -218,6 +218,12 @@ impl BatchJournal {
 
     /// Marks entries as done, at once: these records survive a kill.
     pub(crate) fn mark_done(&mut self, entries: &[u32]) {
+        self.note_done(entries);
+        self.flush();
+    }
+
+    /// Marks entries as done, with the next records.
+    pub(crate) fn note_done(&mut self, entries: &[u32]) {
         for run in entries.chunk_by(|a, b| a.checked_add(1) == Some(*b)) {
             if let [first, ..] = run {
                 let count = u32::try_from(run.len()).unwrap_or(u32::MAX);
@@ -226,7 +232,6 @@ impl BatchJournal {
             }
             run.iter().for_each(|entry| self.done.insert(*entry));
         }
-        self.flush();
     }
 
     /// Puts all records in the store, where they can be read and survive a kill.

@@ -134,10 +134,21 @@ impl PlanFiller {
         self.ctx.observer.on_event(event);
     }
 
-    /// The listing is over.
+    /// The listing is over. Where entries were not compared when they were added, [`PlanFiller::accept`] follows the check.
     pub(crate) fn end(&self) {
-        self.plan.end(!self.incomplete.load(Ordering::Relaxed));
+        self.plan.end(self.streamed.is_some() && self.is_complete());
         self.announce();
+    }
+
+    /// The plan that was listed has no conflicts.
+    pub(crate) fn accept(&self) {
+        if self.is_complete() {
+            self.plan.note_complete();
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        !self.incomplete.load(Ordering::Relaxed)
     }
 }
 
