@@ -62,7 +62,7 @@ impl BatchJournal {
     }
 
     /// Opens the journal of `command` at `path` and takes its lock. With `resume` it goes on where an earlier run ended; otherwise
-    /// it begins anew. `durable`: what the run reports as done is on disk.
+    /// it begins anew. `durable`: what the run reports as done is on disk. Such a run believes only marks of runs that were so, too.
     ///
     /// # Errors
     /// Busy ([`CopyFailure::is_destination_busy`]): the same copy runs already. `Usage`: the file is no journal of this copy.
@@ -92,7 +92,9 @@ impl BatchJournal {
             _ => journal.is_of(command, path)?,
         };
         let kept = match known && resume {
-            true => journal.load(&boot).map_err(|error| failed(&error))?,
+            true => journal
+                .load(&boot, durable)
+                .map_err(|error| failed(&error))?,
             false => 0,
         };
         journal
@@ -136,20 +138,20 @@ impl BatchJournal {
     }
 
     /// Reads what is intact. Returns its length.
-    fn load(&mut self, boot: &[u8]) -> io::Result<u64> {
+    fn load(&mut self, boot: &[u8], durable: bool) -> io::Result<u64> {
         let mut offset = 0;
         let mut believed = true;
-        'groups: while let Some((records, next)) = self.store.read(offset)? {
-            let mut bytes = records.as_slice();
-            while !bytes.is_empty() {
-                let Some(record) = PlanRecord::decode(&mut bytes) else {
-                    break 'groups;
-                };
+        while let Some((bytes, next)) = self.store.read(offset)? {
+            // Nothing of a group counts that is cut off.
+            let Some(records) = decode_group(&bytes) else {
+                break;
+            };
+            for record in records {
                 match record {
                     PlanRecord::Run {
                         boot: then,
-                        durable,
-                    } => believed = durable || then == boot,
+                        durable: on_disk,
+                    } => believed = on_disk || (then == boot && !durable),
                     PlanRecord::Relist => {
                         (self.listing, self.listed) = (self.position_at(offset), false);
                     }

@@ -178,7 +178,7 @@ fn marks_that_are_not_on_disk_are_void_after_a_boot() {
             ..BatchJournal::default()
         };
         again
-            .load(boot_id().unwrap_or_default().as_bytes())
+            .load(boot_id().unwrap_or_default().as_bytes(), false)
             .unwrap();
         let done = if durable { vec![0, 1] } else { vec![0] };
         assert_eq!(state(&again).1, done);
@@ -331,4 +331,37 @@ fn a_group_that_is_damaged_while_the_plan_is_carried_out_is_an_error_and_not_the
     assert!(journal.read_group(at(before)).is_err());
     let end = journal.store.length();
     assert_eq!(journal.read_group(at(end)).unwrap(), None);
+}
+
+#[test]
+fn marks_that_are_not_on_disk_are_void_for_a_run_that_promises_that() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("j");
+    let mut journal = BatchJournal::open(&path, COMMAND, (false, false)).unwrap();
+    journal.append(&file("a"));
+    journal.mark_done(&[0]);
+    drop(journal);
+    for (durable, done) in [(false, vec![0]), (true, Vec::new())] {
+        let again = BatchJournal::open(&path, COMMAND, (true, durable)).unwrap();
+        assert_eq!(state(&again).1, done);
+    }
+}
+
+#[test]
+fn nothing_of_a_group_with_an_unknown_record_counts() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("j");
+    let mut journal = open(&path, false);
+    journal.append(&file("a"));
+    journal.flush();
+    journal.append(&file("b"));
+    journal.append(&PlanRecord::Done { first: 0, count: 2 });
+    journal.pending.push(200);
+    journal.flush();
+    drop(journal);
+    let mut again = open(&path, true);
+    assert_eq!(state(&again), (1, Vec::new(), false));
+    assert_eq!(again.append(&file("c")), 1);
+    again.flush();
+    assert_eq!(names(&again), [&b"a"[..], b"c"]);
 }
