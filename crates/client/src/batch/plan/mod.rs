@@ -39,3 +39,5 @@ pub(crate) use selecting::SelectedEntries;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod walk_tests;
