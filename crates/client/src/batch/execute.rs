@@ -239,9 +239,10 @@ impl RunningBatch {
                     self.report_done(&item, (bytes, verified, measured.map(|m| *m)));
                 }
             }
-            // Not marked: nothing says that it is complete.
+            // Done for this command alone: one without `--keep-existing` has another journal.
             Ok(FileOutcome::Kept) => {
                 lock(totals).file_kept();
+                self.plan.mark_done(&[item.entry]);
                 let destination = item.destination.display();
                 ctx.observer.on_event(CopyEvent::Kept {
                     source,

@@ -268,6 +268,25 @@ async fn a_list_of_failures_can_be_given_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn files_that_were_kept_did_not_fail() {
+    let server = server_with_files(3).await;
+    let scratch = tempfile::tempdir().unwrap();
+    let to = scratch.path().join("to");
+    fs::create_dir_all(to.join("t/d0")).unwrap();
+    fs::write(to.join("t/d0/0"), "kept").unwrap();
+    let list = scratch.path().join("failed");
+    let options = CopyOptions {
+        keep_existing: true,
+        failed_list: Some(list.clone()),
+        ..kept_in(&scratch.path().join("j"))
+    };
+    let (summary, _) = copy(&[&server.url("t")], text(&to), &options).await;
+    assert_eq!((summary.exit, summary.files), (Exit::Done, 2));
+    assert_eq!(fs::read(to.join("t/d0/0")).unwrap(), b"kept");
+    assert_eq!(fs::read(&list).unwrap(), b"", "nothing failed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn pairs_name_files_trees_and_directories_in_both_directions() {
     let server = server_with_files(6).await;
     let scratch = tempfile::tempdir().unwrap();
