@@ -78,7 +78,7 @@ impl JournalOpening {
         command.extend_from_slice(identity_of(options).as_bytes());
         Self::new(
             options,
-            command,
+            &command,
             is_durable(options.sync_policy, destination),
             all.cloned().collect(),
         )
@@ -105,7 +105,7 @@ impl JournalOpening {
         }
         command.extend_from_slice(identity_of(options).as_bytes());
         let durable = options.sync_policy == SyncPolicy::File;
-        Ok(Self::new(options, command, durable, Vec::new()))
+        Ok(Self::new(options, &command, durable, Vec::new()))
     }
 
     /// The same with these storages.
@@ -125,11 +125,11 @@ impl JournalOpening {
     /// For a batch that `command` identifies, with these storages. `durable`: see [`BatchJournal::open`].
     pub(super) fn new(
         options: &CopyOptions,
-        command: Vec<u8>,
+        command: &[u8],
         durable: bool,
         known: Vec<Location>,
     ) -> Self {
-        let command = name_hash(&command);
+        let command = name_hash(command);
         let (path, is_named) = match &options.journal {
             _ if options.dry_run => (None, false),
             BatchJournalLocation::Off => (None, false),
