@@ -39,5 +39,3 @@ pub(crate) use selecting::SelectedEntries;
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod walk_tests;

@@ -63,7 +63,7 @@ pub(super) fn root_text(at: &Location) -> Vec<u8> {
     text
 }
 
-/// What tells whether an entry is still the one that was copied.
+/// Facts by which an entry is known as the one that was copied.
 #[derive(Clone, Copy)]
 pub(super) enum EntryContent<'e> {
     Directory,

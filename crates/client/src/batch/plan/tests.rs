@@ -490,7 +490,7 @@ fn a_link_that_has_changed_and_every_hard_link_are_made_again() {
         (0, link("a"), 0),
         (0, link("b"), 1),
         (1, hard(), 1),
-        // What was a directory is a link now.
+        // A link in place of a directory.
         (2, link(""), 1),
     ] {
         let plan = plan_at(&path, true);
