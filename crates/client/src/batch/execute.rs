@@ -207,7 +207,7 @@ impl RunningBatch {
     /// A file that an earlier run listed may have changed since.
     async fn refresh(&self, item: &mut PlannedFile) -> Result<(), CopyFailure> {
         // A file of this machine is looked at when it is opened.
-        if !self.plan.is_resumed() || !item.source.storage_id().is_server() {
+        if !self.plan.has_complete_listing() || !item.source.storage_id().is_server() {
             return Ok(());
         }
         let id = item.source.storage_id();
@@ -239,6 +239,7 @@ impl RunningBatch {
                     self.report_done(&item, (bytes, verified, measured.map(|m| *m)));
                 }
             }
+            // Done for this command alone: one without `--keep-existing` has another journal.
             Ok(FileOutcome::Kept) => {
                 lock(totals).file_kept();
                 self.plan.mark_done(&[item.entry]);

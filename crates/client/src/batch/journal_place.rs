@@ -1,16 +1,18 @@
 //! Where the journal of a batch is, and which batch it belongs to.
 
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, File};
+use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use data::checksum::ChecksumHasher;
 use data::store::durability::SyncPolicy;
+use proto::checksum::ChecksumAlgorithm;
 
 use super::BatchContext;
 use super::batch_journal::BatchJournal;
 use super::pairs::PairSource;
 use super::plan::{CopyPlan, is_durable};
-use crate::answers::SourceFacts;
 use crate::location::Location;
 use crate::partial::{name_hash, state_path};
 use crate::{CopyFailure, CopyOptions, Exit};
@@ -26,6 +28,9 @@ pub enum BatchJournalLocation {
     /// This file.
     File(PathBuf),
 }
+
+/// Bytes of a file of pairs that are read at a time.
+const READ_BLOCK: usize = 64 << 10;
 
 /// The environment variable that replaces the usual directory: `off`, or a directory.
 const ENVIRONMENT_VARIABLE: &str = "LONGHAUL_BATCHES";
@@ -46,7 +51,7 @@ impl BatchJournalLocation {
 pub(super) struct JournalOpening {
     /// `None`: the plan is forgotten at the end.
     path: Option<PathBuf>,
-    /// Everything that must be equal in a later run that goes on.
+    /// A hash of everything that must be equal in a later run that goes on. A command may be longer than a record.
     command: Vec<u8>,
     /// The user has named the file.
     is_named: bool,
@@ -70,10 +75,10 @@ impl JournalOpening {
             command.extend_from_slice(absolute(location).identity_key().as_bytes());
         }
         command.push(b'\n');
-        command.extend_from_slice(selected(options).as_bytes());
+        command.extend_from_slice(identity_of(options).as_bytes());
         Self::new(
             options,
-            command,
+            &command,
             is_durable(options.sync_policy, destination),
             all.cloned().collect(),
         )
@@ -86,22 +91,21 @@ impl JournalOpening {
     pub(super) fn of_pairs(options: &CopyOptions, pairs: &PairSource) -> Result<Self, CopyFailure> {
         let mut command = b"from\n".to_vec();
         if let PairSource::File(path) = pairs {
-            let failed = |error: std::io::Error| {
+            let failed = |error: io::Error| {
                 let message = format!("cannot read {}: {error}", path.display());
                 let exit = match error.kind() {
-                    std::io::ErrorKind::NotFound => Exit::NotFound,
+                    io::ErrorKind::NotFound => Exit::NotFound,
                     _ => Exit::Local,
                 };
                 CopyFailure::new(exit, message)
             };
-            let meta = std::fs::metadata(path).map_err(failed)?;
             let place = absolute(&Location::Local(path.clone())).identity_key();
-            let facts = SourceFacts::from_local_metadata(&meta);
-            command.extend_from_slice(format!("{place} {facts:?}\n").as_bytes());
+            let content = content_hash(path).map_err(failed)?;
+            command.extend_from_slice(format!("{place} {content}\n").as_bytes());
         }
-        command.extend_from_slice(selected(options).as_bytes());
+        command.extend_from_slice(identity_of(options).as_bytes());
         let durable = options.sync_policy == SyncPolicy::File;
-        Ok(Self::new(options, command, durable, Vec::new()))
+        Ok(Self::new(options, &command, durable, Vec::new()))
     }
 
     /// The same with these storages.
@@ -121,22 +125,23 @@ impl JournalOpening {
     /// For a batch that `command` identifies, with these storages. `durable`: see [`BatchJournal::open`].
     pub(super) fn new(
         options: &CopyOptions,
-        command: Vec<u8>,
+        command: &[u8],
         durable: bool,
         known: Vec<Location>,
     ) -> Self {
+        let command = name_hash(command);
         let (path, is_named) = match &options.journal {
             _ if options.dry_run => (None, false),
             BatchJournalLocation::Off => (None, false),
             BatchJournalLocation::File(path) => (Some(path.clone()), true),
             BatchJournalLocation::Directory(directory) => {
-                let name = format!("{}.batch", name_hash(&command));
+                let name = format!("{command}.batch");
                 (Some(directory.join(name)), false)
             }
         };
         Self {
             path,
-            command,
+            command: command.into_bytes(),
             is_named,
             durable,
             known,
@@ -214,18 +219,38 @@ impl JournalOpening {
     }
 }
 
-/// Options that decide which files belong to a copy. Ages (`--newer 2d`) are those of the first run.
-fn selected(options: &CopyOptions) -> String {
+/// Options that decide which files belong to a copy, and what a file has when it is done. Ages (`--newer 2d`) are those of
+/// the first run.
+fn identity_of(options: &CopyOptions) -> String {
     let listed = options.files_from.as_ref().map(|paths| {
         let text = paths.join(&b'\n');
         name_hash(&text)
     });
     format!(
-        "{} {:?} {listed:?} {:?}",
+        "{} {:?} {listed:?} {:?}\n{} {:?} {:?} {:?} {:?}",
         options.recursive,
         options.symlinks,
-        options.selection.identity()
+        options.selection.identity(),
+        options.keep_existing,
+        options.verify,
+        options.preserve,
+        options.sparse,
+        options.write_sums
     )
+}
+
+/// A checksum of the bytes of a file.
+fn content_hash(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let mut hasher = ChecksumHasher::new(ChecksumAlgorithm::Blake3);
+    let mut block = vec![0; READ_BLOCK];
+    loop {
+        let length = file.read(&mut block)?;
+        match block.get(..length) {
+            Some(bytes) if length > 0 => hasher.update(bytes),
+            _ => return Ok(hasher.finish()),
+        }
+    }
 }
 
 /// A relative path names another file in another directory.
@@ -235,5 +260,71 @@ fn absolute(location: &Location) -> Location {
             Location::Local(std::path::absolute(path).unwrap_or_else(|_| path.clone()))
         }
         other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::batch::tests::options;
+    use crate::sums::WriteSums;
+    use crate::{Preserve, SparseFiles, VerifyMode};
+
+    #[test]
+    fn a_run_with_other_demands_on_a_file_has_another_journal() {
+        let all = [
+            options(),
+            CopyOptions {
+                keep_existing: true,
+                ..options()
+            },
+            CopyOptions {
+                verify: VerifyMode::None,
+                ..options()
+            },
+            CopyOptions {
+                preserve: Preserve {
+                    hard_links: true,
+                    ..Preserve::default()
+                },
+                ..options()
+            },
+            CopyOptions {
+                sparse: SparseFiles::Always,
+                ..options()
+            },
+            CopyOptions {
+                write_sums: Some(WriteSums::new("sums".into(), None)),
+                ..options()
+            },
+        ];
+        let identities: HashSet<String> = all.iter().map(identity_of).collect();
+        assert_eq!(identities.len(), all.len());
+        let resumed = CopyOptions {
+            resume: true,
+            retries: 9,
+            ..options()
+        };
+        assert_eq!(identity_of(&resumed), identity_of(&options()));
+    }
+
+    #[test]
+    fn a_list_of_pairs_with_another_content_has_another_journal() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pairs");
+        let opening = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let file = File::options().write(true).open(&path).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+            let pairs = PairSource::File(path.clone());
+            JournalOpening::of_pairs(&options(), &pairs)
+                .unwrap()
+                .command
+        };
+        assert_ne!(opening("/a /b"), opening("/a /c"));
+        assert_eq!(opening("/a /b"), opening("/a /b"));
     }
 }

@@ -348,7 +348,12 @@ async fn copy_arguments(
     let opening = journal_place::JournalOpening::of_copy(ctx, sources, destination);
     // A complete listing of an earlier run needs neither arguments nor listings to be looked at.
     let earlier = opening.open_earlier(ctx).await?.map(Arc::new);
-    if let Some(plan) = earlier.as_ref().filter(|plan| plan.is_resumed()) {
+    if ctx.sums.is_some() && earlier.as_ref().is_some_and(|plan| plan.has_done_files()) {
+        let message = "--write-sums needs a complete run, and an earlier one has copied some of the files: leave out \
+                       --resume, or repeat the command without --write-sums and use longhaul cksum";
+        return Err(CopyFailure::new(Exit::Usage, message));
+    }
+    if let Some(plan) = earlier.as_ref().filter(|plan| plan.has_complete_listing()) {
         let _failed_list = FailedList::of(ctx, plan);
         report_size(ctx, plan);
         Box::pin(execute::execute(ctx, plan, totals)).await;
@@ -383,6 +388,8 @@ async fn copy_arguments(
             lock(totals).batch_refused(&failure);
             return Err(failure);
         }
+        // Not before the check: a run that ends in between is followed by one that lists and checks.
+        filler.accept();
         copying.await;
     }
     preserve::finish_directories(ctx, &plan).await;

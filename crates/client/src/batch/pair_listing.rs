@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinHandle, JoinSet};
 
 use super::failed_list::FailedList;
 use super::journal_place::JournalOpening;
@@ -18,6 +18,8 @@ use crate::answers::SourceFacts;
 use crate::location::Location;
 use crate::{BatchJournalLocation, CopyFailure, CopyObserver, CopyOptions, CopySummary, Exit};
 
+/// The name of the list in reports.
+const FROM: &str = "--from";
 /// Pairs that are examined together.
 const PAIRS_AT_A_TIME: usize = 256;
 /// Sessions that examine pairs, unless the user says how many.
@@ -35,7 +37,7 @@ pub(crate) async fn copy_pairs(
     let totals = Arc::new(Mutex::new(BatchTotals::new(options.transfer.buffers)));
     let copying = read_and_copy(pairs, options, &observer, &totals);
     if let Err(failure) = Box::pin(copying).await {
-        execute::report_failure(&observer, &totals, "--from".to_owned(), failure);
+        execute::report_failure(&observer, &totals, FROM.to_owned(), failure);
     }
     super::summary(&totals, options, started.elapsed())
 }
@@ -76,15 +78,14 @@ async fn read_and_copy(
         None => Arc::new(opening.open_new(&ctx, true).await?),
     };
     let _failed_list = FailedList::of(&ctx, &plan);
-    if plan.is_resumed() {
+    if plan.has_complete_listing() {
         super::report_size(&ctx, &plan);
         Box::pin(execute::execute(&ctx, &plan, totals)).await;
     } else {
         let filler = Arc::new(PlanFiller::new(&ctx, &plan, totals, true));
         let listing = Box::pin(list_pairs(&ctx, &filler, pairs));
         let copying = Box::pin(execute::execute(&ctx, &plan, totals));
-        let (listed, ()) = tokio::join!(listing, copying);
-        listed?;
+        tokio::join!(listing, copying);
     }
     preserve::finish_directories(&ctx, &plan).await;
     ctx.pool.close().await;
@@ -94,15 +95,15 @@ async fn read_and_copy(
 /// A pair whose words are locations, or why it is none.
 type LocatedPair = Result<(Location, Location), CopyFailure>;
 
-/// Reads the file on a thread for blocking calls.
+/// Reads the file on a thread for blocking calls. All pairs were read if that ends without an error.
 fn read_pairs(
     ctx: &Arc<BatchContext>,
     pairs: &PairSource,
-) -> Result<mpsc::Receiver<Vec<LocatedPair>>, CopyFailure> {
+) -> Result<(mpsc::Receiver<Vec<LocatedPair>>, JoinHandle<()>), CopyFailure> {
     let mut reader = pairs.open()?;
     let ctx = Arc::clone(ctx);
     let (sender, receiver) = mpsc::channel(QUEUED_BATCHES);
-    tokio::task::spawn_blocking(move || {
+    let reading = tokio::task::spawn_blocking(move || {
         let mut batch = Vec::new();
         while let Some(pair) = reader.next() {
             let is_last = pair
@@ -120,7 +121,7 @@ fn read_pairs(
         }
         let _ = sender.blocking_send(batch);
     });
-    Ok(receiver)
+    Ok((receiver, reading))
 }
 
 fn locate(options: &CopyOptions, pair: &UrlPair) -> LocatedPair {
@@ -145,7 +146,7 @@ async fn storages_of(
     pairs: &PairSource,
 ) -> Result<Vec<Location>, CopyFailure> {
     let mut found: Vec<Location> = Vec::new();
-    let mut batches = read_pairs(ctx, pairs)?;
+    let (mut batches, reading) = read_pairs(ctx, pairs)?;
     while let Some(batch) = batches.recv().await {
         for at in batch.into_iter().flatten().flat_map(<[Location; 2]>::from) {
             let root = at.with_path(b"/".to_vec());
@@ -154,25 +155,31 @@ async fn storages_of(
             }
         }
     }
+    reading.await.map_err(|error| unexpected_end(&error))?;
     Ok(found)
 }
 
 /// Adds the pairs to the plan, up to its end.
-async fn list_pairs(
-    ctx: &Arc<BatchContext>,
-    filler: &Arc<PlanFiller>,
-    pairs: &PairSource,
-) -> Result<(), CopyFailure> {
+async fn list_pairs(ctx: &Arc<BatchContext>, filler: &Arc<PlanFiller>, pairs: &PairSource) {
     let mut parents = KnownParents::default();
-    let mut batches = match read_pairs(ctx, pairs) {
-        Ok(batches) => batches,
+    let (mut batches, reading) = match read_pairs(ctx, pairs) {
+        Ok(reading) => reading,
         Err(failure) => {
+            filler.report(FROM.to_owned(), failure);
             filler.end();
-            return Err(failure);
+            return;
         }
     };
     while let Some(batch) = batches.recv().await {
-        for (pair, found) in examine(ctx, batch).await {
+        let looking = Arc::clone(ctx);
+        let look = move |pair| look_at(Arc::clone(&looking), pair);
+        let lookers = ctx.options.concurrency.unwrap_or(EXAMINERS);
+        let (examined, failures) = examine(lookers, batch, look).await;
+        // Their pairs are lost: the list counts as incomplete.
+        for failure in failures {
+            filler.report(FROM.to_owned(), failure);
+        }
+        for (pair, found) in examined {
             match found {
                 Ok(found) => add_pair(filler, &mut parents, found, pair).await,
                 Err(failure) => match pair {
@@ -185,8 +192,16 @@ async fn list_pairs(
             }
         }
     }
+    if let Err(error) = reading.await {
+        filler.report(FROM.to_owned(), unexpected_end(&error));
+    }
     filler.end();
-    Ok(())
+}
+
+/// A panic must not be mistaken for the end of the list.
+fn unexpected_end(error: &JoinError) -> CopyFailure {
+    let message = format!("the list of pairs ended unexpectedly: {error}");
+    CopyFailure::new(Exit::Local, message)
 }
 
 /// A pair, and its source if that exists.
@@ -195,32 +210,49 @@ type ExaminedPair = (
     Result<FoundSource, CopyFailure>,
 );
 
-/// Looks at the sources of a batch over several sessions; comes back with them in order.
-async fn examine(ctx: &Arc<BatchContext>, batch: Vec<LocatedPair>) -> Vec<ExaminedPair> {
+/// Looks at the source of a pair.
+async fn look_at(ctx: Arc<BatchContext>, pair: LocatedPair) -> ExaminedPair {
+    match pair {
+        Ok((source, destination)) => {
+            let found = plan::examine_source(&ctx, &source).await;
+            (Some((source, destination)), found)
+        }
+        Err(failure) => (None, Err(failure)),
+    }
+}
+
+/// Looks at the sources of a batch, several at a time; comes back with them in order, and with what ended a looker early.
+async fn examine<L, F>(
+    lookers: usize,
+    batch: Vec<LocatedPair>,
+    look: L,
+) -> (Vec<ExaminedPair>, Vec<CopyFailure>)
+where
+    L: Fn(LocatedPair) -> F + Clone + Send + 'static,
+    F: Future<Output = ExaminedPair> + Send,
+{
     let waiting = Arc::new(Mutex::new(batch.into_iter().enumerate()));
     let done = Arc::new(Mutex::new(Vec::new()));
-    let mut lookers = JoinSet::new();
-    for _ in 0..ctx.options.concurrency.unwrap_or(EXAMINERS) {
-        let (ctx, waiting, done) = (Arc::clone(ctx), Arc::clone(&waiting), Arc::clone(&done));
-        lookers.spawn(async move {
+    let mut running = JoinSet::new();
+    for _ in 0..lookers {
+        let (waiting, done, look) = (Arc::clone(&waiting), Arc::clone(&done), look.clone());
+        running.spawn(async move {
             loop {
                 let next = lock(&waiting).next();
                 let Some((position, pair)) = next else { return };
-                let examined = match pair {
-                    Ok((source, destination)) => {
-                        let found = plan::examine_source(&ctx, &source).await;
-                        (Some((source, destination)), found)
-                    }
-                    Err(failure) => (None, Err(failure)),
-                };
+                let examined = look(pair).await;
                 lock(&done).push((position, examined));
             }
         });
     }
-    while lookers.join_next().await.is_some() {}
+    let mut failures = Vec::new();
+    while let Some(ended) = running.join_next().await {
+        failures.extend(ended.err().map(|error| unexpected_end(&error)));
+    }
     let mut done = std::mem::take(&mut *lock(&done));
     done.sort_by_key(|(position, _)| *position);
-    done.into_iter().map(|(_, examined)| examined).collect()
+    let examined = done.into_iter().map(|(_, examined)| examined).collect();
+    (examined, failures)
 }
 
 async fn add_pair(
@@ -273,5 +305,30 @@ impl KnownParents {
             .hashes
             .insert(self.hasher.hash_one(parent.identity_key()));
         is_new.then_some(parent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_while_pairs_are_examined_is_a_failure_and_the_other_pairs_are_kept() {
+        let usage = |text: &str| Err(CopyFailure::new(Exit::Usage, text));
+        let batch = vec![usage("a"), usage("panics"), usage("b")];
+        let look = |pair: LocatedPair| async move {
+            let failure = pair.unwrap_err();
+            assert_ne!(failure.message, "panics");
+            (None, Err(failure))
+        };
+        let (examined, failures) = examine(2, batch, look).await;
+        let kept = examined
+            .into_iter()
+            .map(|(_, found)| found.unwrap_err().message);
+        assert_eq!(kept.collect::<Vec<_>>(), ["a", "b"]);
+        let [failure] = failures.as_slice() else {
+            panic!("{failures:?}");
+        };
+        assert_eq!(failure.exit, Exit::Local);
     }
 }

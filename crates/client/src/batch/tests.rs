@@ -3,7 +3,9 @@ use std::time::Duration;
 use super::*;
 use crate::session::scripted_server::{
     ScriptedAction, ScriptedFtpServer, command_and_reply, login_script_with_feat,
+    pipelined_login_script,
 };
+use crate::tree::{TreeEntry, TreeVisitor, join_path};
 use crate::{ModeChoice, Parallelism, VerifyMode};
 use data::options::TransferOptions;
 use proto::sizing::SocketBuffers;
@@ -239,4 +241,78 @@ async fn a_refused_upload_is_sent_again_in_spite_of_its_markers() {
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(summary.verified, "size");
     fake.finish().await;
+}
+
+#[tokio::test]
+async fn a_command_that_is_longer_than_a_record_of_its_journal_copies_everything() {
+    let dir = tempfile::tempdir().unwrap();
+    let from = dir.path().join("f".repeat(240));
+    std::fs::create_dir(&from).unwrap();
+    let names = ["a", "b"].map(|name| from.join(name).display().to_string());
+    for name in &names {
+        std::fs::write(name, "1").unwrap();
+    }
+    // A source that is named again is skipped, but belongs to the command.
+    let sources = [vec![&*names[0]; 5_000], vec![&*names[1]]].concat();
+    let to = dir.path().join("to");
+    let kept = CopyOptions {
+        journal: crate::BatchJournalLocation::Directory(dir.path().join("journals")),
+        ..options()
+    };
+    let summary = run_copy(&sources, &format!("{}/", to.display()), &kept).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(std::fs::read_dir(&to).unwrap().count(), 2);
+}
+
+#[derive(Default)]
+struct WalkedPaths(Mutex<Vec<String>>);
+
+impl TreeVisitor for WalkedPaths {
+    fn visit(&self, directory: &[u8], name: &[u8], _: TreeEntry) -> Result<(), CopyFailure> {
+        let path = String::from_utf8(join_path(directory, name)).unwrap();
+        self.0.lock().unwrap().push(path);
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_is_lost_while_it_lists_a_whole_tree_is_replaced() {
+    let feat = "211-x\n PARALLEL\n MLST type*;size*;unix.slink*;\n MLSR\n211 End.";
+    let begin = [
+        pipelined_login_script(feat, &[]),
+        vec![
+            ScriptedAction::ExpectPassiveAndReply("PASV"),
+            ScriptedAction::ExpectLine("MLSR /t"),
+            ScriptedAction::SendLine("150 go"),
+        ],
+    ]
+    .concat();
+    let listing = b"type=dir; d\r\ntype=file;size=1; d/a\r\n".to_vec();
+    let whole = [
+        &begin[..],
+        &[
+            ScriptedAction::SendData(listing),
+            ScriptedAction::SendLine("226 done"),
+        ],
+    ]
+    .concat();
+    // The first connection ends without data and without a reply.
+    let peer = ScriptedFtpServer::start_sessions(vec![begin, whole]).await;
+    let options = CopyOptions {
+        retries: 1,
+        concurrency: Some(1),
+        ..options()
+    };
+    let ctx = Arc::new(BatchContext::new(options, Arc::new(IgnoringObserver)).unwrap());
+    let visited = Arc::new(WalkedPaths::default());
+    let top = Location::Remote {
+        server: peer.server.clone(),
+        path: b"/t".to_vec(),
+    };
+    let visitor = Arc::clone(&visited) as Arc<dyn TreeVisitor>;
+    let walked = plan::walk_tree(&ctx, (&top, crate::SymlinkPolicy::Skip), visitor).await;
+    walked.unwrap();
+    assert_eq!(*visited.0.lock().unwrap(), ["d", "d/a"]);
+    drop(ctx);
+    peer.finish().await;
 }

@@ -78,7 +78,8 @@ async fn walk_on(
 ) -> Arc<CollectedTree> {
     let tree = Arc::new(CollectedTree::default());
     let visitor = Arc::clone(&tree) as Arc<dyn TreeVisitor>;
-    let walk = TreeWalk::begin(storage, top, links, visitor).await.unwrap();
+    let mut walk = TreeWalk::new(top, links, visitor);
+    walk.begin(storage).await.unwrap();
     walk.run(storage).await.unwrap();
     let all = tree.0.lock().unwrap();
     assert!(all.values().all(|entries| entries.len() == 1), "{all:?}");

@@ -1,5 +1,6 @@
 //! A walk through a tree: directories are listed, by several sessions at a time, until none is left.
 
+use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -27,42 +28,48 @@ pub(crate) struct TreeWalk {
     visitor: Arc<dyn TreeVisitor>,
     pending: PendingDirectories,
     entries: AtomicU64,
-    /// Of names, in [`PendingDirectory::seen`]. Its keys are secret, so that no server can choose names of one hash.
+    /// Of names, in [`PendingDirectory::seen`] and `visited_at_once`. Its keys are secret, so that no server can choose names
+    /// of one hash.
     hasher: RandomState,
+    /// Hashes of the paths that a listing of the whole tree brought before it broke off. Empty after one that did not.
+    visited_at_once: HashSet<u64>,
 }
 
 impl TreeWalk {
-    /// Begins a walk through the directory `top`. Where one listing brings the whole tree, it is read here. [`TreeWalk::run`]
-    /// lists the rest.
-    ///
-    /// # Errors
-    /// As [`Storage::list_tree`]. The visitor's failure.
-    pub(crate) async fn begin(
-        storage: &mut dyn Storage,
-        top: &[u8],
-        links: SymlinkPolicy,
-        visitor: Arc<dyn TreeVisitor>,
-    ) -> Result<Self, CopyFailure> {
-        let id = match links {
-            // Only needed to detect loops.
-            SymlinkPolicy::Follow => storage.stat(top).await?.unique,
-            SymlinkPolicy::Copy | SymlinkPolicy::Skip => None,
-        };
-        let walk = Self {
+    /// A walk through the directory `top`.
+    pub(crate) fn new(top: &[u8], links: SymlinkPolicy, visitor: Arc<dyn TreeVisitor>) -> Self {
+        Self {
             top: top.to_vec(),
-            resolved_top: storage.resolve_path(top),
+            resolved_top: top.to_vec(),
             links,
             visitor,
             pending: PendingDirectories::default(),
             entries: AtomicU64::new(0),
             hasher: RandomState::new(),
-        };
-        // Followed links lead to directories that no listing of a tree enters.
-        let at_once = links != SymlinkPolicy::Follow;
-        if !(at_once && walk.list_at_once(storage).await?) {
-            walk.pending.add(vec![PendingDirectory::root(id)]);
+            visited_at_once: HashSet::new(),
         }
-        Ok(walk)
+    }
+
+    /// Begins. Where one listing brings the whole tree, it is read here. [`TreeWalk::run`] lists the rest.
+    ///
+    /// # Errors
+    /// As [`Storage::list_tree`]: after a transient one the walk can begin again with another session, and visits nothing twice.
+    /// The visitor's failure.
+    pub(crate) async fn begin(&mut self, storage: &mut dyn Storage) -> Result<(), CopyFailure> {
+        let id = match self.links {
+            // Only needed to detect loops.
+            SymlinkPolicy::Follow => storage.stat(&self.top).await?.unique,
+            SymlinkPolicy::Copy | SymlinkPolicy::Skip => None,
+        };
+        self.resolved_top = storage.resolve_path(&self.top);
+        // Followed links lead to directories that no listing of a tree enters. A listing that broke off would repeat what it
+        // brought; directory by directory, less is lost.
+        let at_once = self.links != SymlinkPolicy::Follow && self.visited_at_once.is_empty();
+        if !(at_once && self.list_at_once(storage).await?) {
+            self.pending = PendingDirectories::default();
+            self.pending.add(vec![PendingDirectory::root(id)]);
+        }
+        Ok(())
     }
 
     /// Lists directories until none is left, beside others that do the same. A directory that cannot be listed is visited as
@@ -293,17 +300,27 @@ impl TreeWalk {
 
     /// Visits everything below the top from one listing, except the content of directories that cannot be read, which are
     /// left for a listing of their own that shows why. Returns whether the storage has such a listing.
-    async fn list_at_once(&self, storage: &mut dyn Storage) -> Result<bool, CopyFailure> {
+    async fn list_at_once(&mut self, storage: &mut dyn Storage) -> Result<bool, CopyFailure> {
         let mut stopped = None;
-        let mut visit = |entry: ListedEntry| match self.visit_in_tree(entry) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(failure) => {
-                stopped = Some(failure);
-                ControlFlow::Break(())
+        let mut visited = HashSet::new();
+        let mut visit = |entry: ListedEntry| {
+            visited.insert(self.hasher.hash_one(&entry.name));
+            match self.visit_in_tree(entry) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(failure) => {
+                    stopped = Some(failure);
+                    ControlFlow::Break(())
+                }
             }
         };
-        let listed = storage.list_tree(&self.top, &mut visit).await?;
-        stopped.map_or(Ok(listed), Err)
+        let listed = storage.list_tree(&self.top, &mut visit).await;
+        if let Some(failure) = stopped {
+            return Err(failure);
+        }
+        if !matches!(listed, Ok(true)) {
+            self.visited_at_once = visited;
+        }
+        listed
     }
 
     /// Visits an entry with a path relative to the top.
@@ -340,6 +357,12 @@ impl TreeWalk {
     }
 
     fn visit(&self, directory: &[u8], name: &[u8], entry: TreeEntry) -> Result<(), CopyFailure> {
+        // A directory that was visited may still fail.
+        let may_repeat = !matches!(entry, TreeEntry::Failed(_)) && !self.visited_at_once.is_empty();
+        let path = || self.hasher.hash_one(join_path(directory, name));
+        if may_repeat && self.visited_at_once.contains(&path()) {
+            return Ok(());
+        }
         if self.entries.fetch_add(1, Ordering::Relaxed) >= MAX_ENTRIES {
             let top = display_path(&self.top);
             return Err(CopyFailure::new(
@@ -380,16 +403,11 @@ mod tests {
 
     fn following() -> (TreeWalk, Arc<VisitedNames>) {
         let visited = Arc::new(VisitedNames::default());
-        let walk = TreeWalk {
-            top: b"/t".to_vec(),
-            resolved_top: b"/t".to_vec(),
-            links: SymlinkPolicy::Follow,
-            visitor: Arc::clone(&visited) as Arc<dyn TreeVisitor>,
-            pending: PendingDirectories::default(),
-            entries: AtomicU64::new(0),
-            hasher: RandomState::new(),
-        };
-        (walk, visited)
+        let visitor = Arc::clone(&visited) as Arc<dyn TreeVisitor>;
+        (
+            TreeWalk::new(b"/t", SymlinkPolicy::Follow, visitor),
+            visited,
+        )
     }
 
     fn kinds(visited: &VisitedNames) -> Vec<&'static str> {
@@ -414,6 +432,27 @@ mod tests {
             walk.visit_listed(&mut top, entry, &mut found).unwrap();
         }
         assert_eq!(kinds(&visited), ["file", "file", "failed"]);
+    }
+
+    #[test]
+    fn what_a_lost_listing_of_the_whole_tree_brought_is_not_visited_again_but_may_fail() {
+        let (mut walk, visited) = following();
+        for path in [&b"d"[..], b"d/a"] {
+            let hash = walk.hasher.hash_one(path.to_vec());
+            walk.visited_at_once.insert(hash);
+        }
+        let mut found = Vec::new();
+        let mut top = PendingDirectory::root(None);
+        let directory = ListedEntry::new(b"d", EntryKind::Dir);
+        walk.visit_listed(&mut top, directory, &mut found).unwrap();
+        let mut below = found.pop().unwrap();
+        for name in [b"a", b"c"] {
+            let entry = ListedEntry::new(name, EntryKind::File);
+            walk.visit_listed(&mut below, entry, &mut found).unwrap();
+        }
+        let failure = CopyFailure::new(Exit::Refused, "not readable");
+        walk.visit_path(b"d", TreeEntry::Failed(failure)).unwrap();
+        assert_eq!(kinds(&visited), ["file", "failed"]);
     }
 
     #[test]

@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use client::{
-    BatchJournalLocation, CopyEvent, CopyOptions, CopySummary, Exit, PairSource, VerifyMode,
+    BatchJournalLocation, CopyEvent, CopyOptions, CopySummary, Exit, PairSource, Parallelism,
+    VerifyMode, WriteSums,
 };
 use proto::checksum::ChecksumAlgorithm;
+use tune::streams::chunked::ChunkTuningMode;
 
 use crate::support::{EndToEndServer, EventRecorder, copy, file_names, options, rate_limited};
 
@@ -127,7 +129,12 @@ async fn what_is_not_done_travels_in_bundles_and_a_changed_source_is_copied_as_i
     let server = server_with_files(60).await;
     let scratch = tempfile::tempdir().unwrap();
     let (to, journals) = (scratch.path().join("to"), scratch.path().join("j"));
-    let single = one_by_one(kept_in(&journals));
+    // Files that are cut into chunks are in no bundle.
+    let single = CopyOptions {
+        concurrency: Some(1),
+        parallelism: Parallelism::Chunked(ChunkTuningMode::Mi),
+        ..kept_in(&journals)
+    };
     copy_some(&server.url("t"), text(&to), &single, 3).await;
     let last = (0..60).rfind(|n| !to.join(format!("d{}/{n}", n % 3)).exists());
     let last = last.unwrap();
@@ -138,6 +145,28 @@ async fn what_is_not_done_travels_in_bundles_and_a_changed_source_is_copied_as_i
     let changed = fs::read(to.join(format!("d{}/{last}", last % 3))).unwrap();
     assert_eq!(changed, b"another content");
     assert_eq!(all_files(&to).len(), 60);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn checksums_of_a_part_of_a_copy_do_not_replace_a_checksum_file() {
+    let server = server_with_files(20).await;
+    let scratch = tempfile::tempdir().unwrap();
+    let (to, journals) = (scratch.path().join("to"), scratch.path().join("j"));
+    let sums = scratch.path().join("sums");
+    fs::write(&sums, "of an earlier run").unwrap();
+    let mut options = one_by_one(kept_in(&journals));
+    options.write_sums = Some(WriteSums::new(sums.clone(), None));
+    copy_some(&server.url("t"), text(&to), &options, 5).await;
+    let (summary, _) = copy(&[&server.url("t")], text(&to), &resuming(&options)).await;
+    assert_eq!(summary.exit, Exit::Usage, "{:?}", summary.first_failure);
+    assert_eq!(fs::read(&sums).unwrap(), b"of an earlier run");
+    let anew = CopyOptions {
+        wait: true,
+        ..options
+    };
+    let (summary, _) = copy(&[&server.url("t")], text(&to), &anew).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(fs::read_to_string(&sums).unwrap().lines().count(), 20);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -159,7 +188,7 @@ async fn the_same_copy_runs_once_at_a_time() {
             .await;
         let resumed = CopyOptions {
             wait: false,
-            ..resuming(&kept_in(&journals))
+            ..resuming(&slow)
         };
         let (summary, _) = copy(&[&server.url("t")], text(&to), &resumed).await;
         summary
@@ -235,6 +264,25 @@ async fn a_list_of_failures_can_be_given_back() {
         let copied = fs::read(to.join("d").join(OsStr::from_bytes(name))).unwrap();
         assert_eq!(copied, name);
     }
+    assert_eq!(fs::read(&list).unwrap(), b"", "nothing failed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_that_were_kept_did_not_fail() {
+    let server = server_with_files(3).await;
+    let scratch = tempfile::tempdir().unwrap();
+    let to = scratch.path().join("to");
+    fs::create_dir_all(to.join("t/d0")).unwrap();
+    fs::write(to.join("t/d0/0"), "kept").unwrap();
+    let list = scratch.path().join("failed");
+    let options = CopyOptions {
+        keep_existing: true,
+        failed_list: Some(list.clone()),
+        ..kept_in(&scratch.path().join("j"))
+    };
+    let (summary, _) = copy(&[&server.url("t")], text(&to), &options).await;
+    assert_eq!((summary.exit, summary.files), (Exit::Done, 2));
+    assert_eq!(fs::read(to.join("t/d0/0")).unwrap(), b"kept");
     assert_eq!(fs::read(&list).unwrap(), b"", "nothing failed");
 }
 

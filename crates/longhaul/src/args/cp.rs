@@ -104,7 +104,8 @@ pub(crate) struct CopyFlags {
     /// Transfer mode: `s` (stream), `e` (extended block, MODE E), or `auto`
     #[arg(long, value_name = "auto|s|e", default_value = "auto", value_parser = parse_mode)]
     mode: ModeChoice,
-    /// Continue an interrupted copy. It first checks that the source has not changed
+    /// Continue an interrupted copy. Files of a tree or a list that were done are not looked at again; a
+    /// partial file continues if its source has not changed
     #[arg(long)]
     resume: bool,
     /// Checksum to verify each file with: `auto` (the cheapest that both ends support), `none` (not

@@ -22,7 +22,7 @@ mod store;
 
 use done::DoneEntries;
 pub(crate) use records::{MAX_TEXT, PlaceInRoot, PlanRecord};
-use store::{Appended, GroupStore};
+use store::{Appended, GroupStore, MAX_GROUP};
 
 /// Records are written when they are so many bytes, or when somebody waits for them.
 const GROUP_BYTES: usize = 64 << 10;
@@ -51,6 +51,8 @@ pub(crate) struct BatchJournal {
     /// Something was written since the last sync.
     unsynced: bool,
     failure: Option<io::Error>,
+    /// Records are missing at the end of the store.
+    lost_records: bool,
 }
 
 impl BatchJournal {
@@ -60,7 +62,7 @@ impl BatchJournal {
     }
 
     /// Opens the journal of `command` at `path` and takes its lock. With `resume` it goes on where an earlier run ended; otherwise
-    /// it begins anew. `durable`: what the run reports as done is on disk.
+    /// it begins anew. `durable`: what the run reports as done is on disk. Such a run believes only marks of runs that were so, too.
     ///
     /// # Errors
     /// Busy ([`CopyFailure::is_destination_busy`]): the same copy runs already. `Usage`: the file is no journal of this copy.
@@ -90,7 +92,9 @@ impl BatchJournal {
             _ => journal.is_of(command, path)?,
         };
         let kept = match known && resume {
-            true => journal.load(&boot).map_err(|error| failed(&error))?,
+            true => journal
+                .load(&boot, durable)
+                .map_err(|error| failed(&error))?,
             false => 0,
         };
         journal
@@ -134,20 +138,20 @@ impl BatchJournal {
     }
 
     /// Reads what is intact. Returns its length.
-    fn load(&mut self, boot: &[u8]) -> io::Result<u64> {
+    fn load(&mut self, boot: &[u8], durable: bool) -> io::Result<u64> {
         let mut offset = 0;
         let mut believed = true;
-        'groups: while let Some((records, next)) = self.store.read(offset)? {
-            let mut bytes = records.as_slice();
-            while !bytes.is_empty() {
-                let Some(record) = PlanRecord::decode(&mut bytes) else {
-                    break 'groups;
-                };
+        while let Some((bytes, next)) = self.store.read(offset)? {
+            // Nothing of a group counts that is cut off.
+            let Some(records) = decode_group(&bytes) else {
+                break;
+            };
+            for record in records {
                 match record {
                     PlanRecord::Run {
                         boot: then,
-                        durable,
-                    } => believed = durable || then == boot,
+                        durable: on_disk,
+                    } => believed = on_disk || (then == boot && !durable),
                     PlanRecord::Relist => {
                         (self.listing, self.listed) = (self.position_at(offset), false);
                     }
@@ -216,6 +220,12 @@ impl BatchJournal {
 
     /// Marks entries as done, at once: these records survive a kill.
     pub(crate) fn mark_done(&mut self, entries: &[u32]) {
+        self.note_done(entries);
+        self.flush();
+    }
+
+    /// Marks entries as done, with the next records.
+    pub(crate) fn note_done(&mut self, entries: &[u32]) {
         for run in entries.chunk_by(|a, b| a.checked_add(1) == Some(*b)) {
             if let [first, ..] = run {
                 let count = u32::try_from(run.len()).unwrap_or(u32::MAX);
@@ -224,7 +234,6 @@ impl BatchJournal {
             }
             run.iter().for_each(|entry| self.done.insert(*entry));
         }
-        self.flush();
     }
 
     /// Puts all records in the store, where they can be read and survive a kill.
@@ -235,6 +244,10 @@ impl BatchJournal {
         match self.store.append(&self.pending) {
             Appended::Kept => self.unsynced = self.path.is_some(),
             Appended::FileFailed(error) => self.failure = Some(error),
+            Appended::TooLarge => {
+                self.lost_records = true;
+                self.failure = Some(too_large());
+            }
         }
         self.pending.clear();
     }
@@ -247,22 +260,19 @@ impl BatchJournal {
     /// The records of the group at a position, and the next position. `None`: there is none yet.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// The file cannot be read; a group in it is damaged, or could not be kept. Nothing that was listed is passed over.
     pub(crate) fn read_group(
         &self,
         at: GroupPosition,
     ) -> io::Result<Option<(Vec<PlanRecord>, GroupPosition)>> {
         let Some((bytes, offset)) = self.store.read(at.offset)? else {
-            return Ok(None);
-        };
-        let mut bytes = bytes.as_slice();
-        let mut records = Vec::new();
-        while !bytes.is_empty() {
-            let Some(record) = PlanRecord::decode(&mut bytes) else {
-                return Err(io::Error::other("the batch journal is damaged"));
+            return match at.offset < self.store.length() {
+                true => Err(damaged()),
+                false if self.lost_records => Err(too_large()),
+                false => Ok(None),
             };
-            records.push(record);
-        }
+        };
+        let records = decode_group(&bytes).ok_or_else(damaged)?;
         let entries = records.iter().filter(|record| record.is_entry()).count();
         let entry = at.entry + u32::try_from(entries).unwrap_or(u32::MAX);
         Ok(Some((records, GroupPosition { offset, entry })))
@@ -304,6 +314,24 @@ impl UnsyncedBatchJournal {
             tracing::debug!(%error, "batch journal not synced");
         }
     }
+}
+
+/// All records of a group. `None`: some bytes are not those of a record.
+fn decode_group(mut bytes: &[u8]) -> Option<Vec<PlanRecord>> {
+    let mut records = Vec::new();
+    while !bytes.is_empty() {
+        records.push(PlanRecord::decode(&mut bytes)?);
+    }
+    Some(records)
+}
+
+fn damaged() -> io::Error {
+    io::Error::other("the batch journal is damaged")
+}
+
+fn too_large() -> io::Error {
+    let message = format!("a record is longer than {MAX_GROUP} bytes");
+    io::Error::new(io::ErrorKind::InvalidInput, message)
 }
 
 fn busy_failure(path: &Path) -> CopyFailure {

@@ -13,9 +13,10 @@ pub(crate) const MAX_TEXT: usize = 64 << 10;
 /// One record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PlanRecord {
-    /// First record of the file: the copy that it belongs to.
+    /// First record of the file: what identifies the copy that it belongs to.
     Command(Vec<u8>),
-    /// A run begins. Without `durable` its done marks are valid during this boot of the machine alone.
+    /// A run begins. Without `durable` its done marks are valid during this boot of the machine alone, and for runs of the
+    /// same kind.
     Run { boot: Vec<u8>, durable: bool },
     /// A storage, as its locations begin, without a password. The first one has number 0.
     Root(Vec<u8>),

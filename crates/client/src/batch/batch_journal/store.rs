@@ -11,8 +11,8 @@ use data::checksum::ChecksumHasher;
 use proto::checksum::ChecksumAlgorithm;
 use rustix::fs::OFlags;
 
-/// Largest group, bytes.
-const MAX_GROUP: usize = 1 << 20;
+/// Largest group, bytes: no other is written, and none is believed.
+pub(super) const MAX_GROUP: usize = 1 << 20;
 /// Length and checksum of a group, bytes.
 const HEADER: usize = 8;
 /// A journal without a file of its own goes to a temporary file from this size on, bytes.
@@ -31,11 +31,14 @@ pub(super) struct GroupStore {
 
 /// The result of an append.
 #[derive(Debug)]
+#[must_use]
 pub(super) enum Appended {
     /// The group is where it belongs.
     Kept,
     /// The file failed: this group and the next ones are in memory.
     FileFailed(io::Error),
+    /// The group is larger than any that can be read back. It is nowhere.
+    TooLarge,
 }
 
 impl GroupStore {
@@ -55,6 +58,9 @@ impl GroupStore {
 
     /// Appends one group. The file keeps whole groups only, also when it cannot take this one.
     pub(super) fn append(&mut self, records: &[u8]) -> Appended {
+        if records.len() > MAX_GROUP {
+            return Appended::TooLarge;
+        }
         let mut group = Vec::with_capacity(HEADER + records.len());
         let length = u32::try_from(records.len()).unwrap_or(u32::MAX);
         group.extend_from_slice(&length.to_le_bytes());

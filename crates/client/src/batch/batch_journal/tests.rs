@@ -178,7 +178,7 @@ fn marks_that_are_not_on_disk_are_void_after_a_boot() {
             ..BatchJournal::default()
         };
         again
-            .load(boot_id().unwrap_or_default().as_bytes())
+            .load(boot_id().unwrap_or_default().as_bytes(), false)
             .unwrap();
         let done = if durable { vec![0, 1] } else { vec![0] };
         assert_eq!(state(&again).1, done);
@@ -292,4 +292,76 @@ fn directories_and_hard_links_keep_the_facts_of_their_sources() {
             assert_eq!(PlanRecord::decode(&mut &bytes[..cut]), None);
         }
     }
+}
+
+#[test]
+fn a_record_that_is_too_large_is_refused_and_does_not_read_as_the_end() {
+    let mut journal = BatchJournal::unnamed();
+    journal.append(&PlanRecord::Root(vec![b'x'; MAX_GROUP]));
+    journal.append(&file("a"));
+    journal.flush();
+    let failure = journal.take_failure().unwrap();
+    assert_eq!(failure.kind(), io::ErrorKind::InvalidInput);
+    let mut at = GroupPosition::default();
+    let read = loop {
+        match journal.read_group(at) {
+            Ok(Some((_, next))) => at = next,
+            other => break other,
+        }
+    };
+    assert!(read.is_err(), "{read:?}");
+    let dir = tempfile::tempdir().unwrap();
+    let command = vec![b'x'; MAX_GROUP];
+    let opened = BatchJournal::open(&dir.path().join("j"), &command, (false, true));
+    assert_eq!(opened.unwrap_err().exit, Exit::Local);
+}
+
+#[test]
+fn a_group_that_is_damaged_while_the_plan_is_carried_out_is_an_error_and_not_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("j");
+    let mut journal = open(&path, false);
+    let before = journal.store.length();
+    journal.append(&file("a"));
+    journal.flush();
+    let mut text = fs::read(&path).unwrap();
+    *text.last_mut().unwrap() ^= 1;
+    fs::write(&path, text).unwrap();
+    let at = |offset| GroupPosition { offset, entry: 0 };
+    assert!(journal.read_group(at(before)).is_err());
+    let end = journal.store.length();
+    assert_eq!(journal.read_group(at(end)).unwrap(), None);
+}
+
+#[test]
+fn marks_that_are_not_on_disk_are_void_for_a_run_that_promises_that() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("j");
+    let mut journal = BatchJournal::open(&path, COMMAND, (false, false)).unwrap();
+    journal.append(&file("a"));
+    journal.mark_done(&[0]);
+    drop(journal);
+    for (durable, done) in [(false, vec![0]), (true, Vec::new())] {
+        let again = BatchJournal::open(&path, COMMAND, (true, durable)).unwrap();
+        assert_eq!(state(&again).1, done);
+    }
+}
+
+#[test]
+fn nothing_of_a_group_with_an_unknown_record_counts() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("j");
+    let mut journal = open(&path, false);
+    journal.append(&file("a"));
+    journal.flush();
+    journal.append(&file("b"));
+    journal.append(&PlanRecord::Done { first: 0, count: 2 });
+    journal.pending.push(200);
+    journal.flush();
+    drop(journal);
+    let mut again = open(&path, true);
+    assert_eq!(state(&again), (1, Vec::new(), false));
+    assert_eq!(again.append(&file("c")), 1);
+    again.flush();
+    assert_eq!(names(&again), [&b"a"[..], b"c"]);
 }

@@ -38,7 +38,8 @@ fn for_each_name(
     plan: &CopyPlan,
     mut visit: impl FnMut(PlannedName<'_>) -> Result<(), CopyFailure>,
 ) -> Result<(), CopyFailure> {
-    let mut reader = PlanReader::of(plan);
+    // Also those that an earlier run has copied.
+    let mut reader = PlanReader::of_all(plan);
     loop {
         let next = reader.next(plan).map_err(|error| {
             CopyFailure::new(Exit::Local, format!("the batch journal: {error}"))

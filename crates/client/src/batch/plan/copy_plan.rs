@@ -11,7 +11,7 @@ use data::store::durability::SyncPolicy;
 use tokio::sync::Notify;
 
 use super::paths::entry_path;
-use super::places::{self, PlanRoots, RecordedPlaces};
+use super::places::{self, EntryContent, PlanRoots, RecordedPlaces};
 use crate::answers::SourceFacts;
 use crate::batch::batch_journal::{BatchJournal, GroupPosition, MAX_TEXT, PlaceInRoot, PlanRecord};
 use crate::location::Location;
@@ -74,7 +74,9 @@ struct PlanState {
     /// Nothing follows.
     ended: bool,
     /// The entries come from a listing of an earlier run.
-    is_resumed: bool,
+    has_complete_listing: bool,
+    /// An earlier run has copied files of this plan.
+    has_done_files: bool,
     /// Hashes of what an earlier run, whose listing broke off, has done.
     done_before: HashSet<u64>,
     hasher: RandomState,
@@ -82,7 +84,7 @@ struct PlanState {
 
 impl CopyPlan {
     /// An empty plan in `journal`. If the journal holds a complete listing of an earlier run, the plan is that one, provided that
-    /// its locations begin as `known` ones do; otherwise entries that the earlier run has done are left out when they are added again.
+    /// its locations begin as `known` ones do; otherwise entries that the earlier run has done are done when they are added again.
     ///
     /// # Errors
     /// `Local`: the journal cannot be read.
@@ -106,14 +108,19 @@ impl CopyPlan {
     }
 
     /// Whether the listing of an earlier run is complete, so that nothing is listed again.
-    pub(crate) fn is_resumed(&self) -> bool {
-        self.lock().is_resumed
+    pub(crate) fn has_complete_listing(&self) -> bool {
+        self.lock().has_complete_listing
     }
 
     /// Whether an earlier run has left something in the journal.
     pub(crate) fn continues(&self) -> bool {
         let state = self.lock();
-        state.is_resumed || !state.done_before.is_empty()
+        state.has_complete_listing || !state.done_before.is_empty()
+    }
+
+    /// Whether an earlier run has copied files, which this one does not look at.
+    pub(crate) fn has_done_files(&self) -> bool {
+        self.lock().has_done_files
     }
 
     /// Begins a source and its destination.
@@ -139,7 +146,14 @@ impl CopyPlan {
         entry: NewEntry,
     ) -> Result<bool, CopyFailure> {
         let longest = top.source.path().len().max(top.destination.path().len());
-        if longest + directory.len() + name.len() > MAX_TEXT {
+        let further = match &entry {
+            NewEntry::HardLink { first: text, .. } | NewEntry::Link(text) => text.len(),
+            NewEntry::Directory(_)
+            | NewEntry::ExistingDirectory(_)
+            | NewEntry::File(_)
+            | NewEntry::Unlisted { .. } => 0,
+        };
+        if further.max(longest + directory.len() + name.len()) > MAX_TEXT {
             let message = format!("a path below {} is too long", top.source.display());
             return Err(CopyFailure::new(Exit::Usage, message));
         }
@@ -166,16 +180,25 @@ impl CopyPlan {
         self.lock().roots.destination
     }
 
-    /// Nothing follows. `complete`: the listing is complete, so no later run has to repeat it.
+    /// Nothing follows. `complete`: see [`CopyPlan::note_complete`].
     pub(crate) fn end(&self, complete: bool) {
-        let mut state = self.lock();
-        if complete && !state.journal.is_listed() {
-            state.journal.append(&PlanRecord::Listed);
+        if complete {
+            self.note_complete();
         }
+        let mut state = self.lock();
         state.journal.flush();
         state.ended = true;
         drop(state);
         self.grown.notify_waiters();
+    }
+
+    /// The listing is complete and may be carried out: no later run repeats it, or checks it again.
+    pub(crate) fn note_complete(&self) {
+        let mut state = self.lock();
+        if !state.journal.is_listed() {
+            state.journal.append(&PlanRecord::Listed);
+            state.journal.flush();
+        }
     }
 
     /// Waits until the plan may have grown or ended since this future was enabled.
@@ -273,14 +296,14 @@ impl CopyPlan {
 impl PlanState {
     /// Adds an entry; returns whether readers should look.
     fn add(&mut self, top: &PlanTop, (directory, name): (&[u8], &[u8]), entry: NewEntry) -> bool {
-        let exists = match &entry {
+        // It is noted all the same: others may be in conflict with it, and what a directory keeps of its source is set last.
+        let is_done = match &entry {
             NewEntry::ExistingDirectory(_) => true,
-            _ if self.done_before.is_empty() => false,
-            // It is noted all the same: what it keeps of its source is set last.
-            NewEntry::Directory(_) => self.is_done_before(top, (directory, name), &entry),
-            _ if self.is_done_before(top, (directory, name), &entry) => return false,
-            _ => false,
+            _ => self.is_done_before(top, (directory, name), &entry),
         };
+        if !is_done {
+            self.count(&entry);
+        }
         let path = || entry_path(directory, name);
         // A new directory names itself.
         let within = match entry {
@@ -299,18 +322,14 @@ impl PlanState {
                 PlanRecord::NewDirectory { path, facts }
             }
             NewEntry::File(facts) => {
-                self.files += 1;
-                self.bytes += facts.size.unwrap_or(0);
                 let name = name.to_vec();
                 PlanRecord::File { name, facts }
             }
             NewEntry::HardLink { facts, first } => {
-                self.links += 1;
                 let name = name.to_vec();
                 PlanRecord::HardLink { name, facts, first }
             }
             NewEntry::Link(target) => {
-                self.links += 1;
                 let name = name.to_vec();
                 PlanRecord::Link { name, target }
             }
@@ -320,10 +339,23 @@ impl PlanState {
             },
         };
         let number = self.journal.append(&record);
-        if exists {
-            self.journal.mark_done(&[number]);
+        if is_done {
+            self.journal.note_done(&[number]);
         }
         number % ENTRIES_PER_NOTICE == ENTRIES_PER_NOTICE - 1
+    }
+
+    /// Counts an entry that is still to be copied.
+    fn count(&mut self, entry: &NewEntry) {
+        match entry {
+            NewEntry::File(facts) => {
+                self.files += 1;
+                self.bytes += facts.size.unwrap_or(0);
+            }
+            NewEntry::HardLink { .. } | NewEntry::Link(_) => self.links += 1,
+            NewEntry::Directory(_) | NewEntry::ExistingDirectory(_) | NewEntry::Unlisted { .. } => {
+            }
+        }
     }
 
     /// The directory of the last entry, if that was below the same top.
@@ -387,8 +419,13 @@ impl PlanState {
                 }
                 match (self.journal.is_done(number), &record) {
                     (true, _) => {
-                        let hash = self.hasher.hash_one(recorded.identity(&record));
-                        self.done_before.insert(hash);
+                        self.has_done_files |= matches!(
+                            record,
+                            PlanRecord::File { .. } | PlanRecord::HardLink { .. }
+                        );
+                        if let Some(identity) = recorded.identity(&record) {
+                            self.done_before.insert(self.hasher.hash_one(identity));
+                        }
                     }
                     (false, PlanRecord::File { facts, .. }) => {
                         files += 1;
@@ -403,7 +440,7 @@ impl PlanState {
         }
         if self.journal.is_listed() && all_known {
             (self.files, self.bytes, self.links) = (files, bytes, links);
-            (self.is_resumed, self.ended) = (true, true);
+            (self.has_complete_listing, self.ended) = (true, true);
             self.done_before = HashSet::new();
         } else {
             self.journal.append(&PlanRecord::Relist);
@@ -417,20 +454,21 @@ impl PlanState {
         (directory, name): (&[u8], &[u8]),
         entry: &NewEntry,
     ) -> bool {
-        let facts = match entry {
-            NewEntry::File(facts) => Some(*facts),
-            NewEntry::Unlisted { .. } => return false,
-            NewEntry::Directory(_)
-            | NewEntry::ExistingDirectory(_)
-            | NewEntry::HardLink { .. }
-            | NewEntry::Link(_) => None,
+        if self.done_before.is_empty() {
+            return false;
+        }
+        let content = match entry {
+            NewEntry::File(facts) => EntryContent::File(*facts),
+            NewEntry::Link(target) => EntryContent::Link(target),
+            NewEntry::Directory(_) | NewEntry::ExistingDirectory(_) => EntryContent::Directory,
+            // The file of its first name may be another one now.
+            NewEntry::HardLink { .. } | NewEntry::Unlisted { .. } => return false,
         };
         let relative = entry_path(directory, name);
         let identity = places::entry_identity(
             (&places::root_text(&top.source), top.source.path()),
             (&places::root_text(&top.destination), top.destination.path()),
-            &relative,
-            facts,
+            (&relative, content),
         );
         self.done_before.contains(&self.hasher.hash_one(identity))
     }

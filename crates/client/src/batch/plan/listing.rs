@@ -134,10 +134,21 @@ impl PlanFiller {
         self.ctx.observer.on_event(event);
     }
 
-    /// The listing is over.
+    /// The listing is over. Where entries were not compared when they were added, [`PlanFiller::accept`] follows the check.
     pub(crate) fn end(&self) {
-        self.plan.end(!self.incomplete.load(Ordering::Relaxed));
+        self.plan.end(self.streamed.is_some() && self.is_complete());
         self.announce();
+    }
+
+    /// The plan that was listed has no conflicts.
+    pub(crate) fn accept(&self) {
+        if self.is_complete() {
+            self.plan.note_complete();
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        !self.incomplete.load(Ordering::Relaxed)
     }
 }
 
@@ -318,10 +329,8 @@ pub(crate) async fn walk_tree(
     visitor: Arc<dyn TreeVisitor>,
 ) -> Result<(), CopyFailure> {
     let (id, path) = (top.storage_id(), trim_trailing_slashes(top.path()));
-    let mut session = ctx.session(&id).await?;
-    let walk = TreeWalk::begin(&mut *session, path, links, visitor).await?;
-    let walk = Arc::new(walk);
-    ctx.pool.release(&id, session);
+    let walk = TreeWalk::new(path, links, visitor);
+    let walk = Arc::new(begin_with_retries(ctx, &id, walk).await?);
     let mut most = ctx
         .options
         .concurrency
@@ -348,6 +357,24 @@ pub(crate) async fn walk_tree(
     }
 }
 
+/// Begins a walk, over one session after the other.
+async fn begin_with_retries(
+    ctx: &BatchContext,
+    id: &StorageId,
+    mut walk: TreeWalk,
+) -> Result<TreeWalk, CopyFailure> {
+    let mut retries = RetryBudget::new(ctx.options.retries, ctx.seed);
+    loop {
+        let mut session = ctx.session(id).await?;
+        let result = walk.begin(&mut *session).await;
+        ctx.return_session(id, session, &result);
+        match result {
+            Ok(()) => return Ok(walk),
+            Err(failure) => wait_for_retry(ctx, id, (&mut retries, failure)).await?,
+        }
+    }
+}
+
 /// Lists until the walk is over, over one session after the other.
 async fn list_with_retries(
     ctx: &BatchContext,
@@ -359,21 +386,30 @@ async fn list_with_retries(
         let mut session = ctx.session(id).await?;
         let result = walk.run(&mut *session).await;
         ctx.return_session(id, session, &result);
-        let failure = match result {
+        match result {
             Ok(()) => return Ok(()),
-            Err(failure) => failure,
-        };
-        let Some((attempt, after)) = retries.next_attempt(&failure, 0) else {
-            return Err(failure);
-        };
-        ctx.observer.on_event(CopyEvent::Retrying {
-            source: id.to_string(),
-            reason: failure.message,
-            attempt,
-            after,
-        });
-        tokio::time::sleep(after).await;
+            Err(failure) => wait_for_retry(ctx, id, (&mut retries, failure)).await?,
+        }
     }
+}
+
+/// Waits before the next try, or comes back with the failure if there is none.
+async fn wait_for_retry(
+    ctx: &BatchContext,
+    id: &StorageId,
+    (retries, failure): (&mut RetryBudget, CopyFailure),
+) -> Result<(), CopyFailure> {
+    let Some((attempt, after)) = retries.next_attempt(&failure, 0) else {
+        return Err(failure);
+    };
+    ctx.observer.on_event(CopyEvent::Retrying {
+        source: id.to_string(),
+        reason: failure.message,
+        attempt,
+        after,
+    });
+    tokio::time::sleep(after).await;
+    Ok(())
 }
 
 /// Lists over one more session. Servers may refuse it, and what it leaves is listed by others.

@@ -63,17 +63,40 @@ pub(super) fn root_text(at: &Location) -> Vec<u8> {
     text
 }
 
+/// Facts by which an entry is known as the one that was copied.
+#[derive(Clone, Copy)]
+pub(super) enum EntryContent<'e> {
+    Directory,
+    File(SourceFacts),
+    /// The content of a symbolic link.
+    Link(&'e [u8]),
+}
+
 /// A key that two entries share only if they are the same copy of the same source.
+pub(super) type EntryIdentity = (Vec<u8>, Option<u64>, Option<i64>);
+
+/// The key of an entry at a path relative to its top.
 pub(super) fn entry_identity(
     source: (&[u8], &[u8]),
     destination: (&[u8], &[u8]),
-    relative: &[u8],
-    facts: Option<SourceFacts>,
-) -> (Vec<u8>, Option<u64>, Option<i64>) {
-    let facts = facts.unwrap_or_default();
-    let parts = [source.0, source.1, destination.0, destination.1, relative];
+    (relative, content): (&[u8], EntryContent<'_>),
+) -> EntryIdentity {
+    let (kind, target, facts) = match content {
+        EntryContent::Directory => (b"d", &b""[..], SourceFacts::default()),
+        EntryContent::File(facts) => (b"f", &b""[..], facts),
+        EntryContent::Link(target) => (b"l", target, SourceFacts::default()),
+    };
     // No path contains NUL.
-    let text = parts.join(&0);
+    let text = [
+        source.0,
+        source.1,
+        destination.0,
+        destination.1,
+        relative,
+        kind,
+        target,
+    ]
+    .join(&0);
     (text, facts.size, facts.modified.map(|time| time.0))
 }
 
@@ -118,19 +141,18 @@ impl RecordedPlaces {
         })
     }
 
-    /// [`entry_identity`] of the entry that was followed last.
-    pub(super) fn identity(&self, record: &PlanRecord) -> (Vec<u8>, Option<u64>, Option<i64>) {
-        let Some(here) = self.here() else {
-            return (Vec::new(), None, None);
+    /// [`entry_identity`] of the entry that was followed last. `None`: a later listing adds it anew.
+    pub(super) fn identity(&self, record: &PlanRecord) -> Option<EntryIdentity> {
+        let here = self.here()?;
+        let (name, content) = match record {
+            PlanRecord::File { name, facts } => (&name[..], EntryContent::File(*facts)),
+            PlanRecord::Link { name, target } => (&name[..], EntryContent::Link(target)),
+            PlanRecord::NewDirectory { .. } => (&b""[..], EntryContent::Directory),
+            _ => return None,
         };
-        let (relative, facts) = match record {
-            PlanRecord::File { name, facts } => (entry_path(here.directory, name), Some(*facts)),
-            PlanRecord::Link { name, .. } | PlanRecord::HardLink { name, .. } => {
-                (entry_path(here.directory, name), None)
-            }
-            _ => (here.directory.to_vec(), None),
-        };
-        entry_identity(here.source, here.destination, &relative, facts)
+        let relative = entry_path(here.directory, name);
+        let entry = (relative.as_slice(), content);
+        Some(entry_identity(here.source, here.destination, entry))
     }
 }
 

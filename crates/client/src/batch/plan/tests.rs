@@ -377,7 +377,7 @@ fn a_listing_that_broke_off_is_repeated_and_what_is_done_and_unchanged_is_left_o
     drop(plan);
     // Killed before the end of the listing.
     let plan = open(true);
-    assert!(plan.continues() && !plan.is_resumed());
+    assert!(plan.continues() && !plan.has_complete_listing());
     assert_eq!(plan.noted_destination(), Some(2));
     add(&plan, &[("c", 3), ("b", 20), ("a", 1), ("new", 1)]);
     plan.end(true);
@@ -385,7 +385,7 @@ fn a_listing_that_broke_off_is_repeated_and_what_is_done_and_unchanged_is_left_o
     plan.mark_done(&[3]);
     drop(plan);
     let plan = open(true);
-    assert!(plan.is_resumed());
+    assert!(plan.has_complete_listing());
     assert_eq!(names_left(&plan), ["/to/d/b", "/to/d/new"]);
     assert_eq!(plan.size(), (2, 21));
 }
@@ -404,5 +404,97 @@ fn of_two_streamed_files_in_conflict_the_later_one_is_refused() {
             let added = names.add_file((&at(source), &at(destination)));
             assert_eq!(added.is_err(), n == refused, "{source} {destination}");
         }
+    }
+}
+
+/// A plan of copies from /from to /to, in the journal at `path`.
+fn plan_at(path: &Path, resume: bool) -> CopyPlan {
+    let journal = BatchJournal::open(path, b"cp", (resume, true)).unwrap();
+    CopyPlan::in_journal(journal, &[local("/from"), local("/to")]).unwrap()
+}
+
+fn add(plan: &CopyPlan, (source, destination): (&str, &str), entry: NewEntry) {
+    let top = plan.add_top(&local(source), &local(destination));
+    plan.add(&top, (b"d", b"n"), entry).unwrap();
+}
+
+#[tokio::test]
+async fn a_plan_that_was_listed_but_not_checked_is_listed_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, path) = (dir.path().join("from"), dir.path().join("j"));
+    fs::create_dir(&from).unwrap();
+    fs::write(from.join("a"), "1").unwrap();
+    let mut tree = options();
+    tree.recursive = true;
+    let ctx = BatchContext::new(tree, Arc::new(FailureRecorder::default())).unwrap();
+    let ctx = Arc::new(ctx);
+    let sources = [local(&from)];
+    for accepted in [false, true] {
+        let to = local(dir.path().join("to"));
+        let outline = PlanOutline::examine(&ctx, &sources, &to, None).await;
+        let plan = Arc::new(plan_at(&path, false));
+        let filler = Arc::new(PlanFiller::new(&ctx, &plan, &Arc::default(), false));
+        list_sources(&filler, outline.unwrap()).await;
+        check_conflicts(&plan).unwrap();
+        if accepted {
+            filler.accept();
+        }
+        // Killed here.
+        drop((filler, plan));
+        let ends = [local(&from), to];
+        let journal = BatchJournal::open(&path, b"cp", (true, true)).unwrap();
+        let plan = CopyPlan::in_journal(journal, &ends).unwrap();
+        assert_eq!(plan.has_complete_listing(), accepted);
+    }
+}
+
+#[test]
+fn a_file_in_conflict_with_one_that_an_earlier_run_has_copied_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("j");
+    let file = || NewEntry::File(SourceFacts::default());
+    let plan = plan_at(&path, false);
+    add(&plan, ("/from/a", "/to"), file());
+    plan.mark_done(&[0]);
+    drop(plan);
+    let plan = plan_at(&path, true);
+    add(&plan, ("/from/a", "/to"), file());
+    assert_eq!(plan.size().0, 0, "done");
+    check_conflicts(&plan).unwrap();
+    add(&plan, ("/from/b", "/to"), file());
+    let failure = check_conflicts(&plan).unwrap_err();
+    assert_eq!(failure.exit, Exit::Usage, "{failure}");
+}
+
+#[test]
+fn a_link_that_has_changed_and_every_hard_link_are_made_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("j");
+    let hard = || NewEntry::HardLink {
+        facts: SourceFacts::default(),
+        first: b"d/a".to_vec(),
+    };
+    let link = |target: &str| NewEntry::Link(target.into());
+    let plan = plan_at(&path, false);
+    let all = [
+        link("a"),
+        hard(),
+        NewEntry::Directory(SourceFacts::default()),
+    ];
+    for (n, entry) in all.into_iter().enumerate() {
+        add(&plan, (&format!("/from/{n}"), "/to"), entry);
+    }
+    plan.mark_done(&[0, 1, 2]);
+    drop(plan);
+    for (n, entry, links) in [
+        (0, link("a"), 0),
+        (0, link("b"), 1),
+        (1, hard(), 1),
+        // A link in place of a directory.
+        (2, link(""), 1),
+    ] {
+        let plan = plan_at(&path, true);
+        add(&plan, (&format!("/from/{n}"), "/to"), entry);
+        assert_eq!(plan.link_count(), links, "{n}");
     }
 }
