@@ -268,6 +268,37 @@ async fn hard_links_of_a_tree_stay_hard_links() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_further_name_is_never_given_to_an_older_file() {
+    let workdir = tempfile::tempdir().unwrap();
+    let (from, to) = (workdir.path().join("from"), workdir.path().join("to"));
+    make_linked_tree(&from);
+    let keep_existing = CopyOptions {
+        keep_existing: true,
+        ..keeping(ALL)
+    };
+    // The copy of the first name fails, or keeps what is there.
+    for (options, exit, failed) in [
+        (keeping(ALL), Exit::Partial, 1),
+        (keep_existing, Exit::Done, 0),
+    ] {
+        let there = to.join("from");
+        let _ = fs::remove_dir_all(&there);
+        fs::create_dir_all(there.join("d")).unwrap();
+        let names = ["a", "d/b", "d/c"].map(|name| there.join(name));
+        fs::write(there.join("a"), "old file").unwrap();
+        if failed > 0 {
+            fs::create_dir(there.join("a.longhaul-partial")).unwrap();
+        }
+        let (summary, _) = copy(&[from.to_str().unwrap()], to.to_str().unwrap(), &options).await;
+        assert_eq!((summary.exit, summary.failed), (exit, failed));
+        let texts = names.map(|name| fs::read_to_string(name).unwrap());
+        let copies = texts.iter().filter(|text| *text == "one file").count();
+        assert_eq!(copies, 2, "{texts:?}");
+        assert_eq!(texts[0], "old file");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_without_hard_links_gets_each_name_and_a_warning() {
     let server = EndToEndServer::start().await;
     let workdir = tempfile::tempdir().unwrap();
