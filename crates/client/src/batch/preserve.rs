@@ -4,6 +4,8 @@
 //! Directories come last, deepest first: storing a file changes the time of its directory, and a directory may be
 //! read-only. None of this fails a copy, whose bytes are in place; the user is told once for each storage.
 
+use std::collections::HashMap;
+
 use data::store::Source;
 use data::store::file::FileSink;
 use data::store::holes::{HoleChoice, has_holes};
@@ -63,9 +65,8 @@ pub(super) async fn finish_files(ctx: &BatchContext, files: &[&PlannedFile]) {
         };
         (&file.destination, kept)
     });
-    let changes: Vec<_> = changes.collect();
     warn_of_unknown_modes(ctx, files);
-    change(ctx, &changes).await;
+    change_each(ctx, changes).await;
 }
 
 /// Whether directories keep anything of their sources.
@@ -104,31 +105,33 @@ pub(super) async fn finish_directories(ctx: &BatchContext, plan: &CopyPlan) {
         };
         (at, kept)
     });
-    let changes: Vec<_> = changes.collect();
-    for changes in changes.chunks(MAX_CHANGES) {
-        change(ctx, changes).await;
+    change_each(ctx, changes).await;
+}
+
+/// Makes changes, each at its storage, in their order.
+async fn change_each<'l>(
+    ctx: &BatchContext,
+    changes: impl Iterator<Item = (&'l Location, KeptMetadata)>,
+) {
+    let mut of_storages = HashMap::<StorageId, Vec<MetadataChange<'l>>>::new();
+    for (at, kept) in changes.filter(|(_, kept)| *kept != KeptMetadata::default()) {
+        let path = super::plan::trim_trailing_slashes(at.path());
+        let of_storage = of_storages.entry(at.storage_id()).or_default();
+        of_storage.push(MetadataChange { path, kept });
+    }
+    for (id, changes) in &of_storages {
+        for changes in changes.chunks(MAX_CHANGES) {
+            change(ctx, id, changes).await;
+        }
     }
 }
 
 /// Makes changes at one storage.
-async fn change(ctx: &BatchContext, changes: &[(&Location, KeptMetadata)]) {
-    let wanted = changes
-        .iter()
-        .filter(|(_, kept)| *kept != KeptMetadata::default());
-    let wanted: Vec<MetadataChange<'_>> = wanted
-        .map(|(at, kept)| MetadataChange {
-            path: super::plan::trim_trailing_slashes(at.path()),
-            kept: *kept,
-        })
-        .collect();
-    let (Some((first, _)), false) = (changes.first(), wanted.is_empty()) else {
-        return;
-    };
-    let id = first.storage_id();
-    let result = match ctx.session(&id).await {
+async fn change(ctx: &BatchContext, id: &StorageId, changes: &[MetadataChange<'_>]) {
+    let result = match ctx.session(id).await {
         Ok(mut session) => {
-            let result = session.set_metadata(&wanted).await;
-            ctx.return_session(&id, session, &result);
+            let result = session.set_metadata(changes).await;
+            ctx.return_session(id, session, &result);
             result
         }
         Err(failure) => Err(failure),

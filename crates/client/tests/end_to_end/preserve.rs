@@ -1,11 +1,15 @@
 //! Permissions and times that copies keep.
 
+use std::fmt::Write as _;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use client::{CopyEvent, CopyOptions, Exit, Preserve, PreservedTimes, SparseFiles, SyncOptions};
+use client::{
+    CopyEvent, CopyOptions, Exit, PairSource, Preserve, PreservedTimes, SparseFiles, SyncOptions,
+};
 
 use crate::support::{EndToEndServer, EventRecorder, copy, options};
 
@@ -181,7 +185,7 @@ async fn a_sync_keeps_the_times_of_directories_after_it_has_deleted() {
         checksum: false,
     };
     for copied in [6, 0] {
-        let recorder = std::sync::Arc::new(EventRecorder::default());
+        let recorder = Arc::new(EventRecorder::default());
         let (source, there) = (from.to_str().unwrap(), server.url("t"));
         let summary = client::sync(source, &there, &options, recorder.clone()).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
@@ -194,6 +198,36 @@ async fn a_sync_keeps_the_times_of_directories_after_it_has_deleted() {
 }
 
 /// `a`, `d/b` and `d/c` are names of one file; so are `x` and `y`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_pairs_changes_directories_at_their_own_servers() {
+    let servers = [EndToEndServer::start().await, EndToEndServer::start().await];
+    let workdir = tempfile::tempdir().unwrap();
+    let mut pairs = String::new();
+    for (n, server) in servers.iter().enumerate() {
+        let from = workdir.path().join(n.to_string());
+        fs::create_dir_all(from.join("d")).unwrap();
+        fs::write(from.join("d/file"), "text").unwrap();
+        set(&from.join("d"), 0o700 | n as u32, LONG_AGO + n as u64);
+        // Directories of the other server, which are none of the copy.
+        server.store(&format!("t{}/d/other", 1 - n), b"other");
+        let there = server.url(&format!("t{n}"));
+        let _ = writeln!(pairs, "{} {there}", from.to_str().unwrap());
+    }
+    let list = workdir.path().join("pairs");
+    fs::write(&list, pairs).unwrap();
+    let list = PairSource::File(list);
+    let summary =
+        client::copy_pairs(&list, &keeping(ALL), Arc::new(EventRecorder::default())).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    for (n, server) in servers.iter().enumerate() {
+        let copied = fs::metadata(server.root().join(format!("t{n}/d"))).unwrap();
+        let kept = (copied.mode() & 0o777, copied.mtime() as u64);
+        assert_eq!(kept, (0o700 | n as u32, LONG_AGO + n as u64));
+        let other = fs::metadata(server.root().join(format!("t{}/d", 1 - n))).unwrap();
+        assert!(other.mtime() as u64 > LONG_AGO + 10, "server {n}");
+    }
+}
+
 fn make_linked_tree(top: &Path) {
     fs::create_dir_all(top.join("d")).unwrap();
     fs::write(top.join("a"), "one file").unwrap();
@@ -246,7 +280,7 @@ async fn hard_links_of_a_tree_stay_hard_links() {
         checksum: false,
     };
     for files in [3, 0] {
-        let observer = std::sync::Arc::new(EventRecorder::default());
+        let observer = Arc::new(EventRecorder::default());
         let (from, apart) = (from.to_str().unwrap(), apart.to_str().unwrap());
         let summary = client::sync(from, apart, &options, observer).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
@@ -254,7 +288,7 @@ async fn hard_links_of_a_tree_stay_hard_links() {
         assert_eq!(links(Path::new(apart)), links(&at("from")));
     }
     fs::write(from.join("d/c"), "changed content").unwrap();
-    let observer = std::sync::Arc::new(EventRecorder::default());
+    let observer = Arc::new(EventRecorder::default());
     let (source, there) = (from.to_str().unwrap(), apart.to_str().unwrap());
     let summary = client::sync(source, there, &options, observer).await;
     assert_eq!((summary.exit, summary.files), (Exit::Done, 3));
