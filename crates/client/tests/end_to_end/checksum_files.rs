@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::{
-    CheckTotals, CheckedSum, CopyOptions, Exit, RemoteOptions, SyncOptions, WriteSums, check_sums,
+    CheckTotals, CheckedSum, CopyOptions, Exit, PairSource, RemoteOptions, SyncOptions, WriteSums,
+    check_sums,
 };
 
 use crate::support::{EndToEndServer, EventRecorder, copy, options};
@@ -247,4 +248,18 @@ async fn a_sync_that_fails_keeps_the_checksums_of_an_earlier_one() {
     assert_ne!(sync(&from).await, Exit::Done);
     assert_eq!(fs::read(to.join("a")).unwrap(), b"a");
     assert_eq!(lines(), earlier);
+}
+
+#[tokio::test]
+async fn checksums_of_a_list_of_pairs_are_refused() {
+    let workdir = tempfile::tempdir().unwrap();
+    let [from, to, list, sums] =
+        ["from", "to", "list", "MD5SUMS"].map(|name| workdir.path().join(name));
+    fs::write(&from, "text").unwrap();
+    fs::write(&list, format!("{} {}\n", from.display(), to.display())).unwrap();
+    let observer = Arc::new(EventRecorder::default());
+    let pairs = PairSource::File(list);
+    let summary = client::copy_pairs(&pairs, &writing(&sums), observer).await;
+    assert_eq!(summary.exit, Exit::Usage);
+    assert!(!to.exists());
 }
