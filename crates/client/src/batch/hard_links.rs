@@ -1,13 +1,11 @@
 //! Makes the hard links of a plan, after the files are written.
 
 use std::collections::HashSet;
-use std::ffi::OsStr;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Mutex;
 
 use data::store::durability::SyncPolicy;
@@ -16,7 +14,8 @@ use super::disk::run_blocking;
 use super::plan::{CopyPlan, NextEntry, PlanReader, PlannedEntry, PlannedHardLink};
 use super::{BatchContext, lock, preserve};
 use crate::location::Location;
-use crate::partial::{directory_of, local_failure, partial_name};
+use crate::partial::{directory_of, local_failure};
+use crate::replacement::temporary_beside;
 use crate::{CopyFailure, Exit};
 
 /// Destinations at which a copy has not put its file: what is there is older, and gets no further name.
@@ -118,13 +117,8 @@ pub(super) async fn make(
 
 /// The name never disappears: the link has another one first.
 fn replace_by_link(first: &Path, path: &Path, policy: SyncPolicy) -> io::Result<()> {
-    let name = path.file_name().map_or(&b""[..], OsStr::as_bytes);
-    let name = partial_name(&[b"link-", name].concat());
-    let temporary: PathBuf = path.with_file_name(std::ffi::OsString::from_vec(name));
-    match fs::remove_file(&temporary) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => fs::hard_link(first, &temporary)?,
-    }
+    let temporary = temporary_beside(path, "link");
+    fs::hard_link(first, &temporary)?;
     if let Err(error) = fs::rename(&temporary, path) {
         let _ = fs::remove_file(&temporary);
         return Err(error);

@@ -302,6 +302,21 @@ async fn hard_links_of_a_tree_stay_hard_links() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_further_name_leaves_unfinished_files_alone() {
+    let workdir = tempfile::tempdir().unwrap();
+    let (from, to) = (workdir.path().join("from"), workdir.path().join("to"));
+    make_linked_tree(&from);
+    fs::create_dir_all(to.join("from")).unwrap();
+    // That of a file `link-y` of another copy.
+    let unfinished = to.join("from/link-y.longhaul-partial");
+    fs::write(&unfinished, "half").unwrap();
+    let (from, to) = (from.to_str().unwrap(), to.to_str().unwrap());
+    let (summary, _) = copy(&[from], to, &keeping(ALL)).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(fs::read(&unfinished).unwrap(), b"half");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_further_name_is_never_given_to_an_older_file() {
     let workdir = tempfile::tempdir().unwrap();
     let (from, to) = (workdir.path().join("from"), workdir.path().join("to"));
