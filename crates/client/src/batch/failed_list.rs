@@ -97,7 +97,16 @@ fn write_list(out: &mut impl Write, plan: &CopyPlan) -> io::Result<()> {
                 destination,
                 is_directory,
             }) => (source, destination, if is_directory { "/" } else { "" }),
-            NextEntry::Entry(PlannedEntry::Directory { .. } | PlannedEntry::Link(_)) => continue,
+            // Lists of pairs have neither; a directory is made with what is copied into it.
+            NextEntry::Entry(PlannedEntry::Directory { at, .. }) => {
+                writeln!(out, "# not made: {}", pair_url(&at, "/"))?;
+                continue;
+            }
+            NextEntry::Entry(PlannedEntry::Link(link)) => {
+                let (source, path) = (pair_url(&link.source, ""), pair_url(&link.path, ""));
+                writeln!(out, "# not copied, a symbolic link: {source} {path}")?;
+                continue;
+            }
             NextEntry::Pending | NextEntry::End => return Ok(()),
         };
         let (source, destination) = (pair_url(&source, end), pair_url(&destination, end));

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use client::{
-    BatchJournalLocation, CopyEvent, CopyOptions, CopySummary, Exit, PairSource, VerifyMode,
+    BatchJournalLocation, CopyEvent, CopyOptions, CopySummary, Exit, PairSource, SymlinkPolicy,
+    VerifyMode,
 };
 use proto::checksum::ChecksumAlgorithm;
 
@@ -236,6 +237,36 @@ async fn a_list_of_failures_can_be_given_back() {
         assert_eq!(copied, name);
     }
     assert_eq!(fs::read(&list).unwrap(), b"", "nothing failed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_list_of_failures_names_directories_and_links() {
+    let scratch = tempfile::tempdir().unwrap();
+    let [from, to, list] = ["from", "to", "failed"].map(|name| scratch.path().join(name));
+    fs::create_dir_all(from.join("empty")).unwrap();
+    // Deeper than any tree that is listed.
+    fs::create_dir_all(from.join(vec!["d"; 140].join("/"))).unwrap();
+    fs::write(from.join("file"), "text").unwrap();
+    std::os::unix::fs::symlink("file", from.join("link")).unwrap();
+    // What is in the way of the copy.
+    fs::create_dir_all(to.join("from/link")).unwrap();
+    fs::write(to.join("from/empty"), "a file").unwrap();
+    let options = CopyOptions {
+        failed_list: Some(list.clone()),
+        symlinks: SymlinkPolicy::Copy,
+        ..kept_in(&scratch.path().join("j"))
+    };
+    let (summary, _) = copy(&[text(&from)], text(&to), &options).await;
+    assert_eq!((summary.exit, summary.failed), (Exit::Partial, 3));
+    let lines = fs::read_to_string(&list).unwrap();
+    let mut lines: Vec<_> = lines.lines().collect();
+    lines.sort_unstable();
+    let [_, link, directory, unlisted] = lines.as_slice() else {
+        panic!("{lines:?}");
+    };
+    assert!(link.starts_with("# not copied") && link.ends_with("/from/link"));
+    assert!(directory.starts_with("# not made") && directory.ends_with("/from/empty/"));
+    assert!(unlisted.ends_with("/d/d/"), "{unlisted}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

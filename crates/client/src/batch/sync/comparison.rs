@@ -242,6 +242,12 @@ impl Comparison {
                 self.is_whole.store(false, Ordering::Relaxed);
                 Err(failure)
             }
+            TreeEntry::Unlisted(failure) => {
+                self.is_whole.store(false, Ordering::Relaxed);
+                let place = (directory, name);
+                self.filler.fail_directory(&self.top, place, failure);
+                Ok(())
+            }
         }
     }
 }

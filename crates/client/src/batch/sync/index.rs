@@ -188,7 +188,7 @@ impl TreeVisitor for DestinationIndex {
                 NewEntry::Link(target),
             ),
             // Nothing is known of them, so nothing is done with them.
-            TreeEntry::Skipped(_) | TreeEntry::Failed(_) => return Ok(()),
+            TreeEntry::Skipped(_) | TreeEntry::Failed(_) | TreeEntry::Unlisted(_) => return Ok(()),
         };
         let hash = self.hasher.hash_one(&path);
         self.lock().entries.push(PackedEntry::new(hash, there));
