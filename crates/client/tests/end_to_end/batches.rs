@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use client::{
-    BatchJournalLocation, CopyEvent, CopyOptions, CopySummary, Exit, PairSource, SymlinkPolicy,
-    VerifyMode,
+    BatchJournalLocation, CopyEvent, CopyOptions, CopySummary, Exit, PairSource, Preserve,
+    SymlinkPolicy, VerifyMode,
 };
 use proto::checksum::ChecksumAlgorithm;
 
@@ -267,6 +267,42 @@ async fn the_list_of_failures_names_directories_and_links() {
     assert!(link.starts_with("# not copied") && link.ends_with("/from/link"));
     assert!(directory.starts_with("# not made") && directory.ends_with("/from/empty/"));
     assert!(unlisted.ends_with("/d/d/"), "{unlisted}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn links_of_a_list_of_pairs_replace_no_other_file_of_it() {
+    let scratch = tempfile::tempdir().unwrap();
+    let [one, two, to, list] = ["one", "two", "to", "list"].map(|name| scratch.path().join(name));
+    for tree in [&one, &two] {
+        fs::create_dir(tree).unwrap();
+    }
+    fs::write(one.join("soft"), "first").unwrap();
+    fs::write(one.join("hard"), "first").unwrap();
+    fs::write(two.join("file"), "second").unwrap();
+    std::os::unix::fs::symlink("file", two.join("soft")).unwrap();
+    fs::hard_link(two.join("file"), two.join("hard")).unwrap();
+    let lines = [&one, &two].map(|from| format!("{} {}", text(from), text(&to)));
+    fs::write(&list, lines.join("\n")).unwrap();
+    let options = CopyOptions {
+        symlinks: SymlinkPolicy::Copy,
+        preserve: Preserve {
+            hard_links: true,
+            ..Preserve::default()
+        },
+        ..kept_in(&scratch.path().join("j"))
+    };
+    let summary = copy_list(&list, &options).await;
+    assert_eq!((summary.exit, summary.failed), (Exit::Partial, 2));
+    for name in ["soft", "hard"] {
+        assert!(!to.join(name).is_symlink());
+        assert_eq!(fs::read(to.join(name)).unwrap(), b"first", "{name}");
+    }
+    // The links that are there do not lead to a conflict with the file.
+    fs::write(&list, format!("{} {}", text(&two), text(&to.join("two")))).unwrap();
+    for _ in 0..2 {
+        let summary = copy_list(&list, &options).await;
+        assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

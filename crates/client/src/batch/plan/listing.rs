@@ -81,11 +81,11 @@ impl PlanFiller {
             let mut streamed = streamed.lock().unwrap_or_else(PoisonError::into_inner);
             match entry {
                 NewEntry::Directory(_) => streamed.add_directory(&destination)?,
-                NewEntry::File(_) => streamed.add_file((&at(&top.source), &destination))?,
-                NewEntry::ExistingDirectory(_)
-                | NewEntry::HardLink { .. }
-                | NewEntry::Link(_)
-                | NewEntry::Unlisted { .. } => {}
+                NewEntry::File(_) | NewEntry::HardLink { .. } => {
+                    streamed.add_file((&at(&top.source), &destination))?;
+                }
+                NewEntry::Link(_) => streamed.add_link((&at(&top.source), &destination))?,
+                NewEntry::ExistingDirectory(_) | NewEntry::Unlisted { .. } => {}
             }
         }
         if self.plan.add(top, (directory, name), entry)? {
