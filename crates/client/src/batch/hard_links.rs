@@ -41,6 +41,9 @@ impl FilesNotCopied {
         loop {
             match reader.next(plan)? {
                 NextEntry::Entry(PlannedEntry::File(item)) => self.add(&item.destination),
+                NextEntry::Entry(PlannedEntry::Unlisted { destination, .. }) => {
+                    self.add(&destination);
+                }
                 NextEntry::Entry(_) => {}
                 NextEntry::Pending | NextEntry::End => return Ok(()),
             }

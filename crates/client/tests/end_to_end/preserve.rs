@@ -302,6 +302,27 @@ async fn hard_links_of_a_tree_stay_hard_links() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_further_name_is_never_given_to_a_file_of_another_source() {
+    let workdir = tempfile::tempdir().unwrap();
+    let [one, two, to, list] = ["one", "two", "to", "list"].map(|name| workdir.path().join(name));
+    for (tree, text) in [(&one, "text 1"), (&two, "text 2")] {
+        fs::create_dir_all(tree.join("d")).unwrap();
+        fs::write(tree.join("first"), text).unwrap();
+        set(&tree.join("first"), 0o644, LONG_AGO);
+    }
+    // Listed after its first name, whose place another file has.
+    fs::hard_link(two.join("first"), two.join("d/further")).unwrap();
+    let lines = [&one, &two].map(|from| format!("{} {}", from.display(), to.display()));
+    fs::write(&list, lines.join("\n")).unwrap();
+    let observer = Arc::new(EventRecorder::default());
+    let list = PairSource::File(list);
+    let summary = client::copy_pairs(&list, &keeping(ALL), observer).await;
+    assert_eq!((summary.exit, summary.failed), (Exit::Partial, 1));
+    assert_eq!(fs::read(to.join("first")).unwrap(), b"text 1");
+    assert_eq!(fs::read(to.join("d/further")).unwrap(), b"text 2");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_further_name_leaves_unfinished_files_alone() {
     let workdir = tempfile::tempdir().unwrap();
     let (from, to) = (workdir.path().join("from"), workdir.path().join("to"));
