@@ -4,8 +4,6 @@
 //! Directories come last, deepest first: storing a file changes the time of its directory, and a directory may be
 //! read-only. None of this fails a copy, whose bytes are in place; the user is told once for each storage.
 
-use std::collections::HashMap;
-
 use data::store::Source;
 use data::store::file::FileSink;
 use data::store::holes::{HoleChoice, has_holes};
@@ -113,11 +111,15 @@ async fn change_each<'l>(
     ctx: &BatchContext,
     changes: impl Iterator<Item = (&'l Location, KeptMetadata)>,
 ) {
-    let mut of_storages = HashMap::<StorageId, Vec<MetadataChange<'l>>>::new();
+    // A copy has few storages.
+    let mut of_storages = Vec::<(StorageId, Vec<MetadataChange<'l>>)>::new();
     for (at, kept) in changes.filter(|(_, kept)| *kept != KeptMetadata::default()) {
         let path = super::plan::trim_trailing_slashes(at.path());
-        let of_storage = of_storages.entry(at.storage_id()).or_default();
-        of_storage.push(MetadataChange { path, kept });
+        let (id, change) = (at.storage_id(), MetadataChange { path, kept });
+        match of_storages.iter_mut().find(|(known, _)| *known == id) {
+            Some((_, changes)) => changes.push(change),
+            None => of_storages.push((id, vec![change])),
+        }
     }
     for (id, changes) in &of_storages {
         for changes in changes.chunks(MAX_CHANGES) {
