@@ -248,7 +248,7 @@ async fn the_list_of_failures_names_directories_and_links() {
     fs::create_dir_all(from.join(vec!["d"; 140].join("/"))).unwrap();
     fs::write(from.join("file"), "text").unwrap();
     std::os::unix::fs::symlink("file", from.join("link")).unwrap();
-    // What is in the way of the copy.
+    // A directory and a file are in the way of the copy.
     fs::create_dir_all(to.join("from/link")).unwrap();
     fs::write(to.join("from/empty"), "a file").unwrap();
     let options = CopyOptions {
