@@ -22,6 +22,7 @@ pub mod protection;
 mod remote_api;
 mod removal_preview;
 mod remove;
+mod replacement;
 mod retry;
 mod selection;
 pub mod session;

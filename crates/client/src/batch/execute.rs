@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::bundle::{self, BatchWork, MovedBundle};
+use super::hard_links::FilesNotCopied;
 use super::plan::{
     self, CopyPlan, NextEntry, PlanReader, PlannedEntry, PlannedFile, PlannedHardLink, PlannedLink,
 };
@@ -39,6 +40,7 @@ pub(super) async fn execute(
         ctx: Arc::clone(ctx),
         plan: Arc::clone(plan),
         totals: Arc::clone(totals),
+        not_copied: Mutex::default(),
     });
     let workers = async {
         let reporting = Arc::clone(&batch);
@@ -111,6 +113,8 @@ struct RunningBatch {
     ctx: Arc<BatchContext>,
     plan: Arc<CopyPlan>,
     totals: Arc<Mutex<BatchTotals>>,
+    /// For hard links.
+    not_copied: Mutex<FilesNotCopied>,
 }
 
 impl RunningBatch {
@@ -149,6 +153,13 @@ impl RunningBatch {
         if self.plan.link_count() == 0 {
             return;
         }
+        let unreadable = |error| {
+            let message = format!("the plan of the copy cannot be read: {error}");
+            self.fail(String::new(), CopyFailure::new(Exit::Local, message));
+        };
+        if let Err(error) = lock(&self.not_copied).add_rest_of(&self.plan) {
+            return unreadable(error);
+        }
         for hard in [true, false] {
             let mut reader = PlanReader::of(&self.plan);
             loop {
@@ -161,10 +172,7 @@ impl RunningBatch {
                     }
                     Ok(NextEntry::Entry(_)) => {}
                     Ok(NextEntry::Pending | NextEntry::End) => break,
-                    Err(error) => {
-                        let message = format!("the plan of the copy cannot be read: {error}");
-                        return self.fail(String::new(), CopyFailure::new(Exit::Local, message));
-                    }
+                    Err(error) => return unreadable(error),
                 }
             }
         }
@@ -172,7 +180,10 @@ impl RunningBatch {
 
     /// Gives a file its further name. One that a file system does not give is copied as a file of its own.
     async fn make_hard_link(&self, link: PlannedHardLink) {
-        let outcome = match hard_links::make(&self.ctx, &link).await {
+        if self.ctx.options.keep_existing && hard_links::is_taken(&link) {
+            return self.copy_one(link.file).await;
+        }
+        let outcome = match hard_links::make(&self.ctx, &link, &self.not_copied).await {
             Ok(outcome) => outcome,
             Err(failure) => {
                 let warning = format!("{}; copied as a file of its own", failure.message);
@@ -242,6 +253,9 @@ impl RunningBatch {
             // Done for this command alone: one without `--keep-existing` has another journal.
             Ok(FileOutcome::Kept) => {
                 lock(totals).file_kept();
+                if ctx.options.preserve.hard_links {
+                    lock(&self.not_copied).add(&item.destination);
+                }
                 self.plan.mark_done(&[item.entry]);
                 let destination = item.destination.display();
                 ctx.observer.on_event(CopyEvent::Kept {

@@ -2,14 +2,16 @@
 //! read them.
 
 use std::fs;
-use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use data::store::durability::SyncPolicy;
+
 use super::BatchContext;
-use super::plan::{CopyPlan, NextEntry, PlanReader, PlannedEntry};
+use super::plan::{CopyPlan, NextEntry, PlanReader, PlannedEntry, is_same_file};
 use crate::location::Location;
+use crate::replacement::Replacement;
 
 /// Writes the list when the batch ends, in whatever way.
 pub(super) struct FailedList {
@@ -44,21 +46,36 @@ impl Drop for FailedList {
     }
 }
 
+/// Whether a list is a file of an end of a copy, or lies or will lie below it.
+pub(super) fn is_in_tree(list: &Path, end: &Location) -> bool {
+    let Location::Local(top) = end else {
+        return false;
+    };
+    is_same_file(&Location::Local(list.to_owned()), end)
+        || resolved(list).starts_with(resolved(top))
+}
+
+/// A path with links resolved as far as it exists.
+fn resolved(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut above = path.ancestors();
+    let known = above.find_map(|above| Some((above, fs::canonicalize(above).ok()?)));
+    match known {
+        Some((above, known)) => match path.strip_prefix(above) {
+            Ok(rest) if rest.as_os_str().is_empty() => known,
+            Ok(rest) => known.join(rest),
+            Err(_) => path,
+        },
+        None => path,
+    }
+}
+
 /// Replaces the list: a reader sees the old or the new one.
 fn replace(path: &Path, plan: &CopyPlan) -> io::Result<()> {
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push("~");
-    let file = fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        // Names of files are nobody else's business.
-        .mode(0o600)
-        .open(&temporary)?;
-    let mut out = BufWriter::new(file);
-    write_list(&mut out, plan)?;
-    out.into_inner().map_err(io::Error::from)?.sync_data()?;
-    fs::rename(&temporary, path)
+    // Names of files are nobody else's business.
+    let mut list = Replacement::create(path, "list", 0o600)?;
+    write_list(&mut list, plan)?;
+    list.put_in_place(SyncPolicy::File)
 }
 
 fn write_list(out: &mut impl Write, plan: &CopyPlan) -> io::Result<()> {
@@ -80,7 +97,16 @@ fn write_list(out: &mut impl Write, plan: &CopyPlan) -> io::Result<()> {
                 destination,
                 is_directory,
             }) => (source, destination, if is_directory { "/" } else { "" }),
-            NextEntry::Entry(PlannedEntry::Directory { .. } | PlannedEntry::Link(_)) => continue,
+            // Lists of pairs have neither; a directory is made with what is copied into it.
+            NextEntry::Entry(PlannedEntry::Directory { at, .. }) => {
+                writeln!(out, "# not made: {}", pair_url(&at, "/"))?;
+                continue;
+            }
+            NextEntry::Entry(PlannedEntry::Link(link)) => {
+                let (source, path) = (pair_url(&link.source, ""), pair_url(&link.path, ""));
+                writeln!(out, "# not copied, a symbolic link: {source} {path}")?;
+                continue;
+            }
             NextEntry::Pending | NextEntry::End => return Ok(()),
         };
         let (source, destination) = (pair_url(&source, end), pair_url(&destination, end));

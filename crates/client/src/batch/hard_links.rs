@@ -1,20 +1,59 @@
 //! Makes the hard links of a plan, after the files are written.
 
-use std::ffi::OsStr;
+use std::collections::HashSet;
 use std::fs;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Mutex;
 
 use data::store::durability::SyncPolicy;
 
-use super::BatchContext;
 use super::disk::run_blocking;
-use super::plan::PlannedHardLink;
+use super::plan::{CopyPlan, NextEntry, PlanReader, PlannedEntry, PlannedHardLink};
+use super::{BatchContext, lock, preserve};
 use crate::location::Location;
-use crate::partial::{directory_of, local_failure, partial_name};
+use crate::partial::{directory_of, local_failure};
+use crate::replacement::temporary_beside;
 use crate::{CopyFailure, Exit};
+
+/// Destinations at which a copy has not put its file: what is there is older, and gets no further name.
+#[derive(Default)]
+pub(super) struct FilesNotCopied {
+    /// Two paths of one hash do no harm: a name is then copied as a file of its own.
+    hashes: HashSet<u64>,
+    hasher: RandomState,
+}
+
+impl FilesNotCopied {
+    /// Adds a destination.
+    pub(super) fn add(&mut self, at: &Location) {
+        self.hashes.insert(self.hasher.hash_one(at.path()));
+    }
+
+    /// Adds the files of a plan that are not done.
+    ///
+    /// # Errors
+    /// The plan cannot be read.
+    pub(super) fn add_rest_of(&mut self, plan: &CopyPlan) -> io::Result<()> {
+        let mut reader = PlanReader::of(plan);
+        loop {
+            match reader.next(plan)? {
+                NextEntry::Entry(PlannedEntry::File(item)) => self.add(&item.destination),
+                NextEntry::Entry(PlannedEntry::Unlisted { destination, .. }) => {
+                    self.add(&destination);
+                }
+                NextEntry::Entry(_) => {}
+                NextEntry::Pending | NextEntry::End => return Ok(()),
+            }
+        }
+    }
+
+    fn contains(&self, at: &Location) -> bool {
+        self.hashes.contains(&self.hasher.hash_one(at.path()))
+    }
+}
 
 /// Result of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +74,11 @@ pub(super) fn is_in_place(link: &PlannedHardLink) -> bool {
     first.is_some() && first == other
 }
 
+/// Whether something has the further name already.
+pub(super) fn is_taken(link: &PlannedHardLink) -> bool {
+    matches!(&link.file.destination, Location::Local(path) if fs::symlink_metadata(path).is_ok())
+}
+
 /// Gives a file that has been copied its further name, in place of what has that name.
 ///
 /// # Errors
@@ -42,8 +86,10 @@ pub(super) fn is_in_place(link: &PlannedHardLink) -> bool {
 pub(super) async fn make(
     ctx: &BatchContext,
     link: &PlannedHardLink,
+    not_copied: &Mutex<FilesNotCopied>,
 ) -> Result<LinkOutcome, CopyFailure> {
-    if is_in_place(link) {
+    let is_copied = !lock(not_copied).contains(&link.first);
+    if is_copied && is_in_place(link) {
         return Ok(LinkOutcome::InPlace);
     }
     let (Location::Local(first), Location::Local(path)) = (&link.first, &link.file.destination)
@@ -55,10 +101,12 @@ pub(super) async fn make(
     };
     let (first, path) = (first.clone(), path.clone());
     let (size, policy) = (link.file.facts.size, ctx.options.sync_policy);
+    let modified = preserve::kept_of_file(&ctx.options, link.file.facts).modified;
     run_blocking(move || {
         let there = fs::symlink_metadata(&first).map_err(|e| local_failure(&first, e))?;
-        // Its copy may have failed, and left an older file.
-        if !there.is_file() || Some(there.len()) != size {
+        // The file may have changed since it was listed or copied.
+        let has_its_time = modified.is_none_or(|time| time.0 == there.mtime());
+        if !is_copied || !there.is_file() || Some(there.len()) != size || !has_its_time {
             return Err(local_failure(
                 &first,
                 "is not the copy that gets a further name",
@@ -72,13 +120,8 @@ pub(super) async fn make(
 
 /// The name never disappears: the link has another one first.
 fn replace_by_link(first: &Path, path: &Path, policy: SyncPolicy) -> io::Result<()> {
-    let name = path.file_name().map_or(&b""[..], OsStr::as_bytes);
-    let name = partial_name(&[b"link-", name].concat());
-    let temporary: PathBuf = path.with_file_name(std::ffi::OsString::from_vec(name));
-    match fs::remove_file(&temporary) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => fs::hard_link(first, &temporary)?,
-    }
+    let temporary = temporary_beside(path, "link");
+    fs::hard_link(first, &temporary)?;
     if let Err(error) = fs::rename(&temporary, path) {
         let _ = fs::remove_file(&temporary);
         return Err(error);

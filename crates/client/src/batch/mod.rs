@@ -423,6 +423,12 @@ fn check_request(
             return usage("--write-sums would overwrite a file of this copy: name another file");
         }
     }
+    if let Some(list) = &options.failed_list {
+        let mut locations = sources.iter().chain([destination]);
+        if locations.any(|end| failed_list::is_in_tree(list, end)) {
+            return usage("--failed would write into a tree of this copy: name a file elsewhere");
+        }
+    }
     let stream_sources = sources
         .iter()
         .filter(|s| **s == Location::StandardStreams)

@@ -52,6 +52,10 @@ async fn read_and_copy(
         let message = "--offset and --length are for one file";
         return Err(CopyFailure::new(Exit::Usage, message));
     }
+    if options.write_sums.is_some() {
+        let message = "--write-sums needs one destination, below which its names are, not --from";
+        return Err(CopyFailure::new(Exit::Usage, message));
+    }
     let mut options = options.clone();
     if *pairs == PairSource::StandardInput {
         // Nothing says whether a later run reads the same pairs.

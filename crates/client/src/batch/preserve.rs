@@ -63,9 +63,8 @@ pub(super) async fn finish_files(ctx: &BatchContext, files: &[&PlannedFile]) {
         };
         (&file.destination, kept)
     });
-    let changes: Vec<_> = changes.collect();
     warn_of_unknown_modes(ctx, files);
-    change(ctx, &changes).await;
+    change_each(ctx, changes).await;
 }
 
 /// Whether directories keep anything of their sources.
@@ -104,31 +103,37 @@ pub(super) async fn finish_directories(ctx: &BatchContext, plan: &CopyPlan) {
         };
         (at, kept)
     });
-    let changes: Vec<_> = changes.collect();
-    for changes in changes.chunks(MAX_CHANGES) {
-        change(ctx, changes).await;
+    change_each(ctx, changes).await;
+}
+
+/// Makes changes, each at its storage, in their order.
+async fn change_each<'l>(
+    ctx: &BatchContext,
+    changes: impl Iterator<Item = (&'l Location, KeptMetadata)>,
+) {
+    // A copy has few storages.
+    let mut of_storages = Vec::<(StorageId, Vec<MetadataChange<'l>>)>::new();
+    for (at, kept) in changes.filter(|(_, kept)| *kept != KeptMetadata::default()) {
+        let path = super::plan::trim_trailing_slashes(at.path());
+        let (id, change) = (at.storage_id(), MetadataChange { path, kept });
+        match of_storages.iter_mut().find(|(known, _)| *known == id) {
+            Some((_, changes)) => changes.push(change),
+            None => of_storages.push((id, vec![change])),
+        }
+    }
+    for (id, changes) in &of_storages {
+        for changes in changes.chunks(MAX_CHANGES) {
+            change(ctx, id, changes).await;
+        }
     }
 }
 
 /// Makes changes at one storage.
-async fn change(ctx: &BatchContext, changes: &[(&Location, KeptMetadata)]) {
-    let wanted = changes
-        .iter()
-        .filter(|(_, kept)| *kept != KeptMetadata::default());
-    let wanted: Vec<MetadataChange<'_>> = wanted
-        .map(|(at, kept)| MetadataChange {
-            path: super::plan::trim_trailing_slashes(at.path()),
-            kept: *kept,
-        })
-        .collect();
-    let (Some((first, _)), false) = (changes.first(), wanted.is_empty()) else {
-        return;
-    };
-    let id = first.storage_id();
-    let result = match ctx.session(&id).await {
+async fn change(ctx: &BatchContext, id: &StorageId, changes: &[MetadataChange<'_>]) {
+    let result = match ctx.session(id).await {
         Ok(mut session) => {
-            let result = session.set_metadata(&wanted).await;
-            ctx.return_session(&id, session, &result);
+            let result = session.set_metadata(changes).await;
+            ctx.return_session(id, session, &result);
             result
         }
         Err(failure) => Err(failure),

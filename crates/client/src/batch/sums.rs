@@ -3,13 +3,15 @@
 //! The checksum is that of the end of the copy on this machine, read when the file is complete: mostly its bytes are
 //! still in memory. Between two servers, the destination computes it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::BatchContext;
 use super::plan::{
-    CopyPlan, PlanReader, PlannedFile, is_same_file, last_component, trim_trailing_slashes,
+    CopyPlan, NextEntry, PlanReader, PlannedEntry, PlannedFile, is_same_file, last_component,
+    parents, trim_trailing_slashes,
 };
+use super::{BatchContext, lock};
 use crate::location::{Location, StorageId};
 use crate::sums::writer::{SumsWriter, read_earlier};
 use crate::{CopyFailure, CopyOptions, Exit};
@@ -24,6 +26,8 @@ pub(super) struct BatchSums {
     path: Location,
     /// A file of the copy has the path, and keeps it.
     is_taken: AtomicBool,
+    /// Names of files that were copied, and whose checksums are unknown.
+    unknown: Mutex<HashSet<Vec<u8>>>,
 }
 
 impl BatchSums {
@@ -47,6 +51,7 @@ impl BatchSums {
             top: top.clone(),
             path: Location::Local(wanted.path.clone()),
             is_taken: AtomicBool::new(false),
+            unknown: Mutex::default(),
         }))
     }
 
@@ -92,13 +97,16 @@ pub(super) async fn add(ctx: &BatchContext, file: &PlannedFile) -> Result<(), Co
     let algorithm = sums.writer.algorithm();
     let result = session.checksum(algorithm, offset, length, at.path()).await;
     ctx.return_session(&id, session, &result);
-    let checksum = result.map_err(|failure| CopyFailure {
-        message: format!(
-            "{} was copied, but its checksum is unknown: {}",
-            file.destination.display(),
-            failure.message
-        ),
-        ..failure
+    let checksum = result.map_err(|failure| {
+        lock(&sums.unknown).insert(sums.name_of(&file.destination));
+        CopyFailure {
+            message: format!(
+                "{} was copied, but its checksum is unknown: {}",
+                file.destination.display(),
+                failure.message
+            ),
+            ..failure
+        }
     })?;
     sums.writer.add(&checksum, &sums.name_of(&file.destination))
 }
@@ -130,6 +138,47 @@ pub(super) async fn add_unchanged(
             Some(checksum) => sums.writer.add(checksum, &name)?,
             None => add(ctx, &file).await?,
         }
+    }
+    Ok(())
+}
+
+/// Adds the checksums of an earlier run for files that a sync did not copy: what the destination has of them is as it was.
+///
+/// # Errors
+/// `Local`.
+pub(super) fn add_left(
+    ctx: &BatchContext,
+    plan: &CopyPlan,
+    earlier: &HashMap<Vec<u8>, String>,
+) -> Result<(), CopyFailure> {
+    let Some(sums) = ctx.sums.as_ref().filter(|_| !earlier.is_empty()) else {
+        return Ok(());
+    };
+    let mut left = HashSet::new();
+    let mut reader = PlanReader::of(plan);
+    loop {
+        let next = reader.next(plan).map_err(|error| {
+            let message = format!("the plan of the copy cannot be read: {error}");
+            CopyFailure::new(Exit::Local, message)
+        })?;
+        let destination = match next {
+            NextEntry::Entry(PlannedEntry::File(item)) => item.destination,
+            NextEntry::Entry(PlannedEntry::HardLink(link)) => link.file.destination,
+            NextEntry::Entry(PlannedEntry::Unlisted { destination, .. }) => destination,
+            NextEntry::Entry(PlannedEntry::Directory { .. } | PlannedEntry::Link(_)) => continue,
+            NextEntry::Pending | NextEntry::End => break,
+        };
+        left.insert(sums.name_of(&destination));
+    }
+    let unknown = lock(&sums.unknown);
+    let is_left = |name: &[u8]| {
+        !unknown.contains(name)
+            && (left.contains(name) || parents(name).any(|above| left.contains(above)))
+    };
+    let mut kept: Vec<_> = earlier.iter().filter(|(name, _)| is_left(name)).collect();
+    kept.sort();
+    for (name, checksum) in kept {
+        sums.writer.add(checksum, name)?;
     }
     Ok(())
 }

@@ -93,6 +93,32 @@ async fn the_trace_file_may_not_be_a_source() {
 }
 
 #[tokio::test]
+async fn the_list_of_failures_may_not_be_in_a_tree_of_the_copy() {
+    let dir = tempfile::tempdir().unwrap();
+    let [from, to] = ["from", "to"].map(|name| dir.path().join(name));
+    std::fs::create_dir(&from).unwrap();
+    std::fs::write(from.join("f"), "kept").unwrap();
+    for (source, list) in [
+        (from.join("f"), from.join("f")),
+        (from.clone(), from.join("f")),
+        (from.clone(), from.join("new")),
+        (from.clone(), to.join("new")),
+    ] {
+        let listed = CopyOptions {
+            failed_list: Some(list.clone()),
+            recursive: true,
+            ..options()
+        };
+        let (source, to) = (source.display().to_string(), to.display().to_string());
+        let summary = run_copy(&[&source], &to, &listed).await;
+        assert_eq!(summary.exit, Exit::Usage, "{source} {}", list.display());
+        assert!(!std::path::Path::new(&to).exists());
+    }
+    assert_eq!(std::fs::read(from.join("f")).unwrap(), b"kept");
+    assert_eq!(std::fs::read_dir(&from).unwrap().count(), 1);
+}
+
+#[tokio::test]
 async fn local_copies_are_verified_and_keep_the_modification_time() {
     let dir = tempfile::tempdir().unwrap();
     let from = dir.path().join("a b");

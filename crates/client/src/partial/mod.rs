@@ -11,7 +11,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use data::checksum::ChecksumHasher;
@@ -282,15 +282,9 @@ impl PartialFile {
             // Some file systems cannot store such a time; the copy is complete without it.
             let _ = sink.file().set_modified(time);
         }
-        let mode = match (kept.mode, fs::metadata(&self.destination)) {
-            (Some(mode), _) => mode,
-            // No setuid, setgid or sticky bit: whoever trusted the replaced file to run under
-            // another identity trusted its old content.
-            (None, Ok(old_file)) => old_file.permissions().mode() & 0o777,
-            (None, Err(_)) => 0o666 & !umask(),
-        };
+        let permissions = final_permissions(kept.mode, &self.destination);
         // Some file systems have no permissions.
-        let _ = sink.file().set_permissions(Permissions::from_mode(mode));
+        let _ = sink.file().set_permissions(permissions);
         sink.sync().map_err(|e| local_failure(&self.path, e))
     }
 
@@ -321,14 +315,30 @@ impl PartialFile {
     }
 }
 
+/// The permissions of a file that is put at `destination`: those that are kept, otherwise those of the file that it replaces,
+/// otherwise those that the umask grants.
+pub(crate) fn final_permissions(kept: Option<u32>, destination: &Path) -> Permissions {
+    let mode = match (kept, fs::metadata(destination)) {
+        (Some(mode), _) => mode,
+        // No setuid, setgid or sticky bit: whoever trusted the replaced file to run under
+        // another identity trusted its old content.
+        (None, Ok(old_file)) => old_file.permissions().mode() & 0o777,
+        (None, Err(_)) => 0o666 & !umask(),
+    };
+    Permissions::from_mode(mode)
+}
+
 /// The permission bits that new files of this process do not get. umask(2) cannot read the mask
-/// without changing it, so it is read from /proc/self/status (proc(5)). If that fails, no
+/// without changing it, so it is read, once, from /proc/self/status (proc(5)). If that fails, no
 /// permissions for others.
 fn umask() -> u32 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-    line.and_then(|digits| u32::from_str_radix(digits.trim(), 8).ok())
-        .unwrap_or(0o077)
+    static UMASK: OnceLock<u32> = OnceLock::new();
+    *UMASK.get_or_init(|| {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+        line.and_then(|digits| u32::from_str_radix(digits.trim(), 8).ok())
+            .unwrap_or(0o077)
+    })
 }
 
 /// The directory of a path's last component.

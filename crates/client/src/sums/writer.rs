@@ -1,49 +1,38 @@
 //! Writes a checksum file, which has its name only when it is complete.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
-use std::os::unix::ffi::OsStrExt;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use data::store::durability::SyncPolicy;
 use proto::checksum::ChecksumAlgorithm;
-use proto::path::PARTIAL_SUFFIX;
 
 use super::line::{format_line, parse_line};
 use crate::CopyFailure;
-use crate::partial::{directory_of, local_failure};
+use crate::partial::local_failure;
+use crate::replacement::Replacement;
 
 /// An open checksum file. Lines are in the order in which they were added.
 #[derive(Debug)]
 pub(crate) struct SumsWriter {
     algorithm: ChecksumAlgorithm,
     path: PathBuf,
-    partial: PathBuf,
-    is_finished: AtomicBool,
-    out: Mutex<BufWriter<File>>,
+    out: Mutex<Replacement>,
 }
 
 impl SumsWriter {
-    /// Opens the file under a partial name. An older file of the final name stays until [`SumsWriter::finish`].
+    /// Opens the file under a temporary name. An older file of the final name stays until [`SumsWriter::finish`].
     ///
     /// # Errors
     /// `Local`.
     pub(crate) fn create(path: &Path, algorithm: ChecksumAlgorithm) -> Result<Self, CopyFailure> {
-        // Not the partial name of a file that is copied here.
-        let name = path.file_name().map_or(&b""[..], OsStr::as_bytes);
-        let name = [b"sums-", name, PARTIAL_SUFFIX].concat();
-        let partial = path.with_file_name(OsStr::from_bytes(&name));
-        let file = File::create(&partial).map_err(|e| local_failure(&partial, e))?;
+        let out = Replacement::create(path, "sums", 0o666).map_err(|e| local_failure(path, e))?;
         Ok(Self {
             algorithm,
             path: path.to_owned(),
-            partial,
-            is_finished: AtomicBool::new(false),
-            out: Mutex::new(BufWriter::new(file)),
+            out: Mutex::new(out),
         })
     }
 
@@ -58,7 +47,7 @@ impl SumsWriter {
     pub(crate) fn add(&self, checksum: &str, name: &[u8]) -> Result<(), CopyFailure> {
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
         out.write_all(&format_line(checksum, name))
-            .map_err(|e| local_failure(&self.partial, e))
+            .map_err(|e| local_failure(&self.path, e))
     }
 
     /// Gives the file its name. It is on disk then, as `policy` says.
@@ -67,25 +56,8 @@ impl SumsWriter {
     /// `Local`.
     pub(crate) fn finish(&self, policy: SyncPolicy) -> Result<(), CopyFailure> {
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
-        let synced = out.flush().and_then(|()| match policy {
-            SyncPolicy::None => Ok(()),
-            _ => out.get_ref().sync_all(),
-        });
-        synced.map_err(|e| local_failure(&self.partial, e))?;
-        fs::rename(&self.partial, &self.path).map_err(|e| local_failure(&self.path, e))?;
-        self.is_finished.store(true, Ordering::Relaxed);
-        policy
-            .sync_directory(directory_of(&self.path))
+        out.put_in_place(policy)
             .map_err(|e| local_failure(&self.path, e))
-    }
-}
-
-impl Drop for SumsWriter {
-    fn drop(&mut self) {
-        if !self.is_finished.load(Ordering::Relaxed) {
-            // Nobody can tell which files it lacks.
-            let _ = fs::remove_file(&self.partial);
-        }
     }
 }
 
@@ -114,6 +86,8 @@ pub(crate) fn read_earlier(
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

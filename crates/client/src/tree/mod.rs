@@ -30,6 +30,8 @@ pub(crate) enum TreeEntry {
     Skipped(String),
     /// An entry that was refused or could not be read.
     Failed(CopyFailure),
+    /// A directory whose content could not be listed.
+    Unlisted(CopyFailure),
 }
 
 /// Receives the entries of a tree, from several listings at a time.

@@ -66,8 +66,8 @@ impl CollectedTree {
     }
 
     fn failed(&self) -> usize {
-        self.paths(|entry| matches!(entry, TreeEntry::Failed(_)))
-            .len()
+        let is = |entry: &TreeEntry| matches!(entry, TreeEntry::Failed(_) | TreeEntry::Unlisted(_));
+        self.paths(is).len()
     }
 }
 

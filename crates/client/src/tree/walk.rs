@@ -135,7 +135,7 @@ impl TreeWalk {
         match listed {
             Ok(()) => self.follow_links(storage, directory).await,
             Err(failure) if failure.transient || directory.path.is_empty() => Err(failure),
-            Err(failure) => self.visit_path(&directory.path, TreeEntry::Failed(failure)),
+            Err(failure) => self.visit_path(&directory.path, TreeEntry::Unlisted(failure)),
         }
     }
 
@@ -209,7 +209,7 @@ impl TreeWalk {
         if directory.depth >= MAX_DEPTH {
             let reason = format!("more than {MAX_DEPTH} directories deep: a loop of links?");
             let failure = CopyFailure::new(Exit::Protocol, reason);
-            return self.visit(&directory.path, &entry.name, TreeEntry::Failed(failure));
+            return self.visit(&directory.path, &entry.name, TreeEntry::Unlisted(failure));
         }
         found.push(PendingDirectory {
             path: join_path(&directory.path, &entry.name),
@@ -417,7 +417,7 @@ mod tests {
             TreeEntry::File(_) | TreeEntry::LinkedFile(..) => "file",
             TreeEntry::Link(_) => "link",
             TreeEntry::Skipped(_) => "skipped",
-            TreeEntry::Failed(_) => "failed",
+            TreeEntry::Failed(_) | TreeEntry::Unlisted(_) => "failed",
         };
         names.iter().map(kind).collect()
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use client::{
     BatchJournalLocation, CopyEvent, CopyOptions, CopySummary, Exit, PairSource, Parallelism,
-    VerifyMode, WriteSums,
+    Preserve, SymlinkPolicy, VerifyMode, WriteSums,
 };
 use proto::checksum::ChecksumAlgorithm;
 use tune::streams::chunked::ChunkTuningMode;
@@ -284,6 +284,72 @@ async fn files_that_were_kept_did_not_fail() {
     assert_eq!((summary.exit, summary.files), (Exit::Done, 2));
     assert_eq!(fs::read(to.join("t/d0/0")).unwrap(), b"kept");
     assert_eq!(fs::read(&list).unwrap(), b"", "nothing failed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_list_of_failures_names_directories_and_links() {
+    let scratch = tempfile::tempdir().unwrap();
+    let [from, to, list] = ["from", "to", "failed"].map(|name| scratch.path().join(name));
+    fs::create_dir_all(from.join("empty")).unwrap();
+    // Deeper than any tree that is listed.
+    fs::create_dir_all(from.join(vec!["d"; 140].join("/"))).unwrap();
+    fs::write(from.join("file"), "text").unwrap();
+    std::os::unix::fs::symlink("file", from.join("link")).unwrap();
+    // A directory and a file are in the way of the copy.
+    fs::create_dir_all(to.join("from/link")).unwrap();
+    fs::write(to.join("from/empty"), "a file").unwrap();
+    let options = CopyOptions {
+        failed_list: Some(list.clone()),
+        symlinks: SymlinkPolicy::Copy,
+        ..kept_in(&scratch.path().join("j"))
+    };
+    let (summary, _) = copy(&[text(&from)], text(&to), &options).await;
+    assert_eq!((summary.exit, summary.failed), (Exit::Partial, 3));
+    let lines = fs::read_to_string(&list).unwrap();
+    let mut lines: Vec<_> = lines.lines().collect();
+    lines.sort_unstable();
+    let [_, link, directory, unlisted] = lines.as_slice() else {
+        panic!("{lines:?}");
+    };
+    assert!(link.starts_with("# not copied") && link.ends_with("/from/link"));
+    assert!(directory.starts_with("# not made") && directory.ends_with("/from/empty/"));
+    assert!(unlisted.ends_with("/d/d/"), "{unlisted}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn links_of_a_list_of_pairs_replace_no_other_file_of_it() {
+    let scratch = tempfile::tempdir().unwrap();
+    let [one, two, to, list] = ["one", "two", "to", "list"].map(|name| scratch.path().join(name));
+    for tree in [&one, &two] {
+        fs::create_dir(tree).unwrap();
+    }
+    fs::write(one.join("soft"), "first").unwrap();
+    fs::write(one.join("hard"), "first").unwrap();
+    fs::write(two.join("file"), "second").unwrap();
+    std::os::unix::fs::symlink("file", two.join("soft")).unwrap();
+    fs::hard_link(two.join("file"), two.join("hard")).unwrap();
+    let lines = [&one, &two].map(|from| format!("{} {}", text(from), text(&to)));
+    fs::write(&list, lines.join("\n")).unwrap();
+    let options = CopyOptions {
+        symlinks: SymlinkPolicy::Copy,
+        preserve: Preserve {
+            hard_links: true,
+            ..Preserve::default()
+        },
+        ..kept_in(&scratch.path().join("j"))
+    };
+    let summary = copy_list(&list, &options).await;
+    assert_eq!((summary.exit, summary.failed), (Exit::Partial, 2));
+    for name in ["soft", "hard"] {
+        assert!(!to.join(name).is_symlink());
+        assert_eq!(fs::read(to.join(name)).unwrap(), b"first", "{name}");
+    }
+    // The links that are there do not lead to a conflict with the file.
+    fs::write(&list, format!("{} {}", text(&two), text(&to.join("two")))).unwrap();
+    for _ in 0..2 {
+        let summary = copy_list(&list, &options).await;
+        assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

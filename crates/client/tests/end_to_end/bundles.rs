@@ -81,6 +81,30 @@ async fn many_files_are_few_transfers_in_both_directions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn replaced_files_keep_their_permissions() {
+    let scratch = tempfile::tempdir().unwrap();
+    let server = EndToEndServer::start().await;
+    make_files(&server.root().join("t"), 40);
+    let there = scratch.path().join("t");
+    fs::create_dir(&there).unwrap();
+    let permissions = |name: &str| {
+        let meta = fs::metadata(there.join(name)).unwrap();
+        meta.permissions().mode() & 0o7777
+    };
+    for (name, mode) in [("1", 0o600), ("2", 0o6750)] {
+        fs::write(there.join(name), "old").unwrap();
+        fs::set_permissions(there.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    fs::write(there.join("usual"), "").unwrap();
+    let to = scratch.path().to_str().unwrap();
+    let (summary, _) = copy(&[&server.url("t")], to, &recursive()).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(permissions("1"), 0o600);
+    assert_eq!(permissions("2"), 0o750, "without setuid and setgid");
+    assert_eq!(permissions("3"), permissions("usual"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn files_that_a_bundle_cannot_move_are_copied_alone_or_named() {
     let server = EndToEndServer::start().await;
     let scratch = tempfile::tempdir().unwrap();

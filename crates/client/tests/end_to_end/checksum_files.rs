@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::{
-    CheckTotals, CheckedSum, CopyOptions, Exit, RemoteOptions, SyncOptions, WriteSums, check_sums,
+    CheckTotals, CheckedSum, CopyOptions, Exit, PairSource, RemoteOptions, SyncOptions, WriteSums,
+    check_sums,
 };
 
 use crate::support::{EndToEndServer, EventRecorder, copy, options};
@@ -210,4 +211,55 @@ async fn a_checksum_file_never_replaces_a_file_of_the_copy() {
     assert_eq!(fs::read(&file).unwrap(), b"1");
     assert_eq!(fs::read(&to).unwrap(), b"1");
     assert_eq!(crate::support::file_names(workdir.path()), ["f", "g"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sync_that_fails_keeps_the_checksums_of_an_earlier_one() {
+    let workdir = tempfile::tempdir().unwrap();
+    let [from, to, sums] = ["from", "to", "MD5SUMS"].map(|name| workdir.path().join(name));
+    fs::create_dir(&from).unwrap();
+    for name in ["a", "b"] {
+        fs::write(from.join(name), name).unwrap();
+    }
+    let options = SyncOptions {
+        copy: writing(&sums),
+        delete: false,
+        checksum: false,
+    };
+    let sync = async |from: &Path| {
+        let (from, to) = (from.to_str().unwrap(), to.to_str().unwrap());
+        let observer = Arc::new(EventRecorder::default());
+        client::sync(from, to, &options, observer).await.exit
+    };
+    assert_eq!(sync(&from).await, Exit::Done);
+    let lines = || {
+        let text = fs::read_to_string(&sums).unwrap();
+        let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let earlier = lines();
+    assert_eq!(earlier.len(), 2);
+    assert_ne!(sync(&from.join("none")).await, Exit::Done);
+    assert_eq!(lines(), earlier, "nothing was compared");
+    // The copy of one file fails, so that the older one stays.
+    fs::write(from.join("a"), "longer").unwrap();
+    fs::create_dir(to.join("a.longhaul-partial")).unwrap();
+    assert_ne!(sync(&from).await, Exit::Done);
+    assert_eq!(fs::read(to.join("a")).unwrap(), b"a");
+    assert_eq!(lines(), earlier);
+}
+
+#[tokio::test]
+async fn checksums_of_a_list_of_pairs_are_refused() {
+    let workdir = tempfile::tempdir().unwrap();
+    let [from, to, list, sums] =
+        ["from", "to", "list", "MD5SUMS"].map(|name| workdir.path().join(name));
+    fs::write(&from, "text").unwrap();
+    fs::write(&list, format!("{} {}\n", from.display(), to.display())).unwrap();
+    let observer = Arc::new(EventRecorder::default());
+    let pairs = PairSource::File(list);
+    let summary = client::copy_pairs(&pairs, &writing(&sums), observer).await;
+    assert_eq!(summary.exit, Exit::Usage);
+    assert!(!to.exists());
 }

@@ -1,11 +1,15 @@
 //! Permissions and times that copies keep.
 
+use std::fmt::Write as _;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use client::{CopyEvent, CopyOptions, Exit, Preserve, PreservedTimes, SparseFiles, SyncOptions};
+use client::{
+    CopyEvent, CopyOptions, Exit, PairSource, Preserve, PreservedTimes, SparseFiles, SyncOptions,
+};
 
 use crate::support::{EndToEndServer, EventRecorder, copy, options};
 
@@ -181,7 +185,7 @@ async fn a_sync_keeps_the_times_of_directories_after_it_has_deleted() {
         checksum: false,
     };
     for copied in [6, 0] {
-        let recorder = std::sync::Arc::new(EventRecorder::default());
+        let recorder = Arc::new(EventRecorder::default());
         let (source, there) = (from.to_str().unwrap(), server.url("t"));
         let summary = client::sync(source, &there, &options, recorder.clone()).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
@@ -194,6 +198,39 @@ async fn a_sync_keeps_the_times_of_directories_after_it_has_deleted() {
 }
 
 /// `a`, `d/b` and `d/c` are names of one file; so are `x` and `y`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_pairs_changes_directories_at_their_own_servers() {
+    let servers = [EndToEndServer::start().await, EndToEndServer::start().await];
+    let workdir = tempfile::tempdir().unwrap();
+    let mut pairs = String::new();
+    for (n, server) in (0_u32..).zip(&servers) {
+        let from = workdir.path().join(n.to_string());
+        fs::create_dir_all(from.join("d")).unwrap();
+        fs::write(from.join("d/file"), "text").unwrap();
+        set(&from.join("d"), 0o700 | n, LONG_AGO + u64::from(n));
+        // Directories of the other server, which are none of the copy.
+        server.store(&format!("t{}/d/other", 1 - n), b"other");
+        let there = server.url(&format!("t{n}"));
+        let _ = writeln!(pairs, "{} {there}", from.to_str().unwrap());
+    }
+    let list = workdir.path().join("pairs");
+    fs::write(&list, pairs).unwrap();
+    let list = PairSource::File(list);
+    let summary =
+        client::copy_pairs(&list, &keeping(ALL), Arc::new(EventRecorder::default())).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    for (n, server) in (0_u32..).zip(&servers) {
+        let copied = fs::metadata(server.root().join(format!("t{n}/d"))).unwrap();
+        let kept = (copied.mode() & 0o777, copied.mtime());
+        assert_eq!(
+            kept,
+            (0o700 | n, i64::try_from(LONG_AGO).unwrap() + i64::from(n))
+        );
+        let other = fs::metadata(server.root().join(format!("t{}/d", 1 - n))).unwrap();
+        assert!(other.mtime() > 1_600_000_000, "server {n}");
+    }
+}
+
 fn make_linked_tree(top: &Path) {
     fs::create_dir_all(top.join("d")).unwrap();
     fs::write(top.join("a"), "one file").unwrap();
@@ -246,7 +283,7 @@ async fn hard_links_of_a_tree_stay_hard_links() {
         checksum: false,
     };
     for files in [3, 0] {
-        let observer = std::sync::Arc::new(EventRecorder::default());
+        let observer = Arc::new(EventRecorder::default());
         let (from, apart) = (from.to_str().unwrap(), apart.to_str().unwrap());
         let summary = client::sync(from, apart, &options, observer).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
@@ -254,7 +291,7 @@ async fn hard_links_of_a_tree_stay_hard_links() {
         assert_eq!(links(Path::new(apart)), links(&at("from")));
     }
     fs::write(from.join("d/c"), "changed content").unwrap();
-    let observer = std::sync::Arc::new(EventRecorder::default());
+    let observer = Arc::new(EventRecorder::default());
     let (source, there) = (from.to_str().unwrap(), apart.to_str().unwrap());
     let summary = client::sync(source, there, &options, observer).await;
     assert_eq!((summary.exit, summary.files), (Exit::Done, 3));
@@ -265,6 +302,73 @@ async fn hard_links_of_a_tree_stay_hard_links() {
             .iter()
             .all(|n| !n.contains("partial"))
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_further_name_is_never_given_to_a_file_of_another_source() {
+    let workdir = tempfile::tempdir().unwrap();
+    let [one, two, to, list] = ["one", "two", "to", "list"].map(|name| workdir.path().join(name));
+    for (tree, text) in [(&one, "text 1"), (&two, "text 2")] {
+        fs::create_dir_all(tree.join("d")).unwrap();
+        fs::write(tree.join("first"), text).unwrap();
+        set(&tree.join("first"), 0o644, LONG_AGO);
+    }
+    // Listed after its first name, whose place another file has.
+    fs::hard_link(two.join("first"), two.join("d/further")).unwrap();
+    let lines = [&one, &two].map(|from| format!("{} {}", from.display(), to.display()));
+    fs::write(&list, lines.join("\n")).unwrap();
+    let observer = Arc::new(EventRecorder::default());
+    let list = PairSource::File(list);
+    let summary = client::copy_pairs(&list, &keeping(ALL), observer).await;
+    assert_eq!((summary.exit, summary.failed), (Exit::Partial, 1));
+    assert_eq!(fs::read(to.join("first")).unwrap(), b"text 1");
+    assert_eq!(fs::read(to.join("d/further")).unwrap(), b"text 2");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_further_name_leaves_unfinished_files_alone() {
+    let workdir = tempfile::tempdir().unwrap();
+    let (from, to) = (workdir.path().join("from"), workdir.path().join("to"));
+    make_linked_tree(&from);
+    fs::create_dir_all(to.join("from")).unwrap();
+    // That of a file `link-y` of another copy.
+    let unfinished = to.join("from/link-y.longhaul-partial");
+    fs::write(&unfinished, "half").unwrap();
+    let (from, to) = (from.to_str().unwrap(), to.to_str().unwrap());
+    let (summary, _) = copy(&[from], to, &keeping(ALL)).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(fs::read(&unfinished).unwrap(), b"half");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_further_name_is_never_given_to_an_older_file() {
+    let workdir = tempfile::tempdir().unwrap();
+    let (from, to) = (workdir.path().join("from"), workdir.path().join("to"));
+    make_linked_tree(&from);
+    let keep_existing = CopyOptions {
+        keep_existing: true,
+        ..keeping(ALL)
+    };
+    // The copy of the first name fails, or keeps what is there.
+    for (options, exit, failed) in [
+        (keeping(ALL), Exit::Partial, 1),
+        (keep_existing, Exit::Done, 0),
+    ] {
+        let there = to.join("from");
+        let _ = fs::remove_dir_all(&there);
+        fs::create_dir_all(there.join("d")).unwrap();
+        let names = ["a", "d/b", "d/c"].map(|name| there.join(name));
+        fs::write(there.join("a"), "old file").unwrap();
+        if failed > 0 {
+            fs::create_dir(there.join("a.longhaul-partial")).unwrap();
+        }
+        let (summary, _) = copy(&[from.to_str().unwrap()], to.to_str().unwrap(), &options).await;
+        assert_eq!((summary.exit, summary.failed), (exit, failed));
+        let texts = names.map(|name| fs::read_to_string(name).unwrap());
+        let copies = texts.iter().filter(|text| *text == "one file").count();
+        assert_eq!(copies, 2, "{texts:?}");
+        assert_eq!(texts[0], "old file");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

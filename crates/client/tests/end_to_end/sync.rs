@@ -141,6 +141,34 @@ async fn what_the_source_does_not_have_is_deleted_if_that_is_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn unfinished_files_and_what_is_below_skipped_paths_are_not_deleted() {
+    let server = EndToEndServer::start().await;
+    let source = source();
+    // A link, which is skipped, where the destination has a directory.
+    std::os::unix::fs::symlink("d1", source.path().join("link")).unwrap();
+    let local = tempfile::tempdir().unwrap();
+    let deleting = SyncOptions {
+        delete: true,
+        ..syncing()
+    };
+    for (to, top) in [
+        (server.url("t"), server.root().join("t")),
+        (text(local.path()).to_owned(), local.path().to_owned()),
+    ] {
+        write(&top, "extra/deep/u.longhaul-partial", "half", 1);
+        write(&top, "extra/deep/gone", "x", 1);
+        write(&top, "extra/other/gone", "x", 1);
+        write(&top, "link/deep/kept", "x", 1);
+        let (summary, _) = sync(text(source.path()), &to, &deleting).await;
+        assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+        assert!(top.join("extra/deep/u.longhaul-partial").exists(), "{to}");
+        assert!(top.join("link/deep/kept").exists(), "{to}");
+        assert!(!top.join("extra/deep/gone").exists(), "{to}");
+        assert!(!top.join("extra/other").exists(), "{to}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_deleted_for_an_empty_or_incomplete_source() {
     let server = EndToEndServer::start().await;
     server.store("t/kept", b"kept");

@@ -1,10 +1,10 @@
 //! The files of a bundle on this machine.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,13 +13,14 @@ use proto::bundle::partial_name;
 use rustix::fs::OFlags;
 
 use crate::location::Location;
+use crate::partial::final_permissions;
 
 /// Local files by their position in a bundle.
 #[derive(Clone)]
 pub(super) struct LocalBundle {
     paths: Arc<[PathBuf]>,
     token: u64,
-    /// Permissions of the files that are created here.
+    /// Permissions that the files keep.
     modes: Arc<[Option<u32>]>,
 }
 
@@ -44,7 +45,7 @@ impl LocalBundle {
         self.token
     }
 
-    /// Files that get these permissions with their names.
+    /// Files that get these permissions with their names; `None`: see [`final_permissions`].
     pub(super) fn with_modes(self, modes: Vec<Option<u32>>) -> Self {
         Self {
             modes: modes.into(),
@@ -71,7 +72,10 @@ impl LocalBundle {
 
 impl BundleTarget for LocalBundle {
     fn create(&self, index: usize) -> io::Result<File> {
-        File::create_new(self.partial(index))
+        let mut options = OpenOptions::new();
+        // For its owner alone, until it is in place.
+        options.write(true).create_new(true).mode(0o600);
+        options.open(self.partial(index))
     }
 
     fn open(&self, index: usize) -> io::Result<File> {
@@ -85,10 +89,9 @@ impl BundleTarget for LocalBundle {
             return Err(io::Error::other("the destination is no regular file"));
         }
         let partial = self.partial(index);
-        if let Some(Some(mode)) = self.modes.get(index) {
-            // Some file systems have no permissions.
-            let _ = fs::set_permissions(&partial, Permissions::from_mode(*mode));
-        }
+        let kept = self.modes.get(index).copied().flatten();
+        // Some file systems have no permissions.
+        let _ = fs::set_permissions(&partial, final_permissions(kept, path));
         fs::rename(partial, path)
     }
 

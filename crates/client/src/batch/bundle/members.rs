@@ -45,7 +45,7 @@ pub(super) fn members(files: &[PlannedFile]) -> Vec<BundleMember> {
     files.iter().map(member).collect()
 }
 
-/// The permissions that the files get; `None`: those that the umask grants.
+/// The permissions that the files keep.
 pub(super) fn modes(options: &CopyOptions, files: &[PlannedFile]) -> Vec<Option<u32>> {
     let mode = |file: &PlannedFile| preserve::kept_of_file(options, file.facts).mode;
     files.iter().map(mode).collect()

@@ -265,6 +265,25 @@ impl StreamedNames {
             false => Err(taken_failure(&shown, destination)),
         }
     }
+
+    /// Adds a symbolic link to create.
+    ///
+    /// # Errors
+    /// `Usage`: an earlier entry has its path, or reads it.
+    pub(super) fn add_link(
+        &mut self,
+        (source, path): (&Location, &Location),
+    ) -> Result<(), CopyFailure> {
+        let Some(to) = self.keys.key_of_link(path) else {
+            return Ok(());
+        };
+        let to = self.keys.hash(&to);
+        let is_taken = self.read.contains(&to) || self.directories.contains(&to);
+        match !is_taken && self.written.insert(to) {
+            true => Ok(()),
+            false => Err(taken_failure(&source.display(), path)),
+        }
+    }
 }
 
 fn taken_failure(source: &str, destination: &Location) -> CopyFailure {
@@ -353,6 +372,17 @@ impl PathKeyTable {
         }
     }
 
+    /// The key of a link itself: one that is there is replaced, not followed.
+    fn key_of_link(&mut self, at: &Location) -> Option<DestinationKey> {
+        match at {
+            Location::Local(path) => {
+                let name = path.file_name()?.as_bytes().to_vec();
+                Some(self.key_in_directory(path, name))
+            }
+            other => self.key_of(other),
+        }
+    }
+
     fn local_key(&mut self, path: &Path) -> Option<DestinationKey> {
         let link = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
         let target = if link {
@@ -366,6 +396,10 @@ impl PathKeyTable {
             // `.` and `..` have a name in their parent directory.
             None => return self.local_key(&fs::canonicalize(path).ok().filter(|p| p != path)?),
         };
+        Some(self.key_in_directory(path, name))
+    }
+
+    fn key_in_directory(&mut self, path: &Path, name: Vec<u8>) -> DestinationKey {
         let parent = path.parent().unwrap_or(Path::new(""));
         let directory = match self.canonical.get(parent) {
             Some(directory) => directory.clone(),
@@ -378,7 +412,7 @@ impl PathKeyTable {
                 directory
             }
         };
-        Some(self.directory_key(directory.into_os_string().into_encoded_bytes(), name))
+        self.directory_key(directory.into_os_string().into_encoded_bytes(), name)
     }
 
     fn directory_key(&self, directory: Vec<u8>, name: Vec<u8>) -> DestinationKey {

@@ -81,11 +81,11 @@ impl PlanFiller {
             let mut streamed = streamed.lock().unwrap_or_else(PoisonError::into_inner);
             match entry {
                 NewEntry::Directory(_) => streamed.add_directory(&destination)?,
-                NewEntry::File(_) => streamed.add_file((&at(&top.source), &destination))?,
-                NewEntry::ExistingDirectory(_)
-                | NewEntry::HardLink { .. }
-                | NewEntry::Link(_)
-                | NewEntry::Unlisted { .. } => {}
+                NewEntry::File(_) | NewEntry::HardLink { .. } => {
+                    streamed.add_file((&at(&top.source), &destination))?;
+                }
+                NewEntry::Link(_) => streamed.add_link((&at(&top.source), &destination))?,
+                NewEntry::ExistingDirectory(_) | NewEntry::Unlisted { .. } => {}
             }
         }
         if self.plan.add(top, (directory, name), entry)? {
@@ -95,15 +95,29 @@ impl PlanFiller {
     }
 
     /// Reports a source that cannot be copied. It stays in the plan as not done.
-    pub(crate) fn fail(
+    pub(crate) fn fail(&self, top: &PlanTop, place: (&[u8], &[u8]), failure: CopyFailure) {
+        self.fail_as(top, place, failure, false);
+    }
+
+    /// Reports a directory that cannot be listed. It stays in the plan as not done.
+    pub(crate) fn fail_directory(
+        &self,
+        top: &PlanTop,
+        place: (&[u8], &[u8]),
+        failure: CopyFailure,
+    ) {
+        self.fail_as(top, place, failure, true);
+    }
+
+    fn fail_as(
         &self,
         top: &PlanTop,
         (directory, name): (&[u8], &[u8]),
         failure: CopyFailure,
+        is_directory: bool,
     ) {
         let path = join_location(&top.source, &entry_path(directory, name));
         self.incomplete.store(true, Ordering::Relaxed);
-        let is_directory = false;
         let entry = NewEntry::Unlisted { is_directory };
         // A path that is too long is reported all the same.
         let _ = self.plan.add(top, (directory, name), entry);
@@ -310,6 +324,10 @@ impl TreeVisitor for TreeFiller {
                 Ok(())
             }
             TreeEntry::Failed(failure) => Err(failure),
+            TreeEntry::Unlisted(failure) => {
+                filler.fail_directory(top, (directory, name), failure);
+                Ok(())
+            }
         };
         if let Err(failure) = added {
             filler.fail(top, (directory, name), failure);

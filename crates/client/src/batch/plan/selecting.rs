@@ -56,7 +56,7 @@ impl SelectedEntries {
                 self.others.insert(self.hasher.hash_one(&path), *facts);
                 return None;
             }
-            TreeEntry::Failed(_) => return Some(Vec::new()),
+            TreeEntry::Failed(_) | TreeEntry::Unlisted(_) => return Some(Vec::new()),
             TreeEntry::File(facts) | TreeEntry::LinkedFile(facts, _) => *facts,
             TreeEntry::Link(_) | TreeEntry::Skipped(_) => SourceFacts::default(),
         };

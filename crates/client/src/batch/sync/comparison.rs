@@ -242,6 +242,12 @@ impl Comparison {
                 self.is_whole.store(false, Ordering::Relaxed);
                 Err(failure)
             }
+            TreeEntry::Unlisted(failure) => {
+                self.is_whole.store(false, Ordering::Relaxed);
+                let place = (directory, name);
+                self.filler.fail_directory(&self.top, place, failure);
+                Ok(())
+            }
         }
     }
 }
@@ -249,7 +255,11 @@ impl Comparison {
 impl TreeVisitor for Comparison {
     fn visit(&self, directory: &[u8], name: &[u8], entry: TreeEntry) -> Result<(), CopyFailure> {
         // Also of entries that are left out of the copy: the source has them.
-        let there = self.there.find_and_keep(&join_path(directory, name));
+        let path = join_path(directory, name);
+        let there = self.there.find_and_keep(&path);
+        if let TreeEntry::Skipped(_) | TreeEntry::Failed(_) | TreeEntry::Unlisted(_) = entry {
+            self.there.keep_tree(&path);
+        }
         let mut selected = self.selected.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(directories) = selected.admit(directory, name, &entry) else {
             return Ok(());

@@ -85,7 +85,9 @@ impl<'a> Extras<'a> {
         // With a selection, a directory may hold what is not selected.
         let whole_directories =
             self.options.selection.selects_all() && self.options.files_from.is_none();
-        whole_directories && !self.is_gone(path) && !self.there.is_kept(path)
+        // The rest of one with an unfinished file is deleted path by path.
+        let is_kept = self.there.is_kept(path) || self.there.holds_unfinished(path);
+        whole_directories && !self.is_gone(path) && !is_kept
     }
 
     fn is_extra_file(&self, path: &[u8], facts: SourceFacts) -> bool {

@@ -1,15 +1,18 @@
 //! The entries of the destination: hashes of their paths with their facts in memory, their paths in a file if extra ones are to
 //! be deleted.
 
+use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use crate::CopyFailure;
 use proto::timestamp::Timestamp;
 
 use crate::answers::SourceFacts;
-use crate::batch::plan::{CopyPlan, NewEntry, PlanTop};
+use crate::batch::lock;
+use crate::batch::plan::{CopyPlan, NewEntry, PlanTop, parents};
 use crate::location::Location;
+use crate::partial::is_unfinished;
 use crate::tree::{TreeEntry, TreeVisitor, join_path};
 
 /// An entry of the destination.
@@ -110,6 +113,10 @@ pub(super) struct DestinationIndex {
     paths: CopyPlan,
     top: PlanTop,
     keeps_paths: bool,
+    /// Hashes of directories that hold an unfinished file.
+    unfinished: Mutex<HashSet<u64>>,
+    /// Hashes of paths below which everything is kept.
+    kept_trees: Mutex<HashSet<u64>>,
 }
 
 impl DestinationIndex {
@@ -122,7 +129,19 @@ impl DestinationIndex {
             paths,
             top,
             keeps_paths,
+            unfinished: Mutex::default(),
+            kept_trees: Mutex::default(),
         }
+    }
+
+    /// The source has this relative path, and nobody knows what is below it.
+    pub(super) fn keep_tree(&self, path: &[u8]) {
+        lock(&self.kept_trees).insert(self.hasher.hash_one(path));
+    }
+
+    /// Whether another copy may be writing a file below a relative path.
+    pub(super) fn holds_unfinished(&self, path: &[u8]) -> bool {
+        lock(&self.unfinished).contains(&self.hasher.hash_one(path))
     }
 
     /// The entry at a relative path. It is noted that the source has this path.
@@ -143,8 +162,16 @@ impl DestinationIndex {
         found.is_some_and(|entry| entry.unpack() == EntryThere::Directory)
     }
 
-    /// Whether the source has a relative path, too.
+    /// Whether the source has a relative path, too, or may have it.
     pub(super) fn is_kept(&self, path: &[u8]) -> bool {
+        let kept_trees = lock(&self.kept_trees);
+        let mut above = parents(path);
+        if !kept_trees.is_empty()
+            && above.any(|above| kept_trees.contains(&self.hasher.hash_one(above)))
+        {
+            return true;
+        }
+        drop(kept_trees);
         let mut entries = self.lock();
         let position = entries.position(self.hasher.hash_one(path));
         position.is_some_and(|position| entries.is_kept(position))
@@ -171,7 +198,7 @@ impl DestinationIndex {
     }
 
     fn lock(&self) -> MutexGuard<'_, PackedEntries> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.entries)
     }
 }
 
@@ -188,11 +215,15 @@ impl TreeVisitor for DestinationIndex {
                 NewEntry::Link(target),
             ),
             // Nothing is known of them, so nothing is done with them.
-            TreeEntry::Skipped(_) | TreeEntry::Failed(_) => return Ok(()),
+            TreeEntry::Skipped(_) | TreeEntry::Failed(_) | TreeEntry::Unlisted(_) => return Ok(()),
         };
         let hash = self.hasher.hash_one(&path);
         self.lock().entries.push(PackedEntry::new(hash, there));
         if self.keeps_paths {
+            if is_unfinished(name) {
+                let mut unfinished = lock(&self.unfinished);
+                unfinished.extend(parents(&path).map(|above| self.hasher.hash_one(above)));
+            }
             let place = match there {
                 EntryThere::Directory => (&path[..], &b""[..]),
                 _ => (directory, name),

@@ -73,7 +73,6 @@ async fn sync_trees(
     let ctx = Arc::new(ctx.writing_sums(&to)?);
     let result = Box::pin(compare_and_copy(&ctx, options, (from, &to), totals)).await;
     ctx.pool.close().await;
-    sums::finish(&ctx)?;
     result
 }
 
@@ -90,9 +89,13 @@ async fn compare_and_copy(
         let message = format!("{}: no such directory", from.display());
         return Err(CopyFailure::new(Exit::NotFound, message));
     };
-    let plan = Arc::new(spool(&[from, to])?);
+    let plan = Arc::new(temporary_plan(&[from, to])?);
     let filler = Arc::new(PlanFiller::new(ctx, &plan, totals, false));
-    let there = Arc::new(DestinationIndex::new(spool(&[to])?, to, options.delete));
+    let there = Arc::new(DestinationIndex::new(
+        temporary_plan(&[to])?,
+        to,
+        options.delete,
+    ));
     if destination.is_some() {
         let links = match ctx.options.symlinks {
             // Links are listed as such, so that none is followed to what it points to.
@@ -106,12 +109,12 @@ async fn compare_and_copy(
         options.copy.preserve.times != PreservedTimes::None && keeps_times(ctx, to).await?;
     let comparison = Comparison::new(ctx, &filler, &there, plan.add_top(from, to));
     let comparison = match options.checksum {
-        true => comparison.by_checksum(spool(&[from, to])?),
+        true => comparison.by_checksum(temporary_plan(&[from, to])?),
         false => comparison.by_time(keeps_times),
     };
     let earlier_sums = sums::earlier(ctx)?;
     let comparison = Arc::new(match &ctx.sums {
-        Some(_) => comparison.noting_unchanged(spool(&[from, to])?),
+        Some(_) => comparison.noting_unchanged(temporary_plan(&[from, to])?),
         None => comparison,
     });
     comparison.add_top(source, destination.is_some())?;
@@ -135,11 +138,14 @@ async fn compare_and_copy(
         unchanged.end(true);
         sums::add_unchanged(ctx, unchanged, &earlier_sums).await?;
     }
+    sums::add_left(ctx, &plan, &earlier_sums)?;
+    // A sync that could not compare leaves the earlier file.
+    sums::finish(ctx)?;
     deleted
 }
 
 /// A plan that is not kept.
-fn spool(known: &[&Location]) -> Result<CopyPlan, CopyFailure> {
+fn temporary_plan(known: &[&Location]) -> Result<CopyPlan, CopyFailure> {
     let known: Vec<Location> = known.iter().map(|at| (*at).clone()).collect();
     CopyPlan::in_journal(BatchJournal::unnamed(), &known)
 }
