@@ -91,9 +91,9 @@ fn a_killed_batch_continues_without_listing_or_moving_what_is_done() {
     assert!(finished < FILES, "killed before its end");
     // Another listing would find it.
     fs::write(tree.join("d0/new"), "new").unwrap();
-    let resumed = copy(&server, scratch.path(), &["--resume"])
-        .output()
-        .unwrap();
+    // The checksum belongs to the command.
+    let again = [&single[..], &["--resume"]].concat();
+    let resumed = copy(&server, scratch.path(), &again).output().unwrap();
     let text = String::from_utf8(resumed.stdout).unwrap();
     assert!(resumed.status.success(), "{text}");
     let again = text.lines().filter(|line| is_finished(line)).count();
