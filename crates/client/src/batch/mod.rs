@@ -424,8 +424,7 @@ fn check_request(
         }
     }
     if let Some(list) = &options.failed_list {
-        let mut locations = sources.iter().chain([destination]);
-        if locations.any(|end| failed_list::is_in_tree(list, end)) {
+        if failed_list::is_in_copy(list, sources, destination) {
             return usage("--failed would write into a tree of this copy: name a file elsewhere");
         }
     }

@@ -116,6 +116,23 @@ async fn the_list_of_failures_may_not_be_in_a_tree_of_the_copy() {
     }
     assert_eq!(std::fs::read(from.join("f")).unwrap(), b"kept");
     assert_eq!(std::fs::read_dir(&from).unwrap().count(), 1);
+    // Beside the trees in an existing destination it is in nobody's way.
+    std::fs::create_dir(&to).unwrap();
+    for (list, exit) in [("left", Exit::Done), ("from", Exit::Usage)] {
+        let listed = CopyOptions {
+            failed_list: Some(to.join(list)),
+            recursive: true,
+            ..options()
+        };
+        let (source, to) = (from.display().to_string(), to.display().to_string());
+        assert_eq!(
+            run_copy(&[&source], &to, &listed).await.exit,
+            exit,
+            "{list}"
+        );
+    }
+    assert_eq!(std::fs::read(to.join("from/f")).unwrap(), b"kept");
+    assert_eq!(std::fs::read(to.join("left")).unwrap(), b"");
 }
 
 #[tokio::test]
