@@ -423,10 +423,10 @@ fn check_request(
             return usage("--write-sums would overwrite a file of this copy: name another file");
         }
     }
-    if let Some(list) = &options.failed_list {
-        if failed_list::is_in_copy(list, sources, destination) {
-            return usage("--failed would write into a tree of this copy: name a file elsewhere");
-        }
+    if let Some(list) = &options.failed_list
+        && failed_list::is_in_copy(list, sources, destination)
+    {
+        return usage("--failed would write into a tree of this copy: name a file elsewhere");
     }
     let stream_sources = sources
         .iter()

@@ -36,12 +36,29 @@ impl Gfal {
         }
     }
 
-    /// Runs `gfal-VERB`.
+    /// Runs `gfal-VERB`. One that is killed runs once more: on a busy machine its threads sometimes free memory twice when
+    /// the work is done (`free(): invalid pointer`), with any server.
     pub fn run<S: AsRef<OsStr>>(&self, verb: &str, arguments: &[S]) -> Result<FinishedProgram> {
+        let finished = self.run_once(verb, &[], arguments)?;
+        if finished.code.is_some() {
+            return finished.expect_success();
+        }
+        eprintln!("once more, after: {finished}");
+        // The file is there already.
+        let replace: &[&str] = if verb == "copy" { &["-f"] } else { &[] };
+        self.run_once(verb, replace, arguments)?.expect_success()
+    }
+
+    fn run_once<S: AsRef<OsStr>>(
+        &self,
+        verb: &str,
+        options: &[&str],
+        arguments: &[S],
+    ) -> Result<FinishedProgram> {
         let program = find_installed(&format!("gfal-{verb}")).map_err(anyhow::Error::msg)?;
         let mut command = client_command(&program);
         self.environment.apply(&mut command);
-        command.env("GFAL_PYTHONBIN", &self.python).args(arguments);
-        run::run(&mut command)?.expect_success()
+        command.env("GFAL_PYTHONBIN", &self.python);
+        run::run(command.args(options).args(arguments))
     }
 }
