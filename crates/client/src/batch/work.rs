@@ -18,6 +18,8 @@ use crate::{CopyFailure, Exit};
 
 /// Files of the plan that are in memory at a time. Within a window, large ones come first.
 const WINDOW: usize = 4096;
+/// Files by which the number of sessions is decided, if there are as many.
+const FIRST_FILES: usize = 64;
 /// A window that is not full is used after this time, so that a slow listing does not hold back its first files.
 const PATIENCE: Duration = Duration::from_millis(200);
 
@@ -81,7 +83,14 @@ impl WorkQueue {
     /// Prepares the first window, and decides by its files how many sessions to use.
     pub(super) async fn first(&self) -> (SessionRamp, KnownSessionLimits) {
         let mut supply = self.supply.lock().await;
-        let window = self.load(&mut supply).await;
+        let mut window = self.load(&mut supply).await;
+        // On a long path a listing begins with directories: nothing can be decided by those.
+        while window.files.len() < FIRST_FILES && !window.is_last {
+            let next = self.load(&mut supply).await;
+            window.files.extend(next.files);
+            window.is_last = next.is_last;
+        }
+        self.ask_servers(&mut supply, &window.files).await;
         let expected = match window.is_last {
             true => window.files.len(),
             // The listing goes on.
