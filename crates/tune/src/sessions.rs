@@ -23,8 +23,6 @@ const AIM: f64 = 400.0;
 const MIN_FILES: usize = 8;
 /// Gain in files or bytes per second that shows that more sessions help.
 const WORTHWHILE: f64 = 1.1;
-/// Sessions that read or write one disk whose heads move.
-const ROTATING: usize = 8;
 
 /// Shortest interval between two looks at how many files have moved.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
@@ -55,8 +53,6 @@ pub struct BatchFacts {
     pub mean_size: u64,
     /// Round-trip time of the longest path.
     pub rtt: Duration,
-    /// A disk of this machine with moving heads takes part.
-    pub rotating_disk: bool,
 }
 
 /// Bounds on the number of sessions; the servers' are independent of each other.
@@ -179,12 +175,8 @@ fn wanted(facts: &BatchFacts) -> usize {
         FileMovement::SharedConnections => round_trips(facts.rtt, 1.0).clamp(FEW, MAX_SHARED),
         FileMovement::OwnConnections => round_trips(facts.rtt, 2.0).clamp(FEW, MAX_SESSIONS),
     };
-    let by_disk = match facts.rotating_disk {
-        true => ROTATING,
-        false => MAX_SESSIONS,
-    };
     let by_files = (facts.files / MIN_FILES).max(1);
-    by_path.min(by_disk).min(by_files)
+    by_path.min(by_files)
 }
 
 /// Sessions for [`AIM`] if a file takes `count` round trips.
@@ -209,7 +201,6 @@ mod tests {
             files: 10_000,
             mean_size: 1_000,
             rtt: Duration::from_millis(rtt),
-            rotating_disk: false,
         }
     }
 
@@ -233,14 +224,11 @@ mod tests {
     }
 
     #[test]
-    fn few_files_and_rotating_disks_get_few_sessions() {
+    fn few_files_get_few_sessions() {
         let none = ConcurrencyBounds::default();
         let mut few = facts(FileMovement::OwnConnections, 100);
         few.files = 20;
         assert_eq!(most(&few, none), 2);
-        let mut disk = facts(FileMovement::OwnConnections, 100);
-        disk.rotating_disk = true;
-        assert_eq!(most(&disk, none), ROTATING);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::{BatchContext, FileOutcome};
 use crate::answers::SourceFacts;
 use crate::location::Location;
 use crate::retry::RetryBudget;
-use crate::{CopyEvent, CopyFailure, Exit};
+use crate::{CopyFailure, Exit};
 
 /// Copies one file. A failure comes with the number of bytes that were moved. With `--wait`, each
 /// retry starts from the beginning, because the other copy may have changed what is left to do.
@@ -68,16 +68,8 @@ pub(super) async fn copy_with_retries(
             true => 0,
             false => meter.moved().saturating_sub(before),
         };
-        let Some((attempt, after)) = retries.next_attempt(&failure, moved) else {
-            return Err(failure);
-        };
-        ctx.observer.on_event(CopyEvent::Retrying {
-            source: source.to_owned(),
-            reason: failure.message,
-            attempt,
-            after,
-        });
-        tokio::time::sleep(after).await;
+        ctx.wait_for_retry(source, (&mut retries, moved), failure)
+            .await?;
     }
 }
 

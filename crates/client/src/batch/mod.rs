@@ -147,17 +147,32 @@ impl BatchContext {
                 }
                 Err(failure) => failure,
             };
-            let Some((attempt, after)) = retries.next_attempt(&failure, 0) else {
-                return Err(failure);
-            };
-            self.observer.on_event(CopyEvent::Retrying {
-                source: id.to_string(),
-                reason: failure.message,
-                attempt,
-                after,
-            });
-            tokio::time::sleep(after).await;
+            self.wait_for_retry(&id.to_string(), (&mut retries, 0), failure)
+                .await?;
         }
+    }
+
+    /// Waits before the next try of `source`, and reports it. `moved`: bytes since the last one.
+    ///
+    /// # Errors
+    /// The failure, if there is no further try.
+    async fn wait_for_retry(
+        &self,
+        source: &str,
+        (retries, moved): (&mut RetryBudget, u64),
+        failure: CopyFailure,
+    ) -> Result<(), CopyFailure> {
+        let Some((attempt, after)) = retries.next_attempt(&failure, moved) else {
+            return Err(failure);
+        };
+        self.observer.on_event(CopyEvent::Retrying {
+            source: source.to_owned(),
+            reason: failure.message,
+            attempt,
+            after,
+        });
+        tokio::time::sleep(after).await;
+        Ok(())
     }
 
     /// Takes the exclusive lock of a local partial file. Warns once where the file system has no

@@ -40,7 +40,6 @@ pub(super) async fn plan_sessions(
         files: expected,
         mean_size: mean_size(files),
         rtt: Duration::ZERO,
-        rotating_disk: false,
     };
     let mut limits = ConcurrencyBounds {
         user: ctx.options.concurrency,

@@ -46,10 +46,10 @@ pub(in crate::batch) struct SmallFileServer {
 }
 
 /// Arranges files for `workers` that run at the same time; large files come first, because they take longest.
-/// `vouched`: a journal of the batch vouches for what is done, so `--resume` asks nothing about the other files.
+/// `journal_knows_done`: a journal of the batch vouches for what is done, so `--resume` asks nothing about the other files.
 /// `servers`: the servers that take many files at a time.
 pub(in crate::batch) fn arrange(
-    (options, vouched): (&CopyOptions, bool),
+    (options, journal_knows_done): (&CopyOptions, bool),
     files: Vec<PlannedFile>,
     workers: usize,
     servers: &[SmallFileServer],
@@ -67,7 +67,7 @@ pub(in crate::batch) fn arrange(
         };
         offered && file.facts.size.is_some_and(|size| size <= MAX_BUNDLED)
     };
-    let may_bundle = options_allow(options, vouched);
+    let may_bundle = options_allow(options, journal_knows_done);
     let (small, large): (Vec<_>, Vec<_>) = files
         .into_iter()
         .partition(|file| may_bundle && is_bundled(file));
@@ -95,11 +95,11 @@ pub(in crate::batch) fn arrange(
 
 /// Servers of files that may be bundled.
 pub(in crate::batch) fn servers_to_ask(
-    (options, vouched): (&CopyOptions, bool),
+    (options, journal_knows_done): (&CopyOptions, bool),
     files: &[PlannedFile],
 ) -> Vec<StorageId> {
     let mut servers: Vec<StorageId> = Vec::new();
-    if files.len() < MIN_BUNDLE_FILES || !options_allow(options, vouched) {
+    if files.len() < MIN_BUNDLE_FILES || !options_allow(options, journal_knows_done) {
         return servers;
     }
     for file in files {
@@ -114,7 +114,7 @@ pub(in crate::batch) fn servers_to_ask(
 }
 
 /// Whether what the user asked for can be had in a bundle.
-fn options_allow(options: &CopyOptions, vouched: bool) -> bool {
+fn options_allow(options: &CopyOptions, journal_knows_done: bool) -> bool {
     let verified = match options.verify {
         VerifyMode::Auto | VerifyMode::None => true,
         VerifyMode::With(algorithm) => algorithm == CHECKSUM,
@@ -127,7 +127,7 @@ fn options_allow(options: &CopyOptions, vouched: bool) -> bool {
     // Bundled files have the times of their announcements.
     let keeps_times = options.preserve.times != PreservedTimes::None;
     let any_holes = options.sparse != SparseFiles::Always;
-    let asks_nothing = (vouched || !options.resume) && !options.keep_existing;
+    let asks_nothing = (journal_knows_done || !options.resume) && !options.keep_existing;
     verified && streams && whole && keeps_times && any_holes && asks_nothing
 }
 

@@ -23,7 +23,7 @@ use crate::location::StorageId;
 use crate::retry::RetryBudget;
 use crate::storage::contract::Storage;
 use crate::transfer::{TransferAttempt, TransferSpec};
-use crate::{CopyEvent, CopyFailure, ModeChoice};
+use crate::{CopyFailure, ModeChoice};
 
 mod arrange;
 mod between;
@@ -74,16 +74,10 @@ pub(super) async fn copy_bundle(
             Err(failure) => failure,
         };
         let moved = meter.moved().saturating_sub(before);
-        let Some((attempt, after)) = retries.next_attempt(&failure, moved) else {
-            return Err((meter.moved(), failure));
-        };
-        ctx.observer.on_event(CopyEvent::Retrying {
-            source: format!("{} files", files.len()),
-            reason: failure.message,
-            attempt,
-            after,
-        });
-        tokio::time::sleep(after).await;
+        let source = format!("{} files", files.len());
+        ctx.wait_for_retry(&source, (&mut retries, moved), failure)
+            .await
+            .map_err(|failure| (meter.moved(), failure))?;
     }
 }
 

@@ -26,7 +26,7 @@ use crate::storage::contract::Storage;
 use crate::transfer::TransferSpec;
 use crate::transfer::series::files::{FileSeries, SeriesEnd, SeriesFile, SeriesReport};
 use crate::verify::{ChecksumAbility, Verification, choose_verification};
-use crate::{CopyEvent, CopyFailure, Exit, ModeChoice};
+use crate::{CopyFailure, Exit, ModeChoice};
 
 /// A series over all its attempts.
 struct SeriesCopy<'a> {
@@ -112,16 +112,10 @@ impl<'a> SeriesCopy<'a> {
                 tracing::debug!(%failure, "a series goes on over another session");
                 continue;
             }
-            let Some((attempt, after)) = retries.next_attempt(&failure, 0) else {
-                return Err(failure);
-            };
-            self.ctx.observer.on_event(CopyEvent::Retrying {
-                source: format!("{} files", self.files.len()),
-                reason: failure.message,
-                attempt,
-                after,
-            });
-            tokio::time::sleep(after).await;
+            let source = format!("{} files", self.files.len());
+            self.ctx
+                .wait_for_retry(&source, (&mut retries, 0), failure)
+                .await?;
         }
     }
 

@@ -388,7 +388,10 @@ async fn begin_with_retries(
         ctx.return_session(id, session, &result);
         match result {
             Ok(()) => return Ok(walk),
-            Err(failure) => wait_for_retry(ctx, id, (&mut retries, failure)).await?,
+            Err(failure) => {
+                ctx.wait_for_retry(&id.to_string(), (&mut retries, 0), failure)
+                    .await?;
+            }
         }
     }
 }
@@ -406,28 +409,12 @@ async fn list_with_retries(
         ctx.return_session(id, session, &result);
         match result {
             Ok(()) => return Ok(()),
-            Err(failure) => wait_for_retry(ctx, id, (&mut retries, failure)).await?,
+            Err(failure) => {
+                ctx.wait_for_retry(&id.to_string(), (&mut retries, 0), failure)
+                    .await?;
+            }
         }
     }
-}
-
-/// Waits before the next try, or comes back with the failure if there is none.
-async fn wait_for_retry(
-    ctx: &BatchContext,
-    id: &StorageId,
-    (retries, failure): (&mut RetryBudget, CopyFailure),
-) -> Result<(), CopyFailure> {
-    let Some((attempt, after)) = retries.next_attempt(&failure, 0) else {
-        return Err(failure);
-    };
-    ctx.observer.on_event(CopyEvent::Retrying {
-        source: id.to_string(),
-        reason: failure.message,
-        attempt,
-        after,
-    });
-    tokio::time::sleep(after).await;
-    Ok(())
 }
 
 /// Lists over one more session. Servers may refuse it, and what it leaves is listed by others.
