@@ -72,6 +72,10 @@ pub struct ServerFeatures {
     pub data_peer: bool,
     /// The server moves bundles of small files ([`crate::bundle`]; longhaul's ` BUNDLE` line).
     pub bundles: bool,
+    /// The server takes compressed announcements of bundles (`BUNDLE` in longhaul's ` DEFLATE BUNDLE;MLSR;` line).
+    pub packed_bundles: bool,
+    /// The server compresses the text of MLSR after `OPTS MLSR Deflate=1;` (`MLSR` in that line).
+    pub deflated_trees: bool,
     /// TCP port of the server's host where the network-advice service answers (longhaul's
     /// ` ENABLE PORT=2812;` line).
     pub enable_port: Option<u16>,
@@ -140,6 +144,11 @@ impl ServerFeatures {
             }
             "DATAPEER" => self.data_peer = true,
             BUNDLE_MODULE => self.bundles = true,
+            "DEFLATE" => {
+                let has = |name: &str| parameters.split(';').any(|word| word == name);
+                self.packed_bundles = has(BUNDLE_MODULE);
+                self.deflated_trees = has("MLSR");
+            }
             "ENABLE" => self.enable_port = parse_port(&parameters),
             "DRS" => self.buffer_sizings = sizing::parse_names(&parameters),
             // XCRC and the other X verbs are not standardized, but widespread.

@@ -13,8 +13,10 @@ const FEW: usize = 4;
 /// Mean size of files, bytes, from which on one session's bundles fill a long path. The streams of several sessions would meet
 /// in its queue, and each would make room for the others.
 const FILLING_SIZE: u64 = 16 << 10;
+/// Bytes of all files up to which one session is done on a long path before others have logged in and sped up.
+const SOON_DONE: u64 = 64 << 20;
 /// On paths with a shorter round trip, bundles wait for processors and disks, not for the path.
-const LONG_RTT: Duration = Duration::from_millis(5);
+pub const LONG_RTT: Duration = Duration::from_millis(5);
 /// Most sessions for files that share data connections.
 const MAX_SHARED: usize = 32;
 /// Files per second from which on the disks and processors of servers are the limit more often than sessions are.
@@ -47,7 +49,7 @@ pub enum FileMovement {
 pub struct BatchFacts {
     /// How its files move.
     pub movement: FileMovement,
-    /// Number of files.
+    /// Number of files; `usize::MAX` while they are listed.
     pub files: usize,
     /// Their mean size, bytes.
     pub mean_size: u64,
@@ -97,8 +99,13 @@ impl SessionRamp {
             return Self::settled_at(sessions);
         }
         let most = wanted(facts).min(limits.most());
+        let first = match facts.movement {
+            // Logins that end when the files do gain nothing.
+            FileMovement::Bundles if facts.rtt >= LONG_RTT => 1,
+            _ => most.div_ceil(2).max(FEW.min(most)),
+        };
         Self {
-            sessions: most.div_ceil(2).max(FEW.min(most)),
+            sessions: first,
             most,
             before: None,
             settled: false,
@@ -170,13 +177,21 @@ impl SessionRamp {
 fn wanted(facts: &BatchFacts) -> usize {
     let by_path = match facts.movement {
         FileMovement::Whole => return FEW,
-        FileMovement::Bundles if facts.rtt >= LONG_RTT && facts.mean_size >= FILLING_SIZE => 1,
+        FileMovement::Bundles if facts.rtt >= LONG_RTT && is_enough_for_one(facts) => 1,
         FileMovement::Bundles => return FEW,
         FileMovement::SharedConnections => round_trips(facts.rtt, 1.0).clamp(FEW, MAX_SHARED),
         FileMovement::OwnConnections => round_trips(facts.rtt, 2.0).clamp(FEW, MAX_SESSIONS),
     };
     let by_files = (facts.files / MIN_FILES).max(1);
     by_path.min(by_files)
+}
+
+/// Whether the bundles of one session move so fast as those of several.
+fn is_enough_for_one(facts: &BatchFacts) -> bool {
+    let total = u64::try_from(facts.files)
+        .unwrap_or(u64::MAX)
+        .saturating_mul(facts.mean_size);
+    facts.mean_size >= FILLING_SIZE || total <= SOON_DONE
 }
 
 /// Sessions for [`AIM`] if a file takes `count` round trips.

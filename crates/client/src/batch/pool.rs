@@ -31,6 +31,8 @@ pub(crate) struct StorageSessionPool {
     leases: Mutex<HashMap<StorageId, Vec<Weak<()>>>>,
     /// Notified when a session is returned.
     returned: Notify,
+    /// Sessions that are being opened ahead of their use, by storage.
+    coming: Mutex<HashMap<StorageId, usize>>,
     /// Servers that announce pipelining but failed at it. They are sent one command at a time.
     no_pipelining: Mutex<HashSet<StorageId>>,
     /// How far commands may go ahead of replies in a series, where that is less than the most.
@@ -47,6 +49,7 @@ impl StorageSessionPool {
             reached: Mutex::default(),
             leases: Mutex::default(),
             returned: Notify::new(),
+            coming: Mutex::default(),
             no_pipelining: Mutex::default(),
             series_leads: Mutex::default(),
         }
@@ -71,7 +74,12 @@ impl StorageSessionPool {
             tokio::pin!(returned);
             // Before the look at what is idle, so that no return is missed.
             returned.as_mut().enable();
-            match self.acquire_at_once(id, first_path).await {
+            let idle = self.take_idle(id);
+            if idle.is_none() && self.is_coming(id) {
+                returned.await;
+                continue;
+            }
+            match self.idle_or_new(idle, id, first_path).await {
                 // A session that is lost gives no notice.
                 Err(failure) if names_limit(&failure) && self.has_lent(id) => {
                     let _ = timeout(LOOK_AGAIN, returned).await;
@@ -100,15 +108,33 @@ impl StorageSessionPool {
         &self,
         id: &StorageId,
     ) -> Result<Box<dyn Storage>, CopyFailure> {
-        self.acquire_at_once(id, None).await
+        self.idle_or_new(self.take_idle(id), id, None).await
     }
 
-    async fn acquire_at_once(
+    /// Opens one more session for a use that is about to come. Whoever acquires a session meanwhile waits for this one. If the
+    /// server lets no further one in, nothing is lost.
+    pub(crate) async fn open_ahead(&self, id: &StorageId) {
+        let coming = ComingSession::new(self, id);
+        if let Ok(session) = self.open(id, None).await {
+            self.release(id, session);
+        }
+        drop(coming);
+    }
+
+    fn take_idle(&self, id: &StorageId) -> Option<Box<dyn Storage>> {
+        lock(&self.idle).get_mut(id).and_then(Vec::pop)
+    }
+
+    fn is_coming(&self, id: &StorageId) -> bool {
+        lock(&self.coming).contains_key(id)
+    }
+
+    async fn idle_or_new(
         &self,
+        idle: Option<Box<dyn Storage>>,
         id: &StorageId,
         first_path: Option<&[u8]>,
     ) -> Result<Box<dyn Storage>, CopyFailure> {
-        let idle = lock(&self.idle).get_mut(id).and_then(Vec::pop);
         match idle {
             Some(session) => Ok(session),
             None => self.open(id, first_path).await,
@@ -225,6 +251,28 @@ impl StorageSessionPool {
     }
 }
 
+/// Counts a session that is being opened ahead, until it is there or is not to be had.
+struct ComingSession<'a>(&'a StorageSessionPool, &'a StorageId);
+
+impl<'a> ComingSession<'a> {
+    fn new(pool: &'a StorageSessionPool, id: &'a StorageId) -> Self {
+        *lock(&pool.coming).entry(id.clone()).or_default() += 1;
+        Self(pool, id)
+    }
+}
+
+impl Drop for ComingSession<'_> {
+    fn drop(&mut self) {
+        let mut coming = lock(&self.0.coming);
+        let left = coming.remove(self.1).unwrap_or(1) - 1;
+        if left > 0 {
+            coming.insert(self.1.clone(), left);
+        }
+        drop(coming);
+        self.0.returned.notify_waiters();
+    }
+}
+
 /// Whether a refused session or login says that there are too many sessions, by its code or its words.
 pub(super) fn names_limit(failure: &CopyFailure) -> bool {
     // The server's reply, without its name: a host or a port may look like anything.
@@ -286,6 +334,36 @@ mod tests {
         pool.release(&id, session);
         let _idle = pool.acquire(&id).await.unwrap();
         pool.acquire(&id).await.unwrap();
+        fake.finish().await;
+    }
+
+    #[tokio::test]
+    async fn a_session_that_is_coming_is_not_opened_twice() {
+        // A second connection would find no script.
+        let fake = ScriptedFtpServer::start_sessions(vec![login_script()]).await;
+        let pool = StorageSessionPool::new(StorageAccess {
+            timeout: Duration::from_secs(5),
+            foreign_data: false,
+            sync_policy: SyncPolicy::default(),
+        });
+        let id = StorageId::Server(fake.server.clone());
+        let (_, session) = tokio::join!(pool.open_ahead(&id), pool.acquire(&id));
+        session.unwrap();
+        fake.finish().await;
+    }
+
+    #[tokio::test]
+    async fn a_session_that_is_not_to_be_had_ahead_is_asked_for_when_it_is_needed() {
+        let refused = vec![ScriptedAction::SendLine("421 Too many connections")];
+        let fake = ScriptedFtpServer::start_sessions(vec![refused, login_script()]).await;
+        let pool = StorageSessionPool::new(StorageAccess {
+            timeout: Duration::from_secs(5),
+            foreign_data: false,
+            sync_policy: SyncPolicy::default(),
+        });
+        let id = StorageId::Server(fake.server.clone());
+        let (_, session) = tokio::join!(pool.open_ahead(&id), pool.acquire(&id));
+        session.unwrap();
         fake.finish().await;
     }
 

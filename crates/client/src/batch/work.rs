@@ -17,9 +17,15 @@ use crate::location::{Location, StorageId};
 use crate::{CopyFailure, Exit};
 
 /// Files of the plan that are in memory at a time. Within a window, large ones come first.
-const WINDOW: usize = 4096;
+const WINDOW: usize = 10_240;
 /// Files by which the number of sessions is decided, if there are as many.
 const FIRST_FILES: usize = 64;
+/// Bundles that take longer are split: between two of them nothing moves for some round trips, but what fails together is copied
+/// again together.
+const BUNDLE_TIME: Duration = Duration::from_secs(15);
+/// Round trips for which the first files of a listing wait for others, from the begin of the copy. The listing takes one or two, and
+/// a text of some hundred kilobytes five.
+const FIRST_ROUND_TRIPS: u32 = 6;
 /// A window that is not full is used after this time, so that a slow listing does not hold back its first files.
 const PATIENCE: Duration = Duration::from_millis(200);
 
@@ -28,6 +34,7 @@ pub(super) struct WorkQueue {
     ctx: Arc<BatchContext>,
     plan: Arc<CopyPlan>,
     report: FailureReport,
+    begun: Instant,
     supply: tokio::sync::Mutex<WorkSupply>,
     /// Pieces of work that are ready.
     ready: AtomicUsize,
@@ -57,6 +64,15 @@ struct PlanWindow {
 /// Receives failures of entries that are not files.
 pub(super) type FailureReport = Box<dyn Fn(String, CopyFailure) + Send + Sync>;
 
+impl WorkSupply {
+    /// How long the first files may wait for more.
+    fn first_wait(&self) -> Duration {
+        let bundled = self.servers.iter().filter(|server| server.bundles);
+        let rtt = bundled.map(|server| server.rtt).max();
+        rtt.unwrap_or_default() * FIRST_ROUND_TRIPS
+    }
+}
+
 impl WorkQueue {
     /// The work of `plan`.
     pub(super) fn new(
@@ -68,6 +84,7 @@ impl WorkQueue {
             ctx: Arc::clone(ctx),
             plan: Arc::clone(plan),
             report,
+            begun: Instant::now(),
             supply: tokio::sync::Mutex::new(WorkSupply {
                 reader: PlanReader::of(plan),
                 ready: VecDeque::new(),
@@ -84,8 +101,12 @@ impl WorkQueue {
     pub(super) async fn first(&self) -> (SessionRamp, KnownSessionLimits) {
         let mut supply = self.supply.lock().await;
         let mut window = self.load(&mut supply).await;
-        // On a long path a listing begins with directories: nothing can be decided by those.
-        while window.files.len() < FIRST_FILES && !window.is_last {
+        // On a long path a listing begins with directories: nothing can be decided by those. And a bundle that begins before the
+        // listing of a small tree ends leaves a second one, which costs more round trips than the wait.
+        while !window.is_last
+            && (window.files.len() < FIRST_FILES
+                || window.files.len() < WINDOW && self.begun.elapsed() < supply.first_wait())
+        {
             let next = self.load(&mut supply).await;
             window.files.extend(next.files);
             window.is_last = next.is_last;
@@ -98,7 +119,11 @@ impl WorkQueue {
         };
         let files = (window.files.as_slice(), expected);
         let sessions = plan_sessions(&self.ctx, files, &supply.servers).await;
-        supply.workers = sessions.0.most();
+        supply.workers = match supply.servers.iter().all(|server| server.bundles) {
+            // More come while bundles move, and find those of later windows.
+            true => sessions.0.sessions(),
+            false => sessions.0.most(),
+        };
         self.arrange(&mut supply, window);
         sessions
     }
@@ -108,6 +133,10 @@ impl WorkQueue {
         let mut supply = self.supply.lock().await;
         loop {
             if let Some(work) = supply.ready.pop_front() {
+                let (work, rest) = bundle::split(work, self.bytes_at_a_time());
+                if let Some(rest) = rest {
+                    supply.ready.push_front(rest);
+                }
                 self.ready.store(supply.ready.len(), Ordering::Relaxed);
                 return Some(work);
             }
@@ -117,6 +146,14 @@ impl WorkQueue {
             let window = self.load(&mut supply).await;
             self.arrange(&mut supply, window);
         }
+    }
+
+    /// Bytes that move in [`BUNDLE_TIME`] at the speed of this copy so far.
+    fn bytes_at_a_time(&self) -> u64 {
+        let moved = self.ctx.meter.totals().moved;
+        let elapsed = self.begun.elapsed().max(Duration::from_millis(1));
+        let moved = u128::from(moved) * BUNDLE_TIME.as_millis() / elapsed.as_millis();
+        u64::try_from(moved).unwrap_or(u64::MAX)
     }
 
     /// Takes back a piece of work that was not begun.
@@ -227,8 +264,11 @@ impl WorkQueue {
                 let capabilities = session.capabilities();
                 self.ctx.pool.release(&id, session);
                 if capabilities.bundles || capabilities.series {
-                    let bundles = capabilities.bundles;
-                    supply.servers.push(SmallFileServer { id, bundles });
+                    supply.servers.push(SmallFileServer {
+                        id,
+                        bundles: capabilities.bundles,
+                        rtt: capabilities.rtt,
+                    });
                 }
             }
         }

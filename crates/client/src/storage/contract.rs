@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use data::job::TransferControl;
+use data::store::bundle::BundleSource;
 use data::store::{Sink, Source};
 use proto::bundle::{BundleEntry, BundleOutcome, BundleProof};
 use proto::checksum::ChecksumAlgorithm;
@@ -279,17 +280,18 @@ pub(crate) trait Storage: Send + Debug + Any {
         Err(no_bundles(self.name()))
     }
 
-    /// Moves the files `entries` from `source`, which holds them one directly after the other. They have no names yet.
+    /// Moves the files `entries` from `source`, and gives them their names, as [`Storage::end_bundle`] does, with the proof of
+    /// `source`.
     ///
     /// # Errors
     /// As [`Storage::fetch_bundle`].
     async fn store_bundle(
         &mut self,
         _entries: &[BundleEntry],
-        _source: Arc<dyn Source>,
+        _source: &Arc<BundleSource>,
         _spec: &TransferSpec,
         _control: &Arc<TransferControl>,
-    ) -> Result<TransferAttempt, CopyFailure> {
+    ) -> Result<(TransferAttempt, BundleProof, BundleOutcome), CopyFailure> {
         Err(no_bundles(self.name()))
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use data::job::TransferControl;
+use data::store::bundle::BundleSource;
 use data::store::{Sink, Source};
 use proto::bundle::{BundleEntry, BundleOutcome, BundleProof};
 use proto::checksum::ChecksumAlgorithm;
@@ -211,10 +212,10 @@ impl Storage for ClientSession {
     async fn store_bundle(
         &mut self,
         entries: &[BundleEntry],
-        source: Arc<dyn Source>,
+        source: &Arc<BundleSource>,
         spec: &TransferSpec,
         control: &Arc<TransferControl>,
-    ) -> Result<TransferAttempt, CopyFailure> {
+    ) -> Result<(TransferAttempt, BundleProof, BundleOutcome), CopyFailure> {
         bundle::put_bundle(self, entries, source, spec, control).await
     }
 

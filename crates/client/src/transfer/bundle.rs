@@ -2,14 +2,18 @@
 
 use std::sync::Arc;
 
-use data::job::TransferControl;
+use data::job::{TransferControl, TransferReport};
 use data::options::CongestionChoice;
 use data::recv::ReceivePlan;
 use data::send::SendPlan;
+use data::store::bundle::BundleSource;
 use data::store::{Sink, Source};
-use proto::bundle::{BundleEntry, BundleOutcome, BundleProof, CHECKSUM, announcement_lines};
+use proto::bundle::{
+    BundleEntry, BundleOutcome, BundleProof, CHECKSUM, announcement_lines, packed_announcements,
+};
 use proto::client::{TransferDirection, TransferRequirements};
 use proto::command::{Command, ExtendedRetrieve, ExtendedStore, SiteCommand, TransferMode};
+use proto::feature::ServerFeatures;
 use proto::ranges::RangeSet;
 use proto::stripes::StripeAddresses;
 
@@ -88,6 +92,7 @@ async fn try_get(
         alternative: agreement.alternative.clone(),
         wait_for_start: agreement.mode == TransferMode::Extended,
         operation: &operation,
+        when_sent: None,
     };
     let completed = session.exchange(exchange).await?;
     if !completed.report.stored.contains(0, total) {
@@ -114,17 +119,17 @@ async fn try_get(
     Ok((attempt, outcome))
 }
 
-/// Sends `source`, which holds the files `entries`. Ends with [`end_bundle`].
+/// Sends `source`, which holds the files `entries`, and ends the bundle. The proof is the one that ended it.
 ///
 /// # Errors
-/// As [`super::put`].
+/// As [`super::put`], and as [`end_bundle`].
 pub(crate) async fn put_bundle(
     session: &mut ClientSession,
     entries: &[BundleEntry],
-    source: Arc<dyn Source>,
+    source: &Arc<BundleSource>,
     spec: &TransferSpec,
     control: &Arc<TransferControl>,
-) -> Result<TransferAttempt, CopyFailure> {
+) -> Result<(TransferAttempt, BundleProof, BundleOutcome), CopyFailure> {
     let operation = format!("write {} files", entries.len());
     let total = total_size(entries);
     let mut warnings = Vec::new();
@@ -133,9 +138,21 @@ pub(crate) async fn put_bundle(
     let agreement = agree(session, start, mode, spec, &operation, &mut warnings).await?;
     let mut ranges = RangeSet::new();
     ranges.insert(0, total);
+    let proof_of = |report: &TransferReport| {
+        let checksum = report.checksum.clone()?;
+        let failures = source.finish();
+        Some(BundleProof {
+            algorithm: CHECKSUM,
+            checksum,
+            without: failures.iter().map(|failure| failure.index).collect(),
+        })
+    };
+    // The server reads it after its 226, which so costs no round trip.
+    let end_at_once = |report: &TransferReport| proof_of(report).map(|p| end_command(Some(p)));
+    let ends_at_once = session.can_pipeline_followups(spec);
     let exchange = TransferExchange {
         local_end: LocalTransfer::Send {
-            source,
+            source: Arc::clone(source) as Arc<dyn Source>,
             plan: SendPlan { ranges, origin: 0 },
         },
         settings: negotiation::data_settings(session, agreement.mode, spec, &RangeSet::new()),
@@ -147,9 +164,16 @@ pub(crate) async fn put_bundle(
         alternative: agreement.alternative.clone(),
         wait_for_start: false,
         operation: &operation,
+        when_sent: ends_at_once.then_some(&end_at_once),
     };
     let completed = session.exchange(exchange).await?;
-    Ok(attempt_of(session, &agreement, spec, completed, warnings))
+    let Some(proof) = proof_of(&completed.report) else {
+        let message = "the bytes of a bundle have no checksum";
+        return Err(CopyFailure::new(Exit::Local, message));
+    };
+    let outcome = end(session, Some(proof.clone()), entries.len()).await?;
+    let attempt = attempt_of(session, &agreement, spec, completed, warnings);
+    Ok((attempt, proof, outcome))
 }
 
 /// Ends a bundle with a proof: the server compares the checksum, and gives files that it has stored their names. If the
@@ -229,7 +253,7 @@ async fn agree(
             congestion_control: negotiation::requested_congestion_control(spec),
             buffer: spec.options.buffers.pinned_bytes(),
             buffer_sizing: Some(sizing),
-            announcements: announcements(entries),
+            announcements: announcements(entries, session.features()),
             announced_size: None,
             store_checksum: None,
             restart: None,
@@ -258,8 +282,12 @@ async fn agree(
     }
 }
 
-/// One command a line.
-pub(super) fn announcements(entries: &[BundleEntry]) -> Vec<Command> {
+/// The announcements of these files for a server with `features`.
+pub(super) fn announcements(entries: &[BundleEntry], features: &ServerFeatures) -> Vec<Command> {
+    if features.packed_bundles {
+        let commands = packed_announcements(entries).into_iter();
+        return commands.map(Command::Site).collect();
+    }
     let mut rest = entries;
     let mut commands = Vec::new();
     for line in announcement_lines(entries) {

@@ -13,6 +13,7 @@ use data::os::readable::ReadableWait;
 use data::recv::{self, ReceivePlan};
 use data::send::{self, SendPlan};
 use data::store::{Sink, Source};
+use proto::command::Command;
 use proto::reply::Reply;
 use proto::stripes::StripeAddresses;
 use tokio::task::JoinHandle;
@@ -74,7 +75,13 @@ pub(crate) struct TransferExchange<'a> {
     pub(crate) wait_for_start: bool,
     /// `read /x`, for messages.
     pub(crate) operation: &'a str,
+    /// The command to send as soon as all bytes are sent, before the server has confirmed the transfer; it goes to those whose
+    /// replies are read later ([`ClientSession::can_pipeline_followups`]).
+    pub(crate) when_sent: Option<NextCommand<'a>>,
 }
+
+/// Makes the command that follows a transfer of this end.
+pub(crate) type NextCommand<'a> = &'a (dyn Fn(&TransferReport) -> Option<Command> + Send + Sync);
 
 /// A transfer that succeeded.
 #[derive(Debug)]
@@ -136,6 +143,7 @@ impl ClientSession {
             alternative,
             wait_for_start,
             operation,
+            when_sent,
         } = exchange;
         let settings = TransferSettings {
             security: self.local_data_security()?,
@@ -171,7 +179,7 @@ impl ClientSession {
             Arc::clone(control),
         );
         let (data_result, final_reply) = self
-            .run_both_sides(data, final_reply, control, reply_sinks, sizes)
+            .run_both_sides((data, when_sent), final_reply, control, reply_sinks, sizes)
             .await;
         guard.0 = None;
         // SBUF replies may follow the final one; without a final reply the session is lost anyway.
@@ -309,7 +317,7 @@ impl ClientSession {
     /// ends the other.
     async fn run_both_sides(
         &mut self,
-        mut data: JoinHandle<DataResult>,
+        (mut data, when_sent): (JoinHandle<DataResult>, Option<NextCommand<'_>>),
         mut final_reply: Option<Result<Reply, CopyFailure>>,
         control: &TransferControl,
         reply_sinks: ReplySinks<'_>,
@@ -335,6 +343,12 @@ impl ClientSession {
                 (None, None) => tokio::select! {
                     result = &mut data => match result {
                         Ok(done) => {
+                            let next = done.result.as_ref().ok().zip(when_sent);
+                            if let Some(command) = next.and_then(|(report, next)| next(report))
+                                && let Err(lost) = self.control.prefetch(&command).await
+                            {
+                                final_reply = Some(Err(lost));
+                            }
                             data_result = Some(done);
                             continue;
                         }

@@ -114,6 +114,7 @@ async fn try_get(
         // In MODE E the server connects, and may fail to: the data side starts after its 150.
         wait_for_start: agreement.mode == TransferMode::Extended,
         operation: &operation,
+        when_sent: None,
     };
     let result = session.exchange(exchange).await;
     let CompletedExchange { report, remarks } =

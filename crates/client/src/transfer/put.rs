@@ -61,6 +61,7 @@ pub(super) async fn put(
         alternative: agreement.alternative,
         wait_for_start: false,
         operation: &operation,
+        when_sent: None,
     };
     let result = session.exchange(exchange).await;
     let result = result.inspect_err(|failed| spec.confirmation.record_failure(failed));

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use client::{CopyEvent, CopyOptions, CopySummary, Exit};
 
@@ -56,16 +57,32 @@ fn change_checksum(line: &mut [u8]) -> bool {
     true
 }
 
+/// One file of the bundle, which has no name yet, and its content. The client ends a bundle when its bytes are sent: they may still be on their
+/// way.
+fn wait_for_stored_file(directory: &Path) -> (PathBuf, Vec<u8>) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < deadline {
+        let names = file_names(directory);
+        let stored =
+            |name: &&String| fs::metadata(directory.join(name)).unwrap().len() == SIZE as u64;
+        if names.iter().filter(stored).count() == FILES {
+            let name = names.iter().find(|name| name.contains("-7.longhaul-"));
+            let path = directory.join(name.unwrap());
+            return (path.clone(), fs::read(path).unwrap());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("the files do not arrive");
+}
+
 /// Changes a byte of a file that is stored in `directory` and has no name yet.
 fn corrupt_stored_file(directory: PathBuf) -> impl Fn(&mut Vec<u8>) -> bool + Send + Sync {
     let done = std::sync::Once::new();
     move |line: &mut Vec<u8>| {
         if line.starts_with(b"SITE BUNDLE END") {
             done.call_once(|| {
-                let names = file_names(&directory);
-                let name = names.iter().find(|name| name.contains("-7.longhaul-"));
-                let path = directory.join(name.unwrap());
-                let mut bytes = fs::read(&path).unwrap();
+                let wait = || wait_for_stored_file(&directory);
+                let (path, mut bytes) = tokio::task::block_in_place(wait);
                 bytes[SIZE / 2] ^= 1;
                 fs::write(&path, bytes).unwrap();
             });

@@ -20,8 +20,11 @@ pub enum OptsCommand {
     AllowDelayedPassive(bool),
     /// `OPTS MLST|MLSD|MLSR facts`; `None` without argument, which clears the list (RFC 3659 §7.9).
     Facts(Option<String>),
-    /// `OPTS MLSR OnError=...;TraverseSymbolicLinks=...;`
-    MlsrOptions,
+    /// `OPTS MLSR OnError=...;TraverseSymbolicLinks=...;Deflate=0|1;`
+    MlsrOptions {
+        /// `Deflate` (longhaul): whether the text of MLSR travels compressed (RFC 1950).
+        deflate: Option<bool>,
+    },
     /// `OPTS CKSM Markers=n;`: a 113 marker every n seconds.
     ChecksumMarkers(u32),
     /// `OPTS UTF8 [ON|OFF|NLST]`
@@ -94,7 +97,8 @@ impl OptsCommand {
             Self::Facts(None) => "MLST".to_owned(),
             // MLST, MLSD and MLSR share one fact list, so any of them may be named.
             Self::Facts(Some(facts)) => format!("MLST {facts}"),
-            Self::MlsrOptions => "MLSR OnError=Continue;".to_owned(),
+            Self::MlsrOptions { deflate: None } => "MLSR OnError=Continue;".to_owned(),
+            Self::MlsrOptions { deflate: Some(on) } => format!("MLSR Deflate={};", u8::from(*on)),
             Self::ChecksumMarkers(seconds) => format!("CKSM Markers={seconds};"),
             Self::Utf8(on) => format!("UTF8 {}", if *on { "ON" } else { "OFF" }),
             Self::BufferSizing(sizing) => format!("DRS {}", sizing.name()),
@@ -254,6 +258,7 @@ fn allow_delayed(options: &str) -> Result<OptsCommand, OptionError> {
 }
 
 fn mlsr(options: &str) -> Result<OptsCommand, OptionError> {
+    let mut deflate = None;
     for pair in parse_pairs(options) {
         let (key, value) = pair.ok_or(OptionError::UnknownOption)?;
         // The values are checked, so that a client learns of a mistake, but they have no effect.
@@ -265,10 +270,12 @@ fn mlsr(options: &str) -> Result<OptsCommand, OptionError> {
             "TRAVERSESYMBOLICLINKS" => {
                 return Err(OptionError::InvalidValue("TraverseSymbolicLinks"));
             }
+            "DEFLATE" if is(&["0", "1"]) => deflate = Some(value == "1"),
+            "DEFLATE" => return Err(OptionError::InvalidValue("Deflate")),
             _ => return Err(OptionError::UnknownOption),
         }
     }
-    Ok(OptsCommand::MlsrOptions)
+    Ok(OptsCommand::MlsrOptions { deflate })
 }
 
 fn facts(options: &str) -> Result<OptsCommand, OptionError> {

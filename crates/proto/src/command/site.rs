@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::words::ArgumentWords;
 use super::{CommandError, RawArgument};
-use crate::bundle::{BundleEntry, BundleProof, announcement_lines};
+use crate::bundle::{self, BundleEntry, BundleProof, announcement_lines};
 use crate::checksum::ChecksumAlgorithm;
 use crate::timestamp::Timestamp;
 
@@ -58,6 +58,8 @@ pub enum SiteCommand {
     DataPeer(Option<IpAddr>),
     /// `SITE BUNDLE ADD size,time,path ...` (longhaul): announces files of the next bundle.
     BundleAdd(Vec<BundleEntry>),
+    /// `SITE BUNDLE PACK base64` (longhaul): the same, compressed.
+    BundlePack(Vec<BundleEntry>),
     /// `SITE BUNDLE END [algorithm checksum [position,...]]` (longhaul): ends a bundle. After a store it has the checksum
     /// of the bytes that were sent.
     BundleEnd(Option<BundleProof>),
@@ -149,7 +151,7 @@ const VERBS: &[(&str, SiteArgumentParser)] = &[
         let address = (!args.remaining_trimmed().is_empty()).then(|| args.required_ip());
         args.finish_with(SiteCommand::DataPeer(address.transpose()?))
     }),
-    ("BUNDLE", bundle),
+    ("BUNDLE", bundle_command),
     ("IDLE", |mut args| {
         let seconds = (!args.remaining_trimmed().is_empty()).then(|| args.required_u32("seconds"));
         args.finish_with(SiteCommand::Idle(seconds.transpose()?))
@@ -199,6 +201,7 @@ impl SiteCommand {
             Self::BundleAdd(entries) => {
                 format!("BUNDLE ADD {}", announcement_lines(entries).join(" "))
             }
+            Self::BundlePack(entries) => format!("BUNDLE PACK {}", bundle::pack(entries)),
             Self::BundleEnd(None) => "BUNDLE END".to_owned(),
             Self::BundleEnd(Some(proof)) => format!("BUNDLE END {}", proof.encode()),
             Self::Idle(None) => "IDLE".to_owned(),
@@ -213,18 +216,20 @@ fn with_path(head: &str, path: &[u8]) -> RawArgument {
     [head.as_bytes(), b" ", path].concat()
 }
 
-fn bundle(mut args: ArgumentWords<'_>) -> Result<SiteCommand, CommandError> {
-    let verb = args.required_word("ADD or END")?;
+fn bundle_command(mut args: ArgumentWords<'_>) -> Result<SiteCommand, CommandError> {
+    let verb = args.required_word("ADD, PACK or END")?;
     if verb.eq_ignore_ascii_case("ADD") {
-        let mut entries = Vec::new();
-        while let Some(word) = args.next_word() {
-            let entry = BundleEntry::parse(word);
-            entries.push(entry.ok_or_else(|| args.syntax_error("not size,time,path"))?);
-        }
+        let entries = bundle::parse_entries(args.remaining_trimmed());
+        let entries = entries.ok_or_else(|| args.syntax_error("not size,time,path"))?;
         return Ok(SiteCommand::BundleAdd(entries));
     }
+    if verb.eq_ignore_ascii_case("PACK") {
+        let entries = bundle::unpack(args.remaining_trimmed());
+        let entries = entries.ok_or_else(|| args.syntax_error("not compressed announcements"))?;
+        return Ok(SiteCommand::BundlePack(entries));
+    }
     if !verb.eq_ignore_ascii_case("END") {
-        return Err(args.unsupported("only ADD and END are offered"));
+        return Err(args.unsupported("only ADD, PACK and END are offered"));
     }
     if args.remaining_trimmed().is_empty() {
         return Ok(SiteCommand::BundleEnd(None));

@@ -194,6 +194,8 @@ pub struct ListRequest {
     pub format: ListFormat,
     /// List the whole tree below `path` (MLSR).
     pub recursive: bool,
+    /// Compress the text (RFC 1950).
+    pub deflate: bool,
 }
 
 /// Format of listed entries: one line each, ended by CR LF.

@@ -21,7 +21,7 @@ const CHECKSUMS: [(ChecksumAlgorithm, u32); 8] = [
 ];
 
 /// Lines of FEAT after those of CKSM.
-const FEATURES: [&str; 23] = [
+const FEATURES: [&str; 24] = [
     "STORATTR",
     "MFMT",
     "WHOAMI",
@@ -41,6 +41,7 @@ const FEATURES: [&str; 23] = [
     "SPOR",
     "DATAPEER",
     BUNDLE_MODULE,
+    "DEFLATE BUNDLE;MLSR;",
     "SBUF",
     "REST STREAM",
     "MDTM",

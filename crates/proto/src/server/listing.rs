@@ -51,6 +51,7 @@ impl LoggedInSession {
             pattern: None,
             format: form,
             recursive: false,
+            deflate: false,
         });
         Ok(self.start_file_task(verb, path, request, SuccessReply::Lines(code, first_line)))
     }
@@ -94,6 +95,7 @@ impl LoggedInSession {
         let form = ListFormat::Facts(self.parameters.facts);
         let mut request = self.list_request(argument, form)?;
         request.recursive = true;
+        request.deflate = self.parameters.deflate_trees;
         Ok(self.start_listing("MLSR", request))
     }
 
@@ -110,6 +112,7 @@ impl LoggedInSession {
             pattern: None,
             format: form,
             recursive: false,
+            deflate: false,
         })
     }
 

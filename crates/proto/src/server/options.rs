@@ -23,7 +23,10 @@ impl LoggedInSession {
             OptsCommand::ChecksumMarkers(seconds) => self.parameters.checksum_seconds = seconds,
             // A recursive listing always continues after an unreadable directory and never follows
             // links to directories. Clients send these options regardless, so they are accepted.
-            OptsCommand::MlsrOptions | OptsCommand::Utf8(_) => {}
+            OptsCommand::MlsrOptions { deflate } => {
+                self.parameters.deflate_trees = deflate.unwrap_or(self.parameters.deflate_trees);
+            }
+            OptsCommand::Utf8(_) => {}
             OptsCommand::Unknown(name) => {
                 return replies::reply(501, format!("OPTS failed: unknown option {name}."));
             }

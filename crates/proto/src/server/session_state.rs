@@ -144,6 +144,8 @@ pub(super) struct SessionParameters {
     pub(super) epsv_only: bool,
     /// Facts that MLST, MLSD, MLSC and MLSR show.
     pub(super) facts: FactSet,
+    /// `OPTS MLSR Deflate=1`
+    pub(super) deflate_trees: bool,
     /// `OPTS STOR Checksum`: checksum to compute while storing.
     pub(super) store_checksum: Option<ChecksumAlgorithm>,
     /// Idle timeout from SITE IDLE, seconds; `None` for the server's own.
@@ -167,6 +169,7 @@ impl SessionParameters {
             allow_delayed: false,
             epsv_only: false,
             facts: FactSet::default(),
+            deflate_trees: false,
             store_checksum: None,
             idle_seconds: None,
         }

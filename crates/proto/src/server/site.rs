@@ -52,7 +52,9 @@ impl LoggedInSession {
             SiteCommand::DataPeer(address) => Ok(self.site_datapeer(address)),
             SiteCommand::Whoami => Ok(replies::reply(200, &self.user)),
             SiteCommand::Version => Ok(replies::reply(200, &config.version)),
-            SiteCommand::BundleAdd(entries) => self.announce_bundle(entries),
+            SiteCommand::BundleAdd(entries) | SiteCommand::BundlePack(entries) => {
+                self.announce_bundle(entries)
+            }
             SiteCommand::BundleEnd(proof) => Ok(self.end_bundle(proof)),
             SiteCommand::Umask(_) => {
                 let text = "SITE UMASK is not offered; use SITE CHMOD.";

@@ -16,7 +16,7 @@ use data::transport::{ControlTransport, tls_error};
 use proto::server::{ExpectedInput, ServerSession, SessionConfig};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use tracing::Instrument;
 
 use crate::config::{RequiredProtection, TlsPolicy};
@@ -49,6 +49,9 @@ const MAX_BAD_LINES: u32 = 100;
 const MAX_COMMANDS_BEFORE_LOGIN: u32 = 200;
 /// Bytes of queued replies above which they are sent before more lines are taken.
 const REPLY_BATCH: usize = 16 * 1024;
+/// Longest wait of a reply for those to the commands behind it. Sent one by one, the replies to commands that were sent
+/// together are as many segments, and more than the initial window of ten (RFC 6928) cost a further round trip.
+const REPLY_WAIT: Duration = Duration::from_millis(2);
 
 /// While the server drains, a session goes on after its transfer until its client was silent for
 /// this time. The client may still verify the checksum, rename the file and set its time.
@@ -254,6 +257,11 @@ impl SessionDriver {
     /// One iteration: handles the waiting lines, sends the replies, and waits for one event.
     async fn step(&mut self) -> Result<(), SessionEnd> {
         self.take_lines().await?;
+        if self.has_more_replies_soon()
+            && let Ok(event) = timeout(REPLY_WAIT, self.next_event()).await
+        {
+            return self.on_event(event);
+        }
         self.control
             .flush()
             .await
@@ -278,7 +286,21 @@ impl SessionDriver {
                 return Err(SessionEnd::Closing);
             }
         }
-        match self.next_event().await {
+        let event = self.next_event().await;
+        self.on_event(event)
+    }
+
+    /// Whether the replies that are queued may wait for that of the present command, and of those behind it.
+    fn has_more_replies_soon(&self) -> bool {
+        let queued = self.control.queued();
+        (1..REPLY_BATCH).contains(&queued)
+            && matches!(self.work, SessionWork::File(_))
+            && !self.closing
+            && !self.clearing
+    }
+
+    fn on_event(&mut self, event: SessionEvent) -> Result<(), SessionEnd> {
+        match event {
             SessionEvent::Input(read) => self.on_input(read),
             SessionEvent::Work(step) => self.on_work_event(*step),
             SessionEvent::Phase(phase) => {

@@ -238,6 +238,7 @@ mod tests {
             pattern: None,
             format: ListFormat::Names,
             recursive: false,
+            deflate: false,
         })
     }
 

@@ -181,7 +181,7 @@ fn a_bundle_must_have_the_files_that_were_announced() {
     client.expect_reply("ERET BUNDLE 1 /", 554);
     client.expect_reply("SITE BUNDLE REMOVE 3,,a", 504);
     let announcement = format!("SITE BUNDLE ADD {}", "1,,a ".repeat(1000));
-    for _ in 0..4 {
+    for _ in 0..16 {
         client.expect_reply(&announcement, 250);
     }
     client.expect_reply(&announcement, 552);

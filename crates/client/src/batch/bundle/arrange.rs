@@ -1,6 +1,7 @@
 //! Which files of a batch travel alone, and which in bundles.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use proto::bundle::{CHECKSUM, MAX_FILES, MAX_PATH_BYTES};
 
@@ -11,9 +12,11 @@ use crate::{CopyOptions, Parallelism, PreservedTimes, SparseFiles, VerifyMode};
 /// A larger file gains nothing from company, bytes.
 const MAX_BUNDLED: u64 = 16 << 20;
 /// Most files of a bundle: what fails together is copied again together.
-const MAX_BUNDLE_FILES: usize = 2500;
-/// Most bytes of a bundle, for the same reason.
-const MAX_BUNDLE_BYTES: u64 = 256 << 20;
+const MAX_BUNDLE_FILES: usize = 10_000;
+/// Most bytes of a bundle, for the same reason. A server reads no more again to find what arrived wrong.
+const MAX_BUNDLE_BYTES: u64 = 1 << 30;
+/// A bundle of so many bytes is never split.
+const SPLIT_FROM_BYTES: u64 = 256 << 20;
 /// Fewer files do not pay for the further round trip that a bundle needs at its end.
 const MIN_BUNDLE_FILES: usize = 3;
 /// A bundle takes at least so many bytes or files before there are more bundles: below, each ends before its connection
@@ -43,6 +46,8 @@ pub(in crate::batch) struct SmallFileServer {
     pub(in crate::batch) id: StorageId,
     /// As one transfer; otherwise as a series of transfers.
     pub(in crate::batch) bundles: bool,
+    /// Round-trip time.
+    pub(in crate::batch) rtt: Duration,
 }
 
 /// Arranges files for `workers` that run at the same time; large files come first, because they take longest.
@@ -91,6 +96,23 @@ pub(in crate::batch) fn arrange(
     }
     push_bundle(&mut work, bundle, servers);
     work
+}
+
+/// Splits off what is more than `bytes` of a large bundle.
+pub(in crate::batch) fn split(work: BatchWork, bytes: u64) -> (BatchWork, Option<BatchWork>) {
+    let BatchWork::Bundle(mut files) = work else {
+        return (work, None);
+    };
+    let limit = bytes.max(SPLIT_FROM_BYTES);
+    let mut used = 0_u64;
+    let is_beyond = |file: &PlannedFile| {
+        used = used.saturating_add(file.facts.size.unwrap_or(0));
+        used > limit
+    };
+    let beyond = files.iter().position(is_beyond).unwrap_or(files.len());
+    let rest = files.split_off(beyond.max(1));
+    let rest = (!rest.is_empty()).then_some(BatchWork::Bundle(rest));
+    (BatchWork::Bundle(files), rest)
 }
 
 /// Servers of files that may be bundled.

@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use data::job::TransferControl;
+use data::store::Sink;
 use data::store::bundle::{BundleSink, BundleSource};
-use data::store::{Sink, Source};
-use proto::bundle::{BundleEntry, BundleFailure, BundleProof, CHECKSUM};
+use proto::bundle::{BundleEntry, BundleFailure, CHECKSUM};
 use proto::ranges::RangeSet;
 use tune::limiter::Role;
 
@@ -32,7 +32,7 @@ mod local_files;
 mod members;
 mod series;
 
-pub(super) use arrange::{BatchWork, SmallFileServer, arrange, servers_to_ask};
+pub(super) use arrange::{BatchWork, SmallFileServer, arrange, servers_to_ask, split};
 use compare::wrong_files;
 use local_files::LocalBundle;
 pub(super) use series::copy_series;
@@ -246,25 +246,10 @@ async fn store(
     let source = Arc::new(BundleSource::new(members(files), move |index| {
         opened.open_source(index)
     }));
-    let shared = Arc::clone(&source) as Arc<dyn Source>;
     let entries = entries(files.iter().map(|file| (file, file.destination.path())));
-    let attempt = session
-        .store_bundle(&entries, shared, spec, control)
+    let (attempt, proof, mut outcome) = session
+        .store_bundle(&entries, &source, spec, control)
         .await?;
-    let Some(checksum) = attempt.report.checksum.clone() else {
-        return Err(local_failure("the bytes of a bundle have no checksum"));
-    };
-    let without: Vec<usize> = source
-        .finish()
-        .iter()
-        .map(|failure| failure.index)
-        .collect();
-    let proof = BundleProof {
-        algorithm: CHECKSUM,
-        checksum,
-        without,
-    };
-    let mut outcome = session.end_bundle(proof.clone(), files.len()).await?;
     if !outcome.sums.is_empty() {
         let sums = run_blocking(move || Ok(source.checksums())).await?;
         let wrong = wrong_files(ctx, files, [&sums, &outcome.sums]);

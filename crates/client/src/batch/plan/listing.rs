@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use proto::path::MAX_NAME;
 use tokio::task::JoinSet;
+use tune::sessions::LONG_RTT;
 
 use super::conflicts::StreamedNames;
 use super::copy_plan::{CopyPlan, NewEntry, PlanTop};
@@ -258,6 +259,7 @@ pub(crate) async fn list_source(
         selected: Mutex::new(SelectedEntries::of(&ctx.options)),
         names: HardLinkNames::of(ctx, (&top.source, &top.destination)),
     });
+    open_copying_session(filler, &top.source.storage_id()).await;
     let shared = Arc::clone(&visitor) as Arc<dyn TreeVisitor>;
     let walked = walk_tree(ctx, (&found.location, ctx.options.symlinks), shared).await;
     if let Err(failure) = walked {
@@ -275,6 +277,25 @@ pub(crate) async fn list_source(
         );
     }
     Ok(())
+}
+
+/// Begins to open a session for the files of a server on a long path, which are copied while its tree is listed. The login
+/// takes as long as the listing of some thousand files.
+async fn open_copying_session(filler: &PlanFiller, id: &StorageId) {
+    let ctx = &filler.ctx;
+    let may_have_two = ctx.options.concurrency.is_none_or(|most| most > 1);
+    if filler.streamed.is_none() || !id.is_server() || !may_have_two {
+        return;
+    }
+    let Ok(session) = ctx.session(id).await else {
+        return;
+    };
+    let capabilities = session.capabilities();
+    ctx.pool.release(id, session);
+    if capabilities.bundles && capabilities.rtt >= LONG_RTT {
+        let (ctx, id) = (Arc::clone(ctx), id.clone());
+        tokio::spawn(async move { ctx.pool.open_ahead(&id).await });
+    }
 }
 
 /// Adds the entries of one tree that are selected.

@@ -56,6 +56,15 @@ impl ClientControlConnection {
         self.write(&text.0).await
     }
 
+    /// Sends a command behind all that are sent. Its reply is read when the same command is sent later. It may change something
+    /// only if the caller does that next, whatever happens.
+    pub(crate) async fn prefetch(&mut self, command: &Command) -> Result<(), CopyFailure> {
+        tracing::debug!(server = %self.name, ?command, "command");
+        let line = self.encode_line(command.encode())?;
+        self.prefetched_commands.push_back(command.encode());
+        self.write(&line.0).await
+    }
+
     /// Sends commands behind those whose replies are outstanding. Final replies are read in the order of all of them.
     pub(crate) async fn send_behind(&mut self, commands: &[Command]) -> Result<(), CopyFailure> {
         if self.outstanding_replies == 0 || self.unusable || !may_pipeline(commands) {

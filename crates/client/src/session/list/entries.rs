@@ -8,6 +8,8 @@ use data::store::Sink;
 use proto::listing::{EntryKind, ListedEntry};
 use tokio::sync::mpsc;
 
+use super::inflate::InflatedText;
+
 /// Parses one line; `None` if the line names no entry.
 pub(super) type ListingLineParser = fn(&[u8]) -> Option<ListedEntry>;
 
@@ -38,11 +40,14 @@ pub(super) struct EntrySink {
 #[derive(Debug, Default)]
 struct EntrySinkState {
     offset: u64,
+    text_bytes: u64,
     /// The line that is not complete yet.
     line: Vec<u8>,
     batch: Vec<ListedEntry>,
     counts: ListingLineCounts,
     excess: Option<String>,
+    /// Reads a compressed text.
+    inflated: Option<InflatedText>,
 }
 
 /// Counts of the lines of a listing.
@@ -62,22 +67,44 @@ impl EntrySink {
         parse: ListingLineParser,
         limits: ListingLimits,
         entries: mpsc::Sender<Vec<ListedEntry>>,
+        is_deflated: bool,
     ) -> Self {
+        let state = EntrySinkState {
+            inflated: is_deflated.then(InflatedText::new),
+            ..EntrySinkState::default()
+        };
         Self {
             parse,
             limits,
             entries,
-            state: Mutex::default(),
+            state: Mutex::new(state),
         }
     }
 
     /// Call after the end of the text. Returns the entries that were not passed on yet, and the
-    /// counts.
-    pub(super) fn finish(&self) -> (Vec<ListedEntry>, ListingLineCounts) {
+    /// counts. `None`: the end of a compressed text is missing.
+    pub(super) fn finish(&self) -> Option<(Vec<ListedEntry>, ListingLineCounts)> {
         let mut state = self.state();
+        if state
+            .inflated
+            .as_ref()
+            .is_some_and(|text| !text.has_ended())
+        {
+            return None;
+        }
         let last = std::mem::take(&mut state.line);
         self.take_line(&mut state, &last);
-        (std::mem::take(&mut state.batch), state.counts)
+        Some((std::mem::take(&mut state.batch), state.counts))
+    }
+
+    /// Reads a part of the text.
+    fn take_text(&self, state: &mut EntrySinkState, text: &[u8]) -> io::Result<()> {
+        state.text_bytes += text.len() as u64;
+        if state.text_bytes > self.limits.bytes {
+            let bytes = self.limits.bytes;
+            return Err(record_excess(state, format!("more than {bytes} bytes")));
+        }
+        self.parse_bytes(state, text)
     }
 
     /// The limit that was exceeded, in words.
@@ -155,14 +182,14 @@ impl Sink for EntrySink {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         state.offset += buf.len() as u64;
-        if state.offset > self.limits.bytes {
-            let bytes = self.limits.bytes;
-            return Err(record_excess(
-                &mut state,
-                format!("more than {bytes} bytes"),
-            ));
+        match state.inflated.take() {
+            Some(mut inflated) => {
+                let read = inflated.read(buf, |text| self.take_text(&mut state, text));
+                state.inflated = Some(inflated);
+                read
+            }
+            None => self.take_text(&mut state, buf),
         }
-        self.parse_bytes(&mut state, buf)
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
@@ -204,7 +231,7 @@ mod tests {
 
     fn sink(limits: ListingLimits) -> (EntrySink, mpsc::Receiver<Vec<ListedEntry>>) {
         let (sender, receiver) = mpsc::channel(1);
-        (EntrySink::new(parse_mlsx, limits, sender), receiver)
+        (EntrySink::new(parse_mlsx, limits, sender, false), receiver)
     }
 
     #[test]
@@ -217,7 +244,7 @@ mod tests {
                 sink.write_at(offset, piece).unwrap();
                 offset += piece.len() as u64;
             }
-            let (entries, counts) = sink.finish();
+            let (entries, counts) = sink.finish().unwrap();
             let names: Vec<&[u8]> = entries.iter().map(|e| e.name.as_slice()).collect();
             assert_eq!(names, [&b"a"[..], b"b c", b"\xffd"]);
             assert_eq!(
@@ -267,7 +294,7 @@ mod tests {
             for n in 0..1000 {
                 sink.write_at(n * lines.len() as u64, &lines).unwrap();
             }
-            sink.finish().0.len()
+            sink.finish().unwrap().0.len()
         });
         let mut taken = 0;
         while let Some(batch) = entries.blocking_recv() {

@@ -8,7 +8,7 @@ use data::job::{TransferControl, TransferSettings};
 use data::options::{IoMethod, TransferOptions};
 use data::recv::ReceivePlan;
 use proto::client::{TransferDirection, TransferRequirements};
-use proto::command::{Command, DataType, TransferMode};
+use proto::command::{Command, DataType, OptsCommand, TransferMode};
 use proto::listing::{EntryKind, ListedEntry, parse_ls, parse_mlsx};
 use proto::streams::ParallelismRange;
 use tokio::sync::mpsc;
@@ -24,6 +24,7 @@ use crate::transfer::prepare::{LocalDataEnd, PreparationResult};
 use crate::{CopyFailure, Exit};
 
 mod entries;
+mod inflate;
 
 use entries::{EntrySink, ListingLimits, ListingLineCounts, ListingLineParser};
 
@@ -100,6 +101,7 @@ impl ClientSession {
             command: Command::Mlsr(Some(path.to_vec())),
             parse: parse_mlsx,
             limits: STREAMING_LIMITS,
+            deflated: self.features().deflated_trees,
         };
         let result = self.fetch_listing(request, visit).await?;
         Ok(matches!(result, ListingResult::Complete(_)))
@@ -119,6 +121,7 @@ impl ClientSession {
                 command,
                 parse: parse_mlsx,
                 limits,
+                deflated: false,
             };
             if let ListingResult::Complete(_) = self.fetch_listing(request, visit).await? {
                 return Ok(());
@@ -169,6 +172,7 @@ impl ClientSession {
                 command: Command::List(argument),
                 parse: parse_ls,
                 limits,
+                deflated: false,
             };
             match self.fetch_listing(request, &mut tracking).await {
                 Ok(ListingResult::Complete(counts)) if last || counts.lines > 0 => {
@@ -205,6 +209,7 @@ impl ClientSession {
             command: Command::Nlst(None),
             parse: parse_nlst_line,
             limits: IN_MEMORY_LIMITS,
+            deflated: false,
         };
         let ListingResult::Complete(_) = self.fetch_listing(request, &mut collect_name).await?
         else {
@@ -244,7 +249,12 @@ impl ClientSession {
         request: ListingRequest<'_>,
         visit: &mut EntryVisitor<'_>,
     ) -> Result<ListingResult, CopyFailure> {
-        let requirements = listing_requirements(request.command);
+        let mut requirements = listing_requirements(request.command);
+        if request.deflated {
+            let deflate = Some(true);
+            let option = Command::Opts(OptsCommand::MlsrOptions { deflate });
+            requirements.announcements.push(option);
+        }
         let operation = format!("list {}", display_path(request.path));
         let mut warnings = Vec::new();
         let preparation = self
@@ -260,7 +270,12 @@ impl ClientSession {
         };
         // A bounded queue: a slow visitor slows the transfer down.
         let (sender, batches) = mpsc::channel(QUEUED_BATCHES);
-        let sink = Arc::new(EntrySink::new(request.parse, request.limits, sender));
+        let sink = Arc::new(EntrySink::new(
+            request.parse,
+            request.limits,
+            sender,
+            request.deflated,
+        ));
         let exchange = TransferExchange {
             local_end: LocalTransfer::Receive {
                 sink: Arc::clone(&sink) as Arc<_>,
@@ -277,6 +292,7 @@ impl ClientSession {
             alternative,
             wait_for_start: false,
             operation: &operation,
+            when_sent: None,
         };
         let (received, visitor_stopped) = self.visit_entries(exchange, batches, &sink, visit).await;
         match received {
@@ -336,16 +352,22 @@ impl ClientSession {
                 result = &mut exchange => break result,
             }
         };
-        let result = result.map(|_| {
+        let result = result.and_then(|_| {
             while let Ok(batch) = batches.try_recv() {
                 visit_batch(batch);
             }
-            let (last_batch, counts) = sink.finish();
+            let (last_batch, counts) = sink.finish().ok_or_else(cut_listing)?;
             visit_batch(last_batch);
-            counts
+            Ok(counts)
         });
         (result, visitor_stopped)
     }
+}
+
+/// A server has confirmed a compressed text whose end is missing.
+fn cut_listing() -> FailedTransfer {
+    let message = "a listing ended in the middle, although the server says that it is complete";
+    CopyFailure::new(Exit::Protocol, message).into()
 }
 
 /// A listing command and the parser for its lines.
@@ -354,6 +376,8 @@ struct ListingRequest<'a> {
     command: Command,
     parse: ListingLineParser,
     limits: ListingLimits,
+    /// Ask for compressed text.
+    deflated: bool,
 }
 
 /// Listings use MODE S whatever the session's transfers use, since every server supports it.

@@ -126,6 +126,7 @@ pub(super) async fn exchange(
         // On a kept connection the bytes of a refused file would be taken for those of the next one.
         wait_for_start: mode == TransferMode::Extended,
         operation: &operation,
+        when_sent: None,
     };
     let CompletedExchange { report, remarks } = session.exchange(exchange).await?;
     let moved = match end {

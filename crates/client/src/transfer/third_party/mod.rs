@@ -384,7 +384,9 @@ impl ThirdPartyServers<'_> {
             congestion_control: None,
             buffer: self.spec.options.buffers.pinned_bytes(),
             buffer_sizing: Some(agreement.sizing),
-            announcements: self.subject.store_announcements(),
+            announcements: self
+                .subject
+                .store_announcements(self.destination.features()),
             announced_size: self.spec.size,
             store_checksum: self.spec.server_checksum,
             restart: put::store_restart(agreement.mode, &agreement.kept_ranges),
@@ -403,7 +405,7 @@ impl ThirdPartyServers<'_> {
             congestion_control: negotiation::requested_congestion_control(self.spec),
             buffer: self.spec.options.buffers.pinned_bytes(),
             buffer_sizing: Some(agreement.sizing),
-            announcements: self.subject.retrieve_announcements(),
+            announcements: self.subject.retrieve_announcements(self.source.features()),
             announced_size: None,
             store_checksum: None,
             restart: agreement.retrieval.restart.clone(),
@@ -461,7 +463,8 @@ fn needs_data_address(step: &PlanStep) -> bool {
         step,
         PlanStep::Connect
             | PlanStep::Set(
-                Command::Rest(_) | Command::Site(SiteCommand::BundleAdd(_)),
+                Command::Rest(_)
+                    | Command::Site(SiteCommand::BundleAdd(_) | SiteCommand::BundlePack(_)),
                 _
             )
             | PlanStep::Transfer(_)

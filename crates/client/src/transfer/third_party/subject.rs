@@ -3,6 +3,7 @@
 use proto::bundle::BundleEntry;
 use proto::client::RetrievalPlan;
 use proto::command::{Command, ExtendedRetrieve, ExtendedStore};
+use proto::feature::ServerFeatures;
 
 use crate::CopyFailure;
 use crate::session::{ClientSession, display_path};
@@ -72,18 +73,18 @@ impl TransferSubject<'_> {
     }
 
     /// Commands for the source before its transfer command.
-    pub(super) fn retrieve_announcements(&self) -> Vec<Command> {
+    pub(super) fn retrieve_announcements(&self, features: &ServerFeatures) -> Vec<Command> {
         match self {
             Self::File { .. } => Vec::new(),
-            Self::Bundle { from, .. } => announcements(from),
+            Self::Bundle { from, .. } => announcements(from, features),
         }
     }
 
     /// Commands for the destination before its transfer command.
-    pub(super) fn store_announcements(&self) -> Vec<Command> {
+    pub(super) fn store_announcements(&self, features: &ServerFeatures) -> Vec<Command> {
         match self {
             Self::File { .. } => Vec::new(),
-            Self::Bundle { to, .. } => announcements(to),
+            Self::Bundle { to, .. } => announcements(to, features),
         }
     }
 }

@@ -70,10 +70,13 @@ fn opts_of_other_commands_are_parsed() {
             OptsCommand::Facts(Some("type;size;".to_owned())),
         ),
         ("OPTS MLST", OptsCommand::Facts(None)),
-        ("OPTS MLSR OnError=Continue;", OptsCommand::MlsrOptions),
+        (
+            "OPTS MLSR OnError=Continue;",
+            OptsCommand::MlsrOptions { deflate: None },
+        ),
         (
             "OPTS MLSR OnError=Fail;TraverseSymbolicLinks=true;",
-            OptsCommand::MlsrOptions,
+            OptsCommand::MlsrOptions { deflate: None },
         ),
         (
             "OPTS MLSR type;",

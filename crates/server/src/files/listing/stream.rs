@@ -3,13 +3,15 @@
 //! One thread reads the directory and stays a few buffers ahead of the sender. So a listing takes
 //! the same memory whatever the size of the directory and the speed of the client.
 
-use std::io;
+use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 
 use data::store::Source;
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
 use proto::server::{FileError, FileErrorKind, ListRequest};
 
 use super::{ListingWriter, SessionFiles};
@@ -149,19 +151,29 @@ fn produce_listing(
     messages: &SyncSender<ListingMessage>,
 ) {
     let mut text = Vec::new();
+    let mut compressor = request.deflate.then(TextCompressor::default);
     let mut writer = ListingWriter::new(request.format, |line: Vec<u8>| {
         text.extend_from_slice(&line);
         text.extend_from_slice(b"\r\n");
-        if text.len() >= BUFFER_SIZE
-            && messages
-                .send(ListingMessage::Text(std::mem::take(&mut text)))
-                .is_err()
-        {
-            return ControlFlow::Break(());
+        if text.len() < BUFFER_SIZE {
+            return ControlFlow::Continue(());
         }
-        ControlFlow::Continue(())
+        let full = std::mem::take(&mut text);
+        let part = match &mut compressor {
+            Some(compressor) => compressor.part(&full),
+            None => full,
+        };
+        match messages.send(ListingMessage::Text(part)) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
     });
     let result = files.write_listing(request, &mut writer);
+    if result.is_ok()
+        && let Some(compressor) = compressor
+    {
+        text = compressor.end(&text);
+    }
     if !text.is_empty() {
         let _ = messages.send(ListingMessage::Text(text));
     }
@@ -169,6 +181,29 @@ fn produce_listing(
         Ok(()) => ListingMessage::End,
         Err(error) => ListingMessage::Failed(error),
     });
+}
+
+/// Compresses a text part by part, so that the receiver can read each when it arrives.
+struct TextCompressor(ZlibEncoder<Vec<u8>>);
+
+impl Default for TextCompressor {
+    fn default() -> Self {
+        Self(ZlibEncoder::new(Vec::new(), Compression::fast()))
+    }
+}
+
+// Writing into memory does not fail.
+impl TextCompressor {
+    fn part(&mut self, text: &[u8]) -> Vec<u8> {
+        let _ = self.0.write_all(text);
+        let _ = self.0.flush();
+        std::mem::take(self.0.get_mut())
+    }
+
+    fn end(mut self, text: &[u8]) -> Vec<u8> {
+        let _ = self.0.write_all(text);
+        self.0.finish().unwrap_or_default()
+    }
 }
 
 #[cfg(test)]
@@ -211,6 +246,7 @@ mod tests {
             pattern: None,
             format: ListFormat::Names,
             recursive: false,
+            deflate: false,
         }
     }
 

@@ -80,6 +80,7 @@ fn recursive_listings_have_relative_paths() {
     session.file("top/deep/x", "");
     let request = ListRequest {
         recursive: true,
+        deflate: false,
         ..list("/top", ListFormat::Facts(FactSet::parse("Type;X.count;")))
     };
     assert_eq!(
@@ -148,6 +149,7 @@ fn listings_in_replies_share_a_memory_budget() {
         pattern: None,
         format: ListFormat::Names,
         recursive: false,
+        deflate: false,
     };
     let (_, share) = session.files.list(&request).unwrap();
     let error = session.files.list(&request).unwrap_err();

@@ -257,6 +257,7 @@ fn list(path: &str, form: ListFormat) -> ListRequest {
         pattern: None,
         format: form,
         recursive: false,
+        deflate: false,
     }
 }
 

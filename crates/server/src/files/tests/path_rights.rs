@@ -65,6 +65,7 @@ fn requests(path: &str) -> Vec<FileRequest> {
     };
     let recursive = ListRequest {
         recursive: true,
+        deflate: false,
         ..list(path, ListFormat::Names)
     };
     let requests = vec![
@@ -363,6 +364,7 @@ fn directories_above_a_scope_show_only_the_way() {
     assert_eq!(names("/in/dir"), ["deep", "file"]);
     let recursive = ListRequest {
         recursive: true,
+        deflate: false,
         ..list("/", ListFormat::Names)
     };
     let all = session.lines(recursive);
