@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use data::transport::ControlTransport;
+use proto::eblock::{BlockFlags, BlockHeader, HEADER_LEN};
 use security::tls::TlsConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -33,6 +34,11 @@ pub(crate) enum ScriptedAction {
     ReceiveData,
     /// Accepts on the data port and keeps the connection open.
     AcceptAndHold,
+    /// Reads the blocks of one MODE E file up to EOF, over the held connection or, without one, the next that arrives,
+    /// and holds it.
+    ReceiveBlocks,
+    /// Expects no bytes on the held data connection for this long, milliseconds.
+    ExpectDataSilence(u64),
     /// Connects to the address of PORT, sends this and closes.
     ConnectAndSendData(Vec<u8>),
     /// Expects no input for this long, milliseconds.
@@ -48,9 +54,9 @@ pub(crate) enum ScriptedAction {
 }
 
 use ScriptedAction::{
-    AcceptAndHold, ConnectAndSendData, ExpectEof, ExpectLine, ExpectPassive, ExpectPassiveAndReply,
-    ExpectSilence, FailTls, ReceiveData, SendData, SendLine, SendLineForever, SendPassiveReply,
-    Sleep, StartTls,
+    AcceptAndHold, ConnectAndSendData, ExpectDataSilence, ExpectEof, ExpectLine, ExpectPassive,
+    ExpectPassiveAndReply, ExpectSilence, FailTls, ReceiveBlocks, ReceiveData, SendData, SendLine,
+    SendLineForever, SendPassiveReply, Sleep, StartTls,
 };
 
 /// Expects a command and sends a reply.
@@ -209,6 +215,14 @@ impl ScriptedFtpSession {
                 let data = self.accept().await;
                 self.held_connections.push(data);
             }
+            ReceiveBlocks => self.receive_blocks().await,
+            ExpectDataSilence(ms) => {
+                let limit = std::time::Duration::from_millis(ms);
+                let mut byte = [0];
+                let data = self.held_connections.last_mut().unwrap();
+                let received = tokio::time::timeout(limit, data.read(&mut byte)).await;
+                assert!(received.is_err(), "data arrived");
+            }
             ConnectAndSendData(bytes) => {
                 let mut data = TcpStream::connect(self.port_argument.unwrap())
                     .await
@@ -294,6 +308,24 @@ impl ScriptedFtpSession {
             )
         };
         self.send_reply(&text).await;
+    }
+
+    async fn receive_blocks(&mut self) {
+        if self.held_connections.is_empty() {
+            let data = self.accept().await;
+            self.held_connections.push(data);
+        }
+        let data = self.held_connections.last_mut().unwrap();
+        loop {
+            let mut header = [0; HEADER_LEN];
+            data.read_exact(&mut header).await.unwrap();
+            let header = BlockHeader::decode(&header);
+            if header.flags.contains(BlockFlags::EOF) {
+                return;
+            }
+            let mut payload = data.take(header.count);
+            payload.read_to_end(&mut self.received).await.unwrap();
+        }
     }
 
     async fn accept(&mut self) -> TcpStream {

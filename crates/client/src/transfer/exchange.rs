@@ -450,7 +450,8 @@ fn start_data_side(
 }
 
 impl LocalTransfer {
-    fn run(
+    /// Moves the bytes. Blocks.
+    pub(super) fn run(
         &self,
         channel: &mut SessionDataChannel,
         settings: &TransferSettings,

@@ -24,8 +24,10 @@ pub enum CommandLead {
     /// Several commands at a time, but none behind a transfer command until its final reply.
     BetweenTransfers,
     /// Also behind transfer commands.
-    #[default]
     AcrossTransfers,
+    /// Also the bytes of files whose store command is not answered, on kept data connections.
+    #[default]
+    WithBytes,
 }
 
 impl CommandLead {
@@ -33,6 +35,7 @@ impl CommandLead {
     #[must_use]
     pub fn lowered(self) -> Self {
         match self {
+            Self::WithBytes => Self::AcrossTransfers,
             Self::AcrossTransfers => Self::BetweenTransfers,
             Self::BetweenTransfers | Self::Lockstep => Self::Lockstep,
         }
@@ -46,6 +49,8 @@ pub enum SeriesBreak {
     WrongReply,
     /// The connection was lost, or a reply did not come in time.
     Lost,
+    /// A file whose bytes were ahead was refused, or has other bytes at the server.
+    Misplaced,
 }
 
 /// Number of transfer commands that may be without a final reply.
@@ -54,8 +59,10 @@ pub struct SeriesWindow {
     lead: CommandLead,
     most: usize,
     transfers: usize,
-    /// Files confirmed while commands were ahead of a transfer's end.
+    /// Files confirmed while commands, or bytes as soon as there were any, were ahead of a transfer's end.
     proven: usize,
+    /// Bytes went ahead of replies.
+    has_sent_bytes: bool,
 }
 
 impl SeriesWindow {
@@ -63,14 +70,15 @@ impl SeriesWindow {
     pub fn new(lead: CommandLead, mode: TransferMode) -> Self {
         let most = match (lead, mode) {
             (CommandLead::Lockstep | CommandLead::BetweenTransfers, _) => 1,
-            (CommandLead::AcrossTransfers, TransferMode::Extended) => MAX_EXTENDED_TRANSFERS,
-            (CommandLead::AcrossTransfers, TransferMode::Stream) => MAX_STREAM_TRANSFERS,
+            (_, TransferMode::Extended) => MAX_EXTENDED_TRANSFERS,
+            (_, TransferMode::Stream) => MAX_STREAM_TRANSFERS,
         };
         Self {
             lead,
             most,
             transfers: 1,
             proven: 0,
+            has_sent_bytes: false,
         }
     }
 
@@ -89,6 +97,19 @@ impl SeriesWindow {
         outstanding == 0 || self.transfers > 1
     }
 
+    /// Whether the bytes of files may be sent before the server has answered their store commands: from the first
+    /// confirmed file on, for as many files as there are commands ahead.
+    pub fn may_send_bytes(&self) -> bool {
+        self.lead == CommandLead::WithBytes && self.transfers > 1
+    }
+
+    /// The bytes of a file are on their way before the server has answered its store command.
+    pub fn on_bytes_ahead(&mut self) {
+        if !std::mem::replace(&mut self.has_sent_bytes, true) {
+            self.proven = 0;
+        }
+    }
+
     /// A file is confirmed by the replies, in order. `outstanding` transfer commands were behind it.
     pub fn on_confirmed(&mut self, outstanding: usize) {
         if outstanding > 0 {
@@ -100,11 +121,14 @@ impl SeriesWindow {
 
     /// The lead for later sessions with the server.
     pub fn lead_after(&self, broken: SeriesBreak) -> CommandLead {
-        let tested = match self.transfers {
-            1 => self.lead.min(CommandLead::BetweenTransfers),
-            _ => self.lead,
+        let tested = match (self.transfers, self.has_sent_bytes) {
+            (1, _) => self.lead.min(CommandLead::BetweenTransfers),
+            (_, false) => self.lead.min(CommandLead::AcrossTransfers),
+            (_, true) => self.lead,
         };
         match broken {
+            // The server takes bytes that it did not read for those of the next file.
+            SeriesBreak::Misplaced => self.lead.min(CommandLead::AcrossTransfers),
             // Networks lose connections too.
             SeriesBreak::Lost if self.proven >= PROVEN_AFTER => self.lead,
             SeriesBreak::Lost | SeriesBreak::WrongReply => tested.lowered(),
@@ -183,6 +207,8 @@ mod tests {
             (0..1000).find(|n| !window.has_room(*n)).unwrap()
         };
         let (stream, extended) = (TransferMode::Stream, TransferMode::Extended);
+        assert_eq!(grown(CommandLead::WithBytes, extended), 64);
+        assert_eq!(grown(CommandLead::WithBytes, stream), 4);
         assert_eq!(grown(CommandLead::AcrossTransfers, extended), 64);
         assert_eq!(grown(CommandLead::AcrossTransfers, stream), 4);
         assert_eq!(grown(CommandLead::BetweenTransfers, extended), 1);
@@ -214,6 +240,40 @@ mod tests {
         }
         assert_eq!(window.lead_after(SeriesBreak::Lost), lead);
         assert_eq!(window.lead_after(SeriesBreak::WrongReply), between);
+    }
+
+    #[test]
+    fn bytes_go_ahead_from_the_first_confirmed_file_on() {
+        let new = |lead| SeriesWindow::new(lead, TransferMode::Extended);
+        let mut window = new(CommandLead::WithBytes);
+        assert!(!window.may_send_bytes());
+        window.on_confirmed(0);
+        assert!(window.may_send_bytes());
+        let mut window = new(CommandLead::AcrossTransfers);
+        window.on_confirmed(0);
+        assert!(!window.may_send_bytes());
+    }
+
+    #[test]
+    fn a_server_that_does_not_bear_bytes_ahead_still_gets_commands_ahead() {
+        let across = CommandLead::AcrossTransfers;
+        let mut window = SeriesWindow::new(CommandLead::WithBytes, TransferMode::Extended);
+        for _ in 0..=PROVEN_AFTER {
+            window.on_confirmed(1);
+        }
+        // Commands alone were ahead.
+        let between = CommandLead::BetweenTransfers;
+        assert_eq!(window.lead_after(SeriesBreak::WrongReply), between);
+        window.on_bytes_ahead();
+        assert_eq!(window.lead_after(SeriesBreak::WrongReply), across);
+        assert_eq!(window.lead_after(SeriesBreak::Lost), across);
+        for _ in 0..PROVEN_AFTER {
+            window.on_bytes_ahead();
+            window.on_confirmed(1);
+        }
+        let lost = window.lead_after(SeriesBreak::Lost);
+        assert_eq!(lost, CommandLead::WithBytes);
+        assert_eq!(window.lead_after(SeriesBreak::Misplaced), across);
     }
 
     #[test]

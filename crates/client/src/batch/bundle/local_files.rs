@@ -15,6 +15,12 @@ use rustix::fs::OFlags;
 use crate::location::Location;
 use crate::partial::final_permissions;
 
+/// A part of the names of unfinished files that no other copy uses.
+pub(super) fn new_token() -> u64 {
+    // Not a secret: O_EXCL decides whose name it is.
+    RandomState::new().hash_one(std::process::id())
+}
+
 /// Local files by their position in a bundle.
 #[derive(Clone)]
 pub(super) struct LocalBundle {
@@ -34,8 +40,7 @@ impl LocalBundle {
         };
         Self {
             paths: locations.map(path).collect(),
-            // Not a secret: O_EXCL decides whose name it is.
-            token: RandomState::new().hash_one(std::process::id()),
+            token: new_token(),
             modes: Arc::default(),
         }
     }

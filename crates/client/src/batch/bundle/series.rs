@@ -17,7 +17,7 @@ use super::super::meter::{FileMeter, SafeByteCount};
 use super::super::plan::PlannedFile;
 use super::super::stream_plan::{CopyRange, StreamPlan, new_transfer_spec};
 use super::MovedBundle;
-use super::local_files::LocalBundle;
+use super::local_files::{LocalBundle, new_token};
 use super::members::{ServerEnd, local_failure, members, modes, server_of};
 use crate::location::StorageId;
 use crate::retry::RetryBudget;
@@ -40,6 +40,8 @@ struct SeriesCopy<'a> {
     sink: Arc<BundleSink>,
     /// All files as the server names them.
     named: Vec<SeriesFile>,
+    /// Partial files at the server that earlier attempts have begun.
+    stale: Vec<Vec<u8>>,
     moved: Vec<bool>,
     failed: Vec<BundleFailure>,
     /// Name of the comparison.
@@ -82,6 +84,7 @@ impl<'a> SeriesCopy<'a> {
         let sink = BundleSink::new(members.clone(), local.clone(), policy);
         Ok(Self {
             named: named_files(files, end, local.token()),
+            stale: Vec::new(),
             moved: vec![false; files.len()],
             failed: Vec::new(),
             verified: Verification::ByteCount.label(),
@@ -146,6 +149,7 @@ impl<'a> SeriesCopy<'a> {
                 .map(|index| self.named[*index].clone())
                 .collect(),
             end,
+            stale: self.stale.clone(),
             lead,
         };
         let control = Arc::new(TransferControl::new());
@@ -158,12 +162,32 @@ impl<'a> SeriesCopy<'a> {
         let result = session
             .move_series(&series, &spec, &control, &mut report)
             .await;
+        let begun = std::mem::take(&mut report.begun);
         self.take_report(report);
+        if result.is_err() {
+            self.rename_partials(&begun);
+        }
         if result.is_ok() {
+            self.stale.clear();
             meter.confirm_attempt();
             self.ctx.pool.release(&self.id, session);
         }
         result
+    }
+
+    /// Gives the files that are not moved other partial names: the lost session may still write to the old ones, which
+    /// must not come to what the next attempt has verified.
+    fn rename_partials(&mut self, begun: &[usize]) {
+        if self.end == ServerEnd::Source {
+            return;
+        }
+        let begun = begun.iter().filter(|index| !self.moved[**index]);
+        let old = begun.map(|index| self.named[*index].partial.clone());
+        self.stale.extend(old);
+        let token = new_token();
+        for file in &mut self.named {
+            file.partial = partial_path(&file.path, token, file.index);
+        }
     }
 
     /// This machine's end of an attempt.
@@ -289,21 +313,24 @@ fn named_files(files: &[PlannedFile], end: ServerEnd, token: u64) -> Vec<SeriesF
             ServerEnd::Source => file.source.path(),
             ServerEnd::Destination => file.destination.path(),
         };
-        let directory = path
-            .iter()
-            .rposition(|byte| *byte == b'/')
-            .map_or(0, |at| at + 1);
         let size = file.facts.size.unwrap_or(0);
         let named = SeriesFile {
             index,
             start,
             size,
             path: path.to_vec(),
-            partial: [&path[..directory], &partial_name(token, index)].concat(),
+            partial: partial_path(path, token, index),
             modified: file.facts.modified,
         };
         start = start.saturating_add(size);
         named
     });
     named.collect()
+}
+
+/// The path of a file until it is complete, in the directory of its final one.
+fn partial_path(path: &[u8], token: u64, index: usize) -> Vec<u8> {
+    let slash = path.iter().rposition(|byte| *byte == b'/');
+    let directory = slash.map_or(0, |at| at + 1);
+    [&path[..directory], &partial_name(token, index)].concat()
 }

@@ -17,6 +17,7 @@ use super::super::{TransferAttempt, TransferSpec, get, negotiation, put};
 use super::files::{SeriesEnd, SeriesFile};
 use super::local_end::{file_spec, local_transfer, path_of};
 use crate::CopyFailure;
+use crate::session::replies::{RefusalCause, refusal_cause};
 use crate::session::{ClientSession, display_path};
 
 /// A transfer whose command is sent.
@@ -48,12 +49,12 @@ pub(super) async fn move_alone(
 }
 
 /// The commands of a transfer in `mode` that can be sent before the last transfer has ended; `None` if the server's
-/// settings are not yet what it needs.
+/// settings are not yet what it needs. `has_kept`: data connections are kept, though the session does not have them now.
 pub(super) fn steps_ahead(
     session: &ClientSession,
     spec: &TransferSpec,
     file: &SeriesFile,
-    (mode, is_receive): (TransferMode, bool),
+    (mode, is_receive, has_kept): (TransferMode, bool, bool),
 ) -> Option<Vec<Command>> {
     let sends = !is_receive;
     let sizing = spec.options.buffers.sizing;
@@ -80,7 +81,7 @@ pub(super) fn steps_ahead(
         },
     };
     requirements.connections_reusable =
-        negotiation::has_reusable_connections(session, &requirements, sends);
+        has_kept || negotiation::has_reusable_connections(session, &requirements, sends);
     let steps = session.planner.steps_ahead(&requirements)?;
     let commands = steps.into_iter().filter_map(|step| match step {
         PlanStep::Listen => Some(session.passive_command()),
@@ -88,6 +89,23 @@ pub(super) fn steps_ahead(
         PlanStep::Set(..) | PlanStep::Connect | PlanStep::DrsListen => None,
     });
     Some(commands.collect())
+}
+
+/// Whether the server refused this file, so that others may succeed.
+pub(super) fn refuses_file(failed: &FailedTransfer) -> bool {
+    let Some(reply) = &failed.refusal else {
+        return false;
+    };
+    let names_file = match reply.code {
+        550 | 551 | 553 => true,
+        // globus-gridftp-server answers every refused store so.
+        500 => matches!(
+            refusal_cause(reply),
+            RefusalCause::Denied | RefusalCause::Missing | RefusalCause::Directory
+        ),
+        _ => false,
+    };
+    names_file && !failed.failure.transient
 }
 
 /// Moves the bytes of a file whose commands are sent, and checks that all have moved.

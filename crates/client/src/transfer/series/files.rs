@@ -41,6 +41,8 @@ pub(crate) enum SeriesEnd {
 pub(crate) struct FileSeries {
     pub(crate) files: Vec<SeriesFile>,
     pub(crate) end: SeriesEnd,
+    /// Partial files of earlier attempts, paths at the server, which are removed at the end.
+    pub(crate) stale: Vec<Vec<u8>>,
     /// How far commands may go ahead of replies.
     pub(crate) lead: CommandLead,
 }
@@ -50,6 +52,8 @@ pub(crate) struct FileSeries {
 pub(crate) struct SeriesReport {
     /// Positions of the files that are moved and verified.
     pub(crate) moved: Vec<usize>,
+    /// Positions of the files whose transfer commands were sent.
+    pub(crate) begun: Vec<usize>,
     /// Files that the server refused, or whose bytes are wrong.
     pub(crate) failed: Vec<BundleFailure>,
     /// How far commands may go ahead of replies in later sessions.

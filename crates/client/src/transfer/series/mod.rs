@@ -13,6 +13,7 @@ use super::TransferSpec;
 use crate::CopyFailure;
 use crate::session::{ClientSession, MAX_SILENCE};
 
+mod ahead;
 mod dialogue;
 mod exchange;
 pub(crate) mod files;

@@ -12,12 +12,15 @@ use proto::stripes::StripeAddresses;
 
 use super::super::outcome::FailedTransfer;
 use super::super::{TransferAttempt, TransferSpec};
+use super::ahead::AheadSender;
 use super::exchange::{self, SeriesTransfer};
 use super::files::{FileSeries, SeriesEnd, SeriesFile, SeriesReport};
 use super::local_end;
 use crate::session::checksum::checksum_in_reply;
 use crate::session::{ClientSession, display_path, replies};
 use crate::{CopyFailure, Exit};
+
+mod bytes_ahead;
 
 /// A command, and the position of its file in the series.
 #[derive(Debug)]
@@ -39,6 +42,8 @@ struct FileProgress {
     checksum: Option<String>,
     /// The query that checks it is sent.
     check_sent: bool,
+    /// Its bytes were sent before its store command was answered.
+    bytes_ahead: bool,
     /// It has failed.
     failed: bool,
 }
@@ -62,6 +67,10 @@ pub(super) struct SeriesDialogue<'a> {
     waiting: VecDeque<SeriesCommand>,
     /// Addresses to try if those of the prepared data channel do not answer.
     alternative: Option<StripeAddresses>,
+    /// Sends bytes ahead. It has the session's data connections as long as it lives.
+    ahead: Option<AheadSender>,
+    /// Files of earlier attempts to remove at the end.
+    stale: &'a [Vec<u8>],
 }
 
 impl<'a> SeriesDialogue<'a> {
@@ -82,6 +91,8 @@ impl<'a> SeriesDialogue<'a> {
             sent: VecDeque::new(),
             waiting: VecDeque::new(),
             alternative: None,
+            ahead: None,
+            stale: &series.stale,
             session,
             series,
             spec,
@@ -97,9 +108,11 @@ impl<'a> SeriesDialogue<'a> {
             match self.sent.pop_front() {
                 Some(sent) => self.take_reply(sent).await?,
                 None if self.next < self.series.files.len() => self.move_alone().await?,
+                None if !self.stale.is_empty() => self.remove_stale(),
                 None => break,
             }
         }
+        self.end_bytes_ahead().await;
         self.session.last_series = self.mode.map(|mode| (mode, self.window));
         Ok(())
     }
@@ -130,13 +143,27 @@ impl<'a> SeriesDialogue<'a> {
                 self.next += 1;
             }
         }
-        if batch.is_empty() {
-            return Ok(());
+        if !batch.is_empty() {
+            let commands: Vec<Command> = batch.iter().map(|sent| sent.command.clone()).collect();
+            let transfers = batch.iter().filter(|sent| sent.is_transfer());
+            let files = &self.series.files;
+            let begun = transfers.map(|sent| files[sent.position].index);
+            self.report.begun.extend(begun);
+            self.sent.extend(batch);
+            let sent = self.session.control.send_behind(&commands).await;
+            sent.inspect_err(|_| self.note_break(SeriesBreak::Lost))?;
         }
-        let commands: Vec<Command> = batch.iter().map(|sent| sent.command.clone()).collect();
-        self.sent.extend(batch);
-        let sent = self.session.control.send_behind(&commands).await;
-        sent.inspect_err(|_| self.note_break(SeriesBreak::Lost))
+        self.send_bytes_ahead()
+    }
+
+    /// Removes what earlier attempts have left.
+    fn remove_stale(&mut self) {
+        let remove = |path: &Vec<u8>| SeriesCommand {
+            position: 0,
+            command: Command::Dele(path.clone()),
+        };
+        let stale = std::mem::take(&mut self.stale);
+        self.waiting.extend(stale.iter().map(remove));
     }
 
     /// The commands of a file's transfer, with the query that checks it; `None` if they cannot be sent yet.
@@ -144,7 +171,8 @@ impl<'a> SeriesDialogue<'a> {
         let mode = self.mode?;
         let is_receive = matches!(self.series.end, SeriesEnd::Receive(_));
         let file = self.file(position);
-        let steps = exchange::steps_ahead(self.session, self.spec, file, (mode, is_receive))?;
+        let kept = self.ahead.is_some();
+        let steps = exchange::steps_ahead(self.session, self.spec, file, (mode, is_receive, kept))?;
         let mut commands: Vec<Command> = steps;
         if self.window.may_follow(1) {
             let check = self.check_command(position, mode);
@@ -176,8 +204,10 @@ impl<'a> SeriesDialogue<'a> {
     /// Moves the next file with nothing ahead of it, as a copy of one file does. This brings the settings of the server
     /// to what the others need.
     async fn move_alone(&mut self) -> Result<(), CopyFailure> {
+        self.end_bytes_ahead().await;
         let position = self.next;
         self.next += 1;
+        self.report.begun.push(self.file(position).index);
         let part = (self.spec, self.control);
         let moved =
             exchange::move_alone(self.session, &self.series.end, self.file(position), part).await;
@@ -232,11 +262,15 @@ impl<'a> SeriesDialogue<'a> {
             Command::Mfmt(..) | Command::Dele(_) => {}
             command if refused => {
                 let reason = format!("{}: {}", command.verb(), replies::display_reply(&reply));
-                self.fail_file(position, reason);
+                let is_check = !matches!(command, Command::Rnfr(_) | Command::Rnto(_));
+                match is_check {
+                    true => self.check_failed(position, reason)?,
+                    false => self.fail_file(position, reason),
+                }
             }
             Command::Rnto(_) => self.file_confirmed(position),
             Command::Rnfr(_) => {}
-            _ => self.take_check(position, &reply),
+            _ => self.take_check(position, &reply)?,
         }
         Ok(())
     }
@@ -249,9 +283,9 @@ impl<'a> SeriesDialogue<'a> {
     }
 
     /// Compares the checksum or the size in a reply.
-    fn take_check(&mut self, position: usize, reply: &Reply) {
+    fn take_check(&mut self, position: usize, reply: &Reply) -> Result<(), CopyFailure> {
         if self.files[position].failed {
-            return;
+            return Ok(());
         }
         let file = self.file(position);
         let (expected, found) = match self.spec.checksum {
@@ -265,15 +299,32 @@ impl<'a> SeriesDialogue<'a> {
             ),
         };
         match (expected, found) {
-            (Some(expected), Some(found)) if expected == found => self.check_passed(position),
+            (Some(expected), Some(found)) if expected == found => {
+                self.check_passed(position);
+                Ok(())
+            }
             (expected, found) => {
                 let reason = format!("expected {expected:?}, the server has {found:?}");
-                self.fail_file(position, reason);
+                self.check_failed(position, reason)
             }
         }
     }
 
+    /// The bytes at the server are not those of the file.
+    fn check_failed(&mut self, position: usize, reason: String) -> Result<(), CopyFailure> {
+        if !self.files[position].bytes_ahead || self.files[position].failed {
+            self.fail_file(position, reason);
+            return Ok(());
+        }
+        // Perhaps they are those of another one. It moves again, with nothing ahead.
+        let failure = CopyFailure::transient(Exit::Integrity, reason);
+        Err(self.break_off(SeriesBreak::Misplaced, failure))
+    }
+
     async fn take_transfer(&mut self, position: usize) -> Result<(), CopyFailure> {
+        if self.files[position].bytes_ahead {
+            return self.take_transfer_ahead(position).await;
+        }
         let Some(mode) = self.mode else {
             return Err(FailedTransfer::no_data_channel(self.session.name(), "go on").into());
         };
@@ -299,8 +350,7 @@ impl<'a> SeriesDialogue<'a> {
         mode: TransferMode,
         failed: FailedTransfer,
     ) -> Result<(), CopyFailure> {
-        let code = failed.refusal.as_ref().map(|reply| reply.code);
-        let refuses_file = matches!(code, Some(550 | 551 | 553)) && !failed.failure.transient;
+        let refuses_file = exchange::refuses_file(&failed);
         if self.sent.is_empty() {
             return self.fail_alone(position, failed.failure);
         }
@@ -312,7 +362,7 @@ impl<'a> SeriesDialogue<'a> {
                 return Ok(());
             }
         } else {
-            self.note_break(match code {
+            self.note_break(match failed.refusal {
                 Some(_) => SeriesBreak::WrongReply,
                 None => SeriesBreak::Lost,
             });

@@ -21,6 +21,8 @@ use ScriptedAction::{
     SendData, SendLine, SendPassiveReply,
 };
 
+mod bytes_ahead;
+
 const SIZE_FEAT: &str = "211-x\n SIZE\n211 End.";
 
 /// Files of five bytes.
@@ -40,13 +42,21 @@ async fn run(
     script: Vec<Vec<ScriptedAction>>,
     series: &FileSeries,
 ) -> (SeriesReport, Result<(), CopyFailure>, Vec<u8>) {
+    run_as(script, series, &spec()).await
+}
+
+async fn run_as(
+    script: Vec<Vec<ScriptedAction>>,
+    series: &FileSeries,
+    spec: &TransferSpec,
+) -> (SeriesReport, Result<(), CopyFailure>, Vec<u8>) {
     let peer = ScriptedFtpServer::start_session(script.concat()).await;
     let mut session = ClientSession::open(&peer.server, Duration::from_secs(60))
         .await
         .unwrap();
     let mut report = SeriesReport::default();
     let control = Arc::new(TransferControl::new());
-    let result = move_series(&mut session, series, &spec(), &control, &mut report).await;
+    let result = move_series(&mut session, series, spec, &control, &mut report).await;
     drop(session);
     (report, result, peer.finish().await)
 }
@@ -56,6 +66,7 @@ fn get(names: &[&str]) -> (FileSeries, Arc<MemorySink>) {
     let series = FileSeries {
         files: files(names),
         end: SeriesEnd::Receive(Arc::clone(&sink) as Arc<dyn Sink>),
+        stale: Vec::new(),
         lead: CommandLead::AcrossTransfers,
     };
     (series, sink)
@@ -240,6 +251,7 @@ fn put() -> (FileSeries, tempfile::TempDir) {
     let series = FileSeries {
         files: files(&["a"]),
         end: SeriesEnd::Send(Arc::new(BundleSource::new(vec![member], open))),
+        stale: Vec::new(),
         lead: CommandLead::AcrossTransfers,
     };
     (series, dir)
