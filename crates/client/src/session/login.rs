@@ -144,6 +144,38 @@ pub(super) async fn log_in(
     Ok(planner)
 }
 
+/// The settings after the login in one pipeline, followed by `prefetch`, for a server that reads what is sent ahead once
+/// somebody is logged in ([`proto::client::is_toolkit_server`]).
+pub(super) async fn agree_on_settings_ahead(
+    control: &mut ClientControlConnection,
+    login: &ClientLogin<'_>,
+    prefetch: &[Command],
+) -> Result<CommandPlanner, CopyFailure> {
+    let protection = login.protection_commands();
+    let mut pipeline = vec![Command::Feat, client_info(login.scheme), IMAGE];
+    pipeline.extend_from_slice(&protection);
+    control
+        .send_pipelined_with_prefetch(&pipeline, prefetch)
+        .await?;
+    read_settings(control, login, &protection).await
+}
+
+/// Takes the replies to FEAT, SITE CLIENTINFO, TYPE I and the protection.
+async fn read_settings(
+    control: &mut ClientControlConnection,
+    login: &ClientLogin<'_>,
+    protection: &[Command],
+) -> Result<CommandPlanner, CopyFailure> {
+    let features = ServerFeatures::from_reply(&control.final_reply().await?);
+    control.final_reply().await?;
+    let reply = control.final_reply().await?;
+    let mut planner = finish_login(control, login, features, &reply)?;
+    for command in protection {
+        note_setting(&mut planner, command, &control.final_reply().await?);
+    }
+    Ok(planner)
+}
+
 /// Notes the reply to a setting, which need not be accepted.
 fn note_setting(planner: &mut CommandPlanner, command: &Command, reply: &Reply) {
     match reply.is_success() {
@@ -182,13 +214,7 @@ pub(super) async fn log_in_pipelined(
     if user.code == 331 && !pass.is_success() {
         return Err(login_failure(control.name(), name, &pass));
     }
-    let features = ServerFeatures::from_reply(&control.final_reply().await?);
-    control.final_reply().await?;
-    let reply = control.final_reply().await?;
-    let mut planner = finish_login(control, login, features, &reply)?;
-    for command in &protection {
-        note_setting(&mut planner, command, &control.final_reply().await?);
-    }
+    let planner = read_settings(control, login, &protection).await?;
     Ok(planner.with_pipelining())
 }
 
@@ -217,7 +243,8 @@ fn finish_login(
     Ok(planner)
 }
 
-async fn authenticate(
+/// USER, and PASS if the server asks for it.
+pub(super) async fn authenticate(
     control: &mut ClientControlConnection,
     login: &ClientLogin<'_>,
 ) -> Result<(), CopyFailure> {

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use data::channel::SessionDataChannel;
 use data::os::tcp_info;
-use proto::client::{CommandPlanner, IacHandling, SeriesWindow, supports_pipelining};
+use proto::client::{
+    CommandPlanner, IacHandling, SeriesWindow, is_toolkit_server, supports_pipelining,
+};
 use proto::command::{Command, TransferMode};
 use proto::feature::ServerFeatures;
 use proto::printable::printable;
@@ -126,7 +128,7 @@ impl ClientSession {
     }
 
     /// Like [`ClientSession::open`]. A server whose greeting shows support for pipelining gets the
-    /// whole login at once. If the connection is lost during that, as with a middlebox that follows
+    /// whole login at once, globus-gridftp-server all that follows PASS. If the connection is lost during that, as with a middlebox that follows
     /// the dialogue, the login is repeated one command at a time.
     pub(crate) async fn open_with(
         server: &Server,
@@ -149,36 +151,41 @@ impl ClientSession {
         };
         let credential = login::choose_credential(&mut control, server, &security).await?;
         let login = login::ClientLogin::new(server, &credential, &control, &security);
-        if opening.avoid_pipelining || !supports_pipelining(&greeting) {
-            let mut planner = login::log_in(&mut control, &login).await?;
-            if !opening.avoid_pipelining {
-                planner = planner.with_commands_ahead();
-            }
-            let connection = (control, security);
-            let mut session = Self::from_connection(connection, planner, server, handshake_rtt);
-            session.avoids_pipelining = opening.avoid_pipelining;
-            return Ok(session);
-        }
         // The path of the first MLST is part of the pipeline, so it must fit on a line.
         let first_path = opening.first_path.filter(|path| check_path(path).is_ok());
         let prefetch: Vec<Command> = first_path.map(mlst_command).into_iter().collect();
-        match login::log_in_pipelined(&mut control, &login, &prefetch).await {
-            Ok(planner) => Ok(Self::from_connection(
-                (control, security),
-                planner,
-                server,
-                handshake_rtt,
-            )),
-            Err(_) if control.connection_was_lost() => {
+        let avoids_pipelining = opening.avoid_pipelining;
+        let planner = match () {
+            () if avoids_pipelining => login::log_in(&mut control, &login).await,
+            () if supports_pipelining(&greeting) => {
+                login::log_in_pipelined(&mut control, &login, &prefetch).await
+            }
+            () if is_toolkit_server(&greeting) => {
+                login::authenticate(&mut control, &login).await?;
+                login::agree_on_settings_ahead(&mut control, &login, &prefetch).await
+            }
+            () => Ok(login::log_in(&mut control, &login).await?),
+        };
+        let planner = match planner {
+            Ok(planner) => planner,
+            Err(_) if control.connection_was_lost() && !avoids_pipelining => {
                 let without_pipelining = SessionOpening {
                     avoid_pipelining: true,
                     ..opening
                 };
                 // Boxed: an async function cannot contain itself.
-                Box::pin(Self::open_with(server, timeout, without_pipelining)).await
+                return Box::pin(Self::open_with(server, timeout, without_pipelining)).await;
             }
-            Err(failure) => Err(failure),
-        }
+            Err(failure) => return Err(failure),
+        };
+        let planner = match avoids_pipelining {
+            true => planner,
+            false => planner.with_commands_ahead(),
+        };
+        let connection = (control, security);
+        let mut session = Self::from_connection(connection, planner, server, handshake_rtt);
+        session.avoids_pipelining = avoids_pipelining;
+        Ok(session)
     }
 
     fn from_connection(
@@ -296,13 +303,13 @@ impl ClientSession {
         local == peer
     }
 
-    /// Closes the session with QUIT. A server without pipelining is given a short time to reply, so
+    /// Closes the session with QUIT. A server that takes no commands ahead is given a short time to reply, so
     /// that it can end the session in order.
     pub async fn close(mut self) {
         // The data channel closes first: a server may wait for its connections before it answers
         // QUIT.
         self.data_channel = None;
-        if self.planner.supports_pipelining() {
+        if self.planner.takes_commands_ahead() {
             self.control.quit_without_reply().await;
         } else if self.control.send(&Command::Quit).await.is_ok() {
             // The reply has no consequences; waiting for it lets the server finish first.

@@ -105,6 +105,26 @@ pub(crate) fn pipelined_login_script(
     actions
 }
 
+/// Greeting and login of globus-gridftp-server: everything behind PASS arrives at once. The replies to `prefetched` are left
+/// to the caller.
+pub(crate) fn toolkit_login_script(
+    feat: &'static str,
+    prefetched: &[&'static str],
+) -> Vec<ScriptedAction> {
+    let mut actions = vec![SendLine(TOOLKIT_GREETING)];
+    actions.extend(command_and_reply("USER joe", "331 pw"));
+    actions.extend([ExpectLine("PASS secret"), ExpectSilence(50)]);
+    actions.push(SendLine("230 in"));
+    let lines = ["FEAT", "SITE CLIENTINFO", "TYPE I"];
+    actions.extend(lines.iter().chain(prefetched).map(|line| ExpectLine(line)));
+    actions.extend([SendLine(feat), SendLine("250 ok\n200 ok")]);
+    actions
+}
+
+/// The greeting of globus-gridftp-server.
+pub(crate) const TOOLKIT_GREETING: &str =
+    "220 h GridFTP Server 13.20 (gcc64, 1560187294-0) [Globus Toolkit 6.0] ready.";
+
 /// The greeting of a server that supports pipelining.
 pub(crate) const LONGHAUL_GREETING: &str = "220 longhaul 0.1.0 GridFTP server ready.";
 

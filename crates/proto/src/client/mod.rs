@@ -18,7 +18,7 @@ mod security_exchange;
 mod series;
 mod step;
 
-pub use pipeline::{IacHandling, may_pipeline, supports_pipelining};
+pub use pipeline::{IacHandling, is_toolkit_server, may_pipeline, supports_pipelining};
 pub use planner::{CONGESTION_CONTROL_REFUSED, CommandPlanner};
 pub use protection::early_protection_commands;
 pub use retrieval::{PartialRetrievalUnsupported, RetrievalPlan, longest_ranges, plan_retrieval};

@@ -23,6 +23,19 @@ pub fn supports_pipelining(greeting: &Reply) -> bool {
     greeting.code == 220 && greeting.lines.iter().any(names)
 }
 
+/// Whether the greeting is that of globus-gridftp-server, which reads one line after the other once somebody is logged
+/// in.
+pub fn is_toolkit_server(greeting: &Reply) -> bool {
+    // A banner of ProFTPD may contain "GridFTP Server" too, and longhaul's does.
+    let another = supports_pipelining(greeting) || contains(greeting, "ProFTPD");
+    !another && contains(greeting, "GridFTP Server")
+}
+
+fn contains(greeting: &Reply, word: &str) -> bool {
+    let names = |line: &Vec<u8>| line.windows(word.len()).any(|w| w == word.as_bytes());
+    greeting.lines.iter().any(names)
+}
+
 /// Whether the reply to this command must be awaited before anything else is sent, even to a server with
 /// pipelining. These commands change the protection of the connection: what is sent behind them before
 /// the reply would have the old protection.
@@ -56,14 +69,9 @@ pub enum IacHandling {
 impl IacHandling {
     /// Handling of a server with this greeting.
     pub fn from_greeting(greeting: &Reply) -> Self {
-        let contains = |word: &str| {
-            let names = |line: &Vec<u8>| line.windows(word.len()).any(|w| w == word.as_bytes());
-            greeting.lines.iter().any(names)
-        };
-        // A banner of ProFTPD may contain "GridFTP Server" too, so it is tested first.
         match () {
-            () if supports_pipelining(greeting) || contains("ProFTPD") => Self::Doubled,
-            () if contains("GridFTP Server") => Self::Dropped,
+            () if supports_pipelining(greeting) || contains(greeting, "ProFTPD") => Self::Doubled,
+            () if is_toolkit_server(greeting) => Self::Dropped,
             () => Self::Literal,
         }
     }

@@ -1,7 +1,10 @@
 //! Pipelined commands, and their failures.
 
 use super::super::SessionOpening;
-use super::super::scripted_server::{LONGHAUL_GREETING, pipelined_login_script};
+use super::super::scripted_server::{
+    LONGHAUL_GREETING, TOOLKIT_GREETING, login_script_with_feat, pipelined_login_script,
+    toolkit_login_script,
+};
 use super::*;
 use ScriptedAction::ExpectEof;
 use proto::command::Command;
@@ -183,6 +186,50 @@ async fn a_connection_lost_during_the_pipelined_login_is_retried_without_pipelin
     let mut session = ClientSession::open(&peer.server, TIMEOUT).await.unwrap();
     assert_eq!(session.stat(b"/f").await.unwrap().size, Some(7));
     assert!(session.avoids_pipelining());
+    peer.finish().await;
+}
+
+#[tokio::test]
+async fn a_toolkit_server_gets_the_settings_and_the_first_stat_together_after_the_login() {
+    let actions = script([
+        toolkit_login_script(FEAT, &["MLST /f"]),
+        vec![SendLine(FACTS), ExpectLine("QUIT"), ExpectEof],
+    ]);
+    let (session, peer) = open_with_first_path(actions).await;
+    let mut session = session.unwrap();
+    assert_eq!(session.stat(b"/f").await.unwrap().size, Some(7));
+    assert!(!session.planner.supports_pipelining());
+    // Without the reply, which never comes.
+    session.close().await;
+    peer.finish().await;
+}
+
+#[tokio::test]
+async fn a_toolkit_server_that_is_lost_behind_the_login_gets_one_command_at_a_time() {
+    let mut lost = toolkit_login_script(FEAT, &["MLST /f"]);
+    lost.truncate(lost.len() - 2);
+    let mut careful = login_script_with_feat(FEAT);
+    careful[0] = SendLine(TOOLKIT_GREETING);
+    let peer = ScriptedFtpServer::start_sessions(vec![lost, careful]).await;
+    let opening = SessionOpening {
+        avoid_pipelining: false,
+        first_path: Some(b"/f"),
+    };
+    let session = ClientSession::open_with(&peer.server, TIMEOUT, opening).await;
+    assert!(session.unwrap().avoids_pipelining());
+    peer.finish().await;
+}
+
+#[tokio::test]
+async fn a_refused_login_at_a_toolkit_server_is_not_repeated() {
+    let actions = script([
+        vec![SendLine(TOOLKIT_GREETING)],
+        command_and_reply("USER joe", "331 pw"),
+        command_and_reply("PASS secret", "530 Login incorrect."),
+        vec![ExpectEof],
+    ]);
+    let (session, peer) = open_with_first_path(actions).await;
+    assert_eq!(session.unwrap_err().exit, Exit::Refused);
     peer.finish().await;
 }
 

@@ -1,13 +1,11 @@
 //! The byte 255, which some servers take for the beginning of a Telnet sequence.
 
 use super::*;
-
-const GLOBUS: &str = "220 h GridFTP Server 13.20 (gcc64, 1560187294-0) [Globus Toolkit 6.0] ready.";
+use crate::session::scripted_server::toolkit_login_script;
 
 #[tokio::test]
 async fn a_name_with_0xff_is_refused_for_globus_before_anything_is_sent() {
-    let mut actions = login_script();
-    actions[0] = SendLine(GLOBUS);
+    let mut actions = toolkit_login_script("500 what?", &[]);
     actions.extend(command_and_reply("DELE /ok", "250 gone"));
     let (mut session, peer) = open_session(actions).await;
     let dir = session.make_dir(b"/a\xffb").await.map(drop);
