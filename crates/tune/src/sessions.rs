@@ -17,8 +17,9 @@ const FILLING_SIZE: u64 = 16 << 10;
 const SOON_DONE: u64 = 64 << 20;
 /// On paths with a shorter round trip, bundles wait for processors and disks, not for the path.
 pub const LONG_RTT: Duration = Duration::from_millis(5);
-/// Most sessions for files that share data connections.
-const MAX_SHARED: usize = 32;
+/// Most sessions for files that share data connections. Between a login and a full window of commands ahead lie ten
+/// round trips, which so many sessions share; more of them take the files from those that are up to speed.
+const MAX_SHARED: usize = 16;
 /// Files per second from which on the disks and processors of servers are the limit more often than sessions are.
 const AIM: f64 = 400.0;
 /// A session with fewer files is not worth its login, which takes several round trips.
@@ -102,6 +103,8 @@ impl SessionRamp {
         let first = match facts.movement {
             // Logins that end when the files do gain nothing.
             FileMovement::Bundles if facts.rtt >= LONG_RTT => 1,
+            // A later session has its first files when those of the others are done.
+            FileMovement::SharedConnections => most,
             _ => most.div_ceil(2).max(FEW.min(most)),
         };
         Self {
@@ -179,7 +182,7 @@ fn wanted(facts: &BatchFacts) -> usize {
         FileMovement::Whole => return FEW,
         FileMovement::Bundles if facts.rtt >= LONG_RTT && is_enough_for_one(facts) => 1,
         FileMovement::Bundles => return FEW,
-        FileMovement::SharedConnections => round_trips(facts.rtt, 1.0).clamp(FEW, MAX_SHARED),
+        FileMovement::SharedConnections => round_trips(facts.rtt, 0.5).clamp(FEW, MAX_SHARED),
         FileMovement::OwnConnections => round_trips(facts.rtt, 2.0).clamp(FEW, MAX_SESSIONS),
     };
     let by_files = (facts.files / MIN_FILES).max(1);
@@ -234,8 +237,11 @@ mod tests {
         let own = |rtt| most(&facts(FileMovement::OwnConnections, rtt), none);
         assert_eq!((own(0), own(20), own(100), own(262)), (4, 16, 64, 64));
         let shared = |rtt| most(&facts(FileMovement::SharedConnections, rtt), none);
-        assert_eq!((shared(0), shared(20), shared(100)), (4, 8, 32));
+        assert_eq!((shared(0), shared(20), shared(100)), (4, 4, 16));
         assert_eq!(most(&facts(FileMovement::Whole, 262), none), 4);
+        // All of them from the start.
+        let ramp = SessionRamp::new(&facts(FileMovement::SharedConnections, 100), none);
+        assert_eq!(ramp.sessions(), 16);
     }
 
     #[test]

@@ -82,6 +82,16 @@ impl SeriesWindow {
         }
     }
 
+    /// The window of the next series of a session, whose server is known to allow `lead` by now: this one, unless it goes
+    /// further ahead.
+    #[must_use]
+    pub fn continued(self, lead: CommandLead, mode: TransferMode) -> Self {
+        match self.lead <= lead {
+            true => self,
+            false => Self::new(lead, mode),
+        }
+    }
+
     /// Whether each command waits for the reply to the one before.
     pub fn is_lockstep(&self) -> bool {
         self.lead == CommandLead::Lockstep
@@ -252,6 +262,19 @@ mod tests {
         let mut window = new(CommandLead::AcrossTransfers);
         window.on_confirmed(0);
         assert!(!window.may_send_bytes());
+    }
+
+    #[test]
+    fn a_series_goes_on_where_the_last_one_ended_unless_the_lead_is_lower_by_now() {
+        let mode = TransferMode::Extended;
+        let mut window = SeriesWindow::new(CommandLead::WithBytes, mode);
+        window.on_confirmed(0);
+        let same = window.clone().continued(CommandLead::WithBytes, mode);
+        assert!(same.may_send_bytes());
+        let mut lower = window.continued(CommandLead::AcrossTransfers, mode);
+        assert!(!lower.may_follow(1));
+        lower.on_confirmed(0);
+        assert!(lower.may_follow(1) && !lower.may_send_bytes());
     }
 
     #[test]

@@ -219,8 +219,7 @@ fn opts() -> impl Strategy<Value = OptsCommand> {
         option::of(algorithm()).prop_map(OptsCommand::StoreChecksum),
         any::<bool>().prop_map(OptsCommand::AllowDelayedPassive),
         option::of("([a-z.]{1,8};){1,4}").prop_map(OptsCommand::Facts),
-        option::of(any::<bool>())
-            .prop_map(|deflate| OptsCommand::MlsrOptions { deflate }),
+        option::of(any::<bool>()).prop_map(|deflate| OptsCommand::MlsrOptions { deflate }),
         any::<u32>().prop_map(OptsCommand::ChecksumMarkers),
         any::<bool>().prop_map(OptsCommand::Utf8),
         select(&BufferSizing::ALL).prop_map(OptsCommand::BufferSizing),

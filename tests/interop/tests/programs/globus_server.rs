@@ -1,5 +1,7 @@
 //! `longhaul cp` against globus-gridftp-server.
 
+use std::os::unix::fs::PermissionsExt;
+
 use anyhow::Result;
 use interop::cells::MatrixRow;
 use interop::longhaul::copy;
@@ -81,4 +83,42 @@ fn a_wrong_password_exits_with_3() {
         .unwrap()
         .expect_code(3)
         .unwrap();
+}
+
+/// The bytes of refused files are on their way before the server refuses them, and it takes them for those of others.
+#[test]
+fn refused_files_of_a_tree_change_no_other_file() {
+    require!(globus::find());
+    let store = TestStore::new().unwrap();
+    let server = globus::start(&store).unwrap();
+    let tree = store.local();
+    let served = store.upload();
+    // The tree goes into the folder that exists.
+    let at_server = store.path(&served).join(tree.file_name().unwrap());
+    for folder in ["a", "closed", "z"] {
+        std::fs::create_dir_all(tree.join(folder)).unwrap();
+        for file in 0..150 {
+            // All of one size, so that only the content tells them apart.
+            let content = format!("{folder:<9}{file:>9}").repeat(50);
+            std::fs::write(tree.join(folder).join(format!("f{file}")), content).unwrap();
+        }
+        std::fs::create_dir_all(at_server.join(folder)).unwrap();
+        let mode = if folder == "closed" { 0o555 } else { 0o777 };
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(at_server.join(folder), permissions).unwrap();
+    }
+    let (from, url) = (rows::path_argument(&tree), server.url(&served));
+    let options = ["-r", "--retries", "1", &from, &url];
+    let finished = copy::run(&options).unwrap();
+    finished.expect_code(3).unwrap();
+    let closed = std::fs::read_dir(at_server.join("closed")).unwrap();
+    assert_eq!(closed.count(), 0);
+    for folder in ["a", "z"] {
+        for file in 0..150 {
+            let name = format!("{folder}/f{file}");
+            let stored = std::fs::read(at_server.join(&name)).unwrap();
+            let sent = std::fs::read(tree.join(&name)).unwrap();
+            assert_eq!(stored, sent, "{name}");
+        }
+    }
 }

@@ -83,8 +83,10 @@ impl<'a> SeriesDialogue<'a> {
         let files = series.files.iter().map(|_| FileProgress::default());
         // The next series of a session goes on where the last one ended.
         let (mode, window) = session.last_series.take().unzip();
+        let first_mode = mode.unwrap_or(TransferMode::Stream);
+        let window = window.map(|window: SeriesWindow| window.continued(series.lead, first_mode));
         Self {
-            window: window.unwrap_or_else(|| SeriesWindow::new(series.lead, TransferMode::Stream)),
+            window: window.unwrap_or_else(|| SeriesWindow::new(series.lead, first_mode)),
             mode,
             files: files.collect(),
             next: 0,
