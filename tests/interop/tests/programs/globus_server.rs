@@ -110,7 +110,7 @@ fn refused_files_of_a_tree_change_no_other_file() {
     let (from, url) = (rows::path_argument(&tree), server.url(&served));
     let options = ["-r", "--retries", "1", &from, &url];
     let finished = copy::run(&options).unwrap();
-    finished.expect_code(3).unwrap();
+    finished.expect_code(1).unwrap();
     let closed = std::fs::read_dir(at_server.join("closed")).unwrap();
     assert_eq!(closed.count(), 0);
     for folder in ["a", "z"] {
