@@ -291,15 +291,19 @@ mod tests {
 
     #[test]
     fn bundles_that_fill_a_long_path_have_one_session() {
-        let sessions = |rtt, mean_size| {
+        let sessions = |rtt, files, mean_size| {
             let facts = BatchFacts {
+                files,
                 mean_size,
                 ..facts(FileMovement::Bundles, rtt)
             };
-            SessionRamp::new(&facts, ConcurrencyBounds::default()).most()
+            let ramp = SessionRamp::new(&facts, ConcurrencyBounds::default());
+            (ramp.sessions(), ramp.most())
         };
-        assert_eq!(sessions(100, 1_000_000), 1);
-        assert_eq!(sessions(100, 1_000), FEW);
-        assert_eq!(sessions(0, 1_000_000), FEW);
+        assert_eq!(sessions(100, 10_000, 1_000_000), (1, 1));
+        assert_eq!(sessions(100, 10_000, 1_000), (1, 1), "10 MB");
+        assert_eq!(sessions(100, 1_000_000, 1_000), (1, FEW));
+        assert_eq!(sessions(100, usize::MAX, 1_000), (1, FEW), "still listed");
+        assert_eq!(sessions(0, 10_000, 1_000_000), (FEW, FEW));
     }
 }
