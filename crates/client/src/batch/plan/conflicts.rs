@@ -348,7 +348,7 @@ struct DestinationKey {
 #[derive(Clone)]
 struct LocalDirectory {
     canonical: PathBuf,
-    /// What is in it by now is from this copy, which makes links at its end.
+    /// It was missing: what is in it by now is from this copy, which makes links at its end.
     was_missing: bool,
 }
 
