@@ -86,6 +86,11 @@ impl VPath {
         self.clone().into_parent()
     }
 
+    /// The bytes of the path up to its last component, with the slash before it.
+    pub fn directory(&self) -> &[u8] {
+        &self.0[..self.name_start()]
+    }
+
     /// Last component; empty for the root.
     pub fn name(&self) -> &[u8] {
         &self.0[self.name_start()..]

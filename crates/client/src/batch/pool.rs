@@ -125,6 +125,14 @@ impl StorageSessionPool {
         lock(&self.idle).get_mut(id).and_then(Vec::pop)
     }
 
+    /// Longest round trip of the servers with an idle session.
+    pub(crate) fn longest_idle_rtt(&self) -> Duration {
+        let idle = lock(&self.idle);
+        let sessions = idle.values().flatten();
+        let longest = sessions.map(|session| session.capabilities().rtt).max();
+        longest.unwrap_or_default()
+    }
+
     fn is_coming(&self, id: &StorageId) -> bool {
         lock(&self.coming).contains_key(id)
     }

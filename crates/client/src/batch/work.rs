@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
-use tune::sessions::SessionRamp;
+use tune::sessions::{LONG_RTT, SessionRamp};
 
 use super::BatchContext;
 use super::bundle::{self, BatchWork, SmallFileServer};
@@ -17,7 +17,9 @@ use crate::location::{Location, StorageId};
 use crate::{CopyFailure, Exit};
 
 /// Files of the plan that are in memory at a time. Within a window, large ones come first.
-const WINDOW: usize = 10_240;
+const WINDOW: usize = 4096;
+/// The same on a long path, where one bundle moves sooner than two.
+const LONG_WINDOW: usize = 10_240;
 /// Files by which the number of sessions is decided, if there are as many.
 const FIRST_FILES: usize = 64;
 /// Bundles that take longer are split: between two of them nothing moves for some round trips, but what fails together is copied
@@ -47,6 +49,8 @@ struct WorkSupply {
     ready: VecDeque<BatchWork>,
     /// Most workers at a time.
     workers: usize,
+    /// Longest round trip of the servers that take bundles, as far as known.
+    rtt: Duration,
     /// Servers that were asked whether they take many files at a time.
     asked: Vec<StorageId>,
     /// Those that do.
@@ -67,9 +71,15 @@ pub(super) type FailureReport = Box<dyn Fn(String, CopyFailure) + Send + Sync>;
 impl WorkSupply {
     /// How long the first files may wait for more.
     fn first_wait(&self) -> Duration {
-        let bundled = self.servers.iter().filter(|server| server.bundles);
-        let rtt = bundled.map(|server| server.rtt).max();
-        rtt.unwrap_or_default() * FIRST_ROUND_TRIPS
+        self.rtt * FIRST_ROUND_TRIPS
+    }
+
+    /// Most files of a window.
+    fn window(&self) -> usize {
+        match self.rtt >= LONG_RTT {
+            true => LONG_WINDOW,
+            false => WINDOW,
+        }
     }
 }
 
@@ -89,6 +99,7 @@ impl WorkQueue {
                 reader: PlanReader::of(plan),
                 ready: VecDeque::new(),
                 workers: 1,
+                rtt: Duration::ZERO,
                 asked: Vec::new(),
                 servers: Vec::new(),
             }),
@@ -100,12 +111,15 @@ impl WorkQueue {
     /// Prepares the first window, and decides by its files how many sessions to use.
     pub(super) async fn first(&self) -> (SessionRamp, KnownSessionLimits) {
         let mut supply = self.supply.lock().await;
+        // All directories of a window are made in one go.
+        supply.rtt = self.ctx.pool.longest_idle_rtt();
         let mut window = self.load(&mut supply).await;
         // On a long path a listing begins with directories: nothing can be decided by those. And a bundle that begins before the
         // listing of a small tree ends leaves a second one, which costs more round trips than the wait.
         while !window.is_last
             && (window.files.len() < FIRST_FILES
-                || window.files.len() < WINDOW && self.begun.elapsed() < supply.first_wait())
+                || window.files.len() < supply.window()
+                    && self.begun.elapsed() < supply.first_wait())
         {
             let next = self.load(&mut supply).await;
             window.files.extend(next.files);
@@ -173,7 +187,7 @@ impl WorkQueue {
 
     /// Reads the next window, and creates its directories.
     async fn load(&self, supply: &mut WorkSupply) -> PlanWindow {
-        let window = match self.read_window(&mut supply.reader).await {
+        let window = match self.read_window(supply).await {
             Ok(window) => window,
             Err(error) => {
                 let message = format!("the plan of the copy cannot be read: {error}");
@@ -197,10 +211,12 @@ impl WorkQueue {
         self.is_last.store(window.is_last, Ordering::Relaxed);
     }
 
-    async fn read_window(&self, reader: &mut PlanReader) -> std::io::Result<PlanWindow> {
+    async fn read_window(&self, supply: &mut WorkSupply) -> std::io::Result<PlanWindow> {
+        let most = supply.window();
+        let reader = &mut supply.reader;
         let mut window = PlanWindow::default();
         let deadline = Instant::now() + PATIENCE;
-        while window.files.len() < WINDOW && window.directories.len() < WINDOW {
+        while window.files.len() < most && window.directories.len() < most {
             let mut next = reader.next(&self.plan)?;
             let grown = self.plan.grown();
             tokio::pin!(grown);
@@ -264,11 +280,11 @@ impl WorkQueue {
                 let capabilities = session.capabilities();
                 self.ctx.pool.release(&id, session);
                 if capabilities.bundles || capabilities.series {
-                    supply.servers.push(SmallFileServer {
-                        id,
-                        bundles: capabilities.bundles,
-                        rtt: capabilities.rtt,
-                    });
+                    let bundles = capabilities.bundles;
+                    if bundles {
+                        supply.rtt = supply.rtt.max(capabilities.rtt);
+                    }
+                    supply.servers.push(SmallFileServer { id, bundles });
                 }
             }
         }

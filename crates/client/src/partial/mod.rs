@@ -315,15 +315,21 @@ impl PartialFile {
     }
 }
 
-/// The permissions of a file that is put at `destination`: those that are kept, otherwise those of the file that it replaces,
-/// otherwise those that the umask grants.
-pub(crate) fn final_permissions(kept: Option<u32>, destination: &Path) -> Permissions {
-    let mode = match (kept, fs::metadata(destination)) {
+/// The permissions of a file that is put at `destination`; see [`permissions_over`].
+fn final_permissions(kept: Option<u32>, destination: &Path) -> Permissions {
+    let replaced = || Some(fs::metadata(destination).ok()?.permissions().mode());
+    permissions_over(kept, kept.is_none().then(replaced).flatten())
+}
+
+/// The permissions of a new file: those that are kept, otherwise those of the file that it replaces, which has the mode
+/// `replaced`, otherwise those that the umask grants.
+pub(crate) fn permissions_over(kept: Option<u32>, replaced: Option<u32>) -> Permissions {
+    let mode = match (kept, replaced) {
         (Some(mode), _) => mode,
         // No setuid, setgid or sticky bit: whoever trusted the replaced file to run under
         // another identity trusted its old content.
-        (None, Ok(old_file)) => old_file.permissions().mode() & 0o777,
-        (None, Err(_)) => 0o666 & !umask(),
+        (None, Some(mode)) => mode & 0o777,
+        (None, None) => 0o666 & !umask(),
     };
     Permissions::from_mode(mode)
 }

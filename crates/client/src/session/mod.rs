@@ -43,6 +43,9 @@ use secure::ClientSessionSecurity;
 /// Longest wait for the reply to QUIT.
 const QUIT_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Round trip from which on texts that a server takes or sends compressed are worth the work at both ends.
+pub(crate) const COMPRESSED_FROM: Duration = Duration::from_millis(2);
+
 /// Longest wait for a reply, or for data, while commands are ahead at a server that does not announce pipelining: one that
 /// discards commands is noticed by its silence.
 pub(crate) const MAX_SILENCE: Duration = Duration::from_secs(20);

@@ -21,8 +21,8 @@ use tokio::sync::mpsc;
 use super::capabilities::{AvailableChecksums, Capabilities};
 use super::contract::{OpenSource, Storage};
 use super::local_calls::{
-    make_directory, make_symlink, open_source, path_failure, read_directory, set_file_time,
-    set_kept, stat_path,
+    make_directories, make_directory, make_symlink, open_source, path_failure, read_directory,
+    set_file_time, set_kept, stat_path,
 };
 use super::local_copy;
 use crate::answers::{EntryVisitor, MetadataChange, RenameFailure, SymlinkCheckedEntry};
@@ -235,6 +235,21 @@ impl Storage for LocalFiles {
     async fn make_dir(&mut self, path: &[u8]) -> Result<bool, CopyFailure> {
         let (path, policy) = (to_path(path), self.policy);
         run_blocking(move || make_directory(&path, policy)).await
+    }
+
+    async fn make_dirs(
+        &mut self,
+        paths: &[&[u8]],
+        _may_go_ahead: bool,
+    ) -> Result<Vec<bool>, CopyFailure> {
+        let paths: Vec<PathBuf> = paths.iter().map(|path| to_path(path)).collect();
+        let policy = self.policy;
+        run_blocking(move || {
+            Ok(make_directories(&paths, |directory| {
+                policy.sync_directory(directory)
+            }))
+        })
+        .await
     }
 
     async fn make_link(

@@ -1,12 +1,13 @@
 //! Blocking calls on local files.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind};
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -17,7 +18,7 @@ use proto::timestamp::Timestamp;
 
 use super::contract::OpenSource;
 use crate::answers::{KeptMetadata, SourceFacts, modification_time};
-use crate::partial::local_failure;
+use crate::partial::{directory_of, local_failure};
 use crate::{CopyFailure, Exit};
 
 /// Entries that are handed over together while a directory is read.
@@ -127,7 +128,7 @@ pub(super) fn make_directory(path: &Path, policy: SyncPolicy) -> Result<bool, Co
     // The directory entry is durable only after the parent directory is synced (fsync(2)).
     match fs::create_dir(path) {
         Ok(()) => {
-            let parent = crate::partial::directory_of(path);
+            let parent = directory_of(path);
             policy
                 .sync_directory(parent)
                 .map_err(|e| local_failure(path, e))?;
@@ -137,6 +138,35 @@ pub(super) fn make_directory(path: &Path, policy: SyncPolicy) -> Result<bool, Co
         Err(e) if e.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(false),
         Err(e) => Err(path_failure(path, &e)),
     }
+}
+
+/// Creates directories, parents first, and forces their names to disk with `sync`: each directory that holds some of them
+/// once. Returns for each whether it was created. If `sync` fails, those whose names are not on disk are removed again, so
+/// that whoever makes them one by one learns why.
+pub(super) fn make_directories(
+    paths: &[PathBuf],
+    mut sync: impl FnMut(&Path) -> io::Result<()>,
+) -> Vec<bool> {
+    let create = |path: &PathBuf| fs::create_dir(path).is_ok();
+    let mut made: Vec<bool> = paths.iter().map(create).collect();
+    let mut synced = HashSet::new();
+    let mut failed = false;
+    for (path, _) in paths.iter().zip(&made).filter(|(_, made)| **made) {
+        let parent = directory_of(path);
+        if !failed && !synced.contains(parent) {
+            failed = sync(parent).is_err();
+            if !failed {
+                synced.insert(parent);
+            }
+        }
+    }
+    // Children first. After a failure nothing was synced, so no child of a directory without a safe name is left.
+    for (path, made) in paths.iter().zip(&mut made).rev() {
+        if *made && !synced.contains(directory_of(path)) {
+            *made = fs::remove_dir(path).is_err();
+        }
+    }
+    made
 }
 
 pub(super) fn make_symlink(target: &Path, path: &Path) -> Result<(), CopyFailure> {
@@ -176,4 +206,34 @@ pub(super) fn set_kept(path: &Path, kept: KeptMetadata) -> bool {
         .mode
         .is_none_or(|mode| fs::set_permissions(path, Permissions::from_mode(mode)).is_ok());
     has_time && has_mode
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_directory_that_holds_new_ones_is_synced_once() {
+        let top = tempfile::tempdir().unwrap();
+        let paths = ["a", "b", "a/c", "a/d", "a"].map(|name| top.path().join(name));
+        let mut synced = Vec::new();
+        let made = make_directories(&paths, |directory| {
+            synced.push(directory.to_owned());
+            Ok(())
+        });
+        assert_eq!(made, [true, true, true, true, false]);
+        assert_eq!(synced, [top.path().to_owned(), top.path().join("a")]);
+    }
+
+    #[test]
+    fn directories_whose_names_are_not_on_disk_are_removed_and_not_reported_as_made() {
+        let top = tempfile::tempdir().unwrap();
+        let paths = ["a", "b", "a/c", "b/d", "b/d/e"].map(|name| top.path().join(name));
+        let made = make_directories(&paths, |directory| match directory.ends_with("b") {
+            true => Err(ErrorKind::StorageFull.into()),
+            false => Ok(()),
+        });
+        assert_eq!(made, [true, true, true, false, false]);
+        assert_eq!(paths.map(|path| path.exists()).to_vec(), made);
+    }
 }

@@ -13,7 +13,6 @@ use proto::bundle::{
 };
 use proto::client::{TransferDirection, TransferRequirements};
 use proto::command::{Command, ExtendedRetrieve, ExtendedStore, SiteCommand, TransferMode};
-use proto::feature::ServerFeatures;
 use proto::ranges::RangeSet;
 use proto::stripes::StripeAddresses;
 
@@ -25,7 +24,7 @@ use super::outcome::FailedTransfer;
 use super::prepare::{LocalDataEnd, PreparationResult};
 use super::third_party::{self, TransferSubject};
 use super::{TransferAttempt, TransferSpec};
-use crate::session::{ClientSession, replies};
+use crate::session::{COMPRESSED_FROM, ClientSession, replies};
 use crate::{CopyFailure, Exit};
 
 /// Agreement with the server before a bundle.
@@ -253,7 +252,7 @@ async fn agree(
             congestion_control: negotiation::requested_congestion_control(spec),
             buffer: spec.options.buffers.pinned_bytes(),
             buffer_sizing: Some(sizing),
-            announcements: announcements(entries, session.features()),
+            announcements: announcements(entries, session),
             announced_size: None,
             store_checksum: None,
             restart: None,
@@ -282,9 +281,9 @@ async fn agree(
     }
 }
 
-/// The announcements of these files for a server with `features`.
-pub(super) fn announcements(entries: &[BundleEntry], features: &ServerFeatures) -> Vec<Command> {
-    if features.packed_bundles {
+/// The announcements of these files for the server of `session`.
+pub(super) fn announcements(entries: &[BundleEntry], session: &ClientSession) -> Vec<Command> {
+    if session.features().packed_bundles && session.rtt() >= COMPRESSED_FROM {
         let commands = packed_announcements(entries).into_iter();
         return commands.map(Command::Site).collect();
     }

@@ -1,11 +1,15 @@
 //! Bundles of small files: SITE BUNDLE, ERET BUNDLE, ESTO BUNDLE.
 
 use std::fs;
+use std::io::Read;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use data::checksum::ChecksumHasher;
+use flate2::read::ZlibDecoder;
+use proto::bundle::{BundleEntry, packed_announcements};
 use proto::checksum::ChecksumAlgorithm;
+use proto::command::Command;
 
 use super::client::ControlClient;
 use super::data_port;
@@ -195,4 +199,49 @@ fn who_may_only_read_stores_no_bundle() {
     client.pasv();
     client.expect_reply("ESTO BUNDLE 1 /", 550);
     assert_eq!(names(&server, "."), Vec::<String>::new());
+}
+
+#[test]
+fn announcements_may_be_compressed() {
+    let server = InProcessServer::start();
+    let mut client = server.anonymous_client();
+    let entry = |path: &str, size| BundleEntry {
+        path: path.as_bytes().to_vec(),
+        size,
+        modified: None,
+    };
+    let entries = [entry("a", 3), entry("b c", 4)];
+    for command in packed_announcements(&entries) {
+        let line = String::from_utf8(Command::Site(command).encode()).unwrap();
+        client.expect_reply(line.trim_end(), 250);
+    }
+    put(&mut client, "ESTO BUNDLE 2 /", b"onefour");
+    let end = format!("SITE BUNDLE END CRC32C {}", crc32c(b"onefour"));
+    client.expect_reply(&end, 250);
+    assert_eq!(names(&server, "."), ["a", "b c"]);
+    client.expect_reply("SITE BUNDLE PACK eAHLSM3J", 501);
+}
+
+#[test]
+fn the_text_of_a_tree_may_be_compressed() {
+    let server = InProcessServer::start();
+    fs::create_dir(server.path("d")).unwrap();
+    for n in 0..3000 {
+        fs::write(server.path(&format!("d/{n}")), "").unwrap();
+    }
+    let mut client = server.anonymous_client();
+    let plain = get(&mut client, "MLSR /");
+    client.expect_reply("OPTS MLSR Deflate=1;", 200);
+    let packed = get(&mut client, "MLSR /");
+    assert!(packed.len() * 4 < plain.len(), "{} bytes", packed.len());
+    let mut text = Vec::new();
+    ZlibDecoder::new(packed.as_slice())
+        .read_to_end(&mut text)
+        .unwrap();
+    let mut lines: [Vec<&[u8]>; 2] =
+        [&plain, &text].map(|text| text.split(|byte| *byte == b'\n').collect());
+    lines.iter_mut().for_each(|lines| lines.sort_unstable());
+    assert_eq!(lines[0], lines[1]);
+    client.expect_reply("OPTS MLSR Deflate=0;", 200);
+    assert_eq!(get(&mut client, "MLSR /").len(), plain.len());
 }

@@ -1,7 +1,6 @@
 //! Which files of a batch travel alone, and which in bundles.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use proto::bundle::{CHECKSUM, MAX_FILES, MAX_PATH_BYTES};
 
@@ -46,8 +45,6 @@ pub(in crate::batch) struct SmallFileServer {
     pub(in crate::batch) id: StorageId,
     /// As one transfer; otherwise as a series of transfers.
     pub(in crate::batch) bundles: bool,
-    /// Round-trip time.
-    pub(in crate::batch) rtt: Duration,
 }
 
 /// Arranges files for `workers` that run at the same time; large files come first, because they take longest.

@@ -344,13 +344,21 @@ struct DestinationKey {
     name: Vec<u8>,
 }
 
+/// A local directory as it was when it was first looked at.
+#[derive(Clone)]
+struct LocalDirectory {
+    canonical: PathBuf,
+    /// It was missing: what is in it by now is from this copy, which makes links at its end.
+    was_missing: bool,
+}
+
 /// Makes keys of locations.
 #[derive(Default)]
 struct PathKeyTable {
     /// Its keys are secret, so that nobody can choose names of one hash.
     hasher: RandomState,
-    /// Local directories as written, with their canonical paths.
-    canonical: HashMap<PathBuf, PathBuf>,
+    /// Local directories as written.
+    directories: HashMap<PathBuf, LocalDirectory>,
 }
 
 impl PathKeyTable {
@@ -384,6 +392,13 @@ impl PathKeyTable {
     }
 
     fn local_key(&mut self, path: &Path) -> Option<DestinationKey> {
+        if let Some(name) = path.file_name() {
+            let directory = self.local_directory(path);
+            if directory.was_missing {
+                let directory = directory.canonical.clone();
+                return Some(self.directory_key(into_bytes(directory), name.as_bytes().to_vec()));
+            }
+        }
         let link = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
         let target = if link {
             fs::canonicalize(path).ok()
@@ -400,19 +415,19 @@ impl PathKeyTable {
     }
 
     fn key_in_directory(&mut self, path: &Path, name: Vec<u8>) -> DestinationKey {
+        let directory = self.local_directory(path).canonical.clone();
+        self.directory_key(into_bytes(directory), name)
+    }
+
+    /// The directory of `path`.
+    fn local_directory(&mut self, path: &Path) -> &LocalDirectory {
         let parent = path.parent().unwrap_or(Path::new(""));
-        let directory = match self.canonical.get(parent) {
-            Some(directory) => directory.clone(),
-            None => {
-                let directory = canonical(parent);
-                if self.canonical.len() >= MAX_REMEMBERED {
-                    self.canonical.clear();
-                }
-                self.canonical.insert(parent.to_owned(), directory.clone());
-                directory
-            }
-        };
-        self.directory_key(directory.into_os_string().into_encoded_bytes(), name)
+        if !self.directories.contains_key(parent) && self.directories.len() >= MAX_REMEMBERED {
+            self.directories.clear();
+        }
+        self.directories
+            .entry(parent.to_owned())
+            .or_insert_with(|| canonical(parent))
     }
 
     fn directory_key(&self, directory: Vec<u8>, name: Vec<u8>) -> DestinationKey {
@@ -423,8 +438,12 @@ impl PathKeyTable {
     }
 }
 
-/// Canonical path of a directory, part of which may not exist yet.
-fn canonical(directory: &Path) -> PathBuf {
+fn into_bytes(path: PathBuf) -> Vec<u8> {
+    path.into_os_string().into_encoded_bytes()
+}
+
+/// A directory, part of which may not exist yet.
+fn canonical(directory: &Path) -> LocalDirectory {
     let mut missing = Vec::new();
     let mut existing = directory;
     loop {
@@ -433,14 +452,21 @@ fn canonical(directory: &Path) -> PathBuf {
             false => existing,
         };
         if let Ok(found) = fs::canonicalize(candidate) {
+            let was_missing = !missing.is_empty();
             let names = missing.into_iter().rev();
-            return names.fold(found, |path, name| path.join(name));
+            return LocalDirectory {
+                canonical: names.fold(found, |path, name| path.join(name)),
+                was_missing,
+            };
         }
         if let Some(Component::Normal(name)) = existing.components().next_back() {
             missing.push(name);
         }
         let Some(parent) = existing.parent() else {
-            return directory.to_owned();
+            return LocalDirectory {
+                canonical: directory.to_owned(),
+                was_missing: false,
+            };
         };
         existing = parent;
     }

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tune::Prior;
 
 use super::replies::{self, RefusalCause, refusal_cause};
-use super::{ClientSession, display_path};
+use super::{COMPRESSED_FROM, ClientSession, display_path};
 use crate::answers::EntryVisitor;
 use crate::transfer::control_messages::ReplySinks;
 use crate::transfer::exchange::{LocalTransfer, TransferExchange};
@@ -101,7 +101,7 @@ impl ClientSession {
             command: Command::Mlsr(Some(path.to_vec())),
             parse: parse_mlsx,
             limits: STREAMING_LIMITS,
-            deflated: self.features().deflated_trees,
+            deflated: self.features().deflated_trees && self.rtt() >= COMPRESSED_FROM,
         };
         let result = self.fetch_listing(request, visit).await?;
         Ok(matches!(result, ListingResult::Complete(_)))

@@ -384,9 +384,7 @@ impl ThirdPartyServers<'_> {
             congestion_control: None,
             buffer: self.spec.options.buffers.pinned_bytes(),
             buffer_sizing: Some(agreement.sizing),
-            announcements: self
-                .subject
-                .store_announcements(self.destination.features()),
+            announcements: self.subject.store_announcements(self.destination),
             announced_size: self.spec.size,
             store_checksum: self.spec.server_checksum,
             restart: put::store_restart(agreement.mode, &agreement.kept_ranges),
@@ -405,7 +403,7 @@ impl ThirdPartyServers<'_> {
             congestion_control: negotiation::requested_congestion_control(self.spec),
             buffer: self.spec.options.buffers.pinned_bytes(),
             buffer_sizing: Some(agreement.sizing),
-            announcements: self.subject.retrieve_announcements(self.source.features()),
+            announcements: self.subject.retrieve_announcements(self.source),
             announced_size: None,
             store_checksum: None,
             restart: agreement.retrieval.restart.clone(),

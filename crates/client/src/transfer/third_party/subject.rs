@@ -3,7 +3,6 @@
 use proto::bundle::BundleEntry;
 use proto::client::RetrievalPlan;
 use proto::command::{Command, ExtendedRetrieve, ExtendedStore};
-use proto::feature::ServerFeatures;
 
 use crate::CopyFailure;
 use crate::session::{ClientSession, display_path};
@@ -73,18 +72,18 @@ impl TransferSubject<'_> {
     }
 
     /// Commands for the source before its transfer command.
-    pub(super) fn retrieve_announcements(&self, features: &ServerFeatures) -> Vec<Command> {
+    pub(super) fn retrieve_announcements(&self, session: &ClientSession) -> Vec<Command> {
         match self {
             Self::File { .. } => Vec::new(),
-            Self::Bundle { from, .. } => announcements(from, features),
+            Self::Bundle { from, .. } => announcements(from, session),
         }
     }
 
     /// Commands for the destination before its transfer command.
-    pub(super) fn store_announcements(&self, features: &ServerFeatures) -> Vec<Command> {
+    pub(super) fn store_announcements(&self, session: &ClientSession) -> Vec<Command> {
         match self {
             Self::File { .. } => Vec::new(),
-            Self::Bundle { to, .. } => announcements(to, features),
+            Self::Bundle { to, .. } => announcements(to, session),
         }
     }
 }

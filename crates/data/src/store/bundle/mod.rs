@@ -15,11 +15,13 @@ use proto::timestamp::Timestamp;
 
 use crate::locks::lock;
 
+mod directories;
 mod shared_sync;
 mod sink;
 mod source;
 mod sums;
 
+pub use directories::OpenDirectories;
 pub use sink::{BundleSink, BundleTarget};
 pub use source::BundleSource;
 
@@ -138,8 +140,13 @@ struct FileState {
 }
 
 impl FileState {
+    /// # Errors
+    /// It is no regular file.
     fn of(file: &File) -> io::Result<Self> {
         let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::other("it is no regular file"));
+        }
         Ok(Self {
             size: metadata.len(),
             seconds: metadata.mtime(),

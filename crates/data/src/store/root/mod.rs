@@ -18,6 +18,7 @@ mod entry;
 mod error;
 mod id_names;
 mod identity;
+mod in_directory;
 mod list;
 mod open;
 mod remove;

@@ -25,11 +25,11 @@ const OPEN_ATTEMPTS: u32 = 64;
 const UNIQUE_ATTEMPTS: u32 = 10_000;
 
 /// Mode of new files, reduced by the process's umask.
-const NEW_FILE: Mode = Mode::from_raw_mode(0o666);
+pub(super) const NEW_FILE: Mode = Mode::from_raw_mode(0o666);
 
 /// NONBLOCK, because opening a pipe would wait for its other end; NOCTTY, because a terminal could
 /// become the controlling terminal of this process (open(2)).
-const SAFE_FLAGS: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY);
+pub(super) const SAFE_FLAGS: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY);
 
 impl Root {
     /// Opens a regular file for reading. A directory is EISDIR; pipes, sockets and devices are

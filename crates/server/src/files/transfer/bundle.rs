@@ -3,11 +3,12 @@
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use data::recv::ReceivePlan;
 use data::send::SendPlan;
-use data::store::bundle::{BundleMember, BundleSink, BundleSource, BundleTarget};
+use data::store::bundle::{BundleMember, BundleSink, BundleSource, BundleTarget, OpenDirectories};
 use data::store::root::Root;
 use proto::bundle::{
     BundleFailure, BundleFile, BundleOutcome, BundleProof, CHECKSUM, partial_name,
@@ -82,11 +83,12 @@ impl SessionFiles {
     pub(super) fn open_bundle_source(&self, files: &[BundleFile]) -> OpenedBundleSource {
         let _ = self.last_bundle.take();
         let (root, rights) = (Arc::clone(&self.root), self.paths.clone());
-        let paths = paths_of(files);
+        let (paths, directories) = (paths_of(files), OpenDirectories::default());
         let open = move |index: usize| {
             let path: &VPath = &paths[index];
             rights.check(Access::Read, path).map_err(refused)?;
-            root.open_read(path)
+            let directory = directory_of(&directories, &root, path)?;
+            root.open_read_in(directory, path)
                 .map_err(|error| refused(FileError::from(error)))
         };
         let source = BundleSource::new(members_of(files), open);
@@ -126,6 +128,7 @@ impl SessionFiles {
             root: Arc::clone(&self.root),
             rights: self.paths.clone(),
             paths: paths_of(files),
+            directories: OpenDirectories::default(),
             // Not a secret: O_EXCL decides whose name it is.
             token: RandomState::new().hash_one(directory.as_bytes()),
         };
@@ -251,10 +254,15 @@ struct RootedBundle {
     root: Arc<Root>,
     rights: PathRights,
     paths: Vec<VPath>,
+    directories: OpenDirectories,
     token: u64,
 }
 
 impl RootedBundle {
+    fn directory(&self, index: usize) -> io::Result<Arc<OwnedFd>> {
+        directory_of(&self.directories, &self.root, &self.paths[index])
+    }
+
     fn partial(&self, index: usize) -> io::Result<VPath> {
         let name = partial_name(self.token, index);
         let path = self.paths[index].parent().join(&name);
@@ -266,8 +274,9 @@ impl BundleTarget for RootedBundle {
     fn create(&self, index: usize) -> io::Result<File> {
         let path = &self.paths[index];
         self.rights.check(Access::Create, path).map_err(refused)?;
-        let partial = self.partial(index)?;
-        let created = self.root.open_new(&partial);
+        let partial = partial_name(self.token, index);
+        let directory = self.directory(index)?;
+        let created = self.root.open_new_in(directory, path, &partial);
         created.map_err(|error| refused(FileError::from(error)))
     }
 
@@ -277,13 +286,11 @@ impl BundleTarget for RootedBundle {
     }
 
     fn put_in_place(&self, index: usize) -> io::Result<()> {
-        let (partial, path) = (self.partial(index)?, &self.paths[index]);
+        let (partial, path) = (partial_name(self.token, index), &self.paths[index]);
         // A token may have expired since the file was created.
         self.rights.check(Access::Create, path).map_err(refused)?;
-        let renamed = match self.rights.may_overwrite(path) {
-            true => self.root.rename(&partial, path),
-            false => self.root.rename_to_new_name(&partial, path),
-        };
+        let to = (path, self.rights.may_overwrite(path));
+        let renamed = self.root.rename_in(self.directory(index)?, &partial, to);
         renamed.map_err(|error| refused(FileError::from(error)))
     }
 
@@ -295,6 +302,12 @@ impl BundleTarget for RootedBundle {
             tracing::debug!(%error, "a file of a bundle stays");
         }
     }
+}
+
+/// The directory of `path`, kept open for the files that follow.
+fn directory_of(kept: &OpenDirectories, root: &Root, path: &VPath) -> io::Result<Arc<OwnedFd>> {
+    let opened = kept.get(path.directory(), || root.open_parent(path));
+    opened.map_err(|error| refused(FileError::from(error)))
 }
 
 fn paths_of(files: &[BundleFile]) -> Vec<VPath> {

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 use super::*;
 
 mod confinement;
+mod in_directory;
 mod listing;
 
 /// A root with a secret file beside it.

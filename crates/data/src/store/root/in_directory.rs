@@ -1,0 +1,87 @@
+//! Files of a directory that is open: for callers with many files of one directory.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+
+use proto::path::VPath;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+use super::open::{NEW_FILE, SAFE_FLAGS};
+use super::{Root, StoreError};
+
+impl Root {
+    /// The directory that holds the last component of `path`, to be given to the functions `..._in`. What is done in it
+    /// is done there also after it was renamed: keep it for a short time.
+    ///
+    /// # Errors
+    /// It does not exist, or may not be entered. The root itself has none: EBUSY.
+    pub fn open_parent(&self, path: &VPath) -> Result<OwnedFd, StoreError> {
+        self.parent_of(path)
+            .map_err(|errno| StoreError::new("open the directory of", path, errno))
+    }
+
+    /// As [`Root::open_read`], for a file of `directory`, which is that of `path`. The caller checks that the open file is
+    /// a regular one: another file may have taken the name meanwhile. The descriptor is not blocking, which means nothing
+    /// to a positioned read.
+    ///
+    /// # Errors
+    /// As [`Root::open_read`].
+    pub fn open_read_in(&self, directory: impl AsFd, path: &VPath) -> Result<File, StoreError> {
+        let directory = directory.as_fd();
+        let failed = |errno| StoreError::new("open", path, errno);
+        let there = rustix::fs::statat(directory, path.name(), AtFlags::SYMLINK_NOFOLLOW);
+        // Checked before opening: opening a FIFO or a device has side effects.
+        match FileType::from_raw_mode(there.map_err(failed)?.st_mode) {
+            FileType::RegularFile => {}
+            // A link is followed inside the root, from which the path leads.
+            FileType::Symlink => return self.open_read(path),
+            FileType::Directory => return Err(failed(Errno::ISDIR)),
+            _ => return Err(failed(Errno::INVAL)),
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | SAFE_FLAGS;
+        rustix::fs::openat(directory, path.name(), flags, Mode::empty())
+            .map(File::from)
+            .map_err(failed)
+    }
+
+    /// Creates the file `name` in `directory`, which is that of `path`; see [`Root::open_new`]. `path` is for errors.
+    ///
+    /// # Errors
+    /// As [`Root::open_new`].
+    pub fn open_new_in(
+        &self,
+        directory: impl AsFd,
+        path: &VPath,
+        name: &[u8],
+    ) -> Result<File, StoreError> {
+        // O_EXCL does not follow a symbolic link in the last component (open(2)).
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        rustix::fs::openat(directory, name, flags, NEW_FILE)
+            .map(File::from)
+            .map_err(|errno| StoreError::new("create", path, errno))
+    }
+
+    /// Gives the file `name` of `directory` the name of `path`, whose directory it is. With `replaces`, as
+    /// [`Root::rename`], otherwise as [`Root::rename_to_new_name`].
+    ///
+    /// # Errors
+    /// As these.
+    pub fn rename_in(
+        &self,
+        directory: impl AsFd,
+        name: &[u8],
+        (path, replaces): (&VPath, bool),
+    ) -> Result<(), StoreError> {
+        let directory = directory.as_fd();
+        // The last component is never followed, so a link is renamed itself.
+        let renamed = match replaces {
+            true => rustix::fs::renameat(directory, name, directory, path.name()),
+            false => {
+                let flags = RenameFlags::NOREPLACE;
+                rustix::fs::renameat_with(directory, name, directory, path.name(), flags)
+            }
+        };
+        renamed.map_err(|errno| StoreError::new("rename", path, errno))
+    }
+}
