@@ -14,7 +14,7 @@ const FEW: usize = 4;
 /// in its queue, and each would make room for the others.
 const FILLING_SIZE: u64 = 16 << 10;
 /// Bytes of all files up to which one session is done on a long path before others have logged in and sped up.
-const SOON_DONE: u64 = 64 << 20;
+pub const SOON_DONE: u64 = 64 << 20;
 /// On paths with a shorter round trip, bundles wait for processors and disks, not for the path.
 pub const LONG_RTT: Duration = Duration::from_millis(5);
 /// Most sessions for files that share data connections. Between a login and a full window of commands ahead lie ten

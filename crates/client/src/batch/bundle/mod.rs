@@ -11,6 +11,8 @@ use data::store::bundle::{BundleSink, BundleSource};
 use proto::bundle::{BundleEntry, BundleFailure, CHECKSUM};
 use proto::ranges::RangeSet;
 use tune::limiter::Role;
+use tune::prior::MIN_BYTES_PER_STREAM;
+use tune::sessions::SOON_DONE;
 
 use super::BatchContext;
 use super::disk::run_blocking;
@@ -23,7 +25,7 @@ use crate::location::StorageId;
 use crate::retry::RetryBudget;
 use crate::storage::contract::Storage;
 use crate::transfer::{TransferAttempt, TransferSpec};
-use crate::{CopyFailure, ModeChoice};
+use crate::{CopyFailure, ModeChoice, Parallelism};
 
 mod arrange;
 mod between;
@@ -38,6 +40,9 @@ use local_files::LocalBundle;
 pub(super) use series::copy_series;
 
 use members::{ServerEnd, local_failure, members, modes, server_of, server_pair};
+
+/// Most streams of a bundle that ends within slow start: as many as those of several whole files at a time.
+const SHORT_STREAMS: u32 = 32;
 
 /// A bundle that was moved.
 pub(super) struct MovedBundle {
@@ -198,6 +203,12 @@ fn specification(
     let mut spec = new_transfer_spec(ctx, range, &RangeSet::new(), plan);
     spec.checksum = Some(CHECKSUM);
     spec.chunks = None;
+    if ctx.options.parallelism == Parallelism::Auto && spec.streams > 1 && total <= SOON_DONE {
+        // Such a bundle ends within slow start, which takes fewer round trips with more streams.
+        let by_size = u32::try_from(total / MIN_BYTES_PER_STREAM).unwrap_or(u32::MAX);
+        let most = SHORT_STREAMS.min(spec.max_streams);
+        spec.streams = spec.streams.max(by_size.min(most));
+    }
     if spec.mode == ModeChoice::Auto {
         // Its connections stay open for the next bundle.
         spec.mode = ModeChoice::Extended;

@@ -36,7 +36,7 @@ pub fn packed_announcements(entries: &[BundleEntry]) -> Vec<SiteCommand> {
 /// The argument of `SITE BUNDLE PACK`.
 pub(crate) fn pack(entries: &[BundleEntry]) -> String {
     let words: Vec<String> = entries.iter().map(BundleEntry::encode).collect();
-    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::fast());
+    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
     // Writing into memory does not fail; a text that is cut would be refused.
     let _ = encoder.write_all(words.join(" ").as_bytes());
     STANDARD_NO_PAD.encode(encoder.finish().unwrap_or_default())

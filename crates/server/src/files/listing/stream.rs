@@ -188,7 +188,7 @@ struct TextCompressor(ZlibEncoder<Vec<u8>>);
 
 impl Default for TextCompressor {
     fn default() -> Self {
-        Self(ZlibEncoder::new(Vec::new(), Compression::fast()))
+        Self(ZlibEncoder::new(Vec::new(), Compression::default()))
     }
 }
 
