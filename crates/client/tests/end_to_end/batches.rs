@@ -253,8 +253,10 @@ async fn a_list_of_failures_can_be_given_back() {
     for name in names {
         fs::remove_dir(to.join("d").join(OsStr::from_bytes(name))).unwrap();
     }
+    let still_left = scratch.path().join("left");
     let again = CopyOptions {
         recursive: false,
+        failed_list: Some(still_left.clone()),
         ..options.clone()
     };
     let summary = copy_list(&list, &again).await;
@@ -264,7 +266,7 @@ async fn a_list_of_failures_can_be_given_back() {
         let copied = fs::read(to.join("d").join(OsStr::from_bytes(name))).unwrap();
         assert_eq!(copied, name);
     }
-    assert_eq!(fs::read(&list).unwrap(), b"", "nothing failed");
+    assert_eq!(fs::read(&still_left).unwrap(), b"", "nothing failed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
