@@ -163,6 +163,21 @@ impl TestTree {
         Ok(())
     }
 
+    /// Fails unless every file in the folder `top`, except those with unfinished names, is one of this tree with its content.
+    pub fn ensure_contains(&self, top: &Path) -> Result<()> {
+        let found = Self::read(top)?.without(|name| {
+            name.contains(".longhaul-partial") || name.contains(".longhaul-journal")
+        });
+        for (path, content) in &found.files {
+            ensure!(
+                self.files.get(path) == Some(content),
+                "{} is not a file of the tree, or differs",
+                path.display()
+            );
+        }
+        Ok(())
+    }
+
     fn read_below(&mut self, top: &Path, folder: &Path) -> Result<()> {
         let path = top.join(folder);
         let entries =

@@ -9,6 +9,7 @@ mod faults;
 mod ftps_clients;
 mod ftps_ftplib;
 mod ftps_servers;
+mod full_disk;
 mod gfal;
 mod globus_client;
 mod globus_server;
