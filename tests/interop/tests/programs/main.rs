@@ -21,6 +21,7 @@ mod kill;
 mod lftp;
 mod links;
 mod local;
+mod lost_listing;
 mod moving_streams;
 mod operation;
 mod peers_alone;
