@@ -19,6 +19,7 @@ use crate::storage::contract::Storage;
 use crate::trace::TraceFile;
 use crate::{CopyEvent, CopyFailure, CopyObserver, CopyOptions, CopySummary, Exit};
 
+mod abandoned;
 mod attempt_watch;
 pub(crate) mod batch_journal;
 mod block_proof;
