@@ -183,6 +183,8 @@ pub struct CopyFailure {
     /// Another attempt may succeed without any change (lost connection, 4xx reply, a destination
     /// that another copy is writing).
     pub transient: bool,
+    /// The disk or the quota of the destination is full.
+    pub no_room: bool,
 }
 
 impl CopyFailure {
@@ -192,6 +194,16 @@ impl CopyFailure {
             exit,
             message: message.into(),
             transient: false,
+            no_room: false,
+        }
+    }
+
+    /// An error of this machine's store.
+    pub(crate) fn of_store(message: impl Into<String>, error: &std::io::Error) -> Self {
+        use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+        Self {
+            no_room: matches!(error.kind(), StorageFull | QuotaExceeded),
+            ..Self::new(Exit::Local, message)
         }
     }
 

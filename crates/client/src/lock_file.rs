@@ -60,6 +60,22 @@ pub(crate) fn open_locked(path: &Path) -> io::Result<LockedOpen> {
     Err(io::Error::other("keeps being replaced"))
 }
 
+/// Opens and locks the regular file `path`, if it exists and nobody else holds its lock. Nothing is created. `None` also where
+/// the file system has no locks.
+pub(crate) fn lock_existing(path: &Path) -> io::Result<Option<File>> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
+        .open(path)?;
+    if !file.metadata()?.is_file() {
+        return Ok(None);
+    }
+    let lock = take_write_lock(&file, WriteLockKind::Exclusive)?;
+    let is_own = lock == WriteLockStatus::Held && path_names_file(path, &file)?;
+    Ok(is_own.then_some(file))
+}
+
 /// Whether `path` names this very file (device and inode), without following a link.
 pub(crate) fn path_names_file(path: &Path, file: &File) -> io::Result<bool> {
     let own = file.metadata()?;

@@ -17,6 +17,11 @@ pub(crate) fn temporary_beside(path: &Path, kind: &str) -> PathBuf {
     path.with_file_name(format!("{kind}-{token:016x}.longhaul-partial"))
 }
 
+/// Whether there is something at `path` that no file may take the place of: a device, a pipe, a directory.
+pub(crate) fn is_other_than_file(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| !found.is_file())
+}
+
 /// A file that is not complete. It is removed if it is dropped.
 #[derive(Debug)]
 pub(crate) struct Replacement {
@@ -30,8 +35,14 @@ impl Replacement {
     /// Begins a file that becomes `path`, with permissions of at most `mode`. What is at `path` stays for now.
     ///
     /// # Errors
-    /// The disk's.
+    /// The disk's; `path` is no regular file, but a device, say.
     pub(crate) fn create(path: &Path, kind: &str, mode: u32) -> io::Result<Self> {
+        if is_other_than_file(path) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "it is not a regular file",
+            ));
+        }
         let temporary = temporary_beside(path, kind);
         let mut options = File::options();
         // Neither a file that is there is written, nor one that a link points to.
@@ -97,5 +108,14 @@ mod tests {
         new.put_in_place(SyncPolicy::default()).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
+    }
+    #[test]
+    fn nothing_takes_the_place_of_a_device() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("null");
+        std::os::unix::fs::symlink("/dev/null", &path).unwrap();
+        let refused = Replacement::create(&path, "list", 0o600).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 }

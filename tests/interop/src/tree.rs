@@ -112,6 +112,23 @@ impl TestTree {
         self
     }
 
+    /// A tree of empty files: so many folders, with so many files each, whose names no compression shortens much.
+    #[must_use]
+    pub fn empty_files(folders: usize, files: usize) -> Self {
+        let mut random = SeededRandom::new(42);
+        let mut path = |n: usize| {
+            let mut name = [0; 24];
+            random.fill(&mut name);
+            let hex: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
+            PathBuf::from(format!("folder {}/{hex}", n % folders))
+        };
+        Self {
+            files: (0..folders * files)
+                .map(|n| (path(n), Vec::new()))
+                .collect(),
+        }
+    }
+
     /// Path of the file with the longest content.
     #[must_use]
     pub fn longest(&self) -> PathBuf {
@@ -160,6 +177,21 @@ impl TestTree {
             self.files.len(),
             differences.join("; ")
         );
+        Ok(())
+    }
+
+    /// Fails unless every file in the folder `top`, except those with unfinished names, is one of this tree with its content.
+    pub fn ensure_contains(&self, top: &Path) -> Result<()> {
+        let found = Self::read(top)?.without(|name| {
+            name.contains(".longhaul-partial") || name.contains(".longhaul-journal")
+        });
+        for (path, content) in &found.files {
+            ensure!(
+                self.files.get(path) == Some(content),
+                "{} is not a file of the tree, or differs",
+                path.display()
+            );
+        }
         Ok(())
     }
 

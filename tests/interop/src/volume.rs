@@ -1,6 +1,7 @@
 //! File systems in image files, mounted for the calling thread and the programs that it starts.
 
 use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -39,6 +40,91 @@ pub fn mount(image: &Path, folder: &Path, options: &str) -> Result<()> {
     mount.args(["-o", options]).arg(image).arg(folder);
     run::run(&mut mount)?.expect_success()?;
     Ok(())
+}
+
+/// Kind of a [`FullVolume`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FullVolumeKind {
+    /// In memory.
+    Tmpfs,
+    /// ext4 in an image file, which finds out late that it is full.
+    Ext4,
+}
+
+/// A mounted file system in which a ballast file leaves little room.
+pub struct FullVolume {
+    scratch: ScratchFolder,
+}
+
+impl FullVolume {
+    /// Size of the file system, bytes.
+    const SIZE: u64 = 24 << 20;
+
+    /// Whether this machine can mount such volumes; the error says why not.
+    pub fn is_supported() -> Result<(), String> {
+        machine::is_supported()
+    }
+
+    /// Mounts a volume with about `free` bytes of room. Its mount namespace ends with the calling thread.
+    pub fn new(kind: FullVolumeKind, free: u64) -> Result<Self> {
+        let scratch = private_mount_scratch()?;
+        let (image, disk) = (scratch.join("image"), scratch.folder("disk")?);
+        match kind {
+            FullVolumeKind::Tmpfs => {
+                let mut mount = Command::new("mount");
+                let size = format!("size={}", Self::SIZE);
+                mount.args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(&disk);
+                run::run(&mut mount)?.expect_success()?;
+            }
+            FullVolumeKind::Ext4 => {
+                File::create(&image)?.set_len(Self::SIZE)?;
+                make_file_system(&["mkfs.ext4", "-q", "-m", "0", "-N", "8192"], &image)?;
+                mount(&image, &disk, "loop")?;
+            }
+        }
+        let volume = Self { scratch };
+        std::fs::create_dir(volume.folder())?;
+        volume.fill(free)?;
+        Ok(volume)
+    }
+
+    /// A folder of the volume.
+    #[must_use]
+    pub fn folder(&self) -> PathBuf {
+        self.scratch.join("disk/folder")
+    }
+
+    /// A folder on another file system.
+    #[must_use]
+    pub fn other_file_system(&self) -> &ScratchFolder {
+        &self.scratch
+    }
+
+    /// Makes room.
+    pub fn make_room(&self) -> Result<()> {
+        std::fs::remove_file(self.ballast()).context("cannot remove the ballast")
+    }
+
+    fn ballast(&self) -> PathBuf {
+        self.scratch.join("disk/ballast")
+    }
+
+    fn fill(&self, free: u64) -> Result<()> {
+        let mut ballast = File::create(self.ballast())?;
+        let block = [1; 4096];
+        let mut written = 0;
+        while ballast.write_all(&block).is_ok() {
+            written += block.len() as u64;
+        }
+        ballast.set_len(written.saturating_sub(free))?;
+        ballast.sync_all().context("cannot fill the volume")
+    }
+}
+
+impl Drop for FullVolume {
+    fn drop(&mut self) {
+        unmount(&self.scratch.join("disk"));
+    }
 }
 
 /// Unmounts a folder, or detaches it until it is no longer in use (lazy unmount).

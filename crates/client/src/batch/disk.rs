@@ -12,7 +12,7 @@ use proto::ranges::RangeSet;
 
 use crate::answers::KeptMetadata;
 use crate::journal::{self, CopyIdentity, Journal, JournalLocation, StoredRanges};
-use crate::partial::{PartialFile, WriteTarget, directory_of, local_failure};
+use crate::partial::{PartialFile, WriteTarget, directory_of, store_failure};
 use crate::{CopyFailure, Exit};
 
 /// Runs blocking `work` on a thread for blocking calls.
@@ -50,7 +50,7 @@ pub(super) async fn sync_failure_or(
         return mismatch;
     };
     let (path, sink) = (partial.path.clone(), Arc::clone(sink));
-    let synced = run_blocking(move || sink.sync().map_err(|e| local_failure(&path, e))).await;
+    let synced = run_blocking(move || sink.sync().map_err(|e| store_failure(&path, &e))).await;
     synced.err().unwrap_or(mismatch)
 }
 
@@ -79,7 +79,7 @@ pub(super) async fn sync_in_place(path: &Path, policy: SyncPolicy) -> Result<(),
         let synced = File::open(&path).and_then(|file| file.sync_all());
         synced
             .and_then(|()| policy.sync_directory(directory))
-            .map_err(|e| local_failure(&path, e))
+            .map_err(|e| store_failure(&path, &e))
     })
     .await
 }
@@ -103,7 +103,7 @@ pub(super) async fn resume_journal(
             if let Err(error) = sink.forget_unsynced(true) {
                 tracing::debug!("partial file: {error}");
             }
-            return Err(local_failure(&partial.path, error));
+            return Err(store_failure(&partial.path, &error));
         }
         // With policy `none` the sync above did nothing.
         if sink.is_durable() {
@@ -117,7 +117,7 @@ pub(super) async fn resume_journal(
         );
         journal
             .map(|journal| (journal, ranges))
-            .map_err(|e| local_failure(&path, e))
+            .map_err(|e| store_failure(&path, &e))
     })
     .await
 }
@@ -130,7 +130,7 @@ pub(super) async fn new_journal(
     let path = path.to_owned();
     run_blocking(move || {
         Journal::start_new(path.clone(), identity, JournalLocation::ThisMachine)
-            .map_err(|e| local_failure(&path, e))
+            .map_err(|e| store_failure(&path, &e))
     })
     .await
 }

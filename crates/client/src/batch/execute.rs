@@ -10,11 +10,12 @@ use super::hard_links::FilesNotCopied;
 use super::plan::{
     self, CopyPlan, NextEntry, PlanReader, PlannedEntry, PlannedFile, PlannedHardLink, PlannedLink,
 };
+use super::room::FullPlaces;
 use super::totals::BatchTotals;
 use super::work::WorkQueue;
 use super::{
-    BatchContext, FileOutcome, TransferMeasurement, file, hard_links, lock, preserve, progress,
-    sums, workers,
+    BatchContext, FileOutcome, TransferMeasurement, file, hard_links, leftovers, lock, preserve,
+    progress, sums, workers,
 };
 use crate::answers::SourceFacts;
 use crate::{CopyEvent, CopyFailure, CopyObserver, Exit};
@@ -41,10 +42,11 @@ pub(super) async fn execute(
         plan: Arc::clone(plan),
         totals: Arc::clone(totals),
         not_copied: Mutex::default(),
+        full: FullPlaces::default(),
     });
     let workers = async {
         let reporting = Arc::clone(&batch);
-        let report = move |source, failure| reporting.fail(source, failure);
+        let report = move |source, failure| reporting.fail_directory(source, failure);
         let queue = Arc::new(WorkQueue::new(ctx, plan, Box::new(report)));
         let sessions = queue.first().await;
         let worker = {
@@ -115,6 +117,7 @@ struct RunningBatch {
     totals: Arc<Mutex<BatchTotals>>,
     /// For hard links.
     not_copied: Mutex<FilesNotCopied>,
+    full: FullPlaces,
 }
 
 impl RunningBatch {
@@ -122,21 +125,50 @@ impl RunningBatch {
         report_failure(&self.ctx.observer, &self.totals, source, failure);
     }
 
+    /// A directory was not made, or the plan cannot be read.
+    fn fail_directory(&self, source: String, failure: CopyFailure) {
+        match self.full.directory_failed(&failure) {
+            true => self.fail(source, failure),
+            false => lock(&self.totals).file_failed(&failure),
+        }
+    }
+
     async fn carry_out(&self, work: BatchWork) {
         match work {
             BatchWork::File(item) => self.copy_one(*item).await,
             BatchWork::Bundle(files) => {
-                self.report_started(&files);
-                let moved = bundle::copy_bundle(&self.ctx, &files).await;
-                self.finish_bundle(files, moved).await;
+                let files = self.with_room(files);
+                if !files.is_empty() {
+                    self.report_started(&files);
+                    let moved = bundle::copy_bundle(&self.ctx, &files).await;
+                    self.finish_bundle(files, moved).await;
+                }
             }
             BatchWork::Series(files) => {
-                self.report_started(&files);
-                let moved = bundle::copy_series(&self.ctx, &files).await;
-                self.finish_bundle(files, moved).await;
+                let files = self.with_room(files);
+                if !files.is_empty() {
+                    self.report_started(&files);
+                    let moved = bundle::copy_series(&self.ctx, &files).await;
+                    self.finish_bundle(files, moved).await;
+                }
             }
         }
         self.warn_of_journal();
+    }
+
+    /// The files whose destination is not known to be full. The others have failed.
+    fn with_room(&self, files: Vec<PlannedFile>) -> Vec<PlannedFile> {
+        let has_room = |item: &PlannedFile| !self.is_refused(item);
+        files.into_iter().filter(has_room).collect()
+    }
+
+    /// Whether a file is not begun because its destination is full. It has failed then, for the reason that was told.
+    fn is_refused(&self, item: &PlannedFile) -> bool {
+        let refusal = self.full.refusal(&item.destination);
+        if let Some(failure) = &refusal {
+            lock(&self.totals).file_failed(failure);
+        }
+        refusal.is_some()
     }
 
     fn warn_of_journal(&self) {
@@ -231,6 +263,9 @@ impl RunningBatch {
     }
 
     async fn copy_one(&self, mut item: PlannedFile) {
+        if self.is_refused(&item) {
+            return;
+        }
         let (ctx, totals) = (&*self.ctx, &*self.totals);
         let source = item.source.display();
         let copied = match self.refresh(&mut item).await {
@@ -265,7 +300,10 @@ impl RunningBatch {
             }
             Err((bytes, failure)) => {
                 lock(totals).add_bytes(bytes);
-                self.fail(source, failure);
+                match self.full.failed(&item.destination, &failure) {
+                    true => self.fail(source, failure),
+                    false => lock(totals).file_failed(&failure),
+                }
             }
         }
     }
@@ -303,7 +341,9 @@ impl RunningBatch {
         let (done, left): (Vec<_>, Vec<_>) = files
             .into_iter()
             .partition(|_| is_moved.next().unwrap_or(false));
-        preserve::finish_files(ctx, &done.iter().collect::<Vec<_>>()).await;
+        let done_files: Vec<_> = done.iter().collect();
+        preserve::finish_files(ctx, &done_files).await;
+        leftovers::remove(ctx, &done_files).await;
         // Measured once, for all of its files.
         let mut measured = Some(moved.measured);
         // Bytes of files that failed have moved, too.
@@ -353,6 +393,7 @@ impl RunningBatch {
         (bytes, verified, measured): (u64, String, Option<TransferMeasurement>),
     ) {
         lock(&self.totals).file_done(bytes, &verified, measured);
+        self.full.stored(&item.destination);
         self.report_finished(item, bytes, verified);
     }
 

@@ -4,15 +4,16 @@ use std::fs::{DirBuilder, File};
 use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use data::checksum::ChecksumHasher;
 use data::store::durability::SyncPolicy;
 use proto::checksum::ChecksumAlgorithm;
 
-use super::BatchContext;
 use super::batch_journal::BatchJournal;
 use super::pairs::PairSource;
 use super::plan::{CopyPlan, is_durable};
+use super::{BatchContext, abandoned};
 use crate::location::Location;
 use crate::partial::{name_hash, state_path};
 use crate::{CopyFailure, CopyOptions, Exit};
@@ -135,7 +136,7 @@ impl JournalOpening {
             BatchJournalLocation::Off => (None, false),
             BatchJournalLocation::File(path) => (Some(path.clone()), true),
             BatchJournalLocation::Directory(directory) => {
-                let name = format!("{command}.batch");
+                let name = format!("{command}.{}", abandoned::EXTENSION);
                 (Some(directory.join(name)), false)
             }
         };
@@ -215,7 +216,12 @@ impl JournalOpening {
                 CopyFailure::new(Exit::Local, message)
             })?;
         }
-        BatchJournal::open(path, &self.command, (resume, self.durable))
+        let journal = BatchJournal::open(path, &self.command, (resume, self.durable))?;
+        if let (false, Some(directory)) = (self.is_named, path.parent()) {
+            // After this journal is locked, which may be as old.
+            abandoned::remove_some(directory, SystemTime::now());
+        }
+        Ok(journal)
     }
 }
 
@@ -266,7 +272,6 @@ fn absolute(location: &Location) -> Location {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
-    use std::time::SystemTime;
 
     use super::*;
     use crate::batch::tests::options;

@@ -19,6 +19,7 @@ use crate::storage::contract::Storage;
 use crate::trace::TraceFile;
 use crate::{CopyEvent, CopyFailure, CopyObserver, CopyOptions, CopySummary, Exit};
 
+mod abandoned;
 mod attempt_watch;
 pub(crate) mod batch_journal;
 mod block_proof;
@@ -34,6 +35,7 @@ mod failed_list;
 mod file;
 mod hard_links;
 pub(crate) mod journal_place;
+mod leftovers;
 mod measurement;
 mod meter;
 mod pair_listing;
@@ -46,7 +48,9 @@ pub(crate) mod pool;
 mod preserve;
 mod progress;
 mod relay;
+mod request;
 mod resume;
+mod room;
 mod session_plan;
 mod stall;
 mod stream_plan;
@@ -340,7 +344,7 @@ async fn plan_and_execute(
         ));
     }
     let (sources, destination) = secured_locations(sources, destination, options)?;
-    check_request(&sources, &destination, options)?;
+    request::check_copy(&sources, &destination, options)?;
     let ctx = BatchContext::new(options.clone(), Arc::clone(observer))?;
     if let Some(problem) = netrc_warning() {
         ctx.warn(problem.to_owned());
@@ -414,57 +418,6 @@ async fn copy_arguments(
 fn report_size(ctx: &BatchContext, plan: &plan::CopyPlan) {
     let (files, bytes) = plan.size();
     ctx.observer.on_event(CopyEvent::Planned { files, bytes });
-}
-
-/// Refuses requests that are invalid for any files.
-fn check_request(
-    sources: &[Location],
-    destination: &Location,
-    options: &CopyOptions,
-) -> Result<(), CopyFailure> {
-    let usage = |message: &str| Err(CopyFailure::new(Exit::Usage, message));
-    if let Some(trace) = &options.trace {
-        // Opening the trace truncates it, so the check comes before anything is opened.
-        let trace = Location::Local(trace.clone());
-        let mut locations = sources.iter().chain([destination]);
-        if locations.any(|end| plan::is_same_file(&trace, end)) {
-            return usage("--trace would overwrite a file of this copy: name another file");
-        }
-    }
-    if let Some(sums) = &options.write_sums {
-        let sums = Location::Local(sums.path.clone());
-        let mut locations = sources.iter().chain([destination]);
-        if locations.any(|end| plan::is_same_file(&sums, end)) {
-            return usage("--write-sums would overwrite a file of this copy: name another file");
-        }
-    }
-    if let Some(list) = &options.failed_list
-        && failed_list::is_in_copy(list, sources, destination)
-    {
-        return usage("--failed would write into a tree of this copy: name a file elsewhere");
-    }
-    let stream_sources = sources
-        .iter()
-        .filter(|s| **s == Location::StandardStreams)
-        .count();
-    if stream_sources > 1 || (stream_sources == 1 && sources.len() > 1) {
-        return usage("standard input cannot be one of several sources");
-    }
-    if stream_sources == 1 && *destination == Location::StandardStreams {
-        return usage("cannot copy standard input to standard output");
-    }
-    let is_ftp =
-        |at: &Location| matches!(at, Location::Remote { server, .. } if server.scheme.is_ftp());
-    if options.transfer.rate.is_some() && is_ftp(destination) && sources.iter().any(is_ftp) {
-        return usage(
-            "--limit-rate cannot be applied between two servers, because the bytes do not pass through this \
-             machine: leave it out, or copy through this machine",
-        );
-    }
-    if stream_sources == 1 && (options.offset.is_some() || options.length.is_some()) {
-        return usage("--offset and --length need a source with a size, not standard input");
-    }
-    Ok(())
 }
 
 /// Runs `side` beside `main`. `side` is dropped when `main` fails and awaited when it succeeds.

@@ -13,7 +13,7 @@ use super::journal_place::JournalOpening;
 use super::pairs::{PairSource, UrlPair};
 use super::plan::{self, FoundSource, NewEntry, PlanFiller, PlannedDestination};
 use super::totals::BatchTotals;
-use super::{BatchContext, execute, lock, preserve, sums};
+use super::{BatchContext, execute, lock, preserve, request, sums};
 use crate::answers::SourceFacts;
 use crate::location::Location;
 use crate::{BatchJournalLocation, CopyFailure, CopyObserver, CopyOptions, CopySummary, Exit};
@@ -48,14 +48,7 @@ async fn read_and_copy(
     observer: &Arc<dyn CopyObserver>,
     totals: &Arc<Mutex<BatchTotals>>,
 ) -> Result<(), CopyFailure> {
-    if options.offset.is_some() || options.length.is_some() {
-        let message = "--offset and --length are for one file";
-        return Err(CopyFailure::new(Exit::Usage, message));
-    }
-    if options.write_sums.is_some() {
-        let message = "--write-sums needs one destination, below which its names are, not --from";
-        return Err(CopyFailure::new(Exit::Usage, message));
-    }
+    request::check_pairs(pairs, options)?;
     let mut options = options.clone();
     if *pairs == PairSource::StandardInput {
         // Nothing says whether a later run reads the same pairs.

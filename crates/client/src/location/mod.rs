@@ -310,6 +310,18 @@ impl Location {
             Self::StandardStreams | Self::Remote { .. } => self.display(),
         }
     }
+
+    /// Like [`Location::identity_key`], whatever the current directory is: a relative path would be a key of another
+    /// directory's file.
+    pub(crate) fn resolved_key(&self) -> String {
+        match self {
+            Self::Local(path) => {
+                let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+                Self::Local(path).identity_key()
+            }
+            other => other.identity_key(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -234,7 +234,7 @@ impl PartialFile {
     /// the file.
     pub(crate) fn lock(&self, policy: SyncPolicy) -> Result<(Arc<FileSink>, bool), CopyFailure> {
         let opened =
-            lock_file::open_locked(&self.path).map_err(|e| local_failure(&self.path, e))?;
+            lock_file::open_locked(&self.path).map_err(|e| store_failure(&self.path, &e))?;
         let (file, locked) = match opened {
             LockedOpen::Locked(file) => (file, true),
             // A file system without locks still allows the copy, with a warning.
@@ -245,7 +245,7 @@ impl PartialFile {
         // else's file cannot be changed, so errors are ignored.
         let _ = file.set_permissions(Permissions::from_mode(0o600));
         let sink = FileSink::new(file, self.path.to_string_lossy());
-        let sink = sink.map_err(|e| local_failure(&self.path, e))?;
+        let sink = sink.map_err(|e| store_failure(&self.path, &e))?;
         // `None`: the directory is not synced. A partial file that loses its name in a power cut is
         // merely not resumed.
         Ok((Arc::new(sink.with_policy(policy, None)), locked))
@@ -255,7 +255,7 @@ impl PartialFile {
     pub(crate) fn truncate(&self, sink: &FileSink) -> Result<(), CopyFailure> {
         sink.file()
             .set_len(0)
-            .map_err(|e| local_failure(&self.path, e))
+            .map_err(|e| store_failure(&self.path, &e))
     }
 
     /// Removes the partial file if it is empty.
@@ -285,7 +285,7 @@ impl PartialFile {
         let permissions = final_permissions(kept.mode, &self.destination);
         // Some file systems have no permissions.
         let _ = sink.file().set_permissions(permissions);
-        sink.sync().map_err(|e| local_failure(&self.path, e))
+        sink.sync().map_err(|e| store_failure(&self.path, &e))
     }
 
     /// Renames the file to its final name, if the partial name still belongs to it. The new name is
@@ -294,7 +294,7 @@ impl PartialFile {
     pub(crate) fn put_in_place(&self, sink: &FileSink) -> Result<(), CopyFailure> {
         // Checked last, because the sync may have taken long.
         if !lock_file::path_names_file(&self.path, sink.file())
-            .map_err(|e| local_failure(&self.path, e))?
+            .map_err(|e| store_failure(&self.path, &e))?
         {
             let message = format!(
                 "was removed or replaced by another process while it was written; {} is unchanged",
@@ -303,7 +303,7 @@ impl PartialFile {
             return Err(local_failure(&self.path, message));
         }
         fs::rename(&self.path, &self.destination)
-            .map_err(|e| local_failure(&self.destination, e))?;
+            .map_err(|e| store_failure(&self.destination, &e))?;
         if !sink.is_durable() {
             return Ok(());
         }
@@ -311,7 +311,7 @@ impl PartialFile {
         let directory = directory_of(&self.destination);
         SyncPolicy::File
             .sync_directory(directory)
-            .map_err(|e| local_failure(directory, e))
+            .map_err(|e| store_failure(directory, &e))
     }
 }
 
@@ -363,6 +363,18 @@ fn system_time(time: Timestamp) -> Option<SystemTime> {
 /// The last component of a local path as bytes.
 pub(crate) fn file_name_bytes(path: &Path) -> Option<&[u8]> {
     path.file_name().map(OsStr::as_bytes)
+}
+
+/// A failure of the store that holds a path.
+pub(crate) fn store_failure(path: &Path, error: &io::Error) -> CopyFailure {
+    let failure = CopyFailure::of_store(format!("{}: {error}", path.display()), error);
+    match failure.no_room {
+        true => CopyFailure {
+            message: format!("{}; make room there and use --resume", failure.message),
+            ..failure
+        },
+        false => failure,
+    }
 }
 
 /// A failure of this machine concerning a path.

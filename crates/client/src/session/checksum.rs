@@ -206,6 +206,7 @@ impl ClientSession {
                 algorithm.name()
             ),
             transient: false,
+            no_room: false,
         }
     }
 }

@@ -59,5 +59,6 @@ async fn reply_to_the_connection(
         exit: Exit::Unreachable,
         message,
         transient: reply.is_transient_error(),
+        no_room: false,
     })
 }

@@ -274,6 +274,7 @@ fn login_failure(name: &str, user: &str, reply: &Reply) -> CopyFailure {
         exit: Exit::Refused,
         message,
         transient: false,
+        no_room: false,
     };
     if reply.code == 421 {
         return CopyFailure::unreachable(format!(

@@ -423,6 +423,7 @@ fn usage_error(message: String) -> CopyFailure {
         exit: Exit::Usage,
         message,
         transient: false,
+        no_room: false,
     }
 }
 

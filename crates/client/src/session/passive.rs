@@ -105,6 +105,7 @@ impl ClientSession {
                     replies::display_reply(reply)
                 ),
                 transient: false,
+                no_room: false,
             })
     }
 
@@ -231,6 +232,7 @@ impl ClientSession {
                 "cannot listen for data connections: {reason}; check --data-ports, or use --mode s"
             ),
             transient: false,
+            no_room: false,
         };
         let options = ListenOptions {
             ip: self.control.local_addr().ip().to_canonical(),

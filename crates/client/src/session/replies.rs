@@ -188,6 +188,7 @@ pub(crate) fn refusal_failure(server: &str, operation: &str, reply: &Reply) -> C
             display_reply(reply)
         ),
         transient,
+        no_room: refusal_cause(reply) == RefusalCause::Full,
     }
 }
 
@@ -214,6 +215,7 @@ pub(crate) fn not_found_failure(server: &str, path: &str, reply: &Reply) -> Copy
             display_reply(reply)
         ),
         transient: false,
+        no_room: false,
     }
 }
 

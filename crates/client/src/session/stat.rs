@@ -56,6 +56,7 @@ impl ClientSession {
                 replies::display_reply(reply)
             ),
             transient: false,
+            no_room: false,
         })?;
         entry.name = file_name(path);
         if matches!(entry.kind, EntryKind::CurrentDir | EntryKind::ParentDir) {
@@ -119,6 +120,7 @@ impl ClientSession {
                     display_path(path)
                 ),
                 transient: false,
+                no_room: false,
             })
     }
 

@@ -18,7 +18,7 @@ use proto::timestamp::Timestamp;
 
 use super::contract::OpenSource;
 use crate::answers::{KeptMetadata, SourceFacts, modification_time};
-use crate::partial::{directory_of, local_failure};
+use crate::partial::{directory_of, local_failure, store_failure};
 use crate::{CopyFailure, Exit};
 
 /// Entries that are handed over together while a directory is read.
@@ -26,11 +26,13 @@ const ENTRIES_AT_A_TIME: usize = 512;
 
 /// A failure concerning a path: [`Exit::NotFound`] if nothing exists there.
 pub(super) fn path_failure(path: &Path, error: &io::Error) -> CopyFailure {
-    let (exit, advice) = match error.kind() {
-        ErrorKind::NotFound => (Exit::NotFound, "; check the path"),
-        _ => (Exit::Local, ""),
-    };
-    CopyFailure::new(exit, format!("{}: {error}{advice}", path.display()))
+    match error.kind() {
+        ErrorKind::NotFound => {
+            let message = format!("{}: {error}; check the path", path.display());
+            CopyFailure::new(Exit::NotFound, message)
+        }
+        _ => store_failure(path, error),
+    }
 }
 
 /// The entry for a file with this metadata.

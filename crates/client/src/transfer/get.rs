@@ -219,6 +219,7 @@ fn no_partial_failure(
         exit: Exit::Protocol,
         message: format!("cannot {operation} in part at {server}: {error}; copy the whole file"),
         transient: false,
+        no_room: false,
     }
 }
 

@@ -205,5 +205,6 @@ pub(super) fn incomplete_failure(
              moved: the file changed meanwhile, or the connection was cut unnoticed; copy it again"
         ),
         transient: false,
+        no_room: false,
     }
 }

@@ -37,6 +37,7 @@ impl FailedTransfer {
                 "no data connection is prepared to {operation} at {server}; try again"
             ),
             transient: true,
+            no_room: false,
         })
     }
 
@@ -48,6 +49,7 @@ impl FailedTransfer {
                  report this with the output above"
             ),
             transient: false,
+            no_room: false,
         })
     }
 }
@@ -245,10 +247,9 @@ fn data_failure(server: &str, operation: &str, error: &DataError) -> CopyFailure
         Exit::Local | Exit::Interrupted => format!("{error}; {hint}"),
         _ => format!("{error}: cannot {operation} at {server}; {hint}"),
     };
-    CopyFailure {
-        exit,
-        message,
-        transient: false,
+    match error {
+        DataError::Write { source, .. } => CopyFailure::of_store(message, source),
+        _ => CopyFailure::new(exit, message),
     }
 }
 

@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use client::{
     BatchJournalLocation, CopyEvent, CopyOptions, CopySummary, Exit, PairSource, Parallelism,
@@ -253,8 +254,10 @@ async fn a_list_of_failures_can_be_given_back() {
     for name in names {
         fs::remove_dir(to.join("d").join(OsStr::from_bytes(name))).unwrap();
     }
+    let still_left = scratch.path().join("left");
     let again = CopyOptions {
         recursive: false,
+        failed_list: Some(still_left.clone()),
         ..options.clone()
     };
     let summary = copy_list(&list, &again).await;
@@ -264,7 +267,7 @@ async fn a_list_of_failures_can_be_given_back() {
         let copied = fs::read(to.join("d").join(OsStr::from_bytes(name))).unwrap();
         assert_eq!(copied, name);
     }
-    assert_eq!(fs::read(&list).unwrap(), b"", "nothing failed");
+    assert_eq!(fs::read(&still_left).unwrap(), b"", "nothing failed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -387,4 +390,39 @@ async fn pairs_name_files_trees_and_directories_in_both_directions() {
         failed.contains("/none") && failed.contains("t/d0/3"),
         "{failed}"
     );
+}
+
+/// Sets the time of a file back by 61 days.
+fn age(path: &Path) {
+    let file = fs::File::options().write(true).open(path).unwrap();
+    let long_ago = SystemTime::now() - Duration::from_secs(61 * 24 * 3600);
+    file.set_modified(long_ago).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_batch_removes_an_abandoned_journal_and_an_old_one_can_still_be_continued() {
+    let server = server_with_files(30).await;
+    let scratch = tempfile::tempdir().unwrap();
+    let [first, other, journals] = ["first", "other", "j"].map(|name| scratch.path().join(name));
+    let options = one_by_one(kept_in(&journals));
+    copy_some(&server.url("t"), text(&first), &options, 10).await;
+    let journal = journals.join(&file_names(&journals)[0]);
+    age(&journal);
+    // The batch that is continued is not abandoned.
+    let (resumed, _) = copy(&[&server.url("t")], text(&first), &resuming(&options)).await;
+    assert_eq!(resumed.exit, Exit::Done, "{:?}", resumed.first_failure);
+    assert!(resumed.files <= 21, "{} files again", resumed.files);
+    copy_some(&server.url("t"), text(&first), &options, 10).await;
+    age(&journal);
+    // A batch whose journal the user has named looks nowhere else.
+    let named = CopyOptions {
+        journal: BatchJournalLocation::File(scratch.path().join("named")),
+        ..options.clone()
+    };
+    let (summary, _) = copy(&[&server.url("t")], text(&other), &named).await;
+    assert_eq!(summary.exit, Exit::Done);
+    assert!(journal.exists());
+    let (summary, _) = copy(&[&server.url("t/d0")], text(&other), &options).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert!(!journal.exists(), "abandoned");
 }

@@ -30,6 +30,7 @@ mod resume;
 mod right_sizing;
 mod selection;
 mod single_files;
+mod stalled_series;
 mod support;
 mod sync;
 mod trees;

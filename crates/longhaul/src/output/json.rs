@@ -118,6 +118,7 @@ mod tests {
             exit: client::Exit::NotFound,
             message: "no such file".into(),
             transient: false,
+            no_room: false,
         };
         let line = event_to_json(&CopyEvent::Failed {
             source: "ftp://h/a".into(),

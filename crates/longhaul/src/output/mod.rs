@@ -218,6 +218,7 @@ mod tests {
             exit: client::Exit::Protocol,
             message: format!("h:21 refused to read {HOSTILE}: 550 {HOSTILE}"),
             transient: false,
+            no_room: false,
         };
         let source = format!("ftp://h/{HOSTILE}");
         let events = [

@@ -29,6 +29,7 @@ mod refusals;
 mod report;
 mod routers;
 mod server;
+mod shared;
 mod statistics;
 mod trace;
 mod two_labs;

@@ -10,7 +10,7 @@ use interop::longhaul::running_copy::RunningCopy;
 use interop::longhaul::serve::ServeCommand;
 use interop::matrix::{self, TestStore};
 use interop::net::{HOST, free_port};
-use interop::proxy::CuttingProxy;
+use interop::proxy::FtpProxy;
 use interop::require;
 use interop::run;
 use interop::test_files;
@@ -37,7 +37,7 @@ fn a_copy_survives_cut_data_connections() {
     for (options, cuts) in rows {
         let row = options.join(" ");
         cells.check(format!("get {row}, {cuts} cuts"), || {
-            let proxy = CuttingProxy::cutting(server.address(), 10_000_000, cuts)?;
+            let proxy = FtpProxy::cutting(server.address(), 10_000_000, cuts)?;
             let local = store.local();
             let (url, to) = (proxy.url(LARGE), path_argument(&local));
             server.explain(cp(&[options, &[&url, &to]].concat()))?;
@@ -49,7 +49,7 @@ fn a_copy_survives_cut_data_connections() {
             matrix::check_and_remove(&source, &local)
         });
         cells.check(format!("put {row}, {cuts} cuts"), || {
-            let proxy = CuttingProxy::cutting(server.address(), 10_000_000, cuts)?;
+            let proxy = FtpProxy::cutting(server.address(), 10_000_000, cuts)?;
             let served = store.upload();
             let (from, url) = (path_argument(&source), proxy.url(&served));
             server.explain(cp(&[options, &[&from, &url]].concat()))?;
@@ -71,7 +71,7 @@ fn a_cut_connection_without_retries_exits_with_5_and_leaves_no_file() {
     let mut cells = MatrixRow::new("a cut with --retries 0");
     for streams in ["1", "4"] {
         cells.check(format!("get -p {streams}"), || {
-            let proxy = CuttingProxy::cutting(server.address(), 10_000_000, 1)?;
+            let proxy = FtpProxy::cutting(server.address(), 10_000_000, 1)?;
             let local = store.local();
             let arguments = [
                 "--retries",
@@ -86,7 +86,7 @@ fn a_cut_connection_without_retries_exits_with_5_and_leaves_no_file() {
             Ok(())
         });
         cells.check(format!("put -p {streams}"), || {
-            let proxy = CuttingProxy::cutting(server.address(), 10_000_000, 1)?;
+            let proxy = FtpProxy::cutting(server.address(), 10_000_000, 1)?;
             let served = store.upload();
             let source = path_argument(&test_files::shared(test_files::LARGE)?);
             let arguments = [

@@ -4,8 +4,6 @@
 //! renames it to its final name. The ends differ in their capabilities
 //! ([`crate::storage::contract`]) and in whether this process has them open.
 
-use std::fs;
-
 use tune::limiter::Role;
 
 use super::checksums::ChecksumEndpoint;
@@ -20,7 +18,7 @@ use super::{BatchContext, FileOutcome, PlannedFile, preserve};
 use crate::CopyFailure;
 use crate::answers::SourceFacts;
 use crate::journal::CopyIdentity;
-use crate::location::{Location, StorageId};
+use crate::location::StorageId;
 use crate::storage::capabilities::AvailableChecksums;
 use crate::storage::contract::{OpenSource, Storage};
 use crate::verify::{ChecksumAbility, Verification, choose_verification};
@@ -433,15 +431,10 @@ impl<'a> FileCopy<'a> {
             .await
     }
 
-    /// Identifies the source independently of the current directory.
     fn source_identity(&self, state: &CopyState<'_>) -> String {
-        match &self.item.source {
-            Location::Local(path) if state.source_is_local() => {
-                // A relative path would make the journal of another directory's file match.
-                let path = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
-                Location::Local(path).identity_key()
-            }
-            other => other.identity_key(),
+        match state.source_is_local() {
+            true => self.item.source.resolved_key(),
+            false => self.item.source.identity_key(),
         }
     }
 

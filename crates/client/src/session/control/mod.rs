@@ -114,6 +114,7 @@ impl ClientControlConnection {
                 server.other_port_advice()
             ),
             transient: !all_refused,
+            no_room: false,
         })
     }
 
@@ -374,6 +375,7 @@ impl ClientControlConnection {
                     self.name
                 ),
                 transient: false,
+                no_room: false,
             }
         })
     }
@@ -484,5 +486,6 @@ async fn resolve(
         exit: Exit::Unreachable,
         message: format!("cannot find the address of {name}: {reason}; check the host name"),
         transient: false,
+        no_room: false,
     })
 }

@@ -221,6 +221,7 @@ impl ClientSession {
                     self.name()
                 ),
                 transient: false,
+                no_room: false,
             });
         };
         for name in names {

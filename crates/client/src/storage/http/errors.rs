@@ -63,10 +63,13 @@ pub(super) fn status_failure(action: &str, response: &HttpResponse) -> CopyFailu
         416 => permanent(Exit::Integrity, "the file became shorter; start over"),
         423 => permanent(Exit::Refused, "it is locked; try again later"),
         // Insufficient Storage (RFC 4918 section 11.5).
-        507 => permanent(
-            Exit::Local,
-            "the server's disk or quota is full; make room there",
-        ),
+        507 => CopyFailure {
+            no_room: true,
+            ..permanent(
+                Exit::Local,
+                "the server's disk or quota is full; make room there",
+            )
+        },
         408 | 425 | 429 => transient("the server asks to retry later"),
         500..=599 => transient("the server failed"),
         300..=399 => permanent(

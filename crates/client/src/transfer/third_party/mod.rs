@@ -216,6 +216,7 @@ impl ThirdPartyServers<'_> {
                 self.source.name()
             ),
             transient: false,
+            no_room: false,
         }
     }
 

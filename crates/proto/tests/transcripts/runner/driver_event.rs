@@ -1,5 +1,6 @@
 //! Parses `>` lines: events that the driver reports.
 
+use proto::bundle::{BundleFailure, BundleOutcome, CHECKSUM};
 use proto::drs::DrsAddress;
 use proto::path::VPath;
 use proto::ranges::RangeSet;
@@ -94,15 +95,42 @@ fn path(text: &str) -> Result<VPath, String> {
         .map_err(|e| e.to_string())
 }
 
-/// `done`, `digest HEX` or `failed ERROR`.
+/// `done`, `digest HEX`, `bundle OUTCOME` or `failed ERROR`.
 fn file(text: &str) -> Result<DriverEvent, String> {
     let result = match text.split_once(' ').unwrap_or((text, "")) {
         ("done", _) => Ok(FileResponse::Done),
         ("digest", hex) => Ok(FileResponse::Checksum(hex.to_owned())),
+        ("bundle", outcome) => Ok(FileResponse::Bundle(Box::new(bundle_outcome(outcome)?))),
         ("failed", error) => Err(file_error(error)?),
         _ => return Err(format!("unknown answer: {text}")),
     };
     Ok(DriverEvent::File(result))
+}
+
+/// `HEX [sums HEX|-...] [| INDEX REASON]...`
+fn bundle_outcome(text: &str) -> Result<BundleOutcome, String> {
+    let mut parts = text.split(" | ");
+    let mut words = parts.next().unwrap_or_default().split(' ');
+    let hex = words.next().unwrap_or_default().to_owned();
+    let sums = match words.next() {
+        None => Vec::new(),
+        Some("sums") => words
+            .map(|word| (word != "-").then(|| word.to_owned()))
+            .collect(),
+        Some(other) => return Err(format!("unknown outcome: {other}")),
+    };
+    let failure = |part: &str| {
+        let (index, reason) = part.split_once(' ').ok_or("a reason is missing")?;
+        Ok::<_, String>(BundleFailure {
+            index: number(Some(index))?,
+            reason: reason.to_owned(),
+        })
+    };
+    Ok(BundleOutcome {
+        checksum: Some((CHECKSUM, hex)),
+        failures: parts.map(failure).collect::<Result<_, _>>()?,
+        sums,
+    })
 }
 
 /// `KIND ERRNO TEXT`

@@ -1,0 +1,63 @@
+//! Unfinished files of an earlier run, beside files that have now come in a bundle or a series: such files are not resumed.
+
+use std::path::Path;
+
+use data::store::durability::SyncPolicy;
+
+use super::BatchContext;
+use super::plan::PlannedFile;
+use crate::journal;
+use crate::location::Location;
+use crate::lock_file::remove_if_same;
+use crate::partial::{WriteTarget, lock_remote_destination, partial_path, upload_journal_path};
+
+/// Removes the partial files and journals of files that are in place. One that another copy writes stays. Nothing fails:
+/// the names of leftovers show what they are.
+pub(super) async fn remove(ctx: &BatchContext, files: &[&PlannedFile]) {
+    if !ctx.options.resume {
+        return;
+    }
+    let mut here = Vec::new();
+    for file in files {
+        match &file.destination {
+            Location::Local(path) => here.push(path.clone()),
+            Location::Remote { .. } => remove_at_server(ctx, file).await,
+            Location::StandardStreams => {}
+        }
+    }
+    let removing = move || here.iter().for_each(|path| remove_here(path));
+    let _ = tokio::task::spawn_blocking(removing).await;
+}
+
+fn remove_here(destination: &Path) {
+    let Ok(WriteTarget::File(partial)) = WriteTarget::for_path(destination) else {
+        return;
+    };
+    let exists = |path: &Path| path.symlink_metadata().is_ok();
+    if !exists(&partial.path) && !exists(&partial.journal) {
+        return;
+    }
+    if let Ok((sink, _)) = partial.lock(SyncPolicy::None) {
+        journal::remove_file_and_temporary(&partial.journal);
+        remove_if_same(&partial.path, sink.file());
+    }
+}
+
+/// The journal on this machine says that there may be a partial file at the server.
+async fn remove_at_server(ctx: &BatchContext, file: &PlannedFile) {
+    let source = file.source.resolved_key();
+    let destination = file.destination.identity_key();
+    let Some(journal) = upload_journal_path(&source, &destination).filter(|path| path.exists())
+    else {
+        return;
+    };
+    let Ok(_lock) = lock_remote_destination(&destination, &file.destination.display()) else {
+        return;
+    };
+    let id = file.destination.storage_id();
+    if let Ok(mut session) = ctx.pool.acquire(&id).await {
+        let removed = session.remove(&partial_path(file.destination.path())).await;
+        ctx.return_session(&id, session, &removed);
+        journal::remove_file_and_temporary(&journal);
+    }
+}
