@@ -48,6 +48,11 @@ impl TokenBucket {
         self.full_at.saturating_sub(now) > BURST / 2
     }
 
+    /// Whether everything granted is earned at `now`.
+    pub fn is_full(&self, now: Duration) -> bool {
+        self.full_at <= now
+    }
+
     /// Bytes that one step may move so that steps stay well below the burst.
     pub fn step(&self) -> usize {
         // A quarter of the burst: 25 ms at the limited rate.
@@ -58,9 +63,12 @@ impl TokenBucket {
 }
 
 /// A budget of bytes per second, shared by all transfers that hold a clone: one may use what
-/// another leaves.
+/// another leaves. It may lie within others, for example the budget of a user within that of a host.
 #[derive(Debug, Clone)]
-pub struct RateLimit(Arc<RateLimitState>);
+pub struct RateLimit {
+    own: Arc<RateLimitState>,
+    outer: Option<Arc<RateLimit>>,
+}
 
 #[derive(Debug)]
 struct RateLimitState {
@@ -72,31 +80,66 @@ struct RateLimitState {
 impl RateLimit {
     /// A budget of `rate` bytes per second (0 counts as 1).
     pub fn new(rate: u64) -> Self {
-        Self(Arc::new(RateLimitState {
-            rate: rate.max(1),
-            begin: Instant::now(),
-            bucket: Mutex::new(TokenBucket::new(rate)),
-        }))
+        Self {
+            own: Arc::new(RateLimitState {
+                rate: rate.max(1),
+                begin: Instant::now(),
+                bucket: Mutex::new(TokenBucket::new(rate)),
+            }),
+            outer: None,
+        }
+    }
+
+    /// The same budget within `outer`: bytes count for both, and the slower one decides.
+    #[must_use]
+    pub fn within(self, outer: Self) -> Self {
+        let outer = match self.outer {
+            // `outer` becomes the last of the chain.
+            Some(inner) => Arc::unwrap_or_clone(inner).within(outer),
+            None => outer,
+        };
+        Self {
+            own: self.own,
+            outer: Some(Arc::new(outer)),
+        }
     }
 
     /// Bytes per second of the whole budget, at least 1.
     pub fn rate(&self) -> u64 {
-        self.0.rate
+        let outer = self.outer.as_ref().map_or(u64::MAX, |outer| outer.rate());
+        self.own.rate.min(outer)
     }
 
     /// Takes `bytes`. Returns how long the caller must wait before it moves more.
     pub fn take(&self, bytes: u64) -> Duration {
-        lock(&self.0.bucket).take(self.0.begin.elapsed(), bytes)
+        let wait = lock(&self.own.bucket).take(self.own.begin.elapsed(), bytes);
+        match &self.outer {
+            Some(outer) => wait.max(outer.take(bytes)),
+            None => wait,
+        }
     }
 
     /// Bytes that one step may move so that steps stay well below the burst; at least 1024.
     pub fn step(&self) -> usize {
-        lock(&self.0.bucket).step()
+        let step = lock(&self.own.bucket).step();
+        self.outer
+            .as_ref()
+            .map_or(step, |outer| step.min(outer.step()))
     }
 
     /// Whether the transfers use up the whole budget now, so that it limits each of them.
     pub fn is_exhausted(&self) -> bool {
-        lock(&self.0.bucket).is_exhausted(self.0.begin.elapsed())
+        let own = lock(&self.own.bucket).is_exhausted(self.own.begin.elapsed());
+        own || self
+            .outer
+            .as_ref()
+            .is_some_and(|outer| outer.is_exhausted())
+    }
+
+    /// Whether nobody else holds a clone, and everything granted is earned: a new budget would grant the same.
+    pub fn is_unused(&self) -> bool {
+        Arc::strong_count(&self.own) == 1
+            && lock(&self.own.bucket).is_full(self.own.begin.elapsed())
     }
 }
 
@@ -137,6 +180,32 @@ mod tests {
         assert!(other.is_exhausted());
         assert!(other.take(MB) > Duration::from_secs(10));
         assert_eq!((other.rate(), RateLimit::new(0).rate()), (MB, 1));
+    }
+
+    #[test]
+    fn a_budget_within_another_obeys_both() {
+        let host = RateLimit::new(2 * MB);
+        let user = RateLimit::new(MB).within(host.clone());
+        let other = RateLimit::new(10 * MB)
+            .within(RateLimit::new(8 * MB))
+            .within(host.clone());
+        assert_eq!((user.rate(), other.rate()), (MB, 2 * MB));
+        assert_eq!(user.step(), RateLimit::new(MB).step());
+        assert!(other.take(20 * MB) > Duration::from_secs(9));
+        // The bytes of the other user count for the host.
+        assert!(user.take(1) > Duration::from_secs(9) && user.is_exhausted());
+        assert!(!RateLimit::new(MB).is_exhausted() && host.is_exhausted());
+    }
+
+    #[test]
+    fn a_budget_is_unused_when_all_is_earned_and_nobody_holds_it() {
+        let limit = RateLimit::new(MB);
+        assert!(limit.is_unused());
+        let other = limit.clone();
+        assert!(!limit.is_unused());
+        other.take(10 * MB);
+        drop(other);
+        assert!(!limit.is_unused());
     }
 
     #[test]

@@ -14,14 +14,20 @@ use super::{Root, StoreError, id_names};
 use crate::store::durability::sync_names;
 
 impl Root {
-    /// Makes a directory (mode 0777 less the umask). The root exists: EEXIST.
+    /// Makes a directory (mode 0777 less the umask, or as the [`super::CreationRules`] say). The root exists:
+    /// EEXIST.
     pub fn make_dir(&self, path: &VPath) -> Result<(), StoreError> {
         const OP: &str = "create directory";
         if path.is_root() {
             return Err(StoreError::new(OP, path, Errno::EXIST));
         }
         self.at_parent(OP, path, |parent, name| {
-            rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o777))
+            rustix::fs::mkdirat(parent, name, self.creation.initial_directory_mode())?;
+            self.creation
+                .apply_to_directory(parent, name)
+                .inspect_err(|_| {
+                    let _ = rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR);
+                })
         })
     }
 

@@ -7,7 +7,7 @@ use proto::path::VPath;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-use super::open::{NEW_FILE, SAFE_FLAGS};
+use super::open::SAFE_FLAGS;
 use super::{Root, StoreError};
 
 impl Root {
@@ -57,9 +57,16 @@ impl Root {
     ) -> Result<File, StoreError> {
         // O_EXCL does not follow a symbolic link in the last component (open(2)).
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        rustix::fs::openat(directory, name, flags, NEW_FILE)
-            .map(File::from)
-            .map_err(|errno| StoreError::new("create", path, errno))
+        let directory = directory.as_fd();
+        let failed = |errno| StoreError::new("create", path, errno);
+        let mode = self.creation.initial_file_mode();
+        let file = rustix::fs::openat(directory, name, flags, mode).map_err(failed)?;
+        if let Err(errno) = self.creation.apply_to_file(&file) {
+            // It would stay with the rights of another account.
+            let _ = rustix::fs::unlinkat(directory, name, AtFlags::empty());
+            return Err(failed(errno));
+        }
+        Ok(file.into())
     }
 
     /// Gives the file `name` of `directory` the name of `path`, whose directory it is. With `replaces`, as

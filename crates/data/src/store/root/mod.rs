@@ -8,11 +8,13 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 mod change;
+mod creation;
 mod directory_names;
 mod entry;
 mod error;
@@ -23,13 +25,16 @@ mod list;
 mod open;
 mod remove;
 mod resolve;
+mod usage;
 
 #[cfg(test)]
 mod tests;
 
+pub use creation::CreationRules;
 pub use error::StoreError;
 pub use identity::{FileIdentity, file_clock};
 pub use open::WritableFile;
+pub use usage::TreeUsage;
 
 /// Levels of directories that a recursive operation enters. Each level holds a descriptor.
 pub const MAX_DEPTH: usize = 256;
@@ -37,9 +42,11 @@ pub const MAX_DEPTH: usize = 256;
 /// A directory tree. It is cheap to share between all sessions that have this root.
 #[derive(Debug)]
 pub struct Root {
-    dir: OwnedFd,
+    /// Shared by the roots that differ in their rules only.
+    dir: Arc<OwnedFd>,
     path: PathBuf,
     follows_links: bool,
+    creation: CreationRules,
 }
 
 /// Why a directory cannot be a root.
@@ -93,9 +100,10 @@ impl Root {
             }),
             Err(errno) => Err(failed(errno)),
             Ok(_) => Ok(Self {
-                dir,
+                dir: Arc::new(dir),
                 path: path.canonicalize().unwrap_or_else(|_| path.to_owned()),
                 follows_links: true,
+                creation: CreationRules::default(),
             }),
         }
     }
@@ -132,9 +140,10 @@ impl Root {
             rustix::fs::openat2(top, below, flags, Mode::empty(), resolve_flags)
         }) {
             Ok(dir) => Ok(Self {
-                dir,
+                dir: Arc::new(dir),
                 path,
                 follows_links: true,
+                creation: CreationRules::default(),
             }),
             Err(Errno::LOOP) => Err(RootError::Link { path }),
             // A seccomp filter of an older container runtime returns EPERM.
@@ -154,10 +163,31 @@ impl Root {
     /// No file descriptor is free.
     pub fn without_links(&self) -> io::Result<Self> {
         Ok(Self {
-            dir: self.dir.try_clone()?,
+            dir: Arc::new(self.dir.try_clone()?),
             path: self.path.clone(),
             follows_links: false,
+            creation: self.creation,
         })
+    }
+
+    /// The same root, whose new files and directories follow `rules`.
+    #[must_use]
+    pub fn with_creation_rules(&self, rules: CreationRules) -> Self {
+        Self {
+            dir: Arc::clone(&self.dir),
+            path: self.path.clone(),
+            follows_links: self.follows_links,
+            creation: rules,
+        }
+    }
+
+    /// Device and inode number of the directory, which identify it under every name.
+    ///
+    /// # Errors
+    /// Those of fstat(2).
+    pub fn inode(&self) -> io::Result<(u64, u64)> {
+        let stat = rustix::fs::fstat(&self.dir)?;
+        Ok((stat.st_dev, stat.st_ino))
     }
 
     /// Whether the directory still has a name.

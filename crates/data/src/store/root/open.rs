@@ -1,7 +1,7 @@
 //! Opening regular files for reading and writing.
 
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use proto::path::{MAX_NAME, VPath};
 use rustix::fs::{FileType, Mode, OFlags};
@@ -24,9 +24,6 @@ const OPEN_ATTEMPTS: u32 = 64;
 /// Names tried for STOU before EEXIST.
 const UNIQUE_ATTEMPTS: u32 = 10_000;
 
-/// Mode of new files, reduced by the process's umask.
-pub(super) const NEW_FILE: Mode = Mode::from_raw_mode(0o666);
-
 /// NONBLOCK, because opening a pipe would wait for its other end; NOCTTY, because a terminal could
 /// become the controlling terminal of this process (open(2)).
 pub(super) const SAFE_FLAGS: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY);
@@ -43,11 +40,26 @@ impl Root {
             .map_err(|errno| StoreError::new("open", path, errno))
     }
 
-    /// Opens a regular file for writing at offsets, or creates it (mode 0666 less the umask). A
-    /// symbolic link is followed inside the root, also one to a file that does not exist yet.
+    /// Opens a regular file for writing at offsets, or creates it (mode 0666 less the umask, or as the
+    /// [`super::CreationRules`] say). A symbolic link is followed inside the root, also one to a file that does
+    /// not exist yet.
     pub fn open_write(&self, path: &VPath) -> Result<WritableFile, StoreError> {
-        self.open_or_create(path)
-            .map_err(|errno| StoreError::new("open", path, errno))
+        let opened = self
+            .open_or_create(path)
+            .map_err(|errno| StoreError::new("open", path, errno))?;
+        if opened.created {
+            self.follow_rules(path, &opened.file)?;
+        }
+        Ok(opened)
+    }
+
+    /// Gives a new file its mode and owner. A file that cannot get them is removed: it would stay with the
+    /// rights of another account.
+    fn follow_rules(&self, path: &VPath, file: impl AsFd) -> Result<(), StoreError> {
+        self.creation.apply_to_file(file).map_err(|errno| {
+            let _ = self.delete(path);
+            StoreError::new("set owner and mode of", path, errno)
+        })
     }
 
     /// Opens an existing regular file for writing at offsets.
@@ -62,6 +74,7 @@ impl Root {
     /// Opens for reading, too, if the mode permits it: bytes that arrive twice are compared.
     fn open_or_create(&self, path: &VPath) -> Result<WritableFile, Errno> {
         const CREATE: OFlags = OFlags::RDWR.union(OFlags::CREATE).union(SAFE_FLAGS);
+        let mode = self.creation.initial_file_mode();
         for _ in 0..OPEN_ATTEMPTS {
             let (opened, created) = match self.locate(path) {
                 Ok(target) => {
@@ -79,9 +92,9 @@ impl Root {
                     }
                     (opened, false)
                 }
-                Err(Errno::NOENT) => match self.resolve(path, CREATE | OFlags::EXCL, NEW_FILE) {
+                Err(Errno::NOENT) => match self.resolve(path, CREATE | OFlags::EXCL, mode) {
                     // A link without a target, or another process was faster.
-                    Err(Errno::EXIST) => (self.resolve(path, CREATE, NEW_FILE), false),
+                    Err(Errno::EXIST) => (self.resolve(path, CREATE, mode), false),
                     opened => (opened, true),
                 },
                 Err(errno) => return Err(errno),
@@ -96,10 +109,14 @@ impl Root {
     pub fn open_new(&self, path: &VPath) -> Result<File, StoreError> {
         // O_EXCL does not follow a symbolic link in the last component (open(2)).
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        self.parent_of(path)
-            .and_then(|parent| rustix::fs::openat(&parent, path.name(), flags, NEW_FILE))
+        let mode = self.creation.initial_file_mode();
+        let file = self
+            .parent_of(path)
+            .and_then(|parent| rustix::fs::openat(&parent, path.name(), flags, mode))
             .map(File::from)
-            .map_err(|errno| StoreError::new("create", path, errno))
+            .map_err(|errno| StoreError::new("create", path, errno))?;
+        self.follow_rules(path, &file)?;
+        Ok(file)
     }
 
     /// Creates a file that did not exist: `path`, or `path` with `.1`, `.2`, ... added (STOU).
@@ -108,14 +125,16 @@ impl Root {
         let parent = self.parent_of(path).map_err(failed)?;
         // O_EXCL does not follow a symbolic link in the last component (open(2)).
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let mode = self.creation.initial_file_mode();
         for attempt in 0..UNIQUE_ATTEMPTS {
             let name = numbered(path.name(), attempt);
-            match rustix::fs::openat(&parent, name.as_slice(), flags, NEW_FILE) {
+            match rustix::fs::openat(&parent, name.as_slice(), flags, mode) {
                 Ok(fd) => {
                     let unique = path
                         .parent()
                         .join(&name)
                         .map_err(|_| failed(Errno::NAMETOOLONG))?;
+                    self.follow_rules(&unique, &fd)?;
                     return Ok((fd.into(), unique));
                 }
                 Err(Errno::EXIST) => {}

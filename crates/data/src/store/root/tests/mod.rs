@@ -15,6 +15,7 @@ use tempfile::TempDir;
 use super::*;
 
 mod confinement;
+mod creation;
 mod in_directory;
 mod listing;
 

@@ -1,0 +1,78 @@
+//! Permission bits and owner of files and directories that sessions create.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{AtFlags, Gid, Mode, Uid};
+use rustix::io::Errno;
+
+use super::resolve::subdirectory;
+
+/// Mode of new files, reduced by the process's umask.
+const USUAL_FILE: u32 = 0o666;
+
+/// Mode of new directories, reduced by the process's umask.
+const USUAL_DIRECTORY: u32 = 0o777;
+
+/// Bit of directories whose entries get the directory's group (inode(7)).
+const SET_GROUP_ID: u32 = 0o2000;
+
+/// The permission bits and the owner that new files and directories get. Modes are exact: the process's umask
+/// does not reduce them. What is not set is left to the system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CreationRules {
+    /// Permission bits of files.
+    pub file_mode: Option<u32>,
+    /// Permission bits of directories. A set-group-ID bit that the kernel passes on stays.
+    pub directory_mode: Option<u32>,
+    /// User and group. Only root may give files away (chown(2)).
+    pub owner: Option<(u32, u32)>,
+}
+
+impl CreationRules {
+    /// The mode with which a file is created, before its rules are applied.
+    pub(super) fn initial_file_mode(&self) -> Mode {
+        Mode::from_raw_mode(self.file_mode.unwrap_or(USUAL_FILE))
+    }
+
+    /// The mode with which a directory is created.
+    pub(super) fn initial_directory_mode(&self) -> Mode {
+        Mode::from_raw_mode(self.directory_mode.unwrap_or(USUAL_DIRECTORY))
+    }
+
+    /// Sets owner and mode of a file that was just created.
+    pub(super) fn apply_to_file(&self, file: impl AsFd) -> Result<(), Errno> {
+        self.set_owner(&file)?;
+        match self.file_mode {
+            // After the owner: a change of the owner may clear bits (chown(2)).
+            Some(mode) => rustix::fs::fchmod(file, Mode::from_raw_mode(mode)),
+            None => Ok(()),
+        }
+    }
+
+    /// Sets owner and mode of the directory `name` in `parent`, which was just created.
+    pub(super) fn apply_to_directory(&self, parent: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
+        if self.owner.is_none() && self.directory_mode.is_none() {
+            return Ok(());
+        }
+        let directory = subdirectory(parent, name)?;
+        self.set_owner(&directory)?;
+        let Some(mode) = self.directory_mode else {
+            return Ok(());
+        };
+        let inherited = rustix::fs::fstat(&directory)?.st_mode & SET_GROUP_ID;
+        rustix::fs::fchmod(directory, Mode::from_raw_mode(mode | inherited))
+    }
+
+    fn set_owner(&self, file: impl AsFd) -> Result<(), Errno> {
+        match self.owner {
+            Some((user, group)) => rustix::fs::chownat(
+                file,
+                c"",
+                Some(Uid::from_raw(user)),
+                Some(Gid::from_raw(group)),
+                AtFlags::EMPTY_PATH,
+            ),
+            None => Ok(()),
+        }
+    }
+}
