@@ -13,6 +13,7 @@ mod lab;
 mod output;
 mod proxy;
 mod remote;
+mod serve_check;
 mod user;
 
 use std::future::Future;
@@ -163,7 +164,6 @@ fn confine_server(config: &mut ServerConfig, settings: Option<&Path>) -> Result<
 }
 
 fn serve(args: ServeArgs) -> Result<Exit> {
-    log_to_stderr(args.log, "info");
     let mut config = match args.config() {
         Ok(config) => config,
         Err(error) => {
@@ -171,8 +171,14 @@ fn serve(args: ServeArgs) -> Result<Exit> {
             return Ok(Exit::Usage);
         }
     };
+    let log = LogFormat::from(config.log);
+    if args.check {
+        log_to_stderr(log, "error");
+        return Ok(serve_check::check(&config));
+    }
+    log_to_stderr(log, "info");
     // Dropped at the end, which ends it.
-    let advice = match AdvisorProcess::start(&mut config, args.log) {
+    let advice = match AdvisorProcess::start(&mut config, log) {
         Ok(process) => process,
         Err(error) => {
             print_to_stderr(&format!("longhaul serve: {error}"));

@@ -16,6 +16,7 @@ pub mod sandbox;
 pub mod transfer_log;
 pub mod users;
 
+mod check;
 mod congestion;
 mod control;
 mod data_address;
@@ -32,12 +33,14 @@ mod serve;
 mod session;
 mod shared;
 mod shutdown;
+mod site;
 mod startup;
 #[cfg(test)]
 mod test_pipe;
 mod transfer;
 mod work;
 
+pub use check::{SettingsWarning, check};
 pub use congestion::CongestionError;
 pub use login::{CheckedIssuer, TokenSetupError, check_token_issuers};
 pub use privilege::{PrivilegeError, become_account, make_directory_of};
@@ -45,4 +48,5 @@ pub use reload::ReloadRequests;
 pub use secure::SecurityMaterialError;
 pub use serve::{ServerAnnouncement, serve, serve_with_reloads};
 pub use shutdown::{Shutdown, ShutdownHandle};
+pub use site::SiteError;
 pub use startup::ServeError;

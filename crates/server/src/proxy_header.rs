@@ -7,9 +7,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use data::transport::ControlTransport;
-use ipnet::IpNet;
 use proxy_header::{Error, ParseConfig, ProxyHeader};
 use tokio::time::timeout;
+
+use crate::config::ClientNetwork;
 
 /// Longest wait for the header: a proxy sends it at once.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -24,9 +25,8 @@ const CONFIG: ParseConfig = ParseConfig {
 };
 
 /// Whether connections from this address begin with a header.
-pub(crate) fn is_proxy(proxies: &[IpNet], peer: IpAddr) -> bool {
-    let peer = peer.to_canonical();
-    proxies.iter().any(|network| network.contains(&peer))
+pub(crate) fn is_proxy(proxies: &[ClientNetwork], peer: IpAddr) -> bool {
+    proxies.iter().any(|network| network.contains(peer))
 }
 
 /// Reads the header, and nothing behind it. Returns the client's address; `None` for a connection of

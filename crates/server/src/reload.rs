@@ -10,8 +10,10 @@ use tokio::sync::mpsc;
 use crate::config::ServerConfig;
 use crate::congestion;
 use crate::login::TokenLogin;
+use crate::privilege;
 use crate::secure::SecurityMaterial;
 use crate::shared::ServerState;
+use crate::site::SiteTerms;
 use crate::startup::{self, ServeError};
 use crate::users::Users;
 
@@ -109,6 +111,8 @@ fn build_state(
     let tokens_before = shared.authenticator.tokens();
     let tokens = TokenLogin::new(&settings.security.token_issuers, tokens_before.as_deref())?;
     let congestion = congestion::offered_controls(&settings, data::os::congestion::settable())?;
+    let site = SiteTerms::load(&settings, privilege::is_root()).map_err(ServeError::Site)?;
+    let site = Arc::new(site);
     for setting in fixed {
         tracing::warn!(setting, "cannot change while the server runs; restart it");
     }
@@ -117,8 +121,8 @@ fn build_state(
     let tokens = tokens.map(Arc::new);
     shared
         .authenticator
-        .reload(&settings, users, gridmap, tokens);
-    Ok(shared.with_settings(settings, congestion, Arc::new(material)))
+        .reload(&settings, users, gridmap, tokens, Arc::clone(&site));
+    Ok(shared.with_settings(settings, congestion, Arc::new(material), site))
 }
 
 /// Loads the users file. The file that is in use is only refreshed: if the server can no longer read
@@ -167,6 +171,8 @@ fn keep_restart_only_settings(old: &ServerConfig, new: &mut ServerConfig) -> Vec
     keep("advisor", old.advisor != new.advisor);
     keep("transfer-log", old.transfer_log != new.transfer_log);
     keep("ftp-info-log", old.ftp_info_log != new.ftp_info_log);
+    keep("log", old.log != new.log);
+    new.log = old.log;
     keep("history", old.history != new.history);
     new.history.clone_from(&old.history);
     new.listen = old.listen;

@@ -23,6 +23,9 @@ use crate::startup::{self, ControlListeners, ServeError};
 /// Longest time for sessions to send their last replies after running transfers were cut.
 const LAST_REPLIES: Duration = Duration::from_secs(2);
 
+/// Reason in the 421 of a client that the lists of networks exclude.
+const NOT_SERVED: &str = "clients at your address are not served";
+
 /// Serves until `shutdown` requests a stop, then drains: no session is accepted any more, idle
 /// sessions get a 421, and running transfers, with the commands that follow them directly, go on for
 /// at most [`ServerConfig::drain`]. A second request ends the server at once. `ready` is called with
@@ -193,28 +196,44 @@ async fn admit_proxied(
     }
 }
 
-/// The session of a connection; `None`: a limit forbids it.
+/// The session of a connection; `None`: a limit or the client's address forbids it.
 fn admitted_session(
     shared: &Arc<ServerState>,
     transport: ControlTransport,
     entry: SessionEntry,
     addresses: ControlAddresses,
 ) -> Option<impl Future<Output = ()> + Send + use<>> {
-    match shared.session_limits.admit(addresses.peer.ip()) {
+    let client = addresses.peer.ip();
+    if !shared.config.access.permits_address(client) {
+        turn_away(shared, &transport, entry, &addresses, NOT_SERVED);
+        return None;
+    }
+    match shared.session_limits.admit(client) {
         Ok(slot) => {
             shared.metrics.count_session(true);
             let shared = Arc::clone(shared);
             Some(session::run(shared, transport, entry, addresses, slot))
         }
         Err(reason) => {
-            shared.metrics.count_session(false);
-            tracing::info!(peer = %addresses.peer, %reason, "session turned away");
-            // A client that expects TLS cannot read a reply in the clear.
-            if entry == SessionEntry::Control {
-                listen::refuse_with_421(&transport, &reason.to_string());
-            }
+            turn_away(shared, &transport, entry, &addresses, &reason.to_string());
             None
         }
+    }
+}
+
+/// Refuses a connection, and says so if the client can read it.
+fn turn_away(
+    shared: &ServerState,
+    transport: &ControlTransport,
+    entry: SessionEntry,
+    addresses: &ControlAddresses,
+    reason: &str,
+) {
+    shared.metrics.count_session(false);
+    tracing::info!(peer = %addresses.peer, reason, "session turned away");
+    // A client that expects TLS cannot read a reply in the clear.
+    if entry == SessionEntry::Control {
+        listen::refuse_with_421(transport, reason);
     }
 }
 

@@ -4,14 +4,18 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use data::budget::StreamBudget;
+use data::rate::RateLimit;
 use history::PathHistory;
 use tokio::sync::watch;
 
 use crate::config::ServerConfig;
-use crate::limits::{FairQueue, HandshakeLimits, SessionLimits, client_key};
-use crate::login::Authenticator;
+use crate::limits::{
+    BandwidthBudgets, BudgetHolder, FairQueue, HandshakeLimits, SessionLimits, client_key,
+};
+use crate::login::{Authenticator, Login};
 use crate::metrics::ServerMetrics;
 use crate::secure::SecurityMaterial;
+use crate::site::SiteTerms;
 use crate::transfer_log::TransferLog;
 
 /// The phase of a server's life. It only advances.
@@ -41,6 +45,10 @@ pub(crate) struct ServerState {
     pub(crate) congestion: Arc<[String]>,
     /// Budget of data streams, whether in use or kept for the next transfer.
     pub(crate) stream_budget: StreamBudget,
+    /// Bandwidth of the server, of addresses and of users.
+    pub(crate) bandwidth: Arc<BandwidthBudgets>,
+    /// Messages, and modes of new files.
+    pub(crate) site: Arc<SiteTerms>,
     /// One permit per transfer.
     pub(crate) transfer_queue: Arc<FairQueue>,
     /// One permit per checksum being computed. More of them than processors would only slow each other
@@ -76,6 +84,8 @@ impl ServerState {
             session_limits: SessionLimits::new(config.session_bounds()),
             congestion,
             stream_budget: StreamBudget::new(config.max_streams),
+            bandwidth: Arc::default(),
+            site: Arc::default(),
             transfer_queue: FairQueue::new(config.transfer_queue()),
             checksum_queue: FairQueue::new(config.checksum_queue()),
             listing_queue: FairQueue::new(config.listing_queue()),
@@ -97,6 +107,11 @@ impl ServerState {
         Self { material, ..self }
     }
 
+    /// The same state with messages and modes of new files.
+    pub(crate) fn with_site(self, site: Arc<SiteTerms>) -> Self {
+        Self { site, ..self }
+    }
+
     /// The same state with a memory of paths.
     pub(crate) fn with_history(self, history: Option<PathHistory>) -> Self {
         Self { history, ..self }
@@ -108,6 +123,7 @@ impl ServerState {
         config: ServerConfig,
         congestion: Arc<[String]>,
         material: Arc<SecurityMaterial>,
+        site: Arc<SiteTerms>,
     ) -> Self {
         self.session_limits.set_bounds(config.session_bounds());
         self.stream_budget.set_limit(config.max_streams);
@@ -121,6 +137,8 @@ impl ServerState {
             session_limits: Arc::clone(&self.session_limits),
             congestion,
             stream_budget: self.stream_budget.clone(),
+            bandwidth: Arc::clone(&self.bandwidth),
+            site,
             transfer_queue: Arc::clone(&self.transfer_queue),
             checksum_queue: Arc::clone(&self.checksum_queue),
             listing_queue: Arc::clone(&self.listing_queue),
@@ -140,6 +158,26 @@ impl ServerState {
     /// The stream budget of one client.
     pub(crate) fn client_stream_budget(&self, client: IpAddr) -> StreamBudget {
         self.stream_budget.for_client(client_key(client))
+    }
+
+    /// The bandwidth budget of a transfer of the client at `client`.
+    pub(crate) fn transfer_rate(&self, client: IpAddr, login: &Login) -> Option<RateLimit> {
+        let shares = &self.config.shares;
+        // As for the number of sessions: anonymous clients have nothing in common but their name.
+        let account = Some(&login.account).filter(|_| !login.is_anonymous());
+        let user = account.and_then(|account| {
+            let rate = shares.rate_of(account)?;
+            Some((BudgetHolder::User(account.clone()), rate))
+        });
+        let address = shares.rate_per_address;
+        let address = address.map(|rate| (BudgetHolder::Address(client_key(client)), rate));
+        let server = shares.rate.map(|rate| (BudgetHolder::Server, rate));
+        let holders = [user, address, server].into_iter().flatten();
+        let embedded = self.config.transfer.rate.clone();
+        match (self.bandwidth.share(holders), embedded) {
+            (Some(own), Some(outer)) => Some(own.within(outer)),
+            (own, outer) => own.or(outer),
+        }
     }
 
     /// Enters a phase and notifies all sessions.

@@ -16,6 +16,7 @@ use crate::login::{Authenticator, TokenLogin, TokenSetupError};
 use crate::privilege::{self, PrivilegeError};
 use crate::secure::{SecurityMaterial, SecurityMaterialError};
 use crate::shared::ServerState;
+use crate::site::{SiteError, SiteTerms};
 use crate::transfer_log::TransferLog;
 use crate::users::{Users, UsersError};
 
@@ -56,6 +57,9 @@ pub enum ServeError {
     /// Logins with bearer tokens cannot be offered.
     #[error(transparent)]
     Tokens(#[from] TokenSetupError),
+    /// New files cannot get their owner, or a message cannot be read.
+    #[error(transparent)]
+    Site(#[from] SiteError),
     /// The process could not become the account of `run_as`.
     #[error(transparent)]
     Privilege(#[from] PrivilegeError),
@@ -133,7 +137,9 @@ pub(crate) fn start_up(
     }
     warn_if_nobody_can_log_in(&config);
     let root = Root::open(&config.root).map_err(|error| ServeError::Root { error })?;
+    let site = Arc::new(SiteTerms::load(&config, privilege::is_root())?);
     let logins = Authenticator::new(&config, Arc::new(root), users)
+        .with_site(Arc::clone(&site))
         .with_gridmap(material.gridmap())
         .with_tokens(tokens.map(Arc::new));
     logins.open_account_roots();
@@ -143,6 +149,7 @@ pub(crate) fn start_up(
     let history = open_history(&config);
     let shared = ServerState::new(config, congestion, logins, log)
         .with_material(material)
+        .with_site(site)
         .with_history(history);
     Ok((listeners, Arc::new(shared)))
 }

@@ -14,6 +14,7 @@ mod security;
 mod selection;
 mod serve;
 mod serve_security;
+mod serve_site;
 mod sync;
 mod user;
 mod values;

@@ -54,6 +54,14 @@ impl Reply {
         Self { code, lines }
     }
 
+    /// A reply with text before its last line (greetings, messages of directories): `ddd-text` for each line, then
+    /// `ddd last`. CR, LF and NUL become `?`.
+    pub fn with_lines_before(code: u16, lines: Vec<Vec<u8>>, last: impl AsRef<[u8]>) -> Self {
+        let mut lines: Vec<_> = lines.into_iter().map(one_line).collect();
+        lines.push(one_line(last.as_ref().to_vec()));
+        Self { code, lines }
+    }
+
     /// Whether the code is 1xx: another reply follows.
     pub fn is_preliminary(&self) -> bool {
         self.code / 100 == 1

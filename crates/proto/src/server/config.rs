@@ -9,6 +9,8 @@ use crate::sizing::BufferSizing;
 /// Configuration of a session.
 #[derive(Debug, Clone)]
 pub struct SessionConfig {
+    /// Lines of the greeting before the banner. Shared by all sessions.
+    pub greeting_lines: Arc<[String]>,
     /// Text after 220 (one line).
     pub banner: String,
     /// `longhaul 0.1.0`, for SITE VERSION and STAT.
@@ -58,6 +60,7 @@ impl SessionConfig {
     /// usual times and no limit of failures. A caller replaces what it wants otherwise.
     pub fn new(peer: IpAddr) -> Self {
         Self {
+            greeting_lines: Arc::default(),
             banner: "ready.".to_owned(),
             version: "longhaul".to_owned(),
             peer,

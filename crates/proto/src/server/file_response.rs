@@ -71,9 +71,13 @@ impl LoggedInSession {
     ) -> Reply {
         match (on_success, response) {
             (SuccessReply::Fixed(reply), _) => reply,
-            (SuccessReply::EnterDirectory(path), _) => {
+            (SuccessReply::EnterDirectory(path), response) => {
                 self.cwd = path;
-                Reply::new(250, "CWD command successful.")
+                let message = match response {
+                    FileResponse::Lines(lines) => lines,
+                    _ => Vec::new(),
+                };
+                Reply::with_lines_before(250, message, "CWD command successful.")
             }
             (SuccessReply::RenameFrom, _) => {
                 self.rename_from = Some(target.path);

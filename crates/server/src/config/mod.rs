@@ -8,21 +8,30 @@ use std::time::Duration;
 use data::options::{CongestionChoice, TransferOptions};
 use data::store::durability::SyncPolicy;
 use history::HistoryLocation;
-use ipnet::IpNet;
 use proto::sizing::SocketBuffers;
 
 use crate::key_holder::KeyHolder;
 use crate::limits::{FREE_FAILURES, QueueBounds, SessionBounds};
 
+mod access;
+mod creation;
 mod file;
+mod messages;
 mod security;
+mod shares;
 mod token;
 
+pub use access::{AccessLists, ClientNetwork, ClientNetworkError};
+pub use creation::{
+    CreationConfig, DirectoryBits, FileBits, ModeError, PermissionBits, UploadOwnerError,
+};
 pub use file::FileConfig;
+pub use messages::{MessageConfig, MessageFileError};
 pub use security::{
     ClientCertificatesName, GridmapRights, RequiredProtection, SecurityConfig, SecurityConfigError,
     SessionReuse, TlsPolicy, TokenIssuerConfig,
 };
+pub use shares::{QuotaBounds, RateText, ShareConfig, SizeText, UserShares};
 pub use token::TokenIssuerError;
 pub(crate) use token::{KeySource, TrustedIssuer, trusted_issuers};
 
@@ -47,6 +56,17 @@ pub enum SandboxMode {
     Off,
     /// Completely, or the server does not start.
     Required,
+}
+
+/// Format of the messages on standard error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MessageFormat {
+    /// Plain text.
+    #[default]
+    Text,
+    /// One JSON object per line.
+    Json,
 }
 
 /// Which sessions may have data connections with hosts other than their client's.
@@ -147,7 +167,17 @@ pub struct ServerConfig {
     /// Address of the HTTP port with `/metrics` for Prometheus and `/health`; `None`: no such port. It needs no login.
     pub metrics: Option<SocketAddr>,
     /// Networks of proxies whose connections begin with a PROXY header.
-    pub proxy_protocol_from: Vec<IpNet>,
+    pub proxy_protocol_from: Vec<ClientNetwork>,
+    /// Clients and users that are served.
+    pub access: AccessLists,
+    /// Modes and owner of new files.
+    pub creation: CreationConfig,
+    /// Bandwidth and space of users and addresses.
+    pub shares: ShareConfig,
+    /// Greeting and messages.
+    pub messages: MessageConfig,
+    /// Format of the program's messages on standard error.
+    pub log: MessageFormat,
     /// Whether the program confines itself; [`crate::sandbox::enter`] must be called with it.
     pub sandbox: SandboxMode,
 }
@@ -199,6 +229,11 @@ impl Default for ServerConfig {
             advisor_port: None,
             metrics: None,
             proxy_protocol_from: Vec::new(),
+            access: AccessLists::default(),
+            creation: CreationConfig::default(),
+            shares: ShareConfig::default(),
+            messages: MessageConfig::default(),
+            log: MessageFormat::default(),
             sandbox: SandboxMode::default(),
         }
     }

@@ -16,7 +16,9 @@ mod checksum;
 mod checksum_cache;
 mod listing;
 mod listing_memory;
+mod message;
 mod path_rights;
+mod quota;
 mod transfer;
 mod uploads;
 
@@ -29,6 +31,7 @@ pub use checksum_cache::ChecksumCache;
 pub use listing_memory::{ListingMemory, ListingMemoryShare};
 use path_rights::Access;
 pub use path_rights::PathRights;
+pub use quota::{QuotaLedger, SessionQuota};
 use transfer::LastBundle;
 pub use transfer::{
     OpenedBundleSource, OpenedBundleStore, OpenedSource, OpenedStore, OpenedTransfer,
@@ -48,6 +51,9 @@ pub struct SessionFiles {
     sync: SyncPolicy,
     last_upload: LastUpload,
     last_bundle: LastBundle,
+    /// Name of the file with the message of a directory.
+    directory_message: Option<Arc<str>>,
+    quota: Option<SessionQuota>,
 }
 
 impl SessionFiles {
@@ -70,6 +76,8 @@ impl SessionFiles {
             sync: SyncPolicy::default(),
             last_upload: LastUpload::default(),
             last_bundle: LastBundle::default(),
+            directory_message: None,
+            quota: None,
         }
     }
 
@@ -112,7 +120,8 @@ impl SessionFiles {
             FileRequest::Stat(path) => Ok(FileResponse::Entry(Box::new(self.stat(path)?))),
             FileRequest::ChangeDir(path) => {
                 self.paths.check(Access::Look, path)?;
-                done_answer(self.root.enter(path))
+                self.root.enter(path)?;
+                Ok(self.message_of(path))
             }
             FileRequest::List(request) => self.list(request).map(|(answer, _)| answer),
             FileRequest::EndBundle(proof) => {
@@ -139,6 +148,10 @@ impl SessionFiles {
         self.require_write()?;
         self.paths
             .check_change(request, |path| self.is_own_upload(path))?;
+        self.run_counted(request, || self.carry_out(request))
+    }
+
+    fn carry_out(&self, request: &FileRequest) -> Result<FileResponse, FileError> {
         let root = &self.root;
         match request {
             FileRequest::MakeDir(path) => {

@@ -5,10 +5,12 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+mod bandwidth;
 mod handshakes;
 mod penalty;
 mod queue;
 
+pub(crate) use bandwidth::{BandwidthBudgets, BudgetHolder};
 #[cfg(test)]
 pub(crate) use handshakes::MOST_HANDSHAKES_PER_ADDRESS;
 pub(crate) use handshakes::{HandshakeLimits, HandshakeSlot};
@@ -114,10 +116,14 @@ impl SessionLimits {
         self.counts().sessions
     }
 
-    /// Counts a login of `user`, unless the user has as many sessions as allowed.
-    pub fn count_login(self: &Arc<Self>, user: &str) -> Result<UserSlot, LimitReached> {
+    /// Counts a login of `user`, unless the user has as many sessions as allowed: `own_bound`, or those of every user.
+    pub fn count_login(
+        self: &Arc<Self>,
+        user: &str,
+        own_bound: Option<usize>,
+    ) -> Result<UserSlot, LimitReached> {
         let mut counts = self.counts();
-        let most = counts.bounds.per_user;
+        let most = own_bound.unwrap_or(counts.bounds.per_user);
         if counts.users.get(user).copied().unwrap_or(0) >= most {
             return Err(LimitReached::User(most));
         }
@@ -231,21 +237,24 @@ mod tests {
     #[test]
     fn users_are_counted_separately() {
         let limits = limits(10, 10, 1);
-        let slot = limits.count_login("ann").unwrap();
+        let slot = limits.count_login("ann", None).unwrap();
         assert_eq!(
-            limits.count_login("ann").unwrap_err(),
+            limits.count_login("ann", None).unwrap_err(),
             LimitReached::User(1)
         );
-        let _other = limits.count_login("bob").unwrap();
+        let _other = limits.count_login("bob", None).unwrap();
         drop(slot);
-        limits.count_login("ann").unwrap();
+        limits.count_login("ann", None).unwrap();
+        let _own = limits.count_login("bob", Some(2)).unwrap();
+        let third = limits.count_login("bob", Some(2));
+        assert_eq!(third.unwrap_err(), LimitReached::User(2));
     }
 
     #[test]
     fn counters_of_ended_sessions_are_removed() {
         let limits = limits(10, 10, 10);
         drop(limits.admit(ip("192.0.2.1")).unwrap());
-        drop(limits.count_login("ann").unwrap());
+        drop(limits.count_login("ann", None).unwrap());
         let counts = limits.counts();
         assert!(counts.addresses.is_empty() && counts.users.is_empty());
     }

@@ -47,7 +47,7 @@ impl Authenticator {
             return self.anonymous_login(policy);
         }
         let account = policy.account(account, policy.gridmap_rights == GridmapRights::Rw);
-        let slot = limits.count_login(&account.name)?;
+        let slot = limits.count_login(&account.name, policy.session_bound(&account.name))?;
         self.user_login(policy, account, slot).await
     }
 }

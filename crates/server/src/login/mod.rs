@@ -5,28 +5,32 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
-use data::store::durability::SyncPolicy;
-use data::store::root::Root;
+use data::store::root::{CreationRules, Root};
 use proto::command::Secret;
 use proto::path::VPath;
 use proto::printable::printable;
 use proto::security::BEARER_USER;
 use proto::server::{AccountRights, LoginGrant};
 use security::gridmap::Gridmap;
-use security::token::BearerTokenError;
-use security::x509::DistinguishedName;
 
-use crate::config::{Anonymous, GridmapRights, ServerConfig, ThirdPartyPolicy};
-use crate::files::{ChecksumCache, ListingMemory, SessionFiles, UploadRegistry, Uploader};
-use crate::limits::{FairQueue, LimitReached, SessionLimits, UserSlot, client_key};
+use crate::config::{Anonymous, ServerConfig, ThirdPartyPolicy};
+use crate::files::{
+    ChecksumCache, ListingMemory, QuotaLedger, SessionFiles, UploadRegistry, Uploader,
+};
+use crate::limits::{FairQueue, SessionLimits, UserSlot, client_key};
 use crate::roots::AccountRoots;
+use crate::site::SiteTerms;
 use crate::users::{UserAccount, Users};
 
 mod certificate;
+mod policy;
+mod refusal;
 mod throttle;
 mod token;
 
 pub(crate) use certificate::CertifiedClient;
+use policy::LoginPolicy;
+pub(crate) use refusal::{LoginFault, LoginRefusal, MappingError};
 use throttle::LoginThrottle;
 pub(crate) use token::TokenLogin;
 pub use token::{CheckedIssuer, TokenSetupError, check_token_issuers};
@@ -48,22 +52,11 @@ pub(crate) struct Authenticator {
     roots: Arc<AccountRoots>,
     checksums: Arc<ChecksumCache>,
     uploads: Arc<UploadRegistry>,
+    quotas: QuotaLedger,
     listing_memory: ListingMemory,
     /// One permit per password being checked: each check takes 19 MiB of memory.
     password_checks: Arc<FairQueue>,
     throttle: Arc<LoginThrottle>,
-}
-
-/// The settings about logins; a reload replaces them.
-#[derive(Debug, Clone)]
-struct LoginPolicy {
-    anonymous: Option<Anonymous>,
-    third_party: ThirdPartyPolicy,
-    users: Option<Arc<Users>>,
-    gridmap: Option<Arc<Gridmap>>,
-    gridmap_rights: GridmapRights,
-    tokens: Option<Arc<TokenLogin>>,
-    sync: SyncPolicy,
 }
 
 /// A login to check.
@@ -82,6 +75,8 @@ pub(crate) struct LoginRequest {
 /// The result of a successful login.
 #[derive(Debug)]
 pub(crate) struct Login {
+    /// The account, to which the shares of users belong. A token's holder has another name.
+    pub(crate) account: String,
     /// The grant for the session's state machine.
     pub(crate) grant: LoginGrant,
     /// Access to the session's files.
@@ -95,91 +90,12 @@ pub(crate) struct Login {
     _slot: Option<UserSlot>,
 }
 
-/// The reason why a login was refused; its text is for the client.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum LoginRefusal {
-    /// Anonymous sessions are not allowed.
-    #[error("anonymous sessions are not offered here")]
-    NotAnonymous,
-    /// No users file, no such user or a wrong password. The client must not learn which.
-    #[error("wrong user name or password")]
-    WrongCredentials(LoginFault),
-    /// The certificate alone does not suffice: PASS must follow.
-    #[error("a password is needed")]
-    PasswordNeeded,
-    /// The client's certificate has no account here, or not the one that it asked for.
-    #[error(
-        "your certificate has no such account here; ask the administrator to list its subject in the gridmap"
-    )]
-    NotMapped(MappingError),
-    /// The token is not valid, or not for this server. The client must not learn which check failed.
-    #[error("this token is not accepted here; get a new one for this server")]
-    Token(BearerTokenError),
-    /// No issuer of tokens is trusted.
-    #[error("tokens are not accepted here")]
-    NoTokens,
-    /// The keys of the token's issuer are not available.
-    #[error("tokens cannot be checked at the moment; try again later")]
-    TokenKeys(BearerTokenError),
-    /// The root of the user cannot be opened.
-    #[error("your directory is not available")]
-    NoRoot,
-    /// A defect; it was logged where it happened.
-    #[error("internal error")]
-    Internal,
-    /// Too many logins are waiting.
-    #[error("too many failed logins")]
-    Throttled,
-    /// The password is right, but a session limit is reached.
-    #[error(transparent)]
-    Limit(#[from] LimitReached),
-}
-
-/// The part of the credentials that was wrong, for the log only.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LoginFault {
-    /// The server has no users file.
-    NoUsersFile,
-    /// The user is not in the users file.
-    UnknownUser,
-    /// The password is wrong.
-    WrongPassword,
-}
-
-/// The reason why a certificate has no account, for the log only.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum MappingError {
-    /// The gridmap does not list the subject.
-    NotListed(DistinguishedName),
-    /// The gridmap lists other accounts.
-    OtherAccount(DistinguishedName),
-}
-
-impl LoginRefusal {
-    /// Whether the session must end with 421.
-    pub(crate) fn ends_session(&self) -> bool {
-        matches!(self, Self::Throttled | Self::Limit(_))
-    }
-
-    /// The reason for the log.
-    fn log_reason(&self) -> String {
-        match self {
-            Self::WrongCredentials(LoginFault::NoUsersFile) => "no users file".to_owned(),
-            Self::WrongCredentials(LoginFault::UnknownUser) => "unknown user".to_owned(),
-            Self::WrongCredentials(LoginFault::WrongPassword) => "wrong password".to_owned(),
-            Self::NotMapped(MappingError::NotListed(subject)) => {
-                format!("the gridmap does not list {subject}")
-            }
-            Self::NotMapped(MappingError::OtherAccount(subject)) => {
-                format!("the gridmap lists other accounts for {subject}")
-            }
-            Self::Token(error) | Self::TokenKeys(error) => format!("token: {error}"),
-            other => other.to_string(),
-        }
-    }
-}
-
 impl Login {
+    /// Whether the session is anonymous.
+    pub(crate) fn is_anonymous(&self) -> bool {
+        self.account == ANONYMOUS_NAMES[0]
+    }
+
     /// The owner of this session's uploads; `from` is the client's address.
     pub(crate) fn uploader(&self, from: IpAddr) -> Uploader {
         // No account can have this name, because it selects an anonymous session before accounts are
@@ -201,6 +117,7 @@ impl Authenticator {
             root,
             checksums: Arc::default(),
             uploads: Arc::default(),
+            quotas: QuotaLedger::default(),
             listing_memory: ListingMemory::default(),
             password_checks: FairQueue::new(config.password_check_queue()),
             throttle: Arc::default(),
@@ -219,28 +136,44 @@ impl Authenticator {
         }
     }
 
+    /// The same with what sessions get besides rights.
+    pub(crate) fn with_site(self, site: Arc<SiteTerms>) -> Self {
+        let policy = LoginPolicy {
+            site,
+            ..(*self.policy()).clone()
+        };
+        Self {
+            policy: RwLock::new(Arc::new(policy)),
+            ..self
+        }
+    }
+
     /// The password users as of the last reload.
     pub(crate) fn users(&self) -> Option<Arc<Users>> {
         self.policy().users.clone()
     }
 
-    /// Applies new settings, users, gridmap and issuers of tokens to later logins. Blocks on the file system.
+    /// Applies new settings, users, gridmap, issuers of tokens and messages to later logins. Blocks on the file system.
     pub(crate) fn reload(
         &self,
         config: &ServerConfig,
         users: Option<Arc<Users>>,
         gridmap: Option<Arc<Gridmap>>,
         tokens: Option<Arc<TokenLogin>>,
+        site: Arc<SiteTerms>,
     ) {
         self.password_checks
             .set_bounds(config.password_check_queue());
         let policy = Arc::new(LoginPolicy {
             tokens,
+            site,
             ..LoginPolicy::of(config, users, gridmap)
         });
         *self.policy.write().unwrap_or_else(PoisonError::into_inner) = policy;
         self.open_account_roots();
         self.roots.reopen();
+        // Administrators reload after changes on the host.
+        self.quotas.forget_counts();
     }
 
     /// Checks a login. It waits for one of the few permits to hash a password, and longer after failures
@@ -253,7 +186,9 @@ impl Authenticator {
         // Taken before the check consumes the name; a client can send names of thousands of characters.
         let name: String = request.user.chars().take(SHOWN_NAME).collect();
         let peer = request.peer;
-        let answer = self.check_login(request, limits).await;
+        let policy = self.policy();
+        let answer = self.check_login(&policy, request, limits).await;
+        let answer = answer.and_then(|login| permitted(&policy, login));
         if let Err(refusal) = &answer
             && *refusal != LoginRefusal::PasswordNeeded
         {
@@ -265,10 +200,10 @@ impl Authenticator {
 
     async fn check_login(
         &self,
+        policy: &LoginPolicy,
         request: LoginRequest,
         limits: &Arc<SessionLimits>,
     ) -> Result<Login, LoginRefusal> {
-        let policy = self.policy();
         let LoginRequest {
             user,
             password,
@@ -277,14 +212,14 @@ impl Authenticator {
         } = request;
         if user == BEARER_USER {
             let token = password.ok_or(LoginRefusal::PasswordNeeded)?;
-            return self.token_login(&policy, token, peer, limits).await;
+            return self.token_login(policy, token, peer, limits).await;
         }
         match client {
             Some(CertifiedClient::Grid(subject)) => {
-                return self.mapped_login(&policy, &subject, &user, limits).await;
+                return self.mapped_login(policy, &subject, &user, limits).await;
             }
             Some(CertifiedClient::Tls(subject)) => {
-                let mapped = self.mapped_login(&policy, &subject, &user, limits).await;
+                let mapped = self.mapped_login(policy, &subject, &user, limits).await;
                 // Another account may still be entered with its password.
                 if !matches!(mapped, Err(LoginRefusal::NotMapped(_))) {
                     return mapped;
@@ -296,7 +231,7 @@ impl Authenticator {
             return Err(LoginRefusal::PasswordNeeded);
         };
         if ANONYMOUS_NAMES.contains(&user.to_ascii_lowercase().as_str()) {
-            return self.anonymous_login(&policy);
+            return self.anonymous_login(policy);
         }
         let Some(users) = policy.users.clone() else {
             return Err(LoginRefusal::WrongCredentials(LoginFault::NoUsersFile));
@@ -304,8 +239,8 @@ impl Authenticator {
         let account = self.verify_password(users, user, password, peer).await?;
         // Counted only after the password was checked: otherwise guesses with a wrong password could
         // use up the user's sessions.
-        let slot = limits.count_login(&account.name)?;
-        self.user_login(&policy, account, slot).await
+        let slot = limits.count_login(&account.name, policy.session_bound(&account.name))?;
+        self.user_login(policy, account, slot).await
     }
 
     /// Checks a password after the delay that earlier failures demand. The delay holds no permit.
@@ -367,14 +302,16 @@ impl Authenticator {
             // (RFC 2577 section 3).
             third_party: false,
         };
+        let account = ANONYMOUS_NAMES[0].to_owned();
         Ok(Login {
+            files: self.files(policy, Arc::clone(&self.root), rights, &account)?,
             grant: LoginGrant {
-                user: ANONYMOUS_NAMES[0].to_owned(),
+                user: account.clone(),
                 home: VPath::root(),
                 rights,
-                welcome_lines: Vec::new(),
+                welcome_lines: policy.site.welcome.clone(),
             },
-            files: self.files(policy, Arc::clone(&self.root), rights),
+            account,
             root_path: self.root_path.clone(),
             expires: None,
             _slot: None,
@@ -397,12 +334,13 @@ impl Authenticator {
             ..account.rights
         };
         Ok(Login {
-            files: self.files(policy, root, rights),
+            files: self.files(policy, root, rights, &account.name)?,
+            account: account.name.clone(),
             grant: LoginGrant {
                 user: account.name,
                 home: account.home,
                 rights,
-                welcome_lines: Vec::new(),
+                welcome_lines: policy.site.welcome.clone(),
             },
             root_path,
             expires: None,
@@ -410,15 +348,34 @@ impl Authenticator {
         })
     }
 
-    fn files(&self, policy: &LoginPolicy, root: Arc<Root>, rights: AccountRights) -> SessionFiles {
-        SessionFiles::new(
+    fn files(
+        &self,
+        policy: &LoginPolicy,
+        root: Arc<Root>,
+        rights: AccountRights,
+        account: &str,
+    ) -> Result<SessionFiles, LoginRefusal> {
+        let quota = self.quotas.quota(&root, policy.shares.quota_of(account));
+        let quota = quota.map_err(|error| {
+            tracing::error!(%error, root = %root.host_path().display(), "cannot look at a root");
+            LoginRefusal::NoRoot
+        })?;
+        let site = &policy.site;
+        let root = match site.creation == CreationRules::default() {
+            true => root,
+            false => Arc::new(root.with_creation_rules(site.creation)),
+        };
+        let files = SessionFiles::new(
             root,
             rights,
             Arc::clone(&self.checksums),
             Arc::clone(&self.uploads),
             self.listing_memory.clone(),
-        )
-        .with_sync(policy.sync)
+        );
+        Ok(files
+            .with_sync(policy.sync)
+            .with_directory_message(site.directory_message.clone())
+            .with_quota(quota))
     }
 
     /// Returns an account's own root, opened now or before.
@@ -446,32 +403,12 @@ impl Authenticator {
     }
 }
 
-impl LoginPolicy {
-    /// The account of a client whose identity is proved: that of the users file, else one with the server's
-    /// root, which may write if `write` is set.
-    fn account(&self, name: &str, write: bool) -> UserAccount {
-        let listed = self.users.as_ref().and_then(|users| users.account(name));
-        listed.unwrap_or_else(|| UserAccount {
-            name: name.to_owned(),
-            root: None,
-            rights: AccountRights {
-                write,
-                third_party: true,
-            },
-            home: VPath::root(),
-        })
-    }
-
-    fn of(config: &ServerConfig, users: Option<Arc<Users>>, gridmap: Option<Arc<Gridmap>>) -> Self {
-        Self {
-            anonymous: config.anonymous,
-            third_party: config.third_party,
-            users,
-            gridmap,
-            gridmap_rights: config.security.gridmap_rights,
-            tokens: None,
-            sync: config.sync_policy,
-        }
+/// The login, unless the access lists exclude its account.
+fn permitted(policy: &LoginPolicy, login: Login) -> Result<Login, LoginRefusal> {
+    match login.account.as_str() {
+        account if policy.access.permits_user(account) => Ok(login),
+        account if account == ANONYMOUS_NAMES[0] => Err(LoginRefusal::NotAnonymous),
+        _ => Err(LoginRefusal::NotPermitted),
     }
 }
 

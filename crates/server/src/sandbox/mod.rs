@@ -106,6 +106,8 @@ impl FileAccess {
             security.key.as_deref().filter(|_| own_key),
             security.gridmap.as_deref(),
             security.client_authorities.as_deref(),
+            config.messages.banner_file.as_deref(),
+            config.messages.welcome_file.as_deref(),
         ];
         let mut read: Vec<PathBuf> = files.into_iter().flatten().map(directory_of).collect();
         let keys = security.token_issuers.iter();

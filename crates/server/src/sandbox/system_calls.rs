@@ -133,6 +133,7 @@ const SERVING: &[PermittedCall] = calls![
     SYS_renameat,
     SYS_renameat2,
     SYS_symlinkat,
+    SYS_fchmod,
     SYS_fchmodat,
     SYS_fchownat,
     SYS_utimensat,

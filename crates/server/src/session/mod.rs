@@ -442,7 +442,11 @@ fn session_config(shared: &ServerState, ends: &ControlAddresses) -> SessionConfi
     let version = concat!("longhaul ", env!("CARGO_PKG_VERSION"));
     SessionConfig {
         congestion_controls: Arc::clone(&shared.congestion),
-        banner: format!("{version} GridFTP server ready."),
+        greeting_lines: Arc::clone(&shared.site.banner),
+        banner: match &config.messages.banner {
+            Some(banner) => banner.clone(),
+            None => format!("{version} GridFTP server ready."),
+        },
         version: version.to_owned(),
         peer: ends.peer.ip(),
         perf_marker_seconds: config.perf_marker_seconds,

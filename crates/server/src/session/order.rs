@@ -29,6 +29,7 @@ impl SessionDriver {
             .control_socket()
             .map_err(|e| busy_error(e.to_string()))?;
         let uploader = login.uploader(self.addresses.peer.ip());
+        let rate = self.shared.transfer_rate(self.addresses.peer.ip(), login);
         if let Some(listen) = &request.delayed_passive {
             self.note_data_peers(listen);
         }
@@ -67,7 +68,7 @@ impl SessionDriver {
             // The channel moves to the worker and comes back with the result, so no lock is needed.
             channel: self.channel.take(),
             stream_budget: self.shared.client_stream_budget(self.addresses.peer.ip()),
-            rate: config.transfer.rate.clone(),
+            rate,
             drs: self.drs.clone(),
             security: security.map(Arc::new),
             memory,

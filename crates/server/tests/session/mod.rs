@@ -21,6 +21,7 @@ mod right_sizing;
 mod secure;
 mod shares;
 mod shutdown;
+mod site;
 mod stream_mode;
 mod tuning;
 mod upload_owners;

@@ -7,8 +7,10 @@ use serde::de::DeserializeOwned;
 
 use crate::regular_file;
 
+mod keys;
 mod spelling;
 
+pub use keys::keys_of;
 pub use spelling::unknown_name;
 
 /// Largest settings file, bytes.

@@ -1,4 +1,4 @@
-//! What a tree holds: bytes and files.
+//! Bytes and files of a tree.
 
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;

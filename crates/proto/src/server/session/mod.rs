@@ -69,7 +69,9 @@ impl ServerSession {
 
     /// The 220 reply.
     pub fn greeting(&self) -> Reply {
-        Reply::new(220, &self.config.banner)
+        let lines = self.config.greeting_lines.iter();
+        let lines = lines.map(|line| line.clone().into_bytes());
+        Reply::with_lines_before(220, lines.collect(), &self.config.banner)
     }
 
     /// Announces server shutdown. From now on a command that starts a transfer is refused with 421 and

@@ -95,10 +95,13 @@ fn path(text: &str) -> Result<VPath, String> {
         .map_err(|e| e.to_string())
 }
 
-/// `done`, `digest HEX`, `bundle OUTCOME` or `failed ERROR`.
+/// `done`, `lines LINE | LINE ...`, `digest HEX`, `bundle OUTCOME` or `failed ERROR`.
 fn file(text: &str) -> Result<DriverEvent, String> {
     let result = match text.split_once(' ').unwrap_or((text, "")) {
         ("done", _) => Ok(FileResponse::Done),
+        ("lines", lines) => Ok(FileResponse::Lines(
+            lines.split(" | ").map(|line| line.into()).collect(),
+        )),
         ("digest", hex) => Ok(FileResponse::Checksum(hex.to_owned())),
         ("bundle", outcome) => Ok(FileResponse::Bundle(Box::new(bundle_outcome(outcome)?))),
         ("failed", error) => Err(file_error(error)?),

@@ -92,6 +92,10 @@ fn configure(setting: &str, config: &mut SessionConfig, tree: &mut FileTree) -> 
             let port = port.parse().map_err(|_| format!("not a port: {port}"))?;
             config.enable_port = Some(port);
         }
+        ["greeting", ..] => {
+            let lines = setting.trim_start_matches("greeting").trim().split(" | ");
+            config.greeting_lines = lines.map(str::to_owned).collect();
+        }
         ["foreign-data-addresses"] => config.foreign_data_addresses = true,
         ["max_bad_lines", n] => config.max_bad_lines = number(n)?,
         ["max_login_failures", n] => config.max_login_failures = number(n)?,

@@ -1,5 +1,6 @@
 //! The settings file in TOML.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,18 +8,19 @@ use std::time::Duration;
 use data::options::{CongestionChoice, IoMethod};
 use data::store::durability::SyncPolicy;
 use history::HistoryLocation;
-use ipnet::IpNet;
 use proto::sizing::BufferSizing;
 use serde::Deserialize;
 use smallfile::settings::{self, SettingsFileError};
 use tune::sizing::drs::{DrsInterval, DrsIntervalError};
 
 use super::{
-    Anonymous, ClientCertificatesName, GridmapRights, RequiredProtection, SandboxMode,
-    ServerConfig, SessionReuse, ThirdPartyPolicy, TlsPolicy, TokenIssuerConfig,
+    Anonymous, ClientCertificatesName, ClientNetwork, DirectoryBits, FileBits, GridmapRights,
+    MessageFormat, RateText, RequiredProtection, SandboxMode, ServerConfig, SessionReuse, SizeText,
+    ThirdPartyPolicy, TlsPolicy, TokenIssuerConfig, UserShares,
 };
 
 mod security;
+mod site;
 
 /// The settings in a file; a setting that is missing keeps its value. Times are whole seconds, sizes
 /// bytes. An unknown key is an error.
@@ -48,7 +50,7 @@ pub struct FileConfig {
     pub history: Option<String>,
     pub third_party: Option<ThirdPartyPolicy>,
     pub foreign_data_addresses: Option<bool>,
-    pub proxy_protocol_from: Option<Vec<IpNet>>,
+    pub proxy_protocol_from: Option<Vec<ClientNetwork>>,
     pub sandbox: Option<SandboxMode>,
     pub max_sessions: Option<usize>,
     pub max_sessions_per_address: Option<usize>,
@@ -77,6 +79,25 @@ pub struct FileConfig {
     pub run_as: Option<String>,
     pub advisor: Option<AdvisorTable>,
     pub metrics: Option<SocketAddr>,
+    pub log: Option<MessageFormat>,
+    pub allow_from: Option<Vec<ClientNetwork>>,
+    pub deny_from: Option<Vec<ClientNetwork>>,
+    pub allow_users: Option<Vec<String>>,
+    pub deny_users: Option<Vec<String>>,
+    pub umask: Option<FileBits>,
+    pub file_mode: Option<FileBits>,
+    pub directory_mode: Option<DirectoryBits>,
+    pub upload_owner: Option<String>,
+    pub limit_rate: Option<RateText>,
+    pub limit_rate_per_address: Option<RateText>,
+    pub limit_rate_per_user: Option<RateText>,
+    pub quota: Option<SizeText>,
+    pub quota_files: Option<u64>,
+    pub user: Option<BTreeMap<String, UserShares>>,
+    pub banner: Option<String>,
+    pub banner_file: Option<PathBuf>,
+    pub welcome_file: Option<PathBuf>,
+    pub directory_message: Option<String>,
     pub tls: Option<TlsPolicy>,
     pub cert: Option<PathBuf>,
     pub key: Option<PathBuf>,
@@ -252,10 +273,16 @@ impl FileConfig {
         settings::load(path)
     }
 
+    /// The keys of the file at its top level.
+    pub fn keys() -> &'static [&'static str] {
+        settings::keys_of::<Self>()
+    }
+
     /// Applies the file's settings to `config`.
     pub fn apply(mut self, config: &mut ServerConfig) {
         self.apply_queue_bounds(config);
         self.apply_security(&mut config.security);
+        self.apply_site(config);
         set_if_given(
             &mut config.proxy_protocol_from,
             self.proxy_protocol_from.take(),

@@ -2,7 +2,9 @@ use data::options::TransferOptions;
 use proto::sizing::SocketBuffers;
 
 use super::*;
-use crate::config::SecurityConfig;
+use crate::config::{
+    AccessLists, CreationConfig, MessageConfig, QuotaBounds, SecurityConfig, ShareConfig,
+};
 use crate::test_pipe::make_pipe;
 
 fn load(text: &str) -> Result<ServerConfig, SettingsFileError> {
@@ -49,7 +51,14 @@ fn every_setting_is_applied() {
         "congestion = \"cubic\"\nclient-congestion = false\n",
         "max-transfers-per-address = 12\nmax-checksums = 13\nmax-listings = 14\n",
         "max-password-checks = 15\nmax-waiting-per-address = 16\nqueue-timeout = 17\n",
+        "log = \"json\"\nallow-from = [\"192.0.2.0/24\"]\ndeny-from = [\"192.0.2.9\"]\n",
+        "allow-users = [\"ann\"]\ndeny-users = [\"bob\"]\numask = \"027\"\nfile-mode = \"640\"\n",
+        "directory-mode = \"2750\"\nupload-owner = \"ftp:lab\"\nlimit-rate = \"80M\"\n",
+        "limit-rate-per-address = \"8M\"\nlimit-rate-per-user = \"16M\"\nquota = \"10M\"\n",
+        "quota-files = 18\nbanner = \"hello\"\nbanner-file = \"/b\"\nwelcome-file = \"/w\"\n",
+        "directory-message = \".message\"\n",
         "[advisor]\nconfig = \"/etc/advisor.toml\"\n",
+        "[user.ann]\nmax-sessions = 19\nlimit-rate = \"24M\"\nquota = \"20M\"\nquota-files = 21\n",
     ))
     .unwrap();
     let expected = ServerConfig {
@@ -98,9 +107,51 @@ fn every_setting_is_applied() {
         metrics: Some(([127, 0, 0, 1], 9464).into()),
         proxy_protocol_from: vec!["192.0.2.0/24".parse().unwrap()],
         sandbox: SandboxMode::Required,
+        access: AccessLists {
+            allow_from: vec!["192.0.2.0/24".parse().unwrap()],
+            deny_from: vec!["192.0.2.9".parse().unwrap()],
+            allow_users: vec!["ann".into()],
+            deny_users: vec!["bob".into()],
+        },
+        creation: CreationConfig {
+            umask: Some("27".parse().unwrap()),
+            file_mode: Some("640".parse().unwrap()),
+            directory_mode: Some("2750".parse().unwrap()),
+            upload_owner: Some("ftp:lab".into()),
+        },
+        shares: expected_shares(),
+        messages: MessageConfig {
+            banner: Some("hello".into()),
+            banner_file: Some("/b".into()),
+            welcome_file: Some("/w".into()),
+            directory_message: Some(".message".into()),
+        },
+        log: MessageFormat::Json,
         security: SecurityConfig::default(),
     };
     assert_eq!(format!("{config:?}"), format!("{expected:?}"));
+}
+
+/// The shares of the file of `every_setting_is_applied`.
+fn expected_shares() -> ShareConfig {
+    ShareConfig {
+        rate: Some(10_000_000),
+        rate_per_address: Some(1_000_000),
+        rate_per_user: Some(2_000_000),
+        quota: QuotaBounds {
+            bytes: Some(10_000_000),
+            files: Some(18),
+        },
+        users: BTreeMap::from([(
+            "ann".to_owned(),
+            UserShares {
+                max_sessions: Some(19),
+                limit_rate: Some("24M".parse().unwrap()),
+                quota: Some("20M".parse().unwrap()),
+                quota_files: Some(21),
+            },
+        )]),
+    }
 }
 
 #[test]
@@ -116,6 +167,11 @@ fn errors_name_the_line_and_the_value() {
         ("\nanonymous = \"yes\"\n", "yes"),
         ("\nclient-congestion = \"no\"\n", "no"),
         ("\ntls = \"on\"\n", "on"),
+        ("\numask = \"9\"\n", "9"),
+        ("\nallow-from = [\"example.org\"]\n", "example.org"),
+        ("\nlimit-rate = \"100\"\n", "100"),
+        ("\nquota = \"much\"\n", "much"),
+        ("[user.ann]\nquotta = \"1G\"\n", "\"quota\" meant"),
         ("\nclient-certs = \"some\"\n", "some"),
         ("[[token-issuer]]\nurll = \"u\"\n", "urll"),
         ("[advisor]\nconfigg = \"f\"\n", "configg"),

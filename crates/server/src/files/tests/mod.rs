@@ -2,6 +2,7 @@ mod checksums;
 mod listings;
 mod moved_rights;
 mod path_rights;
+mod quotas;
 mod refusals;
 mod requests;
 mod transfers;

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use data::recv::ReceivePlan;
@@ -17,7 +18,7 @@ use proto::path::VPath;
 use proto::ranges::RangeSet;
 use proto::server::{FileError, FileErrorKind};
 
-use crate::files::{Access, PathRights, SessionFiles};
+use crate::files::{Access, PathRights, SessionFiles, SessionQuota};
 
 /// Largest bundle whose files are read again to find those that arrived wrong, bytes.
 const MAX_SUMMED_BYTES: u64 = 1 << 30;
@@ -124,8 +125,14 @@ impl SessionFiles {
                 ),
             });
         }
+        if let Some(quota) = &self.quota {
+            quota.require(total, files.len() as u64)?;
+        }
         let target = RootedBundle {
             root: Arc::clone(&self.root),
+            quota: self.quota.clone(),
+            sizes: files.iter().map(|file| file.size).collect(),
+            charged: files.iter().map(|_| AtomicBool::new(false)).collect(),
             rights: self.paths.clone(),
             paths: paths_of(files),
             directories: OpenDirectories::default(),
@@ -253,6 +260,10 @@ impl LastBundle {
 struct RootedBundle {
     root: Arc<Root>,
     rights: PathRights,
+    quota: Option<SessionQuota>,
+    sizes: Vec<u64>,
+    /// The files that are charged to the quota.
+    charged: Vec<AtomicBool>,
     paths: Vec<VPath>,
     directories: OpenDirectories,
     token: u64,
@@ -268,6 +279,24 @@ impl RootedBundle {
         let path = self.paths[index].parent().join(&name);
         path.map_err(|error| io::Error::other(error.to_string()))
     }
+
+    /// Charges a file to the quota.
+    fn charge(&self, index: usize) -> io::Result<()> {
+        if let Some(quota) = &self.quota {
+            quota.add(self.sizes[index], 1).map_err(refused)?;
+            self.charged[index].store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Returns the charge of a file, once.
+    fn discharge(&self, index: usize) {
+        if let Some(quota) = &self.quota
+            && self.charged[index].swap(false, Ordering::Relaxed)
+        {
+            quota.subtract(self.sizes[index], 1);
+        }
+    }
 }
 
 impl BundleTarget for RootedBundle {
@@ -276,8 +305,12 @@ impl BundleTarget for RootedBundle {
         self.rights.check(Access::Create, path).map_err(refused)?;
         let partial = partial_name(self.token, index);
         let directory = self.directory(index)?;
+        self.charge(index)?;
         let created = self.root.open_new_in(directory, path, &partial);
-        created.map_err(|error| refused(FileError::from(error)))
+        created.map_err(|error| {
+            self.discharge(index);
+            refused(FileError::from(error))
+        })
     }
 
     fn open(&self, index: usize) -> io::Result<File> {
@@ -290,11 +323,18 @@ impl BundleTarget for RootedBundle {
         // A token may have expired since the file was created.
         self.rights.check(Access::Create, path).map_err(refused)?;
         let to = (path, self.rights.may_overwrite(path));
-        let renamed = self.root.rename_in(self.directory(index)?, &partial, to);
-        renamed.map_err(|error| refused(FileError::from(error)))
+        let directory = self.directory(index)?;
+        let replaced = self.quota.as_ref().map(|_| self.root.usage_of(path));
+        let renamed = self.root.rename_in(directory, &partial, to);
+        renamed.map_err(|error| refused(FileError::from(error)))?;
+        if let Some((quota, replaced)) = self.quota.as_ref().zip(replaced) {
+            quota.note_removed(replaced);
+        }
+        Ok(())
     }
 
     fn remove(&self, index: usize) {
+        self.discharge(index);
         let removed = self
             .partial(index)
             .map(|partial| self.root.delete(&partial));

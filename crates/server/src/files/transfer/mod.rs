@@ -20,6 +20,7 @@ use proto::server::{
 };
 
 use super::listing::ListingSource;
+use super::quota::FileCharge;
 use super::uploads::{ActiveUpload, OwnerWait, UploadClient, UploadLease, in_use_error};
 use super::{Access, SessionFiles};
 
@@ -189,6 +190,8 @@ impl SessionFiles {
         let path = owned.path.clone();
         let inspected = self.inspect_before_store(&owned);
         let (before, directory) = inspected.inspect_err(|_| self.remove_created(&owned))?;
+        let charge = self.charge(&owned, &before, *allocate);
+        let charge = charge.inspect_err(|_| self.remove_created(&owned))?;
         // From here on the content may change, so neither a checksum nor this session's own upload of
         // the file remains valid.
         self.checksums.invalidate(&before);
@@ -204,7 +207,7 @@ impl SessionFiles {
             _ => (replaces_rest && ascii).then_some(plan.stream_start),
         };
         let is_whole = owned.created || truncate_to == Some(0);
-        let sink = self.store_sink(owned, directory, truncate_to)?;
+        let sink = self.store_sink(owned, directory, truncate_to, charge)?;
         let requested_algorithm = expect.as_ref().map(|(algorithm, _)| *algorithm).or(*sum);
         Ok(OpenedStore {
             sink: Arc::clone(&sink) as Arc<dyn Sink>,
@@ -233,12 +236,17 @@ impl SessionFiles {
         owned: OwnedFile,
         directory: Option<std::fs::File>,
         truncate_to: Option<u64>,
+        charge: Option<FileCharge>,
     ) -> Result<Arc<StoreSink>, FileError> {
         let path = owned.path.clone();
         let file = match FileSink::wrap(owned.file, path.to_string()) {
             Ok(file) => file,
             Err((file, error)) => {
-                self.remove_created(&OwnedFile { file, ..owned });
+                let owned = OwnedFile { file, ..owned };
+                self.remove_created(&owned);
+                if let Some(charge) = charge {
+                    charge.settle(sink::named_size(&owned.file));
+                }
                 return Err(StoreError::from_io("open", &path, &error).into());
             }
         };
@@ -249,7 +257,23 @@ impl SessionFiles {
             owned.created,
             truncate_to,
             owned.lease,
+            charge,
         )))
+    }
+
+    /// Charges the file to the quota, with the size that was announced.
+    fn charge(
+        &self,
+        owned: &OwnedFile,
+        before: &FileIdentity,
+        announced: Option<u64>,
+    ) -> Result<Option<FileCharge>, FileError> {
+        let Some(quota) = &self.quota else {
+            return Ok(None);
+        };
+        let end = announced.unwrap_or(0).max(before.size);
+        let charge = quota.open_file(before.inode, before.size, end, owned.created)?;
+        Ok(Some(charge))
     }
 
     /// The state of a file before the store, and its directory if it must be synced.

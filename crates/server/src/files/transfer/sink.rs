@@ -1,9 +1,10 @@
 //! The sink of a store: the upload owns the file until the store ends, and the file is unchanged
 //! until the first byte arrives.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,6 +14,7 @@ use data::store::write_lock::{WriteLockKind, WriteLockStatus, take_write_lock};
 use data::store::{Sink, Source};
 use proto::path::VPath;
 
+use crate::files::quota::FileCharge;
 use crate::files::uploads::UploadLease;
 
 /// The file of a store. The old content is truncated at the first byte, or at the successful end of an
@@ -35,6 +37,10 @@ pub(super) struct StoreSink {
     /// The store has succeeded: its file stays.
     succeeded: AtomicBool,
     pub(super) lease: UploadLease,
+    /// The file's charge to the quota.
+    charge: Option<FileCharge>,
+    /// The quota has refused bytes.
+    over_quota: AtomicBool,
 }
 
 impl StoreSink {
@@ -45,6 +51,7 @@ impl StoreSink {
         created: bool,
         truncate_to: Option<u64>,
         lease: UploadLease,
+        charge: Option<FileCharge>,
     ) -> Self {
         Self {
             file,
@@ -57,6 +64,37 @@ impl StoreSink {
             refused: AtomicBool::new(false),
             succeeded: AtomicBool::new(false),
             lease,
+            charge,
+            over_quota: AtomicBool::new(false),
+        }
+    }
+
+    /// Charges the file for bytes up to `end`.
+    fn charge_to(&self, end: u64) -> io::Result<()> {
+        let Some(charge) = &self.charge else {
+            return Ok(());
+        };
+        let charged = charge.grow_to(end);
+        if charged.is_err() {
+            self.over_quota.store(true, Ordering::Relaxed);
+        }
+        charged
+    }
+
+    /// Undoes a store that the quota has stopped: no part of a file stays under the name of the whole. A file that
+    /// was there before, and is appended to or resumed, gets its former length. A file of which others store
+    /// ranges stays, because none of them has the whole.
+    fn undo(&self) {
+        if !self.lease.is_exclusive() {
+            return;
+        }
+        if self.created || self.truncate_to == Some(0) {
+            remove_if(&self.root, &self.path, self.file(), &self.lease, |_| true);
+        } else if let Some(charge) = &self.charge
+            && let Err(error) = self.file().set_len(charge.size_before)
+        {
+            let path = self.path.to_string();
+            tracing::warn!(%path, %error, "a store above the quota cannot be undone");
         }
     }
 
@@ -141,14 +179,31 @@ fn no_other_process_stores(file: &File) -> bool {
 
 /// Removes a file that a store created, if it is empty and no other store has it open.
 pub(super) fn remove_unused(root: &Root, path: &VPath, file: &File, lease: &UploadLease) {
+    // If the removal fails, an empty file stays; nothing is lost.
+    remove_if(root, path, file, lease, |meta| meta.len() == 0);
+}
+
+/// Removes a file that this store owns alone, under a condition.
+fn remove_if(
+    root: &Root,
+    path: &VPath,
+    file: &File,
+    lease: &UploadLease,
+    condition: impl FnOnce(&Metadata) -> bool,
+) {
     lease.if_only_owner(|| {
-        let empty = file.metadata().is_ok_and(|meta| meta.len() == 0);
-        if empty && path_is_file(root, path, file).unwrap_or(false) && no_other_process_stores(file)
-        {
-            // If the removal fails, an empty file stays; nothing is lost.
+        let fulfilled = file.metadata().is_ok_and(|meta| condition(&meta));
+        let is_at_path = || path_is_file(root, path, file).unwrap_or(false);
+        if fulfilled && is_at_path() && no_other_process_stores(file) {
             let _ = root.delete(path);
         }
     });
+}
+
+/// The size of a file; `None` if it has no name any more.
+pub(super) fn named_size(file: &File) -> Option<u64> {
+    let meta = file.metadata().ok()?;
+    (meta.nlink() > 0).then_some(meta.len())
 }
 
 impl Sink for StoreSink {
@@ -158,6 +213,7 @@ impl Sink for StoreSink {
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
         self.begin()?;
+        self.charge_to(offset.saturating_add(buf.len() as u64))?;
         self.note_error(self.file.write_at(offset, buf))
     }
 
@@ -183,6 +239,8 @@ impl Sink for StoreSink {
     }
 
     fn spliced(&self, offset: u64, len: u64) -> io::Result<()> {
+        // These bytes are in the file already. They are few, and the next ones do not come.
+        self.charge_to(offset.saturating_add(len))?;
         self.note_error(self.file.spliced(offset, len))
     }
 
@@ -200,8 +258,14 @@ impl Drop for StoreSink {
         if self.refused.load(Ordering::Relaxed) {
             self.discard_unsynced();
         }
+        if self.over_quota.load(Ordering::Relaxed) {
+            self.undo();
+        }
         if self.created && !self.succeeded.load(Ordering::Relaxed) {
             remove_unused(&self.root, &self.path, self.file(), &self.lease);
+        }
+        if let Some(charge) = &self.charge {
+            charge.settle(named_size(self.file()));
         }
     }
 }

@@ -39,7 +39,7 @@ const SILENCE_LIMIT: Duration = Duration::from_secs(5);
 const MAX_WAIT: Duration = Duration::from_secs(20);
 
 /// Device and inode number, which identify a file under all of its names.
-type Inode = (u64, u64);
+pub(super) type Inode = (u64, u64);
 
 /// The account that an upload belongs to. Two uploads of one account may come from the same client,
 /// before and after its connection broke.

@@ -216,7 +216,7 @@ impl Authenticator {
         };
         attempt.mark_granted();
         let holder = holder(&token);
-        let slot = limits.count_login(&holder)?;
+        let slot = limits.count_login(&holder, policy.session_bound(&token.account))?;
         // The token's scopes decide what may be written.
         let account = policy.account(&token.account, true);
         let login = self.user_login(policy, account, slot).await?;

@@ -9,11 +9,14 @@ use data::options::{CongestionChoice, IoMethod};
 use data::store::durability::SyncPolicy;
 use history::HistoryLocation;
 use proto::sizing::BufferSizing;
-use server::config::{Anonymous, FileConfig, SandboxMode, ServerConfig, ThirdPartyPolicy};
+use server::config::{
+    Anonymous, FileConfig, MessageFormat, SandboxMode, ServerConfig, ThirdPartyPolicy,
+};
 
 use tune::sizing::drs::DrsInterval;
 
 use super::serve_security::ServeSecurityArgs;
+use super::serve_site::{ServeAccessArgs, ServeFileArgs, ServeShareArgs};
 use super::values;
 
 /// Run a GridFTP and FTP server in the foreground
@@ -56,6 +59,10 @@ pub(crate) struct ServeArgs {
     /// Settings file (TOML); flags override it
     #[arg(long, value_name = "FILE.toml")]
     config: Option<PathBuf>,
+    /// Check the settings and the files that they name, print what is wrong, and exit: 0 if the server could
+    /// start, otherwise 2. Nothing is started or changed
+    #[arg(long)]
+    pub(crate) check: bool,
     /// Append one JSON object per transfer to FILE
     #[arg(long, value_name = "FILE")]
     transfer_log: Option<PathBuf>,
@@ -126,8 +133,8 @@ pub(crate) struct ServeArgs {
     /// TCP congestion control of data that the server sends, unless the client requests another one:
     /// `auto` (loss-tolerant if the path needs it), `system` (the system default), or a name such as
     /// cubic [default: auto]
-    #[arg(long, value_name = "auto|system|NAME", value_parser = super::cp::parse_congestion)]
-    cc: Option<CongestionChoice>,
+    #[arg(long, visible_alias = "cc", value_name = "auto|system|NAME", value_parser = super::cp::parse_congestion)]
+    congestion: Option<CongestionChoice>,
     /// Account to switch to after binding the port; requires root
     #[arg(long, value_name = "USER")]
     run_as: Option<String>,
@@ -135,9 +142,15 @@ pub(crate) struct ServeArgs {
     /// all, or completely [default: auto]
     #[arg(long, value_name = "auto|off|required")]
     sandbox: Option<SandboxArg>,
-    /// Format of the messages on standard error
-    #[arg(long, value_name = "text|json", default_value = "text")]
-    pub(crate) log: LogFormat,
+    /// Format of the messages on standard error [default: text]
+    #[arg(long, value_name = "text|json")]
+    log: Option<LogFormat>,
+    #[command(flatten)]
+    access: ServeAccessArgs,
+    #[command(flatten)]
+    shares: ServeShareArgs,
+    #[command(flatten)]
+    files: ServeFileArgs,
     #[command(flatten)]
     security: ServeSecurityArgs,
 }
@@ -178,6 +191,24 @@ pub(crate) enum LogFormat {
     Text,
     /// One JSON object per line.
     Json,
+}
+
+impl From<LogFormat> for MessageFormat {
+    fn from(format: LogFormat) -> Self {
+        match format {
+            LogFormat::Text => Self::Text,
+            LogFormat::Json => Self::Json,
+        }
+    }
+}
+
+impl From<MessageFormat> for LogFormat {
+    fn from(format: MessageFormat) -> Self {
+        match format {
+            MessageFormat::Text => Self::Text,
+            MessageFormat::Json => Self::Json,
+        }
+    }
 }
 
 impl LogFormat {
@@ -266,7 +297,7 @@ impl ServeArgs {
         set(&mut config.sync_policy, self.sync_policy);
         set(&mut config.transfer.buffers.sizing, self.buffer);
         set(&mut config.transfer.drs_interval, self.drs_interval);
-        set(&mut config.transfer.congestion, self.cc);
+        set(&mut config.transfer.congestion, self.congestion);
         set(
             &mut config.third_party,
             self.third_party.map(|choice| match choice {
@@ -289,6 +320,10 @@ impl ServeArgs {
         config.run_as = self.run_as.or(config.run_as.take());
         config.metrics = self.metrics.or(config.metrics);
         config.advisor = self.advisor.or(config.advisor.take());
+        set(&mut config.log, self.log.map(MessageFormat::from));
+        self.access.apply(config);
+        self.shares.apply(config);
+        self.files.apply(config);
         self.security.apply(&mut config.security);
     }
 }
@@ -314,3 +349,6 @@ fn set<T>(field: &mut T, given: Option<T>) {
         *field = value;
     }
 }
+
+#[cfg(test)]
+mod tests;

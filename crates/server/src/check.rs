@@ -1,0 +1,217 @@
+//! Whether a server could start with its settings: everything but its ports, and nothing is changed.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use data::store::root::Root;
+
+use crate::config::{Anonymous, ServerConfig, TlsPolicy};
+use crate::congestion;
+use crate::login::TokenLogin;
+use crate::privilege;
+use crate::secure::SecurityMaterial;
+use crate::site::SiteTerms;
+use crate::startup::ServeError;
+use crate::users::Users;
+
+/// Something with which a server starts, and which is hardly meant.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsWarning {
+    /// A client of another host cannot send its password.
+    #[error(
+        "passwords are accepted from this host only: name a certificate with cert and key, or accept passwords in the clear with clear-passwords"
+    )]
+    NoPasswordsFromElsewhere,
+    /// Everybody may fill the disk.
+    #[error("anonymous sessions may write without a quota: everybody can fill the disk")]
+    NoQuota,
+    /// Shares of a user who does not exist.
+    #[error("[user.{0}]: the users file has no such user")]
+    UnknownUser(String),
+    /// A user who may or may not log in does not exist.
+    #[error("{list}: the users file has no user {user}")]
+    UnknownListedUser {
+        /// The key of the list.
+        list: &'static str,
+        /// The name.
+        user: String,
+    },
+    /// The root of an account cannot be opened.
+    #[error("an account cannot log in: {0}")]
+    AccountRoot(String),
+}
+
+/// Checks whether a server could start with `config`: the files and accounts that it names exist and can be used by
+/// the account that calls this. Nothing is started, bound, made or changed.
+///
+/// # Errors
+/// The first reason why the server could not start.
+pub fn check(config: &ServerConfig) -> Result<Vec<SettingsWarning>, ServeError> {
+    for log in [&config.transfer_log, &config.ftp_info_log] {
+        log.as_deref().map_or(Ok(()), check_log)?;
+    }
+    let users = config.users.as_deref().map(Users::load).transpose()?;
+    SecurityMaterial::load(config, None)?;
+    TokenLogin::new(&config.security.token_issuers, None)?;
+    let account = config.run_as.as_deref().map(privilege::account);
+    let account = account.transpose()?;
+    let serves_as_root = privilege::is_root() && account.is_none_or(|user| user.uid.is_root());
+    let root = Root::open(&config.root).map_err(|error| ServeError::Root { error })?;
+    SiteTerms::load(config, serves_as_root)?;
+    congestion::offered_controls(config, data::os::congestion::settable())?;
+    let mut warnings = Vec::new();
+    if let Some(users) = &users {
+        warnings.extend(unknown_users(config, users));
+        warnings.extend(unusable_roots(&root, users));
+    }
+    let security = &config.security;
+    let takes_passwords = security.clear_passwords || security.tls_policy() != TlsPolicy::Off;
+    if users.is_some() && !takes_passwords && !config.listen.ip().is_loopback() {
+        warnings.push(SettingsWarning::NoPasswordsFromElsewhere);
+    }
+    if config.anonymous == Some(Anonymous::Rw) && config.shares.quota.bytes.is_none() {
+        warnings.push(SettingsWarning::NoQuota);
+    }
+    Ok(warnings)
+}
+
+/// A log is made at the start, so only its directory must exist.
+fn check_log(path: &Path) -> Result<(), ServeError> {
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    let failed = |source| ServeError::TransferLog {
+        path: path.to_owned(),
+        source,
+    };
+    match directory.metadata() {
+        Ok(meta) if meta.is_dir() => Ok(()),
+        Ok(_) => Err(failed(io::ErrorKind::NotADirectory.into())),
+        Err(source) => Err(failed(source)),
+    }
+}
+
+/// Names in the settings that the users file does not have. A gridmap and tokens bring accounts that no file lists.
+fn unknown_users(config: &ServerConfig, users: &Users) -> Vec<SettingsWarning> {
+    let security = &config.security;
+    if security.gridmap.is_some() || !security.token_issuers.is_empty() {
+        return Vec::new();
+    }
+    let unknown = |user: &&String| *user != "anonymous" && !users.has_user(user);
+    let shares = config.shares.users.keys().filter(unknown);
+    let mut warnings: Vec<_> = shares
+        .map(|user| SettingsWarning::UnknownUser(user.clone()))
+        .collect();
+    let lists = [
+        ("allow-users", &config.access.allow_users),
+        ("deny-users", &config.access.deny_users),
+    ];
+    for (list, names) in lists {
+        let listed = names.iter().filter(unknown).cloned();
+        warnings.extend(listed.map(|user| SettingsWarning::UnknownListedUser { list, user }));
+    }
+    warnings
+}
+
+/// Roots of accounts that cannot be opened. The server starts without them.
+fn unusable_roots(server: &Root, users: &Users) -> Vec<SettingsWarning> {
+    let mut roots: Vec<PathBuf> = users.roots().into_iter().collect();
+    roots.sort();
+    let opened = roots
+        .iter()
+        .map(|path| match path.strip_prefix(server.host_path()) {
+            Ok(below) => server.open_below(below),
+            Err(_) => Root::open_without_links(path),
+        });
+    opened
+        .filter_map(Result::err)
+        .map(|error| SettingsWarning::AccountRoot(error.to_string()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::net::Ipv6Addr;
+
+    use proto::path::VPath;
+    use proto::server::AccountRights;
+
+    use super::*;
+    use crate::config::UserShares;
+    use crate::users::{self, UserAccount};
+
+    fn config(dir: &Path) -> ServerConfig {
+        ServerConfig {
+            root: dir.to_owned(),
+            anonymous: Some(Anonymous::Ro),
+            ..ServerConfig::default()
+        }
+    }
+
+    #[test]
+    fn settings_that_can_be_used_give_no_warning() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = config(dir.path());
+        config.transfer_log = Some(dir.path().join("log"));
+        assert_eq!(check(&config).unwrap(), []);
+        assert!(!dir.path().join("log").exists(), "nothing is made");
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let missing = dir.path().join("missing");
+        let cases: [fn(&mut ServerConfig, PathBuf); 6] = [
+            |config, missing| config.root = missing,
+            |config, missing| config.users = Some(missing),
+            |config, missing| config.transfer_log = Some(missing.join("log")),
+            |config, missing| config.security.certificate = Some(missing),
+            |config, missing| config.messages.banner_file = Some(missing),
+            |config, _| config.run_as = Some("missing".to_owned()),
+        ];
+        for change in cases {
+            let mut config = config(dir.path());
+            change(&mut config, missing.clone());
+            let key = config.security.certificate.is_some();
+            config.security.key = key.then(|| missing.clone());
+            let error = check(&config).unwrap_err().to_string();
+            assert!(error.contains("missing"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_hardly_meant_is_a_warning() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("users");
+        let account = UserAccount {
+            name: "ann".to_owned(),
+            root: Some(dir.path().join("gone")),
+            rights: AccountRights {
+                write: true,
+                third_party: false,
+            },
+            home: VPath::root(),
+        };
+        users::add(&file, &account, b"a long password").unwrap();
+        let mut config = config(dir.path());
+        config.listen = (Ipv6Addr::UNSPECIFIED, 0).into();
+        config.anonymous = Some(Anonymous::Rw);
+        config.users = Some(file);
+        config.access.deny_users = vec!["anonymous".to_owned(), "bob".to_owned()];
+        config.shares.users = BTreeMap::from([
+            ("ann".to_owned(), UserShares::default()),
+            ("eve".to_owned(), UserShares::default()),
+        ]);
+        let warnings = check(&config).unwrap();
+        let [unknown, listed, root, passwords, quota] = warnings.as_slice() else {
+            panic!("{warnings:?}");
+        };
+        assert_eq!(*unknown, SettingsWarning::UnknownUser("eve".to_owned()));
+        assert!(listed.to_string().contains("bob"), "{listed}");
+        assert!(root.to_string().contains("gone"), "{root}");
+        assert_eq!(*passwords, SettingsWarning::NoPasswordsFromElsewhere);
+        assert_eq!(*quota, SettingsWarning::NoQuota);
+    }
+}
