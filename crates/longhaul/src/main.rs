@@ -30,9 +30,10 @@ use advisor::beside_server::{AdvisorInput, AdvisorProcess};
 use args::{Cli, KeyHolderArgs, LogFormat, ServeArgs, Verb};
 use data::os::core_dumps;
 use history::PathHistory;
+use output::journal;
 use output::log::{LogEscaping, LogWriter};
 use output::print_to_stderr;
-use server::config::ServerConfig;
+use server::config::{MessageFormat, ServerConfig};
 use server::key_holder::KeyHolder;
 use server::sandbox::{self, FileAccess};
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -171,12 +172,11 @@ fn serve(args: ServeArgs) -> Result<Exit> {
             return Ok(Exit::Usage);
         }
     };
-    let log = LogFormat::from(config.log);
     if args.check {
-        log_to_stderr(log, "error");
+        log_to_stderr(LogFormat::Text, "error");
         return Ok(serve_check::check(&config));
     }
-    log_to_stderr(log, "info");
+    let log = begin_server_log(config.log);
     // Dropped at the end, which ends it.
     let advice = match AdvisorProcess::start(&mut config, log) {
         Ok(process) => process,
@@ -256,13 +256,45 @@ fn until_interrupted<T>(future: impl Future<Output = T>) -> Result<Option<T>> {
     Ok(outcome)
 }
 
-/// Writes log messages to standard error; `RUST_LOG` overrides the level.
-fn log_to_stderr(format: LogFormat, level: &str) {
-    let filter = std::env::var("RUST_LOG")
+/// Begins the log of a server. Returns the format on standard error for the programs that it starts.
+fn begin_server_log(form: MessageFormat) -> LogFormat {
+    let to_journal = match form {
+        MessageFormat::Journal => true,
+        MessageFormat::Auto => journal::is_standard_error(),
+        MessageFormat::Text | MessageFormat::Json => false,
+    };
+    if to_journal {
+        match journal::writer() {
+            Ok(writer) => {
+                let entries = tracing_subscriber::registry().with(writer);
+                let _ = entries.with(log_filter("info")).try_init();
+                return LogFormat::Text;
+            }
+            Err(error) => print_to_stderr(&format!(
+                "longhaul serve: the journal cannot be written, so messages go to standard error: {error}"
+            )),
+        }
+    }
+    let format = match form {
+        MessageFormat::Json => LogFormat::Json,
+        _ => LogFormat::Text,
+    };
+    log_to_stderr(format, "info");
+    format
+}
+
+/// The messages that are logged: from `level` on, unless `RUST_LOG` says otherwise.
+fn log_filter(level: &str) -> Targets {
+    std::env::var("RUST_LOG")
         .ok()
         .and_then(|value| value.parse::<Targets>().ok())
         .or_else(|| level.parse().ok())
-        .unwrap_or_default();
+        .unwrap_or_default()
+}
+
+/// Writes log messages to standard error; `RUST_LOG` overrides the level.
+fn log_to_stderr(format: LogFormat, level: &str) {
+    let filter = log_filter(level);
     let escaping = match format {
         LogFormat::Text => LogEscaping::Text,
         LogFormat::Json => LogEscaping::Json,

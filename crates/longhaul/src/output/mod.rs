@@ -1,6 +1,7 @@
 //! Output of a copy while it runs: JSON lines, a progress bar, progress lines, or errors only.
 
 mod bar;
+pub(crate) mod journal;
 mod json;
 mod lines;
 pub(crate) mod log;

@@ -58,15 +58,20 @@ pub enum SandboxMode {
     Required,
 }
 
-/// Format of the messages on standard error.
+/// Form of the program's messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MessageFormat {
-    /// Plain text.
+    /// As [`MessageFormat::Journal`] if standard error leads to the journal of systemd, else as
+    /// [`MessageFormat::Text`].
     #[default]
+    Auto,
+    /// Lines of text on standard error.
     Text,
-    /// One JSON object per line.
+    /// One JSON object per line on standard error.
     Json,
+    /// Entries of the journal, with their fields.
+    Journal,
 }
 
 /// Which sessions may have data connections with hosts other than their client's.
@@ -176,7 +181,7 @@ pub struct ServerConfig {
     pub shares: ShareConfig,
     /// Greeting and messages.
     pub messages: MessageConfig,
-    /// Format of the program's messages on standard error.
+    /// Form of the program's messages.
     pub log: MessageFormat,
     /// Whether the program confines itself; [`crate::sandbox::enter`] must be called with it.
     pub sandbox: SandboxMode,

@@ -142,9 +142,10 @@ pub(crate) struct ServeArgs {
     /// all, or completely [default: auto]
     #[arg(long, value_name = "auto|off|required")]
     sandbox: Option<SandboxArg>,
-    /// Format of the messages on standard error [default: text]
-    #[arg(long, value_name = "text|json")]
-    log: Option<LogFormat>,
+    /// Form of the messages: `text` or `json` on standard error, `journal` for entries of systemd's journal with
+    /// their fields, `auto` for `journal` under systemd and `text` elsewhere [default: auto]
+    #[arg(long, value_name = "auto|text|json|journal")]
+    log: Option<MessageFormatArg>,
     #[command(flatten)]
     access: ServeAccessArgs,
     #[command(flatten)]
@@ -185,30 +186,25 @@ enum SandboxArg {
 }
 
 /// Values of `--log`.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum MessageFormatArg {
+    /// By where standard error leads.
+    Auto,
+    /// Plain text.
+    Text,
+    /// One JSON object per line.
+    Json,
+    /// Entries of the journal.
+    Journal,
+}
+
+/// Formats of messages on standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
     /// Plain text.
     Text,
     /// One JSON object per line.
     Json,
-}
-
-impl From<LogFormat> for MessageFormat {
-    fn from(format: LogFormat) -> Self {
-        match format {
-            LogFormat::Text => Self::Text,
-            LogFormat::Json => Self::Json,
-        }
-    }
-}
-
-impl From<MessageFormat> for LogFormat {
-    fn from(format: MessageFormat) -> Self {
-        match format {
-            MessageFormat::Text => Self::Text,
-            MessageFormat::Json => Self::Json,
-        }
-    }
 }
 
 impl LogFormat {
@@ -320,7 +316,13 @@ impl ServeArgs {
         config.run_as = self.run_as.or(config.run_as.take());
         config.metrics = self.metrics.or(config.metrics);
         config.advisor = self.advisor.or(config.advisor.take());
-        set(&mut config.log, self.log.map(MessageFormat::from));
+        let log = self.log.map(|choice| match choice {
+            MessageFormatArg::Auto => MessageFormat::Auto,
+            MessageFormatArg::Text => MessageFormat::Text,
+            MessageFormatArg::Json => MessageFormat::Json,
+            MessageFormatArg::Journal => MessageFormat::Journal,
+        });
+        set(&mut config.log, log);
         self.access.apply(config);
         self.shares.apply(config);
         self.files.apply(config);
