@@ -100,7 +100,7 @@ fn file(text: &str) -> Result<DriverEvent, String> {
     let result = match text.split_once(' ').unwrap_or((text, "")) {
         ("done", _) => Ok(FileResponse::Done),
         ("lines", lines) => Ok(FileResponse::Lines(
-            lines.split(" | ").map(|line| line.into()).collect(),
+            lines.split(" | ").map(Into::into).collect(),
         )),
         ("digest", hex) => Ok(FileResponse::Checksum(hex.to_owned())),
         ("bundle", outcome) => Ok(FileResponse::Bundle(Box::new(bundle_outcome(outcome)?))),

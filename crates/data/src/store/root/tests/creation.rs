@@ -23,7 +23,8 @@ fn modes_of_new_files_and_directories_are_exact() {
     let (_, unique) = root.open_unique(&v("stored")).unwrap();
     root.make_dir(&v("made")).unwrap();
     let directory = root.open_parent(&v("named")).unwrap();
-    root.open_new_in(&directory, &v("named"), b"partial").unwrap();
+    root.open_new_in(&directory, &v("named"), b"partial")
+        .unwrap();
     for name in ["stored", "new", "partial", &unique.to_string()[1..]] {
         assert_eq!(mode_of(&tree, name), 0o666, "{name}");
     }
