@@ -1,6 +1,7 @@
 //! Rate limit: a token bucket ([`TokenBucket`], pure: time is an argument), and a budget that the
 //! streams of one or several transfers share ([`RateLimit`]).
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -43,6 +44,17 @@ impl TokenBucket {
         self.full_at.saturating_sub(now).saturating_sub(BURST)
     }
 
+    /// Changes the rate at `now` (bytes per second; 0 counts as 1). What was granted and is not earned yet is earned at the new
+    /// rate.
+    pub fn set_rate(&mut self, now: Duration, rate: u64) {
+        let rate = rate.max(1);
+        let owed = self.full_at.saturating_sub(now).as_nanos();
+        let owed = owed * u128::from(self.rate) / u128::from(rate);
+        let owed = Duration::from_nanos(u64::try_from(owed).unwrap_or(u64::MAX));
+        self.full_at = now.saturating_add(owed);
+        self.rate = rate;
+    }
+
     /// Whether less than half of the burst is left at `now`.
     pub fn is_exhausted(&self, now: Duration) -> bool {
         self.full_at.saturating_sub(now) > BURST / 2
@@ -72,7 +84,7 @@ pub struct RateLimit {
 
 #[derive(Debug)]
 struct RateLimitState {
-    rate: u64,
+    rate: AtomicU64,
     begin: Instant,
     bucket: Mutex<TokenBucket>,
 }
@@ -82,7 +94,7 @@ impl RateLimit {
     pub fn new(rate: u64) -> Self {
         Self {
             own: Arc::new(RateLimitState {
-                rate: rate.max(1),
+                rate: AtomicU64::new(rate.max(1)),
                 begin: Instant::now(),
                 bucket: Mutex::new(TokenBucket::new(rate)),
             }),
@@ -107,7 +119,13 @@ impl RateLimit {
     /// Bytes per second of the whole budget, at least 1.
     pub fn rate(&self) -> u64 {
         let outer = self.outer.as_ref().map_or(u64::MAX, |outer| outer.rate());
-        self.own.rate.min(outer)
+        self.own.rate.load(Ordering::Relaxed).min(outer)
+    }
+
+    /// Changes the rate for all that hold a clone, bytes per second (0 counts as 1).
+    pub fn set_rate(&self, rate: u64) {
+        self.own.rate.store(rate.max(1), Ordering::Relaxed);
+        lock(&self.own.bucket).set_rate(self.own.begin.elapsed(), rate);
     }
 
     /// Takes `bytes`. Returns how long the caller must wait before it moves more.
@@ -206,6 +224,22 @@ mod tests {
         other.take(10 * MB);
         drop(other);
         assert!(!limit.is_unused());
+    }
+
+    #[test]
+    fn a_new_rate_counts_for_what_is_owed_and_for_all_holders() {
+        let mut bucket = TokenBucket::new(MB);
+        let now = Duration::from_secs(1);
+        bucket.take(now, 10 * MB);
+        bucket.set_rate(now, 100 * MB);
+        // 10 MB at 100 MB/s are the burst of 100 ms.
+        assert_eq!(bucket.take(now, 10 * MB), Duration::from_millis(100));
+        bucket.set_rate(now, 0);
+        assert!(bucket.take(now, 1) > Duration::from_secs(3600));
+        let limit = RateLimit::new(MB);
+        let other = limit.clone();
+        limit.set_rate(3 * MB);
+        assert_eq!(other.rate(), 3 * MB);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Flags of `longhaul cp`, and their translation to [`CopyOptions`].
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -10,7 +11,6 @@ use client::{
     Parallelism, SymlinkPolicy, VerifyMode,
 };
 use data::options::{CongestionChoice, IoMethod, TransferOptions};
-use data::rate::RateLimit;
 use data::store::durability::SyncPolicy;
 use enable::client::EnableClient;
 use history::{HistoryLocation, PathHistory};
@@ -25,6 +25,7 @@ use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
 use super::batch::BatchArgs;
 use super::data_values::{parse_algorithm, parse_block_size, parse_io_method, parse_sync_policy};
 use super::keep::KeepArgs;
+use super::rate_setting::{self, RateSetting};
 use super::security::SecurityArgs;
 use super::selection::SelectionArgs;
 use super::values;
@@ -113,9 +114,11 @@ pub(crate) struct CopyFlags {
     #[arg(long, value_name = "auto|none|ALG", default_value = "auto", value_parser = parse_verify)]
     verify: VerifyMode,
     /// Maximum rate of all files together in bits per second (`100M`; a number below 1000 needs a
-    /// unit). Not possible for third-party transfers, whose data does not pass through this machine
-    #[arg(long, value_name = "RATE", value_parser = values::parse_bytes_per_second)]
-    limit_rate: Option<u64>,
+    /// unit). `08:00,20M 18:00,off` is a timetable of the day in local time. `@FILE` holds either of the two, and is
+    /// read again when it changes. Not possible for third-party transfers, whose data does not pass through this
+    /// machine
+    #[arg(long, value_name = "RATE|TIMETABLE|@FILE", value_parser = rate_setting::parse)]
+    limit_rate: Option<RateSetting>,
     /// Treat a connection as lost after this many seconds without data or a reply (see --retries)
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = values::parse_timeout)]
     timeout: Duration,
@@ -220,6 +223,10 @@ impl CopyFlags {
     /// `Usage` for flags that contradict each other; `Refused` for a file of a flag that cannot be
     /// used; `NotFound` for a missing list of files or rules.
     pub(crate) fn options(&self, warn: WarningSink) -> Result<CopyOptions, CopyFailure> {
+        let limit = self.limit_rate.as_ref();
+        let rate = limit
+            .map(|limit| limit.begin(Arc::clone(&warn)))
+            .transpose()?;
         Ok(CopyOptions {
             security: self.security.connection_security(warn)?,
             recursive: true,
@@ -230,7 +237,7 @@ impl CopyFlags {
                 congestion: self.cc.clone(),
                 io: self.io,
                 block: self.block,
-                rate: self.limit_rate.map(RateLimit::new),
+                rate: rate.flatten(),
                 stall: self.timeout,
             },
             max_streams: self.max_streams,

@@ -9,6 +9,7 @@ mod keep;
 pub(crate) mod lab;
 pub(crate) mod lab_sim;
 mod proxy;
+mod rate_setting;
 mod remote;
 mod security;
 mod selection;
