@@ -10,6 +10,7 @@ pub(crate) mod lab;
 pub(crate) mod lab_sim;
 mod proxy;
 mod remote;
+mod reporting;
 mod security;
 mod selection;
 mod serve;
