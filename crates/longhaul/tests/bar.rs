@@ -134,7 +134,6 @@ fn the_bar_has_two_lines_that_fit_the_terminal_and_follow_its_width() {
         assert!(rate.contains("% of 210 MB  "), "{rate}");
         if columns > 40 {
             assert!(file.contains("% of 105 MB"), "{file}");
-            assert!(file.contains(" files/s"), "{file}");
             assert!(rate.starts_with('['), "{rate}");
         }
     }

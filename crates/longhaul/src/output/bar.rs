@@ -89,7 +89,6 @@ fn file_amount(progress: &CopyProgress, file: &MovingFile) -> Option<String> {
 
 /// `[=====>     ]  45% of 2.70 GB  94.2 Mbit/s  3:12 left  4 streams  limited by receive window  8.39 MB buffer`
 fn rate_line(progress: &CopyProgress, pace: Pace, columns: usize) -> String {
-    let left = pace.left.filter(|_| progress.done < progress.total_bytes);
     let percent = text::percentage(progress);
     let graph = percent.map(|_| "x".repeat(*GRAPH.start()));
     let placeholder = graph.clone();
@@ -98,8 +97,8 @@ fn rate_line(progress: &CopyProgress, pace: Pace, columns: usize) -> String {
     let parts = vec![
         (3, graph),
         (0, Some(text::short_amount(progress))),
-        (1, Some(text::rate(progress, pace))),
-        (2, left.map(text::time_left)),
+        (1, text::rate(progress, pace)),
+        (2, text::remaining(progress, pace)),
         (4, text::streams(progress)),
         (5, text::limiter(progress)),
         (6, buffer),
@@ -195,14 +194,14 @@ mod tests {
         assert_eq!(
             bar_lines(&progress(), pace(), 79),
             [
-                "12 of 340 files  .../detector-03.h5  41% of 200 MB  and 3 more  5.1 files/s",
-                "[===========>            ]  45% of 1.00 GB  94.2 Mbit/s  3:12 left  4 streams",
+                "12 of 340 files  ...run7/detector-03.h5  41% of 200 MB  and 3 more  5.1 files/s",
+                "[===========>              ]  45% of 1.00 GB  94.2 Mbit/s  3:12 left  4 streams",
             ]
         );
         assert_eq!(
             bar_lines(&progress(), pace(), 39),
             [
-                "12 of 340 files  .../detector-03.h5",
+                "12 of 340 files  ...run7/detector-03.h5",
                 "45% of 1.00 GB  94.2 Mbit/s  3:12 left",
             ]
         );

@@ -84,7 +84,7 @@ impl CopyOutput {
             console,
             state: Mutex::default(),
         };
-        output.draw_waiting("connecting".to_owned());
+        output.draw_waiting("connecting");
         output
     }
 
@@ -151,10 +151,10 @@ impl CopyOutput {
     }
 
     /// What is done before files move.
-    fn draw_waiting(&self, text: String) {
+    fn draw_waiting(&self, text: &str) {
         if self.view == ProgressView::Bar && !self.lock().is_moving {
             self.console
-                .draw_bar(|columns| vec![super::bar::shortened(&text, columns)]);
+                .draw_bar(|columns| vec![super::bar::shortened(text, columns)]);
         }
     }
 
@@ -170,7 +170,7 @@ impl CopyObserver for CopyOutput {
             CopyEvent::Progress(progress) => return self.progress(progress, &event),
             CopyEvent::Planned { files, bytes } if *files > 1 => {
                 let bytes = show::bytes(*bytes);
-                self.draw_waiting(format!("{files} files found, {bytes}"));
+                self.draw_waiting(&format!("{files} files found, {bytes}"));
             }
             _ => {}
         }

@@ -54,9 +54,10 @@ pub(super) fn files(progress: &CopyProgress) -> Option<String> {
     is_batch.then(|| format!("{} of {} files{more}", progress.files, progress.total_files))
 }
 
-/// `5.1 files/s`; `None` for a single file.
+/// `5.1 files/s`; `None` for a single file, and while none is complete.
 pub(super) fn file_rate(progress: &CopyProgress, pace: Pace) -> Option<String> {
     let shown = match pace.files_per_second {
+        rate if rate < 0.05 => return None,
         rate if rate < 9.95 => format!("{rate:.1}"),
         rate => format!("{rate:.0}"),
     };
@@ -80,13 +81,24 @@ pub(super) fn is_verifying(progress: &CopyProgress) -> bool {
     current.is_some_and(|file| file.done > 0 && file.bytes.is_some_and(|all| file.done >= all))
 }
 
-/// The rate, or that there is none.
-pub(super) fn rate(progress: &CopyProgress, pace: Pace) -> String {
-    silence(progress, pace).unwrap_or_else(|| show::rate(pace.bytes_per_second * 8.0))
+/// The rate, or that there is none; `None` when all bytes have moved.
+pub(super) fn rate(progress: &CopyProgress, pace: Pace) -> Option<String> {
+    let is_complete = progress.total_bytes > 0 && progress.done == progress.total_bytes;
+    if is_complete && progress.is_listed {
+        return None;
+    }
+    let rate = || show::rate(pace.bytes_per_second * 8.0);
+    Some(silence(progress, pace).unwrap_or_else(rate))
+}
+
+/// `3:12 left`; `None` if it is unknown, over, or nothing moves.
+pub(super) fn remaining(progress: &CopyProgress, pace: Pace) -> Option<String> {
+    let moves = progress.done < progress.total_bytes && silence(progress, pace).is_none();
+    pace.left.filter(|_| moves).map(time_left)
 }
 
 /// The remaining time as text, rounded to what an estimate can provide.
-pub(super) fn time_left(left: Duration) -> String {
+fn time_left(left: Duration) -> String {
     let seconds = left.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match seconds {
@@ -112,7 +124,6 @@ pub(super) fn limiter(progress: &CopyProgress) -> Option<String> {
 
 /// One plain line with everything.
 pub(super) fn plain_line(progress: &CopyProgress, pace: Pace) -> String {
-    let left = pace.left.filter(|_| progress.done < progress.total_bytes);
     let name = progress.current.as_ref().map(|file| {
         let verifying = if is_verifying(progress) {
             "verifying "
@@ -123,8 +134,8 @@ pub(super) fn plain_line(progress: &CopyProgress, pace: Pace) -> String {
     });
     let parts = [
         Some(amount(progress)),
-        Some(rate(progress, pace)),
-        left.map(time_left),
+        rate(progress, pace),
+        remaining(progress, pace),
         files(progress),
         file_rate(progress, pace),
         streams(progress),
@@ -211,6 +222,7 @@ mod tests {
             silent: Duration::from_secs(seconds),
             ..pace()
         };
+        let rate = |progress: &CopyProgress, pace| rate(progress, pace).unwrap();
         assert_eq!(rate(&progress(), silent(2)), "1.00 Mbit/s");
         assert_eq!(rate(&progress(), silent(12)), "no data for 12 s");
         assert_eq!(rate(&progress(), silent(90)), "no data for 1 min 30 s");
@@ -233,6 +245,7 @@ mod tests {
             ..progress()
         };
         assert_eq!(silence(&complete, silent(12)), None);
+        assert_eq!(remaining(&progress(), silent(12)), None);
         assert!(plain_line(&complete, silent(12)).ends_with("verifying a"));
     }
 
