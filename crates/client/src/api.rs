@@ -14,6 +14,8 @@ use crate::ConnectionSecurity;
 use crate::advice_options::AdviceOptions;
 use crate::batch::journal_place::BatchJournalLocation;
 use crate::batch::pairs::PairSource;
+use crate::copy_progress::CopyProgress;
+use crate::interrupt::CopyInterrupt;
 use crate::preserve_options::{Preserve, SparseFiles};
 use crate::selection::Selection;
 use crate::sums::WriteSums;
@@ -143,6 +145,8 @@ pub struct CopyOptions {
     pub journal: BatchJournalLocation,
     /// `--failed`: list of what was not copied
     pub failed_list: Option<PathBuf>,
+    /// Ends the copy early.
+    pub interrupt: CopyInterrupt,
 }
 
 /// Result class of the process, with the exit codes that scripts rely on.
@@ -255,22 +259,13 @@ pub enum CopyEvent {
         resumed: u64,
     },
     /// Totals over the whole batch, a few times a second.
-    Progress {
-        /// Bytes moved in this run, without resumed bytes.
-        bytes: u64,
-        /// Bytes that are safe at the destinations, including resumed ones. A `--resume` after a
-        /// kill at this moment continues from them, except for the last fraction of a second. Gets:
-        /// bytes written on this machine. Puts and third-party copies in MODE E: ranges that the
-        /// server's markers named. Puts in MODE S, which has no markers: bytes that the server's
-        /// kernel acknowledged, which a running server will store. A file whose transfer the server
-        /// confirmed counts in full.
-        safe: u64,
-        /// Streams open now.
-        streams: u64,
-        /// Largest socket buffer now, in the direction of its stream, bytes.
-        buffer_bytes: u64,
-        /// Limiter of the file that has the most streams, as seen from this end. `None`: unknown.
-        limiter: Option<&'static str>,
+    Progress(CopyProgress),
+    /// The tuning changed something, or chose what a file begins with.
+    Decision {
+        /// The file, as shown to people; `None`: the whole batch.
+        source: Option<String>,
+        /// What was decided and why, in plain words.
+        text: String,
     },
     /// A file is complete and verified as requested.
     Finished {
@@ -399,7 +394,7 @@ pub struct CopySummary {
 
 /// Copies sources (paths, URLs, `-`; globs in the last component) to a destination. Two remote ends
 /// make a third-party transfer. Returns `Exit::Done` only if every byte arrived and was verified as
-/// requested. Dropping the future stops everything and leaves only partial files with a
+/// requested. Dropping the future, or [`CopyOptions::interrupt`], stops everything and leaves only partial files with a
 /// recognisable name and their journals.
 pub async fn copy(
     sources: &[String],

@@ -11,7 +11,9 @@ mod advice_options;
 mod answers;
 mod api;
 mod batch;
+mod copy_progress;
 mod credentials;
+mod interrupt;
 mod journal;
 pub mod location;
 mod lock_file;
@@ -42,7 +44,9 @@ pub use advice_options::{AdviceOptions, AdvisorChoice};
 pub use api::*;
 pub use batch::journal_place::BatchJournalLocation;
 pub use batch::pairs::PairSource;
+pub use copy_progress::{CopyProgress, MovingFile};
 pub use credentials::{Credential, netrc_warning};
+pub use interrupt::CopyInterrupt;
 pub use preserve_options::{Preserve, PreservedTimes, SparseFiles};
 pub use protection::{
     ConnectionSecurity, DataProtectionChoice, DelegationChoice, SecurityOptions, TlsUse,

@@ -1,15 +1,20 @@
 //! The verbs that copy: flags become options, events become lines.
 
 use std::future::Future;
+use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use client::protection::WarningSink;
-use client::{CopyEvent, CopyFailure, CopyObserver, CopySummary, Exit};
+use client::{CopyEvent, CopyFailure, CopyObserver, CopyOptions, CopySummary, Exit};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{CopyFlags, CpArgs, LogFormat, SyncArgs};
-use crate::output::{self, OutputStyle, print_to_stderr};
-use crate::{log_to_stderr, until_interrupted};
+use crate::log_to_stderr;
+use crate::output::console::Console;
+use crate::output::copy_output::{CopyOutput, CopyReporting, OutputStyle};
+use crate::output::{events_log, print_to_stderr};
 
 /// `longhaul cp`
 pub(crate) fn cp(args: &CpArgs) -> Result<Exit> {
@@ -23,6 +28,7 @@ pub(crate) fn cp(args: &CpArgs) -> Result<Exit> {
     run(
         &args.flags,
         |warn| args.options(warn),
+        |options| options,
         async |options, observer| match args.batch.pairs() {
             Some(pairs) => client::copy_pairs(&pairs, &options, observer).await,
             None => client::copy(sources, destination, &options, observer).await,
@@ -35,39 +41,91 @@ pub(crate) fn sync(args: &SyncArgs) -> Result<Exit> {
     run(
         &args.flags,
         |warn| args.options(warn),
+        |options| &options.copy,
         async |options, observer| {
             client::sync(&args.source, &args.destination, &options, observer).await
         },
     )
 }
 
-/// Makes the options, carries out the verb, and prints its summary.
+/// Makes the options, carries out the verb, and prints its summary, also if it fails or is interrupted.
 fn run<O, F: Future<Output = CopySummary>>(
     flags: &CopyFlags,
     options: impl FnOnce(WarningSink) -> Result<O, CopyFailure>,
+    copy_options: impl FnOnce(&O) -> &CopyOptions,
     verb: impl FnOnce(O, Arc<dyn CopyObserver>) -> F,
 ) -> Result<Exit> {
-    log_to_stderr(LogFormat::Text, "error");
+    let report = &flags.report;
+    let console = match Console::with_log(report.log.as_deref()) {
+        Ok(console) => Arc::new(console),
+        Err(error) => {
+            let log = report.log.as_deref().unwrap_or_else(|| "".as_ref());
+            print_to_stderr(&format!(
+                "longhaul: cannot write {}: {error}",
+                log.display()
+            ));
+            return Ok(Exit::Local);
+        }
+    };
+    // RUST_LOG asks for other lines, in its own form.
+    match report.is_verbose() && std::env::var_os("RUST_LOG").is_none() {
+        true => events_log::print_on(Arc::clone(&console), report.shows_dialogue()),
+        false => log_to_stderr(LogFormat::Text, "error"),
+    }
     // --json wins over -q: a program needs the summary line.
     let style = match (flags.json, flags.quiet) {
         (true, _) => OutputStyle::Json,
         (false, true) => OutputStyle::Quiet,
         (false, false) => OutputStyle::Human,
     };
-    let observer = output::observer_for(style);
+    let reporting = CopyReporting {
+        style,
+        is_verbose: report.is_verbose(),
+        stats: report.stats,
+    };
+    let output = Arc::new(CopyOutput::new(reporting, Arc::clone(&console)));
+    let observer: Arc<dyn CopyObserver> = output.clone();
     let warnings = Arc::clone(&observer);
     let warn = move |text: &str| warnings.on_event(CopyEvent::Warning(text.to_owned()));
     let options = match options(Arc::new(warn)) {
         Ok(options) => options,
         Err(failure) => {
-            print_to_stderr(&format!("longhaul: {}", failure.message));
+            console.print(&format!("longhaul: {}", failure.message));
+            output.print_summary(&CopySummary::of_failure(&failure), false);
             return Ok(failure.exit);
         }
     };
-    let Some(summary) = until_interrupted(verb(options, observer))? else {
-        print_to_stderr("longhaul: interrupted; repeat the command with --resume to continue");
-        return Ok(Exit::Interrupted);
-    };
-    output::print_summary(style, &summary, flags.why);
+    let interrupt = copy_options(&options).interrupt.clone();
+    let summary = run_to_end(verb(options, observer), || interrupt.trigger())?;
+    if summary.exit == Exit::Interrupted {
+        console.print("longhaul: interrupted; repeat the command with --resume to continue");
+    }
+    output.print_summary(&summary, flags.why);
     Ok(summary.exit)
+}
+
+/// Runs a copy to its end. At SIGINT or SIGTERM, `end_early` makes it end soon.
+fn run_to_end<T>(copy: impl Future<Output = T>, end_early: impl FnOnce()) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        // Only control connections run here; each data stream has its own thread.
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    let outcome = runtime.block_on(async {
+        // Installed before the copy runs, so that an early signal is not lost.
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        tokio::pin!(copy);
+        tokio::select! {
+            value = &mut copy => return Ok(value),
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        end_early();
+        Ok::<_, io::Error>(copy.await)
+    })?;
+    // Tasks of an interrupted copy end here, before the summary: nothing is printed behind it. Stream threads end by
+    // themselves; 1 s limits the wait for them.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    Ok(outcome)
 }

@@ -61,7 +61,7 @@ pub(super) async fn execute(
             batch.fail(String::new(), CopyFailure::new(Exit::Local, message));
         }
     };
-    progress::report_while(ctx, workers, totals).await;
+    progress::report_while(ctx, plan, workers, totals).await;
     lock(totals).set_resent(ctx.meter.resent());
     batch.make_links().await;
     keeper.shutdown().await;

@@ -10,7 +10,7 @@ use super::{BatchContext, FileOutcome};
 use crate::answers::SourceFacts;
 use crate::location::Location;
 use crate::retry::RetryBudget;
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, CopyOptions, Exit};
 
 /// Copies one file. A failure comes with the number of bytes that were moved. With `--wait`, each
 /// retry starts from the beginning, because the other copy may have changed what is left to do.
@@ -18,7 +18,10 @@ pub(super) async fn copy_file(
     ctx: &BatchContext,
     item: &PlannedFile,
 ) -> Result<FileOutcome, (u64, CopyFailure)> {
-    let meter = ctx.meter.begin_file(item.source.display());
+    let meter = ctx.meter.begin_file(
+        item.source.display(),
+        part_size(&ctx.options, item.facts.size),
+    );
     let mut waited = 0;
     loop {
         // Checked in every round: the copy that was waited for may have created the destination.
@@ -35,6 +38,15 @@ pub(super) async fn copy_file(
             }
             result => return result.map_err(|failure| (meter.moved(), failure)),
         }
+    }
+}
+
+/// Bytes to copy of a source of `size` bytes.
+pub(super) fn part_size(options: &CopyOptions, size: Option<u64>) -> Option<u64> {
+    let rest = size.map(|size| size.saturating_sub(options.offset.unwrap_or(0)));
+    match (rest, options.length) {
+        (Some(rest), Some(length)) => Some(rest.min(length)),
+        _ => rest,
     }
 }
 

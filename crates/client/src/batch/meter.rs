@@ -10,7 +10,7 @@ use tune::sample::TcpSample;
 use tune::sizing;
 use tune::streams::auto;
 
-use crate::socket_stats;
+use crate::{MovingFile, socket_stats};
 
 /// Progress of all files of a batch.
 #[derive(Debug, Default)]
@@ -22,6 +22,10 @@ pub(crate) struct BatchMeter {
     moved: AtomicU64,
     /// Safe bytes of files that are finished.
     safe: AtomicU64,
+    /// Bytes at the destinations of files that are finished.
+    done: AtomicU64,
+    /// Bytes of files that are finished which did not move: the file was left alone, or failed.
+    left_out: AtomicU64,
     /// Tuning decisions about files that are finished.
     decided: Mutex<Vec<FileDecision>>,
 }
@@ -53,6 +57,10 @@ pub(crate) struct ProgressTotals {
     pub(crate) moved: u64,
     /// Safe bytes, resumed ones included.
     pub(crate) safe: u64,
+    /// Bytes at the destinations, as far as is known.
+    pub(crate) done: u64,
+    /// Bytes of files that ended without them.
+    pub(crate) left_out: u64,
     /// Open streams.
     pub(crate) streams: u64,
 }
@@ -62,6 +70,8 @@ pub(crate) struct ProgressTotals {
 pub(crate) struct FileMeter {
     /// Name of the file, for traces.
     pub(crate) name: String,
+    /// Its size, if known.
+    size: Option<u64>,
     state: Mutex<FileMeterState>,
 }
 
@@ -121,10 +131,11 @@ impl std::fmt::Debug for SafeByteCount {
 }
 
 impl BatchMeter {
-    /// Begins a file. It counts in the totals until the guard is dropped.
-    pub(crate) fn begin_file(self: &Arc<Self>, name: String) -> FileMeterGuard {
+    /// Begins a file of `size` bytes, if known. It counts in the totals until the guard is dropped.
+    pub(crate) fn begin_file(self: &Arc<Self>, name: String, size: Option<u64>) -> FileMeterGuard {
         let file = Arc::new(FileMeter {
             name,
+            size,
             state: Mutex::default(),
         });
         lock(&self.active).push(Arc::clone(&file));
@@ -152,11 +163,14 @@ impl BatchMeter {
         let mut totals = ProgressTotals {
             moved: self.moved.load(Ordering::Relaxed),
             safe: self.safe.load(Ordering::Relaxed),
+            done: self.done.load(Ordering::Relaxed),
+            left_out: self.left_out.load(Ordering::Relaxed),
             streams: 0,
         };
         for file in active.iter() {
             totals.moved += file.moved();
             totals.safe += file.safe();
+            totals.done += file.done();
             totals.streams += file.streams();
         }
         totals
@@ -200,6 +214,10 @@ impl Drop for FileMeterGuard {
         let relaxed = Ordering::Relaxed;
         self.meter.moved.fetch_add(self.file.moved(), relaxed);
         self.meter.safe.fetch_add(self.file.safe(), relaxed);
+        let done = self.file.done();
+        self.meter.done.fetch_add(done, relaxed);
+        let left = self.file.size.unwrap_or(0).saturating_sub(done);
+        self.meter.left_out.fetch_add(left, relaxed);
     }
 }
 
@@ -247,6 +265,24 @@ impl FileMeter {
         match state.confirmed {
             true => state.base + state.current(),
             false => state.safe.bytes(),
+        }
+    }
+
+    /// Bytes at the destination, as far as is known: safe ones, and those that servers reported.
+    fn done(&self) -> u64 {
+        let state = lock(&self.state);
+        match state.confirmed {
+            true => state.base + state.current(),
+            false => state.safe.bytes().max(state.base + state.reported),
+        }
+    }
+
+    /// How far the file is, for people.
+    pub(crate) fn shown(&self) -> MovingFile {
+        MovingFile {
+            source: self.name.clone(),
+            bytes: self.size,
+            done: self.done(),
         }
     }
 
@@ -319,7 +355,7 @@ mod tests {
         let other = Arc::clone(&meter);
         let copies = std::thread::spawn(move || {
             for _ in 0..files {
-                let file = other.begin_file("one".to_owned());
+                let file = other.begin_file("one".to_owned(), Some(200));
                 file.begin_attempt(Arc::new(TransferControl::new()), SafeByteCount::default());
                 file.report_bytes(1);
             }
@@ -336,7 +372,7 @@ mod tests {
     #[test]
     fn totals_include_finished_files_and_every_attempt() {
         let meter = Arc::new(BatchMeter::default());
-        let file = meter.begin_file("one".to_owned());
+        let file = meter.begin_file("one".to_owned(), Some(200));
         let reported = Arc::new(AtomicU64::new(100));
         let safe = || {
             let reported = Arc::clone(&reported);
@@ -356,14 +392,34 @@ mod tests {
         let totals = meter.totals();
         assert_eq!((totals.moved, totals.safe), (35, 125));
         drop(file);
-        assert_eq!(meter.totals(), totals);
+        // Nothing else will come of a file that has ended.
+        let left_out = 200 - totals.done;
+        assert_eq!(meter.totals(), ProgressTotals { left_out, ..totals });
         assert!(meter.active().is_empty());
+    }
+
+    #[test]
+    fn what_servers_report_of_their_transfer_is_done_before_it_is_safe() {
+        let meter = Arc::new(BatchMeter::default());
+        let file = meter.begin_file("one".to_owned(), Some(200));
+        // Resumed bytes are safe, and no marker follows.
+        let resumed = SafeByteCount::from_fn(|| 50);
+        file.begin_attempt(Arc::new(TransferControl::new()), resumed);
+        file.report_bytes(30);
+        let totals = meter.totals();
+        assert_eq!((totals.safe, totals.done), (50, 80));
+        assert_eq!(file.shown().done, 80);
+        file.report_bytes(150);
+        file.confirm_attempt();
+        drop(file);
+        let totals = meter.totals();
+        assert_eq!((totals.done, totals.left_out), (200, 0));
     }
 
     #[test]
     fn an_attempt_refused_before_it_began_counts_no_bytes() {
         let meter = Arc::new(BatchMeter::default());
-        let file = meter.begin_file("one".to_owned());
+        let file = meter.begin_file("one".to_owned(), Some(200));
         file.begin_attempt(
             Arc::new(TransferControl::new()),
             SafeByteCount::from_fn(|| 7),
@@ -376,7 +432,7 @@ mod tests {
     #[test]
     fn decisions_are_kept_after_the_attempt_and_the_file_end() {
         let meter = Arc::new(BatchMeter::default());
-        let file = meter.begin_file("one".to_owned());
+        let file = meter.begin_file("one".to_owned(), Some(200));
         let reasons = || -> Vec<String> {
             let decided = meter.take_decisions().into_iter();
             let reasons = decided.map(|d| match d.decision {

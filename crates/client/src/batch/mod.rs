@@ -12,7 +12,6 @@ use tokio::time::MissedTickBehavior;
 use crate::credentials::netrc_warning;
 use crate::location::{Location, StorageId};
 use crate::partial::PartialFile;
-use crate::protection::NO_SECURITY;
 use crate::retry::RetryBudget;
 use crate::storage::StorageAccess;
 use crate::storage::contract::Storage;
@@ -26,10 +25,12 @@ mod block_proof;
 mod bundle;
 mod checksums;
 mod copying;
+mod decisions;
 mod destination;
 mod destination_state;
 mod disk;
 mod download;
+mod ending;
 mod execute;
 mod failed_list;
 mod file;
@@ -292,21 +293,9 @@ pub(crate) async fn copy(
     let totals = Arc::new(Mutex::new(BatchTotals::new(options.transfer.buffers)));
     // On the heap, here and below: together these futures are large.
     let copying = plan_and_execute(sources, destination, options, &observer, &totals);
-    if let Err(failure) = Box::pin(copying).await {
-        let source = sources.first().map_or("", String::as_str);
-        execute::report_failure(&observer, &totals, display_argument(source), failure);
-    }
-    summary(&totals, options, started.elapsed())
-}
-
-/// The summary. An error before the first file (a bad argument, say) still yields a complete one.
-fn summary(totals: &Mutex<BatchTotals>, options: &CopyOptions, elapsed: Duration) -> CopySummary {
-    let mut summary = lock(totals).summary(elapsed);
-    summary.security = options.security.in_force();
-    if summary.security != NO_SECURITY {
-        summary.why = format!("{}; security: {}", summary.why, summary.security);
-    }
-    summary
+    let source = || display_argument(sources.first().map_or("", String::as_str));
+    ending::run_to_end(Box::pin(copying), source, (options, &observer), &totals).await;
+    ending::summary(&totals, options, started.elapsed())
 }
 
 /// The locations of arguments, whose servers may be used with the options' security.

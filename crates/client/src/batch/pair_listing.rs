@@ -13,7 +13,7 @@ use super::journal_place::JournalOpening;
 use super::pairs::{PairSource, UrlPair};
 use super::plan::{self, FoundSource, NewEntry, PlanFiller, PlannedDestination};
 use super::totals::BatchTotals;
-use super::{BatchContext, execute, lock, preserve, request, sums};
+use super::{BatchContext, ending, execute, lock, preserve, request, sums};
 use crate::answers::SourceFacts;
 use crate::location::Location;
 use crate::{BatchJournalLocation, CopyFailure, CopyObserver, CopyOptions, CopySummary, Exit};
@@ -36,10 +36,9 @@ pub(crate) async fn copy_pairs(
     let started = Instant::now();
     let totals = Arc::new(Mutex::new(BatchTotals::new(options.transfer.buffers)));
     let copying = read_and_copy(pairs, options, &observer, &totals);
-    if let Err(failure) = Box::pin(copying).await {
-        execute::report_failure(&observer, &totals, FROM.to_owned(), failure);
-    }
-    super::summary(&totals, options, started.elapsed())
+    let source = || FROM.to_owned();
+    ending::run_to_end(Box::pin(copying), source, (options, &observer), &totals).await;
+    ending::summary(&totals, options, started.elapsed())
 }
 
 async fn read_and_copy(

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 use data::rate::RateLimit;
 use tune::limiter::Limiter;
 
-use super::meter::TuningDecision;
+use super::file::part_size;
+use super::plan::CopyPlan;
 use super::totals::{BatchSample, BatchTotals};
-use super::{BatchContext, lock, periodic_timer};
-use crate::trace::{TraceFile, TraceSample};
-use crate::{CopyEvent, socket_stats};
+use super::{BatchContext, decisions, lock, periodic_timer};
+use crate::trace::TraceSample;
+use crate::{CopyEvent, CopyProgress, socket_stats};
 
 /// Interval of progress events.
 const PERIOD: Duration = Duration::from_millis(200);
@@ -21,9 +22,10 @@ const TRACE_SAMPLES_PER_EVENT: u32 = 4;
 /// Share of the rate limit from which the limit counts as the limiter.
 const RATE_LIMIT_SHARE: f64 = 0.85;
 
-/// Reports progress until `work` ends.
+/// Reports progress of `plan` until `work` ends.
 pub(super) async fn report_while(
     ctx: &BatchContext,
+    plan: &CopyPlan,
     work: impl Future<Output = ()>,
     totals: &Mutex<BatchTotals>,
 ) {
@@ -35,6 +37,7 @@ pub(super) async fn report_while(
     let mut timer = periodic_timer(PERIOD / samples_per_event);
     let mut ticks = 0;
     let mut samples = ProgressSampler::default();
+    let _note_moved = NoteMovedOnDrop(ctx, totals);
     tokio::pin!(work);
     loop {
         tokio::select! {
@@ -46,25 +49,51 @@ pub(super) async fn report_while(
                 let sample = samples.sample(ctx, totals);
                 ticks += 1;
                 if ticks % samples_per_event == 0 {
-                    send_progress(ctx, sample);
+                    send_progress((ctx, plan), sample, totals);
                 }
             }
         }
     }
     // Short batches end before the first tick; the summary needs at least one sample.
     let sample = samples.sample(ctx, totals);
-    send_progress(ctx, sample);
+    send_progress((ctx, plan), sample, totals);
 }
 
-fn send_progress(ctx: &BatchContext, sample: BatchSample) {
-    let totals = ctx.meter.totals();
-    ctx.observer.on_event(CopyEvent::Progress {
-        bytes: totals.moved,
-        safe: totals.safe,
-        streams: totals.streams,
+/// Notes the bytes that have moved when a batch ends, by itself or early.
+struct NoteMovedOnDrop<'a>(&'a BatchContext, &'a Mutex<BatchTotals>);
+
+impl Drop for NoteMovedOnDrop<'_> {
+    fn drop(&mut self) {
+        lock(self.1).note_moved(self.0.meter.totals().moved);
+    }
+}
+
+fn send_progress(
+    (ctx, plan): (&BatchContext, &CopyPlan),
+    sample: BatchSample,
+    totals: &Mutex<BatchTotals>,
+) {
+    let metered = ctx.meter.totals();
+    let active = ctx.meter.active();
+    let (total_files, planned) = plan.size();
+    // A part is copied of one file alone, whose whole size is planned.
+    let planned = part_size(&ctx.options, Some(planned)).unwrap_or(0);
+    ctx.observer.on_event(CopyEvent::Progress(CopyProgress {
+        elapsed: ctx.started.elapsed(),
+        bytes: metered.moved,
+        safe: metered.safe,
+        done: metered.done,
+        total_bytes: planned.saturating_sub(metered.left_out),
+        is_listed: plan.is_final(),
+        // What failed need not be a file of the plan.
+        files: lock(totals).ended_files().min(total_files),
+        total_files,
+        current: active.first().map(|file| file.shown()),
+        moving: active.len() as u64,
+        streams: metered.streams,
         buffer_bytes: sample.buffer,
         limiter: sample.limiter.map(Limiter::name),
-    });
+    }));
 }
 
 /// State kept between two samples.
@@ -117,7 +146,7 @@ impl ProgressSampler {
             // Whatever the sockets show, the streams wait for the rate limiter.
             sample.limiter = (sample.streams > 0).then_some(Limiter::RateLimit);
         }
-        write_decisions(ctx, ctx.trace.as_ref());
+        decisions::report(ctx);
         lock(totals).observe(sample);
         sample
     }
@@ -137,24 +166,6 @@ impl ProgressSampler {
 
 fn known_limiter(limiter: Limiter) -> Option<Limiter> {
     (limiter != Limiter::Unknown).then_some(limiter)
-}
-
-/// Writes the tuning decisions to the trace. They are taken even without a trace, because those of
-/// finished files accumulate until then.
-fn write_decisions(ctx: &BatchContext, trace: Option<&TraceFile>) {
-    for decided in ctx.meter.take_decisions() {
-        if let Some(trace) = trace {
-            let time = decided.at.saturating_duration_since(ctx.started);
-            match &decided.decision {
-                TuningDecision::Buffers(decision) => {
-                    trace.write_buffer_decision(time, &decided.file, decision);
-                }
-                TuningDecision::Streams(decision) => {
-                    trace.write_transfer_decision(time, &decided.file, decision);
-                }
-            }
-        }
-    }
 }
 
 #[cfg(test)]

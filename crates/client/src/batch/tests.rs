@@ -30,6 +30,7 @@ pub(crate) fn options() -> CopyOptions {
         verify: VerifyMode::Auto,
         retries: 0,
         trace: None,
+        interrupt: crate::CopyInterrupt::default(),
         sync_policy: data::store::durability::SyncPolicy::default(),
         symlinks: crate::SymlinkPolicy::default(),
         selection: crate::Selection::default(),

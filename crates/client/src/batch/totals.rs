@@ -38,6 +38,9 @@ pub(crate) struct BatchTotals {
     evidence: BatchEvidence,
     /// Rate limit of all transfers together, bytes per second.
     rate: Option<u64>,
+    /// Bytes that have moved, those of files in flight included, when this was last looked at.
+    moved: u64,
+    is_interrupted: bool,
 }
 
 /// One sample over all files in flight.
@@ -70,6 +73,25 @@ impl BatchTotals {
     /// Files that are complete, and bytes that have moved for files that have ended.
     pub(super) fn files_and_bytes(&self) -> (u64, u64) {
         (self.files, self.bytes)
+    }
+
+    /// Files that are complete, were left alone, or failed.
+    pub(super) fn ended_files(&self) -> u64 {
+        self.files + self.kept + self.failed
+    }
+
+    /// Notes how many bytes have moved, those of files in flight included.
+    pub(super) fn note_moved(&mut self, bytes: u64) {
+        self.moved = bytes;
+    }
+
+    /// The batch ends before it is complete.
+    pub(super) fn set_interrupted(&mut self) {
+        self.is_interrupted = true;
+        // Files in flight have moved bytes, too, and will not report them.
+        self.bytes = self.bytes.max(self.moved);
+        let message = "interrupted; repeat the command with --resume to continue";
+        self.first_failure = Some(CopyFailure::new(Exit::Interrupted, message));
     }
 
     /// A file has got a further name.
@@ -166,6 +188,9 @@ impl BatchTotals {
     /// Exit class: `Partial` if some files succeeded or the failures differ, otherwise the class of
     /// the failures.
     fn exit(&self) -> Exit {
+        if self.is_interrupted {
+            return Exit::Interrupted;
+        }
         if let Some(refused) = self.refused {
             return refused;
         }
@@ -290,6 +315,20 @@ mod tests {
         assert_eq!(limited_by(10), "rate limit");
         // One after the other, each transfer had the full limit and did not use it.
         assert_ne!(limited_by(40), "rate limit");
+    }
+
+    #[test]
+    fn an_interrupted_batch_counts_the_bytes_in_flight_and_says_how_to_continue() {
+        let mut totals = BatchTotals::default();
+        totals.file_done(10, "md5", None);
+        totals.file_failed(&CopyFailure::new(Exit::NotFound, "x"));
+        totals.note_moved(25);
+        totals.set_interrupted();
+        let summary = totals.summary(Duration::from_secs(1));
+        assert_eq!((summary.bytes, summary.files, summary.failed), (25, 1, 1));
+        assert_eq!(summary.exit, Exit::Interrupted);
+        let message = summary.first_failure.unwrap().message;
+        assert!(message.contains("--resume"), "{message}");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::pool::names_limit;
 use super::session_plan::KnownSessionLimits;
 use super::totals::BatchTotals;
 use super::work::WorkQueue;
-use super::{BatchContext, lock, periodic_timer};
+use super::{BatchContext, decisions, lock, periodic_timer};
 use crate::CopyFailure;
 use crate::location::StorageId;
 
@@ -51,11 +51,16 @@ where
     let mut limited = false;
     let mut timer = periodic_timer(LOOK_EVERY);
     let mut last = (Instant::now(), lock(totals).files_and_bytes());
+    let mut reported = 0;
     loop {
         // More workers than work would only log in and leave.
         let wanted = ramp
             .sessions()
             .min(running.len().saturating_add(queue.waiting()));
+        if wanted > reported {
+            reported = wanted;
+            decisions::report_sessions(ctx, wanted);
+        }
         while running.len() < wanted {
             let (ctx, shared, carry_out) =
                 (Arc::clone(ctx), Arc::clone(&shared), carry_out.clone());

@@ -37,6 +37,7 @@ mod secure;
 mod stat;
 
 use control::ClientControlConnection;
+pub use control::dialogue::DIALOGUE;
 use data_protection::AgreedDataProtection;
 use secure::ClientSessionSecurity;
 

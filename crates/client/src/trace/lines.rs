@@ -186,7 +186,8 @@ pub(super) fn buffer_decision_line<'a>(
     }
 }
 
-fn describe_buffer_setting(change: BufferSetting) -> String {
+/// A change of a buffer, bytes.
+pub(crate) fn describe_buffer_setting(change: BufferSetting) -> String {
     let (kind, bytes) = match change {
         BufferSetting::SendBuffer(bytes) => ("send buffer", bytes),
         BufferSetting::ReceiveBuffer(bytes) => ("receive buffer", bytes),
@@ -211,7 +212,8 @@ pub(super) fn transfer_decision_line<'a>(
     }
 }
 
-fn describe_transfer_setting(step: &TransferSetting) -> String {
+/// A change of the streams.
+pub(crate) fn describe_transfer_setting(step: &TransferSetting) -> String {
     match step {
         TransferSetting::Streams(count) => format!("streams {count}"),
         TransferSetting::CongestionControl(name) => format!("congestion {name}"),

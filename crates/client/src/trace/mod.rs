@@ -18,6 +18,8 @@ use crate::partial::local_failure;
 
 mod lines;
 
+pub(crate) use lines::{describe_buffer_setting, describe_transfer_setting};
+
 /// An open trace file.
 #[derive(Debug)]
 pub(crate) struct TraceFile {

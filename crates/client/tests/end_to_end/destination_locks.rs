@@ -95,7 +95,7 @@ fn start_copy(
 }
 
 fn is_moving(event: &CopyEvent) -> bool {
-    matches!(event, CopyEvent::Progress { bytes, .. } if *bytes > 0)
+    matches!(event, CopyEvent::Progress(progress) if progress.bytes > 0)
 }
 
 fn is_waiting(event: &CopyEvent) -> bool {

@@ -21,6 +21,7 @@ mod destination_locks;
 mod failures;
 mod faulty_server;
 mod integrity;
+mod interrupts;
 mod limiters;
 mod memory;
 mod pipelining;

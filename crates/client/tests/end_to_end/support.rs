@@ -202,6 +202,7 @@ pub(crate) fn options() -> CopyOptions {
         advice: client::AdviceOptions::default(),
         journal: client::BatchJournalLocation::Off,
         failed_list: None,
+        interrupt: client::CopyInterrupt::default(),
     }
 }
 
@@ -247,7 +248,7 @@ struct SafeBytesObserver {
 
 impl CopyObserver for SafeBytesObserver {
     fn on_event(&self, event: CopyEvent) {
-        if matches!(event, CopyEvent::Progress { safe, .. } if safe >= self.safe) {
+        if matches!(event, CopyEvent::Progress(progress) if progress.safe >= self.safe) {
             self.reached.notify_one();
         }
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::Args;
 use client::protection::WarningSink;
 use client::{
-    AdviceOptions, AdvisorChoice, BatchJournalLocation, CopyFailure, CopyOptions, Exit, ModeChoice,
-    Parallelism, SymlinkPolicy, VerifyMode,
+    AdviceOptions, AdvisorChoice, BatchJournalLocation, CopyFailure, CopyInterrupt, CopyOptions,
+    Exit, ModeChoice, Parallelism, SymlinkPolicy, VerifyMode,
 };
 use data::options::{CongestionChoice, IoMethod, TransferOptions};
 use data::store::durability::SyncPolicy;
@@ -26,6 +26,7 @@ use super::batch::BatchArgs;
 use super::data_values::{parse_algorithm, parse_block_size, parse_io_method, parse_sync_policy};
 use super::keep::KeepArgs;
 use super::rate_setting::{self, RateSetting};
+use super::reporting::ReportArgs;
 use super::security::SecurityArgs;
 use super::selection::SelectionArgs;
 use super::values;
@@ -185,6 +186,8 @@ pub(crate) struct CopyFlags {
     #[arg(short = 'n', long)]
     dry_run: bool,
     #[command(flatten)]
+    pub(crate) report: ReportArgs,
+    #[command(flatten)]
     selection: SelectionArgs,
     #[command(flatten)]
     security: SecurityArgs,
@@ -265,6 +268,7 @@ impl CopyFlags {
             advice: self.advice()?,
             journal: BatchJournalLocation::Off,
             failed_list: None,
+            interrupt: CopyInterrupt::default(),
             history: match self.no_history {
                 true => None,
                 false => HistoryLocation::of_user().file().map(PathHistory::at),

@@ -11,6 +11,7 @@ pub(crate) mod lab_sim;
 mod proxy;
 mod rate_setting;
 mod remote;
+mod reporting;
 mod security;
 mod selection;
 mod serve;

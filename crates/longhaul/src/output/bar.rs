@@ -1,253 +1,251 @@
-//! The progress bar on a terminal.
+//! The two lines of the bar, as wide as the terminal.
 
-use std::sync::Mutex;
-use std::time::Duration;
-
-use client::{CopyEvent, CopyObserver};
-use indicatif::{ProgressBar, ProgressStyle};
+use client::{CopyProgress, MovingFile};
+use proto::printable::printable;
+use unicode_width::UnicodeWidthStr;
 use units::show;
 
-use super::{event_message, streams_text};
+use super::pace::Pace;
+use super::progress_text as text;
 
-/// Weight of the newest rate in the exponential moving average that is shown.
-const SMOOTHING: f64 = 0.3;
+/// Between two parts of a line.
+const GAP: &str = "  ";
+/// A name is not shortened below this many columns.
+const LEAST_NAME: usize = 12;
+/// Columns of the graph, with its brackets.
+const GRAPH: std::ops::RangeInclusive<usize> = 12..=32;
 
-/// One bar for the whole batch.
-pub(super) struct BarObserver {
-    bar: ProgressBar,
-    rate: Mutex<SmoothedRate>,
+/// Both lines in at most `columns` columns: what moves, and how it goes.
+pub(super) fn bar_lines(progress: &CopyProgress, pace: Pace, columns: usize) -> Vec<String> {
+    vec![
+        file_line(progress, pace, columns),
+        rate_line(progress, pace, columns),
+    ]
 }
 
-/// Exponential moving average of the rate, computed from byte totals.
-#[derive(Default)]
-struct SmoothedRate {
-    last: Option<(std::time::Instant, u64)>,
-    bytes_per_second: f64,
-}
+/// A part of a line, and how early it is left out: the highest number first.
+type LinePart = (u8, Option<String>);
 
-impl SmoothedRate {
-    fn update(&mut self, total: u64) -> f64 {
-        let now = std::time::Instant::now();
-        if let Some((then, before)) = self.last {
-            let seconds = now.duration_since(then).as_secs_f64();
-            // A rate over a shorter time would be mostly noise.
-            if seconds < 0.05 {
-                return self.bytes_per_second;
-            }
-            #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
-            let rate = total.saturating_sub(before) as f64 / seconds;
-            // The first rate starts the average; otherwise it would rise slowly from 0.
-            self.bytes_per_second = if self.bytes_per_second == 0.0 {
-                rate
-            } else {
-                SMOOTHING * rate + (1.0 - SMOOTHING) * self.bytes_per_second
-            };
-        }
-        self.last = Some((now, total));
-        self.bytes_per_second
-    }
-}
-
-impl BarObserver {
-    pub(super) fn new() -> Self {
-        let bar = Self::with_bar(ProgressBar::new(0));
-        // The bar moves even if no progress event arrives, which shows that the program is alive.
-        bar.bar.enable_steady_tick(Duration::from_millis(200));
-        bar
-    }
-
-    fn with_bar(bar: ProgressBar) -> Self {
-        set_bar_style(&bar, false);
-        Self {
-            bar,
-            rate: Mutex::default(),
-        }
-    }
-
-    /// Updates the bar. `suffix` is the text about the streams.
-    fn progress(&self, moved: u64, safe: u64, suffix: &str) {
-        let rate = match self.rate.lock() {
-            Ok(mut rate) => rate.update(moved),
-            Err(_) => return,
+/// The parts that fit, in their order.
+fn fitted(parts: Vec<LinePart>, columns: usize) -> Vec<String> {
+    let mut parts: Vec<(u8, String)> = parts
+        .into_iter()
+        .filter_map(|(rank, part)| Some((rank, part?)))
+        .collect();
+    while width_of(&parts) > columns {
+        let Some(last) = (0..parts.len()).max_by_key(|index| parts[*index].0) else {
+            break;
         };
-        let total = self.bar.length().unwrap_or(0);
-        if total < safe {
-            // The sizes of some files are unknown, so the total is too small.
-            set_bar_style(&self.bar, false);
-        }
-        self.bar.set_position(safe);
-        let mut message = format!("{} {}", show::bytes(safe), show::rate(rate * 8.0));
-        if rate > 1.0 && total > safe {
-            #[allow(
-                clippy::cast_precision_loss,
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "whole seconds are shown"
-            )]
-            let left = ((total - safe) as f64 / rate) as u64;
-            message.push_str(&format!(", {}", time_left(left)));
-        }
-        message.push_str(suffix);
-        self.bar.set_message(message);
+        parts.remove(last);
     }
+    parts.into_iter().map(|(_, part)| part).collect()
 }
 
-/// Shows bar and percentage only if the total is known.
-fn set_bar_style(bar: &ProgressBar, known: bool) {
-    let template = match known {
-        true => "{bar:30} {percent:>3}% {wide_msg}",
-        false => "{wide_msg}",
-    };
-    if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style.progress_chars("=> "));
-    }
+fn width_of(parts: &[(u8, String)]) -> usize {
+    let gaps = parts.len().saturating_sub(1) * GAP.len();
+    parts.iter().map(|(_, part)| part.width()).sum::<usize>() + gaps
 }
 
-/// The remaining time as text, rounded to what an estimate can provide.
-fn time_left(seconds: u64) -> String {
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
-    match seconds {
-        0..3600 => format!("{minutes}:{:02} left", seconds % 60),
-        3600..86_400 => format!("{hours} h {:02} min left", minutes % 60),
-        86_400..8_640_000 => format!("{days} d {} h left", hours % 24),
-        // More than 100 days: the transfer practically stands still.
-        _ => "time left unknown".to_owned(),
+/// `12 of 340 files  ftp://h/run7/detector.h5  41% of 1.20 GB  5.1 files/s  and 3 more`
+fn file_line(progress: &CopyProgress, pace: Pace, columns: usize) -> String {
+    let others = progress.moving.saturating_sub(1);
+    let others = (others > 0).then(|| format!("and {others} more"));
+    let file = progress.current.as_ref();
+    // The name takes the room that the others leave.
+    let name = file.map(|_| "x".repeat(LEAST_NAME));
+    let name_rank = 1;
+    let parts = vec![
+        (0, text::files(progress)),
+        (name_rank, name),
+        (2, file.and_then(|file| file_amount(progress, file))),
+        (4, others),
+        (3, text::file_rate(progress, pace)),
+    ];
+    let placeholder = "x".repeat(LEAST_NAME);
+    let mut parts = fitted(parts, columns);
+    let used: usize = parts.iter().map(|part| part.width()).sum();
+    let gaps = parts.len().saturating_sub(1) * GAP.len();
+    let room = columns.saturating_sub(used + gaps) + LEAST_NAME;
+    if let (Some(file), Some(part)) = (file, parts.iter_mut().find(|part| **part == placeholder)) {
+        let verifying = match text::is_verifying(progress) {
+            true => "verifying ",
+            false => "",
+        };
+        let name = printable(&file.source).to_string();
+        *part = shortened(&format!("{verifying}{name}"), room);
     }
+    parts.join(GAP)
 }
 
-impl CopyObserver for BarObserver {
-    fn on_event(&self, event: CopyEvent) {
-        if let Some(line) = event_message(&event) {
-            // Suspended, so that the message does not overwrite the bar.
-            self.bar.suspend(|| super::print_to_stderr(&line));
+/// `41% of 1.20 GB`: of the file, if it is not the only one.
+fn file_amount(progress: &CopyProgress, file: &MovingFile) -> Option<String> {
+    let size = file.bytes.filter(|size| *size > 0)?;
+    let percent = u128::from(file.done.min(size)) * 100 / u128::from(size);
+    Some(match progress.total_files > 1 {
+        true => format!("{percent}% of {}", show::bytes(size)),
+        false => show::bytes(size),
+    })
+}
+
+/// `[=====>     ]  45% of 2.70 GB  94.2 Mbit/s  3:12 left  4 streams  limited by receive window  8.39 MB buffer`
+fn rate_line(progress: &CopyProgress, pace: Pace, columns: usize) -> String {
+    let percent = text::percentage(progress);
+    let graph = percent.map(|_| "x".repeat(*GRAPH.start()));
+    let placeholder = graph.clone();
+    let buffer = (progress.streams > 0 && progress.buffer_bytes > 0)
+        .then(|| format!("{} buffer", show::bytes(progress.buffer_bytes)));
+    let parts = vec![
+        (3, graph),
+        (0, Some(text::short_amount(progress))),
+        (1, text::rate(progress, pace)),
+        (2, text::remaining(progress, pace)),
+        (4, text::streams(progress)),
+        (5, text::limiter(progress)),
+        (6, buffer),
+    ];
+    let mut parts = fitted(parts, columns);
+    let used: usize = parts.iter().map(|part| part.width()).sum();
+    let gaps = parts.len().saturating_sub(1) * GAP.len();
+    let room = columns.saturating_sub(used + gaps) + GRAPH.start();
+    if let (Some(first), Some(percent)) = (parts.first_mut(), percent)
+        && Some(&*first) == placeholder.as_ref()
+    {
+        *first = graph_of(percent, room.min(*GRAPH.end()));
+    }
+    parts.join(GAP)
+}
+
+/// `[====>     ]`, `columns` wide.
+fn graph_of(percent: u64, columns: usize) -> String {
+    let inner = columns.saturating_sub(2);
+    let filled = usize::try_from(percent.min(100)).unwrap_or(0) * inner / 100;
+    let tip = if filled < inner { ">" } else { "" };
+    let line = format!("{}{tip}", "=".repeat(filled));
+    format!("[{line:<inner$}]")
+}
+
+/// The end of a text, in at most `columns` columns: the end of a path says most.
+pub(super) fn shortened(text: &str, columns: usize) -> String {
+    if text.width() <= columns {
+        return text.to_owned();
+    }
+    const DOTS: &str = "...";
+    let mut start = text.len();
+    for (index, _) in text.char_indices().rev() {
+        if text[index..].width() + DOTS.len() > columns {
+            break;
         }
-        match event {
-            CopyEvent::Planned { bytes, .. } => {
-                set_bar_style(&self.bar, bytes > 0);
-                self.bar.set_length(bytes);
-            }
-            CopyEvent::Progress {
-                bytes,
-                safe,
-                streams,
-                buffer_bytes,
-                limiter,
-            } => {
-                let suffix = match streams {
-                    0 => String::new(),
-                    _ => streams_text(streams, Some(buffer_bytes), limiter),
-                };
-                self.progress(bytes, safe, &suffix);
-            }
-            _ => {}
-        }
+        start = index;
     }
-}
-
-impl Drop for BarObserver {
-    fn drop(&mut self) {
-        // The summary follows and contains everything that the bar showed.
-        self.bar.finish_and_clear();
-    }
+    let dots = &DOTS[..DOTS.len().min(columns)];
+    format!("{dots}{}", &text[start..])
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-    use std::sync::Arc;
-
-    use indicatif::{ProgressDrawTarget, TermLike};
+    use std::time::Duration;
 
     use super::*;
 
-    /// A terminal that stores what was written to it.
-    #[derive(Debug, Clone, Default)]
-    struct CapturedTerminal(Arc<Mutex<String>>);
-
-    impl TermLike for CapturedTerminal {
-        fn width(&self) -> u16 {
-            80
+    fn progress() -> CopyProgress {
+        CopyProgress {
+            done: 450_000_000,
+            total_bytes: 1_000_000_000,
+            is_listed: true,
+            files: 12,
+            total_files: 340,
+            current: Some(MovingFile {
+                source: "ftp://data.example.org/archive/run7/detector-03.h5".to_owned(),
+                bytes: Some(200_000_000),
+                done: 82_000_000,
+            }),
+            moving: 4,
+            streams: 4,
+            buffer_bytes: 8_390_000,
+            limiter: Some("receive window"),
+            ..CopyProgress::default()
         }
+    }
 
-        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn write_line(&self, text: &str) -> io::Result<()> {
-            self.write_str(text)
-        }
-
-        fn write_str(&self, text: &str) -> io::Result<()> {
-            self.0.lock().unwrap().push_str(text);
-            Ok(())
-        }
-
-        fn clear_line(&self) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn flush(&self) -> io::Result<()> {
-            Ok(())
+    fn pace() -> Pace {
+        Pace {
+            bytes_per_second: 11_775_000.0,
+            files_per_second: 5.13,
+            left: Some(Duration::from_secs(192)),
+            silent: Duration::ZERO,
         }
     }
 
     #[test]
-    fn no_percentage_is_shown_if_the_size_is_unknown() {
-        let screen = CapturedTerminal::default();
-        let target = ProgressDrawTarget::term_like(Box::new(screen.clone()));
-        let bar = BarObserver::with_bar(ProgressBar::with_draw_target(Some(0), target));
-        let shown = |event: CopyEvent| {
-            bar.on_event(event);
-            screen.0.lock().unwrap().clear();
-            bar.bar.force_draw();
-            screen.0.lock().unwrap().clone()
-        };
-        let planned = |bytes| CopyEvent::Planned { files: 1, bytes };
-        let safe = |safe| CopyEvent::Progress {
-            bytes: safe,
-            safe,
-            streams: 1,
-            buffer_bytes: 0,
-            limiter: None,
-        };
-        shown(planned(0));
-        let unknown = shown(safe(5));
-        assert!(
-            unknown.contains("5 B") && !unknown.contains('%'),
-            "{unknown}"
+    fn a_wide_terminal_shows_everything() {
+        assert_eq!(
+            bar_lines(&progress(), pace(), 199),
+            [
+                "12 of 340 files  ftp://data.example.org/archive/run7/detector-03.h5  41% of 200 MB  and 3 more  \
+                 5.1 files/s",
+                "[=============>                ]  45% of 1.00 GB  94.2 Mbit/s  3:12 left  4 streams  \
+                 limited by receive window  8.39 MB buffer",
+            ]
         );
-        shown(planned(10));
-        let known = shown(safe(5));
-        assert!(known.contains("50%"), "{known}");
-        // More bytes arrived than were announced.
-        let more = shown(safe(11));
-        assert!(more.contains("11 B") && !more.contains('%'), "{more}");
     }
 
     #[test]
-    fn time_left_is_shown_in_minutes_hours_or_days() {
-        for (seconds, shown) in [
-            (0, "0:00 left"),
-            (125, "2:05 left"),
-            (7_260, "2 h 01 min left"),
-            (90_000, "1 d 1 h left"),
-            (122_589 * 60, "85 d 3 h left"),
-            (200 * 86_400, "time left unknown"),
-            (u64::MAX, "time left unknown"),
-        ] {
-            assert_eq!(time_left(seconds), shown);
+    fn a_narrow_terminal_shows_what_matters_most() {
+        assert_eq!(
+            bar_lines(&progress(), pace(), 79),
+            [
+                "12 of 340 files  ...run7/detector-03.h5  41% of 200 MB  and 3 more  5.1 files/s",
+                "[===========>              ]  45% of 1.00 GB  94.2 Mbit/s  3:12 left  4 streams",
+            ]
+        );
+        assert_eq!(
+            bar_lines(&progress(), pace(), 39),
+            [
+                "12 of 340 files  ...run7/detector-03.h5",
+                "45% of 1.00 GB  94.2 Mbit/s  3:12 left",
+            ]
+        );
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal() {
+        let wide_name = CopyProgress {
+            current: Some(MovingFile {
+                source: "数据/検出器/x\u{1b}[2J/run.h5".to_owned(),
+                bytes: None,
+                done: 0,
+            }),
+            total_files: 1_000_000,
+            files: 123_456,
+            ..progress()
+        };
+        let silent = Pace {
+            silent: Duration::from_secs(100_000),
+            ..pace()
+        };
+        for progress in [progress(), wide_name] {
+            for pace in [pace(), silent] {
+                for columns in 0..220 {
+                    for line in bar_lines(&progress, pace, columns) {
+                        assert!(line.width() <= columns, "{columns}: {line}");
+                        assert!(!line.contains('\u{1b}'), "{line:?}");
+                    }
+                }
+            }
         }
+    }
+
+    #[test]
+    fn a_single_file_is_named_with_its_size_and_no_number_of_files() {
+        let single = CopyProgress {
+            files: 0,
+            total_files: 1,
+            moving: 1,
+            ..progress()
+        };
+        assert_eq!(
+            bar_lines(&single, pace(), 79)[0],
+            "ftp://data.example.org/archive/run7/detector-03.h5  200 MB"
+        );
     }
 }

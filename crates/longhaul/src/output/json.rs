@@ -1,15 +1,17 @@
-//! `--json`: one object per line on standard output, each with a field `"event"`.
+//! `--json`: one object per line on standard output, each with a field `"event"` and the time in `"time"`. The schema is
+//! docs/json-schema/copy-events.schema.json.
 
-use client::{CopyEvent, CopyObserver, CopySummary};
+use client::{CopyEvent, CopyProgress, CopySummary};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// Prints each event as a JSON object.
-pub(super) struct JsonObserver;
+use super::pace::Pace;
 
-impl CopyObserver for JsonObserver {
-    fn on_event(&self, event: CopyEvent) {
-        // The copy continues even if nothing reads standard output any more.
-        let _ = super::print_json(&event_to_json(&event));
+/// Prints an event, except decisions, which `--trace` has as JSON. `pace`: at a progress event.
+pub(super) fn print_event(event: &CopyEvent, pace: Pace) {
+    // The copy continues even if nothing reads standard output any more.
+    if let Some(line) = event_to_json(event, pace) {
+        print_with_time(line);
     }
 }
 
@@ -39,11 +41,19 @@ pub(super) fn print_summary(s: &CopySummary) {
         "error": s.first_failure.as_ref().map(|f| f.message.clone()),
     });
     // The exit code reports the result even if nothing reads standard output.
+    print_with_time(line);
+}
+
+fn print_with_time(mut line: Value) {
+    if let Value::Object(fields) = &mut line {
+        let now = format!("{:.3}", Timestamp::now());
+        fields.insert("time".to_owned(), now.into());
+    }
     let _ = super::print_json(&line);
 }
 
-fn event_to_json(event: &CopyEvent) -> Value {
-    match event {
+fn event_to_json(event: &CopyEvent, pace: Pace) -> Option<Value> {
+    Some(match event {
         CopyEvent::Planned { files, bytes } => {
             json!({"event": "planned", "files": files, "bytes": bytes})
         }
@@ -56,16 +66,8 @@ fn event_to_json(event: &CopyEvent) -> Value {
             "event": "started", "source": source, "destination": destination,
             "bytes": bytes, "resumed": resumed,
         }),
-        CopyEvent::Progress {
-            bytes,
-            safe,
-            streams,
-            buffer_bytes,
-            limiter,
-        } => json!({
-            "event": "progress", "bytes": bytes, "safe": safe,
-            "streams": streams, "buffer_bytes": buffer_bytes, "limiter": limiter,
-        }),
+        CopyEvent::Progress(progress) => progress_to_json(progress, pace),
+        CopyEvent::Decision { .. } => return None,
         CopyEvent::Finished {
             source,
             destination,
@@ -105,7 +107,33 @@ fn event_to_json(event: &CopyEvent) -> Value {
             "attempt": attempt, "after_seconds": after.as_secs_f64(),
         }),
         CopyEvent::Warning(text) => json!({"event": "warning", "text": text}),
-    }
+    })
+}
+
+fn progress_to_json(progress: &CopyProgress, pace: Pace) -> Value {
+    let current = progress.current.as_ref();
+    json!({
+        "event": "progress",
+        "seconds": progress.elapsed.as_secs_f64(),
+        "bytes": progress.bytes,
+        "safe": progress.safe,
+        "done": progress.done,
+        "total_bytes": progress.total_bytes,
+        "files": progress.files,
+        "total_files": progress.total_files,
+        "is_listed": progress.is_listed,
+        "rate_bps": pace.bytes_per_second * 8.0,
+        "files_per_second": pace.files_per_second,
+        "eta_seconds": pace.left.map(|left| left.as_secs_f64()),
+        "silent_seconds": pace.silent.as_secs_f64(),
+        "moving": progress.moving,
+        "current": current.map(|file| json!({
+            "source": file.source, "bytes": file.bytes, "done": file.done,
+        })),
+        "streams": progress.streams,
+        "buffer_bytes": progress.buffer_bytes,
+        "limiter": progress.limiter,
+    })
 }
 
 #[cfg(test)]
@@ -120,14 +148,15 @@ mod tests {
             transient: false,
             no_room: false,
         };
-        let line = event_to_json(&CopyEvent::Failed {
+        let failed = CopyEvent::Failed {
             source: "ftp://h/a".into(),
             failure,
-        });
+        };
+        let line = event_to_json(&failed, Pace::default()).unwrap();
         assert_eq!(line["event"], "failed");
         assert_eq!(line["exit"], 4);
         assert_eq!(
-            event_to_json(&CopyEvent::Warning("w".into()))["event"],
+            event_to_json(&CopyEvent::Warning("w".into()), Pace::default()).unwrap()["event"],
             "warning"
         );
     }

@@ -1,52 +1,22 @@
 //! Output of a copy while it runs: JSON lines, a progress bar, progress lines, or errors only.
 
 mod bar;
+pub(crate) mod console;
+pub(crate) mod copy_output;
+pub(crate) mod events_log;
 pub(crate) mod journal;
 mod json;
-mod lines;
 pub(crate) mod log;
+mod messages;
+mod pace;
+mod progress_text;
 
 use std::io::{IsTerminal, Write};
-use std::sync::Arc;
+use std::time::Duration;
 
-use client::{CopyEvent, CopyObserver, CopySummary};
+use client::CopySummary;
 use proto::printable::{printable, printable_json};
 use units::show;
-
-/// How a copy reports its progress.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OutputStyle {
-    /// `--json`
-    Json,
-    /// `-q`
-    Quiet,
-    /// Text: a progress bar if standard error is a terminal, otherwise lines.
-    Human,
-}
-
-/// The observer that prints a copy's events in this style.
-pub(crate) fn observer_for(style: OutputStyle) -> Arc<dyn CopyObserver> {
-    match style {
-        OutputStyle::Json => Arc::new(json::JsonObserver),
-        OutputStyle::Quiet => Arc::new(QuietObserver),
-        OutputStyle::Human if std::io::stderr().is_terminal() => Arc::new(bar::BarObserver::new()),
-        OutputStyle::Human => Arc::new(lines::LineObserver::new()),
-    }
-}
-
-/// Prints the summary of a copy.
-pub(crate) fn print_summary(style: OutputStyle, summary: &CopySummary, why: bool) {
-    match style {
-        OutputStyle::Json => json::print_summary(summary),
-        OutputStyle::Quiet => {}
-        // The failures are printed already, and no file arrived.
-        OutputStyle::Human if summary.files == 0 && summary.failed > 0 => {}
-        OutputStyle::Human => print_to_stderr(&summary_line(summary)),
-    }
-    if why && style != OutputStyle::Json {
-        print_to_stderr(&summary.why);
-    }
-}
 
 fn summary_line(s: &CopySummary) -> String {
     let count = |n: u64, what: &str| {
@@ -54,10 +24,10 @@ fn summary_line(s: &CopySummary) -> String {
         format!("{n} {what}{plural}")
     };
     let mut text = format!(
-        "{}: {} in {:.1} s, {}",
+        "{}: {} in {}, {}",
         count(s.files, "file"),
         show::bytes(s.bytes),
-        s.seconds,
+        show::time(Duration::try_from_secs_f64(s.seconds).unwrap_or_default()),
         show::rate(s.goodput_bps),
     );
     if s.files > 0 {
@@ -93,20 +63,6 @@ fn verification_text(how: &str) -> String {
         "reflink" => ", shares its blocks with the source (reflink)".to_owned(),
         how => format!(", verified by {how}"),
     }
-}
-
-/// The part of a progress line about the streams: their number, their largest buffer, and the
-/// bottleneck as far as this end can see it.
-fn streams_text(streams: u64, buffer: Option<u64>, limiter: Option<&str>) -> String {
-    let plural = if streams == 1 { "" } else { "s" };
-    let mut text = format!(", {streams} stream{plural}");
-    if let Some(bytes) = buffer {
-        text.push_str(&format!(", {} buffer", show::bytes(bytes)));
-    }
-    if let Some(limiter) = limiter {
-        text.push_str(&format!(", limited by {limiter}"));
-    }
-    text
 }
 
 /// Prints a message on standard error. All messages go this way, because it escapes terminal control
@@ -161,90 +117,25 @@ pub(crate) fn print_line(line: &str) -> std::io::Result<()> {
     out.flush()
 }
 
-/// Prints errors only.
-struct QuietObserver;
-
-impl CopyObserver for QuietObserver {
-    fn on_event(&self, event: CopyEvent) {
-        if let CopyEvent::Failed { failure, .. } = event {
-            print_to_stderr(&format!("longhaul: {}", failure.message));
-        }
-    }
-}
-
-/// The message for an event that is shown with a bar and with lines alike; `None` for progress.
-fn event_message(event: &CopyEvent) -> Option<String> {
-    match event {
-        CopyEvent::Failed { failure, .. } => Some(format!("longhaul: {}", failure.message)),
-        CopyEvent::Warning(text) => Some(format!("longhaul: warning: {text}")),
-        CopyEvent::Skipped { source, reason } => {
-            Some(format!("longhaul: {source} skipped: {reason}"))
-        }
-        CopyEvent::WouldCopy {
-            source,
-            destination,
-            bytes,
-        } => {
-            let size = bytes.map(|bytes| format!(" ({})", show::bytes(bytes)));
-            let size = size.unwrap_or_default();
-            Some(format!("would copy {source} to {destination}{size}"))
-        }
-        CopyEvent::Deleted { path } => Some(format!("deleted {path}")),
-        CopyEvent::WouldDelete { path } => Some(format!("would delete {path}")),
-        CopyEvent::Retrying {
-            source,
-            reason,
-            attempt,
-            after,
-        } => Some(format!(
-            "longhaul: {source}: {reason}; attempt {attempt} in {:.0} s, continuing from the safe data",
-            after.as_secs_f64().max(1.0)
-        )),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
 
     use super::*;
 
-    /// Clears the screen, reverses the text direction, and separates lines.
-    const HOSTILE: &str = "x\u{1b}[2J\u{9b}31m\u{202e}gpj\u{2028}\r";
+    #[test]
+    fn own_lines_stay_lines() {
+        assert_eq!(escape_lines("a\nb"), "a\nb");
+    }
 
     #[test]
-    fn control_characters_in_events_are_escaped() {
-        let failure = client::CopyFailure {
-            exit: client::Exit::Protocol,
-            message: format!("h:21 refused to read {HOSTILE}: 550 {HOSTILE}"),
-            transient: false,
-            no_room: false,
-        };
-        let source = format!("ftp://h/{HOSTILE}");
-        let events = [
-            CopyEvent::Failed {
-                source: source.clone(),
-                failure,
-            },
-            CopyEvent::Warning(HOSTILE.to_owned()),
-            CopyEvent::Skipped {
-                source: source.clone(),
-                reason: HOSTILE.to_owned(),
-            },
-            CopyEvent::Retrying {
-                source,
-                reason: HOSTILE.to_owned(),
-                attempt: 2,
-                after: std::time::Duration::ZERO,
-            },
-        ];
-        for event in events {
-            let line = escape_lines(&event_message(&event).unwrap());
-            assert!(!line.contains(proto::printable::needs_escape), "{line:?}");
-            assert!(line.contains("x\\x1b[2J\\u{9b}31m\\u{202e}gpj"), "{line}");
-        }
-        assert_eq!(escape_lines("a\nb"), "a\nb", "own lines stay lines");
+    fn the_summary_has_hours() {
+        let mut summary = CopySummary::of_failure(&client::CopyFailure::new(
+            client::Exit::Partial,
+            "some failed",
+        ));
+        summary.seconds = 12_000.0;
+        assert!(summary_line(&summary).contains(" in 3 h 20 min, "));
     }
 
     #[test]
@@ -265,17 +156,5 @@ mod tests {
             .collect();
         assert!(words.join(" ").contains("`none` (not verified:"), "{help}");
         assert_eq!(verification_text("none"), ", not verified");
-    }
-
-    #[test]
-    fn a_progress_line_shows_streams_buffer_and_limiter() {
-        assert_eq!(streams_text(1, None, None), ", 1 stream");
-        assert_eq!(
-            streams_text(4, Some(8 << 20), Some("receive window")),
-            format!(
-                ", 4 streams, {} buffer, limited by receive window",
-                show::bytes(8 << 20)
-            )
-        );
     }
 }

@@ -32,6 +32,7 @@ pub use crate::secret::Secret;
 use crate::address::{AddressError, AddressFamily};
 use crate::checksum::ChecksumAlgorithm;
 use crate::drs::DrsAddress;
+use crate::printable::printable;
 use crate::security::{DataChannelAuth, DataCredential, ProtectionLevel, SecurityToken};
 use crate::stripes::StripeAddresses;
 use crate::timestamp::Timestamp;
@@ -182,6 +183,23 @@ impl Command {
     /// (see [`crate::path`]); here they become `?`, so that one command can never become two.
     pub fn encode(&self) -> Vec<u8> {
         encode::encode(self)
+    }
+
+    /// The line as logs show it: `***` in place of secrets, and without control characters. Secrets are passwords and
+    /// accounts, tokens of a security exchange, protected commands, credentials, and the nonce of DPRT.
+    pub fn for_log(&self) -> String {
+        let verb = self.verb();
+        match self {
+            Self::Pass(_)
+            | Self::Acct(_)
+            | Self::Adat(_)
+            | Self::Mic(_)
+            | Self::Conf(_)
+            | Self::Enc(_)
+            | Self::Dprt(_) => format!("{verb} ***"),
+            Self::Dcsc(DataCredential::Pem(_)) => format!("{verb} P ***"),
+            _ => printable(&self.encode()).to_string(),
+        }
     }
 
     /// The verb in upper case.

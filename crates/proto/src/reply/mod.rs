@@ -145,6 +145,24 @@ impl Reply {
         }
     }
 
+    /// All lines for the log of a dialogue, without codes. Secrets are replaced as in [`Reply::for_log`].
+    pub fn lines_for_log(&self) -> Vec<String> {
+        if (600..700).contains(&self.code) {
+            return vec!["...".to_owned()];
+        }
+        let may_have_nonces = self.code == 229
+            || DrsAddress::find_in_229(&printable(&self.text()).to_string()).is_ok();
+        let shown = |line: &Vec<u8>| {
+            let text = printable(line.as_slice()).to_string();
+            let text = without_token(&text);
+            match may_have_nonces {
+                true => without_nonces(&text),
+                false => text,
+            }
+        };
+        self.lines.iter().map(shown).collect()
+    }
+
     /// Appends the encoded reply, with CR LF. Inner lines that start with a space are written unchanged,
     /// others after `ddd-`. CR, LF and NUL become `?`.
     pub fn encode(&self, out: &mut Vec<u8>) {

@@ -17,7 +17,7 @@ use tune::sessions::SOON_DONE;
 use super::BatchContext;
 use super::disk::run_blocking;
 use super::measurement::TransferMeasurement;
-use super::meter::{FileMeter, SafeByteCount};
+use super::meter::{FileMeter, FileMeterGuard, SafeByteCount};
 use super::path_knowledge::{PathKnowledge, RemotePath};
 use super::plan::PlannedFile;
 use super::stream_plan::{CopyRange, StreamPlan, new_transfer_spec};
@@ -57,12 +57,19 @@ pub(super) struct MovedBundle {
     pub(super) measured: TransferMeasurement,
 }
 
+/// Begins files that move together.
+fn begin_together(ctx: &BatchContext, files: &[PlannedFile]) -> FileMeterGuard {
+    let bytes = files.iter().filter_map(|file| file.facts.size).sum();
+    let name = format!("{} files", files.len());
+    ctx.meter.begin_file(name, Some(bytes))
+}
+
 /// Moves files of one server and of this machine, or of two servers, with retries. Comes back with the bytes that were moved.
 pub(super) async fn copy_bundle(
     ctx: &BatchContext,
     files: &[PlannedFile],
 ) -> Result<MovedBundle, (u64, CopyFailure)> {
-    let meter = ctx.meter.begin_file(format!("{} files", files.len()));
+    let meter = begin_together(ctx, files);
     let mut retries = RetryBudget::new(ctx.options.retries, ctx.seed);
     loop {
         let before = meter.moved();

@@ -16,9 +16,9 @@ use super::super::measurement::TransferMeasurement;
 use super::super::meter::{FileMeter, SafeByteCount};
 use super::super::plan::PlannedFile;
 use super::super::stream_plan::{CopyRange, StreamPlan, new_transfer_spec};
-use super::MovedBundle;
 use super::local_files::{LocalBundle, new_token};
 use super::members::{ServerEnd, local_failure, members, modes, server_of};
+use super::{MovedBundle, begin_together};
 use crate::location::StorageId;
 use crate::retry::RetryBudget;
 use crate::storage::capabilities::AvailableChecksums;
@@ -54,7 +54,7 @@ pub(in crate::batch) async fn copy_series(
     ctx: &BatchContext,
     files: &[PlannedFile],
 ) -> Result<MovedBundle, (u64, CopyFailure)> {
-    let meter = &ctx.meter.begin_file(format!("{} files", files.len()));
+    let meter = &begin_together(ctx, files);
     let mut copy = SeriesCopy::new(ctx, files).map_err(|failure| (0, failure))?;
     let result = copy.run(meter).await;
     let moved_bytes = meter.moved();

@@ -14,7 +14,7 @@ use super::path_knowledge::{PathKnowledge, RemotePath};
 use super::resume::ExistingDestination;
 use super::stream_plan::{CopyRange, StreamPlan};
 use super::upload::{StorageDestination, UploadFinish};
-use super::{BatchContext, FileOutcome, PlannedFile, preserve};
+use super::{BatchContext, FileOutcome, PlannedFile, decisions, preserve};
 use crate::CopyFailure;
 use crate::answers::SourceFacts;
 use crate::journal::CopyIdentity;
@@ -394,7 +394,11 @@ impl<'a> FileCopy<'a> {
             }
         };
         // Kept over retries: the journal records whether bytes are in order, which depends on it.
+        let is_first = self.stream_plan.is_none();
         let stream_plan = *self.stream_plan.get_or_insert(stream_plan);
+        if is_first && (self.from.is_server() || self.to.is_server()) {
+            decisions::report_stream_plan(self.ctx, self.item.source.display(), stream_plan);
+        }
         let identity = CopyIdentity {
             source: self.source_identity(state),
             destination: self.item.destination.identity_key(),

@@ -9,6 +9,7 @@ use data::store::Sink;
 use tokio::sync::watch;
 
 use super::super::attempt_watch::AttemptWatch;
+use super::super::decisions;
 use super::super::destination::CopyDestination;
 use super::super::measurement::TransferMeasurement;
 use super::super::meter::SafeByteCount;
@@ -138,6 +139,9 @@ impl<'a> FileCopy<'a> {
             self.meter.confirm_attempt();
         }
         self.ctx.warn_all(std::mem::take(&mut attempt.warnings));
+        if let Some(text) = attempt.report.prior_use.clone() {
+            decisions::tell(self.ctx, Some(self.item.source.display()), text);
+        }
         let fetched = method == MoveMethod::Fetch;
         self.path.learn(self.ctx, fetched, &mut attempt).await;
         Ok(MoveResult {

@@ -212,6 +212,12 @@ impl CopyPlan {
         (state.files, state.bytes)
     }
 
+    /// Whether nothing will be added.
+    pub(crate) fn is_final(&self) -> bool {
+        let state = self.lock();
+        state.ended || state.has_complete_listing
+    }
+
     /// Number of symbolic and hard links.
     pub(crate) fn link_count(&self) -> u64 {
         self.lock().links

@@ -185,6 +185,20 @@ impl StreamPlan {
         }
     }
 
+    /// What a transfer begins with, for people.
+    pub(super) fn in_words(&self) -> String {
+        let plural = if self.streams == 1 { "" } else { "s" };
+        let mode = if self.in_order { "MODE S" } else { "MODE E" };
+        let growth = match self.max_streams > self.streams {
+            true => format!(", at most {}", self.max_streams),
+            false => String::new(),
+        };
+        format!(
+            "begins with {} stream{plural} in {mode}{growth}",
+            self.streams
+        )
+    }
+
     /// The plan for the ranges of the same file that arrived wrong. Only MODE E moves them without what is between
     /// them.
     pub(super) fn for_repair(self, ends: [Capabilities; 2]) -> Self {

@@ -12,7 +12,7 @@ use super::plan::{
     trim_trailing_slashes, walk_tree,
 };
 use super::totals::BatchTotals;
-use super::{BatchContext, execute, lock, preserve, secured_locations, sums};
+use super::{BatchContext, ending, execute, lock, preserve, secured_locations, sums};
 use crate::answers::SourceFacts;
 use crate::location::Location;
 use crate::storage::contract::Storage;
@@ -40,12 +40,11 @@ pub(crate) async fn sync(
     let started = Instant::now();
     let buffers = options.copy.transfer.buffers;
     let totals = Arc::new(Mutex::new(BatchTotals::new(buffers)));
-    let result = sync_trees(source, destination, options, &observer, &totals).await;
-    if let Err(failure) = result {
-        let shown = super::display_argument(source);
-        execute::report_failure(&observer, &totals, shown, failure);
-    }
-    super::summary(&totals, &options.copy, started.elapsed())
+    let syncing = sync_trees(source, destination, options, &observer, &totals);
+    let shown = || super::display_argument(source);
+    let copy = (&options.copy, &observer);
+    ending::run_to_end(Box::pin(syncing), shown, copy, &totals).await;
+    ending::summary(&totals, &options.copy, started.elapsed())
 }
 
 async fn sync_trees(

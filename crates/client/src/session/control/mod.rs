@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use crate::location::Server;
 use crate::{CopyFailure, Exit};
 
+pub(crate) mod dialogue;
 mod marker_rate;
 mod pipelining;
 mod protected_lines;
@@ -219,12 +220,18 @@ impl ClientControlConnection {
 
     /// Sends a command without waiting for its reply.
     pub(crate) async fn send(&mut self, command: &Command) -> Result<(), CopyFailure> {
-        tracing::debug!(server = %self.name, ?command, "command");
-        self.send_line(command.encode()).await
+        dialogue::log_command(&self.name, command);
+        self.send_encoded(command.encode()).await
     }
 
-    /// Sends a line as it is, with CR LF added. A line that was sent ahead is not sent again.
+    /// Sends a line without secrets as it is, with CR LF added.
     pub(crate) async fn send_line(&mut self, line: Vec<u8>) -> Result<(), CopyFailure> {
+        dialogue::log_line(&self.name, &line);
+        self.send_encoded(line).await
+    }
+
+    /// A line that was sent ahead is not sent again.
+    async fn send_encoded(&mut self, line: Vec<u8>) -> Result<(), CopyFailure> {
         self.check_ready_to_send()?;
         if self.take_prefetched(&line).await? {
             self.outstanding_replies = 1;
@@ -250,6 +257,7 @@ impl ClientControlConnection {
     /// Sends QUIT without waiting for the reply, then shuts down the sending side. The FIN follows
     /// QUIT, so a server that has not answered yet sees both in order.
     pub(crate) async fn quit_without_reply(&mut self) {
+        dialogue::log_command(&self.name, &Command::Quit);
         if !self.unusable && self.write_line(Command::Quit.encode()).await.is_ok() {
             // A connection that breaks here needs no handling: it is being closed.
             let _ = self.transport.shutdown().await;
@@ -269,7 +277,7 @@ impl ClientControlConnection {
             );
         }
         let command = Command::Sbuf(bytes);
-        tracing::debug!(server = %self.name, ?command, "command");
+        dialogue::log_command(&self.name, &command);
         self.unanswered_sbuf += 1;
         self.write_line(command.encode()).await
     }
@@ -317,7 +325,7 @@ impl ClientControlConnection {
     fn discard_unsolicited_replies(&mut self) -> Result<(), CopyFailure> {
         // Such a reply may have been read together with the last expected one.
         while let Some(reply) = self.received_replies.pop_front() {
-            tracing::debug!(server = %self.name, code = reply.code, text = %reply.for_log(), "unsolicited reply");
+            dialogue::log_reply(&self.name, &reply);
             if reply.code == 421 {
                 return Err(self.unusable_failure(&super::replies::display_reply(&reply)));
             }
@@ -330,7 +338,7 @@ impl ClientControlConnection {
         let mut buffer = vec![0; READ_SIZE];
         loop {
             if let Some(reply) = self.received_replies.pop_front() {
-                tracing::debug!(server = %self.name, code = reply.code, text = %reply.for_log(), "reply");
+                dialogue::log_reply(&self.name, &reply);
                 // A late 200 answers SBUF, not the current command.
                 if reply.code == 200 && self.unanswered_sbuf > 0 {
                     continue;

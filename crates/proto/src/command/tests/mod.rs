@@ -47,6 +47,33 @@ fn all_not_offered(lines: &[&str]) {
 }
 
 #[test]
+fn a_log_shows_commands_without_their_secrets() {
+    for line in [
+        "PASS swordfish",
+        "ACCT swordfish",
+        "ADAT c3dvcmRmaXNo",
+        "MIC c3dvcmRmaXNo",
+        "CONF c3dvcmRmaXNo",
+        "ENC c3dvcmRmaXNo",
+        "DCSC P c3dvcmRmaXNo",
+        &format!("DPRT |1|192.0.2.1|2811|{NONCE}|"),
+    ] {
+        let shown = ok(line).for_log();
+        let secret = line.rsplit([' ', '|']).find(|word| !word.is_empty());
+        assert!(!shown.contains(secret.unwrap()), "{line}: {shown}");
+        assert!(shown.ends_with("***"), "{line}: {shown}");
+        assert!(shown.starts_with(ok(line).verb()), "{line}: {shown}");
+    }
+    for line in ["USER alice", "RETR a b", "EPSV", "DCSC D"] {
+        assert_eq!(ok(line).for_log(), line);
+    }
+    assert_eq!(
+        Command::Retr(b"a\x1b[2J".to_vec()).for_log(),
+        "RETR a\\x1b[2J"
+    );
+}
+
+#[test]
 fn verbs_are_case_insensitive_and_end_at_a_space() {
     assert_eq!(ok("noop"), Command::Noop);
     assert_eq!(ok("NoOp x y"), Command::Noop);

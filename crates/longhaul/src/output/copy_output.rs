@@ -1,0 +1,189 @@
+//! The observer of `cp` and `sync`: prints events as the flags say, and the summary at the end.
+
+use std::io::IsTerminal;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use client::{CopyEvent, CopyObserver, CopyProgress, CopySummary};
+use units::show;
+
+use super::bar::bar_lines;
+use super::console::Console;
+use super::messages::{MessageLevel, event_message};
+use super::pace::{Pace, PaceMeter};
+use super::progress_text::plain_line;
+use super::{json, summary_line};
+
+/// Time between two progress lines if standard error is a file or a pipe.
+const LINE_PERIOD: Duration = Duration::from_secs(10);
+
+/// How a copy reports its progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OutputStyle {
+    /// `--json`
+    Json,
+    /// `-q`
+    Quiet,
+    /// Text: a progress bar if standard error is a terminal, otherwise lines.
+    Human,
+}
+
+/// What is reported, and how.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CopyReporting {
+    /// The style.
+    pub(crate) style: OutputStyle,
+    /// `-v`: details are messages, too.
+    pub(crate) is_verbose: bool,
+    /// `--stats`: time between two progress lines, or between two JSON objects about progress.
+    pub(crate) stats: Option<Duration>,
+}
+
+/// How progress is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ProgressView {
+    None,
+    Bar,
+    /// Lines, or JSON objects, after this time.
+    Every(Duration),
+}
+
+/// Prints the events of a copy.
+pub(crate) struct CopyOutput {
+    reporting: CopyReporting,
+    view: ProgressView,
+    console: Arc<Console>,
+    state: Mutex<OutputState>,
+}
+
+#[derive(Default)]
+struct OutputState {
+    pace: PaceMeter,
+    /// Time of the last progress line since the copy began.
+    last_report: Duration,
+    /// Files move, and the bar is about them.
+    is_moving: bool,
+}
+
+impl CopyOutput {
+    /// Prints on `console`, and on standard output with `--json`.
+    pub(crate) fn new(reporting: CopyReporting, console: Arc<Console>) -> Self {
+        let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
+        let view = match (reporting.style, reporting.stats) {
+            (OutputStyle::Json, None) => ProgressView::Every(Duration::ZERO),
+            (_, Some(period)) => ProgressView::Every(period),
+            (OutputStyle::Quiet, None) => ProgressView::None,
+            (OutputStyle::Human, None) if std::io::stderr().is_terminal() && !is_dumb => {
+                ProgressView::Bar
+            }
+            (OutputStyle::Human, None) => ProgressView::Every(LINE_PERIOD),
+        };
+        let output = Self {
+            reporting,
+            view,
+            console,
+            state: Mutex::default(),
+        };
+        output.draw_waiting("connecting");
+        output
+    }
+
+    /// Prints the summary, which is the last line. `why`: with the bottleneck.
+    pub(crate) fn print_summary(&self, summary: &CopySummary, why: bool) {
+        if self.view == ProgressView::Bar {
+            self.console.clear_bar();
+        }
+        // The failures are printed already, and no file arrived.
+        let is_told = summary.files == 0 && summary.failed > 0;
+        let line = summary_line(summary);
+        match self.reporting.style {
+            OutputStyle::Human if !is_told => self.console.print(&line),
+            _ => self.console.add_to_log(&line),
+        }
+        match self.reporting.style {
+            OutputStyle::Json => json::print_summary(summary),
+            _ if why => self.console.print(&summary.why),
+            _ => {}
+        }
+    }
+
+    fn message(&self, event: &CopyEvent) {
+        let Some((level, text)) = event_message(event) else {
+            return;
+        };
+        let is_verbose = self.reporting.is_verbose;
+        let is_shown = match (self.reporting.style, level) {
+            (_, MessageLevel::Detail) => is_verbose,
+            (OutputStyle::Json, _) => false,
+            (OutputStyle::Quiet, level) => level == MessageLevel::Error,
+            (OutputStyle::Human, _) => true,
+        };
+        match is_shown {
+            true => self.console.print(&text),
+            false if level != MessageLevel::Detail => self.console.add_to_log(&text),
+            false => {}
+        }
+    }
+
+    fn progress(&self, progress: &CopyProgress, event: &CopyEvent) {
+        let mut state = self.lock();
+        state.is_moving = true;
+        let pace = state.pace.update(progress);
+        match self.view {
+            ProgressView::None => {}
+            ProgressView::Bar => self
+                .console
+                .draw_bar(|columns| bar_lines(progress, pace, columns)),
+            ProgressView::Every(period) => {
+                // Progress events arrive several times per second; a log needs only a few lines.
+                if progress.elapsed.saturating_sub(state.last_report) < period {
+                    return;
+                }
+                state.last_report = progress.elapsed;
+                match self.reporting.style {
+                    OutputStyle::Json => json::print_event(event, pace),
+                    OutputStyle::Quiet | OutputStyle::Human => {
+                        self.console.print(&plain_line(progress, pace));
+                    }
+                }
+            }
+        }
+    }
+
+    /// What is done before files move.
+    fn draw_waiting(&self, text: &str) {
+        if self.view == ProgressView::Bar && !self.lock().is_moving {
+            self.console
+                .draw_bar(|columns| vec![super::bar::shortened(text, columns)]);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, OutputState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl CopyObserver for CopyOutput {
+    fn on_event(&self, event: CopyEvent) {
+        self.message(&event);
+        match &event {
+            CopyEvent::Progress(progress) => return self.progress(progress, &event),
+            CopyEvent::Planned { files, bytes } if *files > 1 => {
+                let bytes = show::bytes(*bytes);
+                self.draw_waiting(&format!("{files} files found, {bytes}"));
+            }
+            _ => {}
+        }
+        if self.reporting.style == OutputStyle::Json {
+            json::print_event(&event, Pace::default());
+        }
+    }
+}
+
+impl Drop for CopyOutput {
+    fn drop(&mut self) {
+        if self.view == ProgressView::Bar {
+            self.console.clear_bar();
+        }
+    }
+}

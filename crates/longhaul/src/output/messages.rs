@@ -1,0 +1,125 @@
+//! The messages for people about the events of a copy.
+
+use client::CopyEvent;
+use units::show;
+
+use super::verification_text;
+
+/// How much it takes to see a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum MessageLevel {
+    /// Shown always, also with `-q`.
+    Error,
+    /// Shown without any flag.
+    Notice,
+    /// Shown with `-v`.
+    Detail,
+}
+
+/// The message for an event; `None` where nothing is said.
+pub(super) fn event_message(event: &CopyEvent) -> Option<(MessageLevel, String)> {
+    use MessageLevel::{Detail, Error, Notice};
+    Some(match event {
+        CopyEvent::Failed { failure, .. } => (Error, format!("longhaul: {}", failure.message)),
+        CopyEvent::Warning(text) => (Notice, format!("longhaul: warning: {text}")),
+        CopyEvent::Skipped { source, reason } => {
+            (Notice, format!("longhaul: {source} skipped: {reason}"))
+        }
+        CopyEvent::WouldCopy {
+            source,
+            destination,
+            bytes,
+        } => {
+            let size = bytes.map(|bytes| format!(" ({})", show::bytes(bytes)));
+            let size = size.unwrap_or_default();
+            (
+                Notice,
+                format!("would copy {source} to {destination}{size}"),
+            )
+        }
+        CopyEvent::Deleted { path } => (Notice, format!("deleted {path}")),
+        CopyEvent::WouldDelete { path } => (Notice, format!("would delete {path}")),
+        CopyEvent::Retrying {
+            source,
+            reason,
+            attempt,
+            after,
+        } => {
+            let after = after.as_secs_f64().max(1.0);
+            let how = "continuing from the safe data";
+            let text =
+                format!("longhaul: {source}: {reason}; attempt {attempt} in {after:.0} s, {how}");
+            (Notice, text)
+        }
+        CopyEvent::Decision { source, text } => (
+            Detail,
+            match source {
+                Some(source) => format!("{source}: {text}"),
+                None => text.clone(),
+            },
+        ),
+        CopyEvent::Finished {
+            source,
+            destination,
+            bytes,
+            verified,
+        } => (
+            Detail,
+            format!(
+                "copied {source} to {destination}: {} moved{}",
+                show::bytes(*bytes),
+                verification_text(verified)
+            ),
+        ),
+        CopyEvent::Kept { destination, .. } => (Detail, format!("{destination} exists: kept")),
+        CopyEvent::Planned { .. } | CopyEvent::Started { .. } | CopyEvent::Progress(_) => {
+            return None;
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::escape_lines;
+    use super::*;
+
+    /// Clears the screen, reverses the text direction, and separates lines.
+    const HOSTILE: &str = "x\u{1b}[2J\u{9b}31m\u{202e}gpj\u{2028}\r";
+
+    #[test]
+    fn control_characters_in_events_are_escaped() {
+        let failure = client::CopyFailure {
+            exit: client::Exit::Protocol,
+            message: format!("h:21 refused to read {HOSTILE}: 550 {HOSTILE}"),
+            transient: false,
+            no_room: false,
+        };
+        let source = format!("ftp://h/{HOSTILE}");
+        let events = [
+            CopyEvent::Failed {
+                source: source.clone(),
+                failure,
+            },
+            CopyEvent::Warning(HOSTILE.to_owned()),
+            CopyEvent::Skipped {
+                source: source.clone(),
+                reason: HOSTILE.to_owned(),
+            },
+            CopyEvent::Decision {
+                source: Some(source.clone()),
+                text: "begins with 1 stream".to_owned(),
+            },
+            CopyEvent::Retrying {
+                source,
+                reason: HOSTILE.to_owned(),
+                attempt: 2,
+                after: std::time::Duration::ZERO,
+            },
+        ];
+        for event in events {
+            let line = escape_lines(&event_message(&event).unwrap().1);
+            assert!(!line.contains(proto::printable::needs_escape), "{line:?}");
+            assert!(line.contains("x\\x1b[2J\\u{9b}31m\\u{202e}gpj"), "{line}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The lines of `--json` are as docs/json-schema/copy-events.schema.json says, and the last one is the summary.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+const SCHEMA: &str = include_str!("../../../docs/json-schema/copy-events.schema.json");
+
+/// A server that anybody may write to; it ends with the test.
+struct OpenServer {
+    child: Child,
+    address: String,
+}
+
+impl OpenServer {
+    fn start(root: &Path) -> Self {
+        fs::create_dir_all(root).unwrap();
+        let mut child = longhaul()
+            .args(["serve", "--listen", "127.0.0.1:0", "--anonymous", "rw"])
+            .arg("--root")
+            .arg(root)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        output.read_line(&mut line).unwrap();
+        let address = line.trim().rsplit(' ').next().unwrap().to_owned();
+        Self { child, address }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("ftp://{}/{path}", self.address)
+    }
+}
+
+impl Drop for OpenServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn longhaul() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+    command
+        .env_remove("RUST_LOG")
+        .env("LONGHAUL_HISTORY", "off")
+        .env("LONGHAUL_BATCHES", "off");
+    command
+}
+
+/// The lines that a verb prints with `--json`, and its exit code.
+fn lines_of(verb: &str, arguments: &[&str]) -> (Vec<Value>, i32) {
+    let output = longhaul()
+        .arg(verb)
+        .arg("--json")
+        .args(arguments)
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines = text.lines().map(|l| serde_json::from_str(l).unwrap());
+    (lines.collect(), output.status.code().unwrap())
+}
+
+/// Checks lines, notes their events, and returns the last one, which is the summary.
+fn check(lines: &[Value], seen: &mut BTreeSet<String>) -> Value {
+    let schema: Value = serde_json::from_str(SCHEMA).unwrap();
+    for line in lines {
+        let event = line["event"].as_str().unwrap().to_owned();
+        // The part for the event, so that a message names its field.
+        let mut part = schema["$defs"][&event].clone();
+        assert!(part.is_object(), "the schema has no event {event}");
+        part["$defs"] = schema["$defs"].clone();
+        let validator = jsonschema::validator_for(&part).unwrap();
+        let errors: Vec<_> = validator.iter_errors(line).map(|e| e.to_string()).collect();
+        assert!(errors.is_empty(), "{line}: {errors:?}");
+        seen.insert(event);
+    }
+    let is_summary = |line: &&Value| line["event"] == "summary";
+    assert_eq!(lines.iter().filter(is_summary).count(), 1);
+    lines.last().filter(is_summary).unwrap().clone()
+}
+
+#[test]
+fn every_event_is_as_the_schema_says() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = |name: &str| scratch.path().join(name).to_str().unwrap().to_owned();
+    let (a, b) = (
+        OpenServer::start(&scratch.path().join("a")),
+        OpenServer::start(&scratch.path().join("b")),
+    );
+    for name in ["a/t/x", "a/t/d/y", "there/x", "there/extra"] {
+        let file = scratch.path().join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, name).unwrap();
+    }
+    fs::create_dir_all(path("links")).unwrap();
+    std::os::unix::fs::symlink("nowhere", path("links/l")).unwrap();
+    // It ends each connection before its greeting.
+    let broken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let broken_url = format!("ftp://{}/f", broken.local_addr().unwrap());
+    std::thread::spawn(move || broken.incoming().for_each(drop));
+    let mut seen = BTreeSet::new();
+    let mut run = |verb: &str, arguments: &[&str], code: i32| {
+        let (lines, status) = lines_of(verb, arguments);
+        assert_eq!(status, code, "{verb} {arguments:?}: {lines:?}");
+        let summary = check(&lines, &mut seen);
+        assert_eq!(summary["exit"], code);
+        summary
+    };
+    let (tree, single) = (a.url("t"), a.url("t/x"));
+    run("cp", &["-r", &tree, &path("got")], 0);
+    run("cp", &["-r", &tree, &b.url("third")], 0);
+    run("cp", &[&path("got/x"), &b.url("put")], 0);
+    run("cp", &["-n", &single, &path("dry")], 0);
+    run("cp", &["-r", &path("links"), &path("copied-links")], 0);
+    // It differs from its source: a warning.
+    run("cp", &["--keep-existing", &single, &path("there/x")], 0);
+    run("sync", &["-n", "--delete", &tree, &path("there")], 0);
+    run("sync", &["--delete", &tree, &path("there")], 0);
+    run("cp", &[&a.url("missing"), &path("m")], 4);
+    let lost = run("cp", &["--retries", "1", &broken_url, &path("f")], 5);
+    assert!(lost["error"].is_string());
+    // Refused before anything begins.
+    let none = path("none");
+    run("cp", &["-r", "--files-from", &none, &tree, &path("c")], 4);
+    let schema: Value = serde_json::from_str(SCHEMA).unwrap();
+    let events = schema["oneOf"].as_array().unwrap().iter();
+    let described: BTreeSet<String> = events
+        .map(|part| part["$ref"].as_str().unwrap())
+        .map(|part| part.rsplit('/').next().unwrap().to_owned())
+        .collect();
+    assert_eq!(seen, described);
+}
+
+#[test]
+fn the_schema_refuses_unknown_fields_and_wrong_types() {
+    let schema: Value = serde_json::from_str(SCHEMA).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let time = "2026-01-02T03:04:05.678Z";
+    let good = json!({"event": "deleted", "path": "p", "time": time});
+    assert!(validator.is_valid(&good));
+    for bad in [
+        json!({"event": "deleted", "path": "p"}),
+        json!({"event": "deleted", "path": 7, "time": time}),
+        json!({"event": "deleted", "path": "p", "time": "today"}),
+        json!({"event": "deleted", "path": "p", "time": time, "more": 1}),
+        json!({"event": "invented", "time": time}),
+    ] {
+        assert!(!validator.is_valid(&bad), "{bad}");
+    }
+}
+
+#[test]
+fn an_interrupted_copy_ends_with_its_summary() {
+    let scratch = tempfile::tempdir().unwrap();
+    let server = OpenServer::start(&scratch.path().join("root"));
+    let big = fs::File::create(scratch.path().join("root/big")).unwrap();
+    big.set_len(64 << 20).unwrap();
+    for (nth, signal) in [Signal::INT, Signal::TERM].into_iter().enumerate() {
+        let to = scratch.path().join(nth.to_string());
+        let mut copying = longhaul()
+            .args(["cp", "--json", "--limit-rate", "80M", &server.url("big")])
+            .arg(to)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut output = BufReader::new(copying.stdout.take().unwrap()).lines();
+        let mut next = || -> Option<Value> {
+            let line = output.next()?.unwrap();
+            Some(serde_json::from_str(&line).unwrap())
+        };
+        let mut lines = Vec::new();
+        let is_moving = |line: &Value| line["bytes"].as_u64() > Some(0);
+        while !lines
+            .last()
+            .is_some_and(|l: &Value| l["event"] == "progress" && is_moving(l))
+        {
+            lines.push(next().unwrap());
+        }
+        let moved = lines.last().unwrap()["bytes"].as_u64();
+        kill_process(Pid::from_child(&copying), signal).unwrap();
+        lines.extend(std::iter::from_fn(next));
+        assert_eq!(copying.wait().unwrap().code(), Some(130));
+        let summary = check(&lines, &mut BTreeSet::new());
+        assert_eq!(summary["exit"], 130);
+        assert!(summary["bytes"].as_u64() >= moved, "{summary}");
+        assert!(summary["error"].as_str().unwrap().contains("--resume"));
+    }
+}
