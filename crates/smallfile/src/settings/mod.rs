@@ -7,8 +7,10 @@ use serde::de::DeserializeOwned;
 
 use crate::regular_file;
 
+mod quantity;
 mod spelling;
 
+pub use quantity::SettingText;
 pub use spelling::unknown_name;
 
 /// Largest settings file, bytes.
