@@ -15,6 +15,7 @@ mod credentials;
 mod journal;
 pub mod location;
 mod lock_file;
+mod matching;
 mod netrc;
 mod partial;
 mod preserve_options;

@@ -23,6 +23,7 @@ mod faulty_server;
 mod integrity;
 mod limiters;
 mod memory;
+mod patterns;
 mod pipelining;
 mod preserve;
 mod protection;

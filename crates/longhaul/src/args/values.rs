@@ -73,6 +73,17 @@ pub(crate) fn parse_budget(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Parses the time for which a proxy is valid, a minute to a year; a number without a unit is in hours.
+pub(crate) fn parse_validity(text: &str) -> Result<Duration, String> {
+    const MINUTE: Duration = Duration::from_secs(60);
+    const YEAR: Duration = Duration::from_secs(366 * 86_400);
+    let time = units::hours(text).map_err(|error| error.to_string())?;
+    match (MINUTE..=YEAR).contains(&time) {
+        true => Ok(time),
+        false => Err("use a time from 1min to 366d".to_owned()),
+    }
+}
+
 fn positive(time: Duration) -> Result<Duration, String> {
     if time.is_zero() {
         return Err(ZERO_REFUSED.to_owned());
@@ -156,6 +167,15 @@ mod tests {
                 parse_timeout(text).is_err() && parse_round_trip(text).is_err(),
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn a_validity_is_in_hours_without_a_unit() {
+        assert_eq!(parse_validity("12"), Ok(Duration::from_secs(43_200)));
+        assert_eq!(parse_validity("7d"), Ok(Duration::from_secs(604_800)));
+        for text in ["0", "59s", "367d", "soon"] {
+            assert!(parse_validity(text).is_err(), "{text}");
         }
     }
 

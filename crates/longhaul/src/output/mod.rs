@@ -8,7 +8,7 @@ pub(crate) mod log;
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
-use client::{CopyEvent, CopyObserver, CopySummary};
+use client::{CopyEvent, CopyFailure, CopyObserver, CopySummary, Exit};
 use proto::printable::{printable, printable_json};
 use units::show;
 
@@ -142,6 +142,20 @@ fn escape_if_terminal(line: &[u8], is_terminal: bool) -> Vec<u8> {
     }
 }
 
+/// Ignores a broken pipe (`longhaul ls | head`); other errors, such as a full disk, are failures.
+///
+/// # Errors
+/// `Local`.
+pub(crate) fn ignore_broken_pipe(printed: std::io::Result<()>) -> Result<(), CopyFailure> {
+    match printed {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(CopyFailure::new(
+            Exit::Local,
+            format!("standard output: {error}"),
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Prints a line of JSON on standard output.
 ///
 /// # Errors
@@ -214,8 +228,8 @@ mod tests {
 
     #[test]
     fn control_characters_in_events_are_escaped() {
-        let failure = client::CopyFailure {
-            exit: client::Exit::Protocol,
+        let failure = CopyFailure {
+            exit: Exit::Protocol,
             message: format!("h:21 refused to read {HOSTILE}: 550 {HOSTILE}"),
             transient: false,
             no_room: false,
