@@ -106,5 +106,8 @@ impl From<CopyFailure> for RenameFailure {
     }
 }
 
+/// Callback that receives the result of each removal.
+pub(crate) type RemovalReport<'r> = dyn FnMut(Result<(), CopyFailure>) + Send + 'r;
+
 /// Callback that receives entries one by one and breaks when it needs no more.
 pub(crate) type EntryVisitor<'v> = dyn FnMut(ListedEntry) -> ControlFlow<()> + Send + 'v;

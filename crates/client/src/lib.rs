@@ -17,6 +17,7 @@ mod interrupt;
 mod journal;
 pub mod location;
 mod lock_file;
+mod matching;
 mod netrc;
 mod partial;
 mod preserve_options;

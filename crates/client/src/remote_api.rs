@@ -28,14 +28,19 @@ pub async fn list(url: &str, options: &RemoteOptions) -> Result<Vec<RemoteEntry>
 /// Like [`list`], for large directories: `visit` receives the entries as they arrive, in the
 /// server's order, and returns `Break` to stop. Memory is bounded.
 ///
+/// The last component of the URL may be a pattern (`*`, `?`, `[]`, `{a,b}`), which stands for the entries of that name.
+/// With `recursive`, the content of each directory comes after it, under its path; links are not followed.
+///
 /// # Errors
-/// As [`list`]. Some entries may have been visited before the error.
+/// As [`list`]; `NotFound` if nothing matches; `Partial` if directories below could not be listed. Some entries may have
+/// been visited before the error.
 pub async fn list_each(
     url: &str,
+    recursive: bool,
     options: &RemoteOptions,
     visit: &mut (dyn FnMut(RemoteEntry) -> ControlFlow<()> + Send + '_),
 ) -> Result<(), CopyFailure> {
-    crate::verbs::list_each(url, options, visit).await
+    crate::verbs::list_each(url, recursive, options, visit).await
 }
 
 /// Facts of one remote path.
@@ -52,11 +57,25 @@ pub async fn remove(
     crate::verbs::remove(url, recursive, options).await
 }
 
-/// Shows `visit` what [`remove`] would delete, and deletes nothing: each entry has its full path on the server for its
+/// Deletes all that a URL stands for: what it names, or what matches the pattern in its last component. `report`
+/// receives the result of each removal; a failure does not keep the others.
+///
+/// # Errors
+/// `NotFound` if nothing matches. The session was lost; then nothing further is deleted.
+pub async fn remove_each(
+    url: &str,
+    recursive: bool,
+    options: &RemoteOptions,
+    report: &mut (dyn FnMut(Result<(), CopyFailure>) + Send + '_),
+) -> Result<(), CopyFailure> {
+    crate::verbs::remove_each(url, recursive, options, report).await
+}
+
+/// Shows `visit` what [`remove_each`] would delete, and deletes nothing: each entry has its full path on the server for its
 /// name, a directory comes before its content, and links are not followed. `Break` ends the listing.
 ///
 /// # Errors
-/// As [`remove`]. Some entries may have been visited before the error.
+/// As [`remove`]; with a pattern the first failure, after all that could be shown.
 pub async fn preview_removal(
     url: &str,
     recursive: bool,

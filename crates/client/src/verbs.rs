@@ -6,15 +6,18 @@ use std::sync::Arc;
 use data::store::durability::SyncPolicy;
 use data::store::file::FileSource;
 use proto::checksum::ChecksumAlgorithm;
+use proto::listing::EntryKind;
 
-use crate::answers::EntryVisitor;
+use crate::answers::{EntryVisitor, RemovalReport};
 use crate::batch::plan::make_with_parents;
 use crate::location::{Location, Server, StorageId};
+use crate::matching::{self, ShownTree, UnlistedDirectories, visit_tree};
 use crate::partial::{hashed_partial_path, local_failure};
 use crate::removal_preview::{self, directory_failure};
 use crate::session::{SessionOpening, display_path};
 use crate::storage::StorageAccess;
 use crate::storage::contract::Storage;
+use crate::tree::join_path;
 use crate::verify::checksum_local;
 use crate::{CopyFailure, Exit, RemoteEntry, RemoteOptions};
 
@@ -73,32 +76,67 @@ pub(crate) async fn list(
     result
 }
 
-/// Like [`list`], entry by entry in the server's order, in bounded memory.
+/// Like [`list`], entry by entry in the server's order, in bounded memory; with patterns and trees.
 pub(crate) async fn list_each(
     url: &str,
+    recursive: bool,
     options: &RemoteOptions,
     visit: &mut EntryVisitor<'_>,
 ) -> Result<(), CopyFailure> {
     let (server, path) = parse_remote_url(url, options)?;
     let mut storage = open_storage(&server, options).await?;
-    let result = async {
-        if path.ends_with(b"/") {
-            return storage
-                .list_each(without_trailing_slash(&path), visit)
-                .await;
-        }
-        match stat_if_file(&mut *storage, &path).await? {
-            Some(entry) => {
-                // The visitor's wish to stop is irrelevant after the only entry.
-                let _ = visit(entry);
-                Ok(())
-            }
-            None => storage.list_each(&path, visit).await,
-        }
-    }
-    .await;
+    let at = Location::Remote { server, path };
+    let result = list_location(&mut *storage, &at, recursive, visit).await;
     storage.close().await;
     result
+}
+
+async fn list_location(
+    storage: &mut dyn Storage,
+    at: &Location,
+    recursive: bool,
+    visit: &mut EntryVisitor<'_>,
+) -> Result<(), CopyFailure> {
+    let path = without_trailing_slash(at.path());
+    let mut unlisted = UnlistedDirectories::default();
+    if let Some(matched) = matching::expand(storage, at).await? {
+        for entry in matched.entries {
+            let is_directory = entry.kind == EntryKind::Dir && !entry.is_symlink();
+            let name = entry.name.clone();
+            if visit(entry).is_break() {
+                return Ok(());
+            }
+            if is_directory && recursive {
+                let top = join_path(&matched.parent, &name);
+                let tree = ShownTree {
+                    top: &top,
+                    prefix: &name,
+                };
+                if visit_tree(storage, tree, &mut unlisted, visit)
+                    .await?
+                    .is_break()
+                {
+                    return Ok(());
+                }
+            }
+        }
+        return unlisted.result();
+    }
+    let is_directory = at.path().ends_with(b"/");
+    if !is_directory && let Some(entry) = stat_if_file(storage, path).await? {
+        // The visitor's wish to stop is irrelevant after the only entry.
+        let _ = visit(entry);
+        return Ok(());
+    }
+    if !recursive {
+        return storage.list_each(path, visit).await;
+    }
+    let tree = ShownTree {
+        top: path,
+        prefix: b"",
+    };
+    let _ = visit_tree(storage, tree, &mut unlisted, visit).await?;
+    unlisted.result()
 }
 
 /// Most entries of a directory that is kept in memory.
@@ -145,7 +183,7 @@ async fn stat_if_file(
     path: &[u8],
 ) -> Result<Option<RemoteEntry>, CopyFailure> {
     let mut entry = storage.stat(path).await?;
-    if entry.kind == proto::listing::EntryKind::Dir {
+    if entry.kind == EntryKind::Dir {
         return Ok(None);
     }
     let start = path.iter().rposition(|b| *b == b'/').map_or(0, |i| i + 1);
@@ -169,16 +207,62 @@ pub(crate) async fn remove(
     let (server, path) = parse_remote_url(url, options)?;
     let path = removable_path(&path)?;
     let mut storage = open_storage(&server, options).await?;
-    let result = if recursive {
-        storage.remove_tree(path).await
-    } else {
-        remove_file(&mut *storage, path).await
-    };
+    let result = remove_path(&mut *storage, path, recursive).await;
     storage.close().await;
     result
 }
 
-/// Shows what [`remove`] would delete.
+async fn remove_path(
+    storage: &mut dyn Storage,
+    path: &[u8],
+    recursive: bool,
+) -> Result<(), CopyFailure> {
+    match recursive {
+        true => storage.remove_tree(path).await,
+        false => remove_file(storage, path).await,
+    }
+}
+
+/// Removes all that a URL with a pattern stands for, or what it names.
+pub(crate) async fn remove_each(
+    url: &str,
+    recursive: bool,
+    options: &RemoteOptions,
+    report: &mut RemovalReport<'_>,
+) -> Result<(), CopyFailure> {
+    let (server, path) = parse_remote_url(url, options)?;
+    let mut storage = open_storage(&server, options).await?;
+    let at = Location::Remote { server, path };
+    let result = async {
+        for path in removed_paths(&mut *storage, &at).await? {
+            let removed = remove_path(&mut *storage, &path, recursive).await;
+            if removed.as_ref().is_err_and(|failure| failure.transient) {
+                // The session is lost.
+                return removed;
+            }
+            report(removed);
+        }
+        Ok(())
+    }
+    .await;
+    storage.close().await;
+    result
+}
+
+/// The paths that a removal of `at` is about.
+async fn removed_paths(
+    storage: &mut dyn Storage,
+    at: &Location,
+) -> Result<Vec<Vec<u8>>, CopyFailure> {
+    let path = removable_path(at.path())?;
+    let Some(matched) = matching::expand(storage, at).await? else {
+        return Ok(vec![path.to_vec()]);
+    };
+    let names = matched.entries.iter().map(|entry| &entry.name);
+    Ok(names.map(|name| join_path(&matched.parent, name)).collect())
+}
+
+/// Shows what [`remove_each`] would delete.
 pub(crate) async fn preview_removal(
     url: &str,
     recursive: bool,
@@ -186,9 +270,21 @@ pub(crate) async fn preview_removal(
     visit: &mut EntryVisitor<'_>,
 ) -> Result<(), CopyFailure> {
     let (server, path) = parse_remote_url(url, options)?;
-    let path = removable_path(&path)?;
     let mut storage = open_storage(&server, options).await?;
-    let result = removal_preview::preview_removal(&mut *storage, (path, recursive), visit).await;
+    let at = Location::Remote { server, path };
+    let result = async {
+        let mut first_failure = None;
+        for path in removed_paths(&mut *storage, &at).await? {
+            let top = (path.as_slice(), recursive);
+            match removal_preview::preview_removal(&mut *storage, top, visit).await {
+                Err(failure) if failure.transient => return Err(failure),
+                Err(failure) => first_failure = first_failure.or(Some(failure)),
+                Ok(()) => {}
+            }
+        }
+        first_failure.map_or(Ok(()), Err)
+    }
+    .await;
     storage.close().await;
     result
 }
@@ -231,9 +327,7 @@ async fn remove_existing(storage: &mut dyn Storage, path: &[u8]) -> Result<(), C
         return Err(failure);
     }
     match storage.stat(path).await {
-        Ok(entry) if entry.kind == proto::listing::EntryKind::Dir => {
-            Err(directory_failure(storage.name(), path))
-        }
+        Ok(entry) if entry.kind == EntryKind::Dir => Err(directory_failure(storage.name(), path)),
         _ => Err(failure),
     }
 }

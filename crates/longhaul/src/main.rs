@@ -10,6 +10,8 @@ mod demo;
 mod doctor;
 mod help;
 mod lab;
+mod listing;
+mod long_listing;
 mod output;
 mod proxy;
 mod remote;
@@ -23,11 +25,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::Parser;
 use client::{CopyFailure, Exit};
 
 use advisor::beside_server::{AdvisorInput, AdvisorProcess};
-use args::{Cli, KeyHolderArgs, LogFormat, ServeArgs, Verb};
+use args::{Cli, CommandLineAnswer, KeyHolderArgs, LogFormat, ServeArgs, Verb};
 use data::os::core_dumps;
 use history::PathHistory;
 use output::journal;
@@ -41,8 +42,16 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 fn main() -> ExitCode {
-    // clap exits with 2 on a usage error, which equals `Exit::Usage`.
-    let code = run(Cli::parse().verb).unwrap_or_else(|error| {
+    let verb = match Cli::from_words(std::env::args_os()) {
+        Ok(cli) => cli.verb,
+        // clap exits with 2 on a usage error, which equals `Exit::Usage`.
+        Err(CommandLineAnswer::Usual(answer)) => answer.exit(),
+        Err(CommandLineAnswer::Contradiction(line)) => {
+            print_to_stderr(&format!("longhaul: {line}"));
+            return ExitCode::from(Exit::Usage as u8);
+        }
+    };
+    let code = run(verb).unwrap_or_else(|error| {
         print_to_stderr(&format!("longhaul: {}", error_in_one_line(&error)));
         Exit::Local as u8
     });
@@ -88,8 +97,8 @@ fn run(verb: Verb) -> Result<u8> {
         Verb::Help(args) => help::help(&args.verb).map(|()| Exit::Done),
         Verb::Man(args) => help::man(&args.verb).map(|()| Exit::Done),
         Verb::Completions { shell } => help::completions(shell).map(|()| Exit::Done),
-        Verb::Ls(args) => run_remote_verb(remote::ls(&args)),
-        Verb::Stat(args) => run_remote_verb(remote::stat(&args)),
+        Verb::Ls(args) => run_remote_verb(listing::ls(&args)),
+        Verb::Stat(args) => run_remote_verb(listing::stat(&args)),
         Verb::Rm(args) => run_remote_verb(remote::rm(&args)),
         Verb::Mkdir(args) => run_remote_verb(remote::mkdir(&args)),
         Verb::Mv(args) => run_remote_verb(remote::mv(&args)),

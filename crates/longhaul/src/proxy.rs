@@ -2,7 +2,6 @@
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use client::protection::{
     NewProxy, ProxyFacts, default_proxy_path, describe_proxy, destroy_proxy, make_proxy,
@@ -28,7 +27,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Exit {
             file: path_or_default(file.as_ref()),
             certificate: cert.clone(),
             key: key.clone(),
-            valid: Duration::from_secs(u64::from(*valid) * 3600),
+            valid: *valid,
             limited: *limited,
             path_length: *path_length,
             key_bits: *bits,

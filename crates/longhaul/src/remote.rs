@@ -1,90 +1,65 @@
-//! The remote file verbs: call the client, print the result.
+//! The remote file verbs that are not listings: call the client, print the result.
 
-use std::io;
 use std::ops::ControlFlow;
 
 use client::location::Location;
 use client::{CopyFailure, Exit, RemoteEntry, RemoteOptions};
 use proto::checksum::ChecksumAlgorithm;
-use proto::listing::EntryKind;
 use serde_json::json;
 
-use crate::args::{CksumArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs};
+use crate::args::{CksumArgs, MkdirArgs, MvArgs, RmArgs};
 use crate::check_sums::check_sums;
-use crate::output::{print_json, print_listing_line};
+use crate::long_listing::entry_type;
+use crate::output::{ignore_broken_pipe, print_json, print_listing_line, print_to_stderr};
 
-/// Number of entries that `ls` sorts. It prints further ones in the server's order, to bound memory.
-const MAX_SORTED: usize = 16_384;
-
-pub(crate) async fn ls(args: &LsArgs) -> Result<(), CopyFailure> {
-    let mut collected = Vec::new();
-    let mut is_sorting = true;
-    let mut printed = Ok(());
-    let mut visit = |entry| {
-        if is_sorting {
-            collected.push(entry);
-            if collected.len() <= MAX_SORTED {
-                return ControlFlow::Continue(());
-            }
-            // Too many entries to hold: print those collected, and the rest as they arrive.
-            is_sorting = false;
-            printed = print_sorted(args, std::mem::take(&mut collected));
-        } else {
-            printed = print_entry(args, &entry);
-        }
-        match printed {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(_) => ControlFlow::Break(()),
-        }
-    };
-    client::list_each(&args.url, &args.common.options()?, &mut visit).await?;
-    ignore_broken_pipe(printed.and_then(|()| print_sorted(args, collected)))
-}
-
-fn print_sorted(args: &LsArgs, mut entries: Vec<RemoteEntry>) -> io::Result<()> {
-    entries.sort_by(|a, b| a.name.cmp(&b.name));
-    entries
-        .iter()
-        .try_for_each(|entry| print_entry(args, entry))
-}
-
-fn print_entry(args: &LsArgs, entry: &RemoteEntry) -> io::Result<()> {
-    match (args.json, args.long) {
-        (true, _) => print_json(&entry_to_json(entry)),
-        (false, true) => print_listing_line(&long_line(entry)),
-        (false, false) => print_listing_line(&entry.name),
-    }
-}
-
-/// Ignores a broken pipe (`longhaul ls | head`); other errors, such as a full disk, are failures.
-fn ignore_broken_pipe(printed: io::Result<()>) -> Result<(), CopyFailure> {
-    match printed {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(CopyFailure::new(
-            Exit::Local,
-            format!("standard output: {error}"),
-        )),
-        _ => Ok(()),
-    }
-}
-
-pub(crate) async fn stat(args: &StatArgs) -> Result<(), CopyFailure> {
-    let entry = client::stat(&args.url, &args.common.options()?).await?;
-    ignore_broken_pipe(if args.json {
-        print_json(&entry_to_json(&entry))
-    } else {
-        print_listing_line(&long_line(&entry))
-    })
-}
-
+/// `longhaul rm`: a file that cannot be deleted does not keep the others.
 pub(crate) async fn rm(args: &RmArgs) -> Result<(), CopyFailure> {
     let options = args.common.options()?;
+    let mut totals = RemovalTotals::default();
     for url in &args.urls {
-        match args.dry_run {
-            false => client::remove(url, args.recursive, &options).await?,
-            true => print_removal(args, url, &options).await?,
+        if args.dry_run {
+            totals.add(print_removal(args, url, &options).await);
+            continue;
+        }
+        let mut report = |removed| totals.add(removed);
+        let removed = client::remove_each(url, args.recursive, &options, &mut report).await;
+        if removed.is_err() {
+            totals.add(removed);
         }
     }
-    Ok(())
+    totals.result()
+}
+
+/// Results of the removals of one command.
+#[derive(Default)]
+struct RemovalTotals {
+    done: u64,
+    failed: u64,
+    /// The failure that is not printed yet: if it stays the only result, it is that of the command.
+    last_failure: Option<CopyFailure>,
+}
+
+impl RemovalTotals {
+    fn add(&mut self, removed: Result<(), CopyFailure>) {
+        match removed {
+            Ok(()) => self.done += 1,
+            Err(failure) => {
+                self.failed += 1;
+                if let Some(earlier) = self.last_failure.replace(failure) {
+                    print_to_stderr(&format!("longhaul: {}", earlier.message));
+                }
+            }
+        }
+    }
+
+    /// The last failure. Its exit code is its own if nothing else was to be deleted.
+    fn result(self) -> Result<(), CopyFailure> {
+        match self.last_failure {
+            None => Ok(()),
+            Some(failure) if self.done + self.failed == 1 => Err(failure),
+            Some(failure) => Err(CopyFailure::new(Exit::Partial, failure.message)),
+        }
+    }
 }
 
 /// Prints what would be removed, as the listings arrive.
@@ -137,40 +112,4 @@ pub(crate) async fn cksum(args: &CksumArgs) -> Result<(), CopyFailure> {
         }
     }
     Ok(())
-}
-
-fn entry_type(entry: &RemoteEntry) -> &'static str {
-    match entry.kind {
-        EntryKind::File => "file",
-        EntryKind::Dir | EntryKind::CurrentDir | EntryKind::ParentDir => "dir",
-        EntryKind::SymLink => "link",
-        EntryKind::Other => "other",
-    }
-}
-
-fn long_line(entry: &RemoteEntry) -> Vec<u8> {
-    let size = entry.size.map_or_else(|| "-".into(), |s| s.to_string());
-    let time = entry
-        .modified
-        .map_or_else(|| "-".into(), proto::timestamp::Timestamp::format);
-    let mut line = format!("{:5} {size:>15} {time:14} ", entry_type(entry)).into_bytes();
-    line.extend_from_slice(&entry.name);
-    if let Some(target) = &entry.link_target {
-        line.extend_from_slice(b" -> ");
-        line.extend_from_slice(target);
-    }
-    line
-}
-
-fn entry_to_json(entry: &RemoteEntry) -> serde_json::Value {
-    json!({
-        "name": String::from_utf8_lossy(&entry.name),
-        "type": entry_type(entry),
-        "size": entry.size,
-        "modified": entry.modified.map(proto::timestamp::Timestamp::format),
-        "mode": entry.mode.map(|m| format!("{m:04o}")),
-        "owner": entry.owner,
-        "group": entry.group,
-        "link": entry.link_target.as_ref().map(|t| String::from_utf8_lossy(t)),
-    })
 }

@@ -11,6 +11,7 @@
 //! | rate | [`rate`] | bit/s; 1 to 999 are refused, because Mbit/s is often meant |
 //! | rate in a table of measured values | [`rate_in_table`] | bit/s, also below 1000 |
 //! | time for which programs wait or run (`--timeout`) | [`seconds`] | seconds |
+//! | time for which something is valid (`proxy init --valid`) | [`hours`] | hours |
 //! | delay on a path (`--rtt`) | [`milliseconds`] | milliseconds |
 //! | time of any magnitude (`--budget`) | [`time`] | refused |
 //! | probability | [`probability`] | a part of 1; 1 itself is refused, because 1 % is often meant |
@@ -33,5 +34,5 @@ pub mod splitmix;
 
 pub use rate::{Rate, bytes_in, bytes_per_second};
 pub use read::{
-    UnitError, milliseconds, number, probability, rate, rate_in_table, seconds, size, time,
+    UnitError, hours, milliseconds, number, probability, rate, rate_in_table, seconds, size, time,
 };

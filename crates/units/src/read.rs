@@ -105,7 +105,7 @@ pub fn rate_in_table(text: &str) -> Result<Rate, UnitError> {
     Ok(Rate::bits_per_second(whole(bits)))
 }
 
-/// Parses a time with its unit: `8h`, `45min` (or `45m`), `90s`, `100ms`, `250us`, `80ns`.
+/// Parses a time with its unit: `7d`, `8h`, `45min` (or `45m`), `90s`, `100ms`, `250us`, `80ns`.
 ///
 /// # Errors
 /// [`UnitError`]; a number without a unit is [`UnitError::BareTime`].
@@ -119,6 +119,14 @@ pub fn time(text: &str) -> Result<Duration, UnitError> {
 /// [`UnitError`].
 pub fn seconds(text: &str) -> Result<Duration, UnitError> {
     time_of(text, "90s", Some("s"))
+}
+
+/// As [`time`]; a number without a unit is hours.
+///
+/// # Errors
+/// [`UnitError`].
+pub fn hours(text: &str) -> Result<Duration, UnitError> {
+    time_of(text, "12h", Some("h"))
 }
 
 /// As [`time`]; a number without a unit is milliseconds.
@@ -144,6 +152,7 @@ fn time_of(text: &str, example: &'static str, alone: Option<&str>) -> Result<Dur
         (unit, _) => unit,
     };
     let seconds = match unit {
+        "d" => number * 86_400.0,
         "h" => number * 3600.0,
         // Unlike in sizes and rates, `m` is minutes here.
         "min" | "m" => number * 60.0,
@@ -382,7 +391,8 @@ mod tests {
 
     #[test]
     fn times_are_parsed_or_refused() {
-        for read in [time, seconds, milliseconds] {
+        for read in [time, seconds, milliseconds, hours] {
+            assert_eq!(read("7d"), Ok(Duration::from_secs(604_800)));
             assert_eq!(read("1.5h"), Ok(Duration::from_secs(5400)));
             assert_eq!(read("2 min"), Ok(Duration::from_secs(120)));
             assert_eq!(read("2m"), read("2min"));
@@ -401,6 +411,7 @@ mod tests {
     fn a_time_without_a_unit_has_the_documented_unit() {
         assert_eq!(milliseconds("76.7"), Ok(Duration::from_micros(76_700)));
         assert_eq!(seconds("1.5"), Ok(Duration::from_millis(1500)));
+        assert_eq!(hours("12"), Ok(Duration::from_secs(43_200)));
         let refused = time("60").unwrap_err().to_string();
         assert!(refused.contains("60s or 60ms"), "{refused}");
     }

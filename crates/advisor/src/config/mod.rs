@@ -23,7 +23,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Settings of the service. A key that is missing keeps its default; an unknown key is an error.
 ///
-/// Times take `ms`, `s`, `min` and `h` (a bare number is seconds), sizes and rates `k M G` and `Ki Mi Gi`;
+/// Times take `ms`, `s`, `min`, `h` and `d` (a bare number is seconds), sizes and rates `k M G` and `Ki Mi Gi`;
 /// rates are bits per second.
 ///
 /// ```toml

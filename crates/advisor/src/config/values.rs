@@ -5,27 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
-
-/// A number or a text, as TOML has both.
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "a number or a text with a unit")]
-enum NumberOrText {
-    Number(u64),
-    Text(String),
-}
-
-impl NumberOrText {
-    fn into_text(self) -> String {
-        match self {
-            Self::Number(number) => number.to_string(),
-            Self::Text(text) => text,
-        }
-    }
-}
+use smallfile::settings::SettingText;
 
 /// A time; a bare number is seconds.
 pub(super) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-    let text = NumberOrText::deserialize(from)?.into_text();
+    let text = SettingText::deserialize(from)?.0;
     units::seconds(&text).map_err(serde::de::Error::custom)
 }
 
@@ -38,7 +22,7 @@ pub(super) fn optional_time<'de, D: Deserializer<'de>>(
 
 /// A size; a bare number is bytes.
 pub(super) fn size<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    let text = NumberOrText::deserialize(from)?.into_text();
+    let text = SettingText::deserialize(from)?.0;
     units::size(&text).map_err(serde::de::Error::custom)
 }
 
@@ -49,7 +33,7 @@ pub(super) fn optional_size<'de, D: Deserializer<'de>>(from: D) -> Result<Option
 
 /// A rate in bits per second; it needs a unit below 1000.
 pub(super) fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    let text = NumberOrText::deserialize(from)?.into_text();
+    let text = SettingText::deserialize(from)?.0;
     let rate = units::rate(&text).map_err(serde::de::Error::custom)?;
     Ok(rate.as_bits_per_second())
 }

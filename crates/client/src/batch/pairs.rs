@@ -1,10 +1,13 @@
 //! A file of pairs (`--from`): a line `SOURCE DESTINATION` each, as globus-url-copy's `-f` reads them. Words with spaces are in
 //! double quotes; empty lines and those that begin with `#` say nothing.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use crate::location::Location;
 use crate::{CopyFailure, Exit};
 
 /// Longest line, bytes.
@@ -20,11 +23,11 @@ pub enum PairSource {
 }
 
 impl PairSource {
-    /// Reads `-` or a path.
-    pub fn parse(text: &str) -> Self {
-        match text {
-            "-" => Self::StandardInput,
-            path => Self::File(PathBuf::from(path)),
+    /// `-` or a path.
+    pub fn of_argument(argument: &Path) -> Self {
+        match argument == Path::new("-") {
+            true => Self::StandardInput,
+            false => Self::File(argument.to_owned()),
         }
     }
 
@@ -96,7 +99,7 @@ impl PairReader {
                 let message = format!("{}: line {} is too long", self.name, self.line);
                 return Some(Err(CopyFailure::new(Exit::Local, message)));
             }
-            match parse_line(&String::from_utf8_lossy(&line)) {
+            match parse_line(&line) {
                 Ok(None) => {}
                 Ok(Some(pair)) => return Some(Ok(pair)),
                 Err(reason) => {
@@ -109,21 +112,26 @@ impl PairReader {
 }
 
 /// Parses a line. `None`: it says nothing.
-fn parse_line(line: &str) -> Result<Option<UrlPair>, &'static str> {
-    let mut rest = line.trim();
-    if rest.is_empty() || rest.starts_with('#') {
+fn parse_line(line: &[u8]) -> Result<Option<UrlPair>, &'static str> {
+    let mut rest = line.trim_ascii();
+    if rest.is_empty() || rest.starts_with(b"#") {
         return Ok(None);
     }
     let mut words = Vec::new();
     while !rest.is_empty() {
-        let (word, after) = match rest.strip_prefix('"') {
-            Some(quoted) => quoted
-                .split_once('"')
-                .ok_or("a double quote is not closed")?,
-            None => rest.split_once(char::is_whitespace).unwrap_or((rest, "")),
+        let (quoted, ends_word): (_, fn(&u8) -> bool) = match rest.strip_prefix(b"\"") {
+            Some(quoted) => (Some(quoted), |byte| *byte == b'"'),
+            None => (None, u8::is_ascii_whitespace),
         };
-        words.push(word.to_owned());
-        rest = after.trim_start();
+        let text = quoted.unwrap_or(rest);
+        let end = match text.iter().position(ends_word) {
+            Some(end) => end,
+            None if quoted.is_some() => return Err("a double quote is not closed"),
+            None => text.len(),
+        };
+        let word = Location::argument(OsStr::from_bytes(&text[..end]));
+        words.push(word.map_err(|_| "the working directory is unknown")?);
+        rest = text.get(end + 1..).unwrap_or_default().trim_ascii_start();
     }
     match <[String; 2]>::try_from(words) {
         Ok([source, destination]) => Ok(Some(UrlPair {
@@ -139,7 +147,7 @@ mod tests {
     use super::*;
 
     fn pair(line: &str) -> Option<(String, String)> {
-        let pair = parse_line(line).unwrap()?;
+        let pair = parse_line(line.as_bytes()).unwrap()?;
         Some((pair.source, pair.destination))
     }
 
@@ -158,8 +166,17 @@ mod tests {
             assert_eq!(pair(nothing), None);
         }
         for wrong in ["a", "a b c", "\"a b", "\"a\" \"b"] {
-            assert!(parse_line(wrong).is_err(), "{wrong}");
+            assert!(parse_line(wrong.as_bytes()).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn names_may_have_any_bytes() {
+        let pair = parse_line(b"ftp://h/caf\xe9 \"/d \xe9\"\n")
+            .unwrap()
+            .unwrap();
+        assert_eq!(pair.source, "ftp://h/caf%E9");
+        assert_eq!(pair.destination, "file:///d%20%E9");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Location of a source or destination: a local path, standard input or output, or a URL.
 
 use std::borrow::Cow;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::net::IpAddr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::credentials::{self, Credential};
 use crate::{ConnectionSecurity, CopyFailure};
 
+mod any_bytes;
 mod tls_ports;
 mod url;
 
@@ -295,6 +296,22 @@ impl Location {
                 text
             }
         }
+    }
+
+    /// An argument as a text that [`Location::parse`] reads, whatever its bytes: an argument that is not UTF-8 becomes a URL
+    /// with percent-encoded bytes, a local path a `file:` URL.
+    ///
+    /// # Errors
+    /// The path is relative, and the working directory is unknown.
+    pub fn argument(argument: &OsStr) -> std::io::Result<String> {
+        any_bytes::text_of_bytes(argument.as_bytes())
+    }
+
+    /// A name or relative path as it is written in a URL: any bytes, with percent-encoding.
+    pub fn url_name(name: &[u8]) -> String {
+        let mut text = String::new();
+        percent_encode(name, true, &mut text);
+        text
     }
 
     /// A key that two locations share only if they are the same path of the same account. It holds

@@ -99,7 +99,7 @@ impl SimRequest {
         request.cross_traffic = given.parse_quantity("cross-traffic", units::rate)?;
         let jitter = given.parse_quantity("jitter", units::milliseconds)?;
         request.jitter = jitter.unwrap_or_default();
-        let warm_up = given.parse_quantity("warm-up", units::milliseconds)?;
+        let warm_up = given.parse_quantity("warm-up", units::seconds)?;
         request.warm_up = warm_up.unwrap_or(request.warm_up);
         if let Some(text) = given.get("autopar") {
             if request.finder().is_none() {
@@ -114,7 +114,7 @@ impl SimRequest {
             request.duration
         };
         request.duration = given
-            .parse_quantity("time", units::milliseconds)?
+            .parse_quantity("time", units::seconds)?
             .unwrap_or(default_time);
         if let Some(share) = given.parse_quantity("loss", units::probability)? {
             request.loss = Loss::Independent(share);

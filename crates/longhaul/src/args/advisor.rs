@@ -227,8 +227,8 @@ pub(crate) struct AdvisorEnforceArgs {
 /// How long to wait for an answer.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct AdvisorWaitArgs {
-    /// Longest wait for the answer
-    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = values::parse_timeout)]
+    /// Longest wait for the answer: `500ms`, `2s`; a number is seconds
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = values::parse_timeout)]
     pub(crate) timeout: Duration,
 }
 

@@ -12,7 +12,7 @@ pub(crate) struct BatchArgs {
     /// Copy the pairs of FILE, one a line: source and destination, with double quotes around names with
     /// spaces; lines that begin with # say nothing (the format of globus-url-copy -f). `-`: standard input
     #[arg(long, value_name = "FILE|-", conflicts_with = "paths")]
-    from: Option<String>,
+    from: Option<PathBuf>,
     /// When the copy ends, write what was not copied to FILE, in the format of --from
     #[arg(long, value_name = "FILE")]
     failed: Option<PathBuf>,
@@ -25,7 +25,7 @@ pub(crate) struct BatchArgs {
 impl BatchArgs {
     /// Where the pairs to copy are.
     pub(crate) fn pairs(&self) -> Option<PairSource> {
-        self.from.as_deref().map(PairSource::parse)
+        self.from.as_deref().map(PairSource::of_argument)
     }
 
     /// The list of what was not copied.

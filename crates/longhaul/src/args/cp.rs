@@ -19,17 +19,18 @@ use proto::sizing::BufferSizing;
 use proto::sizing::SocketBuffers;
 use security::token::read_token_file;
 
-use tune::sizing::drs::{DrsInterval, DrsIntervalError};
-use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
+use tune::streams::chunked::ChunkTuningMode;
 
 use super::batch::BatchArgs;
 use super::data_values::{parse_algorithm, parse_block_size, parse_io_method, parse_sync_policy};
 use super::keep::KeepArgs;
+use super::place::place;
 use super::rate_setting::{self, RateSetting};
 use super::reporting::ReportArgs;
+use super::research::ResearchArgs;
 use super::security::SecurityArgs;
 use super::selection::SelectionArgs;
-use super::values;
+use super::{headings, values};
 
 /// Copy files and directory trees
 ///
@@ -49,24 +50,24 @@ use super::values;
 #[command(verbatim_doc_comment)]
 pub(crate) struct CpArgs {
     /// Copy directories and everything in them
-    #[arg(short = 'r', short_alias = 'R', long)]
+    #[arg(short = 'r', short_alias = 'R', long, help_heading = headings::CONTENT)]
     recursive: bool,
     /// Start at this byte of the source
-    #[arg(long, value_name = "N", value_parser = units::size)]
+    #[arg(long, value_name = "N", value_parser = units::size, help_heading = headings::CONTENT)]
     offset: Option<u64>,
     /// Copy only this many bytes
-    #[arg(long, value_name = "N", value_parser = units::size)]
+    #[arg(long, value_name = "N", value_parser = units::size, help_heading = headings::CONTENT)]
     length: Option<u64>,
     /// Do not replace existing destination files. A warning names each one that is older than its
     /// source or differs from it in size. The exit code does not depend on them
-    #[arg(long)]
+    #[arg(long, help_heading = headings::CONTENT)]
     keep_existing: bool,
     #[command(flatten)]
     pub(crate) batch: BatchArgs,
     #[command(flatten)]
     pub(crate) flags: CopyFlags,
     /// One or more sources, then the destination
-    #[arg(required_unless_present = "from", num_args = 2.., value_names = ["SRC", "DST"])]
+    #[arg(required_unless_present = "from", num_args = 2.., value_names = ["SRC", "DST"], value_parser = place())]
     paths: Vec<String>,
 }
 
@@ -74,116 +75,106 @@ pub(crate) struct CpArgs {
 #[derive(Debug, Args)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct CopyFlags {
-    /// Number of parallel streams. `auto` adjusts it while data moves. `mi`, `mi+` and `aimd` adjust it
-    /// after each chunk of the file, from goodput and round-trip time only (Ito, Ohsaki and Imase, 2008)
-    #[arg(short = 'p', long = "parallel", value_name = "N|auto|mi|mi+|aimd", default_value = "auto", value_parser = parse_parallelism)]
+    /// Number of parallel streams. `auto` adjusts it while data moves. `mi`, `mi+` and `aimd` are published
+    /// methods (see --autopar)
+    #[arg(short = 'p', long = "parallel", value_name = "N|auto|mi|mi+|aimd", default_value = "auto", value_parser = parse_parallelism, help_heading = headings::SPEED)]
     parallelism: Parallelism,
     /// Maximum number of streams per file with `-p auto`, `mi`, `mi+` and `aimd`: 1 to 256
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = parse_max_streams)]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = parse_max_streams, help_heading = headings::SPEED)]
     max_streams: u32,
-    /// Parameters of `-p mi`, `mi+` and `aimd`. The defaults are those of the paper: n0=1, eta=0.8,
-    /// gamma=2, alpha=2, beta=0.5, delta=10s, rho=0.1. Two more settle points that the paper leaves
-    /// open. rtt=flowing measures the round-trip time while data flows, rtt=between does so between
-    /// chunks. optimum=both uses both terms of equation 1 for `mi+`, optimum=second only the second.
-    /// The first value of each is the default
-    #[arg(long, value_name = "KEY=VALUE,...", default_value = "", hide_default_value = true, value_parser = parse_autopar)]
-    autopar: ChunkParameters,
     /// Socket buffer sizes. `auto` lets the kernel tune them and sets larger ones where the kernel's
-    /// limit is too small for the path; `kernel` leaves them to the kernel; `drs` and `drs1` are
-    /// dynamic right-sizing as published in 2004 and 2003; SIZE sets a fixed size
-    #[arg(long, value_name = "auto|kernel|drs|drs1|SIZE", default_value = "auto", value_parser = parse_buffer)]
+    /// limit is too small for the path; `kernel` leaves them to the kernel; SIZE sets a fixed size;
+    /// `drs` and `drs1` are dynamic right-sizing as published in 2004 and 2003 (see --drs-interval)
+    #[arg(long, value_name = "auto|kernel|drs|drs1|SIZE", default_value = "auto", value_parser = parse_buffer, help_heading = headings::SPEED)]
     buffer: SocketBuffers,
-    /// How often the receiver estimates the bandwidth with `--buffer drs`: `adaptive` (in proportion to
-    /// the round-trip time) or a time such as 100ms
-    #[arg(long, value_name = "adaptive|TIME", default_value = "adaptive", value_parser = parse_drs_interval)]
-    drs_interval: DrsInterval,
     /// TCP congestion control of the sender. `auto` switches to a loss-tolerant one if the path loses
     /// packets without congestion and the sending system permits it; `system` keeps the system default;
     /// NAME selects one, such as `bbr`. A longhaul server that sends is asked to use it; other servers
     /// use their own
-    #[arg(long, value_name = "auto|system|NAME", default_value = "auto", value_parser = parse_congestion)]
+    #[arg(long, value_name = "auto|system|NAME", default_value = "auto", value_parser = parse_congestion, help_heading = headings::SPEED)]
     cc: CongestionChoice,
     /// Transfer mode: `s` (stream), `e` (extended block, MODE E), or `auto`
-    #[arg(long, value_name = "auto|s|e", default_value = "auto", value_parser = parse_mode)]
+    #[arg(long, value_name = "auto|s|e", default_value = "auto", value_parser = parse_mode, help_heading = headings::SPEED)]
     mode: ModeChoice,
     /// Continue an interrupted copy. Files of a tree or a list that were done are not looked at again; a
     /// partial file continues if its source has not changed
-    #[arg(long)]
+    #[arg(long, help_heading = headings::RELIABILITY)]
     resume: bool,
     /// Checksum to verify each file with: `auto` (the cheapest that both ends support), `none` (not
     /// verified: only the sizes are compared), or one of crc32c crc32 adler32 blake3 sha256 sha1 md5 sha512
-    #[arg(long, value_name = "auto|none|ALG", default_value = "auto", value_parser = parse_verify)]
+    #[arg(long, value_name = "auto|none|ALG", default_value = "auto", value_parser = parse_verify, help_heading = headings::RELIABILITY)]
     verify: VerifyMode,
     /// Maximum rate of all files together in bits per second (`100M`; a number below 1000 needs a
     /// unit). `08:00,20M 18:00,off` is a timetable of the day in local time. `@FILE` holds either of the two, and is
     /// read again when it changes. Not possible for third-party transfers, whose data does not pass through this
     /// machine
-    #[arg(long, value_name = "RATE|TIMETABLE|@FILE", value_parser = rate_setting::parse)]
+    #[arg(long, value_name = "RATE|TIMETABLE|@FILE", value_parser = rate_setting::parse, help_heading = headings::SPEED)]
     limit_rate: Option<RateSetting>,
-    /// Treat a connection as lost after this many seconds without data or a reply (see --retries)
-    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = values::parse_timeout)]
+    /// Treat a connection as lost after this time without data or a reply (see --retries): `90s`, `5m`; a number
+    /// is seconds
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = values::parse_timeout, help_heading = headings::RELIABILITY)]
     timeout: Duration,
     /// Number of retries after a lost connection; each continues from the data that is safe
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(long, value_name = "N", default_value_t = 5, help_heading = headings::RELIABILITY)]
     retries: u32,
     /// Symbolic links in a copied tree: `skip` skips each one with a notice; `follow` copies the file or
     /// directory that it points to, except for loops; `copy` creates the same link if it points into
     /// the tree
-    #[arg(long, value_name = "skip|follow|copy", default_value = "skip", value_parser = parse_links)]
+    #[arg(long, value_name = "skip|follow|copy", default_value = "skip", value_parser = parse_links, help_heading = headings::CONTENT)]
     links: SymlinkPolicy,
     #[command(flatten)]
     keep: KeepArgs,
     /// If another copy is writing the destination, wait until it ends. Without --wait, such a file
     /// fails with exit code 7
-    #[arg(long)]
+    #[arg(long, help_heading = headings::RELIABILITY)]
     wait: bool,
     /// Most files copied at the same time, each over its own session: 1 to 64, or `auto`, which begins with few and adds
     /// sessions while that moves more files; a server's limit is obeyed
-    #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = parse_concurrency)]
+    #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = parse_concurrency, help_heading = headings::SPEED)]
     concurrency: Concurrency,
     /// Local ports for data connections that servers open (active mode)
-    #[arg(long, value_name = "LO-HI", value_parser = values::parse_port_range)]
+    #[arg(long, value_name = "LO-HI", value_parser = values::parse_port_range, help_heading = headings::NETWORK)]
     data_ports: Option<(u16, u16)>,
     /// Connect to the data address that the server announces, even if it is another host. Servers
     /// with separate data nodes need it. By default data connections go to the server's own address
-    #[arg(long)]
+    #[arg(long, help_heading = headings::NETWORK)]
     allow_foreign_data_address: bool,
     /// Begin without what earlier transfers taught about the path, and keep nothing of this one. Otherwise
     /// ~/.local/state/longhaul/paths.json remembers streams, congestion control and pacing by address prefix; it may be
     /// deleted at any time. LONGHAUL_HISTORY=off does the same, LONGHAUL_HISTORY=FILE names another file
-    #[arg(long)]
+    #[arg(long, help_heading = headings::SPEED)]
     no_history: bool,
     /// Whom to ask for advice on the path (`longhaul help advisor`): HOST or HOST:PORT of an advice server,
     /// `off`, or `auto` (the service that the data server announces). Earlier transfers of your own count
     /// more. What a transfer measured is reported to HOST if ENABLE_TOKEN_FILE names a file with its
     /// token [default: LONGHAUL_ADVISOR, or auto]
-    #[arg(long, value_name = "HOST|off|auto", value_parser = parse_advisor)]
+    #[arg(long, value_name = "HOST|off|auto", value_parser = parse_advisor, help_heading = headings::SPEED)]
     advisor: Option<AdvisorChoice>,
     /// Block size of extended block mode (MODE E) when this machine sends
-    #[arg(long, value_name = "SIZE", default_value = "1Mi", value_parser = parse_block_size)]
+    #[arg(long, value_name = "SIZE", default_value = "1Mi", value_parser = parse_block_size, help_heading = headings::SPEED)]
     block: usize,
     /// Method to move bytes between file and socket: auto, copy, sendfile, splice, zerocopy
-    #[arg(long, value_name = "METHOD", default_value = "auto", value_parser = parse_io_method)]
+    #[arg(long, value_name = "METHOD", default_value = "auto", value_parser = parse_io_method, help_heading = headings::SPEED)]
     io: IoMethod,
     /// When a file copied to this machine counts as done: `file` after fsync of its data and its name,
     /// `none` without fsync, so that a power cut may lose it. Servers have their own policy for files
     /// copied to them
-    #[arg(long, value_name = "file|none", default_value = "file", value_parser = parse_sync_policy)]
+    #[arg(long, value_name = "file|none", default_value = "file", value_parser = parse_sync_policy, help_heading = headings::RELIABILITY)]
     sync_policy: SyncPolicy,
     /// Print one JSON object per line on standard output; the last one is the summary
-    #[arg(long)]
+    #[arg(long, help_heading = headings::OUTPUT)]
     pub(crate) json: bool,
     /// Print errors only
-    #[arg(short = 'q', long)]
+    #[arg(short = 'q', long, help_heading = headings::OUTPUT)]
     pub(crate) quiet: bool,
     /// Write samples and tuning decisions of every stream to FILE, one JSON object per line
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = headings::OUTPUT)]
     trace: Option<PathBuf>,
     /// Print one line that names the bottleneck of the transfer
-    #[arg(long)]
+    #[arg(long, help_heading = headings::OUTPUT)]
     pub(crate) why: bool,
     /// Only print what would be copied and deleted
-    #[arg(short = 'n', long)]
+    #[arg(short = 'n', long, help_heading = headings::CONTENT)]
     dry_run: bool,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
@@ -191,6 +182,8 @@ pub(crate) struct CopyFlags {
     selection: SelectionArgs,
     #[command(flatten)]
     security: SecurityArgs,
+    #[command(flatten)]
+    research: ResearchArgs,
 }
 
 impl CpArgs {
@@ -236,7 +229,7 @@ impl CopyFlags {
             parallelism: self.parallelism,
             transfer: TransferOptions {
                 buffers: self.buffer,
-                drs_interval: self.drs_interval,
+                drs_interval: self.research.drs_interval,
                 congestion: self.cc.clone(),
                 io: self.io,
                 block: self.block,
@@ -244,7 +237,7 @@ impl CopyFlags {
                 stall: self.timeout,
             },
             max_streams: self.max_streams,
-            autopar: self.autopar,
+            autopar: self.research.autopar,
             mode: self.mode,
             offset: None,
             length: None,
@@ -344,10 +337,6 @@ fn parse_max_streams(text: &str) -> Result<u32, String> {
     parse_stream_count(text).ok_or_else(|| "use a number from 1 to 256".into())
 }
 
-fn parse_autopar(text: &str) -> Result<ChunkParameters, String> {
-    ChunkParameters::parse(text).map_err(|error| error.to_string())
-}
-
 /// `TCP_CA_NAME_MAX` of Linux: the longest name of a congestion control, including the NUL.
 const CONGESTION_NAME_MAX: usize = 16;
 
@@ -370,12 +359,6 @@ fn parse_buffer(text: &str) -> Result<SocketBuffers, String> {
                 format!("'{text}' is neither auto, kernel, drs, drs1 nor a size such as 4Mi")
             }),
     }
-}
-
-/// Parses `--drs-interval`.
-pub(crate) fn parse_drs_interval(text: &str) -> Result<DrsInterval, String> {
-    text.parse()
-        .map_err(|error: DrsIntervalError| error.to_string())
 }
 
 fn parse_mode(text: &str) -> Result<ModeChoice, String> {
@@ -422,6 +405,8 @@ fn parse_concurrency(text: &str) -> Result<Concurrency, String> {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+
+    use tune::streams::chunked::ChunkParameters;
 
     use super::*;
     use crate::args::parse_flags;

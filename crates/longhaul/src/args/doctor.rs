@@ -23,6 +23,7 @@ use super::values;
 #[command(mut_arg("ca", |ca| ca.requires("url")))]
 pub(crate) struct DoctorArgs {
     /// The server to examine: ftp:, ftps:, gsiftp:, http: or https:
+    #[arg(value_parser = super::place::place())]
     pub(crate) url: Option<String>,
     /// Log in at the server, too. A URL with a user always does
     #[arg(long, requires = "url")]
@@ -32,7 +33,7 @@ pub(crate) struct DoctorArgs {
     /// Rate of the path
     #[arg(long, value_name = "RATE", default_value = "1gbit", value_parser = values::parse_positive_rate)]
     pub(crate) rate: Rate,
-    /// Round-trip time of the path, as shown by ping
+    /// Round-trip time of the path, as shown by ping; a number is milliseconds
     #[arg(long, value_name = "TIME", value_parser = values::parse_round_trip)]
     pub(crate) rtt: Option<Duration>,
     /// Print one JSON object

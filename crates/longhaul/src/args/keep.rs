@@ -10,6 +10,7 @@ use super::values;
 
 /// Flags of the verbs that copy.
 #[derive(Debug, Args)]
+#[command(next_help_heading = super::headings::CONTENT)]
 pub(crate) struct KeepArgs {
     /// Metadata that copies keep, separated by commas: `times` (also of directories), `modes`
     /// (permissions), `links` (hard links), `all`; or `none`. Times of files are kept unless it is `none`. What a
@@ -25,7 +26,7 @@ pub(crate) struct KeepArgs {
     #[arg(long, value_name = "FILE")]
     write_sums: Option<PathBuf>,
     /// Algorithm for --write-sums [default: the one in the name of FILE, such as MD5SUMS, otherwise sha256]
-    #[arg(long, value_name = "ALG", requires = "write_sums", value_parser = super::data_values::parse_algorithm)]
+    #[arg(long, value_name = "ALG", value_parser = super::data_values::parse_algorithm)]
     sums_algorithm: Option<ChecksumAlgorithm>,
 }
 

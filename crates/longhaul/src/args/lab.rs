@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use lab::experiment::{Mode, RunRequest};
 use lab::topology::NetworkOptions;
 
-use super::values;
+use super::{headings, values};
 
 /// WAN lab: a network emulator, a TCP simulator and repeatable experiments
 #[derive(Debug, Args)]
@@ -64,53 +64,53 @@ pub(crate) enum LabVerb {
     override_usage = "longhaul lab net [OPTIONS] -- COMMAND..."
 )]
 pub(crate) struct NetArgs {
-    /// Round-trip time without queueing delay (`100ms`) [default: 0]
-    #[arg(long, value_name = "TIME")]
+    /// Round-trip time without queueing delay (`100ms`), a number in milliseconds [default: 0]
+    #[arg(long, value_name = "TIME", help_heading = headings::PATH)]
     rtt: Option<String>,
     /// Bottleneck rate of each direction (`1gbit`, `56kbit`; a number below 1000 needs a unit)
     /// [default: no limit]
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", help_heading = headings::PATH)]
     rate: Option<String>,
     /// Random packet loss (`0.5%`) [default: none]
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", help_heading = headings::PATH)]
     loss: Option<String>,
     /// Size of the bottleneck queue: `1bdp`, a number of packets, or a SIZE in bytes [default: 1bdp]
-    #[arg(long, value_name = "QUEUE")]
+    #[arg(long, value_name = "QUEUE", help_heading = headings::PATH)]
     queue: Option<String>,
     /// Rate, round-trip time and loss over time: a CSV file (seconds,rate,rtt,loss), or the built-in
     /// trace `drsftp-path` or `drsftp-wan`
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = headings::PATH)]
     trace: Option<String>,
     /// Number of routers on each path. They are `r1`, `r2`, ... from the earlier host, decrement the time to
     /// live and answer traceroute [default: 0]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = headings::PATH)]
     routers: Option<String>,
     /// Link of the path that has the rate and the queue; 1 is the link to the first router [default: 2]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = headings::PATH)]
     bottleneck_link: Option<String>,
     /// File with hosts and paths. The options above override it for all paths
-    #[arg(long, value_name = "FILE.toml")]
+    #[arg(long, value_name = "FILE.toml", help_heading = headings::PATH)]
     topology: Option<PathBuf>,
     /// Seed of random events; the same seed repeats them [default: 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = headings::RUN)]
     seed: Option<u64>,
     /// Kernel setting of every host (`net.ipv4.tcp_rmem='4096 87380 1048576'`)
-    #[arg(long = "sysctl", value_name = "KEY=VALUE")]
+    #[arg(long = "sysctl", value_name = "KEY=VALUE", help_heading = headings::HOSTS)]
     sysctls: Vec<String>,
     /// TCP congestion control of every host
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = headings::HOSTS)]
     cc: Option<String>,
     /// Disable segmentation offload: the hosts send single packets instead of bursts. Slower
-    #[arg(long)]
+    #[arg(long, help_heading = headings::HOSTS)]
     no_offload: bool,
     /// Write the report on the network to FILE as JSON
-    #[arg(long, value_name = "FILE.json")]
+    #[arg(long, value_name = "FILE.json", help_heading = headings::RUN)]
     pub(crate) report: Option<PathBuf>,
     /// If another lab is running on this machine, wait until it ends. Without --wait, exit with 7
-    #[arg(long)]
+    #[arg(long, help_heading = headings::RUN)]
     pub(crate) wait: bool,
     /// Print no report at the end unless the run is invalid
-    #[arg(short = 'q', long)]
+    #[arg(short = 'q', long, help_heading = headings::RUN)]
     pub(crate) quiet: bool,
     /// Program and arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
@@ -172,41 +172,41 @@ pub(crate) struct RunArgs {
     /// Name or file of an experiment, or `all`
     name: String,
     /// Use the published parameters, file sizes and repetitions (takes hours)
-    #[arg(long, conflicts_with = "quick")]
+    #[arg(long, conflicts_with = "quick", help_heading = headings::MEASUREMENT)]
     full: bool,
     /// Use a few parameter values and smaller files (takes minutes). This is the default
-    #[arg(long)]
+    #[arg(long, help_heading = headings::MEASUREMENT)]
     quick: bool,
     /// Directory for the results
-    #[arg(long, value_name = "DIR", default_value = "lab-results")]
+    #[arg(long, value_name = "DIR", default_value = "lab-results", help_heading = headings::RUN)]
     out: PathBuf,
     /// Runs of each program for each combination of parameters [default: the experiment's]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = headings::MEASUREMENT)]
     repetitions: Option<u32>,
     /// Seed of random events [default: the experiment's]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = headings::MEASUREMENT)]
     seed: Option<u64>,
     /// Measure only these parameter values
-    #[arg(long, value_name = "AXIS=VALUE[,VALUE]")]
+    #[arg(long, value_name = "AXIS=VALUE[,VALUE]", help_heading = headings::MEASUREMENT)]
     only: Vec<String>,
     /// Measure only this program; may be repeated
-    #[arg(long = "program", value_name = "KEY")]
+    #[arg(long = "program", value_name = "KEY", help_heading = headings::MEASUREMENT)]
     programs: Vec<String>,
     /// Measure only cells that are missing or incomplete in the saved results
-    #[arg(long, conflicts_with = "fresh")]
+    #[arg(long, conflicts_with = "fresh", help_heading = headings::RUN)]
     resume: bool,
     /// Rename the saved results to NAME-quick.json~ or NAME-full.json~ and start over
-    #[arg(long)]
+    #[arg(long, help_heading = headings::RUN)]
     fresh: bool,
     /// If another lab is running on this machine, wait until it ends. Without --wait, exit with 7
-    #[arg(long)]
+    #[arg(long, help_heading = headings::RUN)]
     wait: bool,
     /// Time limit for `all` (`90min`, `8h`). To meet it, longhaul reduces repetitions, then skips
     /// experiments
-    #[arg(long, value_name = "TIME", value_parser = values::parse_budget)]
+    #[arg(long, value_name = "TIME", value_parser = values::parse_budget, help_heading = headings::MEASUREMENT)]
     pub(crate) budget: Option<Duration>,
     /// Print the plan and the expected duration, and run nothing
-    #[arg(long)]
+    #[arg(long, help_heading = headings::RUN)]
     pub(crate) dry_run: bool,
 }
 

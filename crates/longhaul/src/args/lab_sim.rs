@@ -4,6 +4,7 @@ use clap::{Args, ValueEnum};
 use lab::LabError;
 use lab::simulate::SimRequest;
 
+use super::headings;
 use crate::output::{print_line, print_to_stderr};
 
 /// Simulate parallel TCP connections over a bottleneck
@@ -18,72 +19,72 @@ pub(crate) struct SimArgs {
     /// Number of parallel connections: a number, a range `1..64`, a list of these, or `auto` (the
     /// number that longhaul would use). `mi`, `mi+` and `aimd` (the modes of the paper) and `probe`
     /// (longhaul's own) find the number while they send a 10 GB file in chunks [default: 1..64]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = headings::TRAFFIC)]
     flows: Option<String>,
     /// Parameters of --flows `mi`, `mi+`, `aimd` and `probe`, such as `eta=0.7,delta=5s`. The keys are
     /// n0, eta, gamma, alpha, beta, delta, rho, most, rtt and optimum [default: those of the paper]
-    #[arg(long, value_name = "KEY=VALUE,...")]
+    #[arg(long, value_name = "KEY=VALUE,...", help_heading = headings::TRAFFIC)]
     autopar: Option<String>,
     /// Bottleneck rate (`1gbit`; a number below 1000 needs a unit) [default: 100mbit]
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", help_heading = headings::PATH)]
     rate: Option<String>,
-    /// One-way propagation delay of the bottleneck [default: 10ms]
-    #[arg(long, value_name = "TIME", conflicts_with = "rtt")]
+    /// One-way propagation delay of the bottleneck, a number in milliseconds [default: 10ms]
+    #[arg(long, value_name = "TIME", conflicts_with = "rtt", help_heading = headings::PATH)]
     delay: Option<String>,
     /// Round-trip time without queueing delay, including the access links; replaces --delay
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help_heading = headings::PATH)]
     rtt: Option<String>,
     /// One-way delay of each of the two access links [default: 1ms]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help_heading = headings::PATH)]
     access_delay: Option<String>,
     /// Rate of the access links [default: 1gbit]
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", help_heading = headings::PATH)]
     access_rate: Option<String>,
     /// Size of the bottleneck queue: `1bdp`, a number of packets, or a SIZE in bytes
     /// [default: 1000 packets]
-    #[arg(long, value_name = "QUEUE")]
+    #[arg(long, value_name = "QUEUE", help_heading = headings::PATH)]
     queue: Option<String>,
     /// Random packet loss after the bottleneck [default: none]
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", help_heading = headings::PATH)]
     loss: Option<String>,
     /// Socket buffer of each connection [default: 64KiB]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", help_heading = headings::HOSTS)]
     window: Option<String>,
     /// Congestion control: `newreno` or `cubic` [default: newreno]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = headings::HOSTS)]
     cc: Option<String>,
     /// Initial congestion window in segments [default: 2, as in ns-2; 10 with --bytes, except for
     /// transfers in chunks]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = headings::HOSTS)]
     initial_window: Option<u32>,
     /// Acknowledge every second segment instead of each one
-    #[arg(long)]
+    #[arg(long, help_heading = headings::HOSTS)]
     delayed_ack: bool,
     /// Size of the IP packet of a full segment in bytes [default: 1500]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", help_heading = headings::HOSTS)]
     packet: Option<String>,
-    /// Duration of the measurement after the warm-up [default: 60s]; with --bytes, time limit of the
+    /// Duration of the measurement after the warm-up, a number in seconds [default: 60s]; with --bytes, time limit of the
     /// transfer [default: 1h]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help_heading = headings::MEASUREMENT)]
     time: Option<String>,
-    /// Simulated time before the measurement [default: 20s]
-    #[arg(long, value_name = "TIME")]
+    /// Simulated time before the measurement, a number in seconds [default: 20s]
+    #[arg(long, value_name = "TIME", help_heading = headings::MEASUREMENT)]
     warm_up: Option<String>,
     /// Transfer one file of this size over all connections
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", help_heading = headings::TRAFFIC)]
     bytes: Option<String>,
     /// Cross traffic over the bottleneck; it does not react to loss [default: none]
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", help_heading = headings::TRAFFIC)]
     cross_traffic: Option<String>,
     /// Maximum random delay that the sending host adds to each packet [default: none]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help_heading = headings::HOSTS)]
     jitter: Option<String>,
     /// Seed of random events. It has no effect on a file transfer without --jitter, --loss and
     /// --cross-traffic [default: 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = headings::MEASUREMENT)]
     seed: Option<u64>,
     /// Output format
-    #[arg(long, value_enum, default_value_t = SimOutputFormat::Text)]
+    #[arg(long, value_enum, default_value_t = SimOutputFormat::Text, help_heading = headings::MEASUREMENT)]
     format: SimOutputFormat,
 }
 

@@ -2,16 +2,21 @@
 
 mod advisor;
 mod batch;
+mod command_line;
+mod contradictions;
 mod cp;
 mod data_values;
 mod doctor;
+mod headings;
 mod keep;
 pub(crate) mod lab;
 pub(crate) mod lab_sim;
+mod place;
 mod proxy;
 mod rate_setting;
 mod remote;
 mod reporting;
+mod research;
 mod security;
 mod selection;
 mod serve;
@@ -27,6 +32,7 @@ pub(crate) use advisor::{
     AdvisorArgs, AdvisorEnforceArgs, AdvisorExecArgs, AdvisorGetArgs, AdvisorImportArgs,
     AdvisorKeepArgs, AdvisorServeArgs, AdvisorServerArgs, AdvisorVerb,
 };
+pub(crate) use command_line::CommandLineAnswer;
 pub(crate) use cp::{CopyFlags, CpArgs};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use proxy::{ProxyArgs, ProxyVerb};
@@ -94,9 +100,7 @@ pub(crate) enum Verb {
     Doctor(Box<DoctorArgs>),
     Lab(lab::LabArgs),
     Help(HelpArgs),
-    /// Print a man page (roff)
-    #[command(hide = true)]
-    Man(HelpArgs),
+    Man(ManArgs),
     /// Print a completion script for a shell
     Completions {
         /// Name of the shell
@@ -133,7 +137,7 @@ pub(crate) struct DemoArgs {
     /// Size of the file [default: 240M, or 1G with --loopback]
     #[arg(long, value_parser = values::parse_positive_size)]
     pub(crate) size: Option<u64>,
-    /// Round-trip time of the path
+    /// Round-trip time of the path; a number is milliseconds
     #[arg(long, value_name = "TIME", default_value = "100ms")]
     pub(crate) rtt: String,
     /// Rate of the path
@@ -149,6 +153,16 @@ pub(crate) struct DemoArgs {
     /// Folder of the demo; set for the part that runs inside the emulated network
     #[arg(long, hide = true, value_name = "DIR")]
     pub(crate) inside: Option<std::path::PathBuf>,
+}
+
+/// Print the man page of the program, or of one verb
+///
+///   longhaul man cp | man -l -
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct ManArgs {
+    /// The verb (`cp`, `lab net`) [default: the page of the program]
+    pub(crate) verb: Vec<String>,
 }
 
 /// Print the manual of one verb, or of all

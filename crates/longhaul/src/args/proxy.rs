@@ -21,9 +21,9 @@ pub(crate) struct ProxyArgs {
 pub(crate) enum ProxyVerb {
     /// Make a proxy; asks for the passphrase of an encrypted key
     Init {
-        /// Hours until it expires; not after your certificate does
-        #[arg(long, value_name = "HOURS", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=8784))]
-        valid: u32,
+        /// Time until it expires, up to a year: `90m`, `7d`; a number is hours. Not after your certificate does
+        #[arg(long, value_name = "TIME", default_value = "12h", value_parser = super::values::parse_validity)]
+        valid: std::time::Duration,
         /// Make a limited proxy: file transfers accept it, services that start programs do not
         #[arg(long)]
         limited: bool,

@@ -8,6 +8,7 @@ use clap::Args;
 use client::{CopyFailure, RemoteOptions};
 use proto::checksum::ChecksumAlgorithm;
 
+use super::place::place;
 use super::security::SecurityArgs;
 use super::values;
 use crate::output::print_to_stderr;
@@ -15,8 +16,8 @@ use crate::output::print_to_stderr;
 /// Flags that all remote file verbs have.
 #[derive(Debug, Args)]
 pub(crate) struct RemoteCommonArgs {
-    /// Give up after this many seconds without a reply
-    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = values::parse_timeout)]
+    /// Give up after this time without a reply: `90s`, `5m`; a number is seconds
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = values::parse_timeout)]
     timeout: Duration,
     #[command(flatten)]
     security: SecurityArgs,
@@ -38,15 +39,29 @@ impl RemoteCommonArgs {
 }
 
 /// List a remote directory, one name per line
+///
+/// The last component of the URL may contain the wildcards `*`, `?` and `[]`, and alternatives `{a,b}`.
+/// A pattern lists what matches it, a directory by its name.
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment, disable_help_flag = true)]
 pub(crate) struct LsArgs {
-    /// Also show type, size and modification time (UTC)
+    /// Also show type, permissions, owner, size and modification time (in the time zone of this machine)
     #[arg(short = 'l', long)]
     pub(crate) long: bool,
+    /// With -l: sizes with units (`1.23 MB`) instead of bytes
+    #[arg(short = 'h', long)]
+    pub(crate) human_readable: bool,
+    /// List directories and everything in them, each with its path. Symbolic links are not followed
+    #[arg(short = 'r', short_alias = 'R', long)]
+    pub(crate) recursive: bool,
+    /// Print help
+    #[arg(long = "help", id = "help", action = clap::ArgAction::HelpLong)]
+    _help: Option<bool>,
     /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
-    /// URL of the directory, such as ftp://host/dir
+    /// URL of the directory or pattern, such as ftp://host/dir or 'ftp://host/dir/*.dat'
+    #[arg(value_parser = place())]
     pub(crate) url: String,
     #[command(flatten)]
     pub(crate) common: RemoteCommonArgs,
@@ -54,18 +69,31 @@ pub(crate) struct LsArgs {
 
 /// Show type, size and modification time of a remote file or directory
 #[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
 pub(crate) struct StatArgs {
+    /// The size with a unit (`1.23 MB`) instead of bytes
+    #[arg(short = 'h', long)]
+    pub(crate) human_readable: bool,
+    /// Print help
+    #[arg(long = "help", id = "help", action = clap::ArgAction::HelpLong)]
+    _help: Option<bool>,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
     /// URL of the file or directory
+    #[arg(value_parser = place())]
     pub(crate) url: String,
     #[command(flatten)]
     pub(crate) common: RemoteCommonArgs,
 }
 
 /// Delete remote files without asking for confirmation
+///
+/// The last component of a URL may contain the wildcards `*`, `?` and `[]`, and alternatives `{a,b}`; write it in
+/// quotes. A file of exactly that name comes first. What cannot be deleted is named, and the others are deleted. Exit
+/// code 1: some of several were not deleted.
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct RmArgs {
     /// Delete directories and everything in them. Symbolic links are deleted, not followed
     #[arg(short = 'r', long)]
@@ -76,8 +104,8 @@ pub(crate) struct RmArgs {
     /// With --dry-run: print one JSON object per line
     #[arg(long, requires = "dry_run")]
     pub(crate) json: bool,
-    /// URLs of the files
-    #[arg(required = true, value_name = "URL")]
+    /// URLs of the files, or patterns such as 'ftp://host/dir/*.tmp'
+    #[arg(required = true, value_name = "URL", value_parser = place())]
     pub(crate) urls: Vec<String>,
     #[command(flatten)]
     pub(crate) common: RemoteCommonArgs,
@@ -90,6 +118,7 @@ pub(crate) struct MkdirArgs {
     #[arg(short = 'p', long)]
     pub(crate) parents: bool,
     /// URL of the directory
+    #[arg(value_parser = place())]
     pub(crate) url: String,
     #[command(flatten)]
     pub(crate) common: RemoteCommonArgs,
@@ -99,10 +128,10 @@ pub(crate) struct MkdirArgs {
 #[derive(Debug, Args)]
 pub(crate) struct MvArgs {
     /// URL of the file or directory
-    #[arg(value_name = "FROM_URL")]
+    #[arg(value_name = "FROM_URL", value_parser = place())]
     pub(crate) from: String,
     /// New URL, on the same server
-    #[arg(value_name = "TO_URL")]
+    #[arg(value_name = "TO_URL", value_parser = place())]
     pub(crate) to: String,
     #[command(flatten)]
     pub(crate) common: RemoteCommonArgs,
@@ -135,7 +164,7 @@ pub(crate) struct CksumArgs {
     #[arg(long, value_name = "N", value_parser = units::size)]
     pub(crate) length: Option<u64>,
     /// URLs or local paths
-    #[arg(required_unless_present = "check", value_name = "URL")]
+    #[arg(required_unless_present = "check", value_name = "URL", value_parser = place())]
     pub(crate) urls: Vec<String>,
     #[command(flatten)]
     pub(crate) common: RemoteCommonArgs,

@@ -33,7 +33,7 @@ pub(crate) struct SelectionArgs {
     /// Copy only files of at most this size
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     max_size: Option<u64>,
-    /// Copy only files that were modified within this time (`36h`, `7d`) or since this date
+    /// Copy only files that were modified within this time (`36h`, `7d`; a unit is needed) or since this date
     /// (`2026-11-24`, `2026-11-24T12:00:00Z`)
     #[arg(long, value_name = "TIME|DATE", value_parser = parse_moment)]
     newer: Option<Timestamp>,

@@ -59,8 +59,8 @@ pub(crate) struct ServeShareArgs {
     /// Maximum number of waiting requests of each kind per client address [default: 256]
     #[arg(long, value_name = "N")]
     max_waiting_per_address: Option<usize>,
-    /// Longest wait of a request for its turn [default: 30]
-    #[arg(long, value_name = "SECONDS", value_parser = values::parse_timeout)]
+    /// Longest wait of a request for its turn: `30s`; a number is seconds [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = values::parse_timeout)]
     queue_timeout: Option<Duration>,
 }
 
@@ -100,11 +100,11 @@ pub(crate) struct ServeFileArgs {
     /// none]
     #[arg(long, value_name = "NAME")]
     directory_message: Option<String>,
-    /// Interval of performance markers (112)
-    #[arg(long, value_name = "SECONDS")]
+    /// Interval of performance markers (112) in whole seconds: `5s`; a number is seconds
+    #[arg(long, value_name = "TIME", value_parser = values::parse_whole_seconds)]
     perf_marker_seconds: Option<u32>,
-    /// Interval of range markers (111)
-    #[arg(long, value_name = "SECONDS")]
+    /// Interval of range markers (111) in whole seconds: `5s`; a number is seconds
+    #[arg(long, value_name = "TIME", value_parser = values::parse_whole_seconds)]
     range_marker_seconds: Option<u32>,
     /// Whether a client may choose another congestion control [default: true]
     #[arg(long, value_name = "true|false", action = ArgAction::Set)]

@@ -5,6 +5,8 @@ use client::protection::WarningSink;
 use client::{CopyFailure, SyncOptions};
 
 use super::cp::CopyFlags;
+use super::headings;
+use super::place::place;
 
 /// Make one directory tree like another
 ///
@@ -16,18 +18,18 @@ use super::cp::CopyFlags;
 pub(crate) struct SyncArgs {
     /// Delete what DST has and SRC does not. Nothing is deleted if SRC has no files, a part of it cannot
     /// be listed, or a file could not be copied; files that the selection leaves out are left alone
-    #[arg(long)]
+    #[arg(long, help_heading = headings::CONTENT)]
     delete: bool,
     /// Compare files of the same size by checksum instead of by time
-    #[arg(long)]
+    #[arg(long, help_heading = headings::CONTENT)]
     checksum: bool,
     #[command(flatten)]
     pub(crate) flags: CopyFlags,
     /// The tree to copy
-    #[arg(value_name = "SRC")]
+    #[arg(value_name = "SRC", value_parser = place())]
     pub(crate) source: String,
     /// The tree to change
-    #[arg(value_name = "DST")]
+    #[arg(value_name = "DST", value_parser = place())]
     pub(crate) destination: String,
 }
 

@@ -48,6 +48,15 @@ pub(crate) fn parse_bytes_per_second(text: &str) -> Result<u64, String> {
     parse_positive_rate(text).map(|rate| (rate.as_bits_per_second() / 8).max(1))
 }
 
+/// Parses a time of whole seconds; a number without a unit is in seconds.
+pub(crate) fn parse_whole_seconds(text: &str) -> Result<u32, String> {
+    let time = units::seconds(text).map_err(|error| error.to_string())?;
+    match (u32::try_from(time.as_secs()), time.subsec_nanos()) {
+        (Ok(seconds), 0) => Ok(seconds),
+        _ => Err("not a number of whole seconds".to_owned()),
+    }
+}
+
 /// Parses a timeout above 0; a number without a unit is in seconds.
 pub(crate) fn parse_timeout(text: &str) -> Result<Duration, String> {
     match units::seconds(text) {
@@ -70,6 +79,17 @@ pub(crate) fn parse_budget(text: &str) -> Result<Duration, String> {
     match units::time(text) {
         Ok(time) => positive(time),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Parses the time for which a proxy is valid, a minute to a year; a number without a unit is in hours.
+pub(crate) fn parse_validity(text: &str) -> Result<Duration, String> {
+    const MINUTE: Duration = Duration::from_secs(60);
+    const YEAR: Duration = Duration::from_secs(366 * 86_400);
+    let time = units::hours(text).map_err(|error| error.to_string())?;
+    match (MINUTE..=YEAR).contains(&time) {
+        true => Ok(time),
+        false => Err("use a time from 1min to 366d".to_owned()),
     }
 }
 
@@ -156,6 +176,15 @@ mod tests {
                 parse_timeout(text).is_err() && parse_round_trip(text).is_err(),
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn a_validity_is_in_hours_without_a_unit() {
+        assert_eq!(parse_validity("12"), Ok(Duration::from_secs(43_200)));
+        assert_eq!(parse_validity("7d"), Ok(Duration::from_secs(604_800)));
+        for text in ["0", "59s", "367d", "soon"] {
+            assert!(parse_validity(text).is_err(), "{text}");
         }
     }
 

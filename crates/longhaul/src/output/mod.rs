@@ -14,7 +14,7 @@ mod progress_text;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-use client::CopySummary;
+use client::{CopyFailure, CopySummary, Exit};
 use proto::printable::{printable, printable_json};
 use units::show;
 
@@ -96,6 +96,20 @@ fn escape_if_terminal(line: &[u8], is_terminal: bool) -> Vec<u8> {
     match is_terminal {
         true => printable(line).to_string().into_bytes(),
         false => line.to_vec(),
+    }
+}
+
+/// Ignores a broken pipe (`longhaul ls | head`); other errors, such as a full disk, are failures.
+///
+/// # Errors
+/// `Local`.
+pub(crate) fn ignore_broken_pipe(printed: std::io::Result<()>) -> Result<(), CopyFailure> {
+    match printed {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(CopyFailure::new(
+            Exit::Local,
+            format!("standard output: {error}"),
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -8,9 +8,11 @@ use serde::de::DeserializeOwned;
 use crate::regular_file;
 
 mod keys;
+mod quantity;
 mod spelling;
 
 pub use keys::keys_of;
+pub use quantity::SettingText;
 pub use spelling::unknown_name;
 
 /// Largest settings file, bytes.

@@ -39,6 +39,20 @@ fn all_verbs(name: &str, store: &TestStore, url: &dyn Fn(&str) -> String, checks
         verb(&["rm", "-r", &url("up/a b")])?.expect_success()?;
         matrix::ensure_only(&store.path("up"), &[])
     });
+    cells.check("ls and rm of patterns", || {
+        verb(&["mkdir", "-p", &url("up/p/d1")])?.expect_success()?;
+        for name in ["p/f1", "p/f2", "p/g", "p/d1/x"] {
+            std::fs::write(store.path("up").join(name), "x")?;
+        }
+        let listed = verb(&["ls", &url("up/p/{f,d}?")])?.expect_success()?;
+        ensure!(listed.stdout_text() == "d1\nf1\nf2\n", "{listed}");
+        let tree = verb(&["ls", "-r", &url("up/p/d*")])?.expect_success()?;
+        ensure!(tree.stdout_text() == "d1\nd1/x\n", "{tree}");
+        verb(&["rm", &url("up/p/f*")])?.expect_success()?;
+        matrix::ensure_only(&store.path("up/p"), &["d1", "g"])?;
+        verb(&["rm", "-r", &url("up/p*")])?.expect_success()?;
+        matrix::ensure_only(&store.path("up"), &[])
+    });
     cells.check("rm of a missing file", || {
         verb(&["rm", &url("up/none")])?.expect_code(4).map(drop)
     });

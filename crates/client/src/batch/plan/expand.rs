@@ -1,10 +1,9 @@
 //! Expands source arguments: resolves patterns and finds out what each source is.
 
 use proto::listing::{EntryKind, ListedEntry};
-use proto::pattern::braces::{expand_braces, has_braces};
-use proto::pattern::{GlobPattern, has_wildcard};
 
-use super::paths::{last_component, trim_trailing_slashes};
+use super::name_pattern::NamePattern;
+use super::paths::trim_trailing_slashes;
 use crate::answers::SourceFacts;
 use crate::batch::BatchContext;
 use crate::location::Location;
@@ -42,7 +41,7 @@ pub(super) async fn expand_source(
         }]);
     }
     let (id, path) = (source.storage_id(), trim_trailing_slashes(source.path()));
-    let pattern = pattern_of(source)?;
+    let pattern = NamePattern::of(source)?;
     let first_path = Some(path).filter(|_| pattern.is_none());
     let mut session = ctx.session_for_path(&id, first_path).await?;
     let found = match &pattern {
@@ -71,54 +70,6 @@ pub(crate) async fn examine_source(
     found
 }
 
-/// A pattern of names: one of the alternatives that its braces stand for.
-#[derive(Debug)]
-struct SourcePattern {
-    alternatives: Vec<PatternAlternative>,
-}
-
-#[derive(Debug)]
-struct PatternAlternative {
-    pattern: GlobPattern,
-    /// The text, if it has no wildcard: a name, of which a file is expected.
-    name: Option<Vec<u8>>,
-}
-
-impl SourcePattern {
-    fn matches(&self, name: &[u8]) -> bool {
-        let mut alternatives = self.alternatives.iter();
-        alternatives.any(|alternative| alternative.pattern.matches(name))
-    }
-
-    /// A name of the pattern that none of the entries has.
-    fn missing_name(&self, entries: &[ListedEntry]) -> Option<&[u8]> {
-        let names = self.alternatives.iter();
-        let missing = names
-            .filter(|expected| expected.name.is_some())
-            .find(|expected| !entries.iter().any(|e| expected.pattern.matches(&e.name)));
-        missing.and_then(|expected| expected.name.as_deref())
-    }
-}
-
-/// The pattern in the last component, if any.
-fn pattern_of(location: &Location) -> Result<Option<SourcePattern>, CopyFailure> {
-    let Some(name) = last_component(location) else {
-        return Ok(None);
-    };
-    if !has_wildcard(&name) && !has_braces(&name) {
-        return Ok(None);
-    }
-    let texts = expand_braces(&name).map_err(|error| {
-        CopyFailure::new(Exit::Usage, format!("{}: {error}", location.display()))
-    })?;
-    let alternatives = texts.into_iter().map(|text| PatternAlternative {
-        pattern: GlobPattern::new(&text),
-        name: Some(text).filter(|text| !has_wildcard(text)),
-    });
-    let alternatives = alternatives.collect();
-    Ok(Some(SourcePattern { alternatives }))
-}
-
 async fn stat_source(storage: &mut dyn Storage, at: &Location) -> Result<FoundSource, CopyFailure> {
     let entry = storage.stat(trim_trailing_slashes(at.path())).await?;
     if entry.kind == EntryKind::SymLink {
@@ -138,7 +89,7 @@ async fn stat_source(storage: &mut dyn Storage, at: &Location) -> Result<FoundSo
 async fn expand_pattern(
     storage: &mut dyn Storage,
     source: &Location,
-    pattern: &SourcePattern,
+    pattern: &NamePattern,
 ) -> Result<Vec<FoundSource>, CopyFailure> {
     // Only where a lookup costs no round trip: a file may be named like the pattern.
     if storage.capabilities().rtt.is_zero()
@@ -148,7 +99,7 @@ async fn expand_pattern(
     }
     let path = trim_trailing_slashes(source.path());
     let start = path.iter().rposition(|b| *b == b'/').map_or(0, |i| i + 1);
-    let (parent, file_name) = path.split_at(start);
+    let parent = &path[..start];
     let directory = match parent {
         b"" => b".",
         parent => trim_trailing_slashes(parent),
@@ -157,12 +108,7 @@ async fn expand_pattern(
     let mut entries: Vec<ListedEntry> = listing.into_iter().map(|marked| marked.entry).collect();
     // Checked before any use, because names in a server's listing are untrusted.
     entries.retain(|e| e.kind != EntryKind::Other && check_name(&e.name).is_ok());
-    let is_named = entries.iter().any(|e| e.name == file_name);
-    if is_named {
-        entries.retain(|e| e.name == file_name);
-    } else {
-        entries.retain(|e| pattern.matches(&e.name));
-    }
+    let is_named = pattern.select(&mut entries);
     // Links that are named or matched are followed, as a shell's arguments are.
     for entry in entries.iter_mut().filter(|e| e.kind == EntryKind::SymLink) {
         let name = std::mem::take(&mut entry.name);

@@ -17,6 +17,7 @@ mod entries;
 mod expand;
 mod hard_links;
 mod listing;
+mod name_pattern;
 mod outline;
 mod paths;
 mod places;
@@ -30,6 +31,7 @@ pub(crate) use entries::{PlannedEntry, PlannedFile, PlannedHardLink, PlannedLink
 pub(crate) use expand::{FoundSource, examine_source, is_directory};
 pub(crate) use hard_links::HardLinkNames;
 pub(crate) use listing::{PlanFiller, list_source, list_sources, walk_tree};
+pub(crate) use name_pattern::NamePattern;
 pub(crate) use outline::{PlanOutline, PlannedDestination};
 pub(crate) use paths::{
     is_inside, is_same_file, join_location, last_component, parents, trim_trailing_slashes,

@@ -17,134 +17,130 @@ use tune::sizing::drs::DrsInterval;
 
 use super::serve_security::ServeSecurityArgs;
 use super::serve_site::{ServeAccessArgs, ServeFileArgs, ServeShareArgs};
-use super::values;
+use super::{headings, values};
 
 /// Run a GridFTP and FTP server in the foreground
 ///
 /// When the server is ready, it prints the line `listening on HOST:PORT` on standard output. After
-/// SIGTERM it finishes running transfers (for at most --drain seconds) and exits; after a second
+/// SIGTERM it finishes running transfers (for at most the time of --drain) and exits; after a second
 /// SIGTERM it exits immediately. SIGHUP reloads the settings file, the password file, certificates and
 /// the gridmap. Give --anonymous, --users or --gridmap; without any nobody could log in, and the server
 /// refuses to start.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServeArgs {
     /// Address and port to listen on; port 0 selects a free port [default: 127.0.0.1:2811]
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", help_heading = headings::NETWORK)]
     listen: Option<SocketAddr>,
     /// Root directory of anonymous sessions and of users without their own root. Sessions cannot
     /// leave it [default: the current directory]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = headings::ACCESS)]
     root: Option<PathBuf>,
     /// Allow anonymous login: `ro` to read, `rw` to read and write [default: not allowed]
-    #[arg(long, value_name = "ro|rw")]
+    #[arg(long, value_name = "ro|rw", help_heading = headings::ACCESS)]
     anonymous: Option<AnonymousArg>,
     /// Password file, created by `longhaul user add`
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = headings::ACCESS)]
     users: Option<PathBuf>,
     /// Ports for data connections [default: any]
-    #[arg(long, value_name = "LO-HI", value_parser = values::parse_port_range)]
+    #[arg(long, value_name = "LO-HI", value_parser = values::parse_port_range, help_heading = headings::NETWORK)]
     data_ports: Option<(u16, u16)>,
     /// IPv4 address to announce to clients for data connections if the server is behind NAT
-    #[arg(long, value_name = "IP")]
+    #[arg(long, value_name = "IP", help_heading = headings::NETWORK)]
     public_address: Option<IpAddr>,
     /// Who may transfer data to or from hosts other than the client's own: `users` (logged in with a
     /// password) or `none` [default: users]
-    #[arg(long, value_name = "users|none")]
+    #[arg(long, value_name = "users|none", help_heading = headings::NETWORK)]
     third_party: Option<ThirdPartyArg>,
     /// Accept data connections from any host for sessions that may do third-party transfers. By
     /// default the client must name the other host first, as longhaul does. Other clients need this
     /// flag for third-party transfers
-    #[arg(long)]
+    #[arg(long, help_heading = headings::NETWORK)]
     foreign_data_addresses: bool,
     /// Settings file (TOML); flags override it
-    #[arg(long, value_name = "FILE.toml")]
+    #[arg(long, value_name = "FILE.toml", help_heading = headings::PROCESS)]
     config: Option<PathBuf>,
     /// Check the settings and the files that they name, print what is wrong, and exit: 0 if the server could
     /// start, otherwise 2. Nothing is started or changed
-    #[arg(long)]
+    #[arg(long, help_heading = headings::PROCESS)]
     pub(crate) check: bool,
     /// Append one JSON object per transfer to FILE
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = headings::MONITORING)]
     transfer_log: Option<PathBuf>,
     /// Append one GridFTP FTP_INFO line per transfer to FILE
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = headings::MONITORING)]
     ftp_info_log: Option<PathBuf>,
     /// Run a network-advice service beside the server, with this settings file (`longhaul help advisor
     /// serve`). It learns from the transfer log, and FEAT announces its port
-    #[arg(long, value_name = "FILE.toml")]
+    #[arg(long, value_name = "FILE.toml", help_heading = headings::MONITORING)]
     advisor: Option<PathBuf>,
     /// Address and port for monitoring over HTTP: /metrics for Prometheus, and /health. It needs no login, so use an
     /// address that only monitors reach, such as 127.0.0.1:9464 [default: none]
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", help_heading = headings::MONITORING)]
     metrics: Option<SocketAddr>,
     /// File in which the server remembers what transfers taught about the paths to its clients, so that later
     /// ones begin with the right settings, or `off`. It holds address prefixes only, and may be deleted
     /// at any time [default: longhaul/serve/paths.json in the state directory; `off` with --run-as]
-    #[arg(long, value_name = "FILE|off", value_parser = parse_history)]
+    #[arg(long, value_name = "FILE|off", value_parser = parse_history, help_heading = headings::SPEED)]
     history: Option<HistoryLocation>,
     /// Maximum number of sessions
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = headings::LIMITS)]
     max_sessions: Option<usize>,
     /// Maximum number of sessions per client address
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = headings::LIMITS)]
     max_sessions_per_address: Option<usize>,
     /// Maximum number of sessions per user
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = headings::LIMITS)]
     max_sessions_per_user: Option<usize>,
     /// Maximum number of data connections. One client address gets at most half of those that the
     /// others leave free
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = headings::LIMITS)]
     max_streams: Option<usize>,
     /// Maximum number of data connections per transfer, whichever side opens them
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = headings::LIMITS)]
     max_streams_per_transfer: Option<u32>,
-    /// Close a session after this idle time
-    #[arg(long, value_name = "SECONDS", value_parser = values::parse_timeout)]
+    /// Close a session after this idle time: `90s`, `10m`; a number is seconds
+    #[arg(long, value_name = "TIME", value_parser = values::parse_timeout, help_heading = headings::LIMITS)]
     idle_timeout: Option<Duration>,
-    /// Close a session that has not logged in after this time
-    #[arg(long, value_name = "SECONDS", value_parser = values::parse_timeout)]
+    /// Close a session that has not logged in after this time; a number is seconds
+    #[arg(long, value_name = "TIME", value_parser = values::parse_timeout, help_heading = headings::LIMITS)]
     login_timeout: Option<Duration>,
     /// Abort a transfer after this time without data, and close a session that has not read its
-    /// replies for this time
-    #[arg(long, value_name = "SECONDS", value_parser = values::parse_timeout)]
+    /// replies for this time; a number is seconds
+    #[arg(long, value_name = "TIME", value_parser = values::parse_timeout, help_heading = headings::LIMITS)]
     stall_timeout: Option<Duration>,
-    /// Maximum time for running transfers to finish after SIGTERM
-    #[arg(long, value_name = "SECONDS", value_parser = values::parse_timeout)]
+    /// Maximum time for running transfers to finish after SIGTERM; a number is seconds
+    #[arg(long, value_name = "TIME", value_parser = values::parse_timeout, help_heading = headings::PROCESS)]
     drain: Option<Duration>,
     /// Block size of extended block mode (MODE E) when the server sends
-    #[arg(long, value_name = "SIZE", value_parser = super::data_values::parse_block_size)]
+    #[arg(long, value_name = "SIZE", value_parser = super::data_values::parse_block_size, help_heading = headings::SPEED)]
     block: Option<usize>,
     /// Method to move bytes between file and socket: auto, copy, sendfile, splice, zerocopy
-    #[arg(long, value_name = "METHOD", value_parser = super::data_values::parse_io_method)]
+    #[arg(long, value_name = "METHOD", value_parser = super::data_values::parse_io_method, help_heading = headings::SPEED)]
     io: Option<IoMethod>,
     /// When to acknowledge a stored file: `file` after fsync of its data and its name, `none` without
     /// fsync, so that a power cut may lose it [default: file]
-    #[arg(long, value_name = "file|none", value_parser = super::data_values::parse_sync_policy)]
+    #[arg(long, value_name = "file|none", value_parser = super::data_values::parse_sync_policy, help_heading = headings::ACCESS)]
     sync_policy: Option<SyncPolicy>,
     /// Socket buffer sizes of data connections if the client does not request any. `auto` lets the
     /// kernel tune them and sets larger ones where the kernel's limit is too small for the path;
     /// `kernel` leaves them to the kernel [default: auto]
-    #[arg(long, value_name = "auto|kernel", value_parser = parse_buffer)]
+    #[arg(long, value_name = "auto|kernel", value_parser = parse_buffer, help_heading = headings::SPEED)]
     buffer: Option<BufferSizing>,
-    /// How often the server estimates the bandwidth when it receives with `drs`: `adaptive` (in
-    /// proportion to the round-trip time) or a time such as 100ms [default: adaptive]
-    #[arg(long, value_name = "adaptive|TIME", value_parser = super::cp::parse_drs_interval)]
-    drs_interval: Option<DrsInterval>,
     /// TCP congestion control of data that the server sends, unless the client requests another one:
     /// `auto` (loss-tolerant if the path needs it), `system` (the system default), or a name such as
     /// cubic [default: auto]
-    #[arg(long, visible_alias = "cc", value_name = "auto|system|NAME", value_parser = super::cp::parse_congestion)]
+    #[arg(long, visible_alias = "cc", value_name = "auto|system|NAME", value_parser = super::cp::parse_congestion, help_heading = headings::SPEED)]
     congestion: Option<CongestionChoice>,
     /// Account to switch to after binding the port; requires root
-    #[arg(long, value_name = "USER")]
+    #[arg(long, value_name = "USER", help_heading = headings::PROCESS)]
     run_as: Option<String>,
     /// Confine the server to the files and system calls that it needs: as far as the kernel can, not at
     /// all, or completely [default: auto]
-    #[arg(long, value_name = "auto|off|required")]
+    #[arg(long, value_name = "auto|off|required", help_heading = headings::PROCESS)]
     sandbox: Option<SandboxArg>,
     /// Form of the messages: `text` or `json` on standard error, `journal` for entries of systemd's journal with
     /// their fields, `auto` for `journal` under systemd and `text` elsewhere [default: auto]
-    #[arg(long, value_name = "auto|text|json|journal")]
+    #[arg(long, value_name = "auto|text|json|journal", help_heading = headings::MONITORING)]
     log: Option<MessageFormatArg>,
     #[command(flatten)]
     access: ServeAccessArgs,
@@ -154,6 +150,10 @@ pub(crate) struct ServeArgs {
     files: ServeFileArgs,
     #[command(flatten)]
     security: ServeSecurityArgs,
+    /// How often the server estimates the bandwidth when it receives with `drs`: `adaptive` (in
+    /// proportion to the round-trip time) or a time such as 100ms [default: adaptive]
+    #[arg(long, value_name = "adaptive|TIME", value_parser = super::research::parse_drs_interval, help_heading = headings::RESEARCH)]
+    drs_interval: Option<DrsInterval>,
 }
 
 /// Values of `--anonymous`.

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use data::options::{CongestionChoice, IoMethod};
 use data::store::durability::SyncPolicy;
@@ -21,16 +20,19 @@ use super::{
 
 mod security;
 mod site;
+mod times;
 
-/// The settings in a file; a setting that is missing keeps its value. Times are whole seconds, sizes
-/// bytes. An unknown key is an error.
+use times::{SettingTime, WholeSeconds};
+
+/// The settings in a file; a setting that is missing keeps its value. Times take `ms`, `s`, `min` (or `m`), `h` and `d`; a
+/// number is seconds. Sizes are bytes. An unknown key is an error.
 ///
 /// ```toml
 /// listen = "0.0.0.0:2811"
 /// root = "/srv/data"
 /// anonymous = "ro"
 /// data-ports = "50000-51000"
-/// idle-timeout = 600
+/// idle-timeout = "10m"
 /// ```
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -62,13 +64,13 @@ pub struct FileConfig {
     pub max_listings: Option<usize>,
     pub max_password_checks: Option<usize>,
     pub max_waiting_per_address: Option<usize>,
-    pub queue_timeout: Option<Seconds>,
-    pub idle_timeout: Option<Seconds>,
-    pub login_timeout: Option<Seconds>,
-    pub stall_timeout: Option<Seconds>,
-    pub drain: Option<Seconds>,
-    pub perf_marker_seconds: Option<u32>,
-    pub range_marker_seconds: Option<u32>,
+    pub queue_timeout: Option<SettingTime>,
+    pub idle_timeout: Option<SettingTime>,
+    pub login_timeout: Option<SettingTime>,
+    pub stall_timeout: Option<SettingTime>,
+    pub drain: Option<SettingTime>,
+    pub perf_marker_seconds: Option<WholeSeconds>,
+    pub range_marker_seconds: Option<WholeSeconds>,
     pub block: Option<BlockSize>,
     pub io: Option<IoMethodName>,
     pub sync_policy: Option<SyncPolicyName>,
@@ -140,24 +142,6 @@ impl TryFrom<String> for PortRange {
                 "\"{text}\" is not a range of ports such as \"50000-51000\""
             )),
         }
-    }
-}
-
-/// Whole seconds, at most a year.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "u64")]
-pub struct Seconds(Duration);
-
-impl TryFrom<u64> for Seconds {
-    type Error = String;
-
-    fn try_from(seconds: u64) -> Result<Self, String> {
-        // The bound keeps deadlines computed as now + timeout within the range of `Instant`.
-        const YEAR: u64 = 366 * 24 * 3600;
-        if seconds > YEAR {
-            return Err(format!("{seconds} seconds are more than a year"));
-        }
-        Ok(Self(Duration::from_secs(seconds)))
     }
 }
 
@@ -315,8 +299,14 @@ impl FileConfig {
         set_if_given(&mut config.drain, self.drain.map(|s| s.0));
         let history = self.history.as_deref().map(HistoryLocation::parse);
         set_if_given(&mut config.history, history);
-        set_if_given(&mut config.perf_marker_seconds, self.perf_marker_seconds);
-        set_if_given(&mut config.range_marker_seconds, self.range_marker_seconds);
+        set_if_given(
+            &mut config.perf_marker_seconds,
+            self.perf_marker_seconds.map(|s| s.0),
+        );
+        set_if_given(
+            &mut config.range_marker_seconds,
+            self.range_marker_seconds.map(|s| s.0),
+        );
         set_if_given(&mut config.transfer.block, self.block.map(|b| b.0));
         set_if_given(&mut config.transfer.io, self.io.map(IoMethod::from));
         set_if_given(

@@ -1,6 +1,8 @@
 use data::options::TransferOptions;
 use proto::sizing::SocketBuffers;
 
+use std::time::Duration;
+
 use super::*;
 use crate::config::{
     AccessLists, CreationConfig, MessageConfig, QuotaBounds, SecurityConfig, ShareConfig,
@@ -152,6 +154,52 @@ fn expected_shares() -> ShareConfig {
             },
         )]),
     }
+}
+
+#[test]
+fn every_time_takes_units_and_a_number_is_seconds() {
+    let time = |key: &str, value: &str| {
+        let config = load(&format!("{key} = {value}\n")).unwrap();
+        match key {
+            "queue-timeout" => config.queue_timeout,
+            "idle-timeout" => config.idle_timeout,
+            "login-timeout" => config.login_timeout,
+            "stall-timeout" => config.transfer.stall,
+            "drain" => config.drain,
+            "perf-marker-seconds" => Duration::from_secs(config.perf_marker_seconds.into()),
+            _ => Duration::from_secs(config.range_marker_seconds.into()),
+        }
+    };
+    for key in [
+        "queue-timeout",
+        "idle-timeout",
+        "login-timeout",
+        "stall-timeout",
+        "drain",
+        "perf-marker-seconds",
+        "range-marker-seconds",
+    ] {
+        for (value, seconds) in [
+            ("30", 30),
+            ("\"30s\"", 30),
+            ("\"5m\"", 300),
+            ("\"2h\"", 7200),
+        ] {
+            assert_eq!(
+                time(key, value),
+                Duration::from_secs(seconds),
+                "{key} {value}"
+            );
+        }
+        for value in ["\"5\u{feff}\"", "\"x\"", "\"400d\"", "-1", "true"] {
+            let text = format!("{key} = {value}\n");
+            assert!(
+                load(&text).unwrap_err().to_string().contains("line 1"),
+                "{text}"
+            );
+        }
+    }
+    assert!(load("perf-marker-seconds = \"500ms\"\n").is_err());
 }
 
 #[test]

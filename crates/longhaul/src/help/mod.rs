@@ -65,20 +65,4 @@ fn write(bytes: &[u8]) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_definitions_of_verbs_and_flags_are_consistent() {
-        Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn the_error_names_an_unknown_verb() {
-        for unknown in [vec!["frobnicate"], vec!["lab", "frobnicate"]] {
-            let words: Vec<String> = unknown.into_iter().map(str::to_owned).collect();
-            let error = help(&words).unwrap_err().to_string();
-            assert!(error.contains("frobnicate"), "{error}");
-        }
-    }
-}
+mod tests;
