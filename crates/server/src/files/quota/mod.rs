@@ -194,7 +194,7 @@ impl SessionQuota {
         if count.has_room(self.bounds, bytes, files) {
             return Ok(count);
         }
-        Err(self.refusal(count.used))
+        Err(self.refusal(count.used, bytes))
     }
 
     /// Returns what was charged.
@@ -252,7 +252,7 @@ impl SessionQuota {
         })
     }
 
-    fn refusal(&self, used: TreeUsage) -> FileError {
+    fn refusal(&self, used: TreeUsage, more: u64) -> FileError {
         let bytes = self.bounds.bytes.map(|bound| {
             let (used, bound) = (units::show::bytes(used.bytes), units::show::bytes(bound));
             format!("{used} of {bound}")
@@ -263,7 +263,11 @@ impl SessionQuota {
         FileError {
             kind: FileErrorKind::NoSpace,
             errno: Some(Errno::DQUOT.raw_os_error()),
-            text: format!("Disk quota exceeded: {} are in use", parts.join(" and ")),
+            text: format!(
+                "Disk quota exceeded: {} are in use, {} more are needed",
+                parts.join(" and "),
+                units::show::bytes(more)
+            ),
         }
     }
 }
