@@ -25,7 +25,7 @@ use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
 use super::batch::BatchArgs;
 use super::data_values::{parse_algorithm, parse_block_size, parse_io_method, parse_sync_policy};
 use super::keep::KeepArgs;
-use super::reporting::ReportArgs;
+use super::reporting::ReportingArgs;
 use super::security::SecurityArgs;
 use super::selection::SelectionArgs;
 use super::values;
@@ -183,7 +183,7 @@ pub(crate) struct CopyFlags {
     #[arg(short = 'n', long)]
     dry_run: bool,
     #[command(flatten)]
-    pub(crate) report: ReportArgs,
+    pub(crate) report: ReportingArgs,
     #[command(flatten)]
     selection: SelectionArgs,
     #[command(flatten)]
