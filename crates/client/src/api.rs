@@ -264,7 +264,7 @@ pub enum CopyEvent {
     Decision {
         /// The file, as shown to people; `None`: the whole batch.
         source: Option<String>,
-        /// What was decided and why, in plain words.
+        /// The decision and its reason, in plain words.
         text: String,
     },
     /// A file is complete and verified as requested.

@@ -95,6 +95,7 @@ fn run<O, F: Future<Output = CopySummary>>(
             return Ok(failure.exit);
         }
     };
+    output.begin();
     let interrupt = copy_options(&options).interrupt.clone();
     let summary = run_to_end(verb(options, observer), || interrupt.trigger())?;
     if summary.exit == Exit::Interrupted {

@@ -1,4 +1,4 @@
-//! What a person sees while a copy runs: on a terminal, with `--stats`, with `-v` and `-vv`, in the log.
+//! A running copy as a person sees it: on a terminal, with `--stats`, with `-v` and `-vv`, in the log.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 

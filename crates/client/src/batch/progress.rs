@@ -85,7 +85,7 @@ fn send_progress(
         done: metered.done,
         total_bytes: planned.saturating_sub(metered.left_out),
         is_listed: plan.is_final(),
-        // What failed need not be a file of the plan.
+        // A directory of the plan may have failed, too.
         files: lock(totals).ended_files().min(total_files),
         total_files,
         current: active.first().map(|file| file.shown()),

@@ -26,7 +26,7 @@ use super::data_values::{parse_algorithm, parse_block_size, parse_io_method, par
 use super::keep::KeepArgs;
 use super::place::place;
 use super::rate_setting::{self, RateSetting};
-use super::reporting::ReportArgs;
+use super::reporting::ReportingArgs;
 use super::research::ResearchArgs;
 use super::security::SecurityArgs;
 use super::selection::SelectionArgs;
@@ -177,7 +177,7 @@ pub(crate) struct CopyFlags {
     #[arg(short = 'n', long, help_heading = headings::CONTENT)]
     dry_run: bool,
     #[command(flatten)]
-    pub(crate) report: ReportArgs,
+    pub(crate) report: ReportingArgs,
     #[command(flatten)]
     selection: SelectionArgs,
     #[command(flatten)]

@@ -7,10 +7,10 @@ use clap::{ArgAction, Args};
 
 use super::values;
 
-/// What a copy reports.
+/// Reports of a copy.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Reports")]
-pub(crate) struct ReportArgs {
+pub(crate) struct ReportingArgs {
     /// Say on standard error what the tuning decides, and why, and name each file that is done. `-vv`: also
     /// the commands and replies of control connections, without passwords and other secrets
     #[arg(short = 'v', long, action = ArgAction::Count, conflicts_with = "quiet")]
@@ -25,7 +25,7 @@ pub(crate) struct ReportArgs {
     pub(crate) stats: Option<Duration>,
 }
 
-impl ReportArgs {
+impl ReportingArgs {
     /// Decisions are reported.
     pub(crate) fn is_verbose(&self) -> bool {
         self.verbose > 0

@@ -89,9 +89,9 @@ fn file_amount(progress: &CopyProgress, file: &MovingFile) -> Option<String> {
 
 /// `[=====>     ]  45% of 2.70 GB  94.2 Mbit/s  3:12 left  4 streams  limited by receive window  8.39 MB buffer`
 fn rate_line(progress: &CopyProgress, pace: Pace, columns: usize) -> String {
-    let percent = text::percentage(progress);
-    let graph = percent.map(|_| "x".repeat(*GRAPH.start()));
-    let placeholder = graph.clone();
+    // Its width depends on the terminal alone, so that it does not jump.
+    let graph_columns = (columns / 5).clamp(*GRAPH.start(), *GRAPH.end());
+    let graph = text::percentage(progress).map(|percent| graph_of(percent, graph_columns));
     let buffer = (progress.streams > 0 && progress.buffer_bytes > 0)
         .then(|| format!("{} buffer", show::bytes(progress.buffer_bytes)));
     let parts = vec![
@@ -103,16 +103,7 @@ fn rate_line(progress: &CopyProgress, pace: Pace, columns: usize) -> String {
         (5, text::limiter(progress)),
         (6, buffer),
     ];
-    let mut parts = fitted(parts, columns);
-    let used: usize = parts.iter().map(|part| part.width()).sum();
-    let gaps = parts.len().saturating_sub(1) * GAP.len();
-    let room = columns.saturating_sub(used + gaps) + GRAPH.start();
-    if let (Some(first), Some(percent)) = (parts.first_mut(), percent)
-        && Some(&*first) == placeholder.as_ref()
-    {
-        *first = graph_of(percent, room.min(*GRAPH.end()));
-    }
-    parts.join(GAP)
+    fitted(parts, columns).join(GAP)
 }
 
 /// `[====>     ]`, `columns` wide.
@@ -195,7 +186,7 @@ mod tests {
             bar_lines(&progress(), pace(), 79),
             [
                 "12 of 340 files  ...run7/detector-03.h5  41% of 200 MB  and 3 more  5.1 files/s",
-                "[===========>              ]  45% of 1.00 GB  94.2 Mbit/s  3:12 left  4 streams",
+                "[=====>       ]  45% of 1.00 GB  94.2 Mbit/s  3:12 left  4 streams",
             ]
         );
         assert_eq!(

@@ -28,7 +28,7 @@ pub(crate) enum OutputStyle {
     Human,
 }
 
-/// What is reported, and how.
+/// Contents and form of the reports.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CopyReporting {
     /// The style.
@@ -78,14 +78,17 @@ impl CopyOutput {
             }
             (OutputStyle::Human, None) => ProgressView::Every(LINE_PERIOD),
         };
-        let output = Self {
+        Self {
             reporting,
             view,
             console,
             state: Mutex::default(),
-        };
-        output.draw_waiting("connecting");
-        output
+        }
+    }
+
+    /// Shows that the copy has begun.
+    pub(crate) fn begin(&self) {
+        self.draw_waiting("connecting");
     }
 
     /// Prints the summary, which is the last line. `why`: with the bottleneck.
@@ -150,7 +153,7 @@ impl CopyOutput {
         }
     }
 
-    /// What is done before files move.
+    /// Shows a step before files move.
     fn draw_waiting(&self, text: &str) {
         if self.view == ProgressView::Bar && !self.lock().is_moving {
             self.console

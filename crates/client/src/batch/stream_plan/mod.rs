@@ -185,7 +185,7 @@ impl StreamPlan {
         }
     }
 
-    /// What a transfer begins with, for people.
+    /// The first number of streams and the mode, for people.
     pub(super) fn in_words(&self) -> String {
         let plural = if self.streams == 1 { "" } else { "s" };
         let mode = if self.in_order { "MODE S" } else { "MODE E" };
