@@ -13,6 +13,7 @@ mod lab;
 mod output;
 mod proxy;
 mod remote;
+mod service;
 mod user;
 
 use std::future::Future;
@@ -34,6 +35,7 @@ use output::print_to_stderr;
 use server::config::ServerConfig;
 use server::key_holder::KeyHolder;
 use server::sandbox::{self, FileAccess};
+use service::Service;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -164,7 +166,9 @@ fn confine_server(config: &mut ServerConfig, settings: Option<&Path>) -> Result<
 
 fn serve(args: ServeArgs) -> Result<Exit> {
     log_to_stderr(args.log, "info");
-    let mut config = match args.config() {
+    // First: its sockets must not reach the processes that are started below.
+    let service = Service::from_environment()?;
+    let mut config = match service.settings(&args) {
         Ok(config) => config,
         Err(error) => {
             print_to_stderr(&format!("longhaul serve: {error}"));
@@ -198,7 +202,7 @@ fn serve(args: ServeArgs) -> Result<Exit> {
         let input = advice.as_ref().map(AdvisorProcess::input);
         let reload = move || {
             input.iter().for_each(AdvisorInput::reload);
-            args.config()
+            service.reload(&args)
         };
         let reloads =
             server::ReloadRequests::on_hangup(reload).context("cannot watch for signals")?;

@@ -183,6 +183,11 @@ const INTERNET_FAMILIES: &[u64] = &[libc::AF_INET as u64, libc::AF_INET6 as u64]
 /// TCP, and UDP for the name service. Root could forge packets with raw sockets (raw(7)).
 const INTERNET_TYPES: &[u64] = &[libc::SOCK_STREAM as u64, libc::SOCK_DGRAM as u64];
 
+/// The signal with which musl has each thread change its account (`SIGSYNCCALL` of its `pthread_impl.h`). It sends it
+/// with tkill(2), which does not name the process.
+#[cfg(target_env = "musl")]
+const SYNCHRONISING_SIGNAL: u64 = 34;
+
 /// The type of a socket without its flags (socket(2)).
 const SOCKET_TYPE: u64 = !((libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) as u32) as u64;
 
@@ -210,6 +215,8 @@ fn program(permitted: PermittedCalls) -> Result<BpfProgram, seccompiler::Backend
         rules.insert(libc::SYS_socket, sockets()?);
         rules.insert(libc::SYS_ioctl, one_of(1, IOCTLS)?);
         rules.insert(libc::SYS_prctl, one_of(0, PRCTLS)?);
+        #[cfg(target_env = "musl")]
+        rules.insert(libc::SYS_tkill, one_of(1, &[SYNCHRONISING_SIGNAL])?);
     }
     SeccompFilter::new(
         rules,
