@@ -51,7 +51,7 @@ def copy(
         arguments.append("--recursive")
     if resume:
         arguments.append("--resume")
-    arguments += [*flags, "--", *map(os.fspath, sources), os.fspath(destination)]
+    arguments += [*flags, "--", *[os.fspath(one) for one in sources], os.fspath(destination)]
     return _run(arguments, progress, password, binary)
 
 

@@ -16,7 +16,7 @@ from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 from fsspec.utils import infer_storage_options
 
 from . import copying, program
-from .errors import LonghaulError, NotFound, ProtocolError
+from .errors import NotFound, ProtocolError
 
 _KINDS = {"dir": "directory", "file": "file", "link": "link", "other": "other"}
 
@@ -62,7 +62,7 @@ class LonghaulFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     @staticmethod
     def _get_kwargs_from_urls(urlpath: str) -> dict[str, Any]:
-        found = infer_storage_options(urlpath)
+        found: dict[str, Any] = infer_storage_options(urlpath)
         found.pop("path", None)
         return found
 
@@ -103,18 +103,14 @@ class LonghaulFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
         path = self._strip_protocol(path)
-        try:
-            lines = program.output(["ls", "--json", *self._flags, "--", self._url(path)], **self._run).splitlines()
-        except LonghaulError:
-            # The listing of a file is the file; what does not exist fails again.
-            entries = [self.info(path)]
-            if entries[0]["type"] == "directory":
-                raise
+        lines = program.output(["ls", "--json", *self._flags, "--", self._url(path)], **self._run).splitlines()
+        names = [os.path.basename(json.loads(line)["name"]) for line in lines]
+        # The listing of a file is the file itself; a directory may hold one of its own name.
+        if names == [os.path.basename(path)] and self.isfile(path):
+            entries = [self._entry(path, lines[0])]
         else:
-            entries = []
-            for line in lines:
-                name = os.path.basename(json.loads(line)["name"])
-                entries.append(self._entry(f"{path.rstrip('/')}/{name}", line))
+            place = path.rstrip("/")
+            entries = [self._entry(f"{place}/{name}", line) for name, line in zip(names, lines)]
         return entries if detail else sorted(entry["name"] for entry in entries)
 
     def modified(self, path: str) -> datetime:

@@ -172,7 +172,11 @@ const OLD_SERVING: &[PermittedCall] = calls![SYS_access, SYS_readlink, SYS_epoll
 const OLD_SERVING: &[PermittedCall] = &[];
 
 /// Options of descriptors (ioctl(2)): unread bytes, and whether reading waits.
-const IOCTLS: &[u64] = &[libc::FIONREAD, libc::FIONBIO];
+#[allow(
+    clippy::unnecessary_cast,
+    reason = "the type of the numbers depends on the C library"
+)]
+const IOCTLS: &[u64] = &[libc::FIONREAD as u64, libc::FIONBIO as u64];
 
 /// Options of the process (prctl(2)): the names of new threads.
 const PRCTLS: &[u64] = &[libc::PR_SET_NAME as u64];
