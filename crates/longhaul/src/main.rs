@@ -16,6 +16,7 @@ mod output;
 mod proxy;
 mod remote;
 mod serve_check;
+mod service;
 mod user;
 
 use std::future::Future;
@@ -37,6 +38,7 @@ use output::print_to_stderr;
 use server::config::{MessageFormat, ServerConfig};
 use server::key_holder::KeyHolder;
 use server::sandbox::{self, FileAccess};
+use service::Service;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -174,7 +176,9 @@ fn confine_server(config: &mut ServerConfig, settings: Option<&Path>) -> Result<
 }
 
 fn serve(args: ServeArgs) -> Result<Exit> {
-    let mut config = match args.config() {
+    // First: its sockets must not reach the processes that are started below.
+    let service = Service::from_environment()?;
+    let mut config = match service.settings(&args) {
         Ok(config) => config,
         Err(error) => {
             print_to_stderr(&format!("longhaul serve: {error}"));
@@ -213,7 +217,7 @@ fn serve(args: ServeArgs) -> Result<Exit> {
         let input = advice.as_ref().map(AdvisorProcess::input);
         let reload = move || {
             input.iter().for_each(AdvisorInput::reload);
-            args.config()
+            service.reload(&args)
         };
         let reloads =
             server::ReloadRequests::on_hangup(reload).context("cannot watch for signals")?;

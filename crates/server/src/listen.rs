@@ -44,6 +44,13 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
+/// Uses a socket that the service manager listens on.
+pub(crate) fn adopt(passed: &std::net::TcpListener) -> io::Result<TcpListener> {
+    let listener = passed.try_clone()?;
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
+}
+
 /// Waits for the next control connection, before its security handshake: the session's own task
 /// does that, so that a slow client does not keep others waiting.
 pub(crate) async fn accept(listener: &TcpListener) -> (ControlTransport, SocketAddr) {

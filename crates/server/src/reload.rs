@@ -178,6 +178,8 @@ fn keep_restart_only_settings(old: &ServerConfig, new: &mut ServerConfig) -> Vec
     new.listen = old.listen;
     new.sandbox = old.sandbox;
     new.key_holder.clone_from(&old.key_holder);
+    new.service_manager.clone_from(&old.service_manager);
+    new.passed.clone_from(&old.passed);
     new.advisor.clone_from(&old.advisor);
     new.metrics = old.metrics;
     new.advisor_port = old.advisor_port;

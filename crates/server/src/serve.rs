@@ -15,6 +15,7 @@ use crate::listen;
 use crate::monitoring;
 use crate::proxy_header;
 use crate::reload::{self, ReloadRequests};
+use crate::service_manager;
 use crate::session::{self, SessionEntry};
 use crate::shared::{ServerPhase, ServerState};
 use crate::shutdown::Shutdown;
@@ -69,7 +70,7 @@ pub async fn serve_with_reloads(
     mut shutdown: Shutdown,
     mut reloads: ReloadRequests,
 ) -> Result<(), ServeError> {
-    let (mut listeners, mut shared) = startup::start_up(config)?;
+    let (mut listeners, shared) = startup::start_up(config)?;
     let announcement = announcement(&listeners, &shared)?;
     tracing::info!(address = %announcement.address, "serving");
     if let Some(address) = announcement.implicit_tls {
@@ -81,19 +82,41 @@ pub async fn serve_with_reloads(
         monitors.spawn(monitoring::serve(listener, Arc::clone(&shared)));
     }
     ready(&announcement);
+    let manager = shared.config.service_manager.clone();
+    if let Some(manager) = &manager {
+        manager.ready();
+    }
+    tokio::select! {
+        () = accept_and_drain(listeners, shared, &mut shutdown, &mut reloads) => {}
+        () = service_manager::keep_alive(manager.as_deref()) => {}
+    }
+    Ok(())
+}
 
+/// Serves until a stop is requested, and drains.
+async fn accept_and_drain(
+    listeners: ControlListeners,
+    mut shared: Arc<ServerState>,
+    shutdown: &mut Shutdown,
+    reloads: &mut ReloadRequests,
+) {
     let mut sessions = JoinSet::new();
     loop {
         let settings = tokio::select! {
-            () = accept_until(&listeners, &shared, &mut sessions, &mut shutdown) => break,
+            () = accept_until(&listeners, &shared, &mut sessions, shutdown) => break,
             settings = reloads.next_settings() => settings,
         };
         shared = reload::apply(&shared, settings).await;
+        if let Some(manager) = &shared.config.service_manager {
+            manager.ready();
+        }
+    }
+    if let Some(manager) = &shared.config.service_manager {
+        manager.stopping(shared.config.drain + LAST_REPLIES);
     }
     // Closing the listeners first makes new connections fail at once instead of waiting unserved.
     drop(listeners);
-    drain(&shared, &mut sessions, &mut shutdown).await;
-    Ok(())
+    drain(&shared, &mut sessions, shutdown).await;
 }
 
 fn announcement(

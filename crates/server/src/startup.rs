@@ -101,7 +101,7 @@ pub(crate) struct ControlListeners {
     pub(crate) metrics: Option<TcpListener>,
 }
 
-/// Binds the ports, becomes the unprivileged account, and creates the state that sessions share.
+/// Binds the ports that were not passed, becomes the unprivileged account, and creates the state that sessions share.
 ///
 /// Logs, the users file, keys and the gridmap are opened before the process gives up root, because they
 /// may belong to root. The root directories are opened after that, because the serving account must be able to
@@ -111,10 +111,16 @@ pub(crate) fn start_up(
 ) -> Result<(ControlListeners, Arc<ServerState>), ServeError> {
     listen::raise_file_limit();
     data::os::return_large_buffers();
+    let (passed, implicit_tls) = (&config.passed, config.security.implicit_tls);
     let listeners = ControlListeners {
-        control: bind(config.listen)?,
-        implicit_tls: config.security.implicit_tls.map(bind).transpose()?,
-        metrics: config.metrics.map(bind).transpose()?,
+        control: listener(passed.control.as_deref(), config.listen)?,
+        implicit_tls: implicit_tls
+            .map(|address| listener(passed.implicit_tls.as_deref(), address))
+            .transpose()?,
+        metrics: config
+            .metrics
+            .map(|address| listener(passed.metrics.as_deref(), address))
+            .transpose()?,
     };
     let log = open_log(&config)?;
     let users = config.users.as_deref().map(Users::load).transpose()?;
@@ -154,8 +160,16 @@ pub(crate) fn start_up(
     Ok((listeners, Arc::new(shared)))
 }
 
-fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
-    listen::bind(address).map_err(|source| ServeError::Listen { address, source })
+/// The socket that was passed, or a new one.
+fn listener(
+    passed: Option<&std::net::TcpListener>,
+    address: SocketAddr,
+) -> Result<TcpListener, ServeError> {
+    match passed {
+        Some(passed) => listen::adopt(passed),
+        None => listen::bind(address),
+    }
+    .map_err(|source| ServeError::Listen { address, source })
 }
 
 /// Logs a warning about settings that allow no login.

@@ -12,6 +12,8 @@ use proto::sizing::SocketBuffers;
 
 use crate::key_holder::KeyHolder;
 use crate::limits::{FREE_FAILURES, QueueBounds, SessionBounds};
+use crate::passed_listeners::{PassedListeners, PassedListenersError};
+use crate::service_manager::ServiceManager;
 
 mod access;
 mod creation;
@@ -183,6 +185,11 @@ pub struct ServerConfig {
     pub messages: MessageConfig,
     /// Form of the program's messages.
     pub log: MessageFormat,
+    /// Sockets of the service manager, which replace those of `listen`, `security.implicit_tls` and `metrics`. Not in the
+    /// settings file.
+    pub passed: PassedListeners,
+    /// The service manager that started this process. Not in the settings file.
+    pub service_manager: Option<Arc<ServiceManager>>,
     /// Whether the program confines itself; [`crate::sandbox::enter`] must be called with it.
     pub sandbox: SandboxMode,
 }
@@ -239,12 +246,25 @@ impl Default for ServerConfig {
             shares: ShareConfig::default(),
             messages: MessageConfig::default(),
             log: MessageFormat::default(),
+            passed: PassedListeners::default(),
+            service_manager: None,
             sandbox: SandboxMode::default(),
         }
     }
 }
 
 impl ServerConfig {
+    /// Uses the sockets of the service manager instead of the addresses of the settings.
+    ///
+    /// # Errors
+    /// [`PassedListenersError::NoSetting`]
+    pub fn use_passed(&mut self, passed: &PassedListeners) -> Result<(), PassedListenersError> {
+        let implicit_tls = &mut self.security.implicit_tls;
+        passed.replace(&mut self.listen, implicit_tls, &mut self.metrics)?;
+        self.passed = passed.clone();
+        Ok(())
+    }
+
     /// Bounds on sessions.
     pub(crate) fn session_bounds(&self) -> SessionBounds {
         SessionBounds {

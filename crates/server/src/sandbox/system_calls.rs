@@ -173,7 +173,11 @@ const OLD_SERVING: &[PermittedCall] = calls![SYS_access, SYS_readlink, SYS_epoll
 const OLD_SERVING: &[PermittedCall] = &[];
 
 /// Options of descriptors (ioctl(2)): unread bytes, and whether reading waits.
-const IOCTLS: &[u64] = &[libc::FIONREAD, libc::FIONBIO];
+#[allow(
+    clippy::unnecessary_cast,
+    reason = "the type of the numbers depends on the C library"
+)]
+const IOCTLS: &[u64] = &[libc::FIONREAD as u64, libc::FIONBIO as u64];
 
 /// Options of the process (prctl(2)): the names of new threads.
 const PRCTLS: &[u64] = &[libc::PR_SET_NAME as u64];
@@ -183,6 +187,11 @@ const INTERNET_FAMILIES: &[u64] = &[libc::AF_INET as u64, libc::AF_INET6 as u64]
 
 /// TCP, and UDP for the name service. Root could forge packets with raw sockets (raw(7)).
 const INTERNET_TYPES: &[u64] = &[libc::SOCK_STREAM as u64, libc::SOCK_DGRAM as u64];
+
+/// The signal with which musl has each thread change its account (`SIGSYNCCALL` of its `pthread_impl.h`). It sends it
+/// with tkill(2), which does not name the process.
+#[cfg(target_env = "musl")]
+const SYNCHRONISING_SIGNAL: u64 = 34;
 
 /// The type of a socket without its flags (socket(2)).
 const SOCKET_TYPE: u64 = !((libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) as u32) as u64;
@@ -211,6 +220,8 @@ fn program(permitted: PermittedCalls) -> Result<BpfProgram, seccompiler::Backend
         rules.insert(libc::SYS_socket, sockets()?);
         rules.insert(libc::SYS_ioctl, one_of(1, IOCTLS)?);
         rules.insert(libc::SYS_prctl, one_of(0, PRCTLS)?);
+        #[cfg(target_env = "musl")]
+        rules.insert(libc::SYS_tkill, one_of(1, &[SYNCHRONISING_SIGNAL])?);
     }
     SeccompFilter::new(
         rules,

@@ -2,11 +2,11 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, Gid, OFlags, Uid, chownat};
 
 /// A file open for appending. It is opened again when the path leads to another file (log rotation).
 #[derive(Debug)]
@@ -29,7 +29,9 @@ impl LogFile {
         let is_new = !path.try_exists()?;
         let file = open_append(path)?;
         if let Some((user, group)) = owner.filter(|_| is_new) {
-            fchown(&file, Some(user), Some(group))?;
+            // The confined server has no fchown(2).
+            let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
+            chownat(&file, "", Some(user), Some(group), AtFlags::EMPTY_PATH)?;
         }
         Ok(Self {
             path: path.to_owned(),

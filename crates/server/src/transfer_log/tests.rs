@@ -1,8 +1,11 @@
 use std::os::unix::fs::PermissionsExt;
 
+use nix::unistd::{getgid, getuid};
 use tune::limiter::Role;
 
 use super::*;
+use crate::config::SandboxMode;
+use crate::sandbox::{self, FileAccess};
 use crate::test_pipe::make_pipe;
 
 /// Opening a pipe for writing blocks until somebody reads it.
@@ -205,4 +208,22 @@ fn lines_of_several_threads_do_not_mix() {
         text.lines()
             .all(|l| serde_json::from_str::<serde_json::Value>(l).is_ok())
     );
+}
+
+/// Confinement holds for a thread, so a thread of its own can be tested.
+#[test]
+fn a_confined_server_gives_a_new_log_to_its_account() {
+    let dir = tempfile::tempdir().unwrap();
+    let access = FileAccess {
+        read: Vec::new(),
+        write: vec![dir.path().to_owned()],
+    };
+    let path = dir.path().join("log");
+    let account = (getuid().as_raw(), getgid().as_raw());
+    std::thread::spawn(move || {
+        sandbox::enter(SandboxMode::Auto, &access).unwrap();
+        TransferLog::open_as(Some(&path), None, Some(account)).unwrap();
+    })
+    .join()
+    .unwrap();
 }

@@ -7,6 +7,7 @@ use super::*;
 use crate::config::{
     AccessLists, CreationConfig, MessageConfig, QuotaBounds, SecurityConfig, ShareConfig,
 };
+use crate::passed_listeners::PassedListeners;
 use crate::test_pipe::make_pipe;
 
 fn load(text: &str) -> Result<ServerConfig, SettingsFileError> {
@@ -108,6 +109,8 @@ fn every_setting_is_applied() {
         advisor_port: None,
         metrics: Some(([127, 0, 0, 1], 9464).into()),
         proxy_protocol_from: vec!["192.0.2.0/24".parse().unwrap()],
+        passed: PassedListeners::default(),
+        service_manager: None,
         sandbox: SandboxMode::Required,
         access: AccessLists {
             allow_from: vec!["192.0.2.0/24".parse().unwrap()],

@@ -1,0 +1,77 @@
+"""Finds and runs the program."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import IO, Optional
+
+from .errors import LonghaulError, error_of
+
+#: Names the program, instead of the first ``longhaul`` in PATH.
+BINARY_VARIABLE = "LONGHAUL_BIN"
+
+
+def find_binary(binary: Optional[str] = None) -> str:
+    """The path of the program."""
+    found = shutil.which(binary or os.environ.get(BINARY_VARIABLE) or "longhaul")
+    if found is None:
+        raise LonghaulError(f"the program longhaul is not in PATH; install it, or set {BINARY_VARIABLE}", 127)
+    return found
+
+
+def _environment(password: Optional[str]) -> Optional[Mapping[str, str]]:
+    # Arguments can be read by every account of the host.
+    return None if password is None else {**os.environ, "LONGHAUL_PASSWORD": password}
+
+
+def last_line(text: str) -> str:
+    """The message of a failure: the program writes it last."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1].removeprefix("longhaul: ") if lines else ""
+
+
+def output(
+    arguments: Sequence[str], *, binary: Optional[str] = None, password: Optional[str] = None
+) -> bytes:
+    """Runs the program to its end; its standard output."""
+    done = subprocess.run(
+        [find_binary(binary), *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        env=_environment(password),
+    )
+    if done.returncode != 0:
+        raise error_of(done.returncode, last_line(done.stderr.decode(errors="replace")))
+    return done.stdout
+
+
+@contextmanager
+def running(
+    arguments: Sequence[str],
+    stderr: IO[bytes],
+    *,
+    binary: Optional[str] = None,
+    password: Optional[str] = None,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A running program, which ends with the block."""
+    process = subprocess.Popen(
+        [find_binary(binary), *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        env=_environment(password),
+    )
+    try:
+        yield process
+    finally:
+        # After an exception (of a callback, or Ctrl-C) nothing reads the output any more.
+        if process.poll() is None:
+            process.terminate()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
