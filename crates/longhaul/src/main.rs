@@ -14,6 +14,7 @@ mod output;
 mod proxy;
 mod remote;
 mod serve_check;
+mod settings;
 mod user;
 
 use std::future::Future;
@@ -23,11 +24,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::Parser;
 use client::{CopyFailure, Exit};
 
 use advisor::beside_server::{AdvisorInput, AdvisorProcess};
-use args::{Cli, KeyHolderArgs, LogFormat, ServeArgs, Verb};
+use args::{KeyHolderArgs, LogFormat, ServeArgs, Verb};
 use data::os::core_dumps;
 use history::PathHistory;
 use output::journal;
@@ -42,7 +42,14 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 fn main() -> ExitCode {
     // clap exits with 2 on a usage error, which equals `Exit::Usage`.
-    let code = run(Cli::parse().verb).unwrap_or_else(|error| {
+    let cli = match settings::parse_arguments(std::env::args_os().collect()) {
+        Ok(cli) => cli,
+        Err(failure) => {
+            print_to_stderr(&format!("longhaul: {}", failure.message));
+            return ExitCode::from(failure.exit as u8);
+        }
+    };
+    let code = run(cli.verb).unwrap_or_else(|error| {
         print_to_stderr(&format!("longhaul: {}", error_in_one_line(&error)));
         Exit::Local as u8
     });
@@ -81,6 +88,7 @@ fn run(verb: Verb) -> Result<u8> {
         Verb::Sync(args) => copy::sync(&args),
         Verb::Serve(args) => serve(*args),
         Verb::Demo(args) => demo::run(&args),
+        Verb::Config(args) => settings::show::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::KeyHolder(args) => hold_key(&args),
         Verb::User(args) => user::run(args),
@@ -111,6 +119,7 @@ fn holds_secrets(verb: &Verb) -> bool {
             | Verb::Mkdir(_)
             | Verb::Mv(_)
             | Verb::Cksum(_)
+            | Verb::Config(_)
             | Verb::User(_)
             | Verb::Proxy(_)
             | Verb::Doctor(_)

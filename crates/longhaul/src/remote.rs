@@ -37,7 +37,8 @@ pub(crate) async fn ls(args: &LsArgs) -> Result<(), CopyFailure> {
             Err(_) => ControlFlow::Break(()),
         }
     };
-    client::list_each(&args.url, &args.common.options()?, &mut visit).await?;
+    let options = args.common.options()?;
+    client::list_each(&args.url, &options, &mut visit).await?;
     ignore_broken_pipe(printed.and_then(|()| print_sorted(args, collected)))
 }
 
@@ -68,7 +69,8 @@ fn ignore_broken_pipe(printed: io::Result<()>) -> Result<(), CopyFailure> {
 }
 
 pub(crate) async fn stat(args: &StatArgs) -> Result<(), CopyFailure> {
-    let entry = client::stat(&args.url, &args.common.options()?).await?;
+    let options = args.common.options()?;
+    let entry = client::stat(&args.url, &options).await?;
     ignore_broken_pipe(if args.json {
         print_json(&entry_to_json(&entry))
     } else {
@@ -93,7 +95,7 @@ async fn print_removal(
     url: &str,
     options: &RemoteOptions,
 ) -> Result<(), CopyFailure> {
-    let at = Location::parse(url)?;
+    let at = Location::parse_secured(url, &options.security)?;
     let mut printed = Ok(());
     let mut visit = |entry: RemoteEntry| {
         // `display` leaves out the password of the URL.
@@ -114,11 +116,13 @@ async fn print_removal(
 }
 
 pub(crate) async fn mkdir(args: &MkdirArgs) -> Result<(), CopyFailure> {
-    client::make_dir(&args.url, args.parents, &args.common.options()?).await
+    let options = args.common.options()?;
+    client::make_dir(&args.url, args.parents, &options).await
 }
 
 pub(crate) async fn mv(args: &MvArgs) -> Result<(), CopyFailure> {
-    client::rename(&args.from, &args.to, &args.common.options()?).await
+    let options = args.common.options()?;
+    client::rename(&args.from, &args.to, &options).await
 }
 
 pub(crate) async fn cksum(args: &CksumArgs) -> Result<(), CopyFailure> {
@@ -130,7 +134,7 @@ pub(crate) async fn cksum(args: &CksumArgs) -> Result<(), CopyFailure> {
     for url in &args.urls {
         let checksum = client::checksum(url, algorithm, args.offset, args.length, &options).await?;
         // `display` leaves out the password of the URL.
-        let display_name = Location::parse(url)?.display();
+        let display_name = Location::parse_secured(url, &options.security)?.display();
         let printed = print_listing_line(format!("{checksum}  {display_name}").as_bytes());
         if printed.is_err() {
             return ignore_broken_pipe(printed);

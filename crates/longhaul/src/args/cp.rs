@@ -190,7 +190,7 @@ pub(crate) struct CopyFlags {
     #[command(flatten)]
     selection: SelectionArgs,
     #[command(flatten)]
-    security: SecurityArgs,
+    pub(super) security: SecurityArgs,
 }
 
 impl CpArgs {

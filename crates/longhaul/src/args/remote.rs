@@ -19,7 +19,7 @@ pub(crate) struct RemoteCommonArgs {
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = values::parse_timeout)]
     timeout: Duration,
     #[command(flatten)]
-    security: SecurityArgs,
+    pub(super) security: SecurityArgs,
 }
 
 impl RemoteCommonArgs {

@@ -1,0 +1,61 @@
+//! Settings of the client: flags, environment variables and configuration files, as one command line.
+//!
+//! A setting has the name of a flag of `cp` or `sync`. A setting that the command line lacks is put on it, so
+//! that it is parsed and checked as if it had been typed.
+
+pub(crate) mod effective;
+mod environment;
+mod file;
+mod keys;
+mod places;
+mod remote_servers;
+pub(crate) mod show;
+mod value;
+
+use std::ffi::OsString;
+
+use clap::{CommandFactory, Parser};
+use client::{CopyFailure, Exit};
+
+use crate::args::{Cli, LoadedSettings};
+use effective::{CommandLine, EffectiveSettings};
+
+/// The arguments with all settings of their verb. Prints usage errors and help, and exits, as clap does.
+///
+/// # Errors
+/// `Usage`: a file or a variable has something that is no setting. `Refused`: a file with a secret is readable
+/// by others. `NotFound`: a named file is missing.
+pub(crate) fn parse_arguments(words: Vec<OsString>) -> Result<Cli, CopyFailure> {
+    let mut cli = Cli::parse_from(&words);
+    if cli.verb.security_mut().is_none() {
+        return Ok(cli);
+    }
+    let line = CommandLine::new(words)?;
+    let settings = EffectiveSettings::load(&line)?;
+    let mut cli = Cli::try_parse_from(settings.words(&line)).map_err(|error| {
+        // Each setting was parsed alone, so this is a combination of them.
+        CopyFailure::new(Exit::Usage, one_line(&error))
+    })?;
+    if let Some(security) = cli.verb.security_mut() {
+        security.take_settings(LoadedSettings {
+            remotes: settings.remotes(),
+            defaults: settings.names(),
+        });
+    }
+    Ok(cli)
+}
+
+/// The definition of the program with all parts of its verbs filled in.
+fn built_command() -> clap::Command {
+    let mut command = Cli::command();
+    command.build();
+    command
+}
+
+/// The reason of a usage error, without advice about the command line.
+fn one_line(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let reason = text.split("\n\n").next().unwrap_or_default();
+    let reason = reason.strip_prefix("error: ").unwrap_or(reason);
+    reason.split_whitespace().collect::<Vec<_>>().join(" ")
+}
