@@ -11,6 +11,7 @@ mod doctor;
 mod help;
 mod lab;
 mod output;
+mod passwords;
 mod proxy;
 mod remote;
 mod serve_check;

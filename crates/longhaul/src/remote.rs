@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::args::{CksumArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs};
 use crate::check_sums::check_sums;
 use crate::output::{print_json, print_listing_line};
+use crate::passwords::ask_for_missing;
 
 /// Number of entries that `ls` sorts. It prints further ones in the server's order, to bound memory.
 const MAX_SORTED: usize = 16_384;
@@ -38,6 +39,7 @@ pub(crate) async fn ls(args: &LsArgs) -> Result<(), CopyFailure> {
         }
     };
     let options = args.common.options()?;
+    ask_for_missing([args.url.as_str()], &options.security).await;
     client::list_each(&args.url, &options, &mut visit).await?;
     ignore_broken_pipe(printed.and_then(|()| print_sorted(args, collected)))
 }
@@ -70,6 +72,7 @@ fn ignore_broken_pipe(printed: io::Result<()>) -> Result<(), CopyFailure> {
 
 pub(crate) async fn stat(args: &StatArgs) -> Result<(), CopyFailure> {
     let options = args.common.options()?;
+    ask_for_missing([args.url.as_str()], &options.security).await;
     let entry = client::stat(&args.url, &options).await?;
     ignore_broken_pipe(if args.json {
         print_json(&entry_to_json(&entry))
@@ -80,6 +83,7 @@ pub(crate) async fn stat(args: &StatArgs) -> Result<(), CopyFailure> {
 
 pub(crate) async fn rm(args: &RmArgs) -> Result<(), CopyFailure> {
     let options = args.common.options()?;
+    ask_for_missing(args.urls.iter().map(String::as_str), &options.security).await;
     for url in &args.urls {
         match args.dry_run {
             false => client::remove(url, args.recursive, &options).await?,
@@ -117,16 +121,19 @@ async fn print_removal(
 
 pub(crate) async fn mkdir(args: &MkdirArgs) -> Result<(), CopyFailure> {
     let options = args.common.options()?;
+    ask_for_missing([args.url.as_str()], &options.security).await;
     client::make_dir(&args.url, args.parents, &options).await
 }
 
 pub(crate) async fn mv(args: &MvArgs) -> Result<(), CopyFailure> {
     let options = args.common.options()?;
+    ask_for_missing([args.from.as_str(), &args.to], &options.security).await;
     client::rename(&args.from, &args.to, &options).await
 }
 
 pub(crate) async fn cksum(args: &CksumArgs) -> Result<(), CopyFailure> {
     let options = args.common.options()?;
+    ask_for_missing(args.urls.iter().map(String::as_str), &options.security).await;
     if let Some(sums) = &args.check {
         return check_sums(args, sums, &options).await;
     }

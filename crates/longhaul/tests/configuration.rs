@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -354,4 +354,89 @@ fn without_a_terminal_nobody_is_asked_and_the_error_names_what_was_searched() {
     for place in ["LONGHAUL_PASSWORD", "~/.netrc", "longhaul config"] {
         assert!(text.contains(place), "{text}");
     }
+}
+
+/// Runs a command on a terminal and types the password when it is asked for. Returns the exit code, and what the
+/// terminal showed. The terminal must be left as it was.
+fn on_a_terminal(site: &Site, words: &[&str], typed: &str) -> (Option<i32>, String) {
+    let program = env!("CARGO_BIN_EXE_longhaul");
+    let words = words.iter().map(|word| format!(" '{word}'"));
+    let words = words.collect::<String>();
+    // The shell outlives Ctrl-C, to show the state of the terminal.
+    let line = format!("trap : INT; '{program}'{words}; code=$?; stty -a; exit $code");
+    // script(1) makes the terminal, and passes on what it reads.
+    let mut script = site
+        .command("script")
+        .args(["-q", "-e", "-f", "-c", &line, "/dev/null"])
+        .env("RUST_LOG", "trace")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut output = script.stdout.take().unwrap();
+    let mut shown = Vec::new();
+    let mut byte = [0];
+    while !shown.ends_with(b"password: ") && output.read(&mut byte).unwrap() > 0 {
+        shown.push(byte[0]);
+    }
+    let mut input = script.stdin.take().unwrap();
+    input.write_all(typed.as_bytes()).unwrap();
+    output.read_to_end(&mut shown).unwrap();
+    drop(input);
+    let status = script.wait().unwrap();
+    let shown = String::from_utf8_lossy(&shown).into_owned();
+    assert!(
+        shown.contains(" echo "),
+        "the terminal shows what is typed again: {shown}"
+    );
+    (status.code(), shown)
+}
+
+#[test]
+fn a_password_is_asked_for_once_and_never_shown_or_logged() {
+    let site = Site::new();
+    let url = format!("ftp://carol@{}", site.address);
+    let (directory, file) = (format!("{url}/d"), format!("{url}/alone"));
+    std::fs::write(site.path("root/alone"), "x").unwrap();
+    std::fs::create_dir(site.path("work/here")).unwrap();
+    let words = [
+        "cp",
+        "-r",
+        "--concurrency",
+        "4",
+        "--trace",
+        "t",
+        &directory,
+        &file,
+        "here/",
+    ];
+    let (code, shown) = on_a_terminal(&site, &words, &format!("{PASSWORD}\n"));
+    assert_eq!(code, Some(0), "{shown}");
+    let prompt = "no password found for carol@127.0.0.1: password: ";
+    assert_eq!(shown.matches(prompt).count(), 1, "{shown}");
+    assert!(!shown.contains(PASSWORD), "{shown}");
+    assert!(site.path("work/here/d/f39").exists());
+    let trace = std::fs::read_to_string(site.path("work/t")).unwrap();
+    assert!(!trace.contains(PASSWORD));
+}
+
+#[test]
+fn a_remote_with_a_user_alone_asks_and_a_wrong_password_is_refused() {
+    let site = Site::new();
+    site.configure("[remote.lab]\nurl = \"URL/d\"\nuser = \"carol\"\n");
+    let (code, shown) = on_a_terminal(&site, &["ls", "lab:"], &format!("{PASSWORD}\n"));
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(shown.contains("f39"), "{shown}");
+    let (code, shown) = on_a_terminal(&site, &["ls", "lab:"], "wrong\n");
+    assert_eq!(code, Some(3), "{shown}");
+    assert!(shown.contains("check user name and password"), "{shown}");
+}
+
+#[test]
+fn an_interrupted_prompt_ends_the_command() {
+    let site = Site::new();
+    let url = format!("ftp://carol@{}/d", site.address);
+    // The byte of Ctrl-C.
+    let (code, shown) = on_a_terminal(&site, &["ls", &url], "\u{3}");
+    assert_eq!(code, Some(130), "{shown}");
 }
