@@ -2,7 +2,6 @@
 //! (the environment, ~/.netrc, anonymous).
 
 use std::io::{ErrorKind, Read};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -10,7 +9,7 @@ use proto::command::Secret;
 use smallfile::regular_file;
 use zeroize::Zeroizing;
 
-use crate::netrc;
+use crate::{netrc, private_file};
 
 /// The user name of anonymous logins (RFC 1635).
 const ANONYMOUS: &str = "anonymous";
@@ -96,9 +95,9 @@ impl Credential {
     }
 }
 
-/// The credential for `host`. For a named user: the password of the environment variable, else of
-/// ~/.netrc. Without a user: the record of ~/.netrc, else anonymous.
-pub(crate) fn find_credential(host: &str, user: Option<&str>) -> Credential {
+/// The credential for `host`, and whether its password is missing. For a named user: the password of the environment
+/// variable, else of ~/.netrc. Without a user: the record of ~/.netrc, else anonymous.
+pub(crate) fn find_login(host: &str, user: Option<&str>) -> (Credential, bool) {
     let variable = std::env::var(PASSWORD_VARIABLE).ok();
     let netrc = || {
         let read = read_netrc(&std::env::home_dir()?.join(".netrc"));
@@ -109,6 +108,22 @@ pub(crate) fn find_credential(host: &str, user: Option<&str>) -> Credential {
         Some(read.entries)
     };
     choose_credential(host, user, variable, netrc)
+}
+
+/// [`find_login`] with this file alone.
+///
+/// # Errors
+/// One line: the reason why the file, or a part of it, cannot be used.
+pub(crate) fn find_in_netrc(
+    file: &Path,
+    host: &str,
+    user: Option<&str>,
+) -> Result<(Credential, bool), String> {
+    let read = read_netrc(file);
+    match read.problem {
+        Some(problem) => Err(problem),
+        None => Ok(choose_credential(host, user, None, || Some(read.entries))),
+    }
 }
 
 /// The first problem found in ~/.netrc. Process-wide, since every URL looks there.
@@ -125,25 +140,27 @@ fn choose_credential(
     user: Option<&str>,
     variable: Option<String>,
     netrc: impl FnOnce() -> Option<Vec<netrc::NetrcEntry>>,
-) -> Credential {
+) -> (Credential, bool) {
     // LONGHAUL_PASSWORD is a personal password, so it never goes with an anonymous login.
     if user == Some(ANONYMOUS) {
-        return Credential::Anonymous;
+        return (Credential::Anonymous, false);
     }
     if let (Some(user), Some(password)) = (user, &variable) {
-        return Credential::password(user, password.as_str());
+        return (Credential::password(user, password.as_str()), false);
     }
     let entries = netrc().unwrap_or_default();
     let entry = netrc::find_entry(&entries, host, user);
     let login = user.or(entry.and_then(|e| e.login.as_deref()));
     match login {
-        None => Credential::Anonymous,
+        None => (Credential::Anonymous, false),
         Some(login) => {
             let found = variable.map(Secret::from);
             let found = found.or_else(|| entry.and_then(|e| e.password.clone()));
             // RFC 959 servers may accept USER alone; an empty password is sent only if they ask for
             // one.
-            Credential::password(login, found.unwrap_or_else(|| "".into()))
+            let is_missing = found.is_none();
+            let password = found.unwrap_or_else(|| "".into());
+            (Credential::password(login, password), is_missing)
         }
     }
 }
@@ -169,19 +186,8 @@ fn read_netrc(path: &Path) -> NetrcContents {
         Err(e) if e.kind() == ErrorKind::NotFound => return NetrcContents::default(),
         Err(e) => return unreadable(e),
     };
-    // The effective user decides, as for every other file access of this process.
-    let effective_uid = rustix::process::geteuid().as_raw();
-    if meta.uid() != effective_uid && meta.uid() != 0 {
-        return ignored(format!(
-            "it belongs to user {}, not to you; make it yours (chown {effective_uid} {display_path})",
-            meta.uid()
-        ));
-    }
-    // ftp(1) refuses a .netrc with such permissions, too (netrc(5)).
-    if meta.mode() & 0o077 != 0 {
-        return ignored(format!(
-            "others may read it; keep it to yourself (chmod 600 {display_path})"
-        ));
+    if let Some(reason) = private_file::exposure_of_file(&meta, path) {
+        return ignored(reason);
     }
     let mut bytes = Zeroizing::new(Vec::new());
     if let Err(e) = file.take(MAX_NETRC_BYTES + 1).read_to_end(&mut bytes) {
@@ -213,7 +219,7 @@ mod tests {
     #[test]
     fn environment_then_netrc_then_anonymous_supply_the_credential() {
         let pick = |host, user, variable: Option<&str>| {
-            choose_credential(host, user, variable.map(str::to_owned), netrc)
+            choose_credential(host, user, variable.map(str::to_owned), netrc).0
         };
         let pair = |a: &str, b: &str| Credential::password(a, b);
         let anonymous = Credential::Anonymous;
@@ -225,6 +231,18 @@ mod tests {
         // The variable is a person's password: it never goes out with an anonymous login.
         assert_eq!(pick("x", None, Some("env")), anonymous);
         assert_eq!(pick("h", Some(ANONYMOUS), Some("env")), anonymous);
+    }
+
+    #[test]
+    fn a_password_is_missing_only_where_a_named_user_has_none() {
+        let is_missing = |host, user, variable: Option<&str>| {
+            choose_credential(host, user, variable.map(str::to_owned), netrc).1
+        };
+        assert!(is_missing("h", Some("eve"), None));
+        assert!(!is_missing("h", Some("eve"), Some("env")));
+        assert!(!is_missing("h", Some("bob"), None));
+        assert!(!is_missing("x", None, None));
+        assert!(!is_missing("x", Some(ANONYMOUS), None));
     }
 
     #[test]

@@ -21,8 +21,10 @@ mod matching;
 mod netrc;
 mod partial;
 mod preserve_options;
+mod private_file;
 pub mod protection;
 mod remote_api;
+mod remotes;
 mod removal_preview;
 mod remove;
 mod replacement;
@@ -49,9 +51,11 @@ pub use copy_progress::{CopyProgress, MovingFile};
 pub use credentials::{Credential, netrc_warning};
 pub use interrupt::CopyInterrupt;
 pub use preserve_options::{Preserve, PreservedTimes, SparseFiles};
+pub use private_file::exposure_of_file;
 pub use protection::{
     ConnectionSecurity, DataProtectionChoice, DelegationChoice, SecurityOptions, TlsUse,
 };
 pub use remote_api::*;
+pub use remotes::{MissingPassword, PasswordSource, RemoteLogin, RemoteServer, Remotes};
 pub use selection::Selection;
 pub use sums::{CheckTotals, CheckedFile, CheckedSum, WriteSums, check_sums, escape_sums_name};

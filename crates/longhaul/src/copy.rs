@@ -15,6 +15,7 @@ use crate::log_to_stderr;
 use crate::output::console::Console;
 use crate::output::copy_output::{CopyOutput, CopyReporting, OutputStyle};
 use crate::output::{events_log, print_to_stderr};
+use crate::passwords::ask_before;
 
 /// `longhaul cp`
 pub(crate) fn cp(args: &CpArgs) -> Result<Exit> {
@@ -25,8 +26,10 @@ pub(crate) fn cp(args: &CpArgs) -> Result<Exit> {
         );
         return Ok(Exit::Usage);
     }
+    let places = sources.iter().map(String::as_str).chain([destination]);
     run(
         &args.flags,
+        places,
         |warn| args.options(warn),
         |options| options,
         async |options, observer| match args.batch.pairs() {
@@ -40,6 +43,7 @@ pub(crate) fn cp(args: &CpArgs) -> Result<Exit> {
 pub(crate) fn sync(args: &SyncArgs) -> Result<Exit> {
     run(
         &args.flags,
+        [args.source.as_str(), &args.destination],
         |warn| args.options(warn),
         |options| &options.copy,
         async |options, observer| {
@@ -48,9 +52,11 @@ pub(crate) fn sync(args: &SyncArgs) -> Result<Exit> {
     )
 }
 
-/// Makes the options, carries out the verb, and prints its summary, also if it fails or is interrupted.
-fn run<O, F: Future<Output = CopySummary>>(
+/// Makes the options, asks for passwords that `places` lack, carries out the verb, and prints its summary, also if it
+/// fails or is interrupted.
+fn run<'a, O, F: Future<Output = CopySummary>>(
     flags: &CopyFlags,
+    places: impl IntoIterator<Item = &'a str>,
     options: impl FnOnce(WarningSink) -> Result<O, CopyFailure>,
     copy_options: impl FnOnce(&O) -> &CopyOptions,
     verb: impl FnOnce(O, Arc<dyn CopyObserver>) -> F,
@@ -95,8 +101,15 @@ fn run<O, F: Future<Output = CopySummary>>(
             return Ok(failure.exit);
         }
     };
+    let copy = copy_options(&options);
+    let interrupt = copy.interrupt.clone();
+    if ask_before(places, &copy.security)?.is_none() {
+        let failure = CopyFailure::new(Exit::Interrupted, "interrupted; nothing was copied");
+        console.print(&format!("longhaul: {}", failure.message));
+        output.print_summary(&CopySummary::of_failure(&failure), false);
+        return Ok(failure.exit);
+    }
     output.begin();
-    let interrupt = copy_options(&options).interrupt.clone();
     let summary = run_to_end(verb(options, observer), || interrupt.trigger())?;
     if summary.exit == Exit::Interrupted {
         console.print("longhaul: interrupted; repeat the command with --resume to continue");

@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::args::{LsArgs, StatArgs};
 use crate::long_listing::{LongFormat, entry_type};
 use crate::output::{ignore_broken_pipe, print_json, print_listing_line};
+use crate::passwords::ask_for_missing;
 
 /// Number of entries that `ls` sorts. It prints further ones in the server's order, to bound memory.
 const MAX_SORTED: usize = 16_384;
@@ -40,6 +41,7 @@ pub(crate) async fn ls(args: &LsArgs) -> Result<(), CopyFailure> {
         }
     };
     let options = args.common.options()?;
+    ask_for_missing([args.url.as_str()], &options.security).await;
     let listed = client::list_each(&args.url, args.recursive, &options, &mut visit).await;
     // Entries that were listed before a failure are shown, too.
     ignore_broken_pipe(printed.and_then(|()| printer.print_collected()))?;
@@ -83,7 +85,9 @@ impl ListingPrinter<'_> {
 
 /// `longhaul stat`
 pub(crate) async fn stat(args: &StatArgs) -> Result<(), CopyFailure> {
-    let entry = client::stat(&args.url, &args.common.options()?).await?;
+    let options = args.common.options()?;
+    ask_for_missing([args.url.as_str()], &options.security).await;
+    let entry = client::stat(&args.url, &options).await?;
     ignore_broken_pipe(if args.json {
         print_json(&entry_to_json(&entry))
     } else {

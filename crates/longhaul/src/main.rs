@@ -13,10 +13,12 @@ mod lab;
 mod listing;
 mod long_listing;
 mod output;
+mod passwords;
 mod proxy;
 mod remote;
 mod serve_check;
 mod service;
+mod settings;
 mod user;
 
 use std::future::Future;
@@ -29,7 +31,7 @@ use anyhow::{Context, Result};
 use client::{CopyFailure, Exit};
 
 use advisor::beside_server::{AdvisorInput, AdvisorProcess};
-use args::{Cli, CommandLineAnswer, KeyHolderArgs, LogFormat, ServeArgs, Verb};
+use args::{KeyHolderArgs, LogFormat, ServeArgs, Verb};
 use data::os::core_dumps;
 use history::PathHistory;
 use output::journal;
@@ -44,16 +46,15 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 fn main() -> ExitCode {
-    let verb = match Cli::from_words(std::env::args_os()) {
-        Ok(cli) => cli.verb,
-        // clap exits with 2 on a usage error, which equals `Exit::Usage`.
-        Err(CommandLineAnswer::Usual(answer)) => answer.exit(),
-        Err(CommandLineAnswer::Contradiction(line)) => {
-            print_to_stderr(&format!("longhaul: {line}"));
-            return ExitCode::from(Exit::Usage as u8);
+    // clap exits with 2 on a usage error, which equals `Exit::Usage`.
+    let cli = match settings::parse_arguments(std::env::args_os().collect()) {
+        Ok(cli) => cli,
+        Err(failure) => {
+            print_to_stderr(&format!("longhaul: {}", failure.message));
+            return ExitCode::from(failure.exit as u8);
         }
     };
-    let code = run(verb).unwrap_or_else(|error| {
+    let code = run(cli.verb).unwrap_or_else(|error| {
         print_to_stderr(&format!("longhaul: {}", error_in_one_line(&error)));
         Exit::Local as u8
     });
@@ -92,6 +93,7 @@ fn run(verb: Verb) -> Result<u8> {
         Verb::Sync(args) => copy::sync(&args),
         Verb::Serve(args) => serve(*args),
         Verb::Demo(args) => demo::run(&args),
+        Verb::Config(args) => settings::show::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::KeyHolder(args) => hold_key(&args),
         Verb::User(args) => user::run(args),
@@ -122,6 +124,7 @@ fn holds_secrets(verb: &Verb) -> bool {
             | Verb::Mkdir(_)
             | Verb::Mv(_)
             | Verb::Cksum(_)
+            | Verb::Config(_)
             | Verb::User(_)
             | Verb::Proxy(_)
             | Verb::Doctor(_)

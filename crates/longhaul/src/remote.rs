@@ -11,11 +11,13 @@ use crate::args::{CksumArgs, MkdirArgs, MvArgs, RmArgs};
 use crate::check_sums::check_sums;
 use crate::long_listing::entry_type;
 use crate::output::{ignore_broken_pipe, print_json, print_listing_line, print_to_stderr};
+use crate::passwords::ask_for_missing;
 
 /// `longhaul rm`: a file that cannot be deleted does not keep the others.
 pub(crate) async fn rm(args: &RmArgs) -> Result<(), CopyFailure> {
     let options = args.common.options()?;
     let mut totals = RemovalTotals::default();
+    ask_for_missing(args.urls.iter().map(String::as_str), &options.security).await;
     for url in &args.urls {
         if args.dry_run {
             totals.add(print_removal(args, url, &options).await);
@@ -68,7 +70,7 @@ async fn print_removal(
     url: &str,
     options: &RemoteOptions,
 ) -> Result<(), CopyFailure> {
-    let at = Location::parse(url)?;
+    let at = Location::parse_secured(url, &options.security)?;
     let mut printed = Ok(());
     let mut visit = |entry: RemoteEntry| {
         // `display` leaves out the password of the URL.
@@ -89,15 +91,20 @@ async fn print_removal(
 }
 
 pub(crate) async fn mkdir(args: &MkdirArgs) -> Result<(), CopyFailure> {
-    client::make_dir(&args.url, args.parents, &args.common.options()?).await
+    let options = args.common.options()?;
+    ask_for_missing([args.url.as_str()], &options.security).await;
+    client::make_dir(&args.url, args.parents, &options).await
 }
 
 pub(crate) async fn mv(args: &MvArgs) -> Result<(), CopyFailure> {
-    client::rename(&args.from, &args.to, &args.common.options()?).await
+    let options = args.common.options()?;
+    ask_for_missing([args.from.as_str(), &args.to], &options.security).await;
+    client::rename(&args.from, &args.to, &options).await
 }
 
 pub(crate) async fn cksum(args: &CksumArgs) -> Result<(), CopyFailure> {
     let options = args.common.options()?;
+    ask_for_missing(args.urls.iter().map(String::as_str), &options.security).await;
     if let Some(sums) = &args.check {
         return check_sums(args, sums, &options).await;
     }
@@ -105,7 +112,7 @@ pub(crate) async fn cksum(args: &CksumArgs) -> Result<(), CopyFailure> {
     for url in &args.urls {
         let checksum = client::checksum(url, algorithm, args.offset, args.length, &options).await?;
         // `display` leaves out the password of the URL.
-        let display_name = Location::parse(url)?.display();
+        let display_name = Location::parse_secured(url, &options.security)?.display();
         let printed = print_listing_line(format!("{checksum}  {display_name}").as_bytes());
         if printed.is_err() {
             return ignore_broken_pipe(printed);

@@ -7,16 +7,16 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::credentials::{self, Credential};
+use crate::credentials::Credential;
+use crate::remotes::MissingPassword;
 use crate::{ConnectionSecurity, CopyFailure};
 
 mod any_bytes;
 mod tls_ports;
 mod url;
 
-use url::{
-    local_location, parse_file, parse_server, percent_encode, redact, split_scheme, usage_error,
-};
+pub(crate) use url::percent_encode;
+use url::{local_location, parse_file, parse_server, redact, split_scheme, usage_error};
 
 /// A GridFTP, FTP or HTTP server as a URL names it.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -148,6 +148,10 @@ impl std::fmt::Display for Server {
     }
 }
 
+/// Finds the credential for a host and a user.
+pub(crate) type FindCredential<'a> =
+    dyn Fn(&str, Option<&str>) -> Result<Credential, CopyFailure> + 'a;
+
 /// One end of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
@@ -229,27 +233,77 @@ impl Location {
     }
 
     /// Parses a command-line argument. A credential that the URL does not name comes from the
-    /// environment or ~/.netrc.
+    /// environment or ~/.netrc. No remote has a name.
     pub fn parse(text: &str) -> Result<Self, CopyFailure> {
         Self::parse_secured(text, &Arc::default())
     }
 
-    /// Like [`Location::parse`]; sessions with the location's server have this protection.
+    /// Like [`Location::parse`]; sessions with the location's server have this protection, and `NAME:path` is
+    /// a path on a remote that the protection knows.
     ///
     /// # Errors
-    /// `Usage`: the URL is invalid, or its scheme cannot have the protection.
+    /// `Usage`: the URL is invalid, or its scheme cannot have the protection. `Refused`: the password of a
+    /// remote cannot be read.
     pub fn parse_secured(
         text: &str,
         security: &Arc<ConnectionSecurity>,
     ) -> Result<Self, CopyFailure> {
-        Self::parse_with(text, &credentials::find_credential, security)
+        Self::parse_noting(text, security, &|_| ())
+    }
+
+    /// The login of an argument whose password no source has. A server may accept the user without one.
+    ///
+    /// # Errors
+    /// As [`Location::parse_secured`].
+    pub fn missing_password(
+        text: &str,
+        security: &Arc<ConnectionSecurity>,
+    ) -> Result<Option<MissingPassword>, CopyFailure> {
+        let missing = std::cell::RefCell::new(None);
+        Self::parse_noting(text, security, &|login| {
+            *missing.borrow_mut() = Some(login);
+        })?;
+        Ok(missing.into_inner())
+    }
+
+    /// [`Location::parse_secured`]; `note` gets a login without a password.
+    fn parse_noting(
+        text: &str,
+        security: &Arc<ConnectionSecurity>,
+        note: &dyn Fn(MissingPassword),
+    ) -> Result<Self, CopyFailure> {
+        let remotes = security.remotes();
+        let expanded = remotes.expand(text);
+        let remote = expanded.as_ref().map(|(remote, _)| *remote);
+        let url = expanded.as_ref().map_or(text, |(_, url)| url.as_str());
+        let find = |host: &str, user: Option<&str>| {
+            let (credential, is_missing) = remotes.credential(remote, host, user)?;
+            if let Some(user) = credential.user().filter(|_| is_missing) {
+                note(MissingPassword {
+                    user: user.to_owned(),
+                    host: host.to_owned(),
+                });
+            }
+            Ok(credential)
+        };
+        Self::parse_with(url, &find, security)
+    }
+
+    /// The server of a URL, without a search for its credential.
+    ///
+    /// # Errors
+    /// `Usage`: the URL is invalid.
+    pub(crate) fn server_of(text: &str) -> Result<Option<Server>, CopyFailure> {
+        let nobody = |_: &str, _: Option<&str>| Ok(Credential::Anonymous);
+        let location = Self::parse_with(text, &nobody, &Arc::default())?;
+        Ok(location.server().cloned())
     }
 
     /// [`Location::parse_secured`] with `find` in place of the environment and ~/.netrc: it gets
     /// host and user and returns the credential.
     pub(crate) fn parse_with(
         text: &str,
-        find: &dyn Fn(&str, Option<&str>) -> Credential,
+        find: &FindCredential<'_>,
         security: &Arc<ConnectionSecurity>,
     ) -> Result<Self, CopyFailure> {
         if text == "-" {

@@ -3,8 +3,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::Exit;
 
-fn anonymous(_: &str, user: Option<&str>) -> Credential {
-    Credential::password(user.unwrap_or("anonymous"), "found")
+fn anonymous(_: &str, user: Option<&str>) -> Result<Credential, CopyFailure> {
+    Ok(Credential::password(user.unwrap_or("anonymous"), "found"))
 }
 
 fn password(url: &str) -> Vec<u8> {
@@ -148,7 +148,7 @@ proptest! {
 
 #[test]
 fn queries_are_kept_for_http_and_never_shown() {
-    let find = |_: &str, _: Option<&str>| Credential::password("ann", "pw");
+    let find = |_: &str, _: Option<&str>| Ok(Credential::password("ann", "pw"));
     let read = |text: &str| match Location::parse_with(text, &find, &Arc::default()) {
         Ok(Location::Remote { server, path }) => (server, path),
         other => panic!("{other:?}"),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use percent_encoding::percent_decode_str;
 
-use super::{Location, Scheme, Server};
+use super::{FindCredential, Location, Scheme, Server};
 use crate::{ConnectionSecurity, CopyFailure, Credential, Exit};
 
 /// Splits `scheme:rest` if the text before the first colon is a scheme (RFC 3986 §3.1).
@@ -55,7 +55,7 @@ pub(super) fn parse_server(
     scheme: Scheme,
     rest: &str,
     text: &str,
-    find: &dyn Fn(&str, Option<&str>) -> Credential,
+    find: &FindCredential<'_>,
     security: &Arc<ConnectionSecurity>,
 ) -> Result<Location, CopyFailure> {
     // Parsed before the login is known, so the password has to be removed from messages.
@@ -92,9 +92,11 @@ pub(super) fn parse_server(
         // The certificate is the login, so no password is looked for.
         (Scheme::Gsiftp, None, _) => Credential::GridMapping,
         (Scheme::Gsiftp, Some(_), _) => {
-            let no_password = |_: &str, user: Option<&str>| match user {
-                Some(user) => Credential::password(user, ""),
-                None => Credential::GridMapping,
+            let no_password = |_: &str, user: Option<&str>| {
+                Ok(match user {
+                    Some(user) => Credential::password(user, ""),
+                    None => Credential::GridMapping,
+                })
             };
             parse_login(login, &host, &display_text, &no_password)?
         }
@@ -184,7 +186,7 @@ fn parse_login(
     login: Option<&str>,
     host: &str,
     display_text: &str,
-    find: &dyn Fn(&str, Option<&str>) -> Credential,
+    find: &FindCredential<'_>,
 ) -> Result<Credential, CopyFailure> {
     let decode = |text: &str| {
         let text = percent_decode_str(text).decode_utf8().map_err(|_| {
@@ -211,12 +213,12 @@ fn parse_login(
     let user_name = (!user.is_empty()).then_some(user.as_str());
     match (user_name, password) {
         (Some(_), Some(password)) => Ok(Credential::password(user, password)),
-        (user_name, _) => Ok(find(host, user_name)),
+        (user_name, _) => find(host, user_name),
     }
 }
 
 /// Appends percent-encoded bytes that decode to the same bytes; with `path`, a `/` stays as it is.
-pub(super) fn percent_encode(bytes: &[u8], path: bool, out: &mut String) {
+pub(crate) fn percent_encode(bytes: &[u8], path: bool, out: &mut String) {
     for &b in bytes {
         if b.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(&b) || (path && b == b'/') {
             out.push(char::from(b));

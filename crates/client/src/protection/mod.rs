@@ -12,7 +12,7 @@ use security::tls::{ExpectedPeer, TlsConfig, TlsOptions, TlsRole};
 use security::x509::{CertifiedKey, TrustStore};
 
 use crate::location::{Scheme, Server};
-use crate::{CopyFailure, Credential, Exit};
+use crate::{CopyFailure, Credential, Exit, Remotes};
 
 pub(crate) mod credential;
 mod failures;
@@ -30,6 +30,8 @@ pub(crate) use failures::{
 };
 pub use options::{DataProtectionChoice, DelegationChoice, SecurityOptions, TlsUse};
 pub use proxy::{NewProxy, ProxyFacts, describe_proxy, destroy_proxy, make_proxy};
+
+pub(crate) use token::read_token_file;
 
 /// The protection in force if no transfer was protected.
 pub(crate) const NO_SECURITY: &str = "none";
@@ -51,6 +53,8 @@ pub struct ConnectionSecurity {
     grid_trust: OnceLock<Arc<TrustStore>>,
     /// The throw-away credential for data connections (DCSC), the same for all servers of a run.
     data_credential: tokio::sync::OnceCell<CertifiedKey>,
+    /// The servers with names.
+    remotes: Arc<Remotes>,
     warn: Option<WarningSink>,
     given_warnings: Mutex<BTreeSet<String>>,
     /// Names (`host:port`) of servers that have agreed to TLS in this run.
@@ -66,9 +70,21 @@ impl ConnectionSecurity {
     /// `Usage` for options that contradict each other; `Refused` for a token or certificate that
     /// cannot be used.
     pub fn new(options: SecurityOptions, warn: WarningSink) -> Result<Arc<Self>, CopyFailure> {
+        Self::with_remotes(options, Arc::default(), warn)
+    }
+
+    /// [`ConnectionSecurity::new`]; arguments may name these remotes.
+    ///
+    /// # Errors
+    /// As [`ConnectionSecurity::new`].
+    pub fn with_remotes(
+        options: SecurityOptions,
+        remotes: Arc<Remotes>,
+        warn: WarningSink,
+    ) -> Result<Arc<Self>, CopyFailure> {
         options.check()?;
         let token = match &options.token {
-            Some(path) => Some(token::read_token_file(path)?),
+            Some(path) => Some(read_token_file(path)?),
             None => None,
         };
         let certificate = match &options.certificate {
@@ -78,6 +94,7 @@ impl ConnectionSecurity {
         Ok(Arc::new(Self {
             token,
             certificate,
+            remotes,
             warn: Some(warn),
             options,
             ..Self::default()
@@ -87,6 +104,11 @@ impl ConnectionSecurity {
     /// The user's choices.
     pub(crate) fn options(&self) -> &SecurityOptions {
         &self.options
+    }
+
+    /// The servers with names, and the passwords that were typed.
+    pub fn remotes(&self) -> &Remotes {
+        &self.remotes
     }
 
     /// Refuses a URL whose scheme cannot have what the options ask for.
@@ -124,34 +146,41 @@ impl ConnectionSecurity {
         }
     }
 
-    /// Refuses options that none of these URLs uses.
+    /// Refuses options that none of these URLs uses, except for defaults.
     ///
     /// # Errors
     /// `Usage`
     pub(crate) fn check_use(&self, servers: &[&Server]) -> Result<(), CopyFailure> {
         let usage = |message: &str| Err(CopyFailure::new(Exit::Usage, message));
         let takes_token = |server: &Server| matches!(server.credential, Credential::Token(_));
-        if self.token.is_some() && !servers.iter().any(|server| takes_token(server)) {
+        if self.options.is_asked("token")
+            && self.token.is_some()
+            && !servers.iter().any(|server| takes_token(server))
+        {
             return usage(
                 "--token is sent to ftps: and https: URLs without a user (and to ftp: with --tls require) \
                  only: change the URL, or leave it out",
             );
         }
-        if self.options.delegation != DelegationChoice::None
+        if self.options.is_asked("delegate")
+            && self.options.delegation != DelegationChoice::None
             && !servers.iter().any(|server| server.scheme == Scheme::Gsiftp)
         {
             return usage("--delegate is for gsiftp: URLs only: leave it out");
         }
         let takes_certificate =
             |server: &Server| server.scheme.is_ftp() && self.may_protect(server.scheme);
-        if self.certificate.is_some() && !servers.iter().any(|server| takes_certificate(server)) {
+        if self.options.is_asked("cert")
+            && self.certificate.is_some()
+            && !servers.iter().any(|server| takes_certificate(server))
+        {
             return usage(
                 "--cert is for ftps: and gsiftp: URLs (and ftp: with --tls): change the URL, or leave it out",
             );
         }
         // Who gives one of them believes that the connection is protected.
         let is_protected = servers.iter().any(|server| self.may_protect(server.scheme));
-        if self.options.insecure && !is_protected {
+        if self.options.is_asked("insecure") && self.options.insecure && !is_protected {
             return usage(
                 "--insecure is for ftps: URLs (and ftp: with --tls): no connection is \
                  protected here, so change the URL, or leave it out",
@@ -159,7 +188,7 @@ impl ConnectionSecurity {
         }
         // The proxy of an http: URL may be reached over TLS.
         let is_http = servers.iter().any(|server| server.scheme == Scheme::Http);
-        if self.options.ca.is_some() && !is_protected && !is_http {
+        if self.options.is_asked("ca") && self.options.ca.is_some() && !is_protected && !is_http {
             return usage(
                 "--ca is for ftps:, gsiftp: and https: URLs (and ftp: with --tls): no connection is \
                  protected here, so change the URL, or leave it out",
@@ -366,6 +395,7 @@ impl Default for ConnectionSecurity {
             token: None,
             discovered_token: OnceLock::new(),
             certificate: None,
+            remotes: Arc::default(),
             system_trust: OnceLock::new(),
             grid_trust: OnceLock::new(),
             data_credential: tokio::sync::OnceCell::new(),

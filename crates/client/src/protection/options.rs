@@ -1,5 +1,6 @@
 //! Choices of the user about the protection of connections.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use crate::{CopyFailure, Exit};
@@ -86,9 +87,16 @@ pub struct SecurityOptions {
     pub delegation: DelegationChoice,
     /// `--token`: file of a bearer token.
     pub token: Option<PathBuf>,
+    /// Flags, without `--`, whose values are defaults from settings. They need not have an effect.
+    pub defaults: BTreeSet<String>,
 }
 
 impl SecurityOptions {
+    /// Whether the command itself has the flag.
+    pub(super) fn is_asked(&self, flag: &str) -> bool {
+        !self.defaults.contains(flag)
+    }
+
     /// Refuses combinations that contradict each other.
     ///
     /// # Errors

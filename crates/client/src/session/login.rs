@@ -64,6 +64,11 @@ impl<'a> ClientLogin<'a> {
         }
     }
 
+    /// The failure for a refused login.
+    fn refusal(&self, control: &ClientControlConnection, reply: &Reply) -> CopyFailure {
+        login_failure(control.name(), self.user, self.password.0.is_empty(), reply)
+    }
+
     /// PBSZ and PROT, where they come directly after the login.
     fn protection_commands(&self) -> Vec<Command> {
         let commands = self.data_level.map(early_protection_commands);
@@ -207,12 +212,12 @@ pub(super) async fn log_in_pipelined(
         .await?;
     let user = control.final_reply().await?;
     if user.code != 331 && !user.is_success() {
-        return Err(login_failure(control.name(), name, &user));
+        return Err(login.refusal(control, &user));
     }
     let pass = control.final_reply().await?;
     // Without a 331 the server did not ask for the password, so its reply to PASS means nothing.
     if user.code == 331 && !pass.is_success() {
-        return Err(login_failure(control.name(), name, &pass));
+        return Err(login.refusal(control, &pass));
     }
     let planner = read_settings(control, login, &protection).await?;
     Ok(planner.with_pipelining())
@@ -257,7 +262,7 @@ pub(super) async fn authenticate(
     if reply.is_success() {
         return Ok(());
     }
-    Err(login_failure(control.name(), login.user, &reply))
+    Err(login.refusal(control, &reply))
 }
 
 /// Words in the refusals of servers that want TLS first.
@@ -269,7 +274,7 @@ const TLS_WORDS: [&str; 5] = [
     "cleartext sessions",
 ];
 
-fn login_failure(name: &str, user: &str, reply: &Reply) -> CopyFailure {
+fn login_failure(name: &str, user: &str, is_without_password: bool, reply: &Reply) -> CopyFailure {
     let refused = |message: String| CopyFailure {
         exit: Exit::Refused,
         message,
@@ -308,8 +313,15 @@ fn login_failure(name: &str, user: &str, reply: &Reply) -> CopyFailure {
              name (`longhaul proxy info`)"
         ));
     }
+    let advice = match is_without_password {
+        true => {
+            "no password was found in the URL, LONGHAUL_PASSWORD, ~/.netrc and the configuration \
+             (`longhaul config`), and none was typed"
+        }
+        false => "check user name and password",
+    };
     let mut failure = refused(format!(
-        "login refused by {name} for user {user}: {}; check user name and password",
+        "login refused by {name} for user {user}: {}; {advice}",
         display_reply(reply)
     ));
     // Some servers use 430 for a wrong user name or password, which a retry does not cure.
@@ -361,9 +373,17 @@ mod tests {
             ),
             ("joe", "Login incorrect.", "password"),
         ] {
-            let failure = login_failure("h:21", user, &Reply::new(530, text));
+            let failure = login_failure("h:21", user, false, &Reply::new(530, text));
             assert_eq!(failure.exit, Exit::Refused);
             assert!(failure.message.contains(word), "{failure}");
+        }
+    }
+
+    #[test]
+    fn a_refused_login_without_a_password_names_the_places_that_were_searched() {
+        let failure = login_failure("h:21", "joe", true, &Reply::new(530, "Login incorrect."));
+        for place in ["LONGHAUL_PASSWORD", "~/.netrc", "longhaul config"] {
+            assert!(failure.message.contains(place), "{failure}");
         }
     }
 }

@@ -181,7 +181,7 @@ pub(crate) struct CopyFlags {
     #[command(flatten)]
     selection: SelectionArgs,
     #[command(flatten)]
-    security: SecurityArgs,
+    pub(super) security: SecurityArgs,
     #[command(flatten)]
     research: ResearchArgs,
 }

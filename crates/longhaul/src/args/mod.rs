@@ -22,6 +22,7 @@ mod selection;
 mod serve;
 mod serve_security;
 mod serve_site;
+mod settings;
 mod sync;
 mod user;
 mod values;
@@ -36,8 +37,9 @@ pub(crate) use command_line::CommandLineAnswer;
 pub(crate) use cp::{CopyFlags, CpArgs};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use proxy::{ProxyArgs, ProxyVerb};
-pub(crate) use remote::{CksumArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs};
+pub(crate) use remote::{CksumArgs, LsArgs, MkdirArgs, MvArgs, RemoteCommonArgs, RmArgs, StatArgs};
 pub(crate) use serve::{LogFormat, ServeArgs};
+pub(crate) use settings::{ConfigArgs, ConfigVerb, LoadedSettings};
 pub(crate) use sync::SyncArgs;
 pub(crate) use user::{UserArgs, UserVerb};
 
@@ -97,6 +99,7 @@ pub(crate) enum Verb {
     #[command(hide = true)]
     KeyHolder(KeyHolderArgs),
     Advisor(Box<AdvisorArgs>),
+    Config(ConfigArgs),
     Doctor(Box<DoctorArgs>),
     Lab(lab::LabArgs),
     Help(HelpArgs),

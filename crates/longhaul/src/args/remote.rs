@@ -20,7 +20,7 @@ pub(crate) struct RemoteCommonArgs {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = values::parse_timeout)]
     timeout: Duration,
     #[command(flatten)]
-    security: SecurityArgs,
+    pub(super) security: SecurityArgs,
 }
 
 impl RemoteCommonArgs {

@@ -10,6 +10,7 @@ use client::{
     TlsUse,
 };
 
+use super::settings::{LoadedSettings, SettingsArgs};
 use super::values;
 
 /// The flag about the authorities that servers are verified with; `doctor` has it, too.
@@ -57,9 +58,16 @@ pub(crate) struct SecurityArgs {
     /// servers that announce tokens
     #[arg(long, value_name = "FILE")]
     token: Option<PathBuf>,
+    #[command(flatten)]
+    settings: SettingsArgs,
 }
 
 impl SecurityArgs {
+    /// Takes the part of the configuration that no flag has.
+    pub(crate) fn take_settings(&mut self, loaded: LoadedSettings) {
+        self.settings.loaded = loaded;
+    }
+
     /// The flags, checked, with the files that they name.
     ///
     /// # Errors
@@ -77,8 +85,10 @@ impl SecurityArgs {
             data_protection: self.data_protection,
             delegation: self.delegate,
             token: self.token.clone(),
+            defaults: self.settings.loaded.defaults.clone(),
         };
-        ConnectionSecurity::new(options, warn)
+        let remotes = Arc::clone(&self.settings.loaded.remotes);
+        ConnectionSecurity::with_remotes(options, remotes, warn)
     }
 }
 

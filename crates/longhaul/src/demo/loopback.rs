@@ -104,6 +104,8 @@ fn copy(arguments: &[&str]) -> Result<serde_json::Value> {
     let output = Command::new(std::env::current_exe()?)
         .args(["cp", "--json"])
         .args(arguments)
+        // The demo shows the program as it is, without the user's settings.
+        .env("LONGHAUL_CONFIG", "off")
         .stderr(Stdio::inherit())
         .output()?;
     let text = String::from_utf8_lossy(&output.stdout);

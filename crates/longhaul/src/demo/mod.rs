@@ -83,6 +83,8 @@ impl DemoHost {
 fn longhaul_command_on(host: Option<&DemoHost>) -> Result<Command> {
     let program = std::env::current_exe()?;
     let mut command = Command::new(&program);
+    // The demo shows the program as it is, without the user's settings.
+    command.env("LONGHAUL_CONFIG", "off");
     if let Some(host) = host {
         command.args(["lab", "exec", host.name, "--"]).arg(program);
     }

@@ -144,10 +144,7 @@ mod tests {
 
     #[test]
     fn the_summary_has_hours() {
-        let mut summary = CopySummary::of_failure(&client::CopyFailure::new(
-            client::Exit::Partial,
-            "some failed",
-        ));
+        let mut summary = CopySummary::of_failure(&CopyFailure::new(Exit::Partial, "some failed"));
         summary.seconds = 12_000.0;
         assert!(summary_line(&summary).contains(" in 3 h 20 min, "));
     }

@@ -12,10 +12,12 @@ use crate::run;
 /// Time limit of a build, enough for a first build on a small machine.
 const BUILD_LIMIT: Duration = Duration::from_secs(900);
 
-/// A command that runs longhaul, still without arguments. It keeps no journals of batches in the user's state.
+/// A command that runs longhaul, still without arguments. It keeps no journals of batches in the user's state, and reads
+/// no configuration.
 pub fn longhaul() -> Result<Command> {
     let mut command = Command::new(path()?);
     command.env("LONGHAUL_BATCHES", "off");
+    command.env("LONGHAUL_CONFIG", "off");
     Ok(command)
 }
 

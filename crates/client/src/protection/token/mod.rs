@@ -17,7 +17,7 @@ const GROUP_MODE: u32 = 0o070;
 ///
 /// # Errors
 /// `Refused`
-pub(super) fn read_token_file(path: &Path) -> Result<Secret, CopyFailure> {
+pub(crate) fn read_token_file(path: &Path) -> Result<Secret, CopyFailure> {
     let refused = |problem: String| CopyFailure::new(Exit::Refused, problem);
     let token = security::token::read_token_file(path);
     let token = token.map_err(|error| refused(error.to_string()))?;

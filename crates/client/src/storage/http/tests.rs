@@ -21,7 +21,7 @@ fn content(len: usize) -> Arc<Vec<u8>> {
 
 /// A session with the server of a URL, and the path.
 fn session(url: &str) -> (HttpStorage, Vec<u8>) {
-    let find = |_: &str, _: Option<&str>| Credential::Anonymous;
+    let find = |_: &str, _: Option<&str>| Ok(Credential::Anonymous);
     let Ok(Location::Remote { server, path }) = Location::parse_with(url, &find, &Arc::default())
     else {
         panic!("{url}");

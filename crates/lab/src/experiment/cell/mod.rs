@@ -107,6 +107,7 @@ impl CellTask {
             .env("HOME", &self.directory)
             .env("LC_ALL", "C")
             .env("LONGHAUL_HISTORY", "off")
+            .env("LONGHAUL_CONFIG", "off")
             .env_remove("XDG_CONFIG_HOME")
             .stdin(Stdio::null());
         command

@@ -1,0 +1,74 @@
+//! Settings of the client: flags, environment variables and configuration files, as one command line.
+//!
+//! A setting has the name of a flag of `cp` or `sync`. A setting that the command line lacks is put on it, so
+//! that it is parsed and checked as if it had been typed.
+
+pub(crate) mod effective;
+mod environment;
+mod file;
+mod keys;
+mod places;
+mod remote_servers;
+pub(crate) mod show;
+mod value;
+
+use std::ffi::OsString;
+
+use clap::CommandFactory;
+use client::{CopyFailure, Exit};
+
+use crate::args::{Cli, CommandLineAnswer, LoadedSettings};
+use effective::{CommandLine, EffectiveSettings};
+
+/// The arguments with all settings of their verb. Prints usage errors and help, and exits, as clap does.
+///
+/// # Errors
+/// `Usage`: a file or a variable has something that is no setting. `Refused`: a file with a secret is readable
+/// by others. `NotFound`: a named file is missing.
+pub(crate) fn parse_arguments(words: Vec<OsString>) -> Result<Cli, CopyFailure> {
+    let mut cli = parsed(words.iter().cloned())?;
+    if cli.verb.security_mut().is_none() {
+        return Ok(cli);
+    }
+    let line = CommandLine::new(words)?;
+    let settings = EffectiveSettings::load(&line)?;
+    let mut cli = Cli::from_words(settings.words(&line)).map_err(|answer| {
+        // Each setting was parsed alone, so this is a combination of them.
+        let line = match answer {
+            CommandLineAnswer::Usual(error) => one_line(&error),
+            CommandLineAnswer::Contradiction(line) => line,
+        };
+        CopyFailure::new(Exit::Usage, line)
+    })?;
+    if let Some(security) = cli.verb.security_mut() {
+        security.take_settings(LoadedSettings {
+            remotes: settings.remotes(),
+            defaults: settings.names(),
+        });
+    }
+    Ok(cli)
+}
+
+/// The command line as it was typed. Prints help and usual errors, and exits, as clap does.
+fn parsed(words: impl Iterator<Item = OsString>) -> Result<Cli, CopyFailure> {
+    match Cli::from_words(words) {
+        Ok(cli) => Ok(cli),
+        Err(CommandLineAnswer::Usual(answer)) => answer.exit(),
+        Err(CommandLineAnswer::Contradiction(line)) => Err(CopyFailure::new(Exit::Usage, line)),
+    }
+}
+
+/// The definition of the program with all parts of its verbs filled in.
+fn built_command() -> clap::Command {
+    let mut command = Cli::command();
+    command.build();
+    command
+}
+
+/// The reason of a usage error, without advice about the command line.
+fn one_line(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let reason = text.split("\n\n").next().unwrap_or_default();
+    let reason = reason.strip_prefix("error: ").unwrap_or(reason);
+    reason.split_whitespace().collect::<Vec<_>>().join(" ")
+}
