@@ -1,6 +1,6 @@
 #!/bin/sh
-# Tests the Python package with the program that LONGHAUL_BIN names: copies need Python alone; types, installation and
-# fsspec's tests of a file system need packages, and are SKIPPED where pip cannot install them.
+# Tests the Python package with the program that LONGHAUL_BIN names. Copies need Python alone. With `all`, also types,
+# installation and fsspec's tests of a file system: some minutes, and SKIPPED where pip cannot install packages.
 set -eu
 cd "$(dirname "$0")"
 place=$(mktemp -d)
@@ -10,14 +10,17 @@ export PYTHONDONTWRITEBYTECODE=1
 
 (cd "$place/python/tests" && PYTHONPATH=../src python3 -W error -m unittest test_copy)
 echo "ok copies"
+if [ "${1:-}" != all ]; then
+    exit 0
+fi
 
 if ! { python3 -m venv "$place/venv" && "$place/venv/bin/pip" -q --disable-pip-version-check install \
-    'hatchling>=1.27' fsspec pytest mypy; } >"$place/log" 2>&1; then
+    'hatchling>=1.27' fsspec pytest pytest-xdist mypy; } >"$place/log" 2>&1; then
     echo "SKIPPED types, installation and fsspec's tests: $(tail -n 1 "$place/log")"
     exit 0
 fi
 "$place/venv/bin/pip" -q --disable-pip-version-check install "$place/python[fsspec]"
 echo "ok installation"
 "$place/venv/bin/mypy" --config-file pyproject.toml --cache-dir="$place/mypy" --python-executable "$place/venv/bin/python" src
-(cd "$place/python/tests" && "$place/venv/bin/python" -m pytest -q -p no:cacheprovider test_copy.py test_filesystem.py)
+(cd "$place/python/tests" && "$place/venv/bin/python" -m pytest -q -n 4 -p no:cacheprovider test_copy.py test_filesystem.py)
 echo "ok file system"

@@ -88,5 +88,5 @@ class TestOwn(Fixtures):
         register()
         with fsspec.open(f"{server.url}{fs_path}/f") as file:
             assert file.read() == b"by url"
-        found: Any = fsspec.get_filesystem_class("gsiftp")
+        found: Any = fsspec.get_filesystem_class("ftp")
         assert found is LonghaulFileSystem

@@ -4,9 +4,9 @@
 
 use std::process::Command;
 
-/// Where pip cannot install packages, the script leaves out what needs them, and says SKIPPED.
+/// The script has more tests, which download packages; they are run by hand.
 #[test]
-fn the_python_package_copies_and_is_a_file_system() {
+fn the_python_package_copies_and_synchronises() {
     let script = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../bindings/longhaul/test.sh"
@@ -15,12 +15,6 @@ fn the_python_package_copies_and_is_a_file_system() {
         .env("LONGHAUL_BIN", env!("CARGO_BIN_EXE_longhaul"))
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}\n{errors}");
-    for line in said.lines() {
-        if let Some(skipped) = line.strip_prefix("SKIPPED ") {
-            eprintln!("SKIPPED: the Python package, {skipped}");
-        }
-    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
 }

@@ -56,7 +56,7 @@ impl ServiceManager {
         match NotifyState::monotonic_usec_now() {
             Ok(now) => self.send(&[NotifyState::Reloading, now]),
             Err(error) => {
-                tracing::warn!(%error, "the service manager does not learn of the reload")
+                tracing::warn!(%error, "the service manager does not learn of the reload");
             }
         }
     }

@@ -39,7 +39,7 @@ class LonghaulFileSystem(AbstractFileSystem):  # type: ignore[misc]
         port: Optional[int] = None,
         username: Optional[str] = None,
         password: Optional[str] = None,
-        protocol: str = "ftp",
+        scheme: str = "ftp",
         flags: tuple[str, ...] = (),
         binary: Optional[str] = None,
         **options: Any,
@@ -47,7 +47,7 @@ class LonghaulFileSystem(AbstractFileSystem):  # type: ignore[misc]
         super().__init__(host=host, port=port, username=username, **options)
         user = "" if username is None else f"{quote(username, safe='')}@"
         name = f"[{host}]" if ":" in host else host
-        self._server = f"{protocol}://{user}{name}" + ("" if port is None else f":{port}")
+        self._server = f"{scheme}://{user}{name}" + ("" if port is None else f":{port}")
         self._flags = list(flags)
         self._run: dict[str, Any] = {"binary": binary, "password": password}
 
@@ -64,6 +64,7 @@ class LonghaulFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def _get_kwargs_from_urls(urlpath: str) -> dict[str, Any]:
         found: dict[str, Any] = infer_storage_options(urlpath)
         found.pop("path", None)
+        found["scheme"] = found.pop("protocol")
         return found
 
     def _url(self, path: str) -> str:
