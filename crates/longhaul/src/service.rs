@@ -8,7 +8,7 @@ use server::{PassedListeners, ServiceManager};
 
 use crate::args::ServeArgs;
 
-/// What the service manager gives to this process; empty if it was started by hand.
+/// The sockets and the manager of this process; empty if it was started by hand.
 #[derive(Debug)]
 pub(crate) struct Service {
     listeners: PassedListeners,

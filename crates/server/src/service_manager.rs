@@ -1,4 +1,4 @@
-//! What the process tells the service manager that started it: `sd_notify(3)` and the watchdog of systemd.
+//! Messages to the service manager that started the process: `sd_notify(3)` and the watchdog of systemd.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
