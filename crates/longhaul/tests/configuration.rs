@@ -198,7 +198,7 @@ fn local_names_with_a_colon_stay_local_unless_a_remote_has_the_name() {
 fn every_value_is_shown_with_its_origin_and_secrets_are_not() {
     let site = Site::new();
     site.configure(&format!(
-        "retries = 1\nmax-streams = 3\n[host.\"127.*\"]\nretries = 2\ntimeout = 7\n\
+        "retries = 1\nconcurrency = 3\n[host.\"127.*\"]\nretries = 2\ntimeout = 7\n\
          [remote.lab]\nurl = \"URL/d\"\nuser = \"carol\"\npassword = \"{PASSWORD}\"\n"
     ));
     let shown = site
@@ -213,8 +213,8 @@ fn every_value_is_shown_with_its_origin_and_secrets_are_not() {
         ("parallel = \"8\"", "flag"),
         ("timeout = \"5\"", "environment LONGHAUL_TIMEOUT"),
         ("retries = \"2\"", &format!("{file}:4 [host.\"127.*\"]")),
-        ("max-streams = \"3\"", &format!("{file}:2")),
-        ("concurrency = \"auto\"", "default"),
+        ("concurrency = \"3\"", &format!("{file}:2")),
+        ("verify = \"auto\"", "default"),
         ("password = (hidden)", &format!("{file}:9")),
     ] {
         let line = text.lines().find(|line| line.starts_with(setting));

@@ -26,20 +26,14 @@ use effective::{CommandLine, EffectiveSettings};
 /// `Usage`: a file or a variable has something that is no setting. `Refused`: a file with a secret is readable
 /// by others. `NotFound`: a named file is missing.
 pub(crate) fn parse_arguments(words: Vec<OsString>) -> Result<Cli, CopyFailure> {
-    let mut cli = parsed(words.iter().cloned())?;
+    let mut cli = parsed(words.clone())?;
     if cli.verb.security_mut().is_none() {
         return Ok(cli);
     }
     let line = CommandLine::new(words)?;
     let settings = EffectiveSettings::load(&line)?;
-    let mut cli = Cli::from_words(settings.words(&line)).map_err(|answer| {
-        // Each setting was parsed alone, so this is a combination of them.
-        let line = match answer {
-            CommandLineAnswer::Usual(error) => one_line(&error),
-            CommandLineAnswer::Contradiction(line) => line,
-        };
-        CopyFailure::new(Exit::Usage, line)
-    })?;
+    // Each setting was parsed alone, and only those are used that agree.
+    let mut cli = parsed(settings.words(&line))?;
     if let Some(security) = cli.verb.security_mut() {
         security.take_settings(LoadedSettings {
             remotes: settings.remotes(),
@@ -49,13 +43,15 @@ pub(crate) fn parse_arguments(words: Vec<OsString>) -> Result<Cli, CopyFailure> 
     Ok(cli)
 }
 
-/// The command line as it was typed. Prints help and usual errors, and exits, as clap does.
-fn parsed(words: impl Iterator<Item = OsString>) -> Result<Cli, CopyFailure> {
-    match Cli::from_words(words) {
-        Ok(cli) => Ok(cli),
-        Err(CommandLineAnswer::Usual(answer)) => answer.exit(),
-        Err(CommandLineAnswer::Contradiction(line)) => Err(CopyFailure::new(Exit::Usage, line)),
-    }
+/// Parses words; prints help and usage errors, and exits, as clap does.
+///
+/// # Errors
+/// `Usage`: flags contradict each other.
+fn parsed(words: Vec<OsString>) -> Result<Cli, CopyFailure> {
+    Cli::from_words(words).map_err(|answer| match answer {
+        CommandLineAnswer::Usual(answer) => answer.exit(),
+        CommandLineAnswer::Contradiction(line) => CopyFailure::new(Exit::Usage, line),
+    })
 }
 
 /// The definition of the program with all parts of its verbs filled in.

@@ -12,6 +12,7 @@ use super::file::{ConfigurationFile, FileSetting};
 use super::keys::{self, SettingKey};
 use super::value::{Origin, SettingValue};
 use super::{built_command, environment, places, remote_servers};
+use crate::args::Cli;
 
 /// The words of a command, and their meaning without settings.
 pub(crate) struct CommandLine {
@@ -267,7 +268,7 @@ fn split(
     }
     let is_parsed = |settings: &[FoundSetting]| {
         let words = with_settings(line, settings);
-        built_command().try_get_matches_from(words).is_ok()
+        Cli::from_words(words).is_ok()
     };
     if is_parsed(&found) {
         return (found, unused);
