@@ -259,11 +259,12 @@ fn until_interrupted<T>(future: impl Future<Output = T>) -> Result<Option<T>> {
         .build()?;
     let outcome = runtime.block_on(async {
         use tokio::signal::unix::{SignalKind, signal};
-        // Installed before the future runs, so that an early SIGTERM is not lost.
+        // Installed before the future runs, so that an early signal is not lost.
         let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
         tokio::select! {
             value = future => Ok(Some(value)),
-            _ = tokio::signal::ctrl_c() => Ok(None),
+            _ = interrupt.recv() => Ok(None),
             _ = terminate.recv() => Ok::<_, std::io::Error>(None),
         }
     })?;

@@ -118,6 +118,15 @@ fn settings_that_contradict_the_command_line_are_not_used() {
 }
 
 #[test]
+fn a_setting_that_contradicts_a_flag_gives_way_to_it() {
+    let configured = Configured::new("mode = \"s\"\nmax-streams = 4\nretries = 1\n");
+    assert_eq!(
+        configured.used(&["cp", "-p", "8", "a", "b"]),
+        ["retries = \"1\""]
+    );
+}
+
+#[test]
 fn a_local_copy_has_no_settings_about_protection() {
     let configured = Configured::new("ca = \"/ca\"\ntoken = \"/none\"\nretries = 1\n");
     assert_eq!(configured.used(&["cp", "a", "b"]), ["retries = \"1\""]);
