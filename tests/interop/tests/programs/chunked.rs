@@ -54,7 +54,7 @@ fn large(cells: &mut MatrixRow, target: &ServerUnderTest<'_>, mode: &str) {
         ] {
             let trace_at = path_argument(&trace);
             // Slow enough for several chunks.
-            let more = ["--limit-rate", "400M", "--trace", &trace_at, &from, &to];
+            let more = ["--limit-rate", "200M", "--trace", &trace_at, &from, &to];
             let summary = copy::cp(&[&options(mode)[..], &more].concat())?;
             ensure!(summary.bytes == test_files::LARGE, "{summary:?}");
             ensure!(

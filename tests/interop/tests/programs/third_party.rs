@@ -202,7 +202,7 @@ fn users_may_use_any_data_host_with_foreign_data_addresses() {
 
 #[test]
 fn third_party_none_refuses_other_data_hosts() {
-    let servers = start_two_servers("none", true).unwrap();
+    let servers = start_two_servers("none", false).unwrap();
     let client = require!(GlobusUrlCopy::find());
     let from = servers.source.user_url("src/f65536");
     let to = servers.destination.user_url("up/a");
