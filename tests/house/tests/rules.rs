@@ -100,6 +100,11 @@ fn sources() -> Vec<SourceFile> {
     found
 }
 
+fn table(path: &Path) -> toml::Table {
+    let text = fs::read_to_string(path).expect("a file of Cargo");
+    text.parse().expect("TOML")
+}
+
 fn assert_none(broken: &[String], rule: &str) {
     assert!(broken.is_empty(), "{rule}:\n{}", broken.join("\n"));
 }
@@ -214,9 +219,7 @@ fn crates_depend_one_way() {
     let mut broken = Vec::new();
     let names: Vec<&str> = MAY_USE.iter().map(|(name, _)| *name).collect();
     for (name, allowed) in MAY_USE {
-        let path = root().join("crates").join(name).join("Cargo.toml");
-        let text = fs::read_to_string(&path).expect("a manifest");
-        let manifest: toml::Table = text.parse().expect("TOML");
+        let manifest = table(&root().join("crates").join(name).join("Cargo.toml"));
         let used = manifest.get("dependencies").and_then(toml::Value::as_table);
         for used in used.into_iter().flat_map(toml::Table::keys) {
             if names.contains(&used.as_str()) && !allowed.contains(&used.as_str()) {
@@ -225,6 +228,40 @@ fn crates_depend_one_way() {
         }
     }
     assert_none(&broken, "these dependencies point back");
+}
+
+/// The fuzz targets are a workspace of their own, which Cargo does not lock with the rest.
+#[test]
+fn the_lock_file_of_the_fuzz_targets_has_what_the_crates_use() {
+    let locked = table(&root().join("fuzz/Cargo.lock"));
+    let packages = locked["package"].as_array().expect("the packages");
+    let crates = packages
+        .iter()
+        .filter(|package| package.get("source").is_none());
+    let mut missing = Vec::new();
+    for package in crates {
+        let name = package["name"].as_str().expect("a name");
+        let manifest = root().join("crates").join(name).join("Cargo.toml");
+        if !manifest.exists() {
+            continue;
+        }
+        let manifest = table(&manifest);
+        let used = manifest.get("dependencies").and_then(toml::Value::as_table);
+        let known = package.get("dependencies").and_then(toml::Value::as_array);
+        for dependency in used.into_iter().flat_map(toml::Table::keys) {
+            // Where there are several versions, the version follows the name.
+            let is_known = known.into_iter().flatten().any(|entry| {
+                entry.as_str().and_then(|entry| entry.split(' ').next()) == Some(dependency)
+            });
+            if !is_known {
+                missing.push(format!("{name} uses {dependency}"));
+            }
+        }
+    }
+    assert_none(
+        &missing,
+        "fuzz/Cargo.lock is current (run `cargo update --workspace` in fuzz)",
+    );
 }
 
 #[test]
