@@ -20,6 +20,11 @@ pub const LONG_RTT: Duration = Duration::from_millis(5);
 /// Most sessions for files that share data connections. Between a login and a full window of commands ahead lie ten
 /// round trips, which so many sessions share; more of them take the files from those that are up to speed.
 const MAX_SHARED: usize = 16;
+/// Sessions to begin with for files from [`FILLING_SIZE`] on that share data connections: each has one stream, and what
+/// one loses between two files the others must make up for.
+const FIRST_STREAMS: usize = 8;
+/// Most sessions for them: more streams than that gain nothing even with loss.
+const MAX_STREAMS: usize = 32;
 /// Files per second from which on the disks and processors of servers are the limit more often than sessions are.
 const AIM: f64 = 400.0;
 /// A session with fewer files is not worth its login, which takes several round trips.
@@ -103,6 +108,9 @@ impl SessionRamp {
         let first = match facts.movement {
             // Logins that end when the files do gain nothing.
             FileMovement::Bundles if facts.rtt >= LONG_RTT => 1,
+            FileMovement::SharedConnections if facts.mean_size >= FILLING_SIZE => {
+                by_round_trips(facts.rtt).max(FIRST_STREAMS).min(most)
+            }
             // A later session has its first files when those of the others are done.
             FileMovement::SharedConnections => most,
             _ => most.div_ceil(2).max(FEW.min(most)),
@@ -182,7 +190,8 @@ fn wanted(facts: &BatchFacts) -> usize {
         FileMovement::Whole => return FEW,
         FileMovement::Bundles if facts.rtt >= LONG_RTT && is_enough_for_one(facts) => 1,
         FileMovement::Bundles => return FEW,
-        FileMovement::SharedConnections => round_trips(facts.rtt, 0.5).clamp(FEW, MAX_SHARED),
+        FileMovement::SharedConnections if facts.mean_size >= FILLING_SIZE => MAX_STREAMS,
+        FileMovement::SharedConnections => by_round_trips(facts.rtt),
         FileMovement::OwnConnections => round_trips(facts.rtt, 2.0).clamp(FEW, MAX_SESSIONS),
     };
     let by_files = (facts.files / MIN_FILES).max(1);
@@ -195,6 +204,11 @@ fn is_enough_for_one(facts: &BatchFacts) -> bool {
         .unwrap_or(u64::MAX)
         .saturating_mul(facts.mean_size);
     facts.mean_size >= FILLING_SIZE || total <= SOON_DONE
+}
+
+/// Sessions for files that share data connections, by their commands alone.
+fn by_round_trips(rtt: Duration) -> usize {
+    round_trips(rtt, 0.5).clamp(FEW, MAX_SHARED)
 }
 
 /// Sessions for [`AIM`] if a file takes `count` round trips.
@@ -242,6 +256,27 @@ mod tests {
         // All of them from the start.
         let ramp = SessionRamp::new(&facts(FileMovement::SharedConnections, 100), none);
         assert_eq!(ramp.sessions(), 16);
+    }
+
+    #[test]
+    fn larger_files_on_shared_connections_get_more_sessions_while_that_gains() {
+        let ramp = |rtt| {
+            let facts = BatchFacts {
+                mean_size: 1_000_000,
+                ..facts(FileMovement::SharedConnections, rtt)
+            };
+            SessionRamp::new(&facts, ConcurrencyBounds::default())
+        };
+        let begun = |rtt| (ramp(rtt).sessions(), ramp(rtt).most());
+        assert_eq!(
+            (begun(0), begun(20), begun(100)),
+            ((8, 32), (8, 32), (16, 32))
+        );
+        let mut ramp = ramp(20);
+        let second = Duration::from_secs(1);
+        assert!(ramp.on_interval(60, 60_000_000, second));
+        assert!(ramp.on_interval(90, 90_000_000, second));
+        assert_eq!(ramp.sessions(), 32);
     }
 
     #[test]
