@@ -14,11 +14,17 @@ from .errors import LonghaulError, error_of
 #: Names the program, instead of the first ``longhaul`` in PATH.
 BINARY_VARIABLE = "LONGHAUL_BIN"
 
+#: A program that was asked to end has this long to record what is safe on disk.
+_SECONDS_TO_END = 30
+
 
 def find_binary(binary: Optional[str] = None) -> str:
     """The path of the program."""
-    found = shutil.which(binary or os.environ.get(BINARY_VARIABLE) or "longhaul")
+    named = binary or os.environ.get(BINARY_VARIABLE)
+    found = shutil.which(named or "longhaul")
     if found is None:
+        if named:
+            raise LonghaulError(f"{named} is no program; correct the argument binary or {BINARY_VARIABLE}", 127)
         raise LonghaulError(f"the program longhaul is not in PATH; install it, or set {BINARY_VARIABLE}", 127)
     return found
 
@@ -69,9 +75,14 @@ def running(
     try:
         yield process
     finally:
-        # After an exception (of a callback, or Ctrl-C) nothing reads the output any more.
-        if process.poll() is None:
-            process.terminate()
-        process.wait()
+        # After an exception (of a callback, or Ctrl-C) nothing reads the output any more: closed first, it cannot
+        # keep the program from ending.
         if process.stdout is not None:
             process.stdout.close()
+        if process.poll() is None:
+            process.terminate()
+        try:
+            process.wait(_SECONDS_TO_END)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
