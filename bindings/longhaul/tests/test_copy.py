@@ -57,7 +57,7 @@ class CopyTest(unittest.TestCase):
         self.assertIsInstance(missing.exception, longhaul.NotFound)
         self.assertIn("missing", str(missing.exception))
         self.assertEqual(getattr(missing.exception, "exit_code"), 4)
-        with self.assertRaises(longhaul.UsageError):
+        with self.assertRaisesRegex(longhaul.UsageError, "--no-such-flag"):
             longhaul.copy(f"{self.server.url}/missing", self.place, flags=["--no-such-flag"])
         with self.assertRaises(ConnectionError):
             longhaul.copy("ftp://127.0.0.1:1/x", self.place, flags=["--retries", "0"])

@@ -34,9 +34,11 @@ def _environment(password: Optional[str]) -> Optional[Mapping[str, str]]:
     return None if password is None else {**os.environ, "LONGHAUL_PASSWORD": password}
 
 
-def last_line(text: str) -> str:
-    """The message of a failure: the program writes it last."""
+def failure_message(text: str) -> str:
+    """The message of a failure: the program writes it last, and that of invalid arguments first, with help below."""
     lines = [line for line in text.splitlines() if line.strip()]
+    if lines and lines[0].startswith("error: "):
+        return lines[0].removeprefix("error: ")
     return lines[-1].removeprefix("longhaul: ") if lines else ""
 
 
@@ -52,7 +54,7 @@ def output(
         env=_environment(password),
     )
     if done.returncode != 0:
-        raise error_of(done.returncode, last_line(done.stderr.decode(errors="replace")))
+        raise error_of(done.returncode, failure_message(done.stderr.decode(errors="replace")))
     return done.stdout
 
 
