@@ -122,7 +122,7 @@ pub(crate) fn start_up(
             .map(|address| listener(passed.metrics.as_deref(), address))
             .transpose()?,
     };
-    let log = open_log(&config)?;
+    let log = open_log_as_root(&config)?;
     let users = config.users.as_deref().map(Users::load).transpose()?;
     let material = Arc::new(SecurityMaterial::load(&config, None)?);
     let tokens = TokenLogin::new(&config.security.token_issuers, None)?;
@@ -141,6 +141,10 @@ pub(crate) fn start_up(
         ),
         None => {}
     }
+    let log = match log {
+        Some(log) => log,
+        None => open_log(&config)?,
+    };
     warn_if_nobody_can_log_in(&config);
     let root = Root::open(&config.root).map_err(|error| ServeError::Root { error })?;
     let site = Arc::new(SiteTerms::load(&config, privilege::is_root())?);
@@ -194,6 +198,19 @@ fn open_history(config: &ServerConfig) -> Option<PathHistory> {
         );
     }
     is_writable.then_some(history)
+}
+
+/// The transfer log; `None` if only the serving account may be able to open it: root that is not permitted
+/// to write the files of others (`CAP_DAC_OVERRIDE`, capabilities(7)) cannot open that account's own log.
+fn open_log_as_root(config: &ServerConfig) -> Result<Option<TransferLog>, ServeError> {
+    match open_log(config) {
+        Err(ServeError::TransferLog { source, .. })
+            if source.kind() == io::ErrorKind::PermissionDenied && config.run_as.is_some() =>
+        {
+            Ok(None)
+        }
+        log => log.map(Some),
+    }
 }
 
 fn open_log(config: &ServerConfig) -> Result<TransferLog, ServeError> {

@@ -93,7 +93,7 @@ def _run(
                     progress(last)
             code = process.wait()
         messages.seek(0)
-        said = program.last_line(messages.read().decode(errors="replace"))
+        said = program.failure_message(messages.read().decode(errors="replace"))
     summary = None
     if last.get("event") == "summary":
         summary = Summary(last["files"], last["bytes"], last["seconds"], last["verified"], last)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 if TYPE_CHECKING:
     from .copying import Summary
@@ -19,6 +19,10 @@ class LonghaulError(Exception):
     def __str__(self) -> str:
         # OSError would show its own fields.
         return str(self.args[0])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exceptions travel between the processes of dask and multiprocessing.
+        return type(self), (str(self), self.exit_code, self.summary)
 
 
 class PartialFailure(LonghaulError):

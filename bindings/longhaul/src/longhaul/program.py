@@ -14,11 +14,17 @@ from .errors import LonghaulError, error_of
 #: Names the program, instead of the first ``longhaul`` in PATH.
 BINARY_VARIABLE = "LONGHAUL_BIN"
 
+#: A program that was asked to end has this long to record what is safe on disk.
+_SECONDS_TO_END = 30
+
 
 def find_binary(binary: Optional[str] = None) -> str:
     """The path of the program."""
-    found = shutil.which(binary or os.environ.get(BINARY_VARIABLE) or "longhaul")
+    named = binary or os.environ.get(BINARY_VARIABLE)
+    found = shutil.which(named or "longhaul")
     if found is None:
+        if named:
+            raise LonghaulError(f"{named} is no program; correct the argument binary or {BINARY_VARIABLE}", 127)
         raise LonghaulError(f"the program longhaul is not in PATH; install it, or set {BINARY_VARIABLE}", 127)
     return found
 
@@ -28,9 +34,11 @@ def _environment(password: Optional[str]) -> Optional[Mapping[str, str]]:
     return None if password is None else {**os.environ, "LONGHAUL_PASSWORD": password}
 
 
-def last_line(text: str) -> str:
-    """The message of a failure: the program writes it last."""
+def failure_message(text: str) -> str:
+    """The message of a failure: the program writes it last, and that of invalid arguments first, with help below."""
     lines = [line for line in text.splitlines() if line.strip()]
+    if lines and lines[0].startswith("error: "):
+        return lines[0].removeprefix("error: ")
     return lines[-1].removeprefix("longhaul: ") if lines else ""
 
 
@@ -46,7 +54,7 @@ def output(
         env=_environment(password),
     )
     if done.returncode != 0:
-        raise error_of(done.returncode, last_line(done.stderr.decode(errors="replace")))
+        raise error_of(done.returncode, failure_message(done.stderr.decode(errors="replace")))
     return done.stdout
 
 
@@ -69,9 +77,14 @@ def running(
     try:
         yield process
     finally:
-        # After an exception (of a callback, or Ctrl-C) nothing reads the output any more.
-        if process.poll() is None:
-            process.terminate()
-        process.wait()
+        # After an exception (of a callback, or Ctrl-C) nothing reads the output any more: closed first, it cannot
+        # keep the program from ending.
         if process.stdout is not None:
             process.stdout.close()
+        if process.poll() is None:
+            process.terminate()
+        try:
+            process.wait(_SECONDS_TO_END)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

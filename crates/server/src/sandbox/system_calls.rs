@@ -157,14 +157,16 @@ const SERVING: &[PermittedCall] = calls![
     SYS_timerfd_settime,
 ];
 
-/// Calls of x86-64 that newer architectures do not have.
+/// Calls of x86-64 that newer architectures do not have. All others in this file are those of each architecture
+/// with the generic table (asm-generic/unistd.h), as arm64.
 #[cfg(target_arch = "x86_64")]
 const OLD_COMMON: &[PermittedCall] = calls![
     SYS_open, SYS_stat, SYS_lstat, SYS_poll, // See `clock_gettime`.
     SYS_time,
 ];
+/// The C library has only this call for poll(3) there.
 #[cfg(not(target_arch = "x86_64"))]
-const OLD_COMMON: &[PermittedCall] = &[];
+const OLD_COMMON: &[PermittedCall] = calls![SYS_ppoll];
 
 /// As [`OLD_COMMON`], for serving.
 #[cfg(target_arch = "x86_64")]

@@ -1,6 +1,8 @@
 //! Operation of the server: logs, shutdown, configuration errors.
 
+use std::fs::Permissions;
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -12,6 +14,7 @@ use interop::longhaul::serve::{ServeCommand, add_user};
 use interop::matrix::{self, TestStore};
 use interop::peer;
 use interop::peer::globus_url_copy::{GlobusUrlCopy, file_url};
+use interop::prerequisite;
 use interop::require;
 use interop::run;
 use interop::test_files;
@@ -241,5 +244,35 @@ fn run_as_drops_root_and_warns_if_the_users_file_becomes_unreadable() -> Result<
     std::os::unix::fs::chown(&users, Some(65_534), Some(65_534))?;
     let server = serve().start()?;
     ensure!(!server.log().contains(warning), "{}", server.log());
+    Ok(())
+}
+
+#[test]
+fn root_that_may_not_write_the_files_of_others_starts_a_server_with_the_logs_of_its_account()
+-> Result<()> {
+    let root = peer::is_root().then_some(());
+    let root =
+        root.ok_or_else(|| "root is needed to start a server for another account".to_owned());
+    if prerequisite::or_skip(root).is_none() {
+        return Ok(());
+    }
+    let store = TestStore::new()?;
+    let logs = store.path("logs");
+    std::fs::create_dir(&logs)?;
+    std::fs::set_permissions(&logs, Permissions::from_mode(0o700))?;
+    std::os::unix::fs::chown(&logs, Some(65_534), Some(65_534))?;
+    let log = logs.join("transfers.jsonl");
+    // The second server finds a log that is not root's.
+    for _ in 0..2 {
+        drop(
+            ServeCommand::anonymous(store.root())
+                .option("--run-as", "nobody")
+                .option("--transfer-log", &path_argument(&log))
+                .wrapped_in(&["setpriv", "--bounding-set", "-dac_override"])
+                .start()?,
+        );
+        let owner = std::fs::metadata(&log)?.uid();
+        ensure!(owner == 65_534, "the log belongs to {owner}");
+    }
     Ok(())
 }

@@ -72,7 +72,8 @@ impl ProcessCredentials {
             size: u64::try_from(stat.st_size).unwrap_or(0),
             modified: Timestamp(stat.st_mtime),
             mode: stat.st_mode & 0o7777,
-            link_count: stat.st_nlink,
+            #[allow(clippy::useless_conversion, reason = "32 bits on arm64, 64 on x86-64")]
+            link_count: u64::from(stat.st_nlink),
             uid: stat.st_uid,
             gid: stat.st_gid,
             owner: id_names::users().name(stat.st_uid),
