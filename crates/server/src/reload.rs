@@ -167,6 +167,10 @@ fn keep_restart_only_settings(old: &ServerConfig, new: &mut ServerConfig) -> Vec
         keep("cert and key", files(old) != files(new));
         (new.security.certificate, new.security.key) = files(old);
     }
+    // The process that asks PAM was told these at its start.
+    let pam = |config: &ServerConfig| (config.pam.service.clone(), config.pam.min_uid);
+    keep("pam and pam-min-uid", pam(old) != pam(new));
+    (new.pam.service, new.pam.min_uid) = pam(old);
     keep("metrics", old.metrics != new.metrics);
     keep("advisor", old.advisor != new.advisor);
     keep("transfer-log", old.transfer_log != new.transfer_log);
@@ -178,6 +182,7 @@ fn keep_restart_only_settings(old: &ServerConfig, new: &mut ServerConfig) -> Vec
     new.listen = old.listen;
     new.sandbox = old.sandbox;
     new.key_holder.clone_from(&old.key_holder);
+    new.pam_checker.clone_from(&old.pam_checker);
     new.service_manager.clone_from(&old.service_manager);
     new.passed.clone_from(&old.passed);
     new.advisor.clone_from(&old.advisor);
