@@ -44,7 +44,7 @@ const ASK: &str = r#"#!/bin/sh
 password=$(tr -d '\000')
 echo "$PAM_SERVICE $PAM_USER $PAM_RHOST" >>PLACE/asked
 case "$PAM_USER" in
-hang) exec sleep 4711 ;;
+hang) exec sleep SECONDS ;;
 crash) kill -ABRT $PPID; sleep 1; exit 1 ;;
 esac
 [ "$password" = "correct horse" ]
@@ -73,7 +73,8 @@ impl SystemFiles {
         let place = tempfile::tempdir().unwrap();
         let files = Self(place);
         let ask = files.path("ask");
-        fs::write(&ask, ASK.replace("PLACE", files.0.path().to_str().unwrap())).unwrap();
+        let script = ASK.replace("PLACE", files.0.path().to_str().unwrap());
+        fs::write(&ask, script.replace("SECONDS", &hanging_seconds())).unwrap();
         fs::set_permissions(&ask, fs::Permissions::from_mode(0o755)).unwrap();
         for folder in ["pam.d", "root"] {
             fs::create_dir(files.path(folder)).unwrap();
@@ -137,6 +138,11 @@ impl SystemFiles {
         let text = String::from_utf8(output.stderr.clone()).unwrap();
         (output, text)
     }
+}
+
+/// How long a program of a module sleeps: more than anybody waits, and by it a test finds its own.
+fn hanging_seconds() -> String {
+    (100_000 + u64::from(std::process::id())).to_string()
 }
 
 fn skip(why: &str) {
@@ -365,7 +371,8 @@ fn a_module_that_hangs_or_crashes_ends_one_login() {
     };
     std::thread::scope(|scope| {
         let hung = scope.spawn(|| server.log_in("hang", PASSWORD));
-        let asleep = || processes().any(|(_, _, command)| command.starts_with("sleep 4711"));
+        let hanging = format!("sleep {}", hanging_seconds());
+        let asleep = || processes().any(|(_, _, command)| command.trim_end() == hanging);
         let begin = Instant::now();
         while !asleep() {
             assert!(begin.elapsed() < PATIENCE, "{}", server.log());

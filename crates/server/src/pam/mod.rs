@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 
 mod message;
 pub mod process;
+mod processes;
 mod service;
 
 #[cfg(feature = "fuzzing")]

@@ -21,10 +21,11 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair,
 };
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, kill_process_group, set_parent_process_death_signal, waitid,
+    Pid, Signal, WaitId, WaitIdOptions, set_parent_process_death_signal, waitid,
 };
 
 use super::message::{MAX_PACKET, PamAnswer, PamQuestion};
+use super::processes::AttemptProcesses;
 use super::service::{check_account, check_service};
 
 /// Most logins that wait for PAM at a time.
@@ -83,6 +84,7 @@ pub fn run(service: &str, least_uid: u32) -> io::Result<()> {
         );
     send_packet(&socket, &ready.encode(0), SendFlags::empty())?;
     let running = Arc::new(AtomicUsize::new(0));
+    let processes = Arc::new(AttemptProcesses::adopting()?);
     let mut packet = Secret(Vec::new());
     while receive(&socket, &mut packet)?.is_some() {
         // Only the server sends packets, and it sends no others.
@@ -97,8 +99,9 @@ pub fn run(service: &str, least_uid: u32) -> io::Result<()> {
             answer(&to, number, &PamAnswer::Broken(busy));
             continue;
         }
+        let started_by = Arc::clone(&processes);
         let attempt = move || {
-            let judged = attempt(command, &question);
+            let judged = attempt(&started_by, command, &question);
             // Before the answer: who has it may ask again.
             counted.fetch_sub(1, Ordering::SeqCst);
             answer(&to, number, &judged);
@@ -112,7 +115,7 @@ pub fn run(service: &str, least_uid: u32) -> io::Result<()> {
             answer(&socket, number, &broken);
         }
     }
-    // The processes that still wait for PAM end with this one (`set_parent_process_death_signal`).
+    processes.end_all();
     Ok(())
 }
 
@@ -131,16 +134,20 @@ fn attempt_command(service: &str, least_uid: u32) -> Command {
         .env_clear()
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        // What modules start is in the group, too, and ends with it.
+        // Not ended by an interrupt at the terminal: the server decides when.
         .process_group(0);
     command
 }
 
 /// Has a process of its own ask PAM.
-fn attempt(mut command: Command, question: &PamQuestion) -> PamAnswer {
+fn attempt(
+    processes: &AttemptProcesses,
+    mut command: Command,
+    question: &PamQuestion,
+) -> PamAnswer {
     let begun = packet_pair().and_then(|(ours, theirs)| {
         sockopt::set_socket_timeout(&ours, Timeout::Recv, Some(ATTEMPT_TIME))?;
-        let child = command.stdin(Stdio::from(theirs)).spawn()?;
+        let child = processes.spawn(command.stdin(Stdio::from(theirs)))?;
         // The command has a copy of the other end: closed, the end of the process can be seen.
         drop(command);
         Ok((ours, child))
@@ -157,21 +164,17 @@ fn attempt(mut command: Command, question: &PamQuestion) -> PamAnswer {
         _ => None,
     };
     let timed_out = matches!(&received, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
-    let end = end_of(&mut child, timed_out);
+    let end = end_of(processes, &mut child, timed_out);
     said.unwrap_or(PamAnswer::Broken(end))
 }
 
-/// Ends a process with its group, and says how it ended.
-fn end_of(child: &mut Child, timed_out: bool) -> String {
-    let group = Pid::from_child(child);
+/// Ends a process with all that it started, and says how it ended.
+fn end_of(processes: &AttemptProcesses, child: &mut Child, timed_out: bool) -> String {
     // A process that has closed its end without a signal of ours is ending: its own signal tells more.
     if !timed_out {
-        wait_a_moment(group);
+        wait_a_moment(Pid::from_child(child));
     }
-    // Also after an answer: programs that a module left behind do not stay. The number of the group is not in use
-    // again before `wait`.
-    let _ = kill_process_group(group, Signal::KILL);
-    match (timed_out, child.wait()) {
+    match (timed_out, processes.end(child)) {
         (true, _) => format!(
             "no answer within {} s: a module hangs",
             ATTEMPT_TIME.as_secs()
