@@ -178,8 +178,11 @@ fn confine_server(config: &mut ServerConfig, settings: Option<&Path>) -> Result<
         let holder = KeyHolder::start(cert, key).map_err(|error| error.to_string())?;
         config.key_holder = Some(Arc::new(holder));
     }
-    let checker = PamChecker::start(config).map_err(|error| error.to_string())?;
-    config.pam_checker = checker.map(Arc::new);
+    if let Some(service) = &config.pam.service {
+        let checker = PamChecker::start(service, config.pam.min_uid, config.run_as.as_deref())
+            .map_err(|error| error.to_string())?;
+        config.pam_checker = Some(Arc::new(checker));
+    }
     if let Some(file) = config.history.clone().file() {
         // Makes the directory: only what exists can be permitted.
         PathHistory::at(file).is_writable();

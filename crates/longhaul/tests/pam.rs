@@ -4,6 +4,7 @@
 
 #![allow(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::panic,
     clippy::print_stderr,
     reason = "a test stops at the first surprise"
@@ -18,6 +19,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use security::x509::CertifiedKey;
 use tempfile::TempDir;
 
 /// Limit for every wait; a module that hangs is given up after 30 s.
@@ -312,6 +314,39 @@ fn accounts_of_the_system_log_in_with_their_passwords() {
     assert!(stored.status.success(), "{stored:?}");
     server.refuses("ann", "wrong horse", "PAM: Authentication failure");
     server.refuses("old", PASSWORD, "PAM: account: ");
+}
+
+#[test]
+fn a_password_of_the_system_needs_tls_where_others_do() {
+    let Some(files) = SystemFiles::new() else {
+        return;
+    };
+    let day = Duration::from_secs(24 * 3600);
+    let credential = CertifiedKey::self_signed(&["127.0.0.1".to_owned()], day).unwrap();
+    let (cert, key) = (files.path("cert.pem"), files.path("key.pem"));
+    fs::write(&cert, credential.leaf().to_pem().unwrap()).unwrap();
+    fs::write(&key, credential.key().private_key_to_pem_pkcs8().unwrap()).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    let (root, cert) = (files.path("root"), cert.to_str().unwrap().to_owned());
+    let arguments = ["--tls", "required", "--cert", &cert, "--key"];
+    let arguments = [&arguments[..], &[key.to_str().unwrap()]].concat();
+    let server = PamServer::start_at(files, &root, "ask", &arguments);
+    let stream = TcpStream::connect(&server.address).unwrap();
+    let mut replies = BufReader::new(&stream).lines().map(Result::unwrap);
+    assert!(replies.next().unwrap().starts_with("220"));
+    (&stream).write_all(b"USER ann\r\n").unwrap();
+    assert!(replies.next().unwrap().starts_with("530"));
+    (&stream).write_all(b"PASS correct horse\r\n").unwrap();
+    assert!(replies.next().unwrap().starts_with("503"));
+    assert!(!server.files.path("asked").exists());
+    let copied = longhaul()
+        .args(["cp", "-q", "--ca", &cert])
+        .arg(server.url("ann", "f").replace("ftp:", "ftps:"))
+        .arg(server.files.path("copy"))
+        .output()
+        .unwrap();
+    assert!(copied.status.success(), "{copied:?} {}", server.log());
+    assert!(server.files.path("asked").exists());
 }
 
 #[test]

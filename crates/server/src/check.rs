@@ -57,7 +57,9 @@ pub fn check(config: &ServerConfig) -> Result<Vec<SettingsWarning>, ServeError> 
     let account = config.run_as.as_deref().map(privilege::account);
     let account = account.transpose()?;
     let serves_as_root = privilege::is_root() && account.is_none_or(|user| user.uid.is_root());
-    pam::check_settings(config)?;
+    if let Some(service) = &config.pam.service {
+        pam::check_pam(service, config.run_as.as_deref())?;
+    }
     let root = Root::open(&config.root).map_err(|error| ServeError::Root { error })?;
     SiteTerms::load(config, serves_as_root)?;
     congestion::offered_controls(config, data::os::congestion::settable())?;

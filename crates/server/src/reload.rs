@@ -204,7 +204,7 @@ mod tests {
     use data::store::root::Root;
 
     use super::*;
-    use crate::config::Anonymous;
+    use crate::config::{Anonymous, PamConfig, UnlistedRights};
     use crate::limits::NoPermit;
     use crate::login::Authenticator;
     use crate::transfer_log::TransferLog;
@@ -266,12 +266,22 @@ mod tests {
             listen: ([127, 0, 0, 1], 1).into(),
             root: "/elsewhere".into(),
             max_sessions: 5,
+            pam: PamConfig {
+                service: Some("lab".to_owned()),
+                rights: UnlistedRights::Ro,
+                min_uid: 1,
+            },
             ..ServerConfig::default()
         };
         assert_eq!(
             keep_restart_only_settings(&old, &mut new),
-            ["listen", "root"]
+            ["listen", "root", "pam and pam-min-uid"]
         );
+        let rights_alone = PamConfig {
+            rights: UnlistedRights::Ro,
+            ..old.pam.clone()
+        };
+        assert_eq!(new.pam, rights_alone, "rights follow a reload");
         assert_eq!((new.listen, new.max_sessions), (old.listen, 5));
         assert_eq!(new.root, old.root);
     }

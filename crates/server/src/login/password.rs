@@ -17,9 +17,9 @@ use crate::users::{UserAccount, Users};
 /// names exist. It is about the delay of pam_unix(8), which is not made here.
 const PAM_REFUSAL_TIME: Duration = Duration::from_secs(2);
 
-/// Who knows the password.
+/// By whom a password is checked.
 #[derive(Clone)]
-enum PasswordSource {
+enum PasswordCheck {
     UsersFile(Arc<Users>),
     Pam(Arc<PamChecker>, UnlistedRights),
 }
@@ -36,11 +36,11 @@ impl Authenticator {
         let users = policy.users.clone();
         let source = match (users, policy.pam.clone()) {
             (Some(users), Some(pam)) => match users.has_user(&user) {
-                true => PasswordSource::UsersFile(users),
-                false => PasswordSource::Pam(pam, policy.pam_rights),
+                true => PasswordCheck::UsersFile(users),
+                false => PasswordCheck::Pam(pam, policy.pam_rights),
             },
-            (Some(users), None) => PasswordSource::UsersFile(users),
-            (None, Some(pam)) => PasswordSource::Pam(pam, policy.pam_rights),
+            (Some(users), None) => PasswordCheck::UsersFile(users),
+            (None, Some(pam)) => PasswordCheck::Pam(pam, policy.pam_rights),
             (None, None) => {
                 return Err(LoginRefusal::WrongCredentials(LoginFault::NoUsersFile));
             }
@@ -60,7 +60,7 @@ impl Authenticator {
     /// began, too.
     async fn verify_password(
         &self,
-        source: PasswordSource,
+        source: PasswordCheck,
         user: String,
         password: Secret,
         peer: IpAddr,
@@ -99,15 +99,15 @@ impl Authenticator {
         Ok((account, begun))
     }
 
-    fn queue_of(&self, source: &PasswordSource) -> &Arc<FairQueue> {
+    fn queue_of(&self, source: &PasswordCheck) -> &Arc<FairQueue> {
         match source {
-            PasswordSource::UsersFile(_) => &self.password_checks,
-            PasswordSource::Pam(..) => &self.pam_questions,
+            PasswordCheck::UsersFile(_) => &self.password_checks,
+            PasswordCheck::Pam(..) => &self.pam_questions,
         }
     }
 }
 
-impl PasswordSource {
+impl PasswordCheck {
     async fn check(
         self,
         user: String,

@@ -28,10 +28,7 @@ mod service;
 pub use message::question_again;
 pub(crate) use message::{PamAnswer, PamQuestion};
 pub(crate) use process::MOST_ATTEMPTS;
-pub use service::PamSetupError;
-pub(crate) use service::check_settings;
-
-use crate::config::ServerConfig;
+pub use service::{PamSetupError, check_pam};
 
 /// Longest wait until the process says that PAM can be asked.
 const START_TIME: Duration = Duration::from_secs(20);
@@ -67,16 +64,13 @@ struct WaitingLogins {
 }
 
 impl PamChecker {
-    /// Starts the process for the service that the settings name; `None`: they name none. Call it before the sandbox:
-    /// what this process gives up later, that one keeps.
+    /// Starts the process for a service, accounts with this user ID and larger ones, and a server of the account
+    /// `run_as`. Call it before the sandbox: what this process gives up later, that one keeps.
     ///
     /// # Errors
     /// See [`PamSetupError`].
-    pub fn start(config: &ServerConfig) -> Result<Option<Self>, PamSetupError> {
-        let Some(arguments) = service::arguments(&config.pam) else {
-            return Ok(None);
-        };
-        service::check_place(config)?;
+    pub fn start(service: &str, min_uid: u32, run_as: Option<&str>) -> Result<Self, PamSetupError> {
+        service::check_place(run_as)?;
         let failed = |error: io::Error| PamSetupError::Start(error.to_string());
         let (ours, theirs) = process::packet_pair().map_err(failed)?;
         sockopt::set_socket_timeout(&ours, Timeout::Recv, Some(START_TIME))
@@ -84,7 +78,7 @@ impl PamChecker {
         // The program itself: a binary that was replaced meanwhile would be another version.
         let child = Command::new("/proc/self/exe")
             .arg(VERB)
-            .args(arguments)
+            .args([service, &min_uid.to_string()])
             .env_clear()
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())
@@ -102,14 +96,14 @@ impl PamChecker {
         }
         sockopt::set_socket_timeout(&ours, Timeout::Recv, None)
             .map_err(|error| failed(error.into()))?;
-        Ok(Some(Self {
+        Ok(Self {
             connection: Arc::new(PamConnection {
                 socket: ours,
                 waiting: Mutex::default(),
             }),
             child: Mutex::new(child),
             last: AtomicU32::new(0),
-        }))
+        })
     }
 
     /// Asks about a login. No more than [`MOST_ATTEMPTS`] are answered at a time.

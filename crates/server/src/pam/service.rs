@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use data::os::pam::{PamLibrary, PamLibraryError};
 use nix::unistd::User;
 
-use crate::config::{PamConfig, ServerConfig};
 use crate::privilege;
 
 /// Where Linux-PAM looks for files of services (pam.d(5)). Without one it would apply the rules of the service
@@ -48,38 +47,29 @@ pub enum PamSetupError {
     Start(String),
 }
 
-/// Checks that PAM can be asked with these settings, by the process that calls this.
+/// Checks that PAM can be asked, by the process that calls this, for a server of the account `run_as`.
 ///
 /// # Errors
 /// See [`PamSetupError`].
-pub(crate) fn check_settings(config: &ServerConfig) -> Result<(), PamSetupError> {
-    let Some(service) = &config.pam.service else {
-        return Ok(());
-    };
-    check_place(config)?;
+pub fn check_pam(service: &str, run_as: Option<&str>) -> Result<(), PamSetupError> {
+    check_place(run_as)?;
     check_service(service)?;
     PamLibrary::load()?;
     Ok(())
 }
 
 /// Checks that the process that serves has no rights that would make the separation worthless.
-pub(super) fn check_place(config: &ServerConfig) -> Result<(), PamSetupError> {
-    match serves_as_root(config) {
-        true => Err(PamSetupError::ServesAsRoot),
-        false => Ok(()),
-    }
-}
-
-/// Whether the process that serves will have the rights of root.
-fn serves_as_root(config: &ServerConfig) -> bool {
-    let account = config.run_as.as_deref().map(privilege::account);
-    let gives_up = match account {
+pub(super) fn check_place(run_as: Option<&str>) -> Result<(), PamSetupError> {
+    let gives_up = match run_as.map(privilege::account) {
         None => false,
         Some(Ok(user)) => !user.uid.is_root(),
         // An account that does not exist is refused elsewhere, with a better reason.
         Some(Err(_)) => true,
     };
-    privilege::is_root() && !gives_up
+    match privilege::is_root() && !gives_up {
+        true => Err(PamSetupError::ServesAsRoot),
+        false => Ok(()),
+    }
 }
 
 /// Checks that the service has rules.
@@ -136,12 +126,6 @@ pub(super) fn check_account(user: &str, least_uid: u32) -> Result<(), String> {
         )),
         false => Ok(()),
     }
-}
-
-/// The arguments of the processes: service and smallest user ID.
-pub(super) fn arguments(pam: &PamConfig) -> Option<[String; 2]> {
-    let service = pam.service.clone()?;
-    Some([service, pam.min_uid.to_string()])
 }
 
 #[cfg(test)]

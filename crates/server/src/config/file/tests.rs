@@ -105,11 +105,7 @@ fn every_setting_is_applied() {
         client_congestion: false,
         run_as: Some("ftp".into()),
         key_holder: None,
-        pam: PamConfig {
-            service: Some("lab".into()),
-            rights: UnlistedRights::Ro,
-            min_uid: 500,
-        },
+        pam: expected_pam(),
         pam_checker: None,
         advisor: Some("/etc/advisor.toml".into()),
         advisor_port: None,
@@ -141,6 +137,15 @@ fn every_setting_is_applied() {
         security: SecurityConfig::default(),
     };
     assert_eq!(format!("{config:?}"), format!("{expected:?}"));
+}
+
+/// The settings of PAM in the file of `every_setting_is_applied`.
+fn expected_pam() -> PamConfig {
+    PamConfig {
+        service: Some("lab".into()),
+        rights: UnlistedRights::Ro,
+        min_uid: 500,
+    }
 }
 
 /// The shares of the file of `every_setting_is_applied`.
