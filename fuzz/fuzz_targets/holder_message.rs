@@ -1,4 +1,4 @@
-//! Frames between the server and the process that holds its key.
+//! Frames between the server and the process that holds its key, and packets to the one that asks PAM.
 
 #![no_main]
 
@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use libfuzzer_sys::fuzz_target;
 use longhaul_fuzz::pki::PKI;
 use security::test_pki::{write_certificates, write_key};
-use server::fuzzing::{FuzzedKeyHolder, answer_again, first_frame, request_again};
+use server::fuzzing::{FuzzedKeyHolder, answer_again, first_frame, question_again, request_again};
 
 /// Longest frame, bytes.
 const MAX_FRAME: usize = 64 * 1024;
@@ -36,6 +36,10 @@ fuzz_target!(|input: &[u8]| {
     }
     if let Some(again) = answer_again(input) {
         assert_eq!(answer_again(&again).as_deref(), Some(&again[..]));
+    }
+    if let Some(again) = question_again(input) {
+        // An address has several spellings.
+        assert_eq!(question_again(&again).as_deref(), Some(&again[..]));
     }
     let answer = HOLDER.with_borrow_mut(|(holder, _)| holder.answer(input));
     assert!(answer.len() <= MAX_FRAME);

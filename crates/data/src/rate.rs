@@ -84,9 +84,18 @@ pub struct RateLimit {
 
 #[derive(Debug)]
 struct RateLimitState {
+    /// The rate in force.
     rate: AtomicU64,
+    chosen: Mutex<ChosenRate>,
     begin: Instant,
     bucket: Mutex<TokenBucket>,
+}
+
+/// The rate that was set, which is not in force while it is suspended.
+#[derive(Debug)]
+struct ChosenRate {
+    rate: u64,
+    is_suspended: bool,
 }
 
 impl RateLimit {
@@ -95,6 +104,10 @@ impl RateLimit {
         Self {
             own: Arc::new(RateLimitState {
                 rate: AtomicU64::new(rate.max(1)),
+                chosen: Mutex::new(ChosenRate {
+                    rate,
+                    is_suspended: false,
+                }),
                 begin: Instant::now(),
                 bucket: Mutex::new(TokenBucket::new(rate)),
             }),
@@ -122,10 +135,20 @@ impl RateLimit {
         self.own.rate.load(Ordering::Relaxed).min(outer)
     }
 
-    /// Changes the rate for all that hold a clone, bytes per second (0 counts as 1).
+    /// Changes the rate for all that hold a clone, bytes per second (0 counts as 1). While the limit is suspended, the
+    /// rate counts from its end on.
     pub fn set_rate(&self, rate: u64) {
-        self.own.rate.store(rate.max(1), Ordering::Relaxed);
-        lock(&self.own.bucket).set_rate(self.own.begin.elapsed(), rate);
+        let mut chosen = lock(&self.own.chosen);
+        chosen.rate = rate;
+        self.own.apply(&chosen);
+    }
+
+    /// Suspends the limit for all that hold a clone, or puts it in force again. Returns whether it is suspended now.
+    pub fn toggle_suspension(&self) -> bool {
+        let mut chosen = lock(&self.own.chosen);
+        chosen.is_suspended = !chosen.is_suspended;
+        self.own.apply(&chosen);
+        chosen.is_suspended
     }
 
     /// Takes `bytes`. Returns how long the caller must wait before it moves more.
@@ -161,6 +184,17 @@ impl RateLimit {
     }
 }
 
+impl RateLimitState {
+    fn apply(&self, chosen: &ChosenRate) {
+        let rate = match chosen.is_suspended {
+            true => u64::MAX,
+            false => chosen.rate.max(1),
+        };
+        self.rate.store(rate, Ordering::Relaxed);
+        lock(&self.bucket).set_rate(self.begin.elapsed(), rate);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,6 +222,23 @@ mod tests {
         }
         assert!(bucket.is_exhausted(now));
         assert!(!bucket.is_exhausted(now + Duration::from_millis(80)));
+    }
+
+    #[test]
+    fn a_suspended_limit_comes_back_with_the_rate_that_was_set_last() {
+        let limit = RateLimit::new(MB);
+        let other = limit.clone();
+        assert!(limit.take(10 * MB) > Duration::from_secs(9));
+        assert!(other.toggle_suspension());
+        assert_eq!(
+            (limit.rate(), limit.take(100 * MB)),
+            (u64::MAX, Duration::ZERO)
+        );
+        limit.set_rate(2 * MB);
+        assert_eq!(limit.rate(), u64::MAX, "it stays suspended");
+        assert!(!limit.toggle_suspension());
+        assert_eq!(other.rate(), 2 * MB);
+        assert!(other.take(10 * MB) > Duration::from_secs(4));
     }
 
     #[test]

@@ -8,7 +8,9 @@ use std::time::Duration;
 use anyhow::Result;
 use client::protection::WarningSink;
 use client::{CopyEvent, CopyFailure, CopyObserver, CopyOptions, CopySummary, Exit};
-use tokio::signal::unix::{SignalKind, signal};
+use data::rate::RateLimit;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::{CopyFlags, CpArgs, LogFormat, SyncArgs};
 use crate::log_to_stderr;
@@ -61,6 +63,13 @@ fn run<'a, O, F: Future<Output = CopySummary>>(
     copy_options: impl FnOnce(&O) -> &CopyOptions,
     verb: impl FnOnce(O, Arc<dyn CopyObserver>) -> F,
 ) -> Result<Exit> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        // Only control connections run here; each data stream has its own thread.
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    // First: by default these signals would end the process.
+    let signals = UserSignals::catch(&runtime)?;
     let report = &flags.report;
     let console = match Console::with_log(report.log.as_deref()) {
         Ok(console) => Arc::new(console),
@@ -110,7 +119,10 @@ fn run<'a, O, F: Future<Output = CopySummary>>(
         return Ok(failure.exit);
     }
     output.begin();
-    let summary = run_to_end(verb(options, observer), || interrupt.trigger())?;
+    let rate = copy.transfer.rate.clone();
+    let answering = runtime.spawn(signals.answer(Arc::clone(&output), rate));
+    let summary = run_to_end(runtime, verb(options, observer), || interrupt.trigger())?;
+    answering.abort();
     if summary.exit == Exit::Interrupted {
         console.print("longhaul: interrupted; repeat the command with --resume to continue");
     }
@@ -118,13 +130,46 @@ fn run<'a, O, F: Future<Output = CopySummary>>(
     Ok(summary.exit)
 }
 
+/// The signals by which a user asks a running copy for something.
+struct UserSignals {
+    /// SIGUSR1: a line about the progress, as dd(1) prints it.
+    progress: Signal,
+    /// SIGUSR2: the rate limit is suspended, or put in force again.
+    rate: Signal,
+}
+
+impl UserSignals {
+    fn catch(runtime: &Runtime) -> io::Result<Self> {
+        let _context = runtime.enter();
+        Ok(Self {
+            progress: signal(SignalKind::user_defined1())?,
+            rate: signal(SignalKind::user_defined2())?,
+        })
+    }
+
+    /// Does what the signals ask for. Without a limit there is nothing to suspend.
+    async fn answer(mut self, output: Arc<CopyOutput>, limit: Option<RateLimit>) {
+        loop {
+            tokio::select! {
+                Some(()) = self.progress.recv() => output.print_progress(),
+                Some(()) = self.rate.recv() => {
+                    if let Some(limit) = &limit {
+                        let is_suspended = limit.toggle_suspension();
+                        output.rate_limit_changed((!is_suspended).then(|| limit.rate()));
+                    }
+                }
+                else => return,
+            }
+        }
+    }
+}
+
 /// Runs a copy to its end. At SIGINT or SIGTERM, `end_early` makes it end soon.
-fn run_to_end<T>(copy: impl Future<Output = T>, end_early: impl FnOnce()) -> Result<T> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        // Only control connections run here; each data stream has its own thread.
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
+fn run_to_end<T>(
+    runtime: Runtime,
+    copy: impl Future<Output = T>,
+    end_early: impl FnOnce(),
+) -> Result<T> {
     let outcome = runtime.block_on(async {
         // Installed before the copy runs, so that an early signal is not lost.
         let mut terminate = signal(SignalKind::terminate())?;

@@ -31,7 +31,7 @@ use anyhow::{Context, Result};
 use client::{CopyFailure, Exit};
 
 use advisor::beside_server::{AdvisorInput, AdvisorProcess};
-use args::{KeyHolderArgs, LogFormat, ServeArgs, Verb};
+use args::{KeyHolderArgs, LogFormat, PamArgs, ServeArgs, Verb};
 use data::os::core_dumps;
 use history::PathHistory;
 use output::journal;
@@ -39,6 +39,7 @@ use output::log::{LogEscaping, LogWriter};
 use output::print_to_stderr;
 use server::config::{MessageFormat, ServerConfig};
 use server::key_holder::KeyHolder;
+use server::pam::PamChecker;
 use server::sandbox::{self, FileAccess};
 use service::Service;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -96,6 +97,8 @@ fn run(verb: Verb) -> Result<u8> {
         Verb::Config(args) => settings::show::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::KeyHolder(args) => hold_key(&args),
+        Verb::PamChecker(args) => check_by_pam(&args),
+        Verb::PamAttempt(args) => attempt_by_pam(&args),
         Verb::User(args) => user::run(args),
         Verb::Proxy(args) => Ok(proxy::run(&args)),
         Verb::Help(args) => help::help(&args.verb).map(|()| Exit::Done),
@@ -111,7 +114,7 @@ fn run(verb: Verb) -> Result<u8> {
     Ok(exit as u8)
 }
 
-/// Whether the process of a verb holds passwords, tokens or keys. `serve` and its key holder forbid core
+/// Whether the process of a verb holds passwords, tokens or keys. `serve` and the processes that it starts forbid core
 /// dumps themselves; the programs that `demo` and `lab` run are such verbs.
 fn holds_secrets(verb: &Verb) -> bool {
     matches!(
@@ -154,13 +157,31 @@ fn hold_key(args: &KeyHolderArgs) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Moves the private key to a process of its own, and confines this one. Both must come before the first
-/// thread starts.
+/// Runs the process that asks PAM for a server.
+fn check_by_pam(args: &PamArgs) -> Result<Exit> {
+    log_to_stderr(LogFormat::Text, "warn");
+    server::pam::process::run(&args.service, args.min_uid)?;
+    Ok(Exit::Done)
+}
+
+/// Runs the process that asks PAM about one login.
+fn attempt_by_pam(args: &PamArgs) -> Result<Exit> {
+    server::pam::process::run_attempt(&args.service, args.min_uid)?;
+    Ok(Exit::Done)
+}
+
+/// Moves the private key, and what asks PAM, to processes of their own, and confines this one. All must come before
+/// the first thread starts.
 fn confine_server(config: &mut ServerConfig, settings: Option<&Path>) -> Result<(), String> {
     let security = &config.security;
     if let (Some(cert), Some(key)) = (&security.certificate, &security.key) {
         let holder = KeyHolder::start(cert, key).map_err(|error| error.to_string())?;
         config.key_holder = Some(Arc::new(holder));
+    }
+    if let Some(service) = &config.pam.service {
+        let checker = PamChecker::start(service, config.pam.min_uid, config.run_as.as_deref())
+            .map_err(|error| error.to_string())?;
+        config.pam_checker = Some(Arc::new(checker));
     }
     if let Some(file) = config.history.clone().file() {
         // Makes the directory: only what exists can be permitted.

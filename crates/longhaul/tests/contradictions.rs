@@ -145,6 +145,10 @@ const REFUSED: &[(&str, &[&str])] = &[
         &["--client-certs none", "--client-ca"],
     ),
     (
+        "serve --anonymous ro --pam-rights ro",
+        &["--pam-rights", "--pam"],
+    ),
+    (
         "serve --anonymous ro --gridmap-rights ro",
         &["--gridmap-rights", "--gridmap"],
     ),

@@ -4,10 +4,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Lines, Write};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -134,6 +136,7 @@ fn every_event_is_as_the_schema_says() {
     // Refused before anything begins.
     let none = path("none");
     run("cp", &["-r", "--files-from", &none, &tree, &path("c")], 4);
+    check(&suspended_limit(&a), &mut seen);
     let schema: Value = serde_json::from_str(SCHEMA).unwrap();
     let events = schema["oneOf"].as_array().unwrap().iter();
     let described: BTreeSet<String> = events
@@ -141,6 +144,126 @@ fn every_event_is_as_the_schema_says() {
         .map(|part| part.rsplit('/').next().unwrap().to_owned())
         .collect();
     assert_eq!(seen, described);
+}
+
+/// A copy of standard input, which runs until its input ends.
+struct EndlessCopy {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: Lines<BufReader<ChildStdout>>,
+    lines: Vec<Value>,
+}
+
+impl EndlessCopy {
+    /// Begins with some bytes, and waits until they move.
+    fn start(flags: &[&str], to: &str) -> Self {
+        let mut child = longhaul()
+            .args(["cp", "--json"])
+            .args(flags)
+            .args(["-", to])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut copy = Self {
+            input: child.stdin.take(),
+            child,
+            output,
+            lines: Vec::new(),
+        };
+        copy.write(&[7; 4096]);
+        copy.read_until(|line| line["event"] == "started");
+        copy
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.input.as_mut().unwrap().write_all(bytes).unwrap();
+    }
+
+    fn read_until(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let line = self.output.next().map(Result::unwrap);
+            let line: Value = serde_json::from_str(&line.unwrap_or_default()).unwrap();
+            self.lines.push(line.clone());
+            if wanted(&line) {
+                return line;
+            }
+        }
+    }
+
+    /// Ends the input, and returns the summary.
+    fn end(&mut self) -> Value {
+        self.input = None;
+        let summary = self.read_until(|line| line["event"] == "summary");
+        assert_eq!(self.child.wait().unwrap().code(), Some(0));
+        summary
+    }
+}
+
+fn send_signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+/// The lines of a copy whose limit is suspended, put in force, and suspended again.
+fn suspended_limit(server: &OpenServer) -> Vec<Value> {
+    let mut copy = EndlessCopy::start(&["--limit-rate", "80k"], &server.url("limited"));
+    for (is_suspended, limit) in [(true, None), (false, Some(80_000.0)), (true, None)] {
+        send_signal(&copy.child, Signal::USR2);
+        let event = copy.read_until(|line| line["event"] == "rate_limit");
+        assert_eq!(event["suspended"], is_suspended);
+        assert_eq!(event["limit_bps"].as_f64(), limit);
+    }
+    // At 80 kbit/s they would take more than half an hour.
+    copy.write(&vec![8; 20 << 20]);
+    assert_eq!(copy.end()["bytes"], (20 << 20) + 4096);
+    copy.lines
+}
+
+#[test]
+fn sigusr1_prints_the_progress_at_once() {
+    let scratch = tempfile::tempdir().unwrap();
+    let server = OpenServer::start(&scratch.path().join("root"));
+    // By itself it would print none within an hour.
+    let mut copy = EndlessCopy::start(&["--stats", "1h"], &server.url("f"));
+    let pid = Pid::from_child(&copy.child);
+    let is_seen = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_seen.load(Ordering::Relaxed) {
+                kill_process(pid, Signal::USR1).unwrap();
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        copy.read_until(|line| line["event"] == "progress");
+        is_seen.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(copy.end()["bytes"], 4096);
+}
+
+#[test]
+fn without_a_limit_sigusr2_is_ignored() {
+    // It accepts a connection and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("ftp://{}/f", silent.local_addr().unwrap());
+    let scratch = tempfile::tempdir().unwrap();
+    let mut copy = longhaul()
+        .args(["cp", &url])
+        .arg(scratch.path().join("f"))
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let connection = silent.accept().unwrap();
+    send_signal(&copy, Signal::USR2);
+    send_signal(&copy, Signal::USR1);
+    let mut lines = BufReader::new(copy.stderr.take().unwrap()).lines();
+    let line = lines.next().unwrap().unwrap();
+    assert_eq!(line, "no file moves yet", "the answer to SIGUSR1");
+    assert!(copy.try_wait().unwrap().is_none(), "it goes on");
+    send_signal(&copy, Signal::TERM);
+    assert_eq!(copy.wait().unwrap().code(), Some(130));
+    drop(connection);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use data::store::root::Root;
 use crate::config::{Anonymous, ServerConfig, TlsPolicy};
 use crate::congestion;
 use crate::login::TokenLogin;
+use crate::pam;
 use crate::privilege;
 use crate::secure::SecurityMaterial;
 use crate::site::SiteTerms;
@@ -56,6 +57,9 @@ pub fn check(config: &ServerConfig) -> Result<Vec<SettingsWarning>, ServeError> 
     let account = config.run_as.as_deref().map(privilege::account);
     let account = account.transpose()?;
     let serves_as_root = privilege::is_root() && account.is_none_or(|user| user.uid.is_root());
+    if let Some(service) = &config.pam.service {
+        pam::check_pam(service, config.run_as.as_deref())?;
+    }
     let root = Root::open(&config.root).map_err(|error| ServeError::Root { error })?;
     SiteTerms::load(config, serves_as_root)?;
     congestion::offered_controls(config, data::os::congestion::settable())?;
@@ -66,7 +70,7 @@ pub fn check(config: &ServerConfig) -> Result<Vec<SettingsWarning>, ServeError> 
     }
     let security = &config.security;
     let takes_passwords = security.clear_passwords || security.tls_policy() != TlsPolicy::Off;
-    if users.is_some() && !takes_passwords && !config.listen.ip().is_loopback() {
+    if config.has_passwords() && !takes_passwords && !config.listen.ip().is_loopback() {
         warnings.push(SettingsWarning::NoPasswordsFromElsewhere);
     }
     if config.anonymous == Some(Anonymous::Rw) && config.shares.quota.bytes.is_none() {
@@ -92,10 +96,10 @@ fn check_log(path: &Path) -> Result<(), ServeError> {
     }
 }
 
-/// Names in the settings that the users file does not have. A gridmap and tokens bring accounts that no file lists.
+/// Names in the settings that the users file does not have. A gridmap, tokens and PAM bring accounts that no file lists.
 fn unknown_users(config: &ServerConfig, users: &Users) -> Vec<SettingsWarning> {
     let security = &config.security;
-    if security.gridmap.is_some() || !security.token_issuers.is_empty() {
+    if security.has_other_logins() || config.pam.service.is_some() {
         return Vec::new();
     }
     let unknown = |user: &&String| *user != "anonymous" && !users.has_user(user);

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 pub use crate::key_holder::{answer_again, first_frame, request_again};
+pub use crate::pam::question_again;
 
 /// Parses a PROXY header; `None`: more bytes are needed. `Some(None)`: a connection of the proxy's own.
 ///

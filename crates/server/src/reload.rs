@@ -167,6 +167,10 @@ fn keep_restart_only_settings(old: &ServerConfig, new: &mut ServerConfig) -> Vec
         keep("cert and key", files(old) != files(new));
         (new.security.certificate, new.security.key) = files(old);
     }
+    // The process that asks PAM was told these at its start.
+    let pam = |config: &ServerConfig| (config.pam.service.clone(), config.pam.min_uid);
+    keep("pam and pam-min-uid", pam(old) != pam(new));
+    (new.pam.service, new.pam.min_uid) = pam(old);
     keep("metrics", old.metrics != new.metrics);
     keep("advisor", old.advisor != new.advisor);
     keep("transfer-log", old.transfer_log != new.transfer_log);
@@ -178,6 +182,7 @@ fn keep_restart_only_settings(old: &ServerConfig, new: &mut ServerConfig) -> Vec
     new.listen = old.listen;
     new.sandbox = old.sandbox;
     new.key_holder.clone_from(&old.key_holder);
+    new.pam_checker.clone_from(&old.pam_checker);
     new.service_manager.clone_from(&old.service_manager);
     new.passed.clone_from(&old.passed);
     new.advisor.clone_from(&old.advisor);
@@ -199,7 +204,7 @@ mod tests {
     use data::store::root::Root;
 
     use super::*;
-    use crate::config::Anonymous;
+    use crate::config::{Anonymous, PamConfig, UnlistedRights};
     use crate::limits::NoPermit;
     use crate::login::Authenticator;
     use crate::transfer_log::TransferLog;
@@ -261,12 +266,22 @@ mod tests {
             listen: ([127, 0, 0, 1], 1).into(),
             root: "/elsewhere".into(),
             max_sessions: 5,
+            pam: PamConfig {
+                service: Some("lab".to_owned()),
+                rights: UnlistedRights::Ro,
+                min_uid: 1,
+            },
             ..ServerConfig::default()
         };
         assert_eq!(
             keep_restart_only_settings(&old, &mut new),
-            ["listen", "root"]
+            ["listen", "root", "pam and pam-min-uid"]
         );
+        let rights_alone = PamConfig {
+            rights: UnlistedRights::Ro,
+            ..old.pam.clone()
+        };
+        assert_eq!(new.pam, rights_alone, "rights follow a reload");
         assert_eq!((new.listen, new.max_sessions), (old.listen, 5));
         assert_eq!(new.root, old.root);
     }

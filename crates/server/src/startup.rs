@@ -13,6 +13,7 @@ use crate::config::ServerConfig;
 use crate::congestion::{self, CongestionError};
 use crate::listen;
 use crate::login::{Authenticator, TokenLogin, TokenSetupError};
+use crate::pam::PamSetupError;
 use crate::privilege::{self, PrivilegeError};
 use crate::secure::{SecurityMaterial, SecurityMaterialError};
 use crate::shared::ServerState;
@@ -57,6 +58,9 @@ pub enum ServeError {
     /// Logins with bearer tokens cannot be offered.
     #[error(transparent)]
     Tokens(#[from] TokenSetupError),
+    /// Logins cannot be checked by PAM.
+    #[error(transparent)]
+    Pam(#[from] PamSetupError),
     /// New files cannot get their owner, or a message cannot be read.
     #[error(transparent)]
     Site(#[from] SiteError),
@@ -179,10 +183,10 @@ fn listener(
 /// Logs a warning about settings that allow no login.
 pub(crate) fn warn_if_nobody_can_log_in(config: &ServerConfig) {
     let has_logins =
-        config.anonymous.is_some() || config.users.is_some() || config.security.has_other_logins();
+        config.anonymous.is_some() || config.has_passwords() || config.security.has_other_logins();
     if !has_logins {
         tracing::warn!(
-            "nobody can log in: neither anonymous sessions nor users, a gridmap or tokens are set"
+            "nobody can log in: neither anonymous sessions nor users, PAM, a gridmap or tokens are set"
         );
     }
 }

@@ -8,6 +8,7 @@ pub mod caps;
 pub mod congestion;
 pub mod core_dumps;
 pub mod ktls;
+pub mod pam;
 pub mod readable;
 pub mod remote_key;
 pub mod sockopt;

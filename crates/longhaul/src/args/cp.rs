@@ -106,8 +106,8 @@ pub(crate) struct CopyFlags {
     verify: VerifyMode,
     /// Maximum rate of all files together in bits per second (`100M`; a number below 1000 needs a
     /// unit). `08:00,20M 18:00,off` is a timetable of the day in local time. `@FILE` holds either of the two, and is
-    /// read again when it changes. Not possible for third-party transfers, whose data does not pass through this
-    /// machine
+    /// read again when it changes. SIGUSR2 suspends the limit, and puts it in force again. Not possible for third-party
+    /// transfers, whose data does not pass through this machine
     #[arg(long, value_name = "RATE|TIMETABLE|@FILE", value_parser = rate_setting::parse, help_heading = headings::SPEED)]
     limit_rate: Option<RateSetting>,
     /// Treat a connection as lost after this time without data or a reply (see --retries): `90s`, `5m`; a number

@@ -98,6 +98,12 @@ pub(crate) enum Verb {
     /// Hold a private key for `longhaul serve`, which starts this itself
     #[command(hide = true)]
     KeyHolder(KeyHolderArgs),
+    /// Ask PAM for `longhaul serve`, which starts this itself
+    #[command(hide = true)]
+    PamChecker(PamArgs),
+    /// Ask PAM about one login, for the process that asks PAM
+    #[command(hide = true)]
+    PamAttempt(PamArgs),
     Advisor(Box<AdvisorArgs>),
     Config(ConfigArgs),
     Doctor(Box<DoctorArgs>),
@@ -129,6 +135,15 @@ pub(crate) struct KeyHolderArgs {
     pub(crate) cert: std::path::PathBuf,
     /// Private key (PEM)
     pub(crate) key: std::path::PathBuf,
+}
+
+/// The rules by which a process asks PAM.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PamArgs {
+    /// The service
+    pub(crate) service: String,
+    /// Smallest user ID of accounts
+    pub(crate) min_uid: u32,
 }
 
 /// Compare stock FTP with longhaul over an emulated long path, live

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use server::config::{
-    ClientCertificatesName, GridmapRights, RequiredProtection, SecurityConfig, SessionReuse,
-    TlsPolicy,
+    ClientCertificatesName, PamConfig, RequiredProtection, SecurityConfig, SessionReuse, TlsPolicy,
+    UnlistedRights,
 };
 
 /// Security of a server.
@@ -53,7 +53,18 @@ pub(crate) struct ServeSecurityArgs {
     /// Rights of accounts that are only in the gridmap and not in the password file; their root is
     /// that of the server [default: rw]
     #[arg(long, value_name = "ro|rw")]
-    gridmap_rights: Option<GridmapRightsArg>,
+    gridmap_rights: Option<UnlistedRightsArg>,
+    /// Accept passwords of the system's accounts: PAM checks them by the rules of this service, /etc/pam.d/SERVICE. Names
+    /// in the password file are not asked about. Started as root, the server needs --run-as, too
+    #[arg(long, value_name = "SERVICE")]
+    pam: Option<String>,
+    /// Rights of accounts that PAM knows and the password file does not list; their root is that of the server
+    /// [default: rw]
+    #[arg(long, value_name = "ro|rw")]
+    pam_rights: Option<UnlistedRightsArg>,
+    /// Smallest user ID of accounts that may log in with --pam; root may never [default: 1000]
+    #[arg(long, value_name = "UID")]
+    pam_min_uid: Option<u32>,
     /// Certificate authorities for GSI with signing policies and revocation lists [default: as other
     /// grid software: X509_CERT_DIR, ~/.globus/certificates, /etc/grid-security/certificates]
     #[arg(long, value_name = "DIR")]
@@ -102,9 +113,9 @@ enum RequireProtectionArg {
     Data,
 }
 
-/// Values of `--gridmap-rights`.
+/// Values of `--gridmap-rights` and `--pam-rights`.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum GridmapRightsArg {
+enum UnlistedRightsArg {
     /// Read only.
     Ro,
     /// Read and write.
@@ -139,11 +150,19 @@ impl ServeSecurityArgs {
             };
         }
         if let Some(choice) = self.gridmap_rights {
-            config.gridmap_rights = match choice {
-                GridmapRightsArg::Ro => GridmapRights::Ro,
-                GridmapRightsArg::Rw => GridmapRights::Rw,
-            };
+            config.gridmap_rights = choice.into();
         }
+    }
+
+    /// Applies the flags about PAM that are given.
+    pub(super) fn apply_pam(&self, config: &mut PamConfig) {
+        if self.pam.is_some() {
+            config.service.clone_from(&self.pam);
+        }
+        if let Some(choice) = self.pam_rights {
+            config.rights = choice.into();
+        }
+        config.min_uid = self.pam_min_uid.unwrap_or(config.min_uid);
     }
 }
 
@@ -154,6 +173,15 @@ impl From<TlsArg> for TlsPolicy {
             TlsArg::Optional => Self::Optional,
             TlsArg::Required => Self::Required,
             TlsArg::SelfSigned => Self::SelfSigned,
+        }
+    }
+}
+
+impl From<UnlistedRightsArg> for UnlistedRights {
+    fn from(choice: UnlistedRightsArg) -> Self {
+        match choice {
+            UnlistedRightsArg::Ro => Self::Ro,
+            UnlistedRightsArg::Rw => Self::Rw,
         }
     }
 }

@@ -63,6 +63,8 @@ struct OutputState {
     last_report: Duration,
     /// Files move, and the bar is about them.
     is_moving: bool,
+    /// The last progress.
+    last: Option<(CopyProgress, Pace)>,
 }
 
 impl CopyOutput {
@@ -110,6 +112,38 @@ impl CopyOutput {
         }
     }
 
+    /// Prints a line about the progress so far, whatever else is shown.
+    pub(crate) fn print_progress(&self) {
+        let last = self.lock().last.clone();
+        match (self.reporting.style, last) {
+            (OutputStyle::Json, Some((progress, pace))) => {
+                json::print_event(&CopyEvent::Progress(progress), pace);
+            }
+            (_, Some((progress, pace))) => self.console.print(&plain_line(&progress, pace)),
+            (_, None) => self.console.print("no file moves yet"),
+        }
+    }
+
+    /// Says that the rate limit was suspended, or is in force again with this rate in bytes per second.
+    pub(crate) fn rate_limit_changed(&self, limit: Option<u64>) {
+        let text = match limit {
+            None => "rate limit suspended (SIGUSR2)".to_owned(),
+            Some(u64::MAX) => "rate limit in force again (SIGUSR2): off now".to_owned(),
+            Some(limit) => {
+                let rate = show::rate(bits(limit));
+                format!("rate limit in force again (SIGUSR2): {rate}")
+            }
+        };
+        match self.reporting.style {
+            OutputStyle::Human => self.console.print(&text),
+            OutputStyle::Json | OutputStyle::Quiet => self.console.add_to_log(&text),
+        }
+        if self.reporting.style == OutputStyle::Json {
+            let in_force = limit.filter(|limit| *limit != u64::MAX);
+            json::print_rate_limit(limit.is_none(), in_force.map(bits));
+        }
+    }
+
     fn message(&self, event: &CopyEvent) {
         let Some((level, text)) = event_message(event) else {
             return;
@@ -132,6 +166,7 @@ impl CopyOutput {
         let mut state = self.lock();
         state.is_moving = true;
         let pace = state.pace.update(progress);
+        state.last = Some((progress.clone(), pace));
         match self.view {
             ProgressView::None => {}
             ProgressView::Bar => self
@@ -164,6 +199,11 @@ impl CopyOutput {
     fn lock(&self) -> MutexGuard<'_, OutputState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "rates have three digits")]
+fn bits(bytes: u64) -> f64 {
+    bytes as f64 * 8.0
 }
 
 impl CopyObserver for CopyOutput {

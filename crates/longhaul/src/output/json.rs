@@ -15,6 +15,13 @@ pub(super) fn print_event(event: &CopyEvent, pace: Pace) {
     }
 }
 
+/// Prints that the rate limit was suspended, or is in force again. `bits_per_second`: the limit; `None`: none.
+pub(super) fn print_rate_limit(is_suspended: bool, bits_per_second: Option<f64>) {
+    print_with_time(json!({
+        "event": "rate_limit", "suspended": is_suspended, "limit_bps": bits_per_second,
+    }));
+}
+
 /// Prints the summary, which is the last line.
 pub(super) fn print_summary(s: &CopySummary) {
     let line = json!({

@@ -12,6 +12,7 @@ use proto::sizing::SocketBuffers;
 
 use crate::key_holder::KeyHolder;
 use crate::limits::{FREE_FAILURES, QueueBounds, SessionBounds};
+use crate::pam::{MOST_ATTEMPTS, PamChecker};
 use crate::passed_listeners::{PassedListeners, PassedListenersError};
 use crate::service_manager::ServiceManager;
 
@@ -19,6 +20,7 @@ mod access;
 mod creation;
 mod file;
 mod messages;
+mod pam;
 mod security;
 mod shares;
 mod token;
@@ -29,9 +31,10 @@ pub use creation::{
 };
 pub use file::FileConfig;
 pub use messages::{MessageConfig, MessageFileError};
+pub use pam::PamConfig;
 pub use security::{
-    ClientCertificatesName, GridmapRights, RequiredProtection, SecurityConfig, SecurityConfigError,
-    SessionReuse, TlsPolicy, TokenIssuerConfig,
+    ClientCertificatesName, RequiredProtection, SecurityConfig, SecurityConfigError, SessionReuse,
+    TlsPolicy, TokenIssuerConfig, UnlistedRights,
 };
 pub use shares::{QuotaBounds, RateText, ShareConfig, SizeText, UserShares};
 pub use token::TokenIssuerError;
@@ -166,6 +169,11 @@ pub struct ServerConfig {
     /// The process that holds the private key of `security.certificate`; `None`: this process reads the
     /// key. Not in the settings file.
     pub key_holder: Option<Arc<KeyHolder>>,
+    /// Logins that PAM checks.
+    pub pam: PamConfig,
+    /// The process that asks PAM, which the program starts with [`PamChecker::start`]; without it nobody logs in by PAM.
+    /// Not in the settings file.
+    pub pam_checker: Option<Arc<PamChecker>>,
     /// Settings file of the network-advice service that the program runs beside the server (`config` in the
     /// table `[advisor]`); `None`: no service.
     pub advisor: Option<PathBuf>,
@@ -237,6 +245,8 @@ impl Default for ServerConfig {
             run_as: None,
             security: SecurityConfig::default(),
             key_holder: None,
+            pam: PamConfig::default(),
+            pam_checker: None,
             advisor: None,
             advisor_port: None,
             metrics: None,
@@ -299,6 +309,16 @@ impl ServerConfig {
     pub(crate) fn password_check_queue(&self) -> QueueBounds {
         let permits = self.max_password_checks.unwrap_or_else(processor_count);
         self.queue_bounds(permits, (permits / 2).min(FREE_FAILURES as usize))
+    }
+
+    /// Bounds on questions to PAM, each of which waits for a process of its own.
+    pub(crate) fn pam_queue(&self) -> QueueBounds {
+        self.queue_bounds(MOST_ATTEMPTS, FREE_FAILURES as usize)
+    }
+
+    /// Whether logins with a password are configured.
+    pub fn has_passwords(&self) -> bool {
+        self.users.is_some() || self.pam.service.is_some()
     }
 
     /// Bounds on steps of GSI exchanges. One client has at most half of the processors, rounded up.

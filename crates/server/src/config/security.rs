@@ -43,10 +43,10 @@ pub enum RequiredProtection {
     Data,
 }
 
-/// Rights of accounts that the gridmap names and the users file does not.
+/// Rights of accounts that the gridmap or PAM knows and the users file does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum GridmapRights {
+pub enum UnlistedRights {
     /// Read only.
     Ro,
     /// Read and write.
@@ -99,7 +99,7 @@ pub struct SecurityConfig {
     /// `gridmap`: File that maps certificate subjects to accounts. It switches GSI on.
     pub gridmap: Option<PathBuf>,
     /// `gridmap-rights`: Rights of accounts that only the gridmap names.
-    pub gridmap_rights: GridmapRights,
+    pub gridmap_rights: UnlistedRights,
     /// `ca-dir`: Directory of the grid's authorities (`HASH.0`, `HASH.signing_policy`, `HASH.r0`); `None`: the
     /// directory that the Globus toolkit uses.
     pub grid_authorities: Option<PathBuf>,
@@ -261,7 +261,7 @@ mod tests {
             require_protection: RequiredProtection::Data,
             clear_passwords: true,
             gridmap: Some("/g".into()),
-            gridmap_rights: GridmapRights::Ro,
+            gridmap_rights: UnlistedRights::Ro,
             grid_authorities: Some("/d".into()),
             token_issuers: vec![TokenIssuerConfig {
                 url: "https://i".to_owned(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use security::x509::DistinguishedName;
 
 use super::{ANONYMOUS_NAMES, Authenticator, Login, LoginPolicy, LoginRefusal, MappingError};
-use crate::config::GridmapRights;
+use crate::config::UnlistedRights;
 use crate::limits::SessionLimits;
 
 /// Name with which clients of the globus library leave the choice of the account to the server.
@@ -46,7 +46,7 @@ impl Authenticator {
         if ANONYMOUS_NAMES.contains(&account.to_ascii_lowercase().as_str()) {
             return self.anonymous_login(policy);
         }
-        let account = policy.account(account, policy.gridmap_rights == GridmapRights::Rw);
+        let account = policy.account(account, policy.gridmap_rights == UnlistedRights::Rw);
         let slot = limits.count_login(&account.name, policy.session_bound(&account.name))?;
         self.user_login(policy, account, slot).await
     }

@@ -23,6 +23,7 @@ use crate::site::SiteTerms;
 use crate::users::{UserAccount, Users};
 
 mod certificate;
+mod password;
 mod policy;
 mod refusal;
 mod throttle;
@@ -56,6 +57,8 @@ pub(crate) struct Authenticator {
     listing_memory: ListingMemory,
     /// One permit per password being checked: each check takes 19 MiB of memory.
     password_checks: Arc<FairQueue>,
+    /// One permit per question to PAM.
+    pam_questions: Arc<FairQueue>,
     throttle: Arc<LoginThrottle>,
 }
 
@@ -120,6 +123,7 @@ impl Authenticator {
             quotas: QuotaLedger::default(),
             listing_memory: ListingMemory::default(),
             password_checks: FairQueue::new(config.password_check_queue()),
+            pam_questions: FairQueue::new(config.pam_queue()),
             throttle: Arc::default(),
         }
     }
@@ -164,6 +168,7 @@ impl Authenticator {
     ) {
         self.password_checks
             .set_bounds(config.password_check_queue());
+        self.pam_questions.set_bounds(config.pam_queue());
         let policy = Arc::new(LoginPolicy {
             tokens,
             site,
@@ -233,65 +238,11 @@ impl Authenticator {
         if ANONYMOUS_NAMES.contains(&user.to_ascii_lowercase().as_str()) {
             return self.anonymous_login(policy);
         }
-        let Some(users) = policy.users.clone() else {
-            return Err(LoginRefusal::WrongCredentials(LoginFault::NoUsersFile));
-        };
-        let account = self.verify_password(users, user, password, peer).await?;
+        let account = self.password_account(policy, user, password, peer).await?;
         // Counted only after the password was checked: otherwise guesses with a wrong password could
         // use up the user's sessions.
         let slot = limits.count_login(&account.name, policy.session_bound(&account.name))?;
         self.user_login(policy, account, slot).await
-    }
-
-    /// Checks a password after the delay that earlier failures demand. The delay holds no permit.
-    async fn verify_password(
-        &self,
-        users: Arc<Users>,
-        user: String,
-        password: Secret,
-        peer: IpAddr,
-    ) -> Result<UserAccount, LoginRefusal> {
-        let queue_full = |_| LoginRefusal::Throttled;
-        let mut permit = self
-            .password_checks
-            .acquire(peer)
-            .await
-            .map_err(queue_full)?;
-        let mut attempt = self
-            .throttle
-            .begin(peer, &user)
-            .map_err(|_| LoginRefusal::Throttled)?;
-        if !attempt.wait().is_zero() {
-            // Waiting with the permit would let one attacker block the password checks of everybody.
-            drop(permit);
-            tokio::time::sleep(attempt.wait()).await;
-            permit = self
-                .password_checks
-                .acquire(peer)
-                .await
-                .map_err(queue_full)?;
-        }
-        // From here on the password is checked even if the client leaves: leaving early must not hide a
-        // wrong guess.
-        attempt.mark_checked();
-        let checked = tokio::task::spawn_blocking(move || {
-            let account = users.verify(&user, &password.0).ok_or_else(|| {
-                LoginRefusal::WrongCredentials(match users.has_user(&user) {
-                    true => LoginFault::WrongPassword,
-                    false => LoginFault::UnknownUser,
-                })
-            });
-            (account, permit)
-        });
-        let (account, permit) = checked.await.map_err(|_| LoginRefusal::Internal)?;
-        match account {
-            Ok(_) => attempt.mark_granted(),
-            Err(_) => drop(attempt),
-        }
-        // The permit is returned after the attempt has ended, so that the next attempt does not count
-        // this one as in progress.
-        drop(permit);
-        account
     }
 
     fn anonymous_login(&self, policy: &LoginPolicy) -> Result<Login, LoginRefusal> {

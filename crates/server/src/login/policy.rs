@@ -9,8 +9,9 @@ use security::gridmap::Gridmap;
 
 use super::TokenLogin;
 use crate::config::{
-    AccessLists, Anonymous, GridmapRights, ServerConfig, ShareConfig, ThirdPartyPolicy,
+    AccessLists, Anonymous, ServerConfig, ShareConfig, ThirdPartyPolicy, UnlistedRights,
 };
+use crate::pam::PamChecker;
 use crate::site::SiteTerms;
 use crate::users::{UserAccount, Users};
 
@@ -21,8 +22,10 @@ pub(super) struct LoginPolicy {
     pub(super) third_party: ThirdPartyPolicy,
     pub(super) users: Option<Arc<Users>>,
     pub(super) gridmap: Option<Arc<Gridmap>>,
-    pub(super) gridmap_rights: GridmapRights,
+    pub(super) gridmap_rights: UnlistedRights,
     pub(super) tokens: Option<Arc<TokenLogin>>,
+    pub(super) pam: Option<Arc<PamChecker>>,
+    pub(super) pam_rights: UnlistedRights,
     pub(super) sync: SyncPolicy,
     pub(super) access: AccessLists,
     pub(super) shares: ShareConfig,
@@ -34,7 +37,12 @@ impl LoginPolicy {
     /// root, which may write if `write` is set.
     pub(super) fn account(&self, name: &str, write: bool) -> UserAccount {
         let listed = self.users.as_ref().and_then(|users| users.account(name));
-        listed.unwrap_or_else(|| UserAccount {
+        listed.unwrap_or_else(|| Self::unlisted_account(name, write))
+    }
+
+    /// An account with the server's root, which may write if `write` is set.
+    pub(super) fn unlisted_account(name: &str, write: bool) -> UserAccount {
+        UserAccount {
             name: name.to_owned(),
             root: None,
             rights: AccountRights {
@@ -42,7 +50,7 @@ impl LoginPolicy {
                 third_party: true,
             },
             home: VPath::root(),
-        })
+        }
     }
 
     pub(super) fn of(
@@ -57,6 +65,8 @@ impl LoginPolicy {
             gridmap,
             gridmap_rights: config.security.gridmap_rights,
             tokens: None,
+            pam: config.pam_checker.clone(),
+            pam_rights: config.pam.rights,
             sync: config.sync_policy,
             access: config.access.clone(),
             shares: config.shares.clone(),

@@ -14,6 +14,12 @@ pub(crate) enum LoginRefusal {
     /// No users file, no such user or a wrong password. The client must not learn which.
     #[error("wrong user name or password")]
     WrongCredentials(LoginFault),
+    /// PAM refused the login. The client must not learn why.
+    #[error("wrong user name or password")]
+    Pam(String),
+    /// PAM gave no answer. The client must not learn it: names that PAM is not asked about are refused like this, too.
+    #[error("wrong user name or password")]
+    PamBroken(String),
     /// The certificate alone does not suffice: PASS must follow.
     #[error("a password is needed")]
     PasswordNeeded,
@@ -80,6 +86,7 @@ impl LoginRefusal {
             Self::WrongCredentials(LoginFault::NoUsersFile) => "no users file".to_owned(),
             Self::WrongCredentials(LoginFault::UnknownUser) => "unknown user".to_owned(),
             Self::WrongCredentials(LoginFault::WrongPassword) => "wrong password".to_owned(),
+            Self::Pam(reason) | Self::PamBroken(reason) => format!("PAM: {reason}"),
             Self::NotPermitted => "allow-users and deny-users exclude the account".to_owned(),
             Self::NotMapped(MappingError::NotListed(subject)) => {
                 format!("the gridmap does not list {subject}")

@@ -50,6 +50,11 @@ impl ThrottledAttempt {
         self.end = AttemptResult::Failed;
     }
 
+    /// The check had no result, so it counts as if it had not begun.
+    pub(super) fn mark_unanswered(mut self) {
+        self.end = AttemptResult::Unchecked;
+    }
+
     /// The password is right.
     pub(super) fn mark_granted(mut self) {
         self.end = AttemptResult::Granted;

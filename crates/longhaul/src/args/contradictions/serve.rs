@@ -39,6 +39,12 @@ pub(super) const RULES: &[Contradiction] = &[
         line: "--gridmap-rights and --ca-dir are for --gridmap: give it, too, or leave them out",
     },
     Contradiction {
+        applies: |flags| {
+            flags.has_any(&["pam_rights", "pam_min_uid"]) && !flags.has_any(&["pam", "config"])
+        },
+        line: "--pam-rights and --pam-min-uid are for --pam: give it, too, or leave them out",
+    },
+    Contradiction {
         applies: |flags| flags.is("third_party", &["none"]) && flags.has("foreign_data_addresses"),
         line: "--third-party none permits no data from other hosts, and --foreign-data-addresses does: leave one of them out",
     },

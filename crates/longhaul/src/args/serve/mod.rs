@@ -24,7 +24,7 @@ use super::{headings, values};
 /// When the server is ready, it prints the line `listening on HOST:PORT` on standard output. After
 /// SIGTERM it finishes running transfers (for at most the time of --drain) and exits; after a second
 /// SIGTERM it exits immediately. SIGHUP reloads the settings file, the password file, certificates and
-/// the gridmap. Give --anonymous, --users or --gridmap; without any nobody could log in, and the server
+/// the gridmap. Give --anonymous, --users, --pam or --gridmap; without any nobody could log in, and the server
 /// refuses to start.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServeArgs {
@@ -242,12 +242,12 @@ impl ServeArgs {
         // Refused at the start: otherwise the administrator would learn it from the first failed
         // login.
         let has_logins = config.anonymous.is_some()
-            || config.users.is_some()
+            || config.has_passwords()
             || config.security.has_other_logins();
         if !has_logins {
             return Err(
                 "nobody could log in; give --anonymous ro, --anonymous rw, --users FILE (created by \
-                 `longhaul user add`), or --gridmap FILE"
+                 `longhaul user add`), --pam SERVICE, or --gridmap FILE"
                     .to_owned(),
             );
         }
@@ -326,6 +326,7 @@ impl ServeArgs {
         self.access.apply(config);
         self.shares.apply(config);
         self.files.apply(config);
+        self.security.apply_pam(&mut config.pam);
         self.security.apply(&mut config.security);
     }
 }

@@ -72,6 +72,9 @@ const SAMPLES: &[(&str, &str, Option<&str>)] = &[
     ("max-transfers-per-address", "18", Some("18")),
     ("max-waiting-per-address", "19", Some("19")),
     ("metrics", "\"127.0.0.1:9464\"", Some("127.0.0.1:9464")),
+    ("pam", "\"lab\"", Some("lab")),
+    ("pam-min-uid", "500", Some("500")),
+    ("pam-rights", "\"ro\"", Some("ro")),
     ("perf-marker-seconds", "20", Some("20")),
     (
         "proxy-protocol-from",

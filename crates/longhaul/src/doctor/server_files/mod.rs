@@ -10,6 +10,7 @@ use security::x509::{
 };
 use server::CheckedIssuer;
 use server::config::{SecurityConfig, ServerConfig, TlsPolicy};
+use server::pam::check_pam;
 
 use super::authorities;
 use super::finding::{Finding, SERVER_RENEWAL};
@@ -19,6 +20,7 @@ const CHAIN: &str = "server certificate chain";
 const NAMES: &str = "server certificate names";
 const GRIDMAP: &str = "gridmap";
 const TOKENS: &str = "token issuers";
+const PAM: &str = "PAM";
 const USERS: &str = "password file";
 /// Most names of a list in one line.
 const MOST_SHOWN: usize = 10;
@@ -62,9 +64,19 @@ fn examine_at(config: &ServerConfig, host: &str, now: SystemTime) -> Vec<Finding
             Err(error) => Finding::failure("authorities of clients", error.to_string()),
         });
     }
+    findings.extend(of_pam(config));
     findings.extend(of_tokens(security));
     findings.extend(of_passwords(config));
     findings
+}
+
+/// The finding about logins that PAM checks.
+fn of_pam(config: &ServerConfig) -> Option<Finding> {
+    let service = config.pam.service.as_deref()?;
+    Some(match check_pam(service, config.run_as.as_deref()) {
+        Ok(()) => Finding::good(PAM, format!("the service {service} can be asked")),
+        Err(error) => Finding::failure(PAM, error.to_string()),
+    })
 }
 
 /// The findings about the keys of token issuers, which are read from their files or fetched.
@@ -292,7 +304,7 @@ fn of_passwords(config: &ServerConfig) -> Vec<Finding> {
             "leave that out, and use --cert, --key and --tls required",
         ));
     }
-    if config.users.is_some()
+    if config.has_passwords()
         && security.tls_policy() == TlsPolicy::Off
         && !security.clear_passwords
     {

@@ -13,9 +13,9 @@ use smallfile::settings::{self, SettingsFileError};
 use tune::sizing::drs::{DrsInterval, DrsIntervalError};
 
 use super::{
-    Anonymous, ClientCertificatesName, ClientNetwork, DirectoryBits, FileBits, GridmapRights,
-    MessageFormat, RateText, RequiredProtection, SandboxMode, ServerConfig, SessionReuse, SizeText,
-    ThirdPartyPolicy, TlsPolicy, TokenIssuerConfig, UserShares,
+    Anonymous, ClientCertificatesName, ClientNetwork, DirectoryBits, FileBits, MessageFormat,
+    RateText, RequiredProtection, SandboxMode, ServerConfig, SessionReuse, SizeText,
+    ThirdPartyPolicy, TlsPolicy, TokenIssuerConfig, UnlistedRights, UserShares,
 };
 
 mod security;
@@ -111,8 +111,11 @@ pub struct FileConfig {
     pub require_protection: Option<RequiredProtection>,
     pub clear_passwords: Option<bool>,
     pub gridmap: Option<PathBuf>,
-    pub gridmap_rights: Option<GridmapRights>,
+    pub gridmap_rights: Option<UnlistedRights>,
     pub ca_dir: Option<PathBuf>,
+    pub pam: Option<String>,
+    pub pam_rights: Option<UnlistedRights>,
+    pub pam_min_uid: Option<u32>,
     pub token_issuer: Option<Vec<TokenIssuerConfig>>,
 }
 
@@ -266,6 +269,7 @@ impl FileConfig {
     pub fn apply(mut self, config: &mut ServerConfig) {
         self.apply_queue_bounds(config);
         self.apply_security(&mut config.security);
+        self.apply_pam(&mut config.pam);
         self.apply_site(config);
         set_if_given(
             &mut config.proxy_protocol_from,

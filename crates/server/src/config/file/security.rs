@@ -3,7 +3,7 @@
 use security::tls::ClientCertificates;
 
 use super::{FileConfig, set_if_given};
-use crate::config::SecurityConfig;
+use crate::config::{PamConfig, SecurityConfig};
 
 impl FileConfig {
     /// Applies the security settings; takes those that are not copied.
@@ -25,5 +25,12 @@ impl FileConfig {
         set_if_given(&mut config.clear_passwords, self.clear_passwords);
         set_if_given(&mut config.gridmap_rights, self.gridmap_rights);
         set_if_given(&mut config.token_issuers, self.token_issuer.take());
+    }
+
+    /// Applies the settings of PAM.
+    pub(super) fn apply_pam(&mut self, config: &mut PamConfig) {
+        config.service = self.pam.take().or(config.service.take());
+        set_if_given(&mut config.rights, self.pam_rights);
+        set_if_given(&mut config.min_uid, self.pam_min_uid);
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::config::{
-    AccessLists, CreationConfig, MessageConfig, QuotaBounds, SecurityConfig, ShareConfig,
+    AccessLists, CreationConfig, MessageConfig, PamConfig, QuotaBounds, SecurityConfig, ShareConfig,
 };
 use crate::passed_listeners::PassedListeners;
 use crate::test_pipe::make_pipe;
@@ -59,7 +59,7 @@ fn every_setting_is_applied() {
         "directory-mode = \"2750\"\nupload-owner = \"ftp:lab\"\nlimit-rate = \"80M\"\n",
         "limit-rate-per-address = \"8M\"\nlimit-rate-per-user = \"16M\"\nquota = \"10M\"\n",
         "quota-files = 18\nbanner = \"hello\"\nbanner-file = \"/b\"\nwelcome-file = \"/w\"\n",
-        "directory-message = \".message\"\n",
+        "directory-message = \".message\"\npam = \"lab\"\npam-rights = \"ro\"\npam-min-uid = 500\n",
         "[advisor]\nconfig = \"/etc/advisor.toml\"\n",
         "[user.ann]\nmax-sessions = 19\nlimit-rate = \"24M\"\nquota = \"20M\"\nquota-files = 21\n",
     ))
@@ -105,6 +105,8 @@ fn every_setting_is_applied() {
         client_congestion: false,
         run_as: Some("ftp".into()),
         key_holder: None,
+        pam: expected_pam(),
+        pam_checker: None,
         advisor: Some("/etc/advisor.toml".into()),
         advisor_port: None,
         metrics: Some(([127, 0, 0, 1], 9464).into()),
@@ -135,6 +137,15 @@ fn every_setting_is_applied() {
         security: SecurityConfig::default(),
     };
     assert_eq!(format!("{config:?}"), format!("{expected:?}"));
+}
+
+/// The settings of PAM in the file of `every_setting_is_applied`.
+fn expected_pam() -> PamConfig {
+    PamConfig {
+        service: Some("lab".into()),
+        rights: UnlistedRights::Ro,
+        min_uid: 500,
+    }
 }
 
 /// The shares of the file of `every_setting_is_applied`.

@@ -6,7 +6,7 @@ use security::test_pki::{
 };
 use security::tls::{ExpectedPeer, TlsRole};
 use security::x509::{CertifiedKey, TrustStore};
-use server::config::GridmapRights;
+use server::config::UnlistedRights;
 
 use proto::security::SecurityToken;
 
@@ -75,7 +75,7 @@ fn the_gridmap_lists_the_accounts_of_a_subject() {
 #[test]
 fn accounts_that_only_the_gridmap_names_have_the_configured_rights() {
     let pki = TestPki::new();
-    for (rights, code) in [(GridmapRights::Ro, 550), (GridmapRights::Rw, 257)] {
+    for (rights, code) in [(UnlistedRights::Ro, 550), (UnlistedRights::Rw, 257)] {
         let server = SecureServer::with_config(&pki, |config| {
             configure_grid(&pki, config);
             config.security.gridmap_rights = rights;
