@@ -57,7 +57,7 @@ pub fn check(config: &ServerConfig) -> Result<Vec<SettingsWarning>, ServeError> 
     let account = account.transpose()?;
     let serves_as_root = privilege::is_root() && account.is_none_or(|user| user.uid.is_root());
     let root = Root::open(&config.root).map_err(|error| ServeError::Root { error })?;
-    SiteTerms::load(config, serves_as_root)?;
+    SiteTerms::load(config, serves_as_root, None)?;
     congestion::offered_controls(config, data::os::congestion::settable())?;
     let mut warnings = Vec::new();
     if let Some(users) = &users {

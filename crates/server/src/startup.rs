@@ -143,7 +143,8 @@ pub(crate) fn start_up(
     }
     warn_if_nobody_can_log_in(&config);
     let root = Root::open(&config.root).map_err(|error| ServeError::Root { error })?;
-    let site = Arc::new(SiteTerms::load(&config, privilege::is_root())?);
+    let site = Arc::new(SiteTerms::load(&config, privilege::is_root(), None)?);
+    site.set_umask();
     let logins = Authenticator::new(&config, Arc::new(root), users)
         .with_site(Arc::clone(&site))
         .with_gridmap(material.gridmap())
