@@ -50,7 +50,7 @@ fn an_unknown_key_is_refused_with_its_line_and_the_nearest_key() {
         ),
         (
             "anonymous = \"rr\"\n",
-            "line 1: \"rr\" is not a value; is \"ro\" meant?",
+            "line 1: anonymous: \"rr\" is not a value; use \"ro\" or \"rw\"",
         ),
     ] {
         let output = check_text(&place, text);
