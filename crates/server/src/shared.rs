@@ -163,12 +163,12 @@ impl ServerState {
     /// The bandwidth budget of a transfer of the client at `client`.
     pub(crate) fn transfer_rate(&self, client: IpAddr, login: &Login) -> Option<RateLimit> {
         let shares = &self.config.shares;
-        // As for the number of sessions: anonymous clients have nothing in common but their name.
-        let account = Some(&login.account).filter(|_| !login.is_anonymous());
-        let user = account.and_then(|account| {
-            let rate = shares.rate_of(account)?;
-            Some((BudgetHolder::User(account.clone()), rate))
-        });
+        let rate = match login.is_anonymous() {
+            // As for the number of sessions: anonymous clients have nothing in common but their name.
+            true => shares.own_rate_of(&login.account),
+            false => shares.rate_of(&login.account),
+        };
+        let user = rate.map(|rate| (BudgetHolder::User(login.account.clone()), rate));
         let address = shares.rate_per_address;
         let address = address.map(|rate| (BudgetHolder::Address(client_key(client)), rate));
         let server = shares.rate.map(|rate| (BudgetHolder::Server, rate));

@@ -74,6 +74,28 @@ fn an_allow_list_excludes_anonymous_sessions_too() {
 }
 
 #[test]
+fn a_table_bounds_all_anonymous_sessions_together() {
+    let server = InProcessServer::with_config(|config| {
+        let own = UserShares {
+            max_sessions: Some(1),
+            ..UserShares::default()
+        };
+        config.shares.users = BTreeMap::from([("anonymous".to_owned(), own)]);
+    });
+    let first = server.anonymous_client();
+    let mut second = server.connect();
+    second.expect_reply("USER ftp", 331);
+    second.expect_reply("PASS x@", 421);
+    drop(first);
+    eventually("the session has ended", || {
+        let mut next = server.connect();
+        next.expect_reply("USER ftp", 331);
+        next.send("PASS x@");
+        next.read_reply().code == 230
+    });
+}
+
+#[test]
 fn a_user_may_have_more_sessions_than_others() {
     let server = users_server(|config| {
         config.max_sessions_per_user = 1;
