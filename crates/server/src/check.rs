@@ -47,6 +47,7 @@ pub enum SettingsWarning {
 /// # Errors
 /// The first reason why the server could not start.
 pub fn check(config: &ServerConfig) -> Result<Vec<SettingsWarning>, ServeError> {
+    config.require_usable()?;
     for log in [&config.transfer_log, &config.ftp_info_log] {
         log.as_deref().map_or(Ok(()), check_log)?;
     }
@@ -75,7 +76,7 @@ pub fn check(config: &ServerConfig) -> Result<Vec<SettingsWarning>, ServeError> 
     Ok(warnings)
 }
 
-/// A log is made at the start, so only its directory must exist.
+/// A log that does not exist is made at the start, so only its directory must exist.
 fn check_log(path: &Path) -> Result<(), ServeError> {
     let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
@@ -85,6 +86,16 @@ fn check_log(path: &Path) -> Result<(), ServeError> {
         path: path.to_owned(),
         source,
     };
+    match path.metadata() {
+        Ok(meta) if !meta.is_file() => {
+            return Err(failed(io::Error::other("it is no regular file")));
+        }
+        Ok(_) => {
+            let writable = rustix::fs::access(path, rustix::fs::Access::WRITE_OK);
+            return writable.map_err(|errno| failed(errno.into()));
+        }
+        Err(_) => {}
+    }
     match directory.metadata() {
         Ok(meta) if meta.is_dir() => Ok(()),
         Ok(_) => Err(failed(io::ErrorKind::NotADirectory.into())),
@@ -157,6 +168,20 @@ mod tests {
         config.transfer_log = Some(dir.path().join("log"));
         assert_eq!(check(&config).unwrap(), []);
         assert!(!dir.path().join("log").exists(), "nothing is made");
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_appended_to_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = config(dir.path());
+        config.transfer_log = Some(dir.path().to_owned());
+        let error = check(&config).unwrap_err().to_string();
+        assert!(error.contains("no regular file"), "{error}");
+        let log = dir.path().join("log");
+        std::fs::write(&log, "a record\n").unwrap();
+        config.transfer_log = Some(log.clone());
+        assert_eq!(check(&config).unwrap(), []);
+        assert_eq!(std::fs::read_to_string(log).unwrap(), "a record\n");
     }
 
     #[test]

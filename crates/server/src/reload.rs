@@ -111,6 +111,7 @@ fn build_state(
     let tokens_before = shared.authenticator.tokens();
     let tokens = TokenLogin::new(&settings.security.token_issuers, tokens_before.as_deref())?;
     let congestion = congestion::offered_controls(&settings, data::os::congestion::settable())?;
+    settings.require_usable()?;
     let site = SiteTerms::load(&settings, privilege::is_root(), Some(&shared.site));
     let site = Arc::new(site.map_err(ServeError::Site)?);
     site.set_umask();

@@ -9,7 +9,7 @@ use data::store::root::{Root, RootError};
 use history::PathHistory;
 use tokio::net::TcpListener;
 
-use crate::config::ServerConfig;
+use crate::config::{ServerConfig, UnusableSetting};
 use crate::congestion::{self, CongestionError};
 use crate::listen;
 use crate::login::{Authenticator, TokenLogin, TokenSetupError};
@@ -57,6 +57,9 @@ pub enum ServeError {
     /// Logins with bearer tokens cannot be offered.
     #[error(transparent)]
     Tokens(#[from] TokenSetupError),
+    /// A value cannot be meant.
+    #[error(transparent)]
+    Setting(#[from] UnusableSetting),
     /// New files cannot get their owner, or a message cannot be read.
     #[error(transparent)]
     Site(#[from] SiteError),
@@ -109,6 +112,7 @@ pub(crate) struct ControlListeners {
 pub(crate) fn start_up(
     config: ServerConfig,
 ) -> Result<(ControlListeners, Arc<ServerState>), ServeError> {
+    config.require_usable()?;
     listen::raise_file_limit();
     data::os::return_large_buffers();
     let (passed, implicit_tls) = (&config.passed, config.security.implicit_tls);

@@ -22,6 +22,7 @@ mod messages;
 mod security;
 mod shares;
 mod token;
+mod unusable;
 
 pub use access::{AccessLists, ClientNetwork, ClientNetworkError};
 pub use creation::{
@@ -36,6 +37,7 @@ pub use security::{
 pub use shares::{QuotaBounds, RateText, ShareConfig, SizeText, UserShares};
 pub use token::TokenIssuerError;
 pub(crate) use token::{KeySource, TrustedIssuer, trusted_issuers};
+pub use unusable::UnusableSetting;
 
 /// Access rights of anonymous sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
