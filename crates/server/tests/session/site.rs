@@ -181,9 +181,20 @@ fn the_greeting_the_login_and_directories_have_messages() {
     assert_eq!(quiet, "CWD command successful.");
     let top = client.expect_reply("CDUP", 250).text;
     assert_eq!(top, "top\n250-of it\n250 CWD command successful.");
+    // Another user's message does nothing to the terminal on which it is shown.
+    for (message, shown) in [
+        (&b"a\x1b[2J\x07b\tc"[..], "a?[2J?b\tc"),
+        ("Grüße\u{9b}2J".as_bytes(), "Grüße?2J"),
+        (b"\xff\xf4\x9b2J\x80", "?\u{fffd}?2J?"),
+    ] {
+        fs::write(server.path("quiet/.message"), message).unwrap();
+        let quiet = client.expect_reply("CWD /quiet", 250).text;
+        assert!(quiet.starts_with(shown), "{quiet:?}");
+    }
+    fs::remove_file(server.path("quiet/.message")).unwrap();
     // A message that is a link out of the root, or too long, is none.
     std::os::unix::fs::symlink("/etc/hostname", server.path("quiet/.message")).unwrap();
-    let quiet = client.expect_reply("CWD quiet", 250).text;
+    let quiet = client.expect_reply("CWD /quiet", 250).text;
     assert_eq!(quiet, "CWD command successful.");
 }
 
