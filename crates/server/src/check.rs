@@ -25,6 +25,9 @@ pub enum SettingsWarning {
     /// Everybody may fill the disk.
     #[error("anonymous sessions may write without a quota: everybody can fill the disk")]
     NoQuota,
+    /// Anonymous sessions may write, and the account that serves may not.
+    #[error("anonymous sessions may write, but the account that serves may not write in {}", .0.display())]
+    NotWritable(PathBuf),
     /// Shares of a user who does not exist.
     #[error("[user.{0}]: the users file has no such user")]
     UnknownUser(String),
@@ -42,7 +45,8 @@ pub enum SettingsWarning {
 }
 
 /// Checks whether a server could start with `config`: the files and accounts that it names exist and can be used by
-/// the account that calls this. Nothing is started, bound, made or changed.
+/// the account that calls this, and what the server uses as the account of `run_as` by that one. Nothing is started, bound
+/// or made. The process becomes that account, as the server does: it should end afterwards.
 ///
 /// # Errors
 /// The first reason why the server could not start.
@@ -54,11 +58,11 @@ pub fn check(config: &ServerConfig) -> Result<Vec<SettingsWarning>, ServeError> 
     let users = config.users.as_deref().map(Users::load).transpose()?;
     SecurityMaterial::load(config, None)?;
     TokenLogin::new(&config.security.token_issuers, None)?;
-    let account = config.run_as.as_deref().map(privilege::account);
-    let account = account.transpose()?;
-    let serves_as_root = privilege::is_root() && account.is_none_or(|user| user.uid.is_root());
+    if let Some(name) = &config.run_as {
+        privilege::become_account(name)?;
+    }
     let root = Root::open(&config.root).map_err(|error| ServeError::Root { error })?;
-    SiteTerms::load(config, serves_as_root, None)?;
+    SiteTerms::load(config, privilege::is_root(), None)?;
     congestion::offered_controls(config, data::os::congestion::settable())?;
     let mut warnings = Vec::new();
     if let Some(users) = &users {
@@ -69,6 +73,10 @@ pub fn check(config: &ServerConfig) -> Result<Vec<SettingsWarning>, ServeError> 
     let takes_passwords = security.clear_passwords || security.tls_policy() != TlsPolicy::Off;
     if users.is_some() && !takes_passwords && !config.listen.ip().is_loopback() {
         warnings.push(SettingsWarning::NoPasswordsFromElsewhere);
+    }
+    let may_write = rustix::fs::access(&config.root, rustix::fs::Access::WRITE_OK).is_ok();
+    if config.anonymous == Some(Anonymous::Rw) && !may_write {
+        warnings.push(SettingsWarning::NotWritable(config.root.clone()));
     }
     if config.anonymous == Some(Anonymous::Rw) && config.shares.quota.bytes.is_none() {
         warnings.push(SettingsWarning::NoQuota);
