@@ -6,6 +6,7 @@ use std::sync::Arc;
 use data::budget::StreamBudget;
 use data::rate::RateLimit;
 use history::PathHistory;
+use proto::server::AnnouncementMemory;
 use tokio::sync::watch;
 
 use crate::config::ServerConfig;
@@ -47,6 +48,8 @@ pub(crate) struct ServerState {
     pub(crate) stream_budget: StreamBudget,
     /// Bandwidth of the server, of addresses and of users.
     pub(crate) bandwidth: Arc<BandwidthBudgets>,
+    /// Memory for announced bundles.
+    pub(crate) announcement_memory: AnnouncementMemory,
     /// Messages, and modes of new files.
     pub(crate) site: Arc<SiteTerms>,
     /// One permit per transfer.
@@ -85,6 +88,7 @@ impl ServerState {
             congestion,
             stream_budget: StreamBudget::new(config.max_streams),
             bandwidth: Arc::default(),
+            announcement_memory: AnnouncementMemory::default(),
             site: Arc::default(),
             transfer_queue: FairQueue::new(config.transfer_queue()),
             checksum_queue: FairQueue::new(config.checksum_queue()),
@@ -138,6 +142,7 @@ impl ServerState {
             congestion,
             stream_budget: self.stream_budget.clone(),
             bandwidth: Arc::clone(&self.bandwidth),
+            announcement_memory: self.announcement_memory.clone(),
             site,
             transfer_queue: Arc::clone(&self.transfer_queue),
             checksum_queue: Arc::clone(&self.checksum_queue),
