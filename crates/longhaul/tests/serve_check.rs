@@ -8,6 +8,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -37,6 +38,39 @@ fn check_text(place: &TempDir, text: &str) -> Output {
 }
 
 #[test]
+fn what_the_account_of_run_as_may_not_use_is_found() {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: only root may become another account");
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode(place.path(), 0o755);
+    let root = place.path().join("root");
+    fs::create_dir(&root).unwrap();
+    let welcome = place.path().join("welcome");
+    fs::write(&welcome, "hello\n").unwrap();
+    let settings = format!(
+        "root = {root:?}\nanonymous = \"rw\"\nquota = \"1G\"\nrun-as = \"nobody\"\nwelcome-file = {welcome:?}\n"
+    );
+    for (closed, expected) in [
+        (&root, "the account that serves must be able to enter it"),
+        (&welcome, "cannot read the message in"),
+    ] {
+        mode(closed, 0o600);
+        let output = check_text(&place, &settings);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(said(&output).contains(expected), "{output:?}");
+        mode(closed, 0o755);
+    }
+    let output = check_text(&place, &settings);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(said(&output).contains("may not write in"), "{output:?}");
+}
+
+#[test]
 fn an_unknown_key_is_refused_with_its_line_and_the_nearest_key() {
     let place = tempfile::tempdir().unwrap();
     for (text, expected) in [
@@ -50,7 +84,7 @@ fn an_unknown_key_is_refused_with_its_line_and_the_nearest_key() {
         ),
         (
             "anonymous = \"rr\"\n",
-            "line 1: \"rr\" is not a value; is \"ro\" meant?",
+            "line 1: anonymous: \"rr\" is not a value; use \"ro\" or \"rw\"",
         ),
     ] {
         let output = check_text(&place, text);

@@ -26,6 +26,9 @@ pub enum SettingsWarning {
     /// Everybody may fill the disk.
     #[error("anonymous sessions may write without a quota: everybody can fill the disk")]
     NoQuota,
+    /// Anonymous sessions may write, and the account that serves may not.
+    #[error("anonymous sessions may write, but the account that serves may not write in {}", .0.display())]
+    NotWritable(PathBuf),
     /// Shares of a user who does not exist.
     #[error("[user.{0}]: the users file has no such user")]
     UnknownUser(String),
@@ -43,25 +46,27 @@ pub enum SettingsWarning {
 }
 
 /// Checks whether a server could start with `config`: the files and accounts that it names exist and can be used by
-/// the account that calls this. Nothing is started, bound, made or changed.
+/// the account that calls this, and what the server uses as the account of `run_as` by that one. Nothing is started, bound
+/// or made. The process becomes that account, as the server does: it should end afterwards.
 ///
 /// # Errors
 /// The first reason why the server could not start.
 pub fn check(config: &ServerConfig) -> Result<Vec<SettingsWarning>, ServeError> {
+    config.require_usable()?;
     for log in [&config.transfer_log, &config.ftp_info_log] {
         log.as_deref().map_or(Ok(()), check_log)?;
     }
     let users = config.users.as_deref().map(Users::load).transpose()?;
     SecurityMaterial::load(config, None)?;
     TokenLogin::new(&config.security.token_issuers, None)?;
-    let account = config.run_as.as_deref().map(privilege::account);
-    let account = account.transpose()?;
-    let serves_as_root = privilege::is_root() && account.is_none_or(|user| user.uid.is_root());
     if let Some(service) = &config.pam.service {
         pam::check_pam(service, config.run_as.as_deref())?;
     }
+    if let Some(name) = &config.run_as {
+        privilege::become_account(name)?;
+    }
     let root = Root::open(&config.root).map_err(|error| ServeError::Root { error })?;
-    SiteTerms::load(config, serves_as_root)?;
+    SiteTerms::load(config, privilege::is_root(), None)?;
     congestion::offered_controls(config, data::os::congestion::settable())?;
     let mut warnings = Vec::new();
     if let Some(users) = &users {
@@ -73,13 +78,17 @@ pub fn check(config: &ServerConfig) -> Result<Vec<SettingsWarning>, ServeError> 
     if config.has_passwords() && !takes_passwords && !config.listen.ip().is_loopback() {
         warnings.push(SettingsWarning::NoPasswordsFromElsewhere);
     }
+    let may_write = rustix::fs::access(&config.root, rustix::fs::Access::WRITE_OK).is_ok();
+    if config.anonymous == Some(Anonymous::Rw) && !may_write {
+        warnings.push(SettingsWarning::NotWritable(config.root.clone()));
+    }
     if config.anonymous == Some(Anonymous::Rw) && config.shares.quota.bytes.is_none() {
         warnings.push(SettingsWarning::NoQuota);
     }
     Ok(warnings)
 }
 
-/// A log is made at the start, so only its directory must exist.
+/// A log that does not exist is made at the start, so only its directory must exist.
 fn check_log(path: &Path) -> Result<(), ServeError> {
     let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
@@ -89,6 +98,16 @@ fn check_log(path: &Path) -> Result<(), ServeError> {
         path: path.to_owned(),
         source,
     };
+    match path.metadata() {
+        Ok(meta) if !meta.is_file() => {
+            return Err(failed(io::Error::other("it is no regular file")));
+        }
+        Ok(_) => {
+            let writable = rustix::fs::access(path, rustix::fs::Access::WRITE_OK);
+            return writable.map_err(|errno| failed(errno.into()));
+        }
+        Err(_) => {}
+    }
     match directory.metadata() {
         Ok(meta) if meta.is_dir() => Ok(()),
         Ok(_) => Err(failed(io::ErrorKind::NotADirectory.into())),
@@ -161,6 +180,20 @@ mod tests {
         config.transfer_log = Some(dir.path().join("log"));
         assert_eq!(check(&config).unwrap(), []);
         assert!(!dir.path().join("log").exists(), "nothing is made");
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_appended_to_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = config(dir.path());
+        config.transfer_log = Some(dir.path().to_owned());
+        let error = check(&config).unwrap_err().to_string();
+        assert!(error.contains("no regular file"), "{error}");
+        let log = dir.path().join("log");
+        std::fs::write(&log, "a record\n").unwrap();
+        config.transfer_log = Some(log.clone());
+        assert_eq!(check(&config).unwrap(), []);
+        assert_eq!(std::fs::read_to_string(log).unwrap(), "a record\n");
     }
 
     #[test]

@@ -111,8 +111,10 @@ fn build_state(
     let tokens_before = shared.authenticator.tokens();
     let tokens = TokenLogin::new(&settings.security.token_issuers, tokens_before.as_deref())?;
     let congestion = congestion::offered_controls(&settings, data::os::congestion::settable())?;
-    let site = SiteTerms::load(&settings, privilege::is_root()).map_err(ServeError::Site)?;
-    let site = Arc::new(site);
+    settings.require_usable()?;
+    let site = SiteTerms::load(&settings, privilege::is_root(), Some(&shared.site));
+    let site = Arc::new(site.map_err(ServeError::Site)?);
+    site.set_umask();
     for setting in fixed {
         tracing::warn!(setting, "cannot change while the server runs; restart it");
     }

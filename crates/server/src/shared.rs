@@ -6,6 +6,7 @@ use std::sync::Arc;
 use data::budget::StreamBudget;
 use data::rate::RateLimit;
 use history::PathHistory;
+use proto::server::AnnouncementMemory;
 use tokio::sync::watch;
 
 use crate::config::ServerConfig;
@@ -47,6 +48,8 @@ pub(crate) struct ServerState {
     pub(crate) stream_budget: StreamBudget,
     /// Bandwidth of the server, of addresses and of users.
     pub(crate) bandwidth: Arc<BandwidthBudgets>,
+    /// Memory for announced bundles.
+    pub(crate) announcement_memory: AnnouncementMemory,
     /// Messages, and modes of new files.
     pub(crate) site: Arc<SiteTerms>,
     /// One permit per transfer.
@@ -85,6 +88,7 @@ impl ServerState {
             congestion,
             stream_budget: StreamBudget::new(config.max_streams),
             bandwidth: Arc::default(),
+            announcement_memory: AnnouncementMemory::default(),
             site: Arc::default(),
             transfer_queue: FairQueue::new(config.transfer_queue()),
             checksum_queue: FairQueue::new(config.checksum_queue()),
@@ -138,6 +142,7 @@ impl ServerState {
             congestion,
             stream_budget: self.stream_budget.clone(),
             bandwidth: Arc::clone(&self.bandwidth),
+            announcement_memory: self.announcement_memory.clone(),
             site,
             transfer_queue: Arc::clone(&self.transfer_queue),
             checksum_queue: Arc::clone(&self.checksum_queue),
@@ -163,12 +168,12 @@ impl ServerState {
     /// The bandwidth budget of a transfer of the client at `client`.
     pub(crate) fn transfer_rate(&self, client: IpAddr, login: &Login) -> Option<RateLimit> {
         let shares = &self.config.shares;
-        // As for the number of sessions: anonymous clients have nothing in common but their name.
-        let account = Some(&login.account).filter(|_| !login.is_anonymous());
-        let user = account.and_then(|account| {
-            let rate = shares.rate_of(account)?;
-            Some((BudgetHolder::User(account.clone()), rate))
-        });
+        let rate = match login.is_anonymous() {
+            // As for the number of sessions: anonymous clients have nothing in common but their name.
+            true => shares.own_rate_of(&login.account),
+            false => shares.rate_of(&login.account),
+        };
+        let user = rate.map(|rate| (BudgetHolder::User(login.account.clone()), rate));
         let address = shares.rate_per_address;
         let address = address.map(|rate| (BudgetHolder::Address(client_key(client)), rate));
         let server = shares.rate.map(|rate| (BudgetHolder::Server, rate));

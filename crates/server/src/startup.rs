@@ -9,7 +9,7 @@ use data::store::root::{Root, RootError};
 use history::PathHistory;
 use tokio::net::TcpListener;
 
-use crate::config::ServerConfig;
+use crate::config::{ServerConfig, UnusableSetting};
 use crate::congestion::{self, CongestionError};
 use crate::listen;
 use crate::login::{Authenticator, TokenLogin, TokenSetupError};
@@ -61,6 +61,9 @@ pub enum ServeError {
     /// Logins cannot be checked by PAM.
     #[error(transparent)]
     Pam(#[from] PamSetupError),
+    /// A value cannot be meant.
+    #[error(transparent)]
+    Setting(#[from] UnusableSetting),
     /// New files cannot get their owner, or a message cannot be read.
     #[error(transparent)]
     Site(#[from] SiteError),
@@ -113,6 +116,7 @@ pub(crate) struct ControlListeners {
 pub(crate) fn start_up(
     config: ServerConfig,
 ) -> Result<(ControlListeners, Arc<ServerState>), ServeError> {
+    config.require_usable()?;
     listen::raise_file_limit();
     data::os::return_large_buffers();
     let (passed, implicit_tls) = (&config.passed, config.security.implicit_tls);
@@ -151,7 +155,8 @@ pub(crate) fn start_up(
     };
     warn_if_nobody_can_log_in(&config);
     let root = Root::open(&config.root).map_err(|error| ServeError::Root { error })?;
-    let site = Arc::new(SiteTerms::load(&config, privilege::is_root())?);
+    let site = Arc::new(SiteTerms::load(&config, privilege::is_root(), None)?);
+    site.set_umask();
     let logins = Authenticator::new(&config, Arc::new(root), users)
         .with_site(Arc::clone(&site))
         .with_gridmap(material.gridmap())

@@ -3,24 +3,35 @@
 use super::file_task::SuccessReply;
 use super::replies::{self, CommandResult};
 use super::session_state::{AnnouncedBundle, LoggedInSession};
-use super::{FileRequest, SessionAction, TransferKind};
+use super::{FileRequest, SessionAction, SessionConfig, TransferKind};
 use crate::bundle::{BundleEntry, BundleFile, BundleProof, MAX_FILES, MAX_PATH_BYTES};
 use crate::command::DataType;
 use crate::ranges::MAX_FILE_OFFSET;
 
 impl LoggedInSession {
     /// SITE BUNDLE ADD. A refused line leaves a number of files that no ERET or ESTO names.
-    pub(super) fn announce_bundle(&mut self, entries: Vec<BundleEntry>) -> CommandResult {
+    pub(super) fn announce_bundle(
+        &mut self,
+        config: &SessionConfig,
+        entries: Vec<BundleEntry>,
+    ) -> CommandResult {
         for entry in entries {
             let path = self.resolve(&entry.path)?;
+            let path_bytes = path.as_bytes().len();
             let announced = &mut self.announced_bundle;
-            announced.path_bytes += path.as_bytes().len();
+            announced.path_bytes += path_bytes;
             if announced.files.len() >= MAX_FILES || announced.path_bytes > MAX_PATH_BYTES {
                 *announced = AnnouncedBundle::default();
                 let text = format!(
                     "A bundle has at most {MAX_FILES} files and {MAX_PATH_BYTES} bytes of paths."
                 );
                 return Ok(replies::reply(552, text));
+            }
+            let memory = &config.announcement_memory;
+            if !announced.memory.add_file(memory, path_bytes) {
+                *announced = AnnouncedBundle::default();
+                let text = "Too many files are announced at the moment; announce fewer, or try again later.";
+                return Ok(replies::reply(450, text));
             }
             announced.files.push(BundleFile {
                 path,
@@ -65,6 +76,7 @@ impl LoggedInSession {
     fn take_bundle(&mut self, count: usize) -> Result<Vec<BundleFile>, Vec<SessionAction>> {
         let parameters = std::mem::take(&mut self.next_transfer);
         let announced = std::mem::take(&mut self.announced_bundle);
+        self.last_bundle_memory = announced.memory;
         if parameters.restart.is_some() {
             return Err(replies::reply(554, "REST cannot precede a bundle."));
         }

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use super::AnnouncementMemory;
 use crate::security::SecurityMechanism;
 use crate::sizing::BufferSizing;
 
@@ -53,6 +54,8 @@ pub struct SessionConfig {
     pub allow_ccc: bool,
     /// Port of this host where the network-advice service answers, which FEAT announces.
     pub enable_port: Option<u16>,
+    /// Memory for announced bundles. Shared by all sessions.
+    pub announcement_memory: AnnouncementMemory,
 }
 
 impl SessionConfig {
@@ -80,6 +83,7 @@ impl SessionConfig {
             bearer_tokens: false,
             allow_ccc: false,
             enable_port: None,
+            announcement_memory: AnnouncementMemory::default(),
         }
     }
 

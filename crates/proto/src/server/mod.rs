@@ -23,6 +23,7 @@
 //! failure. The golden dialogues are in `crates/proto/tests/transcripts`.
 
 mod action;
+mod announcement_memory;
 mod bundle;
 mod config;
 mod data_address;
@@ -53,5 +54,6 @@ mod transfer;
 mod transfer_event;
 
 pub use action::*;
+pub use announcement_memory::AnnouncementMemory;
 pub use config::SessionConfig;
 pub use session::*;

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use super::announcement_memory::AnnouncementShare;
 use super::data_protection::DataProtectionSettings;
 use super::file_task::FileTask;
 use super::passive_reply::PassiveReplyForm;
@@ -72,6 +73,8 @@ pub(super) struct LoggedInSession {
     pub(super) next_transfer: NextTransferParameters,
     /// Files of the next bundle.
     pub(super) announced_bundle: AnnouncedBundle,
+    /// The memory of the last bundle, whose files are kept until the next one.
+    pub(super) last_bundle_memory: AnnouncementShare,
     /// Data channel of the next transfer.
     pub(super) data_channel: DataChannel,
     /// The driver has an address for the DRS channel (DPSV, DPRT).
@@ -106,6 +109,7 @@ impl LoggedInSession {
             protection,
             next_transfer: NextTransferParameters::default(),
             announced_bundle: AnnouncedBundle::default(),
+            last_bundle_memory: AnnouncementShare::default(),
             data_channel: DataChannel::None,
             has_drs_address: false,
             rename_from: None,
@@ -192,6 +196,8 @@ pub(super) struct AnnouncedBundle {
     pub(super) files: Vec<BundleFile>,
     /// Bytes of their paths.
     pub(super) path_bytes: usize,
+    /// The memory that they take.
+    pub(super) memory: AnnouncementShare,
 }
 
 /// Parameters of the next store only.

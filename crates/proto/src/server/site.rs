@@ -53,7 +53,7 @@ impl LoggedInSession {
             SiteCommand::Whoami => Ok(replies::reply(200, &self.user)),
             SiteCommand::Version => Ok(replies::reply(200, &config.version)),
             SiteCommand::BundleAdd(entries) | SiteCommand::BundlePack(entries) => {
-                self.announce_bundle(entries)
+                self.announce_bundle(config, entries)
             }
             SiteCommand::BundleEnd(proof) => Ok(self.end_bundle(proof)),
             SiteCommand::Umask(_) => {

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 
 /// A network of clients: `192.0.2.0/24`, `2001:db8::/32`, or one address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
@@ -30,15 +30,30 @@ impl FromStr for ClientNetwork {
         let network = text.parse::<IpNet>();
         network
             .or_else(|_| text.parse::<IpAddr>().map(IpNet::from))
-            .map(Self)
+            .map(|network| Self(unmapped(network)))
             .map_err(|_| ClientNetworkError(text.to_owned()))
     }
 }
 
 impl From<IpAddr> for ClientNetwork {
     fn from(address: IpAddr) -> Self {
-        Self(address.into())
+        Self(unmapped(address.into()))
     }
+}
+
+/// A network of IPv4 addresses that are mapped into IPv6, as one of IPv4: clients are compared by their IPv4 addresses.
+fn unmapped(network: IpNet) -> IpNet {
+    /// Bits before the IPv4 address (RFC 4291 section 2.5.5.2).
+    const MAPPED_PREFIX: u8 = 96;
+    let IpNet::V6(mapped) = network else {
+        return network;
+    };
+    let prefix = mapped.prefix_len().checked_sub(MAPPED_PREFIX);
+    let address = mapped.addr().to_ipv4_mapped();
+    let unmapped = address.zip(prefix);
+    unmapped
+        .and_then(|(address, prefix)| Ipv4Net::new(address, prefix).ok())
+        .map_or(network, IpNet::V4)
 }
 
 impl TryFrom<String> for ClientNetwork {
@@ -118,6 +133,27 @@ mod tests {
         }
         assert!(lists.permits_user("ann"));
         assert!(!lists.permits_user("bob") && !lists.permits_user("eve"));
+    }
+
+    #[test]
+    fn a_network_of_mapped_addresses_is_one_of_ipv4() {
+        for text in ["::ffff:192.0.2.0/120", "::ffff:c000:200/120"] {
+            let [network] = networks(&[text])[..] else {
+                panic!("{text}");
+            };
+            for client in ["192.0.2.9", "::ffff:192.0.2.9"] {
+                assert!(network.contains(client.parse().unwrap()), "{text} {client}");
+            }
+            assert!(!network.contains("192.0.3.9".parse().unwrap()));
+        }
+        let [one] = networks(&["::ffff:192.0.2.9"])[..] else {
+            panic!("one address");
+        };
+        assert!(one.contains([192, 0, 2, 9].into()) && !one.contains([192, 0, 2, 8].into()));
+        let [all] = networks(&["::/0"])[..] else {
+            panic!("all of IPv6");
+        };
+        assert!(!all.contains([192, 0, 2, 9].into()));
     }
 
     #[test]

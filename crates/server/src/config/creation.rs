@@ -81,6 +81,12 @@ pub enum UploadOwnerError {
         "upload-owner needs a server that serves as root: start it as root and without run-as, or leave upload-owner out"
     )]
     NotRoot,
+    /// The user or the group is missing.
+    #[error("upload-owner is {0:?}; write USER or USER:GROUP")]
+    Incomplete(String),
+    /// There is no such account.
+    #[error("upload-owner: there is no account {0}")]
+    NoAccount(String),
     /// There is no such group.
     #[error("upload-owner: there is no group {0}")]
     NoGroup(String),
@@ -114,7 +120,13 @@ fn ids_of(owner: &str) -> Result<(u32, u32), UploadOwnerError> {
         Some((user, group)) => (user, Some(group)),
         None => (owner, None),
     };
-    let account = privilege::account(user)?;
+    if user.is_empty() || group.is_some_and(str::is_empty) {
+        return Err(UploadOwnerError::Incomplete(owner.to_owned()));
+    }
+    let account = privilege::account(user).map_err(|error| match error {
+        PrivilegeError::Unknown(account) => UploadOwnerError::NoAccount(account),
+        error => error.into(),
+    })?;
     let Some(name) = group else {
         return Ok((account.uid.as_raw(), account.gid.as_raw()));
     };
@@ -171,6 +183,10 @@ mod tests {
             error.to_string().contains("no-such-account-here"),
             "{error}"
         );
+        for owner in ["", ":root", "root:"] {
+            let error = owned_by(owner).rules(true).unwrap_err().to_string();
+            assert!(error.contains("USER:GROUP"), "{error}");
+        }
         let error = owned_by("root:no-such-group").rules(true).unwrap_err();
         assert!(error.to_string().contains("no-such-group"), "{error}");
     }

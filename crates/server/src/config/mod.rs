@@ -24,6 +24,7 @@ mod pam;
 mod security;
 mod shares;
 mod token;
+mod unusable;
 
 pub use access::{AccessLists, ClientNetwork, ClientNetworkError};
 pub use creation::{
@@ -39,6 +40,7 @@ pub use security::{
 pub use shares::{QuotaBounds, RateText, ShareConfig, SizeText, UserShares};
 pub use token::TokenIssuerError;
 pub(crate) use token::{KeySource, TrustedIssuer, trusted_issuers};
+pub use unusable::UnusableSetting;
 
 /// Access rights of anonymous sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]

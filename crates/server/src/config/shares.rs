@@ -106,8 +106,13 @@ pub struct ShareConfig {
 impl ShareConfig {
     /// Bytes per second of a user.
     pub(crate) fn rate_of(&self, user: &str) -> Option<u64> {
+        self.own_rate_of(user).or(self.rate_per_user)
+    }
+
+    /// Bytes per second that the user's table says.
+    pub(crate) fn own_rate_of(&self, user: &str) -> Option<u64> {
         let own = self.users.get(user).and_then(|shares| shares.limit_rate);
-        own.map(RateText::bytes_per_second).or(self.rate_per_user)
+        own.map(RateText::bytes_per_second)
     }
 
     /// Bounds on the root of a user.

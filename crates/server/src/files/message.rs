@@ -25,7 +25,7 @@ impl SessionFiles {
     /// long, is no message.
     pub(super) fn message_of(&self, directory: &VPath) -> FileResponse {
         match self.read_message(directory) {
-            Some(text) => FileResponse::Lines(text.lines().map(<[u8]>::to_vec).collect()),
+            Some(text) => FileResponse::Lines(text.lines().map(shown).collect()),
             None => FileResponse::Done,
         }
     }
@@ -38,6 +38,24 @@ impl SessionFiles {
         let mut text = Vec::new();
         file.take(MAX_MESSAGE + 1).read_to_end(&mut text).ok()?;
         (text.len() as u64 <= MAX_MESSAGE).then_some(MessageText(text))
+    }
+}
+
+/// A line without control characters: another user wrote it, and it is shown on the client's terminal. IAC, which a client
+/// may take for a command of telnet (RFC 854), is replaced, too.
+fn shown(line: &[u8]) -> Vec<u8> {
+    const IAC: u8 = 255;
+    let is_shown = |letter: char| letter == '\t' || !letter.is_control();
+    match std::str::from_utf8(line) {
+        Ok(text) => text.replace(|letter| !is_shown(letter), "?").into_bytes(),
+        // One of ISO 8859, whose control characters are those of Unicode.
+        Err(_) => {
+            let is_byte_shown = |byte: u8| is_shown(char::from(byte)) && byte != IAC;
+            let bytes = line.iter();
+            bytes
+                .map(|byte| if is_byte_shown(*byte) { *byte } else { b'?' })
+                .collect()
+        }
     }
 }
 

@@ -158,8 +158,12 @@ impl SessionFiles {
                 root.make_dir(path)?;
                 self.sync_directories(&[path])
             }
-            FileRequest::RemoveDir(path) => done_answer(root.remove_dir(path)),
-            FileRequest::Delete(path) => done_answer(root.delete(path)),
+            FileRequest::RemoveDir(path) => {
+                done_answer(self.remove_counted(path, None, || root.remove_dir(path)))
+            }
+            FileRequest::Delete(path) => {
+                done_answer(self.remove_counted(path, None, || root.delete(path)))
+            }
             FileRequest::RemoveTree(path) => done_answer(root.remove_tree(path)),
             FileRequest::Rename { from, to } => {
                 self.keep_checksums(from, to, || self.rename(from, to))?;
@@ -230,10 +234,12 @@ impl SessionFiles {
     /// session's upload.
     fn rename(&self, from: &VPath, to: &VPath) -> Result<FileResponse, FileError> {
         let rename = || {
-            done_answer(match self.paths.may_overwrite(to) {
+            let renamed = || match self.paths.may_overwrite(to) {
                 true => self.root.rename(from, to),
                 false => self.root.rename_to_new_name(from, to),
-            })
+            };
+            // A file that has the new name already loses it.
+            done_answer(self.remove_counted(to, Some(from), renamed))
         };
         match self.root.identity(from) {
             Ok(there) => {
@@ -272,7 +278,7 @@ impl SessionFiles {
         self.last_upload.forget(inode);
         // The registry excludes uploads of this server; the lock excludes other processes.
         transfer::lock(&file, WriteLockKind::Exclusive, path)?;
-        file.set_len(length).map_err(failed)?;
+        self.resize_counted(&file, length, failed)?;
         drop(file); // releases the lock while uploads are still excluded
         drop(lease);
         Ok(FileResponse::Done)

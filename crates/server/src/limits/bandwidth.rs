@@ -29,7 +29,8 @@ pub(crate) struct BandwidthBudgets {
 
 #[derive(Debug)]
 struct KnownBudgets {
-    of: HashMap<BudgetHolder, RateLimit>,
+    /// By rate, too: after a reload, sessions that began before have the old one.
+    of: HashMap<(BudgetHolder, u64), RateLimit>,
     /// Number at which unused ones are removed next.
     sweep_at: usize,
 }
@@ -47,8 +48,8 @@ impl Default for BandwidthBudgets {
 
 impl BandwidthBudgets {
     /// The budget of a transfer that counts for these holders, each with its rate in bytes per second; `None`
-    /// without holders. A holder whose rate has changed gets a new budget, and its running transfers keep the old
-    /// one.
+    /// without holders. A holder whose rate has changed gets one more budget, which the sessions share that begin from then
+    /// on.
     pub(crate) fn share(
         &self,
         holders: impl IntoIterator<Item = (BudgetHolder, u64)>,
@@ -70,11 +71,8 @@ impl KnownBudgets {
         }
         let budget = self
             .of
-            .entry(holder)
+            .entry((holder, rate))
             .or_insert_with(|| RateLimit::new(rate));
-        if budget.rate() != rate {
-            *budget = RateLimit::new(rate);
-        }
         budget.clone()
     }
 }
@@ -128,5 +126,20 @@ mod tests {
         let budgets = BandwidthBudgets::default();
         budgets.share([(user("ann"), 1000)]).unwrap();
         assert_eq!(budgets.share([(user("ann"), 2000)]).unwrap().rate(), 2000);
+    }
+
+    #[test]
+    fn sessions_from_before_and_after_a_reload_get_no_new_bursts_from_each_other() {
+        let budgets = BandwidthBudgets::default();
+        for rate in [1000, 2000] {
+            budgets
+                .share([(user("ann"), rate)])
+                .unwrap()
+                .take(1_000_000);
+        }
+        for rate in [1000, 2000] {
+            let again = budgets.share([(user("ann"), rate)]).unwrap();
+            assert!(again.is_exhausted(), "{rate}");
+        }
     }
 }

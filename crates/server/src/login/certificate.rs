@@ -44,7 +44,7 @@ impl Authenticator {
         };
         // These names mean an anonymous session everywhere.
         if ANONYMOUS_NAMES.contains(&account.to_ascii_lowercase().as_str()) {
-            return self.anonymous_login(policy);
+            return self.anonymous_login(policy, limits);
         }
         let account = policy.account(account, policy.gridmap_rights == UnlistedRights::Rw);
         let slot = limits.count_login(&account.name, policy.session_bound(&account.name))?;

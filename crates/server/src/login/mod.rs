@@ -236,7 +236,7 @@ impl Authenticator {
             return Err(LoginRefusal::PasswordNeeded);
         };
         if ANONYMOUS_NAMES.contains(&user.to_ascii_lowercase().as_str()) {
-            return self.anonymous_login(policy);
+            return self.anonymous_login(policy, limits);
         }
         let account = self.password_account(policy, user, password, peer).await?;
         // Counted only after the password was checked: otherwise guesses with a wrong password could
@@ -245,15 +245,24 @@ impl Authenticator {
         self.user_login(policy, account, slot).await
     }
 
-    fn anonymous_login(&self, policy: &LoginPolicy) -> Result<Login, LoginRefusal> {
+    fn anonymous_login(
+        &self,
+        policy: &LoginPolicy,
+        limits: &Arc<SessionLimits>,
+    ) -> Result<Login, LoginRefusal> {
         let anonymous = policy.anonymous.ok_or(LoginRefusal::NotAnonymous)?;
+        let account = ANONYMOUS_NAMES[0].to_owned();
+        // Those without a table of their own are bounded by address alone: their clients have nothing in common.
+        let slot = policy
+            .session_bound(&account)
+            .map(|bound| limits.count_login(&account, Some(bound)))
+            .transpose()?;
         let rights = AccountRights {
             write: anonymous == Anonymous::Rw,
             // Independent of the configuration: anonymous sessions must never allow FTP bounce attacks
             // (RFC 2577 section 3).
             third_party: false,
         };
-        let account = ANONYMOUS_NAMES[0].to_owned();
         Ok(Login {
             files: self.files(policy, Arc::clone(&self.root), rights, &account)?,
             grant: LoginGrant {
@@ -265,7 +274,7 @@ impl Authenticator {
             account,
             root_path: self.root_path.clone(),
             expires: None,
-            _slot: None,
+            _slot: slot,
         })
     }
 
@@ -376,7 +385,12 @@ mod tests {
         };
         let root = Arc::new(Root::open(dir.path()).unwrap());
         let logins = Authenticator::new(&config, root, None);
-        let login = logins.anonymous_login(&logins.policy()).unwrap();
+        let login = logins
+            .anonymous_login(
+                &logins.policy(),
+                &SessionLimits::new(ServerConfig::default().session_bounds()),
+            )
+            .unwrap();
         let uploader = |text: &str| login.uploader(text.parse().unwrap());
         assert_eq!(uploader("2001:db8::1"), uploader("2001:db8::2"));
         assert_ne!(uploader("2001:db8::1"), uploader("2001:db8:0:1::1"));

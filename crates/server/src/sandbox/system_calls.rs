@@ -135,6 +135,7 @@ const SERVING: &[PermittedCall] = calls![
     SYS_symlinkat,
     SYS_fchmod,
     SYS_fchmodat,
+    SYS_umask,
     SYS_fchownat,
     SYS_utimensat,
     // Sockets.

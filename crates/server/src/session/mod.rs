@@ -442,6 +442,7 @@ fn session_config(shared: &ServerState, ends: &ControlAddresses) -> SessionConfi
     let version = concat!("longhaul ", env!("CARGO_PKG_VERSION"));
     SessionConfig {
         congestion_controls: Arc::clone(&shared.congestion),
+        announcement_memory: shared.announcement_memory.clone(),
         greeting_lines: Arc::clone(&shared.site.banner),
         banner: match &config.messages.banner {
             Some(banner) => banner.clone(),

@@ -74,6 +74,28 @@ fn an_allow_list_excludes_anonymous_sessions_too() {
 }
 
 #[test]
+fn a_table_bounds_all_anonymous_sessions_together() {
+    let server = InProcessServer::with_config(|config| {
+        let own = UserShares {
+            max_sessions: Some(1),
+            ..UserShares::default()
+        };
+        config.shares.users = BTreeMap::from([("anonymous".to_owned(), own)]);
+    });
+    let first = server.anonymous_client();
+    let mut second = server.connect();
+    second.expect_reply("USER ftp", 331);
+    second.expect_reply("PASS x@", 421);
+    drop(first);
+    eventually("the session has ended", || {
+        let mut next = server.connect();
+        next.expect_reply("USER ftp", 331);
+        next.send("PASS x@");
+        next.read_reply().code == 230
+    });
+}
+
+#[test]
 fn a_user_may_have_more_sessions_than_others() {
     let server = users_server(|config| {
         config.max_sessions_per_user = 1;
@@ -159,9 +181,20 @@ fn the_greeting_the_login_and_directories_have_messages() {
     assert_eq!(quiet, "CWD command successful.");
     let top = client.expect_reply("CDUP", 250).text;
     assert_eq!(top, "top\n250-of it\n250 CWD command successful.");
+    // Another user's message does nothing to the terminal on which it is shown.
+    for (message, shown) in [
+        (&b"a\x1b[2J\x07b\tc"[..], "a?[2J?b\tc"),
+        ("Grüße\u{9b}2J".as_bytes(), "Grüße?2J"),
+        (b"\xff\xf4\x9b2J\x80", "?\u{fffd}?2J?"),
+    ] {
+        fs::write(server.path("quiet/.message"), message).unwrap();
+        let quiet = client.expect_reply("CWD /quiet", 250).text;
+        assert!(quiet.starts_with(shown), "{quiet:?}");
+    }
+    fs::remove_file(server.path("quiet/.message")).unwrap();
     // A message that is a link out of the root, or too long, is none.
     std::os::unix::fs::symlink("/etc/hostname", server.path("quiet/.message")).unwrap();
-    let quiet = client.expect_reply("CWD quiet", 250).text;
+    let quiet = client.expect_reply("CWD /quiet", 250).text;
     assert_eq!(quiet, "CWD command successful.");
 }
 

@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use crate::regular_file;
 
 mod keys;
+mod place;
 mod quantity;
 mod spelling;
 
@@ -51,12 +52,17 @@ pub fn load<T: DeserializeOwned>(path: &Path) -> Result<T, SettingsFileError> {
         SettingsFileError::Read { path, cause }
     })?;
     toml::from_str(&text).map_err(|error: toml::de::Error| {
-        // The parser reports a byte offset; people look for a line.
-        let before = error.span().and_then(|span| text.get(..span.start));
+        // The parser reports a byte offset; people look for a line and a key.
+        let at = error.span().map_or(0, |span| span.start);
+        let reason = spelling::one_line_reason(error.message());
+        let key = place::key_of(&text, at).filter(|key| !reason.contains(&format!("{key:?}")));
         SettingsFileError::Parse {
             path: path.to_owned(),
-            line: 1 + before.map_or(0, |before| before.matches('\n').count()),
-            reason: spelling::one_line_reason(error.message()),
+            line: place::line_of(&text, at),
+            reason: match key {
+                Some(key) => format!("{key}: {reason}"),
+                None => reason,
+            },
         }
     })
 }
@@ -91,5 +97,25 @@ mod tests {
         let error = load::<Sample>(&path).unwrap_err().to_string();
         let reason = "line 3: \"_listn\" is not a setting; is \"_listen\" meant?";
         assert!(error.ends_with(reason), "{error}");
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_used_is_named_with_its_key() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("settings.toml");
+        for (text, reason) in [
+            (
+                "_listen = true\n",
+                "line 1: _listen: invalid type: boolean `true`",
+            ),
+            (
+                "_listen = 1\n_listen = 2\n",
+                "line 2: _listen: duplicate key",
+            ),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let error = load::<Sample>(&path).unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+        }
     }
 }

@@ -9,7 +9,7 @@ pub struct SettingText(pub String);
 
 /// A number or a text, as TOML has both.
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "a number or a text with a unit")]
+#[serde(untagged, expecting = "it must be a number or a text with a unit")]
 enum NumberOrText {
     Number(u64),
     Text(String),

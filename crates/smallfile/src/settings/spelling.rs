@@ -7,19 +7,31 @@ const MAX_DISTANCE: usize = 3;
 /// kept.
 pub(super) fn one_line_reason(message: &str) -> String {
     let line = message.lines().collect::<Vec<_>>().join(" ");
-    let unknown = line
-        .strip_prefix("unknown field `")
-        .map(|rest| (rest, "setting"))
-        .or_else(|| {
-            line.strip_prefix("unknown variant `")
-                .map(|rest| (rest, "value"))
-        });
-    let Some((rest, noun)) = unknown else {
-        return line;
-    };
-    let mut names = rest.split('`').step_by(2);
-    let key = names.next().unwrap_or_default();
-    unknown_name(key, noun, names)
+    if let Some(rest) = line.strip_prefix("unknown field `") {
+        let mut names = rest.split('`').step_by(2);
+        return unknown_name(names.next().unwrap_or_default(), "setting", names);
+    }
+    if let Some(rest) = line.strip_prefix("unknown variant `") {
+        let mut names = rest.split('`').step_by(2);
+        return unknown_value(names.next().unwrap_or_default(), names);
+    }
+    line
+}
+
+/// Says which values there are; they are few.
+fn unknown_value<'n>(value: &str, values: impl Iterator<Item = &'n str>) -> String {
+    let mut values: Vec<String> = values
+        .filter(|value| !value.is_empty())
+        .map(|value| format!("{value:?}"))
+        .collect();
+    let last = values.pop().unwrap_or_default();
+    match values.is_empty() {
+        true => format!("{value:?} is not a value; use {last}"),
+        false => format!(
+            "{value:?} is not a value; use {} or {last}",
+            values.join(", ")
+        ),
+    }
 }
 
 /// Says that `key` is no `noun`, and which of `names` is the nearest.
@@ -67,7 +79,11 @@ mod tests {
         assert_eq!(one_line_reason(message), "\"colour\" is not a setting");
         assert_eq!(
             one_line_reason("unknown variant `pairwize`, expected `pairwise` or `prefix`"),
-            "\"pairwize\" is not a value; is \"pairwise\" meant?"
+            "\"pairwize\" is not a value; use \"pairwise\" or \"prefix\""
+        );
+        assert_eq!(
+            one_line_reason("unknown variant `on`, expected one of `auto`, `off`, `required`"),
+            "\"on\" is not a value; use \"auto\", \"off\" or \"required\""
         );
         assert_eq!(
             one_line_reason("invalid type: string \"x\",\nexpected u64"),

@@ -13,6 +13,9 @@ const USUAL_FILE: u32 = 0o666;
 /// Mode of new directories, reduced by the process's umask.
 const USUAL_DIRECTORY: u32 = 0o777;
 
+/// All permission bits of a mode.
+const ALL_BITS: u32 = 0o7777;
+
 /// Bit of directories whose entries get the directory's group (inode(7)).
 const SET_GROUP_ID: u32 = 0o2000;
 
@@ -29,6 +32,17 @@ pub struct CreationRules {
 }
 
 impl CreationRules {
+    /// Sets the modes that are not set to those that the system would give with this umask.
+    pub fn complete_modes(&mut self, umask: u32) {
+        self.file_mode.get_or_insert(USUAL_FILE & !umask);
+        self.directory_mode.get_or_insert(USUAL_DIRECTORY & !umask);
+    }
+
+    /// The permission bits of files and directories together, if both are set.
+    pub fn permitted_modes(&self) -> Option<u32> {
+        Some((self.file_mode? | self.directory_mode?) & USUAL_DIRECTORY)
+    }
+
     /// The mode with which a file is created, before its rules are applied.
     pub(super) fn initial_file_mode(&self) -> Mode {
         Mode::from_raw_mode(self.file_mode.unwrap_or(USUAL_FILE))
@@ -44,7 +58,7 @@ impl CreationRules {
         self.set_owner(&file)?;
         match self.file_mode {
             // After the owner: a change of the owner may clear bits (chown(2)).
-            Some(mode) => rustix::fs::fchmod(file, Mode::from_raw_mode(mode)),
+            Some(mode) => set_mode(file, |_| mode),
             None => Ok(()),
         }
     }
@@ -59,8 +73,7 @@ impl CreationRules {
         let Some(mode) = self.directory_mode else {
             return Ok(());
         };
-        let inherited = rustix::fs::fstat(&directory)?.st_mode & SET_GROUP_ID;
-        rustix::fs::fchmod(directory, Mode::from_raw_mode(mode | inherited))
+        set_mode(directory, |present| mode | (present & SET_GROUP_ID))
     }
 
     fn set_owner(&self, file: impl AsFd) -> Result<(), Errno> {
@@ -75,4 +88,15 @@ impl CreationRules {
             None => Ok(()),
         }
     }
+}
+
+/// Sets the mode that follows from the present one. A file that has it is left alone: who is not in the group of a directory
+/// would clear its set-group-ID bit (chmod(2)).
+fn set_mode(file: impl AsFd, mode_of: impl FnOnce(u32) -> u32) -> Result<(), Errno> {
+    let present = rustix::fs::fstat(&file)?.st_mode & ALL_BITS;
+    let mode = mode_of(present);
+    if mode == present {
+        return Ok(());
+    }
+    rustix::fs::fchmod(file, Mode::from_raw_mode(mode))
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 
 use proto::path::VPath;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::directory_names::DirectoryNames;
@@ -23,15 +23,25 @@ pub struct TreeUsage {
 
 impl Root {
     /// Counts what the tree holds. `size_of` gets device and inode number of each regular file with its present size,
-    /// and returns the size that counts. What other processes change meanwhile is counted or not.
+    /// and returns the size that counts. What other processes change meanwhile is counted or not. A directory of another
+    /// account that this one may neither read nor enter (`lost+found`) counts without what is in it: sessions store
+    /// nothing there.
     ///
     /// # Errors
-    /// A directory cannot be read, or there are more than [`MAX_DEPTH`] levels.
+    /// A directory cannot be read that is this account's, or that it may enter; its path is that of the error. Or there
+    /// are more than [`MAX_DEPTH`] levels.
     pub fn usage(&self, size_of: impl Fn((u64, u64), u64) -> u64) -> Result<TreeUsage, StoreError> {
         let root = VPath::root();
-        self.resolve(&root, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
-            .and_then(|top| count(top, size_of))
-            .map_err(|errno| StoreError::new("count", &root, errno))
+        let opened = self.resolve(&root, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty());
+        let level = opened.and_then(|top| CountedLevel::of(top, Vec::new()));
+        let top = level.map_err(|errno| StoreError::new(COUNT, &root, errno))?;
+        let mut levels = vec![top];
+        count(&mut levels, size_of).map_err(|failed| {
+            let names = levels.iter().map(|level| &level.name);
+            let names = names.chain([&failed.below]).filter(|name| !name.is_empty());
+            let path = names.fold(root, |path, name| path.join(name).unwrap_or(path));
+            StoreError::new(COUNT, &path, failed.errno)
+        })
     }
 
     /// Device and inode number of the file that has this name, which is not followed if it is a link, and what the
@@ -50,26 +60,66 @@ impl Root {
     }
 }
 
-fn count(top: OwnedFd, size_of: impl Fn((u64, u64), u64) -> u64) -> Result<TreeUsage, Errno> {
+/// The operation, for errors.
+const COUNT: &str = "count what is in";
+
+/// A directory that is being counted.
+#[derive(Debug)]
+struct CountedLevel {
+    directory: OwnedFd,
+    names: DirectoryNames,
+    /// Its name in the directory above; empty for the root.
+    name: Vec<u8>,
+}
+
+impl CountedLevel {
+    fn of(directory: OwnedFd, name: Vec<u8>) -> Result<Self, Errno> {
+        let names = DirectoryNames::read(&directory, BATCH_SIZE_BELOW)?;
+        Ok(Self {
+            directory,
+            names,
+            name,
+        })
+    }
+}
+
+/// The reason why a tree cannot be counted.
+#[derive(Debug)]
+struct UncountedName {
+    errno: Errno,
+    /// The name in the directory that was counted; empty for the directory itself.
+    below: Vec<u8>,
+}
+
+impl From<Errno> for UncountedName {
+    fn from(errno: Errno) -> Self {
+        let below = Vec::new();
+        Self { errno, below }
+    }
+}
+
+/// Counts the tree below `levels`. After an error, these lead to the directory that was counted.
+fn count(
+    levels: &mut Vec<CountedLevel>,
+    size_of: impl Fn((u64, u64), u64) -> u64,
+) -> Result<TreeUsage, UncountedName> {
     let mut usage = TreeUsage::default();
     // Files with several names, each counted at its first one.
     let mut seen = HashSet::new();
-    let names = DirectoryNames::read(&top, BATCH_SIZE_BELOW)?;
-    let mut levels = vec![(top, names)];
     loop {
         let depth = levels.len();
-        let Some((directory, names)) = levels.last_mut() else {
+        let Some(level) = levels.last_mut() else {
             return Ok(usage);
         };
-        let Some(name) = names.next().transpose()? else {
+        let Some(name) = level.names.next().transpose()? else {
             levels.pop();
             continue;
         };
-        let stat = match rustix::fs::statat(&*directory, &*name, AtFlags::SYMLINK_NOFOLLOW) {
+        let stat = match rustix::fs::statat(&level.directory, &*name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
             // Removed meanwhile.
             Err(Errno::NOENT) => continue,
-            Err(errno) => return Err(errno),
+            Err(errno) => return Err(errno.into()),
         };
         usage.files += 1;
         match FileType::from_raw_mode(stat.st_mode) {
@@ -82,11 +132,18 @@ fn count(top: OwnedFd, size_of: impl Fn((u64, u64), u64) -> u64) -> Result<TreeU
             }
             FileType::Directory => {
                 if depth >= MAX_DEPTH {
-                    return Err(Errno::NAMETOOLONG);
+                    return Err(Errno::NAMETOOLONG.into());
                 }
-                let below = subdirectory(&*directory, &name);
-                if let Some(level) = opened(below)? {
-                    levels.push(level);
+                let below = subdirectory(&level.directory, &name);
+                match below.and_then(|below| CountedLevel::of(below, name.to_vec())) {
+                    Ok(below) => levels.push(below),
+                    // Removed or replaced meanwhile.
+                    Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+                    Err(Errno::ACCESS) if is_closed(&level.directory, &name, stat.st_uid) => {}
+                    Err(errno) => {
+                        let below = name.into();
+                        return Err(UncountedName { errno, below });
+                    }
                 }
             }
             _ => {}
@@ -94,22 +151,17 @@ fn count(top: OwnedFd, size_of: impl Fn((u64, u64), u64) -> u64) -> Result<TreeU
     }
 }
 
-/// The names of a subdirectory; `None` if it was removed or replaced meanwhile.
-fn opened(below: Result<OwnedFd, Errno>) -> Result<Option<(OwnedFd, DirectoryNames)>, Errno> {
-    match below {
-        Ok(directory) => {
-            let names = DirectoryNames::read(&directory, BATCH_SIZE_BELOW)?;
-            Ok(Some((directory, names)))
-        }
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
-        Err(errno) => Err(errno),
-    }
+/// Whether this account stores nothing below a directory that it cannot read: it may not enter it, and as it belongs to
+/// another one, cannot open it either.
+fn is_closed(parent: &OwnedFd, name: &[u8], owner: u32) -> bool {
+    let may_enter = rustix::fs::accessat(parent, name, Access::EXEC_OK, AtFlags::empty());
+    owner != rustix::process::geteuid().as_raw() && may_enter == Err(Errno::ACCESS)
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
 
@@ -143,5 +195,23 @@ mod tests {
         let root = Root::open(dir.path()).unwrap();
         let error = root.usage(|_, size| size).unwrap_err();
         assert_eq!(error.errno, Errno::NAMETOOLONG);
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_read_counts_alone_if_nothing_can_be_stored_there() {
+        if rustix::process::geteuid().is_root() {
+            println!("SKIPPED: root reads every directory");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let own = dir.path().join("a/own");
+        fs::create_dir_all(&own).unwrap();
+        let closed = fs::Permissions::from_mode(0o300);
+        fs::set_permissions(&own, closed).unwrap();
+        let root = Root::open(dir.path()).unwrap();
+        let error = root.usage(|_, size| size).unwrap_err();
+        assert_eq!(error.errno, Errno::ACCESS);
+        assert_eq!(error.path.to_string(), "/a/own");
+        fs::set_permissions(&own, fs::Permissions::from_mode(0o700)).unwrap();
     }
 }

@@ -82,8 +82,10 @@ pub struct FileConfig {
     pub advisor: Option<AdvisorTable>,
     pub metrics: Option<SocketAddr>,
     pub log: Option<MessageFormat>,
+    #[serde(default, deserialize_with = "permitted_list")]
     pub allow_from: Option<Vec<ClientNetwork>>,
     pub deny_from: Option<Vec<ClientNetwork>>,
+    #[serde(default, deserialize_with = "permitted_list")]
     pub allow_users: Option<Vec<String>>,
     pub deny_users: Option<Vec<String>>,
     pub umask: Option<FileBits>,
@@ -146,6 +148,20 @@ impl TryFrom<String> for PortRange {
             )),
         }
     }
+}
+
+/// A list of those who are permitted. An empty one could mean nobody or, as a missing one, everybody.
+fn permitted_list<'de, T, D>(list: D) -> Result<Option<Vec<T>>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: serde::Deserializer<'de>,
+{
+    let list = Vec::deserialize(list)?;
+    if list.is_empty() {
+        let reason = "the list is empty; name somebody, or leave the key out to permit all";
+        return Err(serde::de::Error::custom(reason));
+    }
+    Ok(Some(list))
 }
 
 /// Size of a block in bytes, 64 KiB to 64 MiB.

@@ -231,6 +231,8 @@ fn errors_name_the_line_and_the_value() {
         ("\ntls = \"on\"\n", "on"),
         ("\numask = \"9\"\n", "9"),
         ("\nallow-from = [\"example.org\"]\n", "example.org"),
+        ("\nallow-from = []\n", "allow-from: the list is empty"),
+        ("\nallow-users = []\n", "allow-users: the list is empty"),
         ("\nlimit-rate = \"100\"\n", "100"),
         ("\nquota = \"much\"\n", "much"),
         ("[user.ann]\nquotta = \"1G\"\n", "\"quota\" meant"),

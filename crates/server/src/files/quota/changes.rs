@@ -1,5 +1,10 @@
 //! Changes of names and sizes that a session makes, and their account.
 
+use std::fs::File;
+use std::io;
+
+use data::store::root::StoreError;
+use proto::path::VPath;
 use proto::server::{FileError, FileRequest, FileResponse};
 
 use super::SessionQuota;
@@ -12,7 +17,7 @@ impl SessionFiles {
         Self { quota, ..self }
     }
 
-    /// Carries out a change, and keeps account of it.
+    /// Carries out a change that may add a name, and keeps account of it.
     pub(in crate::files) fn run_counted(
         &self,
         request: &FileRequest,
@@ -26,29 +31,51 @@ impl SessionFiles {
                 quota.add(0, 1)?;
                 change().inspect_err(|_| quota.subtract(0, 1))
             }
-            // A file that has the new name already loses it.
-            FileRequest::RemoveDir(path)
-            | FileRequest::Delete(path)
-            | FileRequest::Rename { to: path, .. } => {
-                let removed = self.root.usage_of(path);
-                let done = change()?;
-                quota.note_removed(removed);
-                Ok(done)
-            }
             FileRequest::RemoveTree(_) => {
                 let done = change();
                 quota.forget_count();
                 done
             }
-            FileRequest::Truncate(path, length) => {
-                let size = self.root.identity(path).map_or(0, |file| file.size);
-                let more = length.saturating_sub(size);
-                quota.add(more, 0)?;
-                let done = change().inspect_err(|_| quota.subtract(more, 0))?;
-                quota.subtract(size.saturating_sub(*length), 0);
-                Ok(done)
-            }
             _ => change(),
         }
+    }
+
+    /// Carries out a change after which the file that has the name `path` now has none, and keeps account of it. It may be
+    /// the rename of `from` to that name.
+    pub(in crate::files) fn remove_counted<E>(
+        &self,
+        path: &VPath,
+        from: Option<&VPath>,
+        change: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Some(quota) = &self.quota else {
+            return change();
+        };
+        let _changing = quota.changing();
+        let inode_of = |path| self.root.usage_of(path).map(|(inode, _)| inode);
+        let renamed = from.and_then(inode_of);
+        let removed = self.root.usage_of(path);
+        change()?;
+        // A rename of a file to another of its names, or to the same, does nothing (rename(2)).
+        let removed = removed.filter(|(inode, _)| renamed != Some(*inode));
+        quota.usage.count().note_removed(removed);
+        Ok(())
+    }
+
+    /// Truncates a file into which nobody stores, or extends it, and keeps account of it.
+    pub(in crate::files) fn resize_counted(
+        &self,
+        file: &File,
+        length: u64,
+        failed: impl Fn(io::Error) -> StoreError,
+    ) -> Result<(), FileError> {
+        let resize = || Ok(file.set_len(length).map_err(&failed)?);
+        let Some(quota) = &self.quota else {
+            return resize();
+        };
+        let charge = quota.open_file(file, length, false, |error| failed(error).into())?;
+        let resized = resize();
+        charge.settle(file);
+        resized
     }
 }

@@ -4,12 +4,12 @@
 //! after an hour, after a reload, after the removal of a tree, and before it refuses anything, because other
 //! programs may have made room. A file that is being stored counts with the size that it may reach.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::fs::File;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 use data::store::root::{CreationRules, Root, TreeUsage};
 use proto::server::{FileError, FileErrorKind};
@@ -17,14 +17,11 @@ use rustix::io::Errno;
 
 use crate::config::QuotaBounds;
 use crate::files::uploads::Inode;
+use count::{FRESH_COUNT, OLD_COUNT, UsageCount};
 
 mod changes;
-
-/// Age of a count after which the tree is counted again at the next store: other programs may write there, too.
-const OLD_COUNT: Duration = Duration::from_secs(3600);
-
-/// Age of a count that suffices to refuse something. A client that tries again and again must not keep the disk busy.
-const FRESH_COUNT: Duration = Duration::from_secs(10);
+mod count;
+pub(in crate::files) mod member;
 
 /// Largest number of roots whose counts are kept while nobody uses them.
 const MOST_KEPT: usize = 4096;
@@ -40,23 +37,11 @@ pub struct QuotaLedger {
 struct RootUsage {
     root: Root,
     count: Mutex<UsageCount>,
-}
-
-#[derive(Debug, Default)]
-struct UsageCount {
-    used: TreeUsage,
-    counted_at: Option<Instant>,
-    /// Files that are being stored.
-    open: HashMap<Inode, OpenCharge>,
-}
-
-/// A file that is being stored.
-#[derive(Debug)]
-struct OpenCharge {
-    /// The size with which it counts.
-    size: u64,
-    /// Stores of ranges may share a file.
-    stores: usize,
+    /// The tree is to be counted again. Not in the count, whose lock is held for as long as a count takes.
+    is_old: AtomicBool,
+    /// Held from the look at the size of a file until the change of its name or size is in the count: two changes must not
+    /// return the same bytes.
+    changing: Mutex<()>,
 }
 
 /// The quota of a session: its bounds, and what its root holds.
@@ -84,6 +69,8 @@ impl QuotaLedger {
             Arc::new(RootUsage {
                 root: root.with_creation_rules(CreationRules::default()),
                 count: Mutex::default(),
+                is_old: AtomicBool::new(false),
+                changing: Mutex::default(),
             })
         });
         Ok(Some(SessionQuota {
@@ -95,7 +82,7 @@ impl QuotaLedger {
     /// Has every tree counted again before the next store.
     pub fn forget_counts(&self) {
         for usage in self.roots().values() {
-            usage.count().counted_at = None;
+            usage.is_old.store(true, Ordering::Relaxed);
         }
     }
 
@@ -109,92 +96,68 @@ impl RootUsage {
     fn count(&self) -> MutexGuard<'_, UsageCount> {
         self.count.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl UsageCount {
-    /// Counts the tree, without the file `new`, if the last count is older than `age`. If that fails, the old count
-    /// stays.
-    fn refresh(&mut self, root: &Root, age: Duration, new: Option<Inode>) {
-        if self.counted_at.is_some_and(|at| at.elapsed() < age) {
-            return;
+    /// Makes room, with counts of the tree if they may help.
+    fn make_room(
+        &self,
+        count: &mut UsageCount,
+        bounds: QuotaBounds,
+        more: (u64, u64),
+        new: Option<Inode>,
+    ) -> bool {
+        if self.is_old.swap(false, Ordering::Relaxed) {
+            count.forget();
         }
-        let has_new = Cell::new(false);
-        let seen = RefCell::new(HashSet::new());
-        let size_of = |inode, size| match self.open.get(&inode) {
-            Some(open) => {
-                seen.borrow_mut().insert(inode);
-                open.size.max(size)
-            }
-            None if new == Some(inode) => {
-                has_new.set(true);
-                0
-            }
-            None => size,
-        };
-        match root.usage(size_of) {
-            Ok(used) => {
-                self.used = used;
-                self.subtract(0, has_new.get().into());
-                // Files without a name take space until their store ends, and then return their charge.
-                let open = self.open.iter();
-                let nameless = open.filter(|(inode, _)| !seen.borrow().contains(*inode));
-                let sizes: Vec<u64> = nameless.map(|(_, open)| open.size).collect();
-                self.add(sizes.iter().sum(), sizes.len() as u64);
-            }
-            Err(error) => {
-                let path = root.host_path().display();
-                tracing::warn!(root = %path, %error, "what a root holds cannot be counted for its quota");
-            }
+        count.refresh(&self.root, OLD_COUNT, new);
+        if !count.has_room(bounds, more) {
+            count.refresh(&self.root, FRESH_COUNT, new);
         }
-        self.counted_at = Some(Instant::now());
-    }
-
-    fn has_room(&self, bounds: QuotaBounds, bytes: u64, files: u64) -> bool {
-        let fits = |used: u64, more: u64, bound: Option<u64>| {
-            more == 0 || bound.is_none_or(|bound| used.saturating_add(more) <= bound)
-        };
-        fits(self.used.bytes, bytes, bounds.bytes) && fits(self.used.files, files, bounds.files)
-    }
-
-    fn add(&mut self, bytes: u64, files: u64) {
-        self.used.bytes = self.used.bytes.saturating_add(bytes);
-        self.used.files = self.used.files.saturating_add(files);
-    }
-
-    fn subtract(&mut self, bytes: u64, files: u64) {
-        self.used.bytes = self.used.bytes.saturating_sub(bytes);
-        self.used.files = self.used.files.saturating_sub(files);
+        count.has_room(bounds, more)
     }
 }
 
 impl SessionQuota {
-    /// Fails if there is no room for so many bytes and files.
-    pub(super) fn require(&self, bytes: u64, files: u64) -> Result<(), FileError> {
-        self.reserve(bytes, files, None).map(drop)
+    /// Fails if there is no room for so many bytes and files. `returned` tells how much of them is returned in the end; it is
+    /// asked only if there is no room otherwise.
+    pub(super) fn require(
+        &self,
+        more: (u64, u64),
+        returned: impl FnOnce() -> TreeUsage,
+    ) -> Result<(), FileError> {
+        let mut count = self.usage.count();
+        if self.usage.make_room(&mut count, self.bounds, more, None) {
+            return Ok(());
+        }
+        let returned = returned();
+        let net = (
+            more.0.saturating_sub(returned.bytes),
+            more.1.saturating_sub(returned.files),
+        );
+        match count.has_room(self.bounds, net) {
+            true => Ok(()),
+            false => Err(self.refusal(&count, more.0)),
+        }
     }
 
-    /// Charges new files that are not stores: directories, links, members of bundles.
+    /// Charges new files that are not stores: directories and links.
     pub(super) fn add(&self, bytes: u64, files: u64) -> Result<(), FileError> {
-        self.reserve(bytes, files, None)?.add(bytes, files);
+        let mut count = self.usage.count();
+        self.reserve(&mut count, (bytes, files), None)?;
+        count.add(bytes, files);
         Ok(())
     }
 
-    /// The count, if there is room in it; the file `new` is not counted yet.
+    /// Fails if there is no room; the file `new` is not counted yet.
     fn reserve(
         &self,
-        bytes: u64,
-        files: u64,
+        count: &mut UsageCount,
+        more: (u64, u64),
         new: Option<Inode>,
-    ) -> Result<MutexGuard<'_, UsageCount>, FileError> {
-        let mut count = self.usage.count();
-        count.refresh(&self.usage.root, OLD_COUNT, new);
-        if !count.has_room(self.bounds, bytes, files) {
-            count.refresh(&self.usage.root, FRESH_COUNT, new);
+    ) -> Result<(), FileError> {
+        match self.usage.make_room(count, self.bounds, more, new) {
+            true => Ok(()),
+            false => Err(self.refusal(count, more.0)),
         }
-        if count.has_room(self.bounds, bytes, files) {
-            return Ok(count);
-        }
-        Err(self.refusal(count.used, bytes))
     }
 
     /// Returns what was charged.
@@ -202,57 +165,73 @@ impl SessionQuota {
         self.usage.count().subtract(bytes, files);
     }
 
-    /// Takes note of a removed name ([`Root::usage_of`]). A store that has its file open returns the charge itself.
-    pub(super) fn note_removed(&self, removed: Option<(Inode, TreeUsage)>) {
-        let mut count = self.usage.count();
-        if let Some((inode, usage)) = removed
-            && !count.open.contains_key(&inode)
-        {
-            count.subtract(usage.bytes, usage.files);
-        }
+    /// Holds back other changes of names and sizes, until the guard is dropped.
+    fn changing(&self) -> MutexGuard<'_, ()> {
+        let changing = &self.usage.changing;
+        changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has the tree counted again before the next store.
     pub(super) fn forget_count(&self) {
-        self.usage.count().counted_at = None;
+        self.usage.is_old.store(true, Ordering::Relaxed);
     }
 
-    /// Charges a file that is opened for a store: it has `size` bytes and may reach `end`. `is_new`: this store has
-    /// created it.
+    /// Holds the count, as one that takes long does.
+    #[cfg(test)]
+    pub(super) fn hold_count(&self) -> impl Drop + '_ {
+        self.usage.count()
+    }
+
+    /// Charges a file that is opened for a store and may reach `end`. `is_new`: this store has created it. `failed` makes an
+    /// error of the file system one of the session.
     pub(super) fn open_file(
         &self,
-        inode: Inode,
-        size: u64,
+        file: &File,
         end: u64,
         is_new: bool,
+        failed: impl FnOnce(io::Error) -> FileError,
     ) -> Result<FileCharge, FileError> {
+        let changing = self.changing();
+        let meta = file.metadata().map_err(failed)?;
+        let inode = (meta.dev(), meta.ino());
+        let has_name = meta.nlink() > 0;
+        let mut count = self.usage.count();
+        count.end_pledge(inode);
+        if is_new && !has_name {
+            // Somebody has removed it, and returned what is charged now.
+            count.add(0, 1);
+        }
+        let is_counted = has_name && !is_new;
+        let size = if is_counted { meta.len() } else { 0 };
         // A file that others store into may be charged with more already.
-        let charged = self
-            .usage
-            .count()
-            .open
-            .get(&inode)
-            .map_or(size, |open| open.size);
-        let more = end.saturating_sub(charged);
-        let mut count = self.reserve(more, is_new.into(), is_new.then_some(inode))?;
-        count.add(more, is_new.into());
-        let open = count
-            .open
-            .entry(inode)
-            .or_insert(OpenCharge { size, stores: 0 });
-        open.stores += 1;
-        open.size += more;
-        let charged = open.size;
-        drop(count);
+        let open_size = count.open_size(inode);
+        let charged = open_size.unwrap_or(size);
+        let more = end.max(meta.len()).saturating_sub(charged);
+        let more = (more, u64::from(!is_counted && open_size.is_none()));
+        self.reserve(&mut count, more, is_new.then_some(inode))?;
+        let charged = count.open(inode, size, more);
+        drop((count, changing));
         Ok(FileCharge {
             quota: self.clone(),
             inode,
-            size_before: size,
+            size_before: meta.len(),
             charged: AtomicU64::new(charged),
         })
     }
 
-    fn refusal(&self, used: TreeUsage, more: u64) -> FileError {
+    fn refusal(&self, count: &UsageCount, more: u64) -> FileError {
+        let text = match count.unknown() {
+            Some(reason) => format!("Disk quota: what is in use cannot be counted: {reason}"),
+            None => self.excess(count.used(), more),
+        };
+        FileError {
+            kind: FileErrorKind::NoSpace,
+            errno: Some(Errno::DQUOT.raw_os_error()),
+            text,
+        }
+    }
+
+    fn excess(&self, used: TreeUsage, more: u64) -> String {
         let bytes = self.bounds.bytes.map(|bound| {
             let (used, bound) = (units::show::bytes(used.bytes), units::show::bytes(bound));
             format!("{used} of {bound}")
@@ -260,15 +239,14 @@ impl SessionQuota {
         let files = self.bounds.files;
         let files = files.map(|bound| format!("{} of {bound} files", used.files));
         let parts: Vec<String> = bytes.into_iter().chain(files).collect();
-        FileError {
-            kind: FileErrorKind::NoSpace,
-            errno: Some(Errno::DQUOT.raw_os_error()),
-            text: format!(
-                "Disk quota exceeded: {} are in use, {} more are needed",
-                parts.join(" and "),
-                units::show::bytes(more)
-            ),
-        }
+        let needed = match more {
+            0 => "one more file".to_owned(),
+            more => format!("{} more", units::show::bytes(more)),
+        };
+        format!(
+            "Disk quota exceeded: {} are in use, {needed} would be needed",
+            parts.join(" and ")
+        )
     }
 }
 
@@ -294,37 +272,27 @@ impl FileCharge {
             return Ok(());
         }
         let usage = &self.quota.usage;
-        let bounds = self.quota.bounds;
         let mut count = usage.count();
-        let size_now = |count: &UsageCount| count.open.get(&self.inode).map_or(0, |o| o.size);
-        let more = end.saturating_sub(size_now(&count));
-        if !count.has_room(bounds, more, 0) {
+        let size_now = count.open_size(self.inode).unwrap_or(0);
+        let more = (end.saturating_sub(size_now), 0);
+        let bounds = self.quota.bounds;
+        if !count.has_room(bounds, more) {
             count.refresh(&usage.root, FRESH_COUNT, None);
-            if !count.has_room(bounds, more, 0) {
+            if !count.has_room(bounds, more) {
                 return Err(Errno::DQUOT.into());
             }
         }
-        count.add(more, 0);
-        if let Some(open) = count.open.get_mut(&self.inode) {
-            open.size += more;
-            self.charged.store(open.size, Ordering::Relaxed);
-        }
+        let charged = count.grow(self.inode, more.0);
+        self.charged.store(charged, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Ends the charge; the file has this size from now on, `None`: it has no name any more.
-    pub(super) fn settle(&self, size: Option<u64>) {
-        let mut count = self.quota.usage.count();
-        let Some(open) = count.open.get_mut(&self.inode) else {
-            return;
-        };
-        open.stores -= 1;
-        if open.stores > 0 {
-            return;
-        }
-        let charged = open.size;
-        count.open.remove(&self.inode);
-        count.subtract(charged, u64::from(size.is_none()));
-        count.add(size.unwrap_or(0), 0);
+    /// Ends the charge: the file has the size that it has now, or no name any more.
+    pub(super) fn settle(&self, file: &File) {
+        let _changing = self.quota.changing();
+        let meta = file.metadata().ok();
+        let named = meta.filter(|meta| meta.nlink() > 0);
+        let size = named.map(|meta| meta.len());
+        self.quota.usage.count().close(self.inode, size);
     }
 }

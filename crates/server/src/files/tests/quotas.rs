@@ -216,3 +216,161 @@ fn a_bundle_is_charged_file_by_file_and_returns_what_it_does_not_keep() {
     let [_, storing] = bundles("f");
     assert_over_quota(full.open(storing, TransferMode::Extended, DataType::Image));
 }
+
+#[test]
+fn a_rename_that_changes_nothing_makes_no_room() {
+    let session = session_with(Some(100), Some(10));
+    session.file("a", &"x".repeat(60));
+    session.storing(announced("probe", 40), TransferMode::Stream);
+    for (from, to) in [("a", "a"), ("a", "b"), ("b", "a")] {
+        if to == "b" {
+            fs::hard_link(session.host("a"), session.host("b")).unwrap();
+        }
+        let (from, to) = (v(from), v(to));
+        session.run(&FileRequest::Rename { from, to }).unwrap();
+        session.storing(announced("probe", 40), TransferMode::Stream);
+        assert_over_quota(session.storing_by(&session.client, announced("probe", 41)));
+    }
+}
+
+#[test]
+fn changes_of_one_file_at_the_same_time_make_room_once() {
+    let session = session_with(Some(200), None);
+    session.file("kept", &"x".repeat(100));
+    for _ in 0..50 {
+        session.store(truncate("a"), &"x".repeat(60)).unwrap();
+        session.store(truncate("b"), "").unwrap();
+        let change = |request: FileRequest| {
+            let files = session.files.clone();
+            move || files.run(&request, &mut |_| true).map(drop)
+        };
+        let (from, to) = (v("b"), v("a"));
+        std::thread::scope(|threads| {
+            threads.spawn(change(FileRequest::Delete(v("a"))));
+            threads.spawn(change(FileRequest::Truncate(v("a"), 0)));
+            threads.spawn(change(FileRequest::Rename { from, to }));
+        });
+        for name in ["a", "b"] {
+            let _ = session.run(&FileRequest::Delete(v(name)));
+        }
+        session.storing(announced("probe", 100), TransferMode::Stream);
+        assert_over_quota(session.storing_by(&session.client, announced("probe", 101)));
+    }
+}
+
+#[test]
+fn a_count_in_the_middle_of_a_bundle_has_its_files_with_their_whole_size() {
+    let session = session_with(Some(20), None);
+    let [_, storing] = bundles("f");
+    let opened = session.open(storing, TransferMode::Extended, DataType::Image);
+    let Ok(OpenedTransfer::ReceiveBundle(bundle)) = opened else {
+        panic!("no bundle");
+    };
+    // A part of a file of 14 bytes.
+    bundle.sink.write_at(0, &[1; 5]).unwrap();
+    session.files.quota.as_ref().unwrap().forget_count();
+    assert_over_quota(session.storing_by(&session.client, announced("g", 7)));
+    session.storing(announced("g", 6), TransferMode::Stream);
+    drop(bundle);
+    session.storing(announced("g", 20), TransferMode::Stream);
+}
+
+#[test]
+fn a_bundle_has_the_room_of_the_files_that_it_replaces() {
+    let session = session_with(Some(20), Some(1));
+    session.store(truncate("f"), &"x".repeat(16)).unwrap();
+    let begin = || {
+        let [_, storing] = bundles("f");
+        let opened = session.open(storing, TransferMode::Extended, DataType::Image);
+        let Ok(OpenedTransfer::ReceiveBundle(bundle)) = opened else {
+            panic!("no bundle");
+        };
+        bundle.sink.write_at(0, &[1; 14]).unwrap();
+        bundle
+    };
+    // 14 bytes count instead of 16, until the bundle is given up.
+    let bundle = begin();
+    assert_over_quota(session.storing_by(&session.client, announced("f", 23)));
+    drop(bundle);
+    session.storing(announced("f", 20), TransferMode::Stream);
+    assert_over_quota(session.storing_by(&session.client, announced("f", 21)));
+    let bundle = begin();
+    assert_eq!(bundle.sink.finish().unwrap(), []);
+    drop(bundle);
+    assert_eq!(session.content("f").len(), 14);
+    session.storing(announced("f", 20), TransferMode::Stream);
+    assert_over_quota(session.storing_by(&session.client, announced("f", 21)));
+}
+
+#[test]
+fn two_bundles_do_not_have_the_room_of_the_same_file() {
+    let session = session_with(Some(30), None);
+    session.store(truncate("f"), &"x".repeat(16)).unwrap();
+    let begin = || {
+        let [_, storing] = bundles("f");
+        let opened = session.open(storing, TransferMode::Extended, DataType::Image);
+        let Ok(OpenedTransfer::ReceiveBundle(bundle)) = opened else {
+            panic!("no bundle");
+        };
+        bundle.sink.write_at(0, &[1; 14]).unwrap();
+        bundle
+    };
+    let (first, second) = (begin(), begin());
+    let third = begin();
+    assert_eq!(first.sink.finish().unwrap(), []);
+    assert_eq!(second.sink.finish().unwrap(), []);
+    let failures = third.sink.finish().unwrap();
+    let [failure] = failures.as_slice() else {
+        panic!("{failures:?}");
+    };
+    assert!(failure.reason.contains("quota"), "{failure:?}");
+    drop((first, second, third));
+    session.storing(announced("f", 30), TransferMode::Stream);
+    assert_over_quota(session.storing_by(&session.client, announced("f", 31)));
+}
+
+#[test]
+fn a_file_that_a_bundle_replaces_and_somebody_removes_makes_room_once() {
+    for request in [
+        FileRequest::Delete(v("f")),
+        FileRequest::Truncate(v("f"), 0),
+    ] {
+        let session = session_with(Some(40), None);
+        session.store(truncate("f"), &"x".repeat(16)).unwrap();
+        let [_, storing] = bundles("f");
+        let opened = session.open(storing, TransferMode::Extended, DataType::Image);
+        let Ok(OpenedTransfer::ReceiveBundle(bundle)) = opened else {
+            panic!("no bundle");
+        };
+        bundle.sink.write_at(0, &[1; 14]).unwrap();
+        session.run(&request).unwrap();
+        assert_eq!(bundle.sink.finish().unwrap(), []);
+        drop(bundle);
+        session.storing(announced("f", 40), TransferMode::Stream);
+        assert_over_quota(session.storing_by(&session.client, announced("f", 41)));
+    }
+}
+
+#[test]
+fn nothing_is_stored_while_what_the_root_holds_is_not_known() {
+    let session = session_with(Some(100), None);
+    let deep = ["d"; data::store::root::MAX_DEPTH].join("/");
+    fs::create_dir_all(session.host(&deep)).unwrap();
+    let error = session
+        .storing_by(&session.client, announced("f", 1))
+        .unwrap_err();
+    assert_eq!(error.kind, FileErrorKind::NoSpace);
+    assert!(error.text.contains("cannot be counted"), "{}", error.text);
+    assert!(!session.host("f").exists());
+}
+
+#[test]
+fn a_reload_does_not_wait_for_a_count() {
+    let ledger = QuotaLedger::default();
+    let session = with_quota(FilesFixture::new(), &ledger, Some(100), None);
+    let quota = session.files.quota.as_ref().unwrap();
+    let _counting = quota.hold_count();
+    ledger.forget_counts();
+    let bounds = QuotaBounds::default();
+    ledger.quota(&session.files.root, bounds).unwrap();
+}

@@ -1,16 +1,16 @@
 //! Bundles of small files ([`proto::bundle`]): opening one to send or to store it, and ending it.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use data::recv::ReceivePlan;
 use data::send::SendPlan;
 use data::store::bundle::{BundleMember, BundleSink, BundleSource, BundleTarget, OpenDirectories};
-use data::store::root::Root;
+use data::store::root::{Root, TreeUsage};
 use proto::bundle::{
     BundleFailure, BundleFile, BundleOutcome, BundleProof, CHECKSUM, partial_name,
 };
@@ -18,6 +18,7 @@ use proto::path::VPath;
 use proto::ranges::RangeSet;
 use proto::server::{FileError, FileErrorKind};
 
+use crate::files::quota::member::MemberCharge;
 use crate::files::{Access, PathRights, SessionFiles, SessionQuota};
 
 /// Largest bundle whose files are read again to find those that arrived wrong, bytes.
@@ -125,20 +126,20 @@ impl SessionFiles {
                 ),
             });
         }
-        if let Some(quota) = &self.quota {
-            quota.require(total, files.len() as u64)?;
-        }
         let target = RootedBundle {
             root: Arc::clone(&self.root),
             quota: self.quota.clone(),
             sizes: files.iter().map(|file| file.size).collect(),
-            charged: files.iter().map(|_| AtomicBool::new(false)).collect(),
+            charges: Mutex::default(),
             rights: self.paths.clone(),
             paths: paths_of(files),
             directories: OpenDirectories::default(),
             // Not a secret: O_EXCL decides whose name it is.
             token: RandomState::new().hash_one(directory.as_bytes()),
         };
+        if let Some(quota) = &self.quota {
+            quota.require((total, files.len() as u64), || target.replaced())?;
+        }
         Ok(OpenedBundleStore {
             sink: Arc::new(BundleSink::new(members_of(files), target, self.sync)),
             plan: ReceivePlan {
@@ -262,8 +263,8 @@ struct RootedBundle {
     rights: PathRights,
     quota: Option<SessionQuota>,
     sizes: Vec<u64>,
-    /// The files that are charged to the quota.
-    charged: Vec<AtomicBool>,
+    /// Charges to the quota of the files that have no name yet.
+    charges: Mutex<HashMap<usize, MemberCharge>>,
     paths: Vec<VPath>,
     directories: OpenDirectories,
     token: u64,
@@ -280,22 +281,34 @@ impl RootedBundle {
         path.map_err(|error| io::Error::other(error.to_string()))
     }
 
-    /// Charges a file to the quota.
-    fn charge(&self, index: usize) -> io::Result<()> {
-        if let Some(quota) = &self.quota {
-            quota.add(self.sizes[index], 1).map_err(refused)?;
-            self.charged[index].store(true, Ordering::Relaxed);
-        }
+    /// What the root holds less when all files are in place.
+    fn replaced(&self) -> TreeUsage {
+        let replaced = self.paths.iter().filter_map(|path| self.replaced_by(path));
+        replaced.fold(TreeUsage::default(), |sum, (_, usage)| TreeUsage {
+            bytes: sum.bytes.saturating_add(usage.bytes),
+            files: sum.files.saturating_add(usage.files),
+        })
+    }
+
+    /// The file whose name a new one takes.
+    fn replaced_by(&self, path: &VPath) -> Option<((u64, u64), TreeUsage)> {
+        let there = self.root.usage_of(path);
+        there.filter(|_| self.rights.may_overwrite(path))
+    }
+
+    /// Charges a new file to the quota.
+    fn charge(&self, index: usize, file: &File) -> io::Result<()> {
+        let Some(quota) = &self.quota else {
+            return Ok(());
+        };
+        let replaced = self.replaced_by(&self.paths[index]);
+        let charge = quota.open_member(file, self.sizes[index], replaced);
+        self.charges().insert(index, charge.map_err(refused)?);
         Ok(())
     }
 
-    /// Returns the charge of a file, once.
-    fn discharge(&self, index: usize) {
-        if let Some(quota) = &self.quota
-            && self.charged[index].swap(false, Ordering::Relaxed)
-        {
-            quota.subtract(self.sizes[index], 1);
-        }
+    fn charges(&self) -> MutexGuard<'_, HashMap<usize, MemberCharge>> {
+        self.charges.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -305,12 +318,15 @@ impl BundleTarget for RootedBundle {
         self.rights.check(Access::Create, path).map_err(refused)?;
         let partial = partial_name(self.token, index);
         let directory = self.directory(index)?;
-        self.charge(index)?;
         let created = self.root.open_new_in(directory, path, &partial);
-        created.map_err(|error| {
-            self.discharge(index);
-            refused(FileError::from(error))
-        })
+        let file = created.map_err(|error| refused(FileError::from(error)))?;
+        match self.charge(index, &file) {
+            Ok(()) => Ok(file),
+            Err(error) => {
+                self.remove(index);
+                Err(error)
+            }
+        }
     }
 
     fn open(&self, index: usize) -> io::Result<File> {
@@ -324,20 +340,28 @@ impl BundleTarget for RootedBundle {
         self.rights.check(Access::Create, path).map_err(refused)?;
         let to = (path, self.rights.may_overwrite(path));
         let directory = self.directory(index)?;
-        let replaced = self.quota.as_ref().map(|_| self.root.usage_of(path));
-        let renamed = self.root.rename_in(directory, &partial, to);
-        renamed.map_err(|error| refused(FileError::from(error)))?;
-        if let Some((quota, replaced)) = self.quota.as_ref().zip(replaced) {
-            quota.note_removed(replaced);
+        let rename = || {
+            let renamed = self.root.rename_in(directory, &partial, to);
+            renamed.map_err(|error| refused(FileError::from(error)))
+        };
+        let charge = self.charges().remove(&index);
+        let Some(charge) = charge else {
+            return rename();
+        };
+        let placed = charge.put_in_place(&self.root, path, rename);
+        if placed.is_err() {
+            self.charges().insert(index, charge);
         }
-        Ok(())
+        placed
     }
 
     fn remove(&self, index: usize) {
-        self.discharge(index);
         let removed = self
             .partial(index)
             .map(|partial| self.root.delete(&partial));
+        if let Some(charge) = self.charges().remove(&index) {
+            charge.give_up();
+        }
         if let Ok(Err(error)) = removed {
             tracing::debug!(%error, "a file of a bundle stays");
         }

@@ -190,7 +190,7 @@ impl SessionFiles {
         let path = owned.path.clone();
         let inspected = self.inspect_before_store(&owned);
         let (before, directory) = inspected.inspect_err(|_| self.remove_created(&owned))?;
-        let charge = self.charge(&owned, &before, *allocate);
+        let charge = self.charge(&owned, *allocate);
         let charge = charge.inspect_err(|_| self.remove_created(&owned))?;
         // From here on the content may change, so neither a checksum nor this session's own upload of
         // the file remains valid.
@@ -245,7 +245,7 @@ impl SessionFiles {
                 let owned = OwnedFile { file, ..owned };
                 self.remove_created(&owned);
                 if let Some(charge) = charge {
-                    charge.settle(sink::named_size(&owned.file));
+                    charge.settle(&owned.file);
                 }
                 return Err(StoreError::from_io("open", &path, &error).into());
             }
@@ -265,14 +265,15 @@ impl SessionFiles {
     fn charge(
         &self,
         owned: &OwnedFile,
-        before: &FileIdentity,
         announced: Option<u64>,
     ) -> Result<Option<FileCharge>, FileError> {
         let Some(quota) = &self.quota else {
             return Ok(None);
         };
-        let end = announced.unwrap_or(0).max(before.size);
-        let charge = quota.open_file(before.inode, before.size, end, owned.created)?;
+        let failed =
+            |error: std::io::Error| StoreError::from_io("open", &owned.path, &error).into();
+        let end = announced.unwrap_or(0);
+        let charge = quota.open_file(&owned.file, end, owned.created, failed)?;
         Ok(Some(charge))
     }
 

@@ -4,7 +4,6 @@
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -200,12 +199,6 @@ fn remove_if(
     });
 }
 
-/// The size of a file; `None` if it has no name any more.
-pub(super) fn named_size(file: &File) -> Option<u64> {
-    let meta = file.metadata().ok()?;
-    (meta.nlink() > 0).then_some(meta.len())
-}
-
 impl Sink for StoreSink {
     fn name(&self) -> String {
         self.file.name()
@@ -265,7 +258,7 @@ impl Drop for StoreSink {
             remove_unused(&self.root, &self.path, self.file(), &self.lease);
         }
         if let Some(charge) = &self.charge {
-            charge.settle(named_size(self.file()));
+            charge.settle(self.file());
         }
     }
 }

@@ -8,7 +8,9 @@ use std::net::Ipv4Addr;
 use super::{ExpectedInput, ServerSession, SessionConfig};
 use crate::line::LineEvent;
 use crate::path::VPath;
-use crate::server::{AccountRights, DriverEvent, LoginFailure, LoginGrant, SessionAction};
+use crate::server::{
+    AccountRights, AnnouncementMemory, DriverEvent, LoginFailure, LoginGrant, SessionAction,
+};
 
 fn config() -> SessionConfig {
     SessionConfig {
@@ -169,4 +171,33 @@ fn login_failures_are_counted_across_users() {
     let last = fail("USER c");
     assert_eq!(code(&last), 421);
     assert_eq!(last.last(), Some(&SessionAction::Close));
+}
+
+#[test]
+fn announced_bundles_of_all_sessions_share_a_memory() {
+    let memory = AnnouncementMemory::new(1 << 20);
+    let session = || {
+        let mut session = ServerSession::new(SessionConfig {
+            announcement_memory: memory.clone(),
+            ..config()
+        });
+        session.on_line(&line("USER ann"));
+        session.on_line(&line("PASS x"));
+        session.on_driver_event(DriverEvent::Login(Ok(grant())));
+        session
+    };
+    let announce = |session: &mut ServerSession, thousands: u32| {
+        let files: String = (0..1000).map(|n| format!(" 1,,/{n:060}")).collect();
+        let add = line(&format!("SITE BUNDLE ADD{files}"));
+        let codes = (0..thousands).map(|_| code(&session.on_line(&add)));
+        codes.collect::<Vec<_>>()
+    };
+    let mut first = session();
+    assert_eq!(announce(&mut first, 6), [250; 6]);
+    // Another session still announces a small bundle, but no large one.
+    let mut second = session();
+    let codes = announce(&mut second, 3);
+    assert_eq!(codes, [250, 250, 450]);
+    drop(first);
+    assert_eq!(announce(&mut second, 5), [250; 5]);
 }
