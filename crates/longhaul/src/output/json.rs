@@ -16,7 +16,7 @@ pub(super) fn print_event(event: &CopyEvent, pace: Pace) {
 }
 
 /// Prints the summary, which is the last line.
-pub(super) fn print_summary(s: &CopySummary) {
+pub(crate) fn print_summary(s: &CopySummary) {
     let line = json!({
         "event": "summary",
         "bytes": s.bytes,
