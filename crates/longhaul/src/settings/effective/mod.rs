@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
-use client::{CopyFailure, Exit, Remotes};
+use client::location::Location;
+use client::{CopyFailure, Exit, PairSource, Remotes};
 
 use super::file::{ConfigurationFile, FileSetting};
 use super::keys::{self, SettingKey};
@@ -82,7 +83,7 @@ impl CommandLine {
         values.and_then(|mut values| values.next())
     }
 
-    /// The arguments that are no flags.
+    /// The arguments that are no flags, and one for each server of a list.
     fn places(&self) -> Vec<String> {
         let command = built_command();
         let verb = command.find_subcommand(&self.verb).into_iter();
@@ -91,8 +92,13 @@ impl CommandLine {
             let id = place.get_id().as_str();
             self.matches.try_get_raw(id).ok().flatten()
         });
-        let texts = values.flatten().filter_map(OsStr::to_str);
-        texts.map(str::to_owned).collect()
+        let texts = values.flatten().map(Location::argument);
+        let mut texts: Vec<String> = texts.filter_map(Result::ok).collect();
+        let list = self.matches.try_get_raw("from").ok().flatten();
+        for list in list.into_iter().flatten() {
+            texts.extend(PairSource::of_argument(list.as_ref()).servers());
+        }
+        texts
     }
 }
 
