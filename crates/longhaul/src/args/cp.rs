@@ -67,7 +67,7 @@ pub(crate) struct CpArgs {
     #[command(flatten)]
     pub(crate) flags: CopyFlags,
     /// One or more sources, then the destination
-    #[arg(required_unless_present = "from", num_args = 2.., value_names = ["SRC", "DST"], value_parser = place())]
+    #[arg(required_unless_present = "from", num_args = 2.., value_names = ["SRC", "DST"], value_parser = place(), help_heading = None::<&str>)]
     paths: Vec<String>,
 }
 

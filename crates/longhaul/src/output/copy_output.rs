@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use client::{CopyEvent, CopyObserver, CopyProgress, CopySummary};
+use proto::printable::printable;
 use units::show;
 
 use super::bar::bar_lines;
@@ -114,6 +115,8 @@ impl CopyOutput {
         let Some((level, text)) = event_message(event) else {
             return;
         };
+        // One line, also if the name of a file has a line break: what follows that could pass for another message.
+        let text = printable(&text).to_string();
         let is_verbose = self.reporting.is_verbose;
         let is_shown = match (self.reporting.style, level) {
             (_, MessageLevel::Detail) => is_verbose,
@@ -146,7 +149,8 @@ impl CopyOutput {
                 match self.reporting.style {
                     OutputStyle::Json => json::print_event(event, pace),
                     OutputStyle::Quiet | OutputStyle::Human => {
-                        self.console.print(&plain_line(progress, pace));
+                        let line = plain_line(progress, pace);
+                        self.console.print(&printable(&line).to_string());
                     }
                 }
             }

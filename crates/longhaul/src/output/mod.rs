@@ -5,7 +5,7 @@ pub(crate) mod console;
 pub(crate) mod copy_output;
 pub(crate) mod events_log;
 pub(crate) mod journal;
-mod json;
+pub(crate) mod json;
 pub(crate) mod log;
 mod messages;
 mod pace;
@@ -69,6 +69,11 @@ fn verification_text(how: &str) -> String {
 /// sequences that a peer may have put into the text. A closed standard error is ignored.
 pub(crate) fn print_to_stderr(message: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{}", escape_lines(message));
+}
+
+/// Prints a failure on standard error, in one line: a line break in it is that of a name.
+pub(crate) fn print_failure(failure: &CopyFailure) {
+    print_to_stderr(&format!("longhaul: {}", printable(&failure.message)));
 }
 
 /// Escapes control characters in each line of a message.
