@@ -1,6 +1,6 @@
 //! Requests that are refused before anything is opened: they are invalid for any files, or would write over their own input.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::pairs::PairSource;
 use super::plan::{is_inside, is_same_file};
@@ -55,13 +55,15 @@ pub(super) fn check_sync(
     check_side_files(options, |file| side_files::is_in_sync(file, from, to))
 }
 
-/// Refuses a trace and a list of failures that the copy would overwrite or copy.
+/// Refuses a journal, a trace and a list of failures that the copy would overwrite or copy.
 fn check_side_files(
     options: &CopyOptions,
     is_in_way: impl Fn(&Path) -> bool,
 ) -> Result<(), CopyFailure> {
     check_failed_list(options)?;
+    let journal = named_journal(options);
     let files = [
+        ("--journal", journal),
         // Opening the trace truncates it, so the check comes before anything is opened.
         ("--trace", options.trace.as_ref()),
         ("--failed", options.failed_list.as_ref()),
@@ -116,10 +118,7 @@ pub(super) fn check_pairs(pairs: &PairSource, options: &CopyOptions) -> Result<(
     }
     // The list is read while the copy runs, and by the next run with --resume.
     let list = pairs.location();
-    let journal = match &options.journal {
-        BatchJournalLocation::File(path) => Some(path),
-        _ => None,
-    };
+    let journal = named_journal(options);
     for (flag, written) in [
         ("--failed", options.failed_list.as_ref()),
         ("--trace", options.trace.as_ref()),
@@ -132,6 +131,14 @@ pub(super) fn check_pairs(pairs: &PairSource, options: &CopyOptions) -> Result<(
         }
     }
     check_failed_list(options)
+}
+
+/// The file of `--journal`.
+fn named_journal(options: &CopyOptions) -> Option<&PathBuf> {
+    match &options.journal {
+        BatchJournalLocation::File(path) => Some(path),
+        _ => None,
+    }
 }
 
 /// The list of failures takes the place of what has its name, which may be a device.

@@ -1,4 +1,4 @@
-//! Files that a copy writes beside what it copies: the log, the trace, the list of failures. None of them may be, or lie in,
+//! Files that a copy writes beside what it copies: the log, the trace, the journal, the list of failures. None of them may be, or lie in,
 //! what is copied: such a file would be overwritten, or be copied while it grows.
 
 use std::ffi::OsStr;
