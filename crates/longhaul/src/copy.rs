@@ -100,6 +100,7 @@ fn run<O, F: Future<Output = CopySummary>>(
     };
     let reporting = CopyReporting {
         style,
+        is_dry_run: flags.dry_run,
         is_verbose: report.is_verbose(),
         stats: report.stats,
     };

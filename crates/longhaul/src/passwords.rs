@@ -131,7 +131,7 @@ impl Drop for HiddenInput {
     }
 }
 
-/// What was typed.
+/// A line as it was typed.
 struct TypedLine {
     password: Secret,
     has_end: bool,

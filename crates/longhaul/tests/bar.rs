@@ -282,3 +282,24 @@ fn a_line_break_in_a_name_does_not_begin_another_message() {
         assert!(!text.contains("Z longhaul: forged"), "{text}");
     }
 }
+
+#[test]
+fn a_dry_run_ends_with_what_would_be_copied_and_deleted() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    for (name, text) in [("from/a", "12"), ("from/b", "345"), ("to/extra", "x")] {
+        fs::create_dir_all(at(name).parent().unwrap()).unwrap();
+        fs::write(at(name), text).unwrap();
+    }
+    let output = longhaul()
+        .args(["sync", "-n", "--delete"])
+        .args([at("from"), at("to")])
+        .output()
+        .unwrap();
+    let shown = String::from_utf8(output.stderr).unwrap();
+    let last = shown.lines().last().unwrap();
+    assert_eq!(
+        last, "2 files would be copied, 5 B; 1 would be deleted",
+        "{shown}"
+    );
+}

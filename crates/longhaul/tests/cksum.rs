@@ -60,7 +60,7 @@ fn names_are_printed_byte_for_byte_and_as_sha256sum_escapes_them() {
         (b"a\nb", b"  a\\nb\n"),
     ] {
         let name = std::ffi::OsStr::from_bytes(name);
-        std::fs::write(dir.path().join(name), "x").unwrap();
+        fs::write(dir.path().join(name), "x").unwrap();
         let output = Command::new(env!("CARGO_BIN_EXE_longhaul"))
             .arg("cksum")
             .arg(name)

@@ -18,12 +18,12 @@ fn longhaul(arguments: &[&str]) -> Command {
     command
 }
 
-struct OpenServer {
+struct RateTestServer {
     child: Child,
     url: String,
 }
 
-impl OpenServer {
+impl RateTestServer {
     fn start(root: &Path) -> Self {
         let mut child = longhaul(&[
             "serve",
@@ -46,7 +46,7 @@ impl OpenServer {
     }
 }
 
-impl Drop for OpenServer {
+impl Drop for RateTestServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -62,7 +62,7 @@ fn a_limit_that_cannot_be_kept_is_refused_and_one_of_the_settings_is_left_out_wi
         .for_each(|root| fs::create_dir_all(root).unwrap());
     fs::create_dir(roots[0].join("d")).unwrap();
     fs::write(roots[0].join("d/f"), "data").unwrap();
-    let servers = roots.each_ref().map(|root| OpenServer::start(root));
+    let servers = roots.each_ref().map(|root| RateTestServer::start(root));
     let urls = servers.each_ref().map(|server| format!("{}/d", server.url));
     let list = scratch.path().join("list");
     fs::write(&list, format!("{0}/f {1}/g\n", urls[0], urls[1])).unwrap();

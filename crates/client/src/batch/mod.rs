@@ -124,7 +124,7 @@ impl BatchContext {
         })
     }
 
-    /// What every kind of batch does before it looks at its files.
+    /// Begins a batch of any kind: warnings of ~/.netrc, and the limit of the rate.
     fn begin_totals(&self, totals: &Mutex<BatchTotals>) {
         if let Some(problem) = netrc_warning() {
             self.warn(problem.to_owned());

@@ -28,7 +28,7 @@ pub enum CopiedPlaces<'a> {
 /// # Errors
 /// `Usage`
 pub fn check_log_file(log: &Path, places: CopiedPlaces<'_>) -> Result<(), CopyFailure> {
-    // What cannot be parsed is refused later. Only paths of this machine count.
+    // An argument that cannot be parsed is refused later. Only paths of this machine count.
     let parsed =
         |text: &str| Location::parse_without_login(text).unwrap_or(Location::StandardStreams);
     let is_in_way = match places {

@@ -175,7 +175,7 @@ pub(crate) struct CopyFlags {
     pub(crate) why: bool,
     /// Only print what would be copied and deleted
     #[arg(short = 'n', long, help_heading = headings::CONTENT)]
-    dry_run: bool,
+    pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) report: ReportingArgs,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! What settings reach: lists of pairs, names of any bytes, `doctor`; and `config --json`.
+//! Settings reach lists of pairs, names of any bytes and `doctor`; `config --json` shows them.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
