@@ -52,7 +52,7 @@ pub use copy_progress::{CopyProgress, MovingFile};
 pub use credentials::{Credential, netrc_warning};
 pub use interrupt::CopyInterrupt;
 pub use preserve_options::{Preserve, PreservedTimes, SparseFiles};
-pub use private_file::exposure_of_file;
+pub use private_file::{exposure_of_file, writers_of_file};
 pub use protection::{
     ConnectionSecurity, DataProtectionChoice, DelegationChoice, SecurityOptions, TlsUse,
 };

@@ -43,15 +43,20 @@ impl PairSource {
         })
     }
 
+    /// Whether the list is a file, and neither standard input nor a pipe.
+    pub fn can_be_read_again(&self) -> bool {
+        match self {
+            // One that is missing is told as such later.
+            Self::File(path) => path.metadata().map_or(true, |found| found.is_file()),
+            Self::StandardInput => false,
+        }
+    }
+
     /// An argument for each server that the list names: the beginning of a URL, or a remote with its colon. Nothing for
     /// a list that can be read only once, and nothing of lines that are no pairs, which are reported when they are copied.
     pub fn servers(&self) -> BTreeSet<String> {
-        let is_file = |path: &PathBuf| path.metadata().is_ok_and(|found| found.is_file());
         let mut servers = BTreeSet::new();
-        let Self::File(path) = self else {
-            return servers;
-        };
-        if !is_file(path) {
+        if !self.can_be_read_again() {
             return servers;
         }
         let Ok(mut reader) = self.open() else {

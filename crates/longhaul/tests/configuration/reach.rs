@@ -31,6 +31,40 @@ fn servers_of_a_list_have_sections_and_passwords_as_arguments_have() {
     let (code, text) = site.run(&["cp", "--from", "list"]);
     assert_eq!(code, Some(2), "{text}");
     assert!(text.contains("choose with --tls"), "{text}");
+    // Nobody knows yet which servers standard input names.
+    let (code, text) = site.run(&["cp", "--from", "-"]);
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("give the list as a file"), "{text}");
+    let (code, text) = site.run(&["cp", "--from", "-", "--tls", "off"]);
+    assert_eq!(code, Some(0), "{text}");
+}
+
+#[test]
+fn a_file_with_a_command_that_others_may_write_is_refused() {
+    let site = Site::new();
+    let file = site.path("home/.config/longhaul/config.toml");
+    let remote = "[remote.lab]\nurl = \"URL\"\nuser = \"carol\"\n";
+    for (line, mode, is_refused) in [
+        ("password-command = \"touch ../ran\"", 0o622, true),
+        ("password-command = \"touch ../ran\"", 0o660, true),
+        ("password-command = \"touch ../ran\"", 0o644, false),
+        ("password-file = \"/none\"", 0o666, false),
+    ] {
+        site.configure(&format!("{remote}{line}\n"));
+        set_mode(&file, mode);
+        let (code, text) = site.run(&["config", "check"]);
+        assert_eq!(
+            code,
+            Some(if is_refused { 3 } else { 0 }),
+            "{mode:o}: {text}"
+        );
+        assert_eq!(
+            text.contains("others may write it"),
+            is_refused,
+            "{mode:o}: {text}"
+        );
+    }
+    assert!(!site.path("ran").exists());
 }
 
 #[test]
