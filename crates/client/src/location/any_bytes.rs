@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
+use std::fmt::Write as _;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -65,6 +66,19 @@ pub(super) fn local_bytes(text: &str) -> Cow<'_, [u8]> {
     }
 }
 
+/// A name for people: bytes that are not UTF-8 as `\xe9`, so that two names do not look alike.
+pub(super) fn shown(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            // Writing to a string does not fail.
+            let _ = write!(text, "\\x{byte:02x}");
+        }
+    }
+    text
+}
+
 /// Whether the bytes begin with a scheme, and with `//` after it unless the scheme is `file:`.
 fn is_url(bytes: &[u8]) -> bool {
     let Some(colon) = bytes.iter().position(|b| *b == b':') else {
@@ -102,6 +116,13 @@ mod tests {
         assert_eq!(path(b"ftp://h/caf\xe9%20x"), b"/caf\xe9 x");
         assert_eq!(path(b"file:///caf\xe9%20x"), b"/caf\xe9 x");
         assert_eq!(path(b"FILE:/\xff"), b"/\xff");
+    }
+
+    #[test]
+    fn names_that_differ_do_not_look_alike() {
+        assert_eq!(shown("caf\u{e9}/\n".as_bytes()), "caf\u{e9}/\n");
+        assert_eq!(shown(b"caf\xe9"), "caf\\xe9");
+        assert_ne!(shown(b"caf\xe9"), shown(b"caf\xe8"));
     }
 
     #[test]

@@ -346,7 +346,7 @@ impl Location {
     /// Text for people, without the password and the query.
     pub fn display(&self) -> String {
         match self {
-            Self::Local(path) => path.to_string_lossy().into_owned(),
+            Self::Local(path) => any_bytes::shown(path.as_os_str().as_bytes()),
             Self::StandardStreams => "-".to_owned(),
             Self::Remote { server, path } => {
                 let mut text = server.to_string();
