@@ -24,7 +24,7 @@ pub struct CopyProgress {
     pub total_bytes: u64,
     /// Nothing will be added to the totals.
     pub is_listed: bool,
-    /// Files that are complete, were left alone, or failed.
+    /// Files that are complete, were left alone, or failed, and those of bundles whose bytes have arrived.
     pub files: u64,
     /// Files found so far.
     pub total_files: u64,

@@ -47,11 +47,12 @@ pub use advice_options::{AdviceOptions, AdvisorChoice};
 pub use api::*;
 pub use batch::journal_place::BatchJournalLocation;
 pub use batch::pairs::PairSource;
+pub use batch::side_files::{CopiedPlaces, check_log_file};
 pub use copy_progress::{CopyProgress, MovingFile};
 pub use credentials::{Credential, netrc_warning};
 pub use interrupt::CopyInterrupt;
 pub use preserve_options::{Preserve, PreservedTimes, SparseFiles};
-pub use private_file::exposure_of_file;
+pub use private_file::{exposure_of_file, writers_of_file};
 pub use protection::{
     ConnectionSecurity, DataProtectionChoice, DelegationChoice, SecurityOptions, TlsUse,
 };

@@ -41,18 +41,30 @@ pub(crate) fn read(path: &Path, longest: u64) -> Result<Zeroizing<Vec<u8>>, Priv
     Ok(bytes)
 }
 
+/// The reason why others decide what is in a file, and the command that ends that.
+pub fn writers_of_file(meta: &std::fs::Metadata, path: &Path) -> Option<String> {
+    let name = path.display();
+    foreign_owner(meta, path).or_else(|| {
+        (meta.mode() & 0o022 != 0)
+            .then(|| format!("others may write it; keep it to yourself (chmod go-w {name})"))
+    })
+}
+
 /// The reason why a file with a secret is not private, and the command that makes it so.
 pub fn exposure_of_file(meta: &std::fs::Metadata, path: &Path) -> Option<String> {
     let name = path.display();
+    // ftp(1) refuses a .netrc with such permissions, too (netrc(5)).
+    foreign_owner(meta, path).or_else(|| {
+        (meta.mode() & 0o077 != 0)
+            .then(|| format!("others may read it; keep it to yourself (chmod 600 {name})"))
+    })
+}
+
+fn foreign_owner(meta: &std::fs::Metadata, path: &Path) -> Option<String> {
     // The effective user decides, as for every other file access of this process.
     let user = rustix::process::geteuid().as_raw();
-    if meta.uid() != user && meta.uid() != 0 {
-        return Some(format!(
-            "it belongs to user {}, not to you; make it yours (chown {user} {name})",
-            meta.uid()
-        ));
-    }
-    // ftp(1) refuses a .netrc with such permissions, too (netrc(5)).
-    (meta.mode() & 0o077 != 0)
-        .then(|| format!("others may read it; keep it to yourself (chmod 600 {name})"))
+    (meta.uid() != user && meta.uid() != 0).then(|| {
+        let (owner, name) = (meta.uid(), path.display());
+        format!("it belongs to user {owner}, not to you; make it yours (chown {user} {name})")
+    })
 }

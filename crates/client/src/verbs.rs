@@ -31,7 +31,8 @@ fn parse_remote_url(url: &str, options: &RemoteOptions) -> Result<(Server, Vec<u
         other => Err(CopyFailure::new(
             Exit::Usage,
             format!(
-                "{} is not remote: give an ftp:, ftps:, gsiftp:, http: or https: URL",
+                "{} is not remote: give an ftp:, ftps:, gsiftp:, http: or https: URL, or a remote of the \
+                 configuration",
                 other.display()
             ),
         )),
@@ -289,11 +290,18 @@ pub(crate) async fn preview_removal(
     result
 }
 
-/// The path of a removal: anything but the root.
+/// The path of a removal: anything but the root. `.` and `..` as the last name are refused as by rm(1): `rm -r d/..` would
+/// remove what is around `d`, up to the root.
 fn removable_path(path: &[u8]) -> Result<&[u8], CopyFailure> {
-    match without_trailing_slash(path) {
-        b"/" => Err(CopyFailure::new(Exit::Usage, "the root is not removed")),
-        path => Ok(path),
+    let usage = |message: String| Err(CopyFailure::new(Exit::Usage, message));
+    let path = without_trailing_slash(path);
+    match path.rsplit(|byte| *byte == b'/').next().unwrap_or_default() {
+        b"" => usage("the root is not removed".to_owned()),
+        b"." | b".." => usage(format!(
+            "{} is not removed: name the directory itself",
+            display_path(path)
+        )),
+        _ => Ok(path),
     }
 }
 

@@ -2,12 +2,13 @@
 
 use std::future::Future;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
 use client::protection::WarningSink;
-use client::{CopyEvent, CopyFailure, CopyObserver, CopyOptions, CopySummary, Exit};
+use client::{CopiedPlaces, CopyEvent, CopyFailure, CopyObserver, CopyOptions, CopySummary, Exit};
 use data::rate::RateLimit;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -16,7 +17,7 @@ use crate::args::{CopyFlags, CpArgs, LogFormat, SyncArgs};
 use crate::log_to_stderr;
 use crate::output::console::Console;
 use crate::output::copy_output::{CopyOutput, CopyReporting, OutputStyle};
-use crate::output::{events_log, print_to_stderr};
+use crate::output::{events_log, json, print_to_stderr};
 use crate::passwords::ask_before;
 
 /// `longhaul cp`
@@ -28,14 +29,18 @@ pub(crate) fn cp(args: &CpArgs) -> Result<Exit> {
         );
         return Ok(Exit::Usage);
     }
-    let places = sources.iter().map(String::as_str).chain([destination]);
+    let pairs = args.batch.pairs();
+    let places = match &pairs {
+        Some(pairs) => CopiedPlaces::Pairs(pairs),
+        None => CopiedPlaces::Copy(sources, destination),
+    };
     run(
         &args.flags,
         places,
         |warn| args.options(warn),
         |options| options,
-        async |options, observer| match args.batch.pairs() {
-            Some(pairs) => client::copy_pairs(&pairs, &options, observer).await,
+        async |options, observer| match &pairs {
+            Some(pairs) => client::copy_pairs(pairs, &options, observer).await,
             None => client::copy(sources, destination, &options, observer).await,
         },
     )
@@ -45,7 +50,7 @@ pub(crate) fn cp(args: &CpArgs) -> Result<Exit> {
 pub(crate) fn sync(args: &SyncArgs) -> Result<Exit> {
     run(
         &args.flags,
-        [args.source.as_str(), &args.destination],
+        CopiedPlaces::Sync(&args.source, &args.destination),
         |warn| args.options(warn),
         |options| &options.copy,
         async |options, observer| {
@@ -56,9 +61,9 @@ pub(crate) fn sync(args: &SyncArgs) -> Result<Exit> {
 
 /// Makes the options, asks for passwords that `places` lack, carries out the verb, and prints its summary, also if it
 /// fails or is interrupted.
-fn run<'a, O, F: Future<Output = CopySummary>>(
+fn run<O, F: Future<Output = CopySummary>>(
     flags: &CopyFlags,
-    places: impl IntoIterator<Item = &'a str>,
+    places: CopiedPlaces<'_>,
     options: impl FnOnce(WarningSink) -> Result<O, CopyFailure>,
     copy_options: impl FnOnce(&O) -> &CopyOptions,
     verb: impl FnOnce(O, Arc<dyn CopyObserver>) -> F,
@@ -71,6 +76,15 @@ fn run<'a, O, F: Future<Output = CopySummary>>(
     // First: by default these signals would end the process.
     let signals = UserSignals::catch(&runtime)?;
     let report = &flags.report;
+    let in_way = report.log.as_deref();
+    let in_way = in_way.map(|log| client::check_log_file(log, places));
+    if let Some(Err(failure)) = in_way {
+        print_to_stderr(&format!("longhaul: {}", failure.message));
+        if flags.json {
+            json::print_summary(&CopySummary::of_failure(&failure));
+        }
+        return Ok(failure.exit);
+    }
     let console = match Console::with_log(report.log.as_deref()) {
         Ok(console) => Arc::new(console),
         Err(error) => {
@@ -95,6 +109,7 @@ fn run<'a, O, F: Future<Output = CopySummary>>(
     };
     let reporting = CopyReporting {
         style,
+        is_dry_run: flags.dry_run,
         is_verbose: report.is_verbose(),
         stats: report.stats,
     };
@@ -112,16 +127,32 @@ fn run<'a, O, F: Future<Output = CopySummary>>(
     };
     let copy = copy_options(&options);
     let interrupt = copy.interrupt.clone();
+    let places = arguments(places);
+    let places = places.iter().map(String::as_str);
+    for place in places.clone() {
+        if let Some(name) = copy.security.remotes().unknown_name_in(place)
+            && !Path::new(place).exists()
+        {
+            let text = format!(
+                "{place} is a path of this machine: the configuration has no remote {name}"
+            );
+            observer.on_event(CopyEvent::Warning(text));
+        }
+    }
     if ask_before(places, &copy.security)?.is_none() {
         let failure = CopyFailure::new(Exit::Interrupted, "interrupted; nothing was copied");
         console.print(&format!("longhaul: {}", failure.message));
         output.print_summary(&CopySummary::of_failure(&failure), false);
         return Ok(failure.exit);
     }
-    output.begin();
     let rate = copy.transfer.rate.clone();
     let answering = runtime.spawn(signals.answer(Arc::clone(&output), rate));
-    let summary = run_to_end(runtime, verb(options, observer), || interrupt.trigger())?;
+    let copying = async {
+        // Not before signals are watched for: what is shown is also removed.
+        output.begin();
+        verb(options, observer).await
+    };
+    let summary = run_to_end(runtime, copying, || interrupt.trigger())?;
     answering.abort();
     if summary.exit == Exit::Interrupted {
         console.print("longhaul: interrupted; repeat the command with --resume to continue");
@@ -161,6 +192,18 @@ impl UserSignals {
                 else => return,
             }
         }
+    }
+}
+
+/// The arguments that name servers.
+fn arguments(places: CopiedPlaces<'_>) -> Vec<String> {
+    match places {
+        CopiedPlaces::Copy(sources, destination) => {
+            let destination = [destination.to_owned()];
+            sources.iter().cloned().chain(destination).collect()
+        }
+        CopiedPlaces::Sync(from, to) => vec![from.to_owned(), to.to_owned()],
+        CopiedPlaces::Pairs(pairs) => pairs.servers().into_iter().collect(),
     }
 }
 

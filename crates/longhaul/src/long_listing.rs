@@ -6,6 +6,9 @@ use proto::listing::EntryKind;
 use proto::timestamp::Timestamp;
 use units::show;
 
+/// Widest column of owners or groups. A server says their names, and each line would be as wide as the longest.
+const MAX_ACCOUNT_WIDTH: usize = 32;
+
 /// Format of the lines, with the widths of the columns.
 #[derive(Debug)]
 pub(crate) struct LongFormat {
@@ -21,7 +24,10 @@ pub(crate) struct LongFormat {
 impl LongFormat {
     /// A format in which the columns of `entries` are aligned. Columns that none of them has are left out.
     pub(crate) fn new(entries: &[RemoteEntry], human_readable: bool, zone: TimeZone) -> Self {
-        let width = |text: &Option<String>| text.as_ref().map_or(0, |text| text.chars().count());
+        let width = |text: &Option<String>| {
+            let width = text.as_ref().map_or(0, |text| text.chars().count());
+            width.min(MAX_ACCOUNT_WIDTH)
+        };
         let mut format = Self {
             human_readable,
             zone,
@@ -165,6 +171,18 @@ mod tests {
                 "-????????? -     1.23 MB 2025-11-24 17:00 file",
             ]
         );
+    }
+
+    #[test]
+    fn one_long_owner_does_not_widen_all_lines() {
+        let mut entries = [
+            entry("a", EntryKind::File, Some(1)),
+            entry("b", EntryKind::File, Some(1)),
+        ];
+        entries[0].owner = Some("x".repeat(10_000));
+        entries[1].owner = Some("ann".into());
+        let lines = lines(&entries, false);
+        assert!(lines[0].len() > 10_000 && lines[1].len() < 100);
     }
 
     #[test]

@@ -36,7 +36,7 @@ use data::os::core_dumps;
 use history::PathHistory;
 use output::journal;
 use output::log::{LogEscaping, LogWriter};
-use output::print_to_stderr;
+use output::{print_failure, print_to_stderr};
 use server::config::{MessageFormat, ServerConfig};
 use server::key_holder::KeyHolder;
 use server::pam::PamChecker;
@@ -264,7 +264,7 @@ fn run_remote_verb(verb: impl Future<Output = Result<(), CopyFailure>>) -> Resul
     Ok(match result {
         Some(Ok(())) => Exit::Done,
         Some(Err(failure)) => {
-            print_to_stderr(&format!("longhaul: {}", failure.message));
+            print_failure(&failure);
             failure.exit
         }
         None => Exit::Interrupted,

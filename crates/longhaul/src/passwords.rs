@@ -74,6 +74,8 @@ fn prompt(login: &MissingPassword) -> String {
 struct HiddenInput {
     terminal: File,
     before: Termios,
+    /// The prompt waits for the end of its line.
+    is_asking: bool,
 }
 
 impl HiddenInput {
@@ -97,34 +99,56 @@ impl HiddenInput {
             .local_modes
             .insert(LocalModes::ECHONL | LocalModes::ICANON | LocalModes::ISIG);
         tcsetattr(&terminal, OptionalActions::Flush, &hidden).ok()?;
-        Some(Self { terminal, before })
+        Some(Self {
+            terminal,
+            before,
+            is_asking: false,
+        })
     }
 
     /// Reads one line.
     async fn ask(mut self, prompt: &str) -> io::Result<Secret> {
+        self.is_asking = true;
         self.terminal.write_all(prompt.as_bytes())?;
         let terminal = self.terminal.try_clone()?;
         // The thread stays behind if the program is interrupted.
         let line = tokio::task::spawn_blocking(move || read_line(terminal)).await;
-        line.map_err(io::Error::other)?
+        let line = line.map_err(io::Error::other)??;
+        // Ctrl-D ends the input without ending the line.
+        self.is_asking = !line.has_end;
+        Ok(line.password)
     }
 }
 
 impl Drop for HiddenInput {
     fn drop(&mut self) {
+        if self.is_asking {
+            // The next message begins a line.
+            let _ = self.terminal.write_all(b"\n");
+        }
         // There is nothing else to do for a terminal that is gone.
         let _ = tcsetattr(&self.terminal, OptionalActions::Now, &self.before);
     }
 }
 
-fn read_line(terminal: File) -> io::Result<Secret> {
+/// A line as it was typed.
+struct TypedLine {
+    password: Secret,
+    has_end: bool,
+}
+
+fn read_line(terminal: File) -> io::Result<TypedLine> {
     let mut line = Zeroizing::new(Vec::with_capacity(256));
     BufReader::with_capacity(1, terminal)
         .take(MAX_PASSWORD)
         .read_until(b'\n', &mut line)?;
+    let has_end = line.ends_with(b"\n");
     let line = line.strip_suffix(b"\n").unwrap_or(&line);
     match line.iter().any(|byte| matches!(byte, 0 | b'\r')) {
         true => Err(io::Error::other("a password has no NUL and no CR")),
-        false => Ok(Secret(line.to_vec())),
+        false => Ok(TypedLine {
+            password: Secret(line.to_vec()),
+            has_end,
+        }),
     }
 }

@@ -1,6 +1,7 @@
 //! The remote file verbs that are not listings: call the client, print the result.
 
 use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStringExt;
 
 use client::location::Location;
 use client::{CopyFailure, Exit, RemoteEntry, RemoteOptions};
@@ -10,7 +11,7 @@ use serde_json::json;
 use crate::args::{CksumArgs, MkdirArgs, MvArgs, RmArgs};
 use crate::check_sums::check_sums;
 use crate::long_listing::entry_type;
-use crate::output::{ignore_broken_pipe, print_json, print_listing_line, print_to_stderr};
+use crate::output::{ignore_broken_pipe, print_failure, print_json, print_listing_line};
 use crate::passwords::ask_for_missing;
 
 /// `longhaul rm`: a file that cannot be deleted does not keep the others.
@@ -48,7 +49,7 @@ impl RemovalTotals {
             Err(failure) => {
                 self.failed += 1;
                 if let Some(earlier) = self.last_failure.replace(failure) {
-                    print_to_stderr(&format!("longhaul: {}", earlier.message));
+                    print_failure(&earlier);
                 }
             }
         }
@@ -111,9 +112,18 @@ pub(crate) async fn cksum(args: &CksumArgs) -> Result<(), CopyFailure> {
     let algorithm = args.algorithm.unwrap_or(ChecksumAlgorithm::Sha256);
     for url in &args.urls {
         let checksum = client::checksum(url, algorithm, args.offset, args.length, &options).await?;
-        // `display` leaves out the password of the URL.
-        let display_name = Location::parse_secured(url, &options.security)?.display();
-        let printed = print_listing_line(format!("{checksum}  {display_name}").as_bytes());
+        let name = match Location::parse_secured(url, &options.security)? {
+            Location::Local(path) => path.into_os_string().into_vec(),
+            // `display` leaves out the password of the URL.
+            other => other.display().into_bytes(),
+        };
+        // As sha256sum(1) writes a name with a line break.
+        let (mark, name) = match client::escape_sums_name(&name) {
+            Some(escaped) => ("\\", escaped),
+            None => ("", name),
+        };
+        let start = format!("{mark}{checksum}  ");
+        let printed = print_listing_line(&[start.as_bytes(), &name].concat());
         if printed.is_err() {
             return ignore_broken_pipe(printed);
         }

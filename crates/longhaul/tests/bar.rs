@@ -261,3 +261,45 @@ fn verbose_shows_decisions_and_twice_the_dialogue_without_passwords() {
     server.kill().unwrap();
     server.wait().unwrap();
 }
+
+#[test]
+fn a_line_break_in_a_name_does_not_begin_another_message() {
+    let dir = tempfile::tempdir().unwrap();
+    let tree = dir.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    fs::write(tree.join("a\nlonghaul: forged"), "x").unwrap();
+    std::os::unix::fs::symlink("a", tree.join("l\nlonghaul: forged")).unwrap();
+    let log = dir.path().join("log");
+    let output = longhaul()
+        .args(["cp", "-r", "-v", "--stats", "1ms", "--log"])
+        .args([&log, &tree, &dir.path().join("copy")])
+        .output()
+        .unwrap();
+    let shown = String::from_utf8(output.stderr).unwrap();
+    assert!(shown.contains("l\\x0alonghaul: forged skipped"), "{shown}");
+    for text in [shown, fs::read_to_string(log).unwrap()] {
+        assert!(!text.contains("\nlonghaul: forged"), "{text}");
+        assert!(!text.contains("Z longhaul: forged"), "{text}");
+    }
+}
+
+#[test]
+fn a_dry_run_ends_with_what_would_be_copied_and_deleted() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    for (name, text) in [("from/a", "12"), ("from/b", "345"), ("to/extra", "x")] {
+        fs::create_dir_all(at(name).parent().unwrap()).unwrap();
+        fs::write(at(name), text).unwrap();
+    }
+    let output = longhaul()
+        .args(["sync", "-n", "--delete"])
+        .args([at("from"), at("to")])
+        .output()
+        .unwrap();
+    let shown = String::from_utf8(output.stderr).unwrap();
+    let last = shown.lines().last().unwrap();
+    assert_eq!(
+        last, "2 files would be copied, 5 B; 1 would be deleted",
+        "{shown}"
+    );
+}

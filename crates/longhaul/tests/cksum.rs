@@ -50,3 +50,27 @@ fn checks_print_the_lines_of_sha256sum_and_exit_with_the_worst_result() {
         "only with --check"
     );
 }
+
+#[test]
+fn names_are_printed_byte_for_byte_and_as_sha256sum_escapes_them() {
+    use std::os::unix::ffi::OsStrExt;
+    let dir = tempfile::tempdir().unwrap();
+    for (name, shown) in [
+        (&b"caf\xe9"[..], &b"  caf\xe9\n"[..]),
+        (b"a\nb", b"  a\\nb\n"),
+    ] {
+        let name = std::ffi::OsStr::from_bytes(name);
+        fs::write(dir.path().join(name), "x").unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+            .arg("cksum")
+            .arg(name)
+            .current_dir(dir.path())
+            .output()
+            .unwrap();
+        let printed = &output.stdout;
+        // An argument that is not UTF-8 is made absolute.
+        let end = &shown[2..];
+        assert!(printed.ends_with(end), "{}", printed.escape_ascii());
+        assert_eq!(printed.starts_with(b"\\"), end.contains(&b'\\'));
+    }
+}

@@ -70,6 +70,15 @@ const REFUSED: &[(&str, &[&str])] = &[
         "cp --trace t --write-sums t ftp://h/a b",
         &["--trace", "--write-sums"],
     ),
+    ("cp --log t --trace t ftp://h/a b", &["--log", "--trace"]),
+    (
+        "cp -r --trace t --filter-from rules --filter-from t ftp://h/a b",
+        &["another flag reads"],
+    ),
+    (
+        "sync --log t --limit-rate @t ftp://h/a b",
+        &["another flag reads"],
+    ),
     (
         "cp --journal t --failed t ftp://h/a b",
         &["--journal", "--failed"],

@@ -77,6 +77,13 @@ fn lines_of(verb: &str, arguments: &[&str]) -> (Vec<Value>, i32) {
 /// Checks lines, notes their events, and returns the last one, which is the summary.
 fn check(lines: &[Value], seen: &mut BTreeSet<String>) -> Value {
     let schema: Value = serde_json::from_str(SCHEMA).unwrap();
+    let planned = lines.iter().filter(|line| line["event"] == "planned");
+    let planned: Vec<_> = planned
+        .map(|line| (&line["files"], &line["bytes"]))
+        .collect();
+    let mut different = planned.clone();
+    different.dedup();
+    assert_eq!(planned, different, "a size is reported when it has grown");
     for line in lines {
         let event = line["event"].as_str().unwrap().to_owned();
         // The part for the event, so that a message names its field.

@@ -1,22 +1,16 @@
 //! The list of what a batch did not copy (`--failed`): a line `SOURCE DESTINATION` each, as `--from` and globus-url-copy's `-f`
 //! read them.
 
-use std::ffi::OsStr;
-use std::fs;
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use data::store::durability::SyncPolicy;
-use proto::pattern::braces::has_braces;
-use proto::pattern::has_wildcard;
 
 use super::BatchContext;
-use super::plan::{CopyPlan, NextEntry, PlanReader, PlannedEntry, is_same_file, last_component};
+use super::plan::{CopyPlan, NextEntry, PlanReader, PlannedEntry};
 use crate::location::Location;
 use crate::replacement::Replacement;
-use crate::tree::check_name;
 
 /// Writes the list when the batch ends, in whatever way.
 pub(super) struct FailedList {
@@ -48,60 +42,6 @@ impl Drop for FailedList {
         {
             self.ctx.warn(format!("{}: {error}", path.display()));
         }
-    }
-}
-
-/// Whether a list is a file of a copy, or lies where a tree of it is or will be.
-pub(super) fn is_in_copy(list: &Path, sources: &[Location], destination: &Location) -> bool {
-    if sources.iter().any(|source| is_in_tree(list, source)) {
-        return true;
-    }
-    let Location::Local(top) = destination else {
-        return false;
-    };
-    match resolved(list).strip_prefix(resolved(top)) {
-        Err(_) => is_in_tree(list, destination),
-        // An existing directory gets the sources by their names: `cp -r URL . --failed left`.
-        Ok(below) if top.is_dir() => {
-            let first = below.iter().next().map(OsStr::as_bytes);
-            first.is_none_or(|first| sources.iter().any(|source| may_be_named(source, first)))
-        }
-        Ok(_) => true,
-    }
-}
-
-/// Whether what a source stands for may have this name at a destination.
-fn may_be_named(source: &Location, name: &[u8]) -> bool {
-    match last_component(source) {
-        Some(own) if !has_wildcard(&own) && !has_braces(&own) && check_name(&own).is_ok() => {
-            own == name
-        }
-        // A pattern, or a directory whose content goes into the destination.
-        _ => true,
-    }
-}
-
-/// Whether a list is a file of an end of a copy, or lies below it.
-fn is_in_tree(list: &Path, end: &Location) -> bool {
-    let Location::Local(top) = end else {
-        return false;
-    };
-    is_same_file(&Location::Local(list.to_owned()), end)
-        || resolved(list).starts_with(resolved(top))
-}
-
-/// A path with links resolved as far as it exists.
-fn resolved(path: &Path) -> PathBuf {
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let mut above = path.ancestors();
-    let known = above.find_map(|above| Some((above, fs::canonicalize(above).ok()?)));
-    match known {
-        Some((above, known)) => match path.strip_prefix(above) {
-            Ok(rest) if rest.as_os_str().is_empty() => known,
-            Ok(rest) => known.join(rest),
-            Err(_) => path,
-        },
-        None => path,
     }
 }
 

@@ -53,6 +53,7 @@ mod request;
 mod resume;
 mod room;
 mod session_plan;
+pub(crate) mod side_files;
 mod stall;
 mod stream_plan;
 mod sums;
@@ -121,6 +122,15 @@ impl BatchContext {
             options,
             observer,
         })
+    }
+
+    /// Begins a batch of any kind: warnings of ~/.netrc, and the limit of the rate.
+    fn begin_totals(&self, totals: &Mutex<BatchTotals>) {
+        if let Some(problem) = netrc_warning() {
+            self.warn(problem.to_owned());
+        }
+        let rate = self.options.transfer.rate.as_ref();
+        lock(totals).set_rate_limit(rate.map(RateLimit::rate));
     }
 
     /// Opens the checksum file that the options ask for. Names in it are relative to `top`.
@@ -335,10 +345,9 @@ async fn plan_and_execute(
     let (sources, destination) = secured_locations(sources, destination, options)?;
     request::check_copy(&sources, &destination, options)?;
     let ctx = BatchContext::new(options.clone(), Arc::clone(observer))?;
-    if let Some(problem) = netrc_warning() {
-        ctx.warn(problem.to_owned());
-    }
-    lock(totals).set_rate_limit(options.transfer.rate.as_ref().map(RateLimit::rate));
+    let ends: Vec<&Location> = sources.iter().collect();
+    request::check_rate_limit(&ctx, &ends, &destination)?;
+    ctx.begin_totals(totals);
     let ctx = Arc::new(ctx.writing_sums(&destination)?);
     let result = Box::pin(copy_arguments(&ctx, &sources, &destination, totals)).await;
     ctx.pool.close().await;

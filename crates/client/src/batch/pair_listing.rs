@@ -54,13 +54,7 @@ async fn read_and_copy(
         options.journal = BatchJournalLocation::Off;
     }
     let ctx = Arc::new(BatchContext::new(options, Arc::clone(observer))?);
-    lock(totals).set_rate_limit(
-        ctx.options
-            .transfer
-            .rate
-            .as_ref()
-            .map(data::rate::RateLimit::rate),
-    );
+    ctx.begin_totals(totals);
     let opening = JournalOpening::of_pairs(&ctx.options, pairs)?;
     let earlier = match opening.may_continue(&ctx) {
         true => {
@@ -105,7 +99,7 @@ fn read_pairs(
             let is_last = pair
                 .as_ref()
                 .is_err_and(|failure| failure.exit == Exit::Local);
-            batch.push(pair.and_then(|pair| locate(&ctx.options, &pair)));
+            batch.push(pair.and_then(|pair| locate(&ctx, &pair)));
             if is_last {
                 break;
             }
@@ -120,7 +114,8 @@ fn read_pairs(
     Ok((receiver, reading))
 }
 
-fn locate(options: &CopyOptions, pair: &UrlPair) -> LocatedPair {
+fn locate(ctx: &BatchContext, pair: &UrlPair) -> LocatedPair {
+    let options = &ctx.options;
     let parse = |text: &str| {
         let at = Location::parse_secured(text, &options.security)?;
         let servers: Vec<_> = at.server().into_iter().collect();
@@ -133,7 +128,9 @@ fn locate(options: &CopyOptions, pair: &UrlPair) -> LocatedPair {
             at => Ok(at),
         }
     };
-    Ok((parse(&pair.source)?, parse(&pair.destination)?))
+    let (source, destination) = (parse(&pair.source)?, parse(&pair.destination)?);
+    request::check_rate_limit(ctx, &[&source], &destination)?;
+    Ok((source, destination))
 }
 
 /// One location of each storage that the pairs name.

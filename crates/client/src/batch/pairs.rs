@@ -1,6 +1,7 @@
 //! A file of pairs (`--from`): a line `SOURCE DESTINATION` each, as globus-url-copy's `-f` reads them. Words with spaces are in
 //! double quotes; empty lines and those that begin with `#` say nothing.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -12,6 +13,9 @@ use crate::{CopyFailure, Exit};
 
 /// Longest line, bytes.
 const MAX_LINE: u64 = 256 << 10;
+
+/// Standard input, which may be a file.
+const STANDARD_INPUT: &str = "/dev/stdin";
 
 /// Where pairs come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +33,49 @@ impl PairSource {
             true => Self::StandardInput,
             false => Self::File(argument.to_owned()),
         }
+    }
+
+    /// The file; standard input may be one, too.
+    pub(super) fn location(&self) -> Location {
+        Location::Local(match self {
+            Self::File(path) => path.clone(),
+            Self::StandardInput => STANDARD_INPUT.into(),
+        })
+    }
+
+    /// Whether the list is a file, and neither standard input nor a pipe.
+    pub fn can_be_read_again(&self) -> bool {
+        match self {
+            // One that is missing is told as such later.
+            Self::File(path) => path.metadata().map_or(true, |found| found.is_file()),
+            Self::StandardInput => false,
+        }
+    }
+
+    /// An argument for each server that the list names: the beginning of a URL, or a remote with its colon. Nothing for
+    /// a list that can be read only once, and nothing of lines that are no pairs, which are reported when they are copied.
+    pub fn servers(&self) -> BTreeSet<String> {
+        let mut servers = BTreeSet::new();
+        if !self.can_be_read_again() {
+            return servers;
+        }
+        let Ok(mut reader) = self.open() else {
+            return servers;
+        };
+        while let Some(pair) = reader.next() {
+            match pair {
+                Ok(UrlPair {
+                    source,
+                    destination,
+                }) => {
+                    let ends = [&source, &destination];
+                    servers.extend(ends.into_iter().filter_map(|end| server_part(end)));
+                }
+                Err(failure) if failure.exit == Exit::Local => break,
+                Err(_) => {}
+            }
+        }
+        servers
     }
 
     /// Opens it.
@@ -52,6 +99,20 @@ impl PairSource {
             line: 0,
         })
     }
+}
+
+/// The part of an argument that says which server it is about; `None` for a path without a colon.
+fn server_part(argument: &str) -> Option<String> {
+    let (name, rest) = argument.split_once(':')?;
+    let part = match rest.strip_prefix("//") {
+        Some(rest) => {
+            let end = rest.find('/').unwrap_or(rest.len());
+            format!("{name}://{}/", &rest[..end])
+        }
+        // A local path with a colon is none, and does no harm.
+        None => format!("{name}:"),
+    };
+    Some(part)
 }
 
 fn open_failure(path: &Path, error: &io::Error) -> CopyFailure {
@@ -167,6 +228,19 @@ mod tests {
         }
         for wrong in ["a", "a b c", "\"a b", "\"a\" \"b"] {
             assert!(parse_line(wrong.as_bytes()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn each_server_of_a_list_is_named_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("list");
+        let lines = "ftp://ann@h:99/a /b\nnothing\nftp://ann@h:99/c cern:d\n\"/e:f g\" ftps://h\n";
+        std::fs::write(&path, lines).unwrap();
+        let servers: Vec<_> = PairSource::File(path).servers().into_iter().collect();
+        assert_eq!(servers, ["/e:", "cern:", "ftp://ann@h:99/", "ftps://h/"]);
+        for none in ["/no/such/list", "/dev/null"] {
+            assert!(PairSource::File(none.into()).servers().is_empty());
         }
     }
 

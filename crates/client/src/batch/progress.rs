@@ -49,14 +49,14 @@ pub(super) async fn report_while(
                 let sample = samples.sample(ctx, totals);
                 ticks += 1;
                 if ticks % samples_per_event == 0 {
-                    send_progress((ctx, plan), sample, totals);
+                    samples.send_progress((ctx, plan), sample, totals);
                 }
             }
         }
     }
     // Short batches end before the first tick; the summary needs at least one sample.
     let sample = samples.sample(ctx, totals);
-    send_progress((ctx, plan), sample, totals);
+    samples.send_progress((ctx, plan), sample, totals);
 }
 
 /// Notes the bytes that have moved when a batch ends, by itself or early.
@@ -68,34 +68,6 @@ impl Drop for NoteMovedOnDrop<'_> {
     }
 }
 
-fn send_progress(
-    (ctx, plan): (&BatchContext, &CopyPlan),
-    sample: BatchSample,
-    totals: &Mutex<BatchTotals>,
-) {
-    let metered = ctx.meter.totals();
-    let active = ctx.meter.active();
-    let (total_files, planned) = plan.size();
-    // A part is copied of one file alone, whose whole size is planned.
-    let planned = part_size(&ctx.options, Some(planned)).unwrap_or(0);
-    ctx.observer.on_event(CopyEvent::Progress(CopyProgress {
-        elapsed: ctx.started.elapsed(),
-        bytes: metered.moved,
-        safe: metered.safe,
-        done: metered.done,
-        total_bytes: planned.saturating_sub(metered.left_out),
-        is_listed: plan.is_final(),
-        // A directory of the plan may have failed, too.
-        files: lock(totals).ended_files().min(total_files),
-        total_files,
-        current: active.first().map(|file| file.shown()),
-        moving: active.len() as u64,
-        streams: metered.streams,
-        buffer_bytes: sample.buffer,
-        limiter: sample.limiter.map(Limiter::name),
-    }));
-}
-
 /// State kept between two samples.
 #[derive(Default)]
 struct ProgressSampler {
@@ -103,9 +75,45 @@ struct ProgressSampler {
     last_sample: Option<Instant>,
     /// Time and byte count when bytes were first seen to move.
     first_movement: Option<(Instant, u64)>,
+    /// Files of the last progress event.
+    files: u64,
 }
 
 impl ProgressSampler {
+    fn send_progress(
+        &mut self,
+        (ctx, plan): (&BatchContext, &CopyPlan),
+        sample: BatchSample,
+        totals: &Mutex<BatchTotals>,
+    ) {
+        let metered = ctx.meter.totals();
+        let active = ctx.meter.active();
+        let (total_files, planned) = plan.size();
+        // A part is copied of one file alone, whose whole size is planned.
+        let planned = part_size(&ctx.options, Some(planned)).unwrap_or(0);
+        // Files of a bundle whose bytes have arrived are as good as complete. A bundle that fails takes nothing back: each of
+        // its files ends by itself.
+        let arrived: u64 = active.iter().map(|file| file.arrived_files()).sum();
+        let ended = lock(totals).ended_files().saturating_add(arrived);
+        self.files = self.files.max(ended).min(total_files);
+        ctx.observer.on_event(CopyEvent::Progress(CopyProgress {
+            elapsed: ctx.started.elapsed(),
+            bytes: metered.moved,
+            safe: metered.safe,
+            done: metered.done,
+            total_bytes: planned.saturating_sub(metered.left_out),
+            is_listed: plan.is_final(),
+            // A directory of the plan may have failed, too.
+            files: self.files,
+            total_files,
+            current: active.first().map(|file| file.shown()),
+            moving: active.len() as u64,
+            streams: metered.streams,
+            buffer_bytes: sample.buffer,
+            limiter: sample.limiter.map(Limiter::name),
+        }));
+    }
+
     fn sample(&mut self, ctx: &BatchContext, totals: &Mutex<BatchTotals>) -> BatchSample {
         let now = Instant::now();
         let since = now - self.last_sample.replace(now).unwrap_or(ctx.started);

@@ -1,14 +1,13 @@
 //! Requests that are refused before anything is opened: they are invalid for any files, or would write over their own input.
 
-use super::failed_list;
+use std::path::{Path, PathBuf};
+
 use super::pairs::PairSource;
-use super::plan::is_same_file;
+use super::plan::{is_inside, is_same_file};
+use super::{BatchContext, side_files};
 use crate::location::Location;
 use crate::replacement::is_other_than_file;
 use crate::{BatchJournalLocation, CopyFailure, CopyOptions, Exit};
-
-/// Standard input, which may be a file.
-const STANDARD_INPUT: &str = "/dev/stdin";
 
 /// Refuses requests that are invalid for any files.
 pub(super) fn check_copy(
@@ -16,26 +15,14 @@ pub(super) fn check_copy(
     destination: &Location,
     options: &CopyOptions,
 ) -> Result<(), CopyFailure> {
-    if let Some(trace) = &options.trace {
-        // Opening the trace truncates it, so the check comes before anything is opened.
-        let trace = Location::Local(trace.clone());
-        let mut locations = sources.iter().chain([destination]);
-        if locations.any(|end| is_same_file(&trace, end)) {
-            return usage("--trace would overwrite a file of this copy: name another file");
-        }
-    }
+    let is_in_way = |file: &Path| side_files::is_in_copy(file, sources, destination);
+    check_side_files(options, is_in_way)?;
     if let Some(sums) = &options.write_sums {
         let sums = Location::Local(sums.path.clone());
         let mut locations = sources.iter().chain([destination]);
         if locations.any(|end| is_same_file(&sums, end)) {
             return usage("--write-sums would overwrite a file of this copy: name another file");
         }
-    }
-    check_failed_list(options)?;
-    if let Some(list) = &options.failed_list
-        && failed_list::is_in_copy(list, sources, destination)
-    {
-        return usage("--failed would write into a tree of this copy: name a file elsewhere");
     }
     let stream_sources = sources
         .iter()
@@ -47,17 +34,77 @@ pub(super) fn check_copy(
     if stream_sources == 1 && *destination == Location::StandardStreams {
         return usage("cannot copy standard input to standard output");
     }
+    if stream_sources == 1 && (options.offset.is_some() || options.length.is_some()) {
+        return usage("--offset and --length need a source with a size, not standard input");
+    }
+    Ok(())
+}
+
+/// Refuses syncs that are invalid for any files.
+pub(super) fn check_sync(
+    (from, to): (&Location, &Location),
+    options: &CopyOptions,
+) -> Result<(), CopyFailure> {
+    if [from, to].contains(&&Location::StandardStreams) {
+        return usage("sync takes two directories, not standard input or output");
+    }
+    if is_inside(from, to) || is_inside(to, from) {
+        let (from, to) = (from.display(), to.display());
+        return usage(&format!("{from} and {to} contain one another"));
+    }
+    check_side_files(options, |file| side_files::is_in_sync(file, from, to))
+}
+
+/// Refuses a journal, a trace and a list of failures that the copy would overwrite or copy.
+fn check_side_files(
+    options: &CopyOptions,
+    is_in_way: impl Fn(&Path) -> bool,
+) -> Result<(), CopyFailure> {
+    check_failed_list(options)?;
+    let journal = named_journal(options);
+    let files = [
+        ("--journal", journal),
+        // Opening the trace truncates it, so the check comes before anything is opened.
+        ("--trace", options.trace.as_ref()),
+        ("--failed", options.failed_list.as_ref()),
+    ];
+    let in_way = files
+        .iter()
+        .find(|(_, file)| file.is_some_and(|file| is_in_way(file)));
+    match in_way {
+        Some((flag, _)) => usage(&format!(
+            "{flag} would write into what is copied: name a file elsewhere"
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a limit of the rate where the bytes do not pass through this machine. A limit from settings is a default for other
+/// copies, and does not refuse this one.
+///
+/// # Errors
+/// `Usage`
+pub(super) fn check_rate_limit(
+    ctx: &BatchContext,
+    sources: &[&Location],
+    destination: &Location,
+) -> Result<(), CopyFailure> {
     let is_ftp =
         |at: &Location| matches!(at, Location::Remote { server, .. } if server.scheme.is_ftp());
-    if options.transfer.rate.is_some() && is_ftp(destination) && sources.iter().any(is_ftp) {
+    let options = &ctx.options;
+    let is_direct = is_ftp(destination) && sources.iter().any(|source| is_ftp(source));
+    if options.transfer.rate.is_none() || !is_direct {
+        return Ok(());
+    }
+    if options.security.options().is_asked("limit-rate") {
         return usage(
             "--limit-rate cannot be applied between two servers, because the bytes do not pass through this \
              machine: leave it out, or copy through this machine",
         );
     }
-    if stream_sources == 1 && (options.offset.is_some() || options.length.is_some()) {
-        return usage("--offset and --length need a source with a size, not standard input");
-    }
+    let note = "the limit-rate of the settings is not applied between two servers, whose bytes do not pass through \
+                this machine";
+    ctx.warn(note.to_owned());
     Ok(())
 }
 
@@ -70,14 +117,8 @@ pub(super) fn check_pairs(pairs: &PairSource, options: &CopyOptions) -> Result<(
         return usage("--write-sums needs one destination, below which its names are, not --from");
     }
     // The list is read while the copy runs, and by the next run with --resume.
-    let list = Location::Local(match pairs {
-        PairSource::File(path) => path.clone(),
-        PairSource::StandardInput => STANDARD_INPUT.into(),
-    });
-    let journal = match &options.journal {
-        BatchJournalLocation::File(path) => Some(path),
-        _ => None,
-    };
+    let list = pairs.location();
+    let journal = named_journal(options);
     for (flag, written) in [
         ("--failed", options.failed_list.as_ref()),
         ("--trace", options.trace.as_ref()),
@@ -90,6 +131,14 @@ pub(super) fn check_pairs(pairs: &PairSource, options: &CopyOptions) -> Result<(
         }
     }
     check_failed_list(options)
+}
+
+/// The file of `--journal`.
+fn named_journal(options: &CopyOptions) -> Option<&PathBuf> {
+    match &options.journal {
+        BatchJournalLocation::File(path) => Some(path),
+        _ => None,
+    }
 }
 
 /// The list of failures takes the place of what has its name, which may be a device.

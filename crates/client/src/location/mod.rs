@@ -15,6 +15,7 @@ mod any_bytes;
 mod tls_ports;
 mod url;
 
+pub(crate) use any_bytes::encoded_rest;
 pub(crate) use url::percent_encode;
 use url::{local_location, parse_file, parse_server, redact, split_scheme, usage_error};
 
@@ -294,9 +295,14 @@ impl Location {
     /// # Errors
     /// `Usage`: the URL is invalid.
     pub(crate) fn server_of(text: &str) -> Result<Option<Server>, CopyFailure> {
-        let nobody = |_: &str, _: Option<&str>| Ok(Credential::Anonymous);
-        let location = Self::parse_with(text, &nobody, &Arc::default())?;
+        let location = Self::parse_without_login(text)?;
         Ok(location.server().cloned())
+    }
+
+    /// [`Location::parse`] without a look for the login of a server.
+    pub(crate) fn parse_without_login(text: &str) -> Result<Self, CopyFailure> {
+        let nobody = |_: &str, _: Option<&str>| Ok(Credential::Anonymous);
+        Self::parse_with(text, &nobody, &Arc::default())
     }
 
     /// [`Location::parse_secured`] with `find` in place of the environment and ~/.netrc: it gets
@@ -313,7 +319,7 @@ impl Location {
             return Err(usage_error("an empty argument is neither a path nor a URL"));
         }
         let Some((scheme, rest)) = split_scheme(text) else {
-            return local_location(text.as_bytes().to_vec(), text);
+            return local_location(any_bytes::local_bytes(text).into_owned(), text);
         };
         let server = |scheme| parse_server(scheme, rest, text, find, security);
         match scheme.to_ascii_lowercase().as_str() {
@@ -326,7 +332,9 @@ impl Location {
             "http" => server(Scheme::Http),
             "https" => server(Scheme::Https),
             // `host:path` is a local file name, as in cp(1): only `scheme://` marks a URL.
-            _ if !rest.starts_with("//") => local_location(text.as_bytes().to_vec(), text),
+            _ if !rest.starts_with("//") => {
+                local_location(any_bytes::local_bytes(text).into_owned(), text)
+            }
             other => Err(usage_error(format!(
                 "{other}: is not supported by this version, which supports ftp:, ftps:, gsiftp:, \
                  http:, https:, file: and local paths ({})",
@@ -338,7 +346,7 @@ impl Location {
     /// Text for people, without the password and the query.
     pub fn display(&self) -> String {
         match self {
-            Self::Local(path) => path.to_string_lossy().into_owned(),
+            Self::Local(path) => any_bytes::shown(path.as_os_str().as_bytes()),
             Self::StandardStreams => "-".to_owned(),
             Self::Remote { server, path } => {
                 let mut text = server.to_string();

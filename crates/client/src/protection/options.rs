@@ -93,7 +93,7 @@ pub struct SecurityOptions {
 
 impl SecurityOptions {
     /// Whether the command itself has the flag.
-    pub(super) fn is_asked(&self, flag: &str) -> bool {
+    pub(crate) fn is_asked(&self, flag: &str) -> bool {
         !self.defaults.contains(flag)
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use proto::command::Secret;
 
 use crate::credentials::{self, Credential};
-use crate::location::percent_encode;
+use crate::location::{encoded_rest, percent_encode};
 use crate::{CopyFailure, Exit};
 
 mod password_source;
@@ -113,11 +113,15 @@ impl RemoteServer {
     /// The URL of a path: below the path of the remote's URL, or from the server's root if it begins with `/`.
     fn url(&self, path: &str) -> String {
         let mut url = self.origin.clone();
-        if !path.starts_with('/') {
+        let encoded = encoded_rest(path);
+        if !encoded.unwrap_or(path).starts_with('/') {
             url.push_str(&self.base);
             url.push('/');
         }
-        percent_encode(path.as_bytes(), true, &mut url);
+        match encoded {
+            Some(encoded) => url.push_str(encoded),
+            None => percent_encode(path.as_bytes(), true, &mut url),
+        }
         url
     }
 
@@ -208,6 +212,21 @@ impl Remotes {
         self.expand(text).map(|(remote, _)| remote.name.as_str())
     }
 
+    /// Whether an argument begins with the name of a remote that has a user.
+    pub fn has_user(&self, text: &str) -> bool {
+        let expanded = self.expand(text);
+        expanded.is_some_and(|(remote, _)| remote.origin.contains('@'))
+    }
+
+    /// The name before the colon of an argument that is a path of this machine but looks like one of a remote; `None` if
+    /// there are no remotes.
+    pub fn unknown_name_in<'t>(&self, text: &'t str) -> Option<&'t str> {
+        let (name, rest) = text.split_once(':')?;
+        let is_known = self.servers.iter().any(|remote| remote.name == name);
+        let looks_like_one = is_remote_name(name) && !is_known && !rest.starts_with("//");
+        (looks_like_one && !self.servers.is_empty()).then_some(name)
+    }
+
     /// The host of an argument that is a URL or begins with the name of a remote; `None` for local paths, and
     /// for what cannot be parsed.
     pub fn host_in(&self, text: &str) -> Option<String> {
@@ -265,6 +284,17 @@ mod tests {
         let at = |text| expanded(url, text).unwrap();
         assert_eq!(at("cern:a/b c"), "ftps://ann%20b@h:990/eos/ann/a/b%20c");
         assert_eq!(at("cern:/a?b"), "ftps://ann%20b@h:990/a%3Fb");
+        let bytes = |bytes: &[u8]| {
+            let text = crate::location::Location::argument(
+                std::os::unix::ffi::OsStrExt::from_bytes(bytes),
+            );
+            expanded(url, &text.unwrap()).unwrap()
+        };
+        assert_eq!(
+            bytes(b"cern:caf\xe9%20/"),
+            "ftps://ann%20b@h:990/eos/ann/caf%E9%2520/"
+        );
+        assert_eq!(bytes(b"cern:/\xff"), "ftps://ann%20b@h:990/%FF");
         assert_eq!(at("cern:"), "ftps://ann%20b@h:990/eos/ann/");
         assert_eq!(at("cern:d/"), "ftps://ann%20b@h:990/eos/ann/d/");
         assert_eq!(
@@ -285,6 +315,24 @@ mod tests {
         ] {
             assert_eq!(expanded("ftp://h", text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_name_that_is_no_remote_is_told_if_there_are_any() {
+        let remotes = remotes("ftp://h", None, RemoteLogin::OfUrls).unwrap();
+        assert_eq!(remotes.unknown_name_in("cren:x"), Some("cren"));
+        for text in [
+            "cern:x",
+            "./cren:x",
+            "ftp://h/",
+            "sftp://h/",
+            "file:/x",
+            "x",
+            "10:30",
+        ] {
+            assert_eq!(remotes.unknown_name_in(text), None, "{text}");
+        }
+        assert_eq!(Remotes::default().unknown_name_in("cren:x"), None);
     }
 
     #[test]

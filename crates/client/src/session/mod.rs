@@ -38,6 +38,7 @@ mod stat;
 
 use control::ClientControlConnection;
 pub use control::dialogue::DIALOGUE;
+pub(crate) use control::dialogue::log_dialogue;
 use data_protection::AgreedDataProtection;
 use secure::ClientSessionSecurity;
 

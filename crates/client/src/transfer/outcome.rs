@@ -257,6 +257,8 @@ fn data_failure(server: &str, operation: &str, error: &DataError) -> CopyFailure
 fn storage_error_advice(error: &std::io::Error) -> &'static str {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room there and use --resume",
+        // Standard output, which nothing resumes.
+        ErrorKind::BrokenPipe => "the program that reads it has ended",
         _ => "correct that and use --resume",
     }
 }

@@ -62,3 +62,30 @@ async fn a_pattern_removes_links_and_not_what_they_point_to() {
     assert!(file_names(&server.root().join("d")).is_empty());
     assert!(server.root().join("outside/file").exists());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_root_and_what_is_around_a_path_are_not_removed_by_any_spelling() {
+    let server = EndToEndServer::start().await;
+    server.store("d/file", b"1");
+    for path in [
+        "",
+        "/",
+        ".",
+        "d/..",
+        "d/../",
+        "%2e",
+        "d/%2E%2e/",
+        "d/.",
+        "d/./.",
+    ] {
+        let url = server.url(path);
+        let failure = client::remove(&url, true, &OPTIONS).await.unwrap_err();
+        assert_eq!(failure.exit, Exit::Usage, "{path}: {failure}");
+        let mut report = |removed| panic!("{path}: {removed:?}");
+        let failure = client::remove_each(&url, true, &OPTIONS, &mut report)
+            .await
+            .unwrap_err();
+        assert_eq!(failure.exit, Exit::Usage, "{path}: {failure}");
+        assert!(server.root().join("d/file").exists(), "{path}");
+    }
+}

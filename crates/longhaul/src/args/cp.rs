@@ -67,7 +67,7 @@ pub(crate) struct CpArgs {
     #[command(flatten)]
     pub(crate) flags: CopyFlags,
     /// One or more sources, then the destination
-    #[arg(required_unless_present = "from", num_args = 2.., value_names = ["SRC", "DST"], value_parser = place())]
+    #[arg(required_unless_present = "from", num_args = 2.., value_names = ["SRC", "DST"], value_parser = place(), help_heading = None::<&str>)]
     paths: Vec<String>,
 }
 
@@ -175,7 +175,7 @@ pub(crate) struct CopyFlags {
     pub(crate) why: bool,
     /// Only print what would be copied and deleted
     #[arg(short = 'n', long, help_heading = headings::CONTENT)]
-    dry_run: bool,
+    pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) report: ReportingArgs,
     #[command(flatten)]

@@ -1,14 +1,17 @@
 //! Flags of `longhaul doctor`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use client::Remotes;
 use server::config::{FileConfig, SecurityConfig, ServerConfig};
 use units::Rate;
 
 use super::security::AuthoritiesArgs;
 use super::serve_security::ServeSecurityArgs;
+use super::settings::SettingsArgs;
 use super::values;
 
 /// Find what limits the rate or the security of this machine, of a server, or of a server's files
@@ -22,7 +25,7 @@ use super::values;
 #[derive(Debug, Args)]
 #[command(mut_arg("ca", |ca| ca.requires("url")))]
 pub(crate) struct DoctorArgs {
-    /// The server to examine: ftp:, ftps:, gsiftp:, http: or https:
+    /// The server to examine: ftp:, ftps:, gsiftp:, http: or https:, or a named remote of the configuration (`NAME:`)
     #[arg(value_parser = super::place::place())]
     pub(crate) url: Option<String>,
     /// Log in at the server, too. A URL with a user always does
@@ -46,10 +49,17 @@ pub(crate) struct DoctorArgs {
     #[arg(long, value_name = "FILE")]
     users: Option<PathBuf>,
     #[command(flatten)]
+    pub(super) settings: SettingsArgs,
+    #[command(flatten)]
     server: ServeSecurityArgs,
 }
 
 impl DoctorArgs {
+    /// The servers with names.
+    pub(crate) fn remotes(&self) -> Arc<Remotes> {
+        Arc::clone(&self.settings.loaded.remotes)
+    }
+
     /// The settings of the server whose files are to be checked; `None`: none is named.
     ///
     /// # Errors

@@ -1,20 +1,21 @@
 //! `--limit-rate`: a rate, a timetable of the day, or a file that holds one of them and may change while files are copied.
 
 use std::path::PathBuf;
+use std::thread;
 use std::time::Duration;
-use std::{fs, thread};
 
 use client::protection::WarningSink;
 use client::{CopyFailure, Exit};
 use data::rate::RateLimit;
 use jiff::Zoned;
+use smallfile::regular_file;
 
 use super::values::parse_bytes_per_second;
 
 /// How often the clock and the file are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Longest text of a file, bytes.
-const MAX_TEXT: usize = 4096;
+const MAX_TEXT: u64 = 4096;
 /// Stands for no limit.
 const OFF: &str = "off";
 
@@ -110,28 +111,29 @@ impl RateSetting {
             Self::File(file) => file,
         };
         let shown = file.display();
-        let text = fs::read_to_string(file).map_err(|error| format!("{shown}: {error}"))?;
-        if text.len() > MAX_TEXT {
-            return Err(format!("{shown}: more than {MAX_TEXT} bytes"));
-        }
+        // A pipe would block, and a device may never end.
+        let text = regular_file::read_to_string(file, MAX_TEXT)
+            .map_err(|error| format!("{shown}: {error}"))?;
         DayRates::parse(&text).map_err(|reason| format!("{shown}: {reason}"))
     }
 
     fn follow(&self, mut day: DayRates, limit: &RateLimit, warn: &WarningSink) {
         let mut fault = None;
+        let mut told = None;
         let mut present = day.at(minute_of_day());
         loop {
             thread::sleep(LOOK_EVERY);
             match self.read() {
                 Ok(read) => {
                     day = read;
-                    fault = None;
+                    (fault, told) = (None, None);
                 }
-                Err(reason) if fault.as_ref() != Some(&reason) => {
+                // `echo 50M > FILE` leaves FILE empty for a moment: a fault counts when it is seen again.
+                Err(reason) if fault.as_ref() == Some(&reason) && told != fault => {
                     warn(&format!("--limit-rate: {reason} (the last rate stays)"));
-                    fault = Some(reason);
+                    told = fault.clone();
                 }
-                Err(_) => {}
+                Err(reason) => fault = Some(reason),
             }
             let rate = day.at(minute_of_day());
             if rate != present {
@@ -173,6 +175,7 @@ fn minute_of_day() -> u16 {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::sync::{Arc, Mutex};
     use std::time::Instant;
 
@@ -214,10 +217,10 @@ mod tests {
         let warn: WarningSink = Arc::new(move |text: &str| {
             sink.lock().unwrap().push(text.to_owned());
         });
-        assert_eq!(
-            setting.begin(Arc::clone(&warn)).unwrap_err().exit,
-            Exit::Usage
-        );
+        for unusable in [setting.clone(), RateSetting::File("/dev/zero".into())] {
+            let failure = unusable.begin(Arc::clone(&warn)).unwrap_err();
+            assert_eq!(failure.exit, Exit::Usage, "{failure}");
+        }
         fs::write(&file, "8M\n").unwrap();
         let limit = setting.begin(warn).unwrap().unwrap();
         assert_eq!(limit.rate(), 1_000_000);

@@ -90,8 +90,8 @@ pub(crate) struct StatArgs {
 /// Delete remote files without asking for confirmation
 ///
 /// The last component of a URL may contain the wildcards `*`, `?` and `[]`, and alternatives `{a,b}`; write it in
-/// quotes. A file of exactly that name comes first. What cannot be deleted is named, and the others are deleted. Exit
-/// code 1: some of several were not deleted.
+/// quotes. A file of exactly that name comes first. What cannot be deleted is named, and the others are deleted. The root,
+/// `.` and `..` are refused. Exit code 1: some of several were not deleted.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct RmArgs {

@@ -9,7 +9,7 @@ use super::values;
 
 /// Reports of a copy.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Reports")]
+#[command(next_help_heading = super::headings::OUTPUT)]
 pub(crate) struct ReportingArgs {
     /// Say on standard error what the tuning decides, and why, and name each file that is done. `-vv`: also
     /// the commands and replies of control connections, without passwords and other secrets

@@ -63,9 +63,9 @@ pub(crate) struct SecurityArgs {
 }
 
 impl SecurityArgs {
-    /// Takes the part of the configuration that no flag has.
-    pub(crate) fn take_settings(&mut self, loaded: LoadedSettings) {
-        self.settings.loaded = loaded;
+    /// The place for the part of the configuration that no flag has.
+    pub(super) fn loaded_mut(&mut self) -> &mut LoadedSettings {
+        &mut self.settings.loaded
     }
 
     /// The flags, checked, with the files that they name.

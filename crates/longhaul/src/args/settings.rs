@@ -32,8 +32,15 @@ pub(crate) struct LoadedSettings {
 }
 
 impl Verb {
-    /// The flags about servers, which take settings; `None`: the verb is not one of the client.
-    pub(crate) fn security_mut(&mut self) -> Option<&mut SecurityArgs> {
+    /// The place for the part of the configuration that no flag has; `None`: the verb is not one of the client.
+    pub(crate) fn loaded_mut(&mut self) -> Option<&mut LoadedSettings> {
+        match self {
+            Self::Doctor(args) => Some(&mut args.settings.loaded),
+            verb => verb.security_mut().map(SecurityArgs::loaded_mut),
+        }
+    }
+
+    fn security_mut(&mut self) -> Option<&mut SecurityArgs> {
         match self {
             Self::Cp(args) => Some(&mut args.flags.security),
             Self::Sync(args) => Some(&mut args.flags.security),
@@ -57,6 +64,9 @@ impl Verb {
 pub(crate) struct ConfigArgs {
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(subcommand)]
     pub(crate) verb: Option<ConfigVerb>,
 }
@@ -66,6 +76,9 @@ pub(crate) struct ConfigArgs {
 pub(crate) enum ConfigVerb {
     /// Show the values for a command, such as `cp -p 8 cern:data .` [default: cp]
     Show {
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
         /// The command, without `longhaul`
         #[arg(
             trailing_var_arg = true,

@@ -26,10 +26,10 @@ pub(crate) struct SyncArgs {
     #[command(flatten)]
     pub(crate) flags: CopyFlags,
     /// The tree to copy
-    #[arg(value_name = "SRC", value_parser = place())]
+    #[arg(value_name = "SRC", value_parser = place(), help_heading = None::<&str>)]
     pub(crate) source: String,
     /// The tree to change
-    #[arg(value_name = "DST", value_parser = place())]
+    #[arg(value_name = "DST", value_parser = place(), help_heading = None::<&str>)]
     pub(crate) destination: String,
 }
 

@@ -45,6 +45,30 @@ fn flags_of_a_verb_with_many_of_them_are_in_groups() {
 }
 
 #[test]
+fn arguments_stand_above_the_groups_of_flags() {
+    for verb in verbs() {
+        for argument in verb.get_positionals() {
+            let heading = argument.get_help_heading();
+            assert_eq!(heading, None, "{} {}", verb.get_name(), argument.get_id());
+        }
+    }
+}
+
+#[test]
+fn what_a_copy_prints_is_in_one_group() {
+    for verb in verbs() {
+        let heading = |name: &str| {
+            let mut flags = verb.get_opts();
+            let flag = flags.find(|flag| flag.get_long() == Some(name));
+            flag.map(|flag| flag.get_help_heading().map(str::to_owned))
+        };
+        if let (Some(quiet), Some(verbose)) = (heading("quiet"), heading("verbose")) {
+            assert_eq!(quiet, verbose, "{}", verb.get_name());
+        }
+    }
+}
+
+#[test]
 fn research_is_the_last_group_in_the_help() {
     let mut verbs = verbs();
     for (name, flags) in [

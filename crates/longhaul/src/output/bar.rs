@@ -17,10 +17,12 @@ const GRAPH: std::ops::RangeInclusive<usize> = 12..=32;
 
 /// Both lines in at most `columns` columns: what moves, and how it goes.
 pub(super) fn bar_lines(progress: &CopyProgress, pace: Pace, columns: usize) -> Vec<String> {
-    vec![
+    let lines = [
         file_line(progress, pace, columns),
         rate_line(progress, pace, columns),
-    ]
+    ];
+    // Between two files, and after the last one, there may be nothing to name.
+    lines.into_iter().filter(|line| !line.is_empty()).collect()
 }
 
 /// A part of a line, and how early it is left out: the highest number first.
@@ -224,6 +226,17 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_line_without_anything_is_left_out() {
+        let ended = CopyProgress {
+            current: None,
+            moving: 0,
+            total_files: 1,
+            ..progress()
+        };
+        assert_eq!(bar_lines(&ended, pace(), 79).len(), 1);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use client::{CopyEvent, CopyObserver, CopyProgress, CopySummary};
+use proto::printable::printable;
 use units::show;
 
 use super::bar::bar_lines;
@@ -12,7 +13,7 @@ use super::console::Console;
 use super::messages::{MessageLevel, event_message};
 use super::pace::{Pace, PaceMeter};
 use super::progress_text::plain_line;
-use super::{json, summary_line};
+use super::{PlannedWork, dry_run_line, json, summary_line};
 
 /// Time between two progress lines if standard error is a file or a pipe.
 const LINE_PERIOD: Duration = Duration::from_secs(10);
@@ -33,6 +34,8 @@ pub(crate) enum OutputStyle {
 pub(crate) struct CopyReporting {
     /// The style.
     pub(crate) style: OutputStyle,
+    /// `--dry-run`
+    pub(crate) is_dry_run: bool,
     /// `-v`: details are messages, too.
     pub(crate) is_verbose: bool,
     /// `--stats`: time between two progress lines, or between two JSON objects about progress.
@@ -65,6 +68,8 @@ struct OutputState {
     is_moving: bool,
     /// The last progress.
     last: Option<(CopyProgress, Pace)>,
+    /// Of a dry run.
+    planned: PlannedWork,
 }
 
 impl CopyOutput {
@@ -99,8 +104,12 @@ impl CopyOutput {
             self.console.clear_bar();
         }
         // The failures are printed already, and no file arrived.
-        let is_told = summary.files == 0 && summary.failed > 0;
-        let line = summary_line(summary);
+        let planned = self.lock().planned;
+        let is_told = summary.files + planned.files == 0 && summary.failed > 0;
+        let line = match self.reporting.is_dry_run {
+            true => dry_run_line(planned, summary),
+            false => summary_line(summary),
+        };
         match self.reporting.style {
             OutputStyle::Human if !is_told => self.console.print(&line),
             _ => self.console.add_to_log(&line),
@@ -148,6 +157,8 @@ impl CopyOutput {
         let Some((level, text)) = event_message(event) else {
             return;
         };
+        // One line, also if the name of a file has a line break: what follows that could pass for another message.
+        let text = printable(&text).to_string();
         let is_verbose = self.reporting.is_verbose;
         let is_shown = match (self.reporting.style, level) {
             (_, MessageLevel::Detail) => is_verbose,
@@ -181,7 +192,8 @@ impl CopyOutput {
                 match self.reporting.style {
                     OutputStyle::Json => json::print_event(event, pace),
                     OutputStyle::Quiet | OutputStyle::Human => {
-                        self.console.print(&plain_line(progress, pace));
+                        let line = plain_line(progress, pace);
+                        self.console.print(&printable(&line).to_string());
                     }
                 }
             }
@@ -211,6 +223,12 @@ impl CopyObserver for CopyOutput {
         self.message(&event);
         match &event {
             CopyEvent::Progress(progress) => return self.progress(progress, &event),
+            CopyEvent::WouldCopy { bytes, .. } => {
+                let planned = &mut self.lock().planned;
+                planned.files += 1;
+                planned.bytes = planned.bytes.saturating_add(bytes.unwrap_or(0));
+            }
+            CopyEvent::WouldDelete { .. } => self.lock().planned.deletions += 1,
             CopyEvent::Planned { files, bytes } if *files > 1 => {
                 let bytes = show::bytes(*bytes);
                 self.draw_waiting(&format!("{files} files found, {bytes}"));

@@ -23,7 +23,7 @@ pub(super) fn print_rate_limit(is_suspended: bool, bits_per_second: Option<f64>)
 }
 
 /// Prints the summary, which is the last line.
-pub(super) fn print_summary(s: &CopySummary) {
+pub(crate) fn print_summary(s: &CopySummary) {
     let line = json!({
         "event": "summary",
         "bytes": s.bytes,

@@ -5,7 +5,7 @@ pub(crate) mod console;
 pub(crate) mod copy_output;
 pub(crate) mod events_log;
 pub(crate) mod journal;
-mod json;
+pub(crate) mod json;
 pub(crate) mod log;
 mod messages;
 mod pace;
@@ -18,11 +18,32 @@ use client::{CopyFailure, CopySummary, Exit};
 use proto::printable::{printable, printable_json};
 use units::show;
 
+/// The work that a dry run has found.
+#[derive(Debug, Clone, Copy, Default)]
+struct PlannedWork {
+    files: u64,
+    /// Bytes of those whose size is known.
+    bytes: u64,
+    deletions: u64,
+}
+
+fn count(n: u64, what: &str) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{n} {what}{plural}")
+}
+
+/// The summary of a dry run.
+fn dry_run_line(work: PlannedWork, s: &CopySummary) -> String {
+    let (files, bytes) = (count(work.files, "file"), show::bytes(work.bytes));
+    let mut text = format!("{files} would be copied, {bytes}");
+    if work.deletions > 0 {
+        text.push_str(&format!("; {} would be deleted", work.deletions));
+    }
+    add_exceptions(&mut text, s);
+    text
+}
+
 fn summary_line(s: &CopySummary) -> String {
-    let count = |n: u64, what: &str| {
-        let plural = if n == 1 { "" } else { "s" };
-        format!("{n} {what}{plural}")
-    };
     let mut text = format!(
         "{}: {} in {}, {}",
         count(s.files, "file"),
@@ -39,6 +60,12 @@ fn summary_line(s: &CopySummary) -> String {
             show::bytes(s.resent_bytes)
         ));
     }
+    add_exceptions(&mut text, s);
+    text
+}
+
+/// Files that were not copied.
+fn add_exceptions(text: &mut String, s: &CopySummary) {
     if s.kept > 0 {
         text.push_str(&format!("; kept {}", count(s.kept, "existing file")));
     }
@@ -52,7 +79,6 @@ fn summary_line(s: &CopySummary) -> String {
     if s.failed > 0 {
         text.push_str(&format!("; {} failed", s.failed));
     }
-    text
 }
 
 /// The part of the summary that says how the files were verified.
@@ -69,6 +95,11 @@ fn verification_text(how: &str) -> String {
 /// sequences that a peer may have put into the text. A closed standard error is ignored.
 pub(crate) fn print_to_stderr(message: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{}", escape_lines(message));
+}
+
+/// Prints a failure on standard error, in one line: a line break in it is that of a name.
+pub(crate) fn print_failure(failure: &CopyFailure) {
+    print_to_stderr(&format!("longhaul: {}", printable(&failure.message)));
 }
 
 /// Escapes control characters in each line of a message.
@@ -140,6 +171,21 @@ mod tests {
     #[test]
     fn own_lines_stay_lines() {
         assert_eq!(escape_lines("a\nb"), "a\nb");
+    }
+
+    #[test]
+    fn a_dry_run_says_what_would_be_done() {
+        let mut summary = CopySummary::of_failure(&CopyFailure::new(Exit::Partial, "some failed"));
+        summary.skipped = 3;
+        let work = PlannedWork {
+            files: 2,
+            bytes: 1_200_000,
+            deletions: 1,
+        };
+        assert_eq!(
+            dry_run_line(work, &summary),
+            "2 files would be copied, 1.20 MB; 1 would be deleted; 3 skipped; 1 failed"
+        );
     }
 
     #[test]

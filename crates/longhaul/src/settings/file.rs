@@ -80,11 +80,23 @@ impl ConfigurationFile {
         }
     }
 
-    /// The line of the first secret in the file.
-    pub(super) fn secret_line(&self) -> Option<usize> {
-        let logins = self.remotes.iter().flat_map(|remote| &remote.login);
-        let mut secrets = logins.filter(|setting| setting.name == "password");
-        secrets.next().map(|setting| setting.line)
+    /// The line of the first login key of this name.
+    pub(super) fn line_of(&self, name: &str) -> Option<usize> {
+        let mut logins = self.remotes.iter().flat_map(|remote| &remote.login);
+        let found = logins.find(|setting| setting.name == name);
+        found.map(|setting| setting.line)
+    }
+
+    /// The head and the line of the first section that has a setting.
+    pub(super) fn section_with(&self, name: &str) -> Option<(String, usize)> {
+        let hosts = self.hosts.iter().map(|host| (host.head(), &host.settings));
+        let remotes = self.remotes.iter();
+        let remotes = remotes.map(|remote| (remote.head(), &remote.settings));
+        let mut sections = hosts.chain(remotes);
+        sections.find_map(|(head, settings)| {
+            let setting = settings.iter().find(|setting| setting.name == name)?;
+            Some((head, setting.line))
+        })
     }
 
     /// The origin of a setting of this file.

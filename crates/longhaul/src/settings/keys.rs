@@ -30,7 +30,12 @@ const PROTECTION: [&str; 7] = [
 ];
 
 /// The verbs that take settings.
-const VERBS: [&str; 8] = ["cksum", "cp", "ls", "mkdir", "mv", "rm", "stat", "sync"];
+const VERBS: [&str; 9] = [
+    "cksum", "cp", "doctor", "ls", "mkdir", "mv", "rm", "stat", "sync",
+];
+
+/// The one setting of `doctor`: its other flags of these names are about a server of this machine.
+const OF_DOCTOR: &str = "ca";
 
 /// A setting.
 #[derive(Debug, Clone)]
@@ -115,7 +120,8 @@ pub(super) fn of_verb(verb: &str) -> Vec<SettingKey> {
         .filter(|_| VERBS.contains(&verb));
     keys.retain(|key| {
         let is_of_verb = flags.is_some_and(|flags| has(flags, &key.name));
-        is_of_verb && (copies || has(&shared, &key.name))
+        let is_its_own = verb != "doctor" || key.name == OF_DOCTOR;
+        is_of_verb && is_its_own && (copies || has(&shared, &key.name))
     });
     keys
 }
@@ -167,6 +173,8 @@ mod tests {
             assert!(!names.iter().any(|known| known == name), "{name}");
         }
         assert!(of_verb("serve").is_empty());
+        let of_doctor: Vec<String> = of_verb("doctor").into_iter().map(|key| key.name).collect();
+        assert_eq!(of_doctor, ["ca"]);
     }
 
     #[test]

@@ -27,18 +27,18 @@ use effective::{CommandLine, EffectiveSettings};
 /// by others. `NotFound`: a named file is missing.
 pub(crate) fn parse_arguments(words: Vec<OsString>) -> Result<Cli, CopyFailure> {
     let mut cli = parsed(words.clone())?;
-    if cli.verb.security_mut().is_none() {
+    if cli.verb.loaded_mut().is_none() {
         return Ok(cli);
     }
     let line = CommandLine::new(words)?;
     let settings = EffectiveSettings::load(&line)?;
     // Each setting was parsed alone, and only those are used that agree.
     let mut cli = parsed(settings.words(&line))?;
-    if let Some(security) = cli.verb.security_mut() {
-        security.take_settings(LoadedSettings {
+    if let Some(loaded) = cli.verb.loaded_mut() {
+        *loaded = LoadedSettings {
             remotes: settings.remotes(),
             defaults: settings.names(),
-        });
+        };
     }
     Ok(cli)
 }

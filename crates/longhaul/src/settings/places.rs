@@ -70,17 +70,23 @@ fn read(path: &Path) -> Result<Option<ConfigurationFile>, CopyFailure> {
         Err(error) => return Err(unreadable(error)),
     };
     let exposure = client::exposure_of_file(&opened.1, path);
+    let writers = client::writers_of_file(&opened.1, path);
     let mut bytes = Zeroizing::new(Vec::new());
     regular_file::read(opened, MAX_FILE, &mut bytes).map_err(unreadable)?;
     let text = std::str::from_utf8(&bytes)
         .map_err(|_| CopyFailure::new(Exit::Usage, format!("{name} is not UTF-8 text")))?;
     let file = ConfigurationFile::parse(path, text)
         .map_err(|mistakes| CopyFailure::new(Exit::Usage, mistakes.join("\nlonghaul: ")))?;
-    match (exposure, file.secret_line()) {
-        (Some(exposure), Some(line)) => {
-            let message = format!("{name}:{line} has a password, and {exposure}");
-            Err(CopyFailure::new(Exit::Refused, message))
-        }
-        _ => Ok(Some(file)),
+    let refused = |line: usize, content: &str, reason: String| {
+        let message = format!("{name}:{line} has a {content}, and {reason}");
+        Err(CopyFailure::new(Exit::Refused, message))
+    };
+    if let (Some(exposure), Some(line)) = (exposure, file.line_of("password")) {
+        return refused(line, "password", exposure);
     }
+    // Who writes it runs programs as this user.
+    if let (Some(writers), Some(line)) = (writers, file.line_of("password-command")) {
+        return refused(line, "password-command", writers);
+    }
+    Ok(Some(file))
 }

@@ -5,14 +5,19 @@ use std::ffi::OsString;
 use anyhow::Result;
 use clap::error::ErrorKind;
 use client::{CopyFailure, Exit};
+use proto::printable::printable_json;
+use serde_json::{Value, json};
 
-use super::effective::{CommandLine, EffectiveSettings};
+use super::effective::{CommandLine, EffectiveSettings, FoundSetting};
 use super::file::{ConfigurationFile, FileSetting, RemoteSection};
 use super::keys::{self, SettingKey};
-use super::value::SettingValue;
+use super::value::{Origin, SettingValue};
 use super::{built_command, environment, places, remote_servers};
 use crate::args::{ConfigArgs, ConfigVerb};
-use crate::output::{print_line, print_to_stderr};
+use crate::output::{ignore_broken_pipe, print_line, print_to_stderr};
+
+/// Stands for a password.
+const HIDDEN: &str = "(hidden)";
 
 /// Runs the verb.
 ///
@@ -20,57 +25,114 @@ use crate::output::{print_line, print_to_stderr};
 /// Standard output cannot be written.
 pub(crate) fn run(args: &ConfigArgs) -> Result<Exit> {
     let config = args.settings.config.as_ref().map(|path| path.as_os_str());
-    let done = match &args.verb {
-        None => show(&[], config),
-        Some(ConfigVerb::Show { command }) => show(command, config),
+    let shown = match &args.verb {
+        None => show(&[], config, args.json),
+        Some(ConfigVerb::Show { command, json }) => show(command, config, args.json || *json),
+        Some(ConfigVerb::Check) if args.json => {
+            let message = "--json is for the settings of a command: longhaul config show --json";
+            Err(CopyFailure::new(Exit::Usage, message))
+        }
         Some(ConfigVerb::Check) => check(config),
     };
-    let lines = match done {
-        Ok(lines) => lines,
+    // A pager may close early.
+    let printed = shown.and_then(|lines| {
+        let printed = lines.iter().try_for_each(|line| print_line(line));
+        ignore_broken_pipe(printed)
+    });
+    Ok(match printed {
+        Ok(()) => Exit::Done,
         Err(failure) => {
             print_to_stderr(&format!("longhaul: {}", failure.message));
-            return Ok(failure.exit);
+            failure.exit
         }
-    };
-    for line in lines {
-        // A pager may close early.
-        if print_line(&line).is_err() {
-            break;
-        }
-    }
-    Ok(Exit::Done)
+    })
 }
 
-/// The settings of a command, one a line.
+/// The settings of a command: one a line, or one JSON object.
 fn show(
     command: &[OsString],
     config: Option<&std::ffi::OsStr>,
+    as_json: bool,
 ) -> Result<Vec<String>, CopyFailure> {
     let line = command_line(command, config)?;
     let settings = EffectiveSettings::load(&line)?;
-    let mut lines = vec![format!("# settings of longhaul {}", line.verb())];
-    let mut not_set = Vec::new();
-    for key in &settings.keys {
-        let name = &key.name;
-        let used = settings.used.iter().find(|setting| setting.name == *name);
+    let keys = settings.keys.iter();
+    let shown: Vec<_> = keys
+        .map(|key| ShownSetting::new(key, &line, &settings))
+        .collect();
+    Ok(match as_json {
+        true => vec![printable_json(
+            &json_of(&line, &settings, &shown).to_string(),
+        )],
+        false => lines_of(&line, &settings, &shown),
+    })
+}
+
+/// A setting of a command.
+struct ShownSetting<'a> {
+    name: &'a str,
+    /// `None`: it has none.
+    value: Option<SettingValue>,
+    origin: ShownOrigin<'a>,
+}
+
+/// Where a value comes from.
+enum ShownOrigin<'a> {
+    Flag,
+    Setting(&'a Origin),
+    Default,
+}
+
+impl<'a> ShownSetting<'a> {
+    fn new(key: &'a SettingKey, line: &CommandLine, settings: &'a EffectiveSettings) -> Self {
+        let name = key.name.as_str();
+        let used = settings.used.iter().find(|setting| setting.name == name);
         let (value, origin) = match (line.has(key), used) {
-            (true, _) => (flag_value(key, &line), "flag".to_owned()),
-            (false, Some(setting)) => (setting.value.to_string(), setting.origin.to_string()),
-            (false, None) => match line.values(key).as_slice() {
-                [] => {
-                    not_set.push(name.as_str());
-                    continue;
-                }
-                [empty] if empty.is_empty() => {
-                    not_set.push(name.as_str());
-                    continue;
-                }
-                _ => (flag_value(key, &line), "default".to_owned()),
-            },
+            (true, _) => (Some(flag_value(key, line)), ShownOrigin::Flag),
+            (false, Some(setting)) => (
+                Some(setting.value.clone()),
+                ShownOrigin::Setting(&setting.origin),
+            ),
+            (false, None) => {
+                let values = line.values(key);
+                let has_value = values.iter().any(|value| !value.is_empty());
+                let value = has_value.then(|| flag_value(key, line));
+                (value, ShownOrigin::Default)
+            }
         };
-        let setting = format!("{name} = {value}");
-        lines.push(format!("{setting:<40} # {origin}"));
+        Self {
+            name,
+            value,
+            origin,
+        }
     }
+}
+
+impl std::fmt::Display for ShownOrigin<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Flag => f.write_str("flag"),
+            Self::Setting(origin) => origin.fmt(f),
+            Self::Default => f.write_str("default"),
+        }
+    }
+}
+
+fn lines_of(
+    line: &CommandLine,
+    settings: &EffectiveSettings,
+    shown: &[ShownSetting<'_>],
+) -> Vec<String> {
+    let mut lines = vec![format!("# settings of longhaul {}", line.verb())];
+    for setting in shown {
+        let Some(value) = &setting.value else {
+            continue;
+        };
+        let text = format!("{} = {value}", setting.name);
+        lines.push(format!("{text:<40} # {}", setting.origin));
+    }
+    let not_set = shown.iter().filter(|setting| setting.value.is_none());
+    let not_set: Vec<_> = not_set.map(|setting| setting.name).collect();
     if !not_set.is_empty() {
         lines.push(format!("# without a value: {}", not_set.join(", ")));
     }
@@ -97,7 +159,51 @@ fn show(
             names.join(", ")
         ));
     }
-    Ok(lines)
+    lines
+}
+
+fn json_of(line: &CommandLine, settings: &EffectiveSettings, shown: &[ShownSetting<'_>]) -> Value {
+    let of_setting = |setting: &ShownSetting<'_>| {
+        json!({
+            "name": setting.name,
+            "value": setting.value.as_ref().map(SettingValue::to_json),
+            "origin": setting.origin.to_string(),
+        })
+    };
+    let of_unused = |setting: &FoundSetting| {
+        json!({
+            "name": setting.name,
+            "value": setting.value.to_json(),
+            "origin": setting.origin.to_string(),
+        })
+    };
+    let files = settings.files.iter();
+    let remotes = files.clone().flat_map(|file| {
+        let remotes = file.remotes.iter();
+        remotes.map(|remote| remote_json(file, remote))
+    });
+    json!({
+        "command": line.verb(),
+        "files": files.map(|file| file.path.display().to_string()).collect::<Vec<_>>(),
+        "settings": shown.iter().map(of_setting).collect::<Vec<_>>(),
+        "unused": settings.unused.iter().map(of_unused).collect::<Vec<_>>(),
+        "remotes": remotes.collect::<Vec<_>>(),
+    })
+}
+
+fn remote_json(file: &ConfigurationFile, remote: &RemoteSection) -> Value {
+    let values = remote.login.iter().chain(&remote.settings).map(|setting| {
+        let value = match setting.name == "password" {
+            true => HIDDEN.into(),
+            false => setting.value.to_json(),
+        };
+        (setting.name.clone(), value)
+    });
+    json!({
+        "name": remote.name,
+        "origin": format!("{}:{}", file.path.display(), remote.line),
+        "values": values.collect::<serde_json::Map<_, _>>(),
+    })
 }
 
 /// The command, with places where it lacks them: `longhaul config` alone shows what any copy has.
@@ -149,11 +255,11 @@ fn is_incomplete(kind: ErrorKind) -> bool {
 }
 
 /// The value of a flag, or its default, as in a file.
-fn flag_value(key: &SettingKey, line: &CommandLine) -> String {
+fn flag_value(key: &SettingKey, line: &CommandLine) -> SettingValue {
     let values = line.values(key);
     match values.as_slice() {
-        [word] if word == "true" || word == "false" => word.clone(),
-        _ => SettingValue::Words(values).to_string(),
+        [word] if word == "true" || word == "false" => SettingValue::Switch(word == "true"),
+        _ => SettingValue::Words(values),
     }
 }
 
@@ -163,7 +269,7 @@ fn remote_lines(file: &ConfigurationFile, remote: &RemoteSection) -> Vec<String>
     let mut lines = vec![format!("{:<40} # {place}:{}", remote.head(), remote.line)];
     let line = |setting: &FileSetting| {
         let value = match setting.name == "password" {
-            true => "(hidden)".to_owned(),
+            true => HIDDEN.to_owned(),
             false => setting.value.to_string(),
         };
         let text = format!("{} = {value}", setting.name);

@@ -78,6 +78,17 @@ impl SettingValue {
         }
     }
 
+    /// As in a file: one value, or a list.
+    pub(super) fn to_json(&self) -> serde_json::Value {
+        match self {
+            Self::Switch(switch) => (*switch).into(),
+            Self::Words(words) => match words.as_slice() {
+                [word] => word.as_str().into(),
+                words => words.into(),
+            },
+        }
+    }
+
     /// The words that give the flag this value on a command line.
     ///
     /// # Errors
@@ -94,7 +105,12 @@ impl SettingValue {
             Self::Switch(_) => Err("use a text or a number".to_owned()),
             Self::Words(words) => match (flag.get_action(), words.as_slice()) {
                 (ArgAction::Count, [number]) => {
-                    let number: usize = number.parse().map_err(|_| "use a number".to_owned())?;
+                    let number: usize = match number.as_str() {
+                        // As in a file, where they are no texts.
+                        "true" => 1,
+                        "false" => 0,
+                        number => number.parse().map_err(|_| "use a number".to_owned())?,
+                    };
                     Ok(vec![alone; number.min(9)])
                 }
                 _ if is_switch(flag) => Err("use true or false".to_owned()),
@@ -185,6 +201,7 @@ mod tests {
         assert_eq!(words("Yes", ArgAction::SetTrue).unwrap(), ["--f"]);
         assert_eq!(words("off", ArgAction::SetTrue).unwrap(), [""; 0]);
         assert_eq!(words("2", ArgAction::Count).unwrap(), ["--f", "--f"]);
+        assert_eq!(words("true", ArgAction::Count).unwrap(), ["--f"]);
         assert!(words("maybe", ArgAction::SetTrue).is_err());
     }
 

@@ -59,9 +59,9 @@ pub(super) struct MovedBundle {
 
 /// Begins files that move together.
 fn begin_together(ctx: &BatchContext, files: &[PlannedFile]) -> FileMeterGuard {
-    let bytes = files.iter().filter_map(|file| file.facts.size).sum();
+    let sizes = files.iter().map(|file| file.facts.size.unwrap_or(0));
     let name = format!("{} files", files.len());
-    ctx.meter.begin_file(name, Some(bytes))
+    ctx.meter.begin_files(name, sizes)
 }
 
 /// Moves files of one server and of this machine, or of two servers, with retries. Comes back with the bytes that were moved.

@@ -38,6 +38,8 @@ pub(crate) struct PlanFiller {
     streamed: Option<Mutex<StreamedNames>>,
     /// A later run has to list again.
     incomplete: AtomicBool,
+    /// The size that was reported last.
+    announced: Mutex<Option<(u64, u64)>>,
 }
 
 impl PlanFiller {
@@ -54,6 +56,7 @@ impl PlanFiller {
             totals: Arc::clone(totals),
             streamed: streams.then(Mutex::default),
             incomplete: AtomicBool::new(false),
+            announced: Mutex::default(),
         }
     }
 
@@ -142,9 +145,13 @@ impl PlanFiller {
         });
     }
 
-    /// Reports how large the plan is.
+    /// Reports how large the plan is, if it has grown.
     pub(crate) fn announce(&self) {
         let (files, bytes) = self.plan.size();
+        let size = Some((files, bytes));
+        if std::mem::replace(&mut *crate::batch::lock(&self.announced), size) == size {
+            return;
+        }
         let event = CopyEvent::Planned { files, bytes };
         self.ctx.observer.on_event(event);
     }

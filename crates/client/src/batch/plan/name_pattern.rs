@@ -65,6 +65,11 @@ impl NamePattern {
         missing.and_then(|expected| expected.name.as_deref())
     }
 
+    /// Whether an entry of this name could be one of those that the pattern stands for.
+    pub(crate) fn may_stand_for(&self, name: &[u8]) -> bool {
+        name == self.text || self.matches(name)
+    }
+
     fn matches(&self, name: &[u8]) -> bool {
         let mut alternatives = self.alternatives.iter();
         alternatives.any(|alternative| alternative.pattern.matches(name))

@@ -8,11 +8,11 @@ use proto::checksum::ChecksumAlgorithm;
 
 use super::batch_journal::BatchJournal;
 use super::plan::{
-    CopyPlan, PlanFiller, PlanReader, check_conflicts, is_directory, is_inside,
-    trim_trailing_slashes, walk_tree,
+    CopyPlan, PlanFiller, PlanReader, check_conflicts, is_directory, trim_trailing_slashes,
+    walk_tree,
 };
 use super::totals::BatchTotals;
-use super::{BatchContext, ending, execute, lock, preserve, secured_locations, sums};
+use super::{BatchContext, ending, execute, lock, preserve, request, secured_locations, sums};
 use crate::answers::SourceFacts;
 use crate::location::Location;
 use crate::storage::contract::Storage;
@@ -59,16 +59,10 @@ async fn sync_trees(
     let [from] = sources.as_slice() else {
         return Err(usage("sync takes one source".to_owned()));
     };
-    if [from, &to].contains(&&Location::StandardStreams) {
-        return Err(usage(
-            "sync takes two directories, not standard input or output".to_owned(),
-        ));
-    }
-    if is_inside(from, &to) || is_inside(&to, from) {
-        let (from, to) = (from.display(), to.display());
-        return Err(usage(format!("{from} and {to} contain one another")));
-    }
+    request::check_sync((from, &to), &options.copy)?;
     let ctx = BatchContext::new(options.copy.clone(), Arc::clone(observer))?;
+    request::check_rate_limit(&ctx, &[from], &to)?;
+    ctx.begin_totals(totals);
     let ctx = Arc::new(ctx.writing_sums(&to)?);
     let result = Box::pin(compare_and_copy(&ctx, options, (from, &to), totals)).await;
     ctx.pool.close().await;

@@ -17,6 +17,15 @@ pub(super) fn log_line(server: &str, line: &[u8]) {
     tracing::debug!(target: DIALOGUE, server, direction = ">", line = %printable(line));
 }
 
+/// A line of another protocol, with `<` or `>` for its direction. `line` is called only if somebody reads it.
+pub(crate) fn log_dialogue(server: &str, direction: &str, line: impl FnOnce() -> String) {
+    if tracing::enabled!(target: DIALOGUE, tracing::Level::DEBUG) {
+        let line = line();
+        let line = printable(&line);
+        tracing::debug!(target: DIALOGUE, server, direction, %line);
+    }
+}
+
 pub(super) fn log_reply(server: &str, reply: &Reply) {
     // The lines are made only if somebody reads them.
     if !tracing::enabled!(target: DIALOGUE, tracing::Level::DEBUG) {

@@ -13,7 +13,7 @@ use ureq::http::{HeaderValue, Request, Response};
 use ureq::{Agent, Body, SendBody};
 
 use super::response::HttpResponse;
-use super::{agent, errors};
+use super::{agent, dialogue, errors};
 use crate::credentials::Credential;
 use crate::{ConnectionSecurity, CopyFailure, Exit};
 
@@ -194,11 +194,12 @@ impl HttpClient {
             message = message.header(*name, value);
         }
         // Never to the target of a redirect: another server must not learn the password.
-        if let Some(login) = &self.origin.authorization
-            && to.is_same_origin(&self.origin.root_url)
-        {
+        let login = self.origin.authorization.as_ref();
+        let login = login.filter(|_| to.is_same_origin(&self.origin.root_url));
+        if let Some(login) = login {
             message = message.header("authorization", login);
         }
+        dialogue::log_request(request, to, login.is_some());
         let message = message.body(body).map_err(|_| {
             let text = format!(
                 "cannot {}: HTTP cannot express this request",
@@ -208,6 +209,9 @@ impl HttpClient {
         })?;
         let agent = self.agent(to.secure)?;
         let result = agent.run(message);
+        if let Ok(response) = &result {
+            dialogue::log_response(response, to);
+        }
         result.map_err(|error| {
             let dialer_error = self.dialer.take_failure();
             errors::request_failure(request.action, &error, dialer_error.as_ref())

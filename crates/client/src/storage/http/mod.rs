@@ -4,6 +4,7 @@
 
 mod agent;
 mod client;
+mod dialogue;
 mod errors;
 mod facts;
 mod lookup;

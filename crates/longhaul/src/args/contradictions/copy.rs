@@ -7,6 +7,20 @@ use super::{Contradiction, TypedFlags};
 /// The modes of `-p` that tune the number of streams after each chunk of a file.
 const CHUNKED: &[&str] = &["mi", "mi+", "aimd"];
 
+/// Flags that name a file that is written.
+const WRITTEN: &[&str] = &["trace", "log", "write_sums", "failed", "journal"];
+/// Flags that name a file that is read. (`--from` is compared by device and inode when the copy begins.)
+const READ: &[&str] = &[
+    "files_from",
+    "filter_from",
+    "limit_rate",
+    "ca",
+    "cert",
+    "key",
+    "token",
+    "config",
+];
+
 pub(super) const RULES: &[Contradiction] = &[
     Contradiction {
         applies: |flags| {
@@ -95,8 +109,12 @@ pub(super) const RULES: &[Contradiction] = &[
         line: "--sums-algorithm is for --write-sums: give both, or leave --sums-algorithm out",
     },
     Contradiction {
-        applies: |flags| flags.share_a_value(&["trace", "write_sums", "failed", "journal"]),
-        line: "--trace, --write-sums, --failed and --journal need a file each, and two of them name the same one",
+        applies: |flags| flags.share_a_value(WRITTEN),
+        line: "--trace, --log, --write-sums, --failed and --journal need a file each, and two of them name the same one",
+    },
+    Contradiction {
+        applies: |flags| flags.share_values(WRITTEN, READ),
+        line: "a file that --trace, --log, --write-sums, --failed or --journal writes is one that another flag reads: name another file",
     },
 ];
 

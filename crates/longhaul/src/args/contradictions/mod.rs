@@ -74,6 +74,20 @@ impl<'m> TypedFlags<'m> {
         value??.cloned()
     }
 
+    /// Whether a flag of the one kind and a flag of the other have one value, such as a file; `@FILE` counts as FILE.
+    fn share_values(self, ones: &[&str], others: &[&str]) -> bool {
+        let all = |names: &[&str]| -> Vec<&'m [u8]> {
+            let given = names.iter().filter(|name| self.has(name));
+            let values = given.filter_map(|name| self.0.try_get_raw(name).ok()?);
+            let texts = values.flatten().map(OsStr::as_encoded_bytes);
+            texts
+                .map(|text| text.strip_prefix(b"@").unwrap_or(text))
+                .collect()
+        };
+        let ones = all(ones);
+        all(others).iter().any(|other| ones.contains(other))
+    }
+
     /// Whether two of these flags have one value, such as a file.
     fn share_a_value(self, names: &[&str]) -> bool {
         let given = names.iter().filter(|name| self.has(name));

@@ -18,6 +18,7 @@ use proto::feature::ServerFeatures;
 use super::finding::Finding;
 use crate::args::DoctorArgs;
 use crate::output::print_to_stderr;
+use crate::passwords::ask_before;
 use conversation::Conversation;
 use offer::{OfferTrust, SecurityOffer, ServerOffer};
 
@@ -49,17 +50,24 @@ impl RemoteTarget {
             ..SecurityOptions::default()
         };
         let warn = |text: &str| print_to_stderr(&format!("longhaul: warning: {text}"));
-        let security = ConnectionSecurity::new(options, Arc::new(warn))?;
+        let security = ConnectionSecurity::with_remotes(options, args.remotes(), Arc::new(warn))?;
+        let names_user = match security.remotes().name_in(url) {
+            Some(_) => security.remotes().has_user(url),
+            None => names_user(url),
+        };
+        let login = args.login || names_user;
+        if login {
+            let asked = ask_before([url], &security);
+            let asked = asked.map_err(|error| CopyFailure::new(Exit::Local, error.to_string()))?;
+            asked.ok_or_else(|| CopyFailure::new(Exit::Interrupted, "interrupted"))?;
+        }
         let Location::Remote { server, .. } = Location::parse_secured(url, &security)? else {
             return Err(CopyFailure::new(
                 Exit::Usage,
                 "the argument is no server: give a URL such as ftps://host/",
             ));
         };
-        Ok(Self {
-            login: args.login || names_user(url),
-            server,
-        })
+        Ok(Self { login, server })
     }
 
     /// Connects and examines.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
-use client::{CopyFailure, Exit, Remotes};
+use client::location::Location;
+use client::{CopyFailure, Exit, PairSource, Remotes};
 
 use super::file::{ConfigurationFile, FileSetting};
 use super::keys::{self, SettingKey};
@@ -56,6 +57,16 @@ impl CommandLine {
         self.is_example || list.unwrap_or(false)
     }
 
+    /// Whether the command reads the names of its servers from a list that can be read only once.
+    fn has_unread_list(&self) -> bool {
+        let list = self.matches.try_get_raw("from").ok().flatten();
+        let mut list = list
+            .into_iter()
+            .flatten()
+            .map(|list| PairSource::of_argument(list.as_ref()));
+        list.any(|list| !list.can_be_read_again())
+    }
+
     /// The verb.
     pub(super) fn verb(&self) -> &str {
         &self.verb
@@ -82,7 +93,7 @@ impl CommandLine {
         values.and_then(|mut values| values.next())
     }
 
-    /// The arguments that are no flags.
+    /// The arguments that are no flags, and one for each server of a list.
     fn places(&self) -> Vec<String> {
         let command = built_command();
         let verb = command.find_subcommand(&self.verb).into_iter();
@@ -91,8 +102,13 @@ impl CommandLine {
             let id = place.get_id().as_str();
             self.matches.try_get_raw(id).ok().flatten()
         });
-        let texts = values.flatten().filter_map(OsStr::to_str);
-        texts.map(str::to_owned).collect()
+        let texts = values.flatten().map(Location::argument);
+        let mut texts: Vec<String> = texts.filter_map(Result::ok).collect();
+        let list = self.matches.try_get_raw("from").ok().flatten();
+        for list in list.into_iter().flatten() {
+            texts.extend(PairSource::of_argument(list.as_ref()).servers());
+        }
+        texts
     }
 }
 
@@ -143,6 +159,9 @@ impl EffectiveSettings {
         let has_servers = !servers.is_empty() || line.may_have_other_servers();
         let is_wanted = |key: &&SettingKey| !line.has(key) && (has_servers || !key.is_protection());
         for key in keys.iter().filter(is_wanted) {
+            if key.is_protection() && line.has_unread_list() {
+                refuse_sections(key, &files)?;
+            }
             let Some((value, origin)) = find(key, &files, &servers)? else {
                 continue;
             };
@@ -185,6 +204,25 @@ impl EffectiveSettings {
     /// The servers with names.
     pub(crate) fn remotes(&self) -> Arc<Remotes> {
         Arc::clone(&self.remotes)
+    }
+}
+
+/// Refuses a command whose servers are unknown, if a section says how some of them are protected.
+fn refuse_sections(key: &SettingKey, files: &[ConfigurationFile]) -> Result<(), CopyFailure> {
+    let name = &key.name;
+    let mut sections = files.iter().filter_map(|file| {
+        let (head, line) = file.section_with(name)?;
+        Some(format!("{}:{line} {head}", file.path.display()))
+    });
+    match sections.next() {
+        None => Ok(()),
+        Some(place) => Err(CopyFailure::new(
+            Exit::Usage,
+            format!(
+                "{place}: {name} may concern a server of --from, which is not known before the list is read: choose \
+                 with --{name}, or give the list as a file"
+            ),
+        )),
     }
 }
 

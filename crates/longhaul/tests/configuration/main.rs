@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod reach;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -439,4 +441,10 @@ fn an_interrupted_prompt_ends_the_command() {
     // The byte of Ctrl-C.
     let (code, shown) = on_a_terminal(&site, &["ls", &url], "\u{3}");
     assert_eq!(code, Some(130), "{shown}");
+    let (code, shown) = on_a_terminal(&site, &["cp", "-r", &url, "."], "\u{3}");
+    assert_eq!(code, Some(130), "{shown}");
+    assert!(
+        shown.contains("password: \r\nlonghaul: interrupted"),
+        "{shown}"
+    );
 }

@@ -1,0 +1,70 @@
+//! Requests and responses in the log, as the dialogue of control connections: without logins, cookies, and the queries of
+//! URLs, which may be signatures.
+
+use proto::http::url::HttpUrl;
+use ureq::Body;
+use ureq::http::Response;
+
+use super::client::HttpRequest;
+use crate::session::log_dialogue;
+
+/// Headers of responses whose values may be secrets.
+const SECRET: [&str; 4] = [
+    "set-cookie",
+    "set-cookie2",
+    "www-authenticate",
+    "authentication-info",
+];
+/// Longest value that is shown, characters.
+const LONGEST_VALUE: usize = 500;
+
+pub(super) fn log_request(request: &HttpRequest<'_>, to: &HttpUrl, has_login: bool) {
+    let server = to.authority();
+    log_dialogue(&server, ">", || format!("{} {to}", request.method));
+    for (name, value) in request.headers {
+        log_dialogue(&server, ">", || {
+            format!("{name}: {}", without_query(name, value))
+        });
+    }
+    if has_login {
+        log_dialogue(&server, ">", || "authorization: ***".to_owned());
+    }
+}
+
+pub(super) fn log_response(response: &Response<Body>, from: &HttpUrl) {
+    let server = from.authority();
+    log_dialogue(&server, "<", || response.status().to_string());
+    for (name, value) in response.headers() {
+        log_dialogue(&server, "<", || {
+            let shown = match SECRET.contains(&name.as_str()) {
+                true => "***".to_owned(),
+                false => without_query(name.as_str(), &String::from_utf8_lossy(value.as_bytes())),
+            };
+            format!("{name}: {shown}")
+        });
+    }
+}
+
+/// A value of a header; that of a URL without its query.
+fn without_query(name: &str, value: &str) -> String {
+    let urls = ["location", "content-location", "destination", "link"];
+    let is_url = urls.iter().any(|url| url.eq_ignore_ascii_case(name));
+    let shown: String = value.chars().take(LONGEST_VALUE).collect();
+    match shown.split_once('?') {
+        Some((before, _)) if is_url => format!("{before}?..."),
+        _ => shown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_of_urls_are_not_shown() {
+        let location = "https://h/x?signature=hush";
+        assert_eq!(without_query("location", location), "https://h/x?...");
+        assert_eq!(without_query("etag", "\"a?b\""), "\"a?b\"");
+        assert_eq!(without_query("x", &"y".repeat(9000)).len(), LONGEST_VALUE);
+    }
+}
