@@ -11,21 +11,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use proto::tunnel::TunnelTarget;
 use rustix::event::PollFlags;
+use socket2::Socket;
 use tune::Evidence;
 use tune::sample::TcpSample;
 
-use crate::connect::{is_connect_decided, start_connect};
 use crate::control::TransferControl;
 use crate::error::DataError;
 use crate::job::TransferSettings;
 use crate::locks::lock;
+use crate::opening::OpeningConnection;
 use crate::os::tcp_info;
 use crate::os::wake::{self, WakeEvent};
 use crate::pull::ReaderContext;
 use crate::security::ConnectionOpener;
 use crate::stream::{DataStream, set_handshake_options};
 use crate::stream_io::stream_evidence;
+use crate::tunnel::ProxyService;
 
 /// Every address but the last gets the remaining time divided by this.
 const TIME_DIVISOR: u32 = 2;
@@ -154,6 +157,27 @@ impl Dialer {
     /// # Errors
     /// The last target's error; [`DataError::Aborted`] when stopped.
     pub fn dial(self: &Arc<Self>, targets: &[SocketAddr]) -> Result<DialedConnection, DataError> {
+        self.dial_by(targets, None)
+    }
+
+    /// [`Dialer::dial`] through a proxy: `at` are its addresses.
+    ///
+    /// # Errors
+    /// As [`Dialer::dial`]; [`DataError::Tunnel`].
+    pub fn dial_through(
+        self: &Arc<Self>,
+        proxy: &ProxyService,
+        at: &[SocketAddr],
+        target: &TunnelTarget,
+    ) -> Result<DialedConnection, DataError> {
+        self.dial_by(at, Some((proxy, target)))
+    }
+
+    fn dial_by(
+        self: &Arc<Self>,
+        targets: &[SocketAddr],
+        tunnel: Option<(&ProxyService, &TunnelTarget)>,
+    ) -> Result<DialedConnection, DataError> {
         let (settings, stop) = {
             let mut state = lock(&self.state);
             // The old connection leaves the transfer before the dial, so that its counters are not
@@ -172,7 +196,7 @@ impl Dialer {
                 true => left,
                 false => left / TIME_DIVISOR,
             };
-            match self.connect(*to, &settings, &stop, timeout) {
+            match self.connect(*to, tunnel, (&settings, &stop), timeout) {
                 Ok(stream) => {
                     let stream = Arc::new(stream);
                     lock(&self.state).set_connection(Arc::clone(&stream));
@@ -192,20 +216,29 @@ impl Dialer {
     fn connect(
         &self,
         to: SocketAddr,
-        settings: &TransferSettings,
-        stop: &WakeEvent,
+        tunnel: Option<(&ProxyService, &TunnelTarget)>,
+        (settings, stop): (&TransferSettings, &WakeEvent),
         timeout: Duration,
     ) -> Result<DataStream, DataError> {
-        let failed = |source| DataError::Connect { to, source };
-        let socket = start_connect(to, None, |socket| set_handshake_options(socket, settings))?;
+        let prepare = |socket: &Socket| set_handshake_options(socket, settings);
+        let mut connection = match tunnel {
+            Some((proxy, target)) => {
+                OpeningConnection::start_through((proxy, to), target, None, prepare)?
+            }
+            None => OpeningConnection::start(to, None, prepare)?,
+        };
         let until = Instant::now() + timeout;
-        while !is_connect_decided(&socket) {
+        loop {
+            if let Some(opened) = connection.advance() {
+                opened?;
+                break;
+            }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(failed(io::ErrorKind::TimedOut.into()));
+                return Err(connection.timeout_error());
             }
             let fds = [
-                (socket.as_fd(), PollFlags::OUT),
+                (connection.as_fd(), connection.interest()),
                 (stop.as_fd(), PollFlags::IN),
             ];
             let [_, stopped] = wake::wait(fds, left).map_err(|e| DataError::setup("poll(2)", e))?;
@@ -214,9 +247,9 @@ impl Dialer {
                 return Err(DataError::Aborted);
             }
         }
-        let error = socket.take_error().map_err(failed)?;
-        error.map_or(Ok(()), |e| Err(failed(e)))?;
-        DataStream::new(socket, to, ConnectionOpener::ThisEnd, settings).map_err(failed)
+        let socket = connection.into_socket();
+        DataStream::new(socket, to, ConnectionOpener::ThisEnd, settings)
+            .map_err(|source| DataError::Connect { to, source })
     }
 
     /// Runs `op` on a connection, and waits for `ready` whenever it would block.
