@@ -62,11 +62,12 @@ impl Storage for ClientSession {
     }
 
     fn path_ends(&self) -> Option<(IpAddr, IpAddr)> {
-        Some(self.path_ends())
+        self.path_ends()
     }
 
     fn advice_service(&self) -> Option<SocketAddr> {
-        let (_, server) = self.path_ends();
+        // Behind a proxy there is none: advice is about the path between the asking machine and the server.
+        let (_, server) = self.path_ends()?;
         let port = self.features().enable_port?;
         Some(SocketAddr::new(server, port))
     }

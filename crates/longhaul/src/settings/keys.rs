@@ -3,6 +3,7 @@
 use clap::{Arg, Args, Command};
 
 use super::built_command;
+use super::value::SettingValue;
 use crate::args::RemoteCommonArgs;
 
 /// Flags that belong to one command, not to all.
@@ -18,14 +19,15 @@ const OF_ONE_COMMAND: [&str; 9] = [
     "version",
 ];
 
-/// Flags about the protection of connections. They hold for all servers of a command.
-const PROTECTION: [&str; 7] = [
+/// Flags about the protection of connections, and about who carries them. They hold for all servers of a command.
+const PROTECTION: [&str; 8] = [
     "ca",
     "cert",
     "data-protection",
     "delegate",
     "insecure",
     "key",
+    "proxy",
     "tls",
 ];
 
@@ -54,6 +56,11 @@ impl SettingKey {
         PROTECTION.contains(&self.name.as_str()) || self.name == "token"
     }
 
+    /// The value as in a file, without a password.
+    pub(super) fn show(&self, value: &SettingValue) -> String {
+        show_value(&self.name, value)
+    }
+
     /// Parses the value as a command with only this flag does.
     ///
     /// # Errors
@@ -72,6 +79,23 @@ impl SettingKey {
             Err(error) => Err(super::one_line(&error)),
         }
     }
+}
+
+/// The value of a setting as in a file. The login of a proxy is masked.
+pub(super) fn show_value(name: &str, value: &SettingValue) -> String {
+    match (name, value) {
+        ("password", _) => "(hidden)".to_owned(),
+        ("proxy", SettingValue::Words(words)) => {
+            let masked = words.iter().map(|word| client::mask_proxy(word));
+            SettingValue::Words(masked.collect()).to_string()
+        }
+        _ => value.to_string(),
+    }
+}
+
+/// Whether the value of a setting has a password.
+pub(super) fn is_secret(name: &str, value: &SettingValue) -> bool {
+    name == "password" || value.to_string() != show_value(name, value)
 }
 
 /// All settings, sorted by name.

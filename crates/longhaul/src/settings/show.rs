@@ -55,7 +55,7 @@ fn show(
         let used = settings.used.iter().find(|setting| setting.name == *name);
         let (value, origin) = match (line.has(key), used) {
             (true, _) => (flag_value(key, &line), "flag".to_owned()),
-            (false, Some(setting)) => (setting.value.to_string(), setting.origin.to_string()),
+            (false, Some(setting)) => (key.show(&setting.value), setting.origin.to_string()),
             (false, None) => match line.values(key).as_slice() {
                 [] => {
                     not_set.push(name.as_str());
@@ -74,10 +74,25 @@ fn show(
     if !not_set.is_empty() {
         lines.push(format!("# without a value: {}", not_set.join(", ")));
     }
+    let chooses_proxy = settings.used.iter().any(|setting| setting.name == "proxy")
+        || settings
+            .keys
+            .iter()
+            .any(|key| key.name == "proxy" && line.has(key));
+    if !chooses_proxy {
+        for (variable, value, schemes) in client::proxies_of_environment() {
+            let schemes = schemes.join(":, ");
+            lines.push(format!(
+                "# proxy of {schemes}: {value:?} (environment {variable})"
+            ));
+        }
+    }
     for setting in &settings.unused {
         lines.push(format!(
             "# not used: {} = {} ({}): it contradicts a flag or a more important setting, or lacks one",
-            setting.name, setting.value, setting.origin
+            setting.name,
+            keys::show_value(&setting.name, &setting.value),
+            setting.origin
         ));
     }
     for file in &settings.files {
@@ -153,7 +168,7 @@ fn flag_value(key: &SettingKey, line: &CommandLine) -> String {
     let values = line.values(key);
     match values.as_slice() {
         [word] if word == "true" || word == "false" => word.clone(),
-        _ => SettingValue::Words(values).to_string(),
+        _ => key.show(&SettingValue::Words(values)),
     }
 }
 
@@ -162,10 +177,7 @@ fn remote_lines(file: &ConfigurationFile, remote: &RemoteSection) -> Vec<String>
     let place = file.path.display();
     let mut lines = vec![format!("{:<40} # {place}:{}", remote.head(), remote.line)];
     let line = |setting: &FileSetting| {
-        let value = match setting.name == "password" {
-            true => "(hidden)".to_owned(),
-            false => setting.value.to_string(),
-        };
+        let value = keys::show_value(&setting.name, &setting.value);
         let text = format!("{} = {value}", setting.name);
         format!("{text:<40} # {place}:{}", setting.line)
     };
@@ -235,5 +247,5 @@ fn mistake_in(key: &SettingKey, value: &SettingValue) -> Option<String> {
         .and_then(|words| key.check(&words));
     checked
         .err()
-        .map(|reason| format!("{} = {value}: {reason}", key.name))
+        .map(|reason| format!("{} = {}: {reason}", key.name, key.show(value)))
 }

@@ -147,6 +147,7 @@ impl EffectiveSettings {
                 continue;
             };
             let refused = |reason: String| {
+                let value = key.show(&value);
                 let message = format!("{origin}: {} = {value}: {reason}", key.name);
                 CopyFailure::new(Exit::Usage, message)
             };
