@@ -53,6 +53,8 @@ struct DialerState {
     connection: Option<Arc<DataStream>>,
     /// The error of the last failed wait.
     failure: Option<DataError>,
+    /// Behind a proxy: how long it took to open the connection.
+    tunnel_time: Option<Duration>,
 }
 
 /// The transfer that the dialer works for.
@@ -83,6 +85,7 @@ impl Dialer {
                 transfer: None,
                 connection: None,
                 failure: None,
+                tunnel_time: None,
             }),
             stop_event,
         }))
@@ -102,16 +105,24 @@ impl Dialer {
     }
 
     /// Smoothed round-trip time of the connection according to the kernel; `None` without a
-    /// connection.
+    /// connection. Behind a proxy the kernel sees a part of the path: it is the time that the connection took to open, a round trip
+    /// or more.
     pub fn rtt(&self) -> Option<Duration> {
+        if let Some(time) = lock(&self.state).tunnel_time {
+            return Some(time);
+        }
         let connection = lock(&self.state).connection.clone()?;
         let rtt = tcp_info::tcp_info(connection.as_fd()).ok()?.smoothed_rtt;
         (!rtt.is_zero()).then_some(rtt)
     }
 
-    /// The addresses of this machine and of the peer, of the connection; `None` without one.
+    /// The addresses of this machine and of the peer, of the connection; `None` without one, and behind a proxy.
     pub fn path_ends(&self) -> Option<(IpAddr, IpAddr)> {
-        let connection = lock(&self.state).connection.clone()?;
+        let connection = {
+            let state = lock(&self.state);
+            let direct = state.connection.clone();
+            direct.filter(|_| state.tunnel_time.is_none())?
+        };
         let local =
             SocketAddr::try_from(rustix::net::getsockname(connection.as_fd()).ok()?).ok()?;
         let peer = connection.peer();
@@ -173,6 +184,12 @@ impl Dialer {
         self.dial_by(at, Some((proxy, target)))
     }
 
+    /// Notes that the present connection ends at a proxy, with which the caller itself has the dialogue.
+    pub fn ends_at_proxy(&self) {
+        let rtt = self.rtt().unwrap_or_default();
+        lock(&self.state).tunnel_time = Some(rtt);
+    }
+
     fn dial_by(
         self: &Arc<Self>,
         targets: &[SocketAddr],
@@ -187,7 +204,8 @@ impl Dialer {
             }
             (state.settings.clone(), Arc::clone(&state.stop))
         };
-        let until = Instant::now() + settings.connect_timeout;
+        let begin = Instant::now();
+        let until = begin + settings.connect_timeout;
         let mut last = DataError::NoPeer { seconds: 0 };
         for (nth, to) in targets.iter().enumerate() {
             let left = until.saturating_duration_since(Instant::now());
@@ -199,7 +217,10 @@ impl Dialer {
             match self.connect(*to, tunnel, (&settings, &stop), timeout) {
                 Ok(stream) => {
                     let stream = Arc::new(stream);
-                    lock(&self.state).set_connection(Arc::clone(&stream));
+                    let mut state = lock(&self.state);
+                    state.set_connection(Arc::clone(&stream));
+                    state.tunnel_time = tunnel.map(|_| begin.elapsed());
+                    drop(state);
                     let dialer = Arc::clone(self);
                     return Ok(DialedConnection { stream, dialer });
                 }

@@ -62,7 +62,7 @@ pub enum DataError {
         source: io::Error,
     },
     /// A proxy opens no data connection.
-    #[error("the proxy {proxy} opens no data connection to {to}: {source}")]
+    #[error("the proxy {proxy} opens no connection to {to}: {source}")]
     Tunnel {
         /// The proxy, without its password.
         proxy: String,

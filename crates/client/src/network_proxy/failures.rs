@@ -36,7 +36,7 @@ pub(crate) fn proxy_advice(failure: &TunnelFailure) -> (Exit, bool, &'static str
         TunnelFailure::TimedOut => (
             Exit::Unreachable,
             true,
-            "check that the server runs, or try again with a longer --timeout",
+            "check that the server runs and the proxy is of this kind (http, socks5), or try again with a longer --timeout",
         ),
         TunnelFailure::Refused(refusal) => match refusal {
             TunnelError::NotHttp | TunnelError::NotSocks5 { .. } | TunnelError::Invalid(_) => (
@@ -47,7 +47,7 @@ pub(crate) fn proxy_advice(failure: &TunnelFailure) -> (Exit, bool, &'static str
             TunnelError::LoginRequired => (
                 Exit::Refused,
                 false,
-                "write the login into the proxy's URL: http://USER:PASSWORD@HOST:PORT",
+                "write it into the proxy's URL: USER:PASSWORD@ before the host",
             ),
             TunnelError::LoginRefused => (
                 Exit::Refused,

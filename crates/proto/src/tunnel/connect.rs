@@ -66,9 +66,10 @@ impl ConnectResponse {
             // 101 changes the protocol, which was not asked for.
             100 | 102..=199 => Ok(false),
             200..=299 => Ok(true),
-            407 if has_login => Err(TunnelError::LoginRefused),
-            407 => Err(TunnelError::LoginRequired),
-            401 | 403 | 405 => Err(TunnelError::Forbidden(format!("{status} {reason}"))),
+            // tinyproxy refuses a wrong login with the status for servers.
+            401 | 407 if has_login => Err(TunnelError::LoginRefused),
+            401 | 407 => Err(TunnelError::LoginRequired),
+            403 | 405 => Err(TunnelError::Forbidden(format!("{status} {reason}"))),
             500..=599 if status != 501 => {
                 Err(TunnelError::Unreachable(format!("{status} {reason}")))
             }
