@@ -179,6 +179,8 @@ impl ClientSession {
         // Another server on this machine has this machine's address as seen from there. A loopback
         // address is meaningful only to a server on this machine.
         let is_here = is_same_host(host, own) || (host.is_loopback() && !own.is_loopback());
+        // Behind a proxy no server sees this machine's address.
+        let is_here = is_here && self.control.route().is_none();
         if !self.features().data_peer || is_here || self.data_peer == Some(host) {
             return Ok(());
         }

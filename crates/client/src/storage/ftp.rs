@@ -40,6 +40,7 @@ impl Storage for ClientSession {
         Capabilities {
             ranges: features.eret,
             several_sessions: features.eret || features.rest_stream,
+            connects_here: self.server_can_connect(),
             partial_writes: features.esto,
             resumes_uploads: true,
             parallel: features.parallel,

@@ -344,7 +344,7 @@ fn the_password_of_a_proxy_is_never_shown() {
 }
 
 #[test]
-fn a_put_has_several_streams_and_a_get_says_why_it_has_one() {
+fn a_put_has_several_streams_and_a_get_several_sessions_or_says_why_not() {
     let site = Site::new();
     let proxy = ScriptedProxy::start(Behaviour::Open, None);
     let url = format!("socks5h://{}", proxy.address);
@@ -360,4 +360,20 @@ fn a_put_has_several_streams_and_a_get_says_why_it_has_one() {
     let get = cp(&site.url("big"), "new");
     assert!(get.status.success(), "{get:?}");
     assert!(text(&get).contains("through the proxy"), "{get:?}");
+    // Without --mode e, several sessions have one stream each.
+    let before = proxy.asked();
+    let big = site.url("big");
+    let get = site.run(&["cp", "-p", "4", "-v", "--proxy", &url, &big, "again"]);
+    assert!(
+        get.status.success() && site.is_same("big", "again"),
+        "{get:?}"
+    );
+    assert!(text(&get).contains("4 sessions of one stream"), "{get:?}");
+    let control = format!("{NAME}:{}", site.port);
+    let asked = proxy.asked();
+    let sessions = asked
+        .iter()
+        .skip(before.len())
+        .filter(|target| **target == control);
+    assert!(sessions.count() > 1, "{asked:?}");
 }

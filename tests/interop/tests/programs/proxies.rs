@@ -4,7 +4,7 @@ use anyhow::Result;
 use interop::cells::MatrixRow;
 use interop::longhaul::copy;
 use interop::longhaul::rows::{self, ServerUnderTest, TestServer, path_argument};
-use interop::longhaul::serve::ServeCommand;
+use interop::longhaul::serve::{self, ServeCommand};
 use interop::matrix::TestStore;
 use interop::peer::forward_proxy::{self, ForwardProxy};
 use interop::peer::tls::PeerTls;
@@ -106,10 +106,11 @@ fn cp_works_with_web_servers_through_proxies() {
     require!(nginx::find());
     let pki = require!(PeerPki::find());
     let store = TestStore::new().unwrap();
-    let server = nginx::start(&store, None).unwrap();
+    let server = nginx::start(&store, None).unwrap().scheme("http");
     through_each("nginx", &store, &server, &[]);
     let store = TestStore::new().unwrap();
     let server = nginx::start(&store, Some(&pki.host)).unwrap();
+    let server = server.scheme("https").host("localhost");
     let authority = path_argument(&pki.ca_file());
     through_each("nginx with TLS", &store, &server, &["--ca", &authority]);
 }
@@ -120,13 +121,16 @@ fn data_goes_directly_between_two_servers_and_control_through_the_proxy() {
     require!(forward_proxy::find_microsocks());
     let stores = [TestStore::new().unwrap(), TestStore::new().unwrap()];
     let servers = stores.each_ref().map(|store| {
-        // Only the server may bring data, and it does not come from the proxy's address.
-        let options = ServeCommand::anonymous(store.root());
-        options.flag("--foreign-data-addresses").start().unwrap()
+        let users = store.scratch().join("users");
+        serve::add_user(&users, store.root()).unwrap();
+        let serving = ServeCommand::new(store.root());
+        let serving = serving.option("--users", &users.to_string_lossy());
+        serving.start().unwrap()
     });
     for (name, start) in PROXIES {
         let proxy = start().unwrap();
-        let (from, to) = (servers[0].url("src/65536"), servers[1].url("between"));
+        let file = format!("src/{}", test_files::name(65_536));
+        let (from, to) = (servers[0].user_url(&file), servers[1].user_url("between"));
         copy::cp(&["--proxy", proxy.url(), &from, &to])
             .unwrap_or_else(|error| panic!("{name}: {error:#}"));
         if name == "tinyproxy" {

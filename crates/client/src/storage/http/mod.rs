@@ -244,6 +244,7 @@ impl Storage for HttpStorage {
         Capabilities {
             ranges: true,
             several_sessions: false,
+            connects_here: true,
             partial_writes: false,
             resumes_uploads: false,
             parallel: true,
