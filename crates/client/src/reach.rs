@@ -150,7 +150,7 @@ async fn reach_through(
     Err(proxy_failure(&name, &proxy.to_string(), &failure))
 }
 
-/// What the proxy is asked for: the server's name, or its addresses.
+/// The hosts that the proxy is asked for: the server's name, or its addresses.
 async fn targets(
     server: &Server,
     proxy: &NetworkProxy,

@@ -242,33 +242,15 @@ impl Dialer {
         timeout: Duration,
     ) -> Result<DataStream, DataError> {
         let prepare = |socket: &Socket| set_handshake_options(socket, settings);
-        let mut connection = match tunnel {
+        let connection = match tunnel {
             Some((proxy, target)) => {
                 OpeningConnection::start_through((proxy, to), target, None, prepare)?
             }
             None => OpeningConnection::start(to, None, prepare)?,
         };
-        let until = Instant::now() + timeout;
-        loop {
-            if let Some(opened) = connection.advance() {
-                opened?;
-                break;
-            }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(connection.timeout_error());
-            }
-            let fds = [
-                (connection.as_fd(), connection.interest()),
-                (stop.as_fd(), PollFlags::IN),
-            ];
-            let [_, stopped] = wake::wait(fds, left).map_err(|e| DataError::setup("poll(2)", e))?;
-            // `stopped` covers a stop that came before this call began to wait.
-            if stopped || self.stopped.load(Ordering::SeqCst) {
-                return Err(DataError::Aborted);
-            }
-        }
-        let socket = connection.into_socket();
+        // A stop may have come before this call began to wait.
+        let is_stopped = || self.stopped.load(Ordering::SeqCst);
+        let socket = connection.complete(Instant::now() + timeout, stop, is_stopped)?;
         DataStream::new(socket, to, ConnectionOpener::ThisEnd, settings)
             .map_err(|source| DataError::Connect { to, source })
     }

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use proto::tunnel::{TunnelDialogue, TunnelTarget};
 use rustix::event::PollFlags;
@@ -12,7 +12,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::error::DataError;
-use crate::os::wake;
+use crate::os::wake::{self, WakeEvent};
 use crate::tunnel::{ProxyService, TunnelFailure};
 
 /// A connection that is being opened. All calls return at once.
@@ -20,7 +20,8 @@ use crate::tunnel::{ProxyService, TunnelFailure};
 pub(crate) struct OpeningConnection {
     socket: Socket,
     to: SocketAddr,
-    tunnel: Option<OpeningTunnel>,
+    /// Most connections have none.
+    tunnel: Option<Box<OpeningTunnel>>,
 }
 
 /// The dialogue with a proxy on a socket.
@@ -63,7 +64,7 @@ impl OpeningConnection {
             Ok(socket) => Ok(Self {
                 socket,
                 to: at,
-                tunnel: Some(tunnel),
+                tunnel: Some(Box::new(tunnel)),
             }),
             Err(DataError::Connect { source, .. }) => {
                 Err(tunnel.failure(TunnelFailure::NoProxy(source)))
@@ -103,6 +104,32 @@ impl OpeningConnection {
             Ok(()) => Some(Ok(())),
             Err(TunnelFailure::Lost(error)) if error.kind() == io::ErrorKind::WouldBlock => None,
             Err(failure) => Some(Err(tunnel.failure(failure))),
+        }
+    }
+
+    /// Waits until the connection is open, at most until `until`, and while `stop` is not woken.
+    pub(crate) fn complete(
+        mut self,
+        until: Instant,
+        stop: &WakeEvent,
+        is_stopped: impl Fn() -> bool,
+    ) -> Result<Socket, DataError> {
+        loop {
+            if let Some(opened) = self.advance() {
+                return opened.map(|()| self.socket);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(self.timeout_error());
+            }
+            let fds = [
+                (self.as_fd(), self.interest()),
+                (stop.as_fd(), PollFlags::IN),
+            ];
+            let [_, stopped] = wake::wait(fds, left).map_err(|e| DataError::setup("poll(2)", e))?;
+            if stopped || is_stopped() {
+                return Err(DataError::Aborted);
+            }
         }
     }
 
@@ -211,7 +238,6 @@ pub(crate) fn is_connect_decided(socket: &Socket) -> bool {
 mod tests {
     use std::io::{Read, Write};
     use std::net::TcpListener;
-    use std::time::Instant;
 
     use proto::tunnel::{ProxyLogin, TunnelError, TunnelProtocol};
 

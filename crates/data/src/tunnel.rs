@@ -38,7 +38,7 @@ pub struct TunnelRoute {
 }
 
 impl TunnelRoute {
-    /// What the proxy is asked for to reach a data address: the server itself by the name that the control connection
+    /// The host that the proxy is asked for to reach a data address: the server itself by the name that the control connection
     /// had, any other host by its address.
     pub(crate) fn target(&self, to: SocketAddr) -> TunnelTarget {
         match to.ip().to_canonical() == self.server_ip {

@@ -7,7 +7,7 @@ use super::NetworkProxy;
 use crate::{CopyFailure, Exit};
 
 /// Reads a variable of the environment.
-type Variables<'a> = dyn Fn(&str) -> Option<String> + 'a;
+type ProxyVariables<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
 /// The user's choice of a proxy.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -25,7 +25,7 @@ impl ProxyChoice {
     /// Parses the value of `--proxy`: a URL, or `none`.
     ///
     /// # Errors
-    /// What is wrong, without the text.
+    /// The mistake, without the text.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text {
             "none" => Ok(Self::Off),
@@ -50,7 +50,7 @@ impl ProxyChoice {
         &self,
         scheme: &str,
         host: &str,
-        variables: &Variables<'_>,
+        variables: &ProxyVariables<'_>,
     ) -> Result<Option<Arc<NetworkProxy>>, String> {
         let is_excluded = || {
             let list = ["no_proxy", "NO_PROXY"].into_iter().find_map(variables);
@@ -91,7 +91,7 @@ fn variable(name: &str) -> Option<String> {
 
 /// Name and value of the variable for a scheme, as curl chooses it. HTTP_PROXY in upper case is ignored: in a CGI process
 /// it holds a header of the request (CVE-2016-5385, "httpoxy").
-fn in_environment(scheme: &str, variables: &Variables<'_>) -> Option<(String, String)> {
+fn in_environment(scheme: &str, variables: &ProxyVariables<'_>) -> Option<(String, String)> {
     let own = format!("{scheme}_proxy");
     let upper = own.to_uppercase();
     let mut names = vec![own, upper, "all_proxy".to_owned(), "ALL_PROXY".to_owned()];

@@ -71,7 +71,7 @@ impl NetworkProxy {
     /// percent-decoded. `origin` is the variable with the text, if it is not `--proxy`.
     ///
     /// # Errors
-    /// What is wrong, without the text, which may have a password.
+    /// The mistake, without the text, which may have a password.
     pub(crate) fn parse(text: &str, origin: Option<&str>) -> Result<Self, String> {
         let (scheme, rest) = match text.split_once("://") {
             Some((scheme, rest)) => (scheme_of(scheme)?, rest),

@@ -15,20 +15,20 @@ use scripted::{Behaviour, NAME, ScriptedProxy};
 const LOGIN: &str = "ann:hush4711";
 
 /// A server, and a place for files.
-struct Site {
+struct ProxiedSite {
     place: tempfile::TempDir,
     server: Child,
     port: u16,
 }
 
-impl Drop for Site {
+impl Drop for ProxiedSite {
     fn drop(&mut self) {
         let _ = self.server.kill();
         let _ = self.server.wait();
     }
 }
 
-impl Site {
+impl ProxiedSite {
     fn new() -> Self {
         let place = tempfile::tempdir().unwrap();
         for directory in ["root/tree/sub", "work"] {
@@ -105,7 +105,11 @@ fn longhaul() -> Command {
 }
 
 fn bytes(count: usize) -> Vec<u8> {
-    (0..count).map(|at| (at * 7 % 251) as u8).collect()
+    (0..251)
+        .map(|byte: u8| byte.wrapping_mul(7))
+        .cycle()
+        .take(count)
+        .collect()
 }
 
 fn text(output: &Output) -> String {
@@ -115,7 +119,7 @@ fn text(output: &Output) -> String {
 
 /// All verbs with a proxy of this scheme.
 fn all_verbs(scheme: &str) {
-    let site = Site::new();
+    let site = ProxiedSite::new();
     let proxy = ScriptedProxy::start(Behaviour::Open, Some(LOGIN));
     let url = format!("{scheme}://{LOGIN}@{}", proxy.address);
     let through = ["--proxy", &url];
@@ -176,7 +180,7 @@ fn all_verbs_reach_a_server_through_socks() {
 
 #[test]
 fn a_name_is_resolved_here_for_socks5_and_at_the_proxy_for_socks5h() {
-    let site = Site::new();
+    let site = ProxiedSite::new();
     let proxy = ScriptedProxy::start(Behaviour::Open, None);
     let url = format!("socks5://{}", proxy.address);
     let output = site.run(&["ls", "--proxy", &url, &site.url("")]);
@@ -195,7 +199,7 @@ fn a_name_is_resolved_here_for_socks5_and_at_the_proxy_for_socks5h() {
 
 #[test]
 fn the_proxy_of_the_environment_is_used_unless_the_host_is_excluded() {
-    let site = Site::new();
+    let site = ProxiedSite::new();
     let proxy = ScriptedProxy::start(Behaviour::Open, None);
     let address = proxy.address.to_string();
     let socks = format!("socks5h://{address}");
@@ -234,7 +238,7 @@ fn the_proxy_of_the_environment_is_used_unless_the_host_is_excluded() {
 
 #[test]
 fn a_proxy_that_does_not_help_is_named_in_one_line_with_its_exit_code() {
-    let site = Site::new();
+    let site = ProxiedSite::new();
     let (url, local) = (site.url("big"), site.url("new"));
     let closed = {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -278,7 +282,7 @@ fn a_proxy_that_does_not_help_is_named_in_one_line_with_its_exit_code() {
 
 #[test]
 fn the_password_of_a_proxy_is_never_shown() {
-    let site = Site::new();
+    let site = ProxiedSite::new();
     let proxy = ScriptedProxy::start(Behaviour::Open, Some(LOGIN));
     let url = format!("http://{LOGIN}@{}", proxy.address);
     let log = site.path("log");
@@ -345,7 +349,7 @@ fn the_password_of_a_proxy_is_never_shown() {
 
 #[test]
 fn a_put_has_several_streams_and_a_get_several_sessions_or_says_why_not() {
-    let site = Site::new();
+    let site = ProxiedSite::new();
     let proxy = ScriptedProxy::start(Behaviour::Open, None);
     let url = format!("socks5h://{}", proxy.address);
     let cp = |from: &str, to: &str| {

@@ -10,9 +10,9 @@ fn target(host: &str) -> TunnelTarget {
     TunnelTarget::new(host, 2811).unwrap()
 }
 
-/// What a dialogue with a proxy that sends `replies` came to.
+/// The end of a dialogue.
 #[derive(Debug, PartialEq)]
-struct Outcome {
+struct DialogueEnd {
     sent: Vec<u8>,
     taken: usize,
     is_open: bool,
@@ -20,7 +20,7 @@ struct Outcome {
 }
 
 /// Runs a dialogue. `split` is the most bytes that arrive at a time.
-fn run(mut dialogue: TunnelDialogue, replies: &[u8], split: usize) -> Outcome {
+fn run(mut dialogue: TunnelDialogue, replies: &[u8], split: usize) -> DialogueEnd {
     let mut sent = Vec::new();
     let mut taken = 0;
     let mut error = None;
@@ -35,7 +35,7 @@ fn run(mut dialogue: TunnelDialogue, replies: &[u8], split: usize) -> Outcome {
         taken += count;
         error = dialogue.receive(&rest[..count]).err();
     }
-    Outcome {
+    DialogueEnd {
         sent,
         taken,
         is_open: dialogue.is_open(),
@@ -43,13 +43,13 @@ fn run(mut dialogue: TunnelDialogue, replies: &[u8], split: usize) -> Outcome {
     }
 }
 
-fn connect(replies: &str, login: Option<&ProxyLogin>) -> Outcome {
+fn connect(replies: &str, login: Option<&ProxyLogin>) -> DialogueEnd {
     let target = target("host.example");
     let dialogue = TunnelDialogue::new(TunnelProtocol::HttpConnect, &target, login);
     run(dialogue, replies.as_bytes(), usize::MAX)
 }
 
-fn socks(replies: &[u8], login: Option<&ProxyLogin>) -> Outcome {
+fn socks(replies: &[u8], login: Option<&ProxyLogin>) -> DialogueEnd {
     let target = target("host.example");
     let dialogue = TunnelDialogue::new(TunnelProtocol::Socks5, &target, login);
     run(dialogue, replies, usize::MAX)
