@@ -240,6 +240,32 @@ fn write_texts(folder: &Path) -> Result<(), AnyError> {
     let mut second = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x0c".to_vec();
     second.extend([192, 0, 2, 1, 198, 51, 100, 1, 0x0f, 0xa0, 0x0a, 0xfb]);
     write(folder, "proxy_header", "v2", second)?;
+    // The first byte chooses protocol and login, the second one the split.
+    for (name, seed) in [
+        (
+            "connect",
+            &b"\0\x05HTTP/1.1 200 Connection established\r\nVia: a\r\n\r\n220 ready\r\n"[..],
+        ),
+        (
+            "connect_login",
+            b"\x02\x01HTTP/1.0 407 Proxy Authentication Required\n\n",
+        ),
+        (
+            "connect_hints",
+            b"\0\x02HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 503 Down\r\n\r\n",
+        ),
+        (
+            "socks",
+            b"\x01\x03\x05\0\x05\0\0\x01\x7f\0\0\x01\x0a\xfb220 ready\r\n",
+        ),
+        (
+            "socks_login",
+            b"\x03\x01\x05\x02\x01\0\x05\0\0\x03\x01h\x0a\xfb",
+        ),
+        ("socks_refusal", b"\x01\x04\x05\0\x05\x02\0\x01"),
+    ] {
+        write(folder, "proxy_reply", name, seed)?;
+    }
     write(folder, "holder_message", "load", [0])?;
     write(folder, "holder_message", "framed_load", [0, 0, 0, 1, 0])?;
     write(

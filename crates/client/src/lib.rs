@@ -19,10 +19,12 @@ pub mod location;
 mod lock_file;
 mod matching;
 mod netrc;
+mod network_proxy;
 mod partial;
 mod preserve_options;
 mod private_file;
 pub mod protection;
+mod reach;
 mod remote_api;
 mod remotes;
 mod removal_preview;
@@ -51,11 +53,13 @@ pub use batch::side_files::{CopiedPlaces, check_log_file};
 pub use copy_progress::{CopyProgress, MovingFile};
 pub use credentials::{Credential, netrc_warning};
 pub use interrupt::CopyInterrupt;
+pub use network_proxy::{NetworkProxy, ProxyChoice, mask_proxy, proxies_of_environment};
 pub use preserve_options::{Preserve, PreservedTimes, SparseFiles};
 pub use private_file::{exposure_of_file, writers_of_file};
 pub use protection::{
     ConnectionSecurity, DataProtectionChoice, DelegationChoice, SecurityOptions, TlsUse,
 };
+pub use reach::connect_to_server;
 pub use remote_api::*;
 pub use remotes::{MissingPassword, PasswordSource, RemoteLogin, RemoteServer, Remotes};
 pub use selection::Selection;

@@ -13,13 +13,16 @@ use std::time::Instant;
 use socket2::Socket;
 
 use crate::budget::{StreamBudget, StreamPermit};
-use crate::connect::{ConnectAttempt, OpenedConnections, accept_one, connect_all, start_attempt};
+use crate::connect::{
+    ConnectAttempt, OpenedConnections, OutgoingPath, accept_one, connect_all, start_attempt,
+};
 use crate::error::DataError;
 use crate::listener::bind_free_port;
 pub use crate::listener::{AllowedPeers, ListenOptions};
 use crate::settings::TransferSettings;
 pub use crate::stream::DataStream;
 use crate::transfer::ActiveTransfer;
+use crate::tunnel::TunnelRoute;
 
 /// The source of a channel's connections.
 #[derive(Debug)]
@@ -34,9 +37,27 @@ pub(crate) enum ChannelEndpoint {
     Active {
         targets: Vec<SocketAddr>,
         local: Option<IpAddr>,
+        /// The way through a proxy.
+        route: Option<Arc<TunnelRoute>>,
     },
     /// Already used by a MODE S transfer (RFC 959 §3.3: one file per connection).
     Used,
+}
+
+impl ChannelEndpoint {
+    /// How connections to its targets are made.
+    fn path(&self) -> OutgoingPath<'_> {
+        match self {
+            Self::Active { local, route, .. } => OutgoingPath {
+                local: *local,
+                route: route.as_deref(),
+            },
+            Self::Passive { .. } | Self::Used => OutgoingPath {
+                local: None,
+                route: None,
+            },
+        }
+    }
 }
 
 /// Connections cached after a MODE E transfer.
@@ -88,7 +109,20 @@ impl SessionDataChannel {
     /// A channel that connects to these addresses when a transfer starts. `local` is the address to
     /// bind, used for targets of its family.
     pub fn connect_to(targets: Vec<SocketAddr>, local: Option<IpAddr>) -> Self {
-        Self::from_endpoint(ChannelEndpoint::Active { targets, local })
+        Self::connect_by(targets, local, None)
+    }
+
+    /// [`SessionDataChannel::connect_to`], through a proxy if there is a route.
+    pub fn connect_by(
+        targets: Vec<SocketAddr>,
+        local: Option<IpAddr>,
+        route: Option<Arc<TunnelRoute>>,
+    ) -> Self {
+        Self::from_endpoint(ChannelEndpoint::Active {
+            targets,
+            local,
+            route,
+        })
     }
 
     fn from_endpoint(endpoint: ChannelEndpoint) -> Self {
@@ -200,9 +234,9 @@ impl SessionDataChannel {
                 pending: Vec::new(),
             });
         }
-        if let ChannelEndpoint::Active { targets, local } = &self.endpoint {
+        if let ChannelEndpoint::Active { targets, .. } = &self.endpoint {
             let permits = self.permits(targets.len(), per_target, settings.max_connections)?;
-            return connect_all(transfer, settings, targets, *local, permits);
+            return connect_all(transfer, settings, targets, self.endpoint.path(), permits);
         }
         // A passive sender takes one connection: only the connecting end can open more (GFD.20
         // §3.4).
@@ -265,8 +299,8 @@ impl SessionDataChannel {
         permit: StreamPermit,
     ) -> Result<ConnectAttempt, DataError> {
         match &self.endpoint {
-            ChannelEndpoint::Active { targets, local } if targets.contains(&to) => {
-                start_attempt(settings, to, *local, until, permit)
+            ChannelEndpoint::Active { targets, .. } if targets.contains(&to) => {
+                start_attempt(settings, to, self.endpoint.path(), until, permit)
             }
             _ => Err(DataError::Connect {
                 to,
@@ -304,9 +338,9 @@ pub(crate) fn open_first(
             listener, accept, ..
         } => accept_one(transfer, listener, *accept, settings, permit),
         // RFC 959 has one target. If SPOR gave several, MODE S uses the last.
-        ChannelEndpoint::Active { targets, local } => {
+        ChannelEndpoint::Active { targets, .. } => {
             let one = targets.last().map_or(&[][..], std::slice::from_ref);
-            let opened = connect_all(transfer, settings, one, *local, vec![permit])?;
+            let opened = connect_all(transfer, settings, one, endpoint.path(), vec![permit])?;
             let seconds = settings.connect_timeout.as_secs();
             opened
                 .open

@@ -8,17 +8,19 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::Socket;
 
 use crate::budget::StreamPermit;
 use crate::error::DataError;
 use crate::listener::AllowedPeers;
+use crate::opening::OpeningConnection;
 use crate::os::wake::{self, WakeEvent};
 use crate::security::ConnectionOpener;
 use crate::settings::TransferSettings;
 use crate::stream::{DataStream, set_handshake_options};
 use crate::tls_handshake::SenderCandidates;
 use crate::transfer::ActiveTransfer;
+use crate::tunnel::TunnelRoute;
 
 /// Pause when the system has no descriptor or memory for another connection.
 pub(crate) const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
@@ -31,10 +33,19 @@ const STRAGGLER_WAIT: Duration = Duration::from_millis(5);
 /// A connection attempt in progress.
 #[derive(Debug)]
 pub(crate) struct ConnectAttempt {
-    socket: Socket,
+    connection: OpeningConnection,
     to: SocketAddr,
     until: Instant,
     permit: StreamPermit,
+}
+
+/// Where connections come from and how they reach their targets.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OutgoingPath<'a> {
+    /// The address to bind, for targets of its family.
+    pub(crate) local: Option<IpAddr>,
+    /// The way through a proxy.
+    pub(crate) route: Option<&'a TunnelRoute>,
 }
 
 /// Connections to several targets.
@@ -56,7 +67,7 @@ pub(crate) fn connect_all(
     transfer: &ActiveTransfer,
     settings: &TransferSettings,
     targets: &[SocketAddr],
-    local: Option<IpAddr>,
+    path: OutgoingPath<'_>,
     permits: Vec<StreamPermit>,
 ) -> Result<OpenedConnections, DataError> {
     let started = Instant::now();
@@ -65,7 +76,7 @@ pub(crate) fn connect_all(
     let mut opened = OpenedConnections {
         open: Vec::new(),
         pending: start_each(targets, permits, |to, permit| {
-            start_attempt(settings, to, local, until, permit)
+            start_attempt(settings, to, path, until, permit)
         })?,
     };
     let mut refused = None;
@@ -139,13 +150,16 @@ impl OpenedConnections {
 
     /// Takes the attempts that have succeeded or failed. Returns the first error.
     fn take_decided(&mut self, settings: &TransferSettings) -> Option<DataError> {
-        let (decided, pending): (Vec<_>, _) = std::mem::take(&mut self.pending)
-            .into_iter()
-            .partition(|a| is_connect_decided(&a.socket));
-        self.pending = pending;
         let mut refused = None;
-        for attempt in decided {
-            match attempt.finish(settings) {
+        for mut attempt in std::mem::take(&mut self.pending) {
+            let finished = match attempt.connection.advance() {
+                None => {
+                    self.pending.push(attempt);
+                    continue;
+                }
+                Some(opened) => opened.and_then(|()| attempt.finish(settings)),
+            };
+            match finished {
                 Ok(stream) => self.open.push(Arc::new(stream)),
                 Err(error) => {
                     tracing::warn!(%error, "data connection failed");
@@ -161,13 +175,20 @@ impl OpenedConnections {
 pub(crate) fn start_attempt(
     settings: &TransferSettings,
     to: SocketAddr,
-    local: Option<IpAddr>,
+    path: OutgoingPath<'_>,
     until: Instant,
     permit: StreamPermit,
 ) -> Result<ConnectAttempt, DataError> {
-    let socket = start_connect(to, local, |socket| set_handshake_options(socket, settings))?;
+    let prepare = |socket: &Socket| set_handshake_options(socket, settings);
+    let connection = match path.route {
+        Some(route) => {
+            let proxy = (&*route.proxy, route.at);
+            OpeningConnection::start_through(proxy, &route.target(to), path.local, prepare)?
+        }
+        None => OpeningConnection::start(to, path.local, prepare)?,
+    };
     Ok(ConnectAttempt {
-        socket,
+        connection,
         to,
         until,
         permit,
@@ -181,25 +202,25 @@ impl ConnectAttempt {
 
     /// Waits for the connection. Returns `None` if `unless` was woken first.
     pub(crate) fn wait_connected(
-        self,
+        mut self,
         transfer: &ActiveTransfer,
         settings: &TransferSettings,
         unless: &WakeEvent,
     ) -> Result<Option<DataStream>, DataError> {
         loop {
             let left = self.until.saturating_duration_since(Instant::now());
-            // Three reasons end the wait: the socket is writable (connected or failed), the
-            // connection is not needed, or the transfer stops.
+            // Three reasons end the wait: the socket is ready, the connection is not needed, or the
+            // transfer stops.
             let fds = [
-                (self.socket.as_fd(), PollFlags::OUT),
+                (self.connection.as_fd(), self.connection.interest()),
                 (unless.as_fd(), PollFlags::IN),
                 (transfer.stop_wake().as_fd(), PollFlags::IN),
             ];
-            let [decided, not_needed, _] =
+            let [ready, not_needed, _] =
                 wake::wait(fds, left).map_err(|e| DataError::setup("poll(2)", e))?;
             transfer.check()?;
-            if decided {
-                return self.finish(settings).map(Some);
+            if ready && let Some(opened) = self.connection.advance() {
+                return opened.and_then(|()| self.finish(settings)).map(Some);
             }
             if not_needed {
                 return Ok(None);
@@ -211,55 +232,16 @@ impl ConnectAttempt {
     }
 
     fn finish(self, settings: &TransferSettings) -> Result<DataStream, DataError> {
-        let Self {
-            socket, to, permit, ..
-        } = self;
-        // SO_ERROR has the result of a non-blocking connect (connect(2), EINPROGRESS).
-        let outcome = socket
-            .take_error()
-            .and_then(|error| error.map_or(Ok(()), Err))
-            .and_then(|()| DataStream::new(socket, to, ConnectionOpener::ThisEnd, settings));
-        outcome
-            .map(|stream| stream.with_permit(permit))
+        let to = self.to;
+        let socket = self.connection.into_socket();
+        let stream = DataStream::new(socket, to, ConnectionOpener::ThisEnd, settings);
+        stream
+            .map(|stream| stream.with_permit(self.permit))
             .map_err(|source| DataError::Connect { to, source })
     }
 
     fn timeout_error(&self) -> DataError {
-        DataError::Connect {
-            to: self.to,
-            source: io::ErrorKind::TimedOut.into(),
-        }
-    }
-}
-
-/// Starts a connection without waiting for it, from `local` where that has the target's address
-/// family. `prepare` sets options before connect(2).
-pub(crate) fn start_connect(
-    to: SocketAddr,
-    local: Option<IpAddr>,
-    prepare: impl FnOnce(&Socket) -> Result<(), DataError>,
-) -> Result<Socket, DataError> {
-    let fail = |source| DataError::Connect { to, source };
-    let socket =
-        Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP)).map_err(fail)?;
-    // A blocking connect could not be cancelled and would take one round trip per stream.
-    socket.set_nonblocking(true).map_err(fail)?;
-    prepare(&socket)?;
-    if let Some(ip) = local.filter(|ip| ip.is_ipv4() == to.is_ipv4()) {
-        let from = SocketAddr::new(ip, 0);
-        socket.bind(&from.into()).map_err(fail)?;
-    }
-    match socket.connect(&SockAddr::from(to)) {
-        // A signal ends the call, but the attempt continues (connect(2), EINTR).
-        Err(e)
-            if !matches!(
-                Errno::from_io_error(&e),
-                Some(Errno::INPROGRESS | Errno::INTR)
-            ) =>
-        {
-            Err(fail(e))
-        }
-        _ => Ok(socket),
+        self.connection.timeout_error()
     }
 }
 
@@ -271,19 +253,10 @@ fn wait_for_any(
 ) -> Result<(), DataError> {
     // The stop event is first, so that a cancel ends the wait, too.
     let mut fds = vec![PollFd::new(transfer.stop_wake(), PollFlags::IN)];
-    let sockets = attempts.iter().map(|a| &a.socket);
-    fds.extend(sockets.map(|socket| PollFd::new(socket, PollFlags::OUT)));
+    let connections = attempts.iter().map(|attempt| &attempt.connection);
+    fds.extend(connections.map(|connection| PollFd::new(connection, connection.interest())));
     wake::wait_any(&mut fds, left).map_err(|e| DataError::setup("poll(2)", e))?;
     transfer.check()
-}
-
-/// Whether a connection attempt has succeeded or failed.
-pub(crate) fn is_connect_decided(socket: &Socket) -> bool {
-    // An error of poll(2) counts as decided: `take_error` then reports it.
-    !matches!(
-        wake::wait([(socket.as_fd(), PollFlags::OUT)], Duration::ZERO),
-        Ok([false])
-    )
 }
 
 /// Connections of one transfer from hosts that are not allowed. They are closed at once.

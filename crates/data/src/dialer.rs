@@ -11,21 +11,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use proto::tunnel::TunnelTarget;
 use rustix::event::PollFlags;
+use socket2::Socket;
 use tune::Evidence;
 use tune::sample::TcpSample;
 
-use crate::connect::{is_connect_decided, start_connect};
 use crate::control::TransferControl;
 use crate::error::DataError;
 use crate::job::TransferSettings;
 use crate::locks::lock;
+use crate::opening::OpeningConnection;
 use crate::os::tcp_info;
 use crate::os::wake::{self, WakeEvent};
 use crate::pull::ReaderContext;
 use crate::security::ConnectionOpener;
 use crate::stream::{DataStream, set_handshake_options};
 use crate::stream_io::stream_evidence;
+use crate::tunnel::ProxyService;
 
 /// Every address but the last gets the remaining time divided by this.
 const TIME_DIVISOR: u32 = 2;
@@ -50,6 +53,8 @@ struct DialerState {
     connection: Option<Arc<DataStream>>,
     /// The error of the last failed wait.
     failure: Option<DataError>,
+    /// Behind a proxy: how long it took to open the connection.
+    tunnel_time: Option<Duration>,
 }
 
 /// The transfer that the dialer works for.
@@ -80,6 +85,7 @@ impl Dialer {
                 transfer: None,
                 connection: None,
                 failure: None,
+                tunnel_time: None,
             }),
             stop_event,
         }))
@@ -99,16 +105,24 @@ impl Dialer {
     }
 
     /// Smoothed round-trip time of the connection according to the kernel; `None` without a
-    /// connection.
+    /// connection. Behind a proxy the kernel sees a part of the path: it is the time that the connection took to open, a round trip
+    /// or more.
     pub fn rtt(&self) -> Option<Duration> {
+        if let Some(time) = lock(&self.state).tunnel_time {
+            return Some(time);
+        }
         let connection = lock(&self.state).connection.clone()?;
         let rtt = tcp_info::tcp_info(connection.as_fd()).ok()?.smoothed_rtt;
         (!rtt.is_zero()).then_some(rtt)
     }
 
-    /// The addresses of this machine and of the peer, of the connection; `None` without one.
+    /// The addresses of this machine and of the peer, of the connection; `None` without one, and behind a proxy.
     pub fn path_ends(&self) -> Option<(IpAddr, IpAddr)> {
-        let connection = lock(&self.state).connection.clone()?;
+        let connection = {
+            let state = lock(&self.state);
+            let direct = state.connection.clone();
+            direct.filter(|_| state.tunnel_time.is_none())?
+        };
         let local =
             SocketAddr::try_from(rustix::net::getsockname(connection.as_fd()).ok()?).ok()?;
         let peer = connection.peer();
@@ -154,6 +168,33 @@ impl Dialer {
     /// # Errors
     /// The last target's error; [`DataError::Aborted`] when stopped.
     pub fn dial(self: &Arc<Self>, targets: &[SocketAddr]) -> Result<DialedConnection, DataError> {
+        self.dial_by(targets, None)
+    }
+
+    /// [`Dialer::dial`] through a proxy: `at` are its addresses.
+    ///
+    /// # Errors
+    /// As [`Dialer::dial`]; [`DataError::Tunnel`].
+    pub fn dial_through(
+        self: &Arc<Self>,
+        proxy: &ProxyService,
+        at: &[SocketAddr],
+        target: &TunnelTarget,
+    ) -> Result<DialedConnection, DataError> {
+        self.dial_by(at, Some((proxy, target)))
+    }
+
+    /// Notes that the present connection ends at a proxy, with which the caller itself has the dialogue.
+    pub fn ends_at_proxy(&self) {
+        let rtt = self.rtt().unwrap_or_default();
+        lock(&self.state).tunnel_time = Some(rtt);
+    }
+
+    fn dial_by(
+        self: &Arc<Self>,
+        targets: &[SocketAddr],
+        tunnel: Option<(&ProxyService, &TunnelTarget)>,
+    ) -> Result<DialedConnection, DataError> {
         let (settings, stop) = {
             let mut state = lock(&self.state);
             // The old connection leaves the transfer before the dial, so that its counters are not
@@ -163,7 +204,8 @@ impl Dialer {
             }
             (state.settings.clone(), Arc::clone(&state.stop))
         };
-        let until = Instant::now() + settings.connect_timeout;
+        let begin = Instant::now();
+        let until = begin + settings.connect_timeout;
         let mut last = DataError::NoPeer { seconds: 0 };
         for (nth, to) in targets.iter().enumerate() {
             let left = until.saturating_duration_since(Instant::now());
@@ -172,10 +214,13 @@ impl Dialer {
                 true => left,
                 false => left / TIME_DIVISOR,
             };
-            match self.connect(*to, &settings, &stop, timeout) {
+            match self.connect(*to, tunnel, (&settings, &stop), timeout) {
                 Ok(stream) => {
                     let stream = Arc::new(stream);
-                    lock(&self.state).set_connection(Arc::clone(&stream));
+                    let mut state = lock(&self.state);
+                    state.set_connection(Arc::clone(&stream));
+                    state.tunnel_time = tunnel.map(|_| begin.elapsed());
+                    drop(state);
                     let dialer = Arc::clone(self);
                     return Ok(DialedConnection { stream, dialer });
                 }
@@ -192,31 +237,22 @@ impl Dialer {
     fn connect(
         &self,
         to: SocketAddr,
-        settings: &TransferSettings,
-        stop: &WakeEvent,
+        tunnel: Option<(&ProxyService, &TunnelTarget)>,
+        (settings, stop): (&TransferSettings, &WakeEvent),
         timeout: Duration,
     ) -> Result<DataStream, DataError> {
-        let failed = |source| DataError::Connect { to, source };
-        let socket = start_connect(to, None, |socket| set_handshake_options(socket, settings))?;
-        let until = Instant::now() + timeout;
-        while !is_connect_decided(&socket) {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(failed(io::ErrorKind::TimedOut.into()));
+        let prepare = |socket: &Socket| set_handshake_options(socket, settings);
+        let connection = match tunnel {
+            Some((proxy, target)) => {
+                OpeningConnection::start_through((proxy, to), target, None, prepare)?
             }
-            let fds = [
-                (socket.as_fd(), PollFlags::OUT),
-                (stop.as_fd(), PollFlags::IN),
-            ];
-            let [_, stopped] = wake::wait(fds, left).map_err(|e| DataError::setup("poll(2)", e))?;
-            // `stopped` covers a stop that came before this call began to wait.
-            if stopped || self.stopped.load(Ordering::SeqCst) {
-                return Err(DataError::Aborted);
-            }
-        }
-        let error = socket.take_error().map_err(failed)?;
-        error.map_or(Ok(()), |e| Err(failed(e)))?;
-        DataStream::new(socket, to, ConnectionOpener::ThisEnd, settings).map_err(failed)
+            None => OpeningConnection::start(to, None, prepare)?,
+        };
+        // A stop may have come before this call began to wait.
+        let is_stopped = || self.stopped.load(Ordering::SeqCst);
+        let socket = connection.complete(Instant::now() + timeout, stop, is_stopped)?;
+        DataStream::new(socket, to, ConnectionOpener::ThisEnd, settings)
+            .map_err(|source| DataError::Connect { to, source })
     }
 
     /// Runs `op` on a connection, and waits for `ready` whenever it would block.

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use crate::ascii::ShrunkTextError;
 use crate::store::{Sink, Source};
 use crate::transport::ProtectionError;
+use crate::tunnel::TunnelFailure;
 
 /// A failed transfer.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +60,16 @@ pub enum DataError {
         to: SocketAddr,
         /// The system's reason.
         source: io::Error,
+    },
+    /// A proxy opens no data connection.
+    #[error("the proxy {proxy} opens no connection to {to}: {source}")]
+    Tunnel {
+        /// The proxy, without its password.
+        proxy: String,
+        /// The peer, as the proxy was asked for it.
+        to: String,
+        /// The reason.
+        source: TunnelFailure,
     },
     /// No data connection arrived in time.
     #[error("no data connection arrived within {seconds} s")]

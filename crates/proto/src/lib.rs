@@ -34,3 +34,4 @@ pub mod sizing;
 pub mod streams;
 pub mod stripes;
 pub mod timestamp;
+pub mod tunnel;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use crate::network_proxy::ProxyChoice;
 use crate::{CopyFailure, Exit};
 
 /// TLS on the control connections of `ftp:` URLs (RFC 4217). `ftps:` URLs always require it, and take
@@ -87,6 +88,8 @@ pub struct SecurityOptions {
     pub delegation: DelegationChoice,
     /// `--token`: file of a bearer token.
     pub token: Option<PathBuf>,
+    /// `--proxy`: the proxy through which servers are reached.
+    pub proxy: ProxyChoice,
     /// Flags, without `--`, whose values are defaults from settings. They need not have an effect.
     pub defaults: BTreeSet<String>,
 }

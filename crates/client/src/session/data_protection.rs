@@ -7,6 +7,7 @@ use data::security::{DataSecurity, DataTlsRole};
 use proto::command::{Command, Secret};
 use proto::reply::Reply;
 use proto::security::{DataChannelAuth, DataChannelProtection, DataCredential, ProtectionLevel};
+use proto::tunnel::TunnelProtocol;
 use security::gsi::DataHandshakeMode;
 use security::tls::{ExpectedPeer, TlsEngine, TlsOptions};
 use security::x509::{CertifiedKey, TrustStore};
@@ -83,6 +84,13 @@ impl ClientSession {
     /// By which protocol the session's server transfers files to another server, if it can. Both
     /// must have the same one.
     pub(crate) fn third_party_protocol(&self) -> Option<ThirdPartyProtocol> {
+        // The other server needs the address of this one, and only the proxy may know it.
+        let proxy = self.control.route().map(|route| &route.proxy);
+        if proxy.is_some_and(|proxy| proxy.protocol == TunnelProtocol::Socks5)
+            && self.control.peer_addr().ip().is_unspecified()
+        {
+            return None;
+        }
         match self.data_protection_plan() {
             DataProtectionPlan::ClearSession
             | DataProtectionPlan::ClearInsideTls

@@ -1,6 +1,6 @@
 //! Login: from the greeting to a session that is ready for transfers.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use proto::client::{CommandPlanner, early_protection_commands};
 use proto::command::{Command, DataType, Secret, SiteCommand};
@@ -38,7 +38,12 @@ impl<'a> ClientLogin<'a> {
         security: &ClientSessionSecurity,
     ) -> Self {
         let (user, password) = credential.user_and_password();
-        if is_exposed(credential, security, control.peer_addr().ip()) {
+        // Behind a proxy even a loopback address is that of another machine.
+        let server_ip = match control.route() {
+            Some(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            None => control.peer_addr().ip(),
+        };
+        if is_exposed(credential, security, server_ip) {
             server
                 .security
                 .warn_once(&clear_password_warning(user, control.name()));

@@ -201,11 +201,14 @@ impl ClientSession {
     ) -> Self {
         Self {
             server: server.clone(),
-            passive_preference: passive::PassivePreference::for_peer(control.peer_addr()),
-            server_can_connect: !passive::is_behind_nat(
-                control.local_addr().ip(),
-                control.peer_addr().ip(),
-            ),
+            passive_preference: match control.route() {
+                // The port is enough, and the server's addresses may be of any family.
+                Some(_) => passive::PassivePreference::behind_proxy(control.peer_addr()),
+                None => passive::PassivePreference::for_peer(control.peer_addr()),
+            },
+            // A proxy opens connections to servers only.
+            server_can_connect: control.route().is_none()
+                && !passive::is_behind_nat(control.local_addr().ip(), control.peer_addr().ip()),
             control,
             planner,
             data_channel: None,
@@ -278,8 +281,11 @@ impl ClientSession {
     }
 
     /// Round-trip time of the control connection, for choosing the number of streams: the kernel's
-    /// minimum (tcpi_min_rtt), at most the duration of the TCP handshake.
+    /// minimum (tcpi_min_rtt), at most the duration of the TCP handshake. Behind a proxy it is the shortest wait for a reply.
     pub fn rtt(&self) -> Duration {
+        if let Some(rtt) = self.control.tunnel_rtt() {
+            return rtt;
+        }
         // A min_rtt of 0 means that the kernel has no sample yet.
         let kernel_min = tcp_info::tcp_info(self.control.transport().as_fd())
             .map(|info| info.min_rtt)
@@ -296,16 +302,19 @@ impl ClientSession {
         self.allow_foreign_data = allowed;
     }
 
-    /// The addresses of this machine and of the server, of the control connection.
-    pub(crate) fn path_ends(&self) -> (IpAddr, IpAddr) {
+    /// The addresses of this machine and of the server, of the control connection. `None` behind a proxy: what is learned
+    /// of that path does not hold for the direct one, nor the other way round.
+    pub(crate) fn path_ends(&self) -> Option<(IpAddr, IpAddr)> {
+        if self.control.route().is_some() {
+            return None;
+        }
         let (local, peer) = (self.control.local_addr(), self.control.peer_addr());
-        (local.ip().to_canonical(), peer.ip().to_canonical())
+        Some((local.ip().to_canonical(), peer.ip().to_canonical()))
     }
 
     /// Whether the server is on this machine.
     pub(crate) fn is_on_this_machine(&self) -> bool {
-        let (local, peer) = self.path_ends();
-        local == peer
+        self.path_ends().is_some_and(|(local, peer)| local == peer)
     }
 
     /// Closes the session with QUIT. A server that takes no commands ahead is given a short time to reply, so

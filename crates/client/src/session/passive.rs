@@ -4,6 +4,7 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use data::channel::{AllowedPeers, ListenOptions, SessionDataChannel};
 use proto::address::is_same_host;
@@ -37,6 +38,16 @@ impl PassivePreference {
             Self::PasvFirst
         } else {
             Self::EpsvOnly
+        }
+    }
+}
+
+impl PassivePreference {
+    /// Behind a proxy, where the address in a reply to PASV has no use.
+    pub(crate) fn behind_proxy(peer: SocketAddr) -> Self {
+        match peer.ip() {
+            IpAddr::V6(ip) if !ip.is_unspecified() => Self::EpsvOnly,
+            _ => Self::EpsvFirst,
         }
     }
 }
@@ -143,8 +154,8 @@ impl ClientSession {
             return announced;
         }
         // Servers behind NAT commonly announce a private address. That needs no warning; a
-        // reachable foreign address does.
-        if by_reachability(announced, peer).0 == announced {
+        // reachable foreign address does. Where only a proxy knows the server's address, any may be its own.
+        if !peer.ip().is_unspecified() && by_reachability(announced, peer).0 == announced {
             self.warn_once(warnings, FOREIGN_ADDRESS_IGNORED);
         }
         peer
@@ -168,6 +179,8 @@ impl ClientSession {
         // Another server on this machine has this machine's address as seen from there. A loopback
         // address is meaningful only to a server on this machine.
         let is_here = is_same_host(host, own) || (host.is_loopback() && !own.is_loopback());
+        // Behind a proxy no server sees this machine's address.
+        let is_here = is_here && self.control.route().is_none();
         if !self.features().data_peer || is_here || self.data_peer == Some(host) {
             return Ok(());
         }
@@ -187,6 +200,16 @@ impl ClientSession {
         warnings: &mut Vec<String>,
     ) -> Option<StripeAddresses> {
         let announced = self.checked_data_addresses(announced, warnings);
+        if let Some(route) = self.control.route() {
+            // The proxy reaches the server's host, as the control connection shows.
+            self.data_host = Some(announced.first().ip());
+            self.data_channel = Some(SessionDataChannel::connect_by(
+                announced.as_slice().to_vec(),
+                Some(self.control.local_addr().ip().to_canonical()),
+                Some(Arc::clone(route)),
+            ));
+            return None;
+        }
         let host = self.control.peer_addr().ip().to_canonical();
         let ordered =
             |address: SocketAddr| by_reachability(address, SocketAddr::new(host, address.port()));
@@ -199,6 +222,14 @@ impl ClientSession {
             local,
         ));
         (first != second).then_some(second)
+    }
+
+    /// Finds the server's address where only a proxy knows it, for data connections with another server.
+    ///
+    /// # Errors
+    /// `Unreachable`: this machine does not know the name.
+    pub(crate) async fn find_peer_addr(&mut self) -> Result<(), CopyFailure> {
+        self.control.find_peer_addr(&self.server).await
     }
 
     /// The local address to connect to `host` from. For the host of the control connection it is

@@ -19,6 +19,10 @@ use crate::CopyFailure;
 const DRS_CHANNEL_UNAVAILABLE: &str =
     "opens no DRS channel; each end sizes its buffers alone (--buffer auto does without)";
 
+/// Warning when DRS is requested behind a proxy.
+const NO_RIGHT_SIZING_BEHIND_PROXY: &str = "is behind a proxy, where the two ends cannot size each other's buffers \
+     (--buffer auto does without)";
+
 impl ClientSession {
     /// Agrees with the server on who sizes buffers. Warns once if it does not support `requested`.
     pub(crate) fn negotiate_sizing(
@@ -26,6 +30,12 @@ impl ClientSession {
         requested: BufferSizing,
         warnings: &mut Vec<String>,
     ) -> BufferSizing {
+        // Buffers at the ends do not size those of the two connections at a proxy.
+        let is_tunnelled = self.control.route().is_some();
+        if is_tunnelled && matches!(requested, BufferSizing::Drs | BufferSizing::Drs1) {
+            self.warn_once(warnings, NO_RIGHT_SIZING_BEHIND_PROXY);
+            return BufferSizing::Auto;
+        }
         let agreed = self.planner.agreed_sizing(requested);
         if agreed != requested {
             self.warn_once(warnings, RIGHT_SIZING_UNSUPPORTED);

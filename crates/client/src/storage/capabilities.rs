@@ -12,6 +12,9 @@ pub(crate) struct Capabilities {
     pub(crate) ranges: bool,
     /// A file can be fetched by several sessions, each a range, in MODE S too.
     pub(crate) several_sessions: bool,
+    /// Can open connections to this machine, as a get over several streams of one session needs. Not through a proxy or address
+    /// translation.
+    pub(crate) connects_here: bool,
     /// Bytes can be stored at an offset, next to existing content.
     pub(crate) partial_writes: bool,
     /// An interrupted upload can be resumed after the stored bytes.

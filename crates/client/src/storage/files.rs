@@ -38,6 +38,7 @@ const MAX_RANGE_CHECKSUMS: usize = 128;
 pub(super) const LOCAL_CAPABILITIES: Capabilities = Capabilities {
     ranges: true,
     several_sessions: false,
+    connects_here: true,
     partial_writes: true,
     resumes_uploads: true,
     parallel: true,

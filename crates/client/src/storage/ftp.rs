@@ -40,6 +40,7 @@ impl Storage for ClientSession {
         Capabilities {
             ranges: features.eret,
             several_sessions: features.eret || features.rest_stream,
+            connects_here: self.server_can_connect(),
             partial_writes: features.esto,
             resumes_uploads: true,
             parallel: features.parallel,
@@ -62,11 +63,12 @@ impl Storage for ClientSession {
     }
 
     fn path_ends(&self) -> Option<(IpAddr, IpAddr)> {
-        Some(self.path_ends())
+        self.path_ends()
     }
 
     fn advice_service(&self) -> Option<SocketAddr> {
-        let (_, server) = self.path_ends();
+        // Behind a proxy there is none: advice is about the path between the asking machine and the server.
+        let (_, server) = self.path_ends()?;
         let port = self.features().enable_port?;
         Some(SocketAddr::new(server, port))
     }

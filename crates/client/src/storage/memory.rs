@@ -318,6 +318,7 @@ impl Storage for MemoryStorage {
         Capabilities {
             ranges: able,
             several_sessions: false,
+            connects_here: true,
             partial_writes: able,
             resumes_uploads: able,
             parallel: able,

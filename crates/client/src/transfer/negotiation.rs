@@ -22,6 +22,10 @@ pub(super) const EXTENDED_MODE_UNAVAILABLE: &str =
 const SERVER_CANNOT_CONNECT: &str = "cannot connect to this machine (a firewall or address translation \
      is between), as gets over several streams need; one stream in MODE S is used instead";
 
+/// Warning when a proxy is between this machine and the server of a MODE E get.
+const NO_CONNECTIONS_THROUGH_PROXY: &str = "cannot connect to this machine through the proxy, as gets over several \
+     streams need; one stream in MODE S is used instead";
+
 /// MODE for a get: like [`transfer_mode`], but MODE E only when the server can connect to this
 /// machine. In MODE E the sender opens the connections (GFD.20 §3.4).
 pub(super) fn get_mode(
@@ -31,7 +35,11 @@ pub(super) fn get_mode(
 ) -> TransferMode {
     let mode = transfer_mode(session, spec, warnings);
     if mode == TransferMode::Extended && !session.server_can_connect() {
-        session.warn_once(warnings, SERVER_CANNOT_CONNECT);
+        let reason = match session.control.route() {
+            Some(_) => NO_CONNECTIONS_THROUGH_PROXY,
+            None => SERVER_CANNOT_CONNECT,
+        };
+        session.warn_once(warnings, reason);
         return TransferMode::Stream;
     }
     mode

@@ -9,6 +9,7 @@ use proto::eblock::BlockError;
 use proto::reply::Reply;
 
 use super::TransferConfirmation;
+use crate::network_proxy::proxy_advice;
 use crate::session::replies::{RefusalCause, display_reply, refusal_cause, refusal_failure};
 use crate::{CopyFailure, Exit};
 
@@ -213,6 +214,16 @@ fn data_failure(server: &str, operation: &str, error: &DataError) -> CopyFailure
                 "{error}: cannot {operation} at {server}; use --mode s, or let the server's other hosts \
                  connect with --allow-foreign-data-address"
             ));
+        }
+        DataError::Tunnel { source, .. } => {
+            let (exit, transient, advice) = proxy_advice(source);
+            return CopyFailure {
+                transient,
+                ..CopyFailure::new(
+                    exit,
+                    format!("{error}: cannot {operation} at {server}; {advice}"),
+                )
+            };
         }
         DataError::Scattered { .. } => (
             Exit::Protocol,

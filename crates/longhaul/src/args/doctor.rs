@@ -9,6 +9,7 @@ use client::Remotes;
 use server::config::{FileConfig, SecurityConfig, ServerConfig};
 use units::Rate;
 
+use super::network_proxy::NetworkProxyArgs;
 use super::security::AuthoritiesArgs;
 use super::serve_security::ServeSecurityArgs;
 use super::settings::SettingsArgs;
@@ -24,6 +25,7 @@ use super::values;
 /// here and there. Exit code 3: something is insecure or cannot be used; 5: the server cannot be reached.
 #[derive(Debug, Args)]
 #[command(mut_arg("ca", |ca| ca.requires("url")))]
+#[command(mut_arg("proxy", |proxy| proxy.requires("url")))]
 pub(crate) struct DoctorArgs {
     /// The server to examine: ftp:, ftps:, gsiftp:, http: or https:, or a named remote of the configuration (`NAME:`)
     #[arg(value_parser = super::place::place())]
@@ -33,6 +35,8 @@ pub(crate) struct DoctorArgs {
     pub(crate) login: bool,
     #[command(flatten)]
     pub(crate) authorities: AuthoritiesArgs,
+    #[command(flatten)]
+    pub(crate) proxy: NetworkProxyArgs,
     /// Rate of the path
     #[arg(long, value_name = "RATE", default_value = "1gbit", value_parser = values::parse_positive_rate)]
     pub(crate) rate: Rate,
@@ -113,6 +117,7 @@ mod tests {
     fn a_login_and_authorities_need_a_server() {
         assert!(parsed(&["--login"]).is_err());
         assert!(parsed(&["--ca", "/ca"]).is_err());
+        assert!(parsed(&["--proxy", "none"]).is_err());
         let with_ca = parsed(&["--ca", "/ca", "ftp://h/"]).unwrap();
         assert_eq!(with_ca.authorities.ca, Some("/ca".into()));
         assert!(parsed(&["--login", "ftp://h/"]).unwrap().login);

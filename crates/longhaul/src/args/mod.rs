@@ -11,6 +11,7 @@ mod headings;
 mod keep;
 pub(crate) mod lab;
 pub(crate) mod lab_sim;
+mod network_proxy;
 mod place;
 mod proxy;
 mod rate_setting;

@@ -1,4 +1,4 @@
-//! Flags about the protection of connections, of `cp` and the remote file verbs.
+//! Flags about connections and their protection, of `cp` and the remote file verbs.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use client::{
     TlsUse,
 };
 
+use super::network_proxy::NetworkProxyArgs;
 use super::settings::{LoadedSettings, SettingsArgs};
 use super::values;
 
@@ -59,6 +60,8 @@ pub(crate) struct SecurityArgs {
     #[arg(long, value_name = "FILE")]
     token: Option<PathBuf>,
     #[command(flatten)]
+    proxy: NetworkProxyArgs,
+    #[command(flatten)]
     settings: SettingsArgs,
 }
 
@@ -85,6 +88,7 @@ impl SecurityArgs {
             data_protection: self.data_protection,
             delegation: self.delegate,
             token: self.token.clone(),
+            proxy: self.proxy.choice(),
             defaults: self.settings.loaded.defaults.clone(),
         };
         let remotes = Arc::clone(&self.settings.loaded.remotes);

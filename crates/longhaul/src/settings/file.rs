@@ -99,6 +99,18 @@ impl ConfigurationFile {
         })
     }
 
+    /// The line of the first secret in the file.
+    pub(super) fn secret_line(&self) -> Option<usize> {
+        let of_remotes = self
+            .remotes
+            .iter()
+            .flat_map(|remote| remote.login.iter().chain(&remote.settings));
+        let of_hosts = self.hosts.iter().flat_map(|host| &host.settings);
+        let settings = self.defaults.iter().chain(of_hosts).chain(of_remotes);
+        let secrets = settings.filter(|setting| keys::is_secret(&setting.name, &setting.value));
+        secrets.map(|setting| setting.line).min()
+    }
+
     /// The origin of a setting of this file.
     pub(super) fn origin(&self, setting: &FileSetting, section: Option<String>) -> Origin {
         Origin::File {

@@ -3,6 +3,7 @@
 use clap::{Arg, Args, Command};
 
 use super::built_command;
+use super::value::SettingValue;
 use crate::args::RemoteCommonArgs;
 
 /// Flags that belong to one command, not to all.
@@ -18,14 +19,15 @@ const OF_ONE_COMMAND: [&str; 9] = [
     "version",
 ];
 
-/// Flags about the protection of connections. They hold for all servers of a command.
-const PROTECTION: [&str; 7] = [
+/// Flags about the protection of connections, and about who carries them. They hold for all servers of a command.
+const PROTECTION: [&str; 8] = [
     "ca",
     "cert",
     "data-protection",
     "delegate",
     "insecure",
     "key",
+    "proxy",
     "tls",
 ];
 
@@ -77,6 +79,26 @@ impl SettingKey {
             Err(error) => Err(super::one_line(&error)),
         }
     }
+}
+
+/// What is shown instead of a password.
+const HIDDEN: &str = "(hidden)";
+
+/// The value of a setting without secrets: the login of a proxy is masked.
+pub(super) fn masked(name: &str, value: &SettingValue) -> SettingValue {
+    match (name, value) {
+        ("password", _) => SettingValue::Words(vec![HIDDEN.to_owned()]),
+        ("proxy", SettingValue::Words(words)) => {
+            let masked = words.iter().map(|word| client::mask_proxy(word));
+            SettingValue::Words(masked.collect())
+        }
+        _ => value.clone(),
+    }
+}
+
+/// Whether the value of a setting has a password.
+pub(super) fn is_secret(name: &str, value: &SettingValue) -> bool {
+    masked(name, value) != *value
 }
 
 /// All settings, sorted by name.

@@ -81,7 +81,7 @@ fn read(path: &Path) -> Result<Option<ConfigurationFile>, CopyFailure> {
         let message = format!("{name}:{line} has a {content}, and {reason}");
         Err(CopyFailure::new(Exit::Refused, message))
     };
-    if let (Some(exposure), Some(line)) = (exposure, file.line_of("password")) {
+    if let (Some(exposure), Some(line)) = (exposure, file.secret_line()) {
         return refused(line, "password", exposure);
     }
     // Who writes it runs programs as this user.

@@ -17,7 +17,6 @@ use crate::args::{ConfigArgs, ConfigVerb};
 use crate::output::{ignore_broken_pipe, print_line, print_to_stderr};
 
 /// Stands for a password.
-const HIDDEN: &str = "(hidden)";
 
 /// Runs the verb.
 ///
@@ -102,7 +101,7 @@ impl<'a> ShownSetting<'a> {
         };
         Self {
             name,
-            value,
+            value: value.map(|value| keys::masked(name, &value)),
             origin,
         }
     }
@@ -136,10 +135,25 @@ fn lines_of(
     if !not_set.is_empty() {
         lines.push(format!("# without a value: {}", not_set.join(", ")));
     }
+    let chooses_proxy = settings.used.iter().any(|setting| setting.name == "proxy")
+        || settings
+            .keys
+            .iter()
+            .any(|key| key.name == "proxy" && line.has(key));
+    if !chooses_proxy {
+        for (variable, value, schemes) in client::proxies_of_environment() {
+            let schemes = schemes.join(":, ");
+            lines.push(format!(
+                "# proxy of {schemes}: {value:?} (environment {variable})"
+            ));
+        }
+    }
     for setting in &settings.unused {
         lines.push(format!(
             "# not used: {} = {} ({}): it contradicts a flag or a more important setting, or lacks one",
-            setting.name, setting.value, setting.origin
+            setting.name,
+            keys::masked(&setting.name, &setting.value),
+            setting.origin
         ));
     }
     for file in &settings.files {
@@ -173,7 +187,7 @@ fn json_of(line: &CommandLine, settings: &EffectiveSettings, shown: &[ShownSetti
     let of_unused = |setting: &FoundSetting| {
         json!({
             "name": setting.name,
-            "value": setting.value.to_json(),
+            "value": keys::masked(&setting.name, &setting.value).to_json(),
             "origin": setting.origin.to_string(),
         })
     };
@@ -193,11 +207,8 @@ fn json_of(line: &CommandLine, settings: &EffectiveSettings, shown: &[ShownSetti
 
 fn remote_json(file: &ConfigurationFile, remote: &RemoteSection) -> Value {
     let values = remote.login.iter().chain(&remote.settings).map(|setting| {
-        let value = match setting.name == "password" {
-            true => HIDDEN.into(),
-            false => setting.value.to_json(),
-        };
-        (setting.name.clone(), value)
+        let value = keys::masked(&setting.name, &setting.value);
+        (setting.name.clone(), value.to_json())
     });
     json!({
         "name": remote.name,
@@ -268,10 +279,7 @@ fn remote_lines(file: &ConfigurationFile, remote: &RemoteSection) -> Vec<String>
     let place = file.path.display();
     let mut lines = vec![format!("{:<40} # {place}:{}", remote.head(), remote.line)];
     let line = |setting: &FileSetting| {
-        let value = match setting.name == "password" {
-            true => HIDDEN.to_owned(),
-            false => setting.value.to_string(),
-        };
+        let value = keys::masked(&setting.name, &setting.value);
         let text = format!("{} = {value}", setting.name);
         format!("{text:<40} # {place}:{}", setting.line)
     };
@@ -339,7 +347,11 @@ fn mistake_in(key: &SettingKey, value: &SettingValue) -> Option<String> {
     let checked = value
         .command_words(&key.flag)
         .and_then(|words| key.check(&words));
-    checked
-        .err()
-        .map(|reason| format!("{} = {value}: {reason}", key.name))
+    checked.err().map(|reason| {
+        format!(
+            "{} = {}: {reason}",
+            key.name,
+            keys::masked(&key.name, value)
+        )
+    })
 }

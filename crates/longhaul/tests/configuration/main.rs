@@ -217,7 +217,7 @@ fn every_value_is_shown_with_its_origin_and_secrets_are_not() {
         ("retries = \"2\"", &format!("{file}:4 [host.\"127.*\"]")),
         ("concurrency = \"3\"", &format!("{file}:2")),
         ("verify = \"auto\"", "default"),
-        ("password = (hidden)", &format!("{file}:9")),
+        ("password = \"(hidden)\"", &format!("{file}:9")),
     ] {
         let line = text.lines().find(|line| line.starts_with(setting));
         let line = line.unwrap_or_else(|| panic!("{setting}: {text}"));

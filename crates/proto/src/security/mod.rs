@@ -1,7 +1,7 @@
 //! Security of the control connection (RFC 2228): mechanisms, tokens and the state of an exchange.
 //! Client and server sessions share these types. The drivers compute what a mechanism needs.
 
-mod base64;
+pub(crate) mod base64;
 mod data_channel;
 mod token;
 

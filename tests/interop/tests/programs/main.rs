@@ -32,6 +32,7 @@ mod plain_clients;
 mod plain_servers;
 mod power_cut;
 mod preserve;
+mod proxies;
 mod thin_volume;
 mod third_party;
 mod verbs;

@@ -98,6 +98,8 @@ struct EndpointAbilities {
     takes_chunks: bool,
     /// This end fetches, and the source permits several sessions.
     several_sessions: bool,
+    /// The source can open the connections that several streams of one session need.
+    connects: bool,
     /// Both ends are on one machine, where no segments are lost and windows do not limit.
     on_this_machine: bool,
     rtt: Duration,
@@ -114,12 +116,21 @@ impl EndpointAbilities {
             several_sessions: from.several_sessions
                 && to.third_party.is_none()
                 && to.partial_writes,
+            // Between two servers, the source connects to the other one.
+            connects: from.connects_here || to.third_party.is_some(),
             on_this_machine: from.is_local && to.is_local,
             // For a third-party copy the path between the servers is unknown; the longer one is a
             // guess.
             rtt: from.rtt.max(to.rtt),
             known_streams: known.streams,
         }
+    }
+}
+
+impl EndpointAbilities {
+    /// Whether a get has several streams only by several sessions, and can.
+    fn must_use_sessions(&self) -> bool {
+        !self.connects && self.several_sessions
     }
 }
 
@@ -138,6 +149,8 @@ pub(super) struct StreamPlan {
     extended: bool,
     /// Several sessions may fetch ranges of the file.
     uses_several_sessions: bool,
+    /// Each of them has one stream: the source cannot open more.
+    has_one_stream_each: bool,
 }
 
 impl StreamPlan {
@@ -160,6 +173,17 @@ impl StreamPlan {
         let plan = match options.parallelism {
             // MODE S has one data connection (RFC 959 section 3.4.1).
             _ if sequential || options.mode == ModeChoice::Stream => fixed(1),
+            // As many streams, each of a session of its own.
+            Parallelism::Fixed(n)
+                if n > 1 && abilities.must_use_sessions() && options.mode == ModeChoice::Auto =>
+            {
+                Self {
+                    chunks: Some(Chunking::Probe),
+                    uses_several_sessions: true,
+                    has_one_stream_each: true,
+                    ..fixed(n)
+                }
+            }
             Parallelism::Fixed(n) => fixed(n.max(1)),
             Parallelism::Auto => Self::auto(options, size, abilities),
             Parallelism::Chunked(mode) => Self::chunked(options, mode, abilities),
@@ -188,6 +212,14 @@ impl StreamPlan {
     /// The first number of streams and the mode, for people.
     pub(super) fn in_words(&self) -> String {
         let plural = if self.streams == 1 { "" } else { "s" };
+        if self.has_one_stream_each {
+            let streams = self.streams;
+            let most = self.max_streams;
+            return format!(
+                "begins with {streams} session{plural} of one stream in MODE S, at most {most}: the server cannot connect to \
+                 this machine, as several streams of one session need"
+            );
+        }
         let mode = if self.in_order { "MODE S" } else { "MODE E" };
         let growth = match self.max_streams > self.streams {
             true => format!(", at most {}", self.max_streams),
@@ -240,7 +272,7 @@ impl StreamPlan {
         let max_streams = options.max_streams.max(1);
         let is_long = max_streams > 1 && abilities.rtt >= MIN_PROBED_RTT;
         let reaches = |least| size.is_some_and(|size| size >= least);
-        if !abilities.adapts_streams
+        if (!abilities.adapts_streams || !abilities.connects)
             && abilities.several_sessions
             && is_long
             && reaches(SEVERAL_SESSIONS_FROM)
@@ -250,10 +282,11 @@ impl StreamPlan {
                 max_streams,
                 chunks: Some(Chunking::Probe),
                 uses_several_sessions: true,
+                has_one_stream_each: !abilities.connects,
                 ..single
             };
         }
-        if !abilities.parallel {
+        if !abilities.parallel || !abilities.connects {
             return single;
         }
         let streams = first_streams(options, size, abilities, initial::prior_from_rtt);

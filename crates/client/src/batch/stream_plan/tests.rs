@@ -7,6 +7,7 @@ const OURS: EndpointAbilities = EndpointAbilities {
     adapts_streams: true,
     takes_chunks: true,
     several_sessions: false,
+    connects: true,
     on_this_machine: false,
     rtt: Duration::from_millis(50),
     known_streams: None,
@@ -223,4 +224,32 @@ fn parts_beyond_the_end_are_refused() {
     assert!(range(Some(u64::MAX), Some(u64::MAX)).is_err());
     let unknown = CopyRange::from_options(Some(0), None, SourceFacts::default(), "f");
     assert!(unknown.unwrap_err().message.contains("size"));
+}
+
+#[test]
+fn a_source_that_cannot_connect_sends_one_stream_to_each_of_several_sessions() {
+    let tunnelled = EndpointAbilities {
+        connects: false,
+        several_sessions: true,
+        ..OURS
+    };
+    let plan = auto(1 << 30, tunnelled);
+    assert!(plan.streams > 1 && plan.max_streams == 64 && plan.uses_several_sessions);
+    assert!(
+        plan.in_words().contains("sessions of one stream in MODE S"),
+        "{}",
+        plan.in_words()
+    );
+    // No session is worth its login for a small file or on a short path.
+    assert_eq!(auto(1 << 20, tunnelled).max_streams, 1);
+    let short = EndpointAbilities {
+        rtt: Duration::from_millis(1),
+        ..tunnelled
+    };
+    assert_eq!(auto(1 << 30, short).max_streams, 1);
+    let alone = EndpointAbilities {
+        several_sessions: false,
+        ..tunnelled
+    };
+    assert_eq!(auto(1 << 30, alone).max_streams, 1);
 }

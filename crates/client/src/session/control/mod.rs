@@ -3,9 +3,11 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use data::transport::ControlTransport;
+use data::tunnel::TunnelRoute;
 use proto::client::IacHandling;
 use proto::command::Command;
 use proto::reply::{Reply, ReplyReader};
@@ -13,6 +15,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::time::timeout;
 
 use crate::location::Server;
+use crate::reach::{self, ReachedServer};
 use crate::{CopyFailure, Exit};
 
 pub(crate) mod dialogue;
@@ -47,6 +50,12 @@ pub(crate) struct ClientControlConnection {
     name: String,
     peer: SocketAddr,
     local: SocketAddr,
+    /// The way through a proxy.
+    route: Option<Arc<TunnelRoute>>,
+    /// Shortest wait for a reply through the proxy.
+    tunnel_rtt: Option<Duration>,
+    /// When the only outstanding command was sent.
+    sent_at: Option<Instant>,
     reply_timeout: Duration,
     unusable: bool,
     /// The server's 421 reply, repeated to callers whose replies it still owes.
@@ -78,56 +87,26 @@ impl ClientControlConnection {
         server: &Server,
         reply_timeout: Duration,
     ) -> Result<(Self, Duration), CopyFailure> {
-        let name = server.host_and_port();
-        let mut reason = String::from("the name has no address");
-        // A refusal (RST) is final: most likely nothing listens there.
-        let mut all_refused = true;
-        // A name with several addresses may have some that do not answer.
-        for address in resolve(server, &name, reply_timeout).await? {
-            let start = Instant::now();
-            match timeout(reply_timeout, ControlTransport::connect(address)).await {
-                Ok(Ok(transport)) => {
-                    let handshake = start.elapsed();
-                    return Ok((
-                        Self::from_transport(transport, name, reply_timeout)?,
-                        handshake,
-                    ));
-                }
-                Ok(Err(error)) => {
-                    // Only if every address refused is it pointless to try again.
-                    all_refused &= error.kind() == std::io::ErrorKind::ConnectionRefused;
-                    reason = format!("{error}");
-                }
-                Err(_) => {
-                    all_refused = false;
-                    reason = format!("no answer in {} s", reply_timeout.as_secs());
-                }
-            }
-            // The address is shown only where it differs from the name that the user typed.
-            if !name.contains(&address.ip().to_string()) {
-                reason = format!("{} ({reason})", address.ip());
-            }
-        }
-        Err(CopyFailure {
-            exit: Exit::Unreachable,
-            message: format!(
-                "cannot connect to {name}: {reason}; check host and port, and that the server runs{}",
-                server.other_port_advice()
-            ),
-            transient: !all_refused,
-            no_room: false,
-        })
+        let reached = reach::reach(server, reply_timeout).await?;
+        let rtt = reached.rtt;
+        let connection = Self::from_reached(reached, server.host_and_port(), reply_timeout)?;
+        Ok((connection, rtt))
     }
 
-    fn from_transport(
-        transport: ControlTransport,
+    fn from_reached(
+        reached: ReachedServer,
         name: String,
         reply_timeout: Duration,
     ) -> Result<Self, CopyFailure> {
         let broken = |error: std::io::Error| {
             CopyFailure::unreachable(format!("lost {name} at once: {error}; try again"))
         };
-        let peer = transport.peer_addr().map_err(broken)?;
+        let ReachedServer {
+            transport,
+            peer,
+            route,
+            rtt,
+        } = reached;
         let local = transport.local_addr().map_err(broken)?;
         let socket = SockRef::from(&transport);
         // Commands are small and latency counts: Nagle's algorithm (RFC 896) would delay the second
@@ -144,6 +123,9 @@ impl ClientControlConnection {
             name,
             peer,
             local,
+            tunnel_rtt: route.is_some().then_some(rtt),
+            route,
+            sent_at: None,
             reply_timeout,
             unusable: false,
             closing_reply: None,
@@ -163,9 +145,37 @@ impl ClientControlConnection {
         &self.name
     }
 
-    /// The server's address.
+    /// The server's address. Unspecified behind a proxy that was given the server's name.
     pub(crate) fn peer_addr(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// The way through a proxy; `None`: the connection is direct.
+    pub(crate) fn route(&self) -> Option<&Arc<TunnelRoute>> {
+        self.route.as_ref()
+    }
+
+    /// Round trip through the proxy, by the replies: the kernel sees the way to the proxy only. `None` without a proxy.
+    pub(crate) fn tunnel_rtt(&self) -> Option<Duration> {
+        self.tunnel_rtt
+    }
+
+    /// Finds the address of a server that only the proxy knows, as servers that connect to each other need it.
+    pub(crate) async fn find_peer_addr(&mut self, server: &Server) -> Result<(), CopyFailure> {
+        if let Some(route) = self
+            .route
+            .as_deref()
+            .filter(|_| self.peer.ip().is_unspecified())
+        {
+            let ip = reach::address_of(server, self.reply_timeout).await?;
+            self.peer.set_ip(ip);
+            let server_ip = ip;
+            self.route = Some(Arc::new(TunnelRoute {
+                server_ip,
+                ..route.clone()
+            }));
+        }
+        Ok(())
     }
 
     /// The local address.
@@ -239,7 +249,9 @@ impl ClientControlConnection {
         }
         self.discard_unsolicited_replies()?;
         self.outstanding_replies = 1;
-        self.write_line(line).await
+        self.write_line(line).await?;
+        self.sent_at = Some(Instant::now());
+        Ok(())
     }
 
     fn check_ready_to_send(&mut self) -> Result<(), CopyFailure> {
@@ -349,6 +361,9 @@ impl ClientControlConnection {
                 }
                 if !reply.is_preliminary() {
                     self.outstanding_replies = self.outstanding_replies.saturating_sub(1);
+                }
+                if let (Some(sent), Some(rtt)) = (self.sent_at.take(), self.tunnel_rtt) {
+                    self.tunnel_rtt = Some(rtt.min(sent.elapsed()));
                 }
                 return Ok(reply);
             }
@@ -476,24 +491,4 @@ impl ClientControlConnection {
             self.reply_timeout.as_secs()
         ))
     }
-}
-
-async fn resolve(
-    server: &Server,
-    name: &str,
-    reply_timeout: Duration,
-) -> Result<Vec<SocketAddr>, CopyFailure> {
-    let lookup = tokio::net::lookup_host((server.host.as_str(), server.port));
-    let reason = match timeout(reply_timeout, lookup).await {
-        Ok(Ok(addresses)) => return Ok(addresses.collect()),
-        Ok(Err(error)) => error.to_string(),
-        Err(_) => format!("no answer in {} s", reply_timeout.as_secs()),
-    };
-    // A name that cannot be resolved is final: trying again rarely helps.
-    Err(CopyFailure {
-        exit: Exit::Unreachable,
-        message: format!("cannot find the address of {name}: {reason}; check the host name"),
-        transient: false,
-        no_room: false,
-    })
 }

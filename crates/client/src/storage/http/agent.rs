@@ -1,17 +1,23 @@
 //! The HTTP/1.1 client: ureq's protocol code over connections of `data::dialer`.
 
 use std::fmt;
+use std::net::ToSocketAddrs as _;
 use std::sync::Arc;
 
 use data::dialer::{DialedConnection, Dialer};
+use proto::tunnel::TunnelTarget;
 use security::tls::HttpsConnector;
-use ureq::unversioned::resolver::DefaultResolver;
+use ureq::config::Config;
+use ureq::http::Uri;
+use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{
     Buffers, ConnectProxyConnector, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout,
     Transport,
 };
 use ureq::{Agent, Error, Proxy, ProxyProtocol};
 
+use crate::location::Scheme;
+use crate::network_proxy::{NetworkProxy, ProxyScheme};
 use crate::{ConnectionSecurity, CopyFailure, Exit};
 
 /// Size of the receive and send buffers, bytes.
@@ -19,23 +25,24 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// Longest header of a response, bytes.
 const MAX_RESPONSE_HEADER: usize = 64 << 10;
 
-/// A client whose connections are made by `dialer`, one at a time.
+/// A client whose connections are made by `dialer`, one at a time, through the proxy if there is one.
 ///
 /// # Errors
 /// `Refused` if no certificate authority is known, or those of `--ca` cannot be read. `Usage` if the
-/// environment names an invalid proxy.
+/// login of an `https:` proxy is not text.
 pub(super) fn new_agent(
     dialer: &Arc<Dialer>,
     secure: bool,
     security: &ConnectionSecurity,
+    proxy: Option<&Arc<NetworkProxy>>,
 ) -> Result<Agent, CopyFailure> {
-    let proxy = environment_proxy(secure)?;
-    let needs_tls = secure
-        || proxy
-            .as_ref()
-            .is_some_and(|proxy| proxy.protocol() == ProxyProtocol::Https);
+    let is_over_tls = |proxy: &&Arc<NetworkProxy>| proxy.scheme == ProxyScheme::Https;
+    let needs_tls = secure || proxy.as_ref().is_some_and(is_over_tls);
+    let own_proxy = proxy.filter(|proxy| !is_over_tls(proxy)).cloned();
+    let tls_proxy = proxy.filter(is_over_tls).map(|proxy| tls_proxy(proxy));
     let config = Agent::config_builder()
-        .proxy(proxy)
+        // Proxies without TLS are the dialer's.
+        .proxy(tls_proxy.transpose()?)
         // Statuses are mapped to failures with a text of their own.
         .http_status_as_error(false)
         // Redirects are followed here, because the login must not go to another origin.
@@ -51,10 +58,15 @@ pub(super) fn new_agent(
         .accept_encoding("identity")
         .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
         .build();
-    let connector =
-        ().chain(ConnectProxyConnector::default())
-            .chain(DialerConnector(Arc::clone(dialer)));
-    let resolver = DefaultResolver::default();
+    let dialing = DialerConnector {
+        dialer: Arc::clone(dialer),
+        proxy: own_proxy.clone(),
+    };
+    let connector = ().chain(ConnectProxyConnector::default()).chain(dialing);
+    let resolver = RoutedResolver {
+        direct: DefaultResolver::default(),
+        proxy: own_proxy,
+    };
     // Without TLS no authorities are needed, and a machine may have none.
     Ok(match needs_tls {
         true => {
@@ -65,53 +77,94 @@ pub(super) fn new_agent(
     })
 }
 
-/// The proxy that the environment names for a scheme, with the same variables as curl and wget.
-/// HTTP_PROXY in upper case is ignored: in a CGI process it holds a header of the request
-/// (CVE-2016-5385, "httpoxy").
-fn environment_proxy(secure: bool) -> Result<Option<Proxy>, CopyFailure> {
-    let names: &[&str] = match secure {
-        true => &["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"],
-        false => &["http_proxy", "all_proxy", "ALL_PROXY"],
-    };
-    let env_var = |name: &&str| std::env::var(name).ok().filter(|v| !v.is_empty());
-    let Some(text) = names.iter().find_map(env_var) else {
-        return Ok(None);
-    };
-    let invalid = |_| {
-        CopyFailure::new(
-            Exit::Usage,
-            format!(
-                "{} is not an HTTP proxy URL: write http://host:port",
-                names[0]
-            ),
-        )
-    };
-    let parsed = Proxy::new(&text).map_err(invalid)?;
-    if !matches!(
-        parsed.protocol(),
-        ProxyProtocol::Http | ProxyProtocol::Https
-    ) {
-        return Err(invalid(Error::InvalidProxyUrl));
+/// A proxy inside TLS, for the HTTP library.
+fn tls_proxy(proxy: &NetworkProxy) -> Result<Proxy, CopyFailure> {
+    let mut built = Proxy::builder(ProxyProtocol::Https)
+        .host(&proxy.host)
+        .port(proxy.port);
+    if let Some((user, password)) = proxy.login_texts() {
+        built = built.username(&user).password(&password);
     }
-    let mut proxy = Proxy::builder(parsed.protocol())
-        .host(parsed.host())
-        .port(parsed.port());
-    if let Some(user) = parsed.username() {
-        proxy = proxy.username(user);
-    }
-    if let Some(password) = parsed.password() {
-        proxy = proxy.password(password);
-    }
-    let excluded = ["no_proxy", "NO_PROXY"].iter().find_map(env_var);
-    for host in excluded.iter().flat_map(|hosts| hosts.split(',')) {
-        proxy = proxy.no_proxy(host.trim());
-    }
-    proxy.build().map(Some).map_err(invalid)
+    let invalid = |_| CopyFailure::new(Exit::Usage, format!("the proxy {proxy} cannot be used"));
+    built.build().map_err(invalid)
 }
+
+/// Resolves the host to connect to: the server, or the proxy.
+#[derive(Debug)]
+struct RoutedResolver {
+    direct: DefaultResolver,
+    proxy: Option<Arc<NetworkProxy>>,
+}
+
+impl Resolver for RoutedResolver {
+    fn resolve(
+        &self,
+        uri: &Uri,
+        config: &Config,
+        timeout: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, Error> {
+        let Some(proxy) = &self.proxy else {
+            return self.direct.resolve(uri, config, timeout);
+        };
+        let at = match proxy.host.contains(':') {
+            true => format!("http://[{}]:{}/", proxy.host, proxy.port),
+            false => format!("http://{}:{}/", proxy.host, proxy.port),
+        };
+        let at: Uri = at.parse().map_err(|_| Error::InvalidProxyUrl)?;
+        self.direct
+            .resolve(&at, config, timeout)
+            .map_err(|_| Error::Other(UnknownProxy(proxy.to_string()).into()))
+    }
+}
+
+/// The address of a proxy cannot be found.
+#[derive(Debug, thiserror::Error)]
+#[error("the address of the proxy {0} is not found")]
+pub(super) struct UnknownProxy(String);
 
 /// Opens connections with the dialer.
 #[derive(Debug)]
-struct DialerConnector(Arc<Dialer>);
+struct DialerConnector {
+    dialer: Arc<Dialer>,
+    proxy: Option<Arc<NetworkProxy>>,
+}
+
+impl DialerConnector {
+    /// Opens a connection to the server of a URL through the proxy.
+    fn dial_through(
+        &self,
+        proxy: &NetworkProxy,
+        details: &ConnectionDetails<'_>,
+    ) -> Result<DialedConnection, Error> {
+        let host = details.uri.host().unwrap_or_default();
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let default = match details.needs_tls() {
+            true => Scheme::Https.default_port(),
+            false => Scheme::Http.default_port(),
+        };
+        let port = details.uri.port_u16().unwrap_or(default);
+        let named = TunnelTarget::new(host, port).map_err(|e| Error::Other(e.into()))?;
+        let targets = match proxy.resolves_here() && named.ip().is_none() {
+            true => {
+                let found = (host, port).to_socket_addrs();
+                let found = found.map_err(|_| Error::HostNotFound)?;
+                found.map(|at| TunnelTarget::at(at.ip(), port)).collect()
+            }
+            false => vec![named],
+        };
+        let mut failure = Error::HostNotFound;
+        for target in &targets {
+            let dialed = self
+                .dialer
+                .dial_through(&proxy.service, &details.addrs, target);
+            match dialed {
+                Ok(connection) => return Ok(connection),
+                Err(error) => failure = Error::Other(error.into()),
+            }
+        }
+        Err(failure)
+    }
+}
 
 impl<In: Transport> Connector<In> for DialerConnector {
     type Out = Either<In, DialerTransport>;
@@ -123,12 +176,16 @@ impl<In: Transport> Connector<In> for DialerConnector {
     ) -> Result<Option<Self::Out>, Error> {
         // The proxy connector before this one has already connected.
         if let Some(tunnel) = chained {
+            self.dialer.ends_at_proxy();
             return Ok(Some(Either::A(tunnel)));
         }
-        let connection = self
-            .0
-            .dial(&details.addrs)
-            .map_err(|e| Error::Other(e.into()))?;
+        let connection = match &self.proxy {
+            Some(proxy) => self.dial_through(proxy, details)?,
+            None => self
+                .dialer
+                .dial(&details.addrs)
+                .map_err(|e| Error::Other(e.into()))?,
+        };
         let config = details.config;
         let sizes = (config.input_buffer_size(), config.output_buffer_size());
         Ok(Some(Either::B(DialerTransport {

@@ -15,6 +15,8 @@ use ureq::{Agent, Body, SendBody};
 use super::response::HttpResponse;
 use super::{agent, dialogue, errors};
 use crate::credentials::Credential;
+use crate::location::Scheme;
+use crate::network_proxy::NetworkProxy;
 use crate::{ConnectionSecurity, CopyFailure, Exit};
 
 /// Most redirects of one request.
@@ -109,8 +111,16 @@ pub(super) enum HttpRequestBody<'b> {
 pub(super) struct HttpClient {
     origin: HttpOrigin,
     pub(super) dialer: Arc<Dialer>,
-    /// Agents for `http:` and `https:`, created on first use.
-    agents: [Option<Agent>; 2],
+    /// Agents by scheme and proxy, created on first use: a redirect may lead to a host that has another one.
+    agents: Vec<RoutedAgent>,
+}
+
+/// An agent, and which connections it makes.
+#[derive(Debug)]
+struct RoutedAgent {
+    secure: bool,
+    proxy: Option<Arc<NetworkProxy>>,
+    agent: Agent,
 }
 
 impl HttpClient {
@@ -127,7 +137,7 @@ impl HttpClient {
         Ok(Self {
             origin: origin.clone(),
             dialer,
-            agents: [None, None],
+            agents: Vec::new(),
         })
     }
 
@@ -207,7 +217,7 @@ impl HttpClient {
             );
             CopyFailure::new(Exit::Usage, text)
         })?;
-        let agent = self.agent(to.secure)?;
+        let agent = self.agent(to)?;
         let result = agent.run(message);
         if let Ok(response) = &result {
             dialogue::log_response(response, to);
@@ -218,18 +228,24 @@ impl HttpClient {
         })
     }
 
-    fn agent(&mut self, secure: bool) -> Result<Agent, CopyFailure> {
-        // Separate agents, because the environment may name different proxies.
-        let slot = &mut self.agents[usize::from(secure)];
-        match slot {
-            Some(agent) => Ok(agent.clone()),
-            None => Ok(slot
-                .insert(agent::new_agent(
-                    &self.dialer,
-                    secure,
-                    &self.origin.security,
-                )?)
-                .clone()),
+    fn agent(&mut self, to: &HttpUrl) -> Result<Agent, CopyFailure> {
+        let security = &self.origin.security;
+        let scheme = match to.secure {
+            true => Scheme::Https,
+            false => Scheme::Http,
+        };
+        let choice = &security.options().proxy;
+        let proxy = choice.proxy_for(scheme.name(), &to.host)?;
+        let is_same = |known: &&RoutedAgent| known.secure == to.secure && known.proxy == proxy;
+        if let Some(known) = self.agents.iter().find(is_same) {
+            return Ok(known.agent.clone());
         }
+        let agent = agent::new_agent(&self.dialer, to.secure, security, proxy.as_ref())?;
+        self.agents.push(RoutedAgent {
+            secure: to.secure,
+            proxy,
+            agent: agent.clone(),
+        });
+        Ok(agent)
     }
 }

@@ -4,7 +4,9 @@ use data::error::DataError;
 use security::tls::TlsError;
 use ureq::Error;
 
+use super::agent::UnknownProxy;
 use super::response::HttpResponse;
+use crate::network_proxy::proxy_advice;
 use crate::protection::is_unknown_authority;
 use crate::{CopyFailure, Exit};
 
@@ -45,7 +47,7 @@ pub(super) fn status_failure(action: &str, response: &HttpResponse) -> CopyFailu
         ),
         407 => permanent(
             Exit::Refused,
-            "the proxy requires a login; put it into https_proxy",
+            "the proxy requires a login; write it into the proxy's URL",
         ),
         405 | 501 => permanent(
             Exit::Protocol,
@@ -98,6 +100,10 @@ pub(super) fn request_failure(
         return tls_failure(action, tls_error);
     }
     match error {
+        Error::Other(inner) if inner.is::<UnknownProxy>() => CopyFailure::new(
+            Exit::Unreachable,
+            format!("cannot {action}: {inner}; check its name"),
+        ),
         Error::Io(inner) => CopyFailure::transient(
             Exit::Unreachable,
             format!("cannot {action}: the connection was lost: {inner}"),
@@ -109,7 +115,7 @@ pub(super) fn request_failure(
         Error::ConnectProxyFailed(_) => CopyFailure::new(
             Exit::Unreachable,
             format!(
-                "cannot {action}: the proxy refuses the connection; check https_proxy and no_proxy"
+                "cannot {action}: the proxy refuses the connection; check --proxy, https_proxy and no_proxy"
             ),
         ),
         Error::Protocol(_) | Error::LargeResponseHeader(..) | Error::Http(_) => CopyFailure::new(
@@ -165,6 +171,13 @@ fn data_failure(action: &str, error: &DataError) -> CopyFailure {
                 "cannot {action}: cannot connect to {to}: {source}; check host and port, and that the server runs"
             ),
         ),
+        DataError::Tunnel { source, .. } => {
+            let (exit, transient, advice) = proxy_advice(source);
+            CopyFailure {
+                transient,
+                ..CopyFailure::new(exit, format!("cannot {action}: {error}; {advice}"))
+            }
+        }
         DataError::Setup { .. } => {
             CopyFailure::new(Exit::Local, format!("cannot {action}: {error}"))
         }

@@ -245,6 +245,7 @@ impl Storage for HttpStorage {
         Capabilities {
             ranges: true,
             several_sessions: false,
+            connects_here: true,
             partial_writes: false,
             resumes_uploads: false,
             parallel: true,

@@ -47,6 +47,9 @@ pub(super) async fn third_party(
     progress: &(dyn Fn(u64) + Send + Sync),
 ) -> Result<TransferAttempt, CopyFailure> {
     subject.check_paths(source, destination)?;
+    // The data goes from one to the other, past any proxy of this machine.
+    source.find_peer_addr().await?;
+    destination.find_peer_addr().await?;
     let mut warnings = Vec::new();
     let mut servers = ThirdPartyServers {
         source,

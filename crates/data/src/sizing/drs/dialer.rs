@@ -12,9 +12,9 @@ use rustix::event::PollFlags;
 use socket2::Socket;
 
 use super::connection::DrsConnection;
-use crate::connect::{is_connect_decided, start_connect};
 use crate::drs::SOCKET_BUFFER;
 use crate::handshake::pin_buffers;
+use crate::opening::{is_connect_decided, start_connect};
 use crate::security::{ConnectionOpener, DataSecurity};
 
 /// Most connection attempts. Several are needed because the peer closes connections that arrive

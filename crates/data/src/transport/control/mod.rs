@@ -5,14 +5,16 @@ mod tls;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use proto::tunnel::TunnelDialogue;
 use security::tls::{TlsConfig, TlsEngine, TlsError, TlsSession};
 use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::os::tls_session::permit_resumption;
+use crate::tunnel::TunnelFailure;
 use tls::ControlTls;
 
 /// Longest wait of [`ControlTransport::shutdown`] for a peer that does not read. In the clear it never
@@ -45,6 +47,41 @@ impl ControlTransport {
     /// The system's.
     pub async fn connect(address: SocketAddr) -> io::Result<Self> {
         TcpStream::connect(address).await.map(Self::accepted)
+    }
+
+    /// Connects through a proxy with the address `at`. Also returns the duration of the last request and its reply, which
+    /// the proxy sends when it has connected: a round trip to the server, or more. The caller sets a time limit.
+    ///
+    /// # Errors
+    /// [`TunnelFailure`], never [`TunnelFailure::TimedOut`].
+    pub async fn connect_through(
+        at: SocketAddr,
+        mut dialogue: TunnelDialogue,
+    ) -> Result<(Self, Duration), TunnelFailure> {
+        let stream = TcpStream::connect(at).await;
+        let mut this = Self::accepted(stream.map_err(TunnelFailure::NoProxy)?);
+        let mut sent_at = Instant::now();
+        // Room for all that most replies have at a time.
+        let mut buffer = [0; 64];
+        while !dialogue.is_open() {
+            let output = dialogue.output();
+            if !output.is_empty() {
+                let length = output.len();
+                this.write_all(output).await.map_err(TunnelFailure::Lost)?;
+                dialogue.sent(length);
+                sent_at = Instant::now();
+            }
+            let wanted = dialogue.wanted().min(buffer.len());
+            let read = this.read(&mut buffer[..wanted]).await;
+            match read.map_err(TunnelFailure::Lost)? {
+                0 => {
+                    let closed = io::ErrorKind::UnexpectedEof.into();
+                    return Err(TunnelFailure::Lost(closed));
+                }
+                count => dialogue.receive(&buffer[..count])?,
+            }
+        }
+        Ok((this, sent_at.elapsed()))
     }
 
     /// Wraps an accepted connection. Its handshake runs in the task that will serve it.

@@ -39,32 +39,13 @@ impl Conversation {
     /// # Errors
     /// `Unreachable`
     pub(super) async fn open(server: &Server) -> Result<Self, CopyFailure> {
-        let name = server.host_and_port();
-        let unreachable = |reason: String| {
-            CopyFailure::new(
-                Exit::Unreachable,
-                format!("cannot connect to {name}: {reason}; check host, port and firewall"),
-            )
-        };
-        let addresses = tokio::net::lookup_host((server.host.as_str(), server.port)).await;
-        let addresses = addresses.map_err(|error| unreachable(error.to_string()))?;
-        let mut reason = "the name has no address".to_owned();
-        for address in addresses {
-            match timeout(PATIENCE, ControlTransport::connect(address)).await {
-                Ok(Ok(transport)) => {
-                    return Ok(Self {
-                        transport,
-                        reader: ReplyReader::expecting_greeting(),
-                        replies: VecDeque::new(),
-                        host: server.host.clone(),
-                        name,
-                    });
-                }
-                Ok(Err(error)) => reason = error.to_string(),
-                Err(_) => reason = no_answer(),
-            }
-        }
-        Err(unreachable(reason))
+        Ok(Self {
+            transport: client::connect_to_server(server, PATIENCE).await?,
+            reader: ReplyReader::expecting_greeting(),
+            replies: VecDeque::new(),
+            host: server.host.clone(),
+            name: server.host_and_port(),
+        })
     }
 
     /// The first line of the greeting.

@@ -47,6 +47,7 @@ impl RemoteTarget {
     pub(super) fn parse(url: &str, args: &DoctorArgs) -> Result<Self, CopyFailure> {
         let options = SecurityOptions {
             ca: args.authorities.ca.clone(),
+            proxy: args.proxy.choice(),
             ..SecurityOptions::default()
         };
         let warn = |text: &str| print_to_stderr(&format!("longhaul: warning: {text}"));

@@ -166,6 +166,7 @@ impl EffectiveSettings {
                 continue;
             };
             let refused = |reason: String| {
+                let value = keys::masked(&key.name, &value);
                 let message = format!("{origin}: {} = {value}: {reason}", key.name);
                 CopyFailure::new(Exit::Usage, message)
             };

@@ -36,9 +36,10 @@ pub(super) async fn get(
     control: &Arc<TransferControl>,
 ) -> Result<TransferAttempt, CopyFailure> {
     let mut warnings = Vec::new();
-    let mode = match session.planner.may_use_extended_mode() {
+    let may_extend = session.planner.may_use_extended_mode() && session.server_can_connect();
+    let mode = match may_extend {
         true => negotiation::get_mode(session, spec, &mut warnings),
-        // A plain FTP server is no reason for a warning: several sessions do as well.
+        // A plain FTP server, or one behind a proxy, is no reason for a warning: several sessions do as well.
         false => TransferMode::Stream,
     };
     let (rtt, opener) = (session.rtt(), session.opener());

@@ -382,7 +382,7 @@ fn the_start_does_not_wait_for_a_slow_connection() {
 /// A listener whose backlog is full: connections to it stay half open.
 fn fill_backlog(listener: &TcpListener) -> Vec<socket2::Socket> {
     rustix::net::listen(listener, 0).unwrap();
-    let dial = |_| crate::connect::start_connect(listener.local_addr().unwrap(), None, |_| Ok(()));
+    let dial = |_| crate::opening::start_connect(listener.local_addr().unwrap(), None, |_| Ok(()));
     (0..4).map(|n| dial(n).unwrap()).collect()
 }
 
