@@ -81,7 +81,7 @@ impl SettingKey {
     }
 }
 
-/// What is shown instead of a password.
+/// Shown instead of a password.
 const HIDDEN: &str = "(hidden)";
 
 /// The value of a setting without secrets: the login of a proxy is masked.
