@@ -281,7 +281,7 @@ impl RootedBundle {
         path.map_err(|error| io::Error::other(error.to_string()))
     }
 
-    /// What the root holds less when all files are in place.
+    /// Bytes and files that the root holds less when all files are in place.
     fn replaced(&self) -> TreeUsage {
         let replaced = self.paths.iter().filter_map(|path| self.replaced_by(path));
         replaced.fold(TreeUsage::default(), |sum, (_, usage)| TreeUsage {
