@@ -11,6 +11,15 @@ use zeroize::Zeroizing;
 
 use crate::{netrc, private_file};
 
+/// A login whose password no source has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissingPassword {
+    /// The user.
+    pub user: String,
+    /// The host, as the URL names it.
+    pub host: String,
+}
+
 /// The user name of anonymous logins (RFC 1635).
 const ANONYMOUS: &str = "anonymous";
 /// Password of anonymous logins. RFC 1635 asks for an address of the caller; this names the

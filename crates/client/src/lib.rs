@@ -51,7 +51,7 @@ pub use batch::journal_place::BatchJournalLocation;
 pub use batch::pairs::PairSource;
 pub use batch::side_files::{CopiedPlaces, check_log_file};
 pub use copy_progress::{CopyProgress, MovingFile};
-pub use credentials::{Credential, netrc_warning};
+pub use credentials::{Credential, MissingPassword, netrc_warning};
 pub use interrupt::CopyInterrupt;
 pub use network_proxy::{NetworkProxy, ProxyChoice, mask_proxy, proxies_of_environment};
 pub use preserve_options::{Preserve, PreservedTimes, SparseFiles};
@@ -61,6 +61,6 @@ pub use protection::{
 };
 pub use reach::connect_to_server;
 pub use remote_api::*;
-pub use remotes::{MissingPassword, PasswordSource, RemoteLogin, RemoteServer, Remotes};
+pub use remotes::{PasswordSource, RemoteLogin, RemoteServer, Remotes};
 pub use selection::Selection;
 pub use sums::{CheckTotals, CheckedFile, CheckedSum, WriteSums, check_sums, escape_sums_name};

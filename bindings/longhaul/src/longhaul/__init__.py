@@ -4,7 +4,7 @@
 >>> longhaul.copy("ftp://host/data/big.dat", ".", progress=print)  # doctest: +SKIP
 """
 
-from .copying import Event, Summary, copy, sync
+from .copying import copy, sync
 from .errors import (
     IntegrityError,
     Interrupted,
@@ -17,6 +17,7 @@ from .errors import (
     Unreachable,
     UsageError,
 )
+from .summary import Event, Summary
 
 __all__ = [
     "Event",

@@ -6,27 +6,14 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Optional, Union
+from typing import Optional, Union
 
 from . import program
 from .errors import error_of
+from .summary import Event, Summary
 
-#: One line of ``--json``: ``event`` says of what kind it is.
-Event = dict[str, Any]
 Progress = Callable[[Event], None]
 Place = Union[str, "os.PathLike[str]"]
-
-
-@dataclass(frozen=True)
-class Summary:
-    """The end of a copy. ``fields`` has all that the program says."""
-
-    files: int
-    bytes: int
-    seconds: float
-    verified: Optional[str]
-    fields: Event = field(repr=False)
 
 
 def copy(

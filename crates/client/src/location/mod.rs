@@ -7,8 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::credentials::Credential;
-use crate::remotes::MissingPassword;
+use crate::credentials::{Credential, MissingPassword};
 use crate::{ConnectionSecurity, CopyFailure};
 
 mod any_bytes;

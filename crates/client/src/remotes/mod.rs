@@ -5,7 +5,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use proto::command::Secret;
 
-use crate::credentials::{self, Credential};
+use crate::credentials::{self, Credential, MissingPassword};
 use crate::location::{encoded_rest, percent_encode};
 use crate::{CopyFailure, Exit};
 
@@ -176,15 +176,6 @@ pub struct Remotes {
     servers: Vec<RemoteServer>,
     /// By user and host.
     typed: Mutex<BTreeMap<(String, String), Secret>>,
-}
-
-/// A login whose password no source has.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MissingPassword {
-    /// The user.
-    pub user: String,
-    /// The host, as the URL names it.
-    pub host: String,
 }
 
 impl Remotes {

@@ -39,6 +39,7 @@ pub(crate) use cp::{CopyFlags, CpArgs};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use proxy::{ProxyArgs, ProxyVerb};
 pub(crate) use remote::{CksumArgs, LsArgs, MkdirArgs, MvArgs, RemoteCommonArgs, RmArgs, StatArgs};
+use security::SecurityArgs;
 pub(crate) use serve::{LogFormat, ServeArgs};
 pub(crate) use settings::{ConfigArgs, ConfigVerb, LoadedSettings};
 pub(crate) use sync::SyncArgs;
@@ -116,6 +117,30 @@ pub(crate) enum Verb {
         /// Name of the shell
         shell: clap_complete::Shell,
     },
+}
+
+impl Verb {
+    /// The place for the part of the configuration that no flag has; `None`: the verb is not one of the client.
+    pub(crate) fn loaded_mut(&mut self) -> Option<&mut LoadedSettings> {
+        match self {
+            Self::Doctor(args) => Some(&mut args.settings.loaded),
+            verb => verb.security_mut().map(SecurityArgs::loaded_mut),
+        }
+    }
+
+    fn security_mut(&mut self) -> Option<&mut SecurityArgs> {
+        match self {
+            Self::Cp(args) => Some(&mut args.flags.security),
+            Self::Sync(args) => Some(&mut args.flags.security),
+            Self::Ls(args) => Some(&mut args.common.security),
+            Self::Stat(args) => Some(&mut args.common.security),
+            Self::Rm(args) => Some(&mut args.common.security),
+            Self::Mkdir(args) => Some(&mut args.common.security),
+            Self::Mv(args) => Some(&mut args.common.security),
+            Self::Cksum(args) => Some(&mut args.common.security),
+            _ => None,
+        }
+    }
 }
 
 /// Parses the flags of one group as a verb with them does.

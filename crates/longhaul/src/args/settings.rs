@@ -8,9 +8,6 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use client::Remotes;
 
-use super::Verb;
-use super::security::SecurityArgs;
-
 /// The flag of all verbs of the client.
 #[derive(Debug, Args)]
 pub(crate) struct SettingsArgs {
@@ -29,30 +26,6 @@ pub(crate) struct LoadedSettings {
     pub(crate) remotes: Arc<Remotes>,
     /// Names of the flags whose values are settings.
     pub(crate) defaults: BTreeSet<String>,
-}
-
-impl Verb {
-    /// The place for the part of the configuration that no flag has; `None`: the verb is not one of the client.
-    pub(crate) fn loaded_mut(&mut self) -> Option<&mut LoadedSettings> {
-        match self {
-            Self::Doctor(args) => Some(&mut args.settings.loaded),
-            verb => verb.security_mut().map(SecurityArgs::loaded_mut),
-        }
-    }
-
-    fn security_mut(&mut self) -> Option<&mut SecurityArgs> {
-        match self {
-            Self::Cp(args) => Some(&mut args.flags.security),
-            Self::Sync(args) => Some(&mut args.flags.security),
-            Self::Ls(args) => Some(&mut args.common.security),
-            Self::Stat(args) => Some(&mut args.common.security),
-            Self::Rm(args) => Some(&mut args.common.security),
-            Self::Mkdir(args) => Some(&mut args.common.security),
-            Self::Mv(args) => Some(&mut args.common.security),
-            Self::Cksum(args) => Some(&mut args.common.security),
-            _ => None,
-        }
-    }
 }
 
 /// Show settings and where each value comes from

@@ -70,6 +70,36 @@ struct OutputState {
     last: Option<(CopyProgress, Pace)>,
     /// Of a dry run.
     planned: PlannedWork,
+    repeated: RepeatedFailure,
+}
+
+/// The last failure of a file. Each file of a bundle fails for the same reason, for example that the server is gone.
+#[derive(Default)]
+struct RepeatedFailure {
+    text: String,
+    /// Further files that failed with the same text.
+    more: u64,
+}
+
+impl RepeatedFailure {
+    /// Takes note of a failure. Returns the lines to be printed.
+    fn next(&mut self, text: String) -> Vec<String> {
+        if self.text == text {
+            self.more += 1;
+            return Vec::new();
+        }
+        let mut lines: Vec<String> = self.end().into_iter().collect();
+        self.text.clone_from(&text);
+        lines.push(text);
+        lines
+    }
+
+    /// The line about those that were not printed.
+    fn end(&mut self) -> Option<String> {
+        let more = std::mem::take(&mut self.more);
+        let files = if more == 1 { "file" } else { "files" };
+        (more > 0).then(|| format!("longhaul: the same for {more} more {files}"))
+    }
 }
 
 impl CopyOutput {
@@ -100,6 +130,7 @@ impl CopyOutput {
 
     /// Prints the summary, which is the last line. `why`: with the bottleneck.
     pub(crate) fn print_summary(&self, summary: &CopySummary, why: bool) {
+        self.end_failures();
         if self.view == ProgressView::Bar {
             self.console.clear_bar();
         }
@@ -166,11 +197,31 @@ impl CopyOutput {
             (OutputStyle::Quiet, level) => level == MessageLevel::Error,
             (OutputStyle::Human, _) => true,
         };
-        match is_shown {
-            true => self.console.print(&text),
-            false if level != MessageLevel::Detail => self.console.add_to_log(&text),
-            false => {}
+        match level {
+            MessageLevel::Detail if is_shown => self.console.print(&text),
+            MessageLevel::Detail => {}
+            MessageLevel::Error => {
+                let lines = self.lock().repeated.next(text);
+                self.put(is_shown, lines);
+            }
+            MessageLevel::Notice => self.put(is_shown, [text]),
         }
+    }
+
+    /// Prints lines, or adds them to the log alone.
+    fn put(&self, is_shown: bool, lines: impl IntoIterator<Item = String>) {
+        for line in lines {
+            match is_shown {
+                true => self.console.print(&line),
+                false => self.console.add_to_log(&line),
+            }
+        }
+    }
+
+    /// Says for how many more files the last failure holds.
+    fn end_failures(&self) {
+        let end = self.lock().repeated.end();
+        self.put(self.reporting.style != OutputStyle::Json, end);
     }
 
     fn progress(&self, progress: &CopyProgress, event: &CopyEvent) {
@@ -243,6 +294,7 @@ impl CopyObserver for CopyOutput {
 
 impl Drop for CopyOutput {
     fn drop(&mut self) {
+        self.end_failures();
         if self.view == ProgressView::Bar {
             self.console.clear_bar();
         }

@@ -239,6 +239,10 @@ impl Authenticator {
             return self.anonymous_login(policy, limits);
         }
         let account = self.password_account(policy, user, password, peer).await?;
+        if !policy.access.permits_user(&account.name) {
+            // Before the bound on sessions, whose refusal is given to the right password alone.
+            return Err(LoginRefusal::NotPermitted);
+        }
         // Counted only after the password was checked: otherwise guesses with a wrong password could
         // use up the user's sessions.
         let slot = limits.count_login(&account.name, policy.session_bound(&account.name))?;

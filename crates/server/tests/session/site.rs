@@ -54,7 +54,15 @@ fn clients_of_other_networks_are_turned_away() {
 
 #[test]
 fn users_on_a_deny_list_cannot_log_in_with_the_right_password() {
-    let server = users_server(|config| config.access.deny_users = vec![USER.to_owned()]);
+    let server = users_server(|config| {
+        config.access.deny_users = vec![USER.to_owned()];
+        // Nor does the reply tell that the user has no session left.
+        let own = UserShares {
+            max_sessions: Some(0),
+            ..UserShares::default()
+        };
+        config.shares.users = BTreeMap::from([(USER.to_owned(), own)]);
+    });
     server.anonymous_client();
     let mut client = server.connect();
     client.expect_reply(&format!("USER {USER}"), 331);

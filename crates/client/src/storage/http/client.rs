@@ -1,7 +1,6 @@
 //! Sends one request at a time over one persistent connection. Handles redirects, logins and size
 //! limits.
 
-use std::io::Read;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -12,6 +11,7 @@ use proto::http::url::HttpUrl;
 use ureq::http::{HeaderValue, Request, Response};
 use ureq::{Agent, Body, SendBody};
 
+use super::request::{HttpRequest, HttpRequestBody};
 use super::response::HttpResponse;
 use super::{agent, dialogue, errors};
 use crate::credentials::Credential;
@@ -82,28 +82,6 @@ impl HttpOrigin {
             security: Arc::clone(security),
         })
     }
-}
-
-/// A request.
-pub(super) struct HttpRequest<'a> {
-    /// Method, for example `GET`.
-    pub(super) method: &'a str,
-    /// URL.
-    pub(super) url: &'a HttpUrl,
-    /// Additional headers.
-    pub(super) headers: &'a [(&'a str, String)],
-    /// The operation for messages, for example `read http://host/f`.
-    pub(super) action: &'a str,
-}
-
-/// Body of a request.
-pub(super) enum HttpRequestBody<'b> {
-    /// No body.
-    Empty,
-    /// This text.
-    Text(&'static str),
-    /// As many bytes as the Content-Length header says, or chunked without one.
-    Bytes(&'b mut dyn Read),
 }
 
 /// Sends one request after the other.

@@ -5,7 +5,7 @@ use proto::http::url::HttpUrl;
 use ureq::Body;
 use ureq::http::Response;
 
-use super::client::HttpRequest;
+use super::request::HttpRequest;
 use crate::session::log_dialogue;
 
 /// Headers of responses whose values may be secrets.

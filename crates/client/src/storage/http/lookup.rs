@@ -7,9 +7,10 @@ use proto::http::multistatus::{self, MAX_BODY};
 use proto::http::url::HttpUrl;
 use proto::listing::EntryKind;
 
-use super::client::{HttpClient, HttpRequest, HttpRequestBody};
+use super::client::HttpClient;
 use super::errors;
 use super::facts::HttpFileFacts;
+use super::request::{HttpRequest, HttpRequestBody};
 use crate::{CopyFailure, Exit};
 
 /// Sends HEAD. If that is refused or says too little, sends GET for the first byte. If that fails

@@ -9,6 +9,7 @@ mod errors;
 mod facts;
 mod lookup;
 mod ranges;
+mod request;
 mod response;
 #[cfg(test)]
 mod scripted;
@@ -39,10 +40,11 @@ use crate::answers::{RefusedRenameStep, RenameFailure, SymlinkCheckedEntry};
 use crate::credentials::Credential;
 use crate::transfer::{TransferAttempt, TransferSpec};
 use crate::{ConnectionSecurity, CopyFailure, Exit};
-use client::{HttpClient, HttpOrigin, HttpRequest, HttpRequestBody};
+use client::{HttpClient, HttpOrigin};
 use facts::HttpFileFacts;
 use lookup::{propfind, stat_resource};
 use ranges::{HttpFile, receive_file};
+use request::{HttpRequest, HttpRequestBody};
 
 /// Most idle connections that are kept for the next file.
 const MAX_IDLE_CLIENTS: usize = 64;

@@ -12,9 +12,10 @@ use proto::http::url::HttpUrl;
 use proto::ranges::RangeSet;
 use tune::Evidence;
 
-use super::client::{HttpClient, HttpOrigin, HttpRequest, HttpRequestBody};
+use super::client::{HttpClient, HttpOrigin};
 use super::errors;
 use super::facts::HttpFileFacts;
+use super::request::{HttpRequest, HttpRequestBody};
 use super::response::HttpResponse;
 use crate::transfer::TransferSpec;
 use crate::transfer::outcome::pull_failure;

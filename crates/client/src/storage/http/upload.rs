@@ -8,8 +8,9 @@ use data::send::body::{self, BodyRange};
 use data::store::Source;
 use proto::http::url::HttpUrl;
 
-use super::client::{HttpClient, HttpRequest, HttpRequestBody};
+use super::client::HttpClient;
 use super::errors;
+use super::request::{HttpRequest, HttpRequestBody};
 use crate::transfer::TransferSpec;
 use crate::transfer::outcome::pull_failure;
 use crate::{CopyFailure, Exit};
