@@ -225,9 +225,15 @@ pub(crate) fn is_unsupported(reply: &Reply) -> bool {
         && refusal_cause(reply) == RefusalCause::Unsupported
 }
 
-/// Code and text in one line.
+/// Code and text in one line, without a full stop at its end: it stands inside a sentence.
 pub(crate) fn display_reply(reply: &Reply) -> String {
-    format!("{} {}", reply.code, reply.summary().trim())
+    let text = reply.summary();
+    let text = text.trim();
+    let text = match text.strip_suffix('.') {
+        Some(sentence) if !sentence.ends_with('.') => sentence,
+        _ => text,
+    };
+    format!("{} {text}", reply.code)
 }
 
 fn lowercase_text(reply: &Reply) -> String {
@@ -248,6 +254,14 @@ mod tests {
             code,
             lines: lines.iter().map(|l| l.as_bytes().to_vec()).collect(),
         }
+    }
+
+    #[test]
+    fn a_reply_stands_inside_a_sentence() {
+        let shown = |text| display_reply(&reply(530, &[text]));
+        assert_eq!(shown("Send AUTH TLS first. "), "530 Send AUTH TLS first");
+        assert_eq!(shown("Wait ..."), "530 Wait ...");
+        assert_eq!(shown("No"), "530 No");
     }
 
     #[test]
