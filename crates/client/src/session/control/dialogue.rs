@@ -17,6 +17,12 @@ pub(super) fn log_line(server: &str, line: &[u8]) {
     tracing::debug!(target: DIALOGUE, server, direction = ">", line = %printable(line));
 }
 
+/// The proxy through which a connection was opened, before its first line.
+pub(crate) fn log_proxy(server: &str, proxy: &impl std::fmt::Display) {
+    let line = format!("(through the proxy {proxy})");
+    tracing::debug!(target: DIALOGUE, server, direction = ">", line);
+}
+
 pub(super) fn log_reply(server: &str, reply: &Reply) {
     // The lines are made only if somebody reads them.
     if !tracing::enabled!(target: DIALOGUE, tracing::Level::DEBUG) {
