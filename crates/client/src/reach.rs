@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use crate::location::Server;
 use crate::network_proxy::{NetworkProxy, ProxyScheme, proxy_failure};
+use crate::session::control::dialogue::log_proxy;
 use crate::{CopyFailure, Exit};
 
 /// A new connection, before its first byte.
@@ -119,7 +120,7 @@ async fn reach_through(
             let connected = timeout(reply_timeout, connecting).await;
             failure = match connected.unwrap_or(Err(TunnelFailure::TimedOut)) {
                 Ok((transport, rtt)) => {
-                    tracing::debug!(server = name, %proxy, "connected through a proxy");
+                    log_proxy(&name, proxy);
                     let server_ip = target.ip().unwrap_or(Ipv6Addr::UNSPECIFIED.into());
                     let route = TunnelRoute {
                         proxy: Arc::clone(&proxy.service),

@@ -157,9 +157,11 @@ impl fmt::Debug for NetworkProxy {
 
 /// The text of a proxy with everything before the `@` masked, whether it is valid or not.
 pub fn mask_proxy(text: &str) -> String {
+    // Other letters may be those of a password.
+    let is_scheme = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let (scheme, rest) = match text.split_once("://") {
-        Some((scheme, rest)) => (format!("{scheme}://"), rest),
-        None => (String::new(), text),
+        Some((scheme, rest)) if is_scheme(scheme) => (format!("{scheme}://"), rest),
+        _ => (String::new(), text),
     };
     match rest.rsplit_once('@') {
         Some((_, address)) => format!("{scheme}***@{address}"),

@@ -357,6 +357,11 @@ fn a_put_has_several_streams_and_a_get_several_sessions_or_says_why_not() {
             "cp", "-p", "4", "--mode", "e", "--json", "--proxy", &url, from, to,
         ])
     };
+    let shown = text(&site.run(&["cp", "-vv", "--proxy", &url, &site.url("big"), "v"]));
+    assert!(
+        shown.contains(&format!("(through the proxy {url})")),
+        "{shown}"
+    );
     let put = cp("../root/big", &site.url("new"));
     assert!(put.status.success(), "{put:?}");
     // The control connection and at least two more: further ones join only while data is left.

@@ -9,7 +9,8 @@ use interop::matrix::TestStore;
 use interop::peer::forward_proxy::{self, ForwardProxy};
 use interop::peer::tls::PeerTls;
 use interop::peer::{globus_gridftp_server, nginx, vsftpd};
-use interop::pki::PeerPki;
+use interop::pki::environment::GridEnvironment;
+use interop::pki::{PeerPki, PeerProxy};
 use interop::require;
 use interop::test_files;
 use interop::tree::TestTree;
@@ -29,16 +30,19 @@ const PROXIES: [(&str, StartProxy); 3] = [
 
 /// Files and a tree in both directions through each proxy.
 fn through_each(name: &str, store: &TestStore, server: &dyn TestServer, more: &[&str]) {
-    let target = ServerUnderTest::new(store, server);
+    through_each_to(name, &ServerUnderTest::new(store, server), more);
+}
+
+fn through_each_to(name: &str, target: &ServerUnderTest<'_>, more: &[&str]) {
     let tree = TestTree::generate(60, interop::tree::ASCII);
     for (proxy_name, start) in PROXIES {
         let proxy = start().unwrap();
         let options = [&["--proxy", proxy.url()], more].concat();
         let mut cells = MatrixRow::new(format!("longhaul cp, {name} through {proxy_name}"));
-        rows::get_and_put(&mut cells, &target, &options, &test_files::SIZES);
+        rows::get_and_put(&mut cells, target, &options, &test_files::SIZES);
         let streams = [&options[..], &["-p", "4"]].concat();
-        rows::get_and_put(&mut cells, &target, &streams, &test_files::SMALL);
-        rows::trees(&mut cells, &target, &tree, &options);
+        rows::get_and_put(&mut cells, target, &streams, &test_files::SMALL);
+        rows::trees(&mut cells, target, &tree, &options);
         cells.finish();
         if proxy_name == "tinyproxy" {
             let requests = proxy.log().matches("CONNECT ").count();
@@ -97,6 +101,19 @@ fn cp_works_with_globus_gridftp_server_through_proxies() {
     let store = TestStore::new().unwrap();
     let server = globus_gridftp_server::start(&store).unwrap();
     through_each("globus-gridftp-server", &store, &server, &[]);
+}
+
+#[test]
+fn gsi_cp_works_with_globus_gridftp_server_through_proxies() {
+    require!(forward_proxy::find_tinyproxy());
+    require!(forward_proxy::find_microsocks());
+    require!(globus_gridftp_server::find());
+    let pki = require!(PeerPki::find());
+    let store = TestStore::new().unwrap();
+    let own = GridEnvironment::proxy(&pki, &pki.proxy(PeerProxy::Full).unwrap());
+    let server = globus_gridftp_server::start_gsi(&store, &pki).unwrap();
+    let target = ServerUnderTest::new(&store, &server).with(&own);
+    through_each_to("globus-gridftp-server with GSI", &target, &[]);
 }
 
 #[test]

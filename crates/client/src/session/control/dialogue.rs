@@ -26,6 +26,12 @@ pub(crate) fn log_dialogue(server: &str, direction: &str, line: impl FnOnce() ->
     }
 }
 
+/// The proxy through which a connection was opened, before its first line.
+pub(crate) fn log_proxy(server: &str, proxy: &impl std::fmt::Display) {
+    let line = format!("(through the proxy {proxy})");
+    tracing::debug!(target: DIALOGUE, server, direction = ">", line);
+}
+
 pub(super) fn log_reply(server: &str, reply: &Reply) {
     // The lines are made only if somebody reads them.
     if !tracing::enabled!(target: DIALOGUE, tracing::Level::DEBUG) {
