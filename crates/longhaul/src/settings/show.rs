@@ -16,8 +16,6 @@ use super::{built_command, environment, places, remote_servers};
 use crate::args::{ConfigArgs, ConfigVerb};
 use crate::output::{ignore_broken_pipe, print_line, print_to_stderr};
 
-/// Stands for a password.
-
 /// Runs the verb.
 ///
 /// # Errors
