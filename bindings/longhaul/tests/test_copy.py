@@ -75,7 +75,9 @@ class CopyTest(unittest.TestCase):
         source, target = self.place / "long", f"{self.server.url}/interrupted"
         source.write_bytes(b"x" * 4_000_000)
         script = """if True:
-            import longhaul, sys
+            import longhaul, signal, sys
+            # Commands in the background ignore it, and so do the tests there.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             def show(event):
                 # The rate makes this last for many seconds.
                 if event["event"] == "progress" and event["safe"] > 0:

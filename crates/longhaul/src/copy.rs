@@ -1,6 +1,6 @@
 //! The verbs that copy: flags become options, events become lines.
 
-use std::future::Future;
+use std::future::{Future, pending};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -207,7 +207,7 @@ fn arguments(places: CopiedPlaces<'_>) -> Vec<String> {
     }
 }
 
-/// Runs a copy to its end. At SIGINT or SIGTERM, `end_early` makes it end soon.
+/// Runs a copy to its end. At SIGINT, SIGTERM, or SIGHUP, unless nohup(1) has that ignored, `end_early` makes it end soon.
 fn run_to_end<T>(
     runtime: Runtime,
     copy: impl Future<Output = T>,
@@ -217,11 +217,23 @@ fn run_to_end<T>(
         // Installed before the copy runs, so that an early signal is not lost.
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
+        let hang_up = SignalKind::hangup();
+        let mut hang_up = match data::os::signals::is_ignored(hang_up.as_raw_value())? {
+            true => None,
+            false => Some(signal(hang_up)?),
+        };
+        let hung_up = async {
+            match &mut hang_up {
+                Some(signal) => signal.recv().await,
+                None => pending().await,
+            }
+        };
         tokio::pin!(copy);
         tokio::select! {
             value = &mut copy => return Ok(value),
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
+            _ = hung_up => {}
         }
         end_early();
         Ok::<_, io::Error>(copy.await)

@@ -274,6 +274,31 @@ fn without_a_limit_sigusr2_is_ignored() {
 }
 
 #[test]
+fn a_copy_under_nohup_survives_its_terminal() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("ftp://{}/f", silent.local_addr().unwrap());
+    let scratch = tempfile::tempdir().unwrap();
+    // As nohup(1) does.
+    let mut copy = Command::new("sh")
+        .args(["-c", "trap '' HUP; exec \"$@\"", "sh"])
+        .arg(env!("CARGO_BIN_EXE_longhaul"))
+        .args(["cp", &url])
+        .arg(scratch.path().join("f"))
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let connection = silent.accept().unwrap();
+    send_signal(&copy, Signal::HUP);
+    send_signal(&copy, Signal::USR1);
+    let mut lines = BufReader::new(copy.stderr.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "no file moves yet");
+    assert!(copy.try_wait().unwrap().is_none(), "it goes on");
+    send_signal(&copy, Signal::TERM);
+    assert_eq!(copy.wait().unwrap().code(), Some(130));
+    drop(connection);
+}
+
+#[test]
 fn the_schema_refuses_unknown_fields_and_wrong_types() {
     let schema: Value = serde_json::from_str(SCHEMA).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
@@ -297,7 +322,8 @@ fn an_interrupted_copy_ends_with_its_summary() {
     let server = OpenServer::start(&scratch.path().join("root"));
     let big = fs::File::create(scratch.path().join("root/big")).unwrap();
     big.set_len(64 << 20).unwrap();
-    for (nth, signal) in [Signal::INT, Signal::TERM].into_iter().enumerate() {
+    let signals = [Signal::INT, Signal::TERM, Signal::HUP];
+    for (nth, signal) in signals.into_iter().enumerate() {
         let to = scratch.path().join(nth.to_string());
         let mut copying = longhaul()
             .args(["cp", "--json", "--limit-rate", "80M", &server.url("big")])

@@ -99,7 +99,7 @@ fn errors_name_the_line_and_the_nearest_key() {
         ),
         (
             "[aggregation]\npolicy = \"prefx\"\n",
-            "is \"prefix\" meant?",
+            "policy: \"prefx\" is not a value; use",
         ),
         ("[tests.ping]\nintervall = 3\n", "is \"interval\" meant?"),
         ("\nbytes-per-hour = \"lots\"\n", "lots"),

@@ -11,6 +11,7 @@ pub mod ktls;
 pub mod pam;
 pub mod readable;
 pub mod remote_key;
+pub mod signals;
 pub mod sockopt;
 pub mod tcp_info;
 pub(crate) mod tls_session;

@@ -11,6 +11,7 @@ use proto::tunnel::TunnelDialogue;
 use security::tls::{TlsConfig, TlsEngine, TlsError, TlsSession};
 use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
+use tokio::task::coop::consume_budget;
 use tokio::time::timeout;
 
 use crate::os::tls_session::permit_resumption;
@@ -185,6 +186,8 @@ impl ControlTransport {
     /// # Errors
     /// The connection broke.
     pub async fn readable(&self) -> io::Result<()> {
+        // A peer that never stops sending must not keep other tasks, and the caller's time limits, from their turn.
+        consume_budget().await;
         match &self.tls {
             Some(tls) if tls.has_input() => Ok(()),
             // A reader sends what an earlier write left behind, so that a caller that never flushes
@@ -231,6 +234,7 @@ impl ControlTransport {
     /// # Errors
     /// The connection broke.
     pub async fn writable(&self) -> io::Result<()> {
+        consume_budget().await;
         self.stream.writable().await
     }
 

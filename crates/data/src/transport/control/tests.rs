@@ -257,6 +257,44 @@ mod protected {
     }
 
     #[tokio::test]
+    async fn a_reader_does_not_spin_over_bytes_that_can_no_longer_be_sent() {
+        let (mut near, mut far) = secured(&configs(), None).await;
+        while far.try_write(&[b'x'; 10_000]).is_ok() {}
+        assert!(!far.tls().unwrap().outgoing().is_empty());
+        // Behind the FIN no byte can be sent, but the socket counts as writable for ever.
+        far.stream.shutdown().await.unwrap();
+        timeout(PATIENCE, far.stream.writable())
+            .await
+            .unwrap()
+            .unwrap();
+        let nothing = far.try_read(&mut [0; 10]).unwrap_err();
+        assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
+        tokio::select! {
+            biased;
+            _ = far.readable() => panic!("nothing can be read"),
+            () = std::future::ready(()) => {}
+        }
+        assert!(far.try_write(b"more").is_err());
+        // What the peer sends is still read.
+        near.write_all(b"QUIT\r\n").await.unwrap();
+        assert_eq!(line(&mut far).await, "QUIT\r\n");
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_never_waits_lets_others_have_their_turn() {
+        let (mut near, mut far) = secured(&configs(), None).await;
+        near.shutdown().await.unwrap();
+        assert_eq!(line(&mut far).await, "");
+        let reading = async {
+            loop {
+                far.readable().await.unwrap();
+            }
+        };
+        let bound = timeout(Duration::from_millis(1), reading);
+        assert!(bound.await.is_err(), "the end can be read for ever");
+    }
+
+    #[tokio::test]
     async fn a_line_that_is_cut_off_is_never_read() {
         let (mut near, mut far) = secured(&configs(), None).await;
         near.write_all(b"NOOP\r\n").await.unwrap();

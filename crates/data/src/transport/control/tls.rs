@@ -33,6 +33,8 @@ pub(super) struct ControlTls {
     may_have_input: bool,
     /// The peer has ended its direction.
     has_ended: bool,
+    /// Why the own direction is closed. What waits for room then waits in vain, while the socket counts as writable.
+    write_error: Option<io::ErrorKind>,
 }
 
 impl ControlTls {
@@ -43,6 +45,7 @@ impl ControlTls {
             is_complete: false,
             may_have_input: false,
             has_ended: false,
+            write_error: None,
         }
     }
 
@@ -57,7 +60,7 @@ impl ControlTls {
 
     /// Whether bytes wait for room in the socket.
     pub(super) fn has_backlog(&self) -> bool {
-        !self.engine.outgoing().is_empty()
+        self.write_error.is_none() && !self.engine.outgoing().is_empty()
     }
 
     /// See [`super::ControlTransport::complete_handshake`].
@@ -134,15 +137,23 @@ impl ControlTls {
     /// Hands the encrypted bytes to the socket.
     ///
     /// # Errors
-    /// `WouldBlock`: some do not fit now.
+    /// `WouldBlock`: some do not fit now. Others are final, and a later call returns them again.
     pub(super) fn send_backlog(&mut self, stream: &TcpStream) -> io::Result<()> {
         while self.has_backlog() {
-            match stream.try_write(self.engine.outgoing())? {
-                0 => return Err(io::ErrorKind::WriteZero.into()),
-                sent => self.engine.mark_sent(sent),
+            match stream.try_write(self.engine.outgoing()) {
+                Ok(0) => self.write_error = Some(io::ErrorKind::WriteZero),
+                Ok(sent) => self.engine.mark_sent(sent),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(error),
+                Err(error) => {
+                    self.write_error = Some(error.kind());
+                    return Err(error);
+                }
             }
         }
-        Ok(())
+        match self.write_error {
+            Some(kind) => Err(kind.into()),
+            None => Ok(()),
+        }
     }
 
     /// Encrypts without sending.
