@@ -25,6 +25,9 @@ const MAX_SHARED: usize = 16;
 const FIRST_STREAMS: usize = 8;
 /// Most sessions for them: more streams than that gain nothing even with loss.
 const MAX_STREAMS: usize = 32;
+/// Bytes for which another one of them is worth its login and slow start. With less, the others would be done before it
+/// is up to speed, and wait for its files.
+const STREAM_BYTES: u64 = 16 << 20;
 /// Files per second from which on the disks and processors of servers are the limit more often than sessions are.
 const AIM: f64 = 400.0;
 /// A session with fewer files is not worth its login, which takes several round trips.
@@ -190,7 +193,10 @@ fn wanted(facts: &BatchFacts) -> usize {
         FileMovement::Whole => return FEW,
         FileMovement::Bundles if facts.rtt >= LONG_RTT && is_enough_for_one(facts) => 1,
         FileMovement::Bundles => return FEW,
-        FileMovement::SharedConnections if facts.mean_size >= FILLING_SIZE => MAX_STREAMS,
+        FileMovement::SharedConnections if facts.mean_size >= FILLING_SIZE => {
+            let by_bytes = usize::try_from(total_bytes(facts) / STREAM_BYTES);
+            by_bytes.unwrap_or(usize::MAX).clamp(FEW, MAX_STREAMS)
+        }
         FileMovement::SharedConnections => by_round_trips(facts.rtt),
         FileMovement::OwnConnections => round_trips(facts.rtt, 2.0).clamp(FEW, MAX_SESSIONS),
     };
@@ -200,10 +206,12 @@ fn wanted(facts: &BatchFacts) -> usize {
 
 /// Whether the bundles of one session move so fast as those of several.
 fn is_enough_for_one(facts: &BatchFacts) -> bool {
-    let total = u64::try_from(facts.files)
-        .unwrap_or(u64::MAX)
-        .saturating_mul(facts.mean_size);
-    facts.mean_size >= FILLING_SIZE || total <= SOON_DONE
+    facts.mean_size >= FILLING_SIZE || total_bytes(facts) <= SOON_DONE
+}
+
+fn total_bytes(facts: &BatchFacts) -> u64 {
+    let files = u64::try_from(facts.files).unwrap_or(u64::MAX);
+    files.saturating_mul(facts.mean_size)
 }
 
 /// Sessions for files that share data connections, by their commands alone.
@@ -260,14 +268,18 @@ mod tests {
 
     #[test]
     fn larger_files_on_shared_connections_get_more_sessions_while_that_gains() {
-        let ramp = |rtt| {
+        let ramp_of = |rtt, files| {
             let facts = BatchFacts {
+                files,
                 mean_size: 1_000_000,
                 ..facts(FileMovement::SharedConnections, rtt)
             };
             SessionRamp::new(&facts, ConcurrencyBounds::default())
         };
+        let ramp = |rtt| ramp_of(rtt, 10_000);
         let begun = |rtt| (ramp(rtt).sessions(), ramp(rtt).most());
+        let few = ramp_of(100, 300);
+        assert_eq!((few.sessions(), few.most()), (16, 17), "300 MB");
         assert_eq!(
             (begun(0), begun(20), begun(100)),
             ((8, 32), (8, 32), (16, 32))

@@ -1,4 +1,4 @@
-//! What the process does at a signal.
+//! How the process reacts to signals.
 
 use std::io;
 use std::mem::MaybeUninit;

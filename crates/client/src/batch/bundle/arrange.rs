@@ -74,10 +74,14 @@ pub(in crate::batch) fn arrange(
         .into_iter()
         .partition(|file| may_bundle && is_bundled(file));
     let mut work: VecDeque<BatchWork> = large.into_iter().map(alone).collect();
-    let limits = match servers.iter().all(|server| server.bundles) {
+    let takes_bundles = servers.iter().all(|server| server.bundles);
+    let mut left = BundleUse::default();
+    small.iter().for_each(|file| left.add(file));
+    let mut limits = match takes_bundles {
         true => BundleLimits::share(&small, workers),
-        false => BundleLimits::share_series(&small, workers),
+        false => BundleLimits::share_series(&left, small.len(), workers),
     };
+    let series_files = small.len();
     let mut bundle: Vec<PlannedFile> = Vec::new();
     let mut used = BundleUse::default();
     for file in small {
@@ -86,7 +90,11 @@ pub(in crate::batch) fn arrange(
             .is_none_or(|first| ends(first) == ends(&file));
         if !same_ends || !used.has_room(&limits, &file) {
             push_bundle(&mut work, std::mem::take(&mut bundle), servers);
+            left.bytes = left.bytes.saturating_sub(used.bytes);
             used = BundleUse::default();
+            if !takes_bundles {
+                limits = BundleLimits::share_series(&left, series_files, workers);
+            }
         }
         used.add(&file);
         bundle.push(file);
@@ -216,14 +224,18 @@ impl BundleLimits {
 
 impl BundleLimits {
     /// For series, whose files have round trips of their own: the last series must not keep one worker busy while all
-    /// others have ended.
-    fn share_series(files: &[PlannedFile], workers: usize) -> Self {
+    /// others have ended. Each takes a part of the bytes that are `left`, so that they become shorter towards the end: sessions
+    /// of one path may differ tenfold in speed, and the files of a slow one are not given to others. `files`: of all series.
+    fn share_series(left: &BundleUse, files: usize, workers: usize) -> Self {
+        let workers = workers.max(1);
         Self {
             files: files
-                .len()
-                .div_ceil(workers.max(1))
+                .div_ceil(workers)
                 .clamp(MIN_SERIES_FILES, MAX_SERIES_FILES),
-            bytes: MAX_BUNDLE_BYTES,
+            bytes: left
+                .bytes
+                .div_ceil(2 * workers as u64)
+                .clamp(MIN_BUNDLE_BYTES, MAX_BUNDLE_BYTES),
         }
     }
 }
@@ -255,4 +267,39 @@ impl BundleUse {
 
 fn path_bytes(file: &PlannedFile) -> usize {
     file.source.path().len().max(file.destination.path().len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn series_of_large_files_become_shorter_towards_the_end() {
+        let mut left = BundleUse {
+            bytes: 320 << 20,
+            ..BundleUse::default()
+        };
+        let mut series = Vec::new();
+        while left.bytes > 0 {
+            let bytes = BundleLimits::share_series(&left, 320, 16).bytes;
+            let bytes = bytes.min(left.bytes);
+            left.bytes -= bytes;
+            series.push(bytes);
+        }
+        assert_eq!(series.first(), Some(&(10 << 20)), "half of a share");
+        assert!(series.is_sorted_by(|before, after| before >= after));
+        assert!(series.last().is_some_and(|last| *last <= MIN_BUNDLE_BYTES));
+        assert!(series.len() > 3 * 16, "{}", series.len());
+    }
+
+    #[test]
+    fn series_of_small_files_have_equal_numbers_of_them() {
+        let left = BundleUse {
+            bytes: 2_000_000,
+            ..BundleUse::default()
+        };
+        let limits = BundleLimits::share_series(&left, 2000, 16);
+        assert_eq!(limits.files, 125);
+        assert!(limits.bytes >= left.bytes);
+    }
 }

@@ -275,7 +275,7 @@ mod protected {
             () = std::future::ready(()) => {}
         }
         assert!(far.try_write(b"more").is_err());
-        // What the peer sends is still read.
+        // The other direction is still open.
         near.write_all(b"QUIT\r\n").await.unwrap();
         assert_eq!(line(&mut far).await, "QUIT\r\n");
     }
