@@ -325,9 +325,15 @@ fn an_interrupted_copy_ends_with_its_summary() {
     let signals = [Signal::INT, Signal::TERM, Signal::HUP];
     for (nth, signal) in signals.into_iter().enumerate() {
         let to = scratch.path().join(nth.to_string());
-        let mut copying = longhaul()
+        // Where nohup(1) runs the tests, SIGHUP is ignored.
+        let mut copying = Command::new("env")
+            .arg("--default-signal=HUP")
+            .arg(env!("CARGO_BIN_EXE_longhaul"))
             .args(["cp", "--json", "--limit-rate", "80M", &server.url("big")])
             .arg(to)
+            .env_remove("RUST_LOG")
+            .env("LONGHAUL_HISTORY", "off")
+            .env("LONGHAUL_BATCHES", "off")
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
