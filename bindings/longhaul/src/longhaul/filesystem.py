@@ -17,6 +17,7 @@ from fsspec.utils import infer_storage_options
 
 from . import copying, program
 from .errors import NotFound, ProtocolError
+from .summary import Event
 
 _KINDS = {"dir": "directory", "file": "file", "link": "link", "other": "other"}
 
@@ -191,7 +192,7 @@ class LonghaulFileSystem(AbstractFileSystem):  # type: ignore[misc]
         self._transfer(_local(lpath), self._url(rpath), callback)
 
     def _transfer(self, source: str, destination: str, callback: Any) -> None:
-        def follow(event: copying.Event) -> None:
+        def follow(event: Event) -> None:
             if event["event"] == "planned":
                 callback.set_size(event["bytes"])
             elif event["event"] in ("progress", "summary"):
