@@ -75,26 +75,23 @@ pub(in crate::batch) fn arrange(
         .partition(|file| may_bundle && is_bundled(file));
     let mut work: VecDeque<BatchWork> = large.into_iter().map(alone).collect();
     let takes_bundles = servers.iter().all(|server| server.bundles);
-    let mut left = BundleUse::default();
-    small.iter().for_each(|file| left.add(file));
-    let mut limits = match takes_bundles {
-        true => BundleLimits::share(&small, workers),
-        false => BundleLimits::share_series(&left, small.len(), workers),
+    let mut all = BundleUse::default();
+    small.iter().for_each(|file| all.add(file));
+    let limits = |left: u64| match takes_bundles {
+        true => BundleLimits::share(&all, workers),
+        false => BundleLimits::share_series(&all, left, workers),
     };
-    let series_files = small.len();
+    let mut left = all.bytes;
     let mut bundle: Vec<PlannedFile> = Vec::new();
     let mut used = BundleUse::default();
     for file in small {
         let same_ends = bundle
             .first()
             .is_none_or(|first| ends(first) == ends(&file));
-        if !same_ends || !used.has_room(&limits, &file) {
+        if !same_ends || !used.has_room(&limits(left), &file) {
             push_bundle(&mut work, std::mem::take(&mut bundle), servers);
-            left.bytes = left.bytes.saturating_sub(used.bytes);
+            left = left.saturating_sub(used.bytes);
             used = BundleUse::default();
-            if !takes_bundles {
-                limits = BundleLimits::share_series(&left, series_files, workers);
-            }
         }
         used.add(&file);
         bundle.push(file);
@@ -206,34 +203,32 @@ struct BundleLimits {
 
 impl BundleLimits {
     /// So that all workers have something to do, as far as bundles do not become too small.
-    fn share(files: &[PlannedFile], workers: usize) -> Self {
+    fn share(all: &BundleUse, workers: usize) -> Self {
         let workers = workers.max(1);
-        let bytes: u64 = files.iter().filter_map(|file| file.facts.size).sum();
         let most_files = MAX_BUNDLE_FILES.min(MAX_FILES);
         Self {
-            files: files
-                .len()
+            files: all
+                .files
                 .div_ceil(workers)
                 .clamp(MIN_FILES_BEFORE_SPLIT, most_files),
-            bytes: bytes
+            bytes: all
+                .bytes
                 .div_ceil(workers as u64)
                 .clamp(MIN_BUNDLE_BYTES, MAX_BUNDLE_BYTES),
         }
     }
-}
 
-impl BundleLimits {
     /// For series, whose files have round trips of their own: the last series must not keep one worker busy while all
     /// others have ended. Each takes a part of the bytes that are `left`, so that they become shorter towards the end: sessions
-    /// of one path may differ tenfold in speed, and the files of a slow one are not given to others. `files`: of all series.
-    fn share_series(left: &BundleUse, files: usize, workers: usize) -> Self {
+    /// of one path may differ tenfold in speed, and the files of a slow one are not given to others.
+    fn share_series(all: &BundleUse, left: u64, workers: usize) -> Self {
         let workers = workers.max(1);
         Self {
-            files: files
+            files: all
+                .files
                 .div_ceil(workers)
                 .clamp(MIN_SERIES_FILES, MAX_SERIES_FILES),
             bytes: left
-                .bytes
                 .div_ceil(2 * workers as u64)
                 .clamp(MIN_BUNDLE_BYTES, MAX_BUNDLE_BYTES),
         }
@@ -273,18 +268,23 @@ fn path_bytes(file: &PlannedFile) -> usize {
 mod tests {
     use super::*;
 
+    fn files(files: usize, bytes: u64) -> BundleUse {
+        BundleUse {
+            files,
+            bytes,
+            ..BundleUse::default()
+        }
+    }
+
     #[test]
     fn series_of_large_files_become_shorter_towards_the_end() {
-        let mut left = BundleUse {
-            bytes: 320 << 20,
-            ..BundleUse::default()
-        };
+        let all = files(320, 320 << 20);
+        let mut left = all.bytes;
         let mut series = Vec::new();
-        while left.bytes > 0 {
-            let bytes = BundleLimits::share_series(&left, 320, 16).bytes;
-            let bytes = bytes.min(left.bytes);
-            left.bytes -= bytes;
-            series.push(bytes);
+        while left > 0 {
+            let bytes = BundleLimits::share_series(&all, left, 16).bytes;
+            series.push(bytes.min(left));
+            left -= bytes.min(left);
         }
         assert_eq!(series.first(), Some(&(10 << 20)), "half of a share");
         assert!(series.is_sorted_by(|before, after| before >= after));
@@ -294,12 +294,9 @@ mod tests {
 
     #[test]
     fn series_of_small_files_have_equal_numbers_of_them() {
-        let left = BundleUse {
-            bytes: 2_000_000,
-            ..BundleUse::default()
-        };
-        let limits = BundleLimits::share_series(&left, 2000, 16);
+        let all = files(2000, 2_000_000);
+        let limits = BundleLimits::share_series(&all, all.bytes, 16);
         assert_eq!(limits.files, 125);
-        assert!(limits.bytes >= left.bytes);
+        assert!(limits.bytes >= all.bytes);
     }
 }
