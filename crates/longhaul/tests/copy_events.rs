@@ -249,20 +249,19 @@ fn sigusr1_prints_the_progress_at_once() {
     assert_eq!(copy.end()["bytes"], 4096);
 }
 
-#[test]
-fn without_a_limit_sigusr2_is_ignored() {
-    // It accepts a connection and says nothing.
+/// A copy from a server that says nothing goes on after `signal`. `program` is longhaul, or starts it.
+fn goes_on_after(signal: Signal, mut program: Command) {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("ftp://{}/f", silent.local_addr().unwrap());
     let scratch = tempfile::tempdir().unwrap();
-    let mut copy = longhaul()
+    let mut copy = program
         .args(["cp", &url])
         .arg(scratch.path().join("f"))
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let connection = silent.accept().unwrap();
-    send_signal(&copy, Signal::USR2);
+    let _connection = silent.accept().unwrap();
+    send_signal(&copy, signal);
     send_signal(&copy, Signal::USR1);
     let mut lines = BufReader::new(copy.stderr.take().unwrap()).lines();
     let line = lines.next().unwrap().unwrap();
@@ -270,32 +269,21 @@ fn without_a_limit_sigusr2_is_ignored() {
     assert!(copy.try_wait().unwrap().is_none(), "it goes on");
     send_signal(&copy, Signal::TERM);
     assert_eq!(copy.wait().unwrap().code(), Some(130));
-    drop(connection);
+}
+
+#[test]
+fn without_a_limit_sigusr2_is_ignored() {
+    goes_on_after(Signal::USR2, longhaul());
 }
 
 #[test]
 fn a_copy_under_nohup_survives_its_terminal() {
-    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("ftp://{}/f", silent.local_addr().unwrap());
-    let scratch = tempfile::tempdir().unwrap();
     // As nohup(1) does.
-    let mut copy = Command::new("sh")
+    let mut shell = Command::new("sh");
+    shell
         .args(["-c", "trap '' HUP; exec \"$@\"", "sh"])
-        .arg(env!("CARGO_BIN_EXE_longhaul"))
-        .args(["cp", &url])
-        .arg(scratch.path().join("f"))
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let connection = silent.accept().unwrap();
-    send_signal(&copy, Signal::HUP);
-    send_signal(&copy, Signal::USR1);
-    let mut lines = BufReader::new(copy.stderr.take().unwrap()).lines();
-    assert_eq!(lines.next().unwrap().unwrap(), "no file moves yet");
-    assert!(copy.try_wait().unwrap().is_none(), "it goes on");
-    send_signal(&copy, Signal::TERM);
-    assert_eq!(copy.wait().unwrap().code(), Some(130));
-    drop(connection);
+        .arg(env!("CARGO_BIN_EXE_longhaul"));
+    goes_on_after(Signal::HUP, shell);
 }
 
 #[test]
