@@ -257,7 +257,8 @@ fn tcp_receive() {
     let start = Instant::now();
     let pattern = pattern();
     let (mut bytes, mut wrong) = (0, 0);
-    let mut buffer = vec![0; 65_536];
+    // `spans` cuts once: a read may not hold more than one repetition.
+    let mut buffer = vec![0; PATTERN];
     loop {
         let got = stream.read(&mut buffer).unwrap();
         if got == 0 {
