@@ -36,9 +36,9 @@ use transfer::LastBundle;
 pub use transfer::{
     OpenedBundleSource, OpenedBundleStore, OpenedSource, OpenedStore, OpenedTransfer,
 };
-use uploads::LastUpload;
 pub use uploads::{ActiveUpload, ControlSocket, UploadClient, UploadRegistry, Uploader};
 
+use uploads::{KeptContent, LastUpload};
 /// The files of one session.
 #[derive(Debug, Clone)]
 pub struct SessionFiles {
@@ -170,11 +170,11 @@ impl SessionFiles {
                 self.sync_directories(&[to, from])
             }
             FileRequest::SetModified(path, time) => {
-                // The session's own change of the time must not look like a change by another session.
+                // A change of the time must not look like a change of the content.
                 let before = root.identity(path);
                 root.set_modified(path, *time)?;
                 if let (Ok(before), Ok(after)) = (before, root.identity(path)) {
-                    self.last_upload.carry_over(&before, after);
+                    self.uploads.carry_over(&before, after);
                 }
                 Ok(FileResponse::Done)
             }
@@ -230,8 +230,8 @@ impl SessionFiles {
     }
 
     /// Renames a file. A client that renames its upload relies on the content it stored, so the rename is
-    /// refused while another upload stores into the file, or if another session has overwritten this
-    /// session's upload.
+    /// refused while another upload stores into the file, or if another account or program has changed the
+    /// content of this session's upload.
     fn rename(&self, from: &VPath, to: &VPath) -> Result<FileResponse, FileError> {
         let rename = || {
             let renamed = || match self.paths.may_overwrite(to) {
@@ -246,7 +246,7 @@ impl SessionFiles {
                 let renamed = self.uploads.unless_uploading(there.inode, || {
                     // Checked again: from here on no upload can begin.
                     match self.root.identity(from) {
-                        Ok(now) if self.last_upload.was_overwritten(&now) => {
+                        Ok(now) if self.uploads.has_lost(&self.last_upload, &now) => {
                             Err(uploads::in_use_error())
                         }
                         _ => rename(),
@@ -270,12 +270,12 @@ impl SessionFiles {
     fn truncate(&self, path: &VPath, length: u64) -> Result<FileResponse, FileError> {
         let failed = |error: std::io::Error| StoreError::from_io("truncate", path, &error);
         let file = self.root.open_existing(path)?;
-        let inode = FileIdentity::of(&file).map_err(failed)?.inode;
+        let before = FileIdentity::of(&file).map_err(failed)?;
         let lease = self
             .uploads
-            .exclude_uploads(inode)
+            .exclude_uploads(before.inode)
             .ok_or_else(uploads::in_use_error)?;
-        self.last_upload.forget(inode);
+        self.last_upload.forget(before.inode);
         // The registry excludes uploads of this server; the lock excludes other processes.
         transfer::lock(&file, WriteLockKind::Exclusive, path)?;
         self.resize_counted(&file, length, failed)?;
@@ -297,7 +297,7 @@ impl SessionFiles {
         let answer = change()?;
         if let (Some(old), Ok(new)) = (old, self.root.identity(after)) {
             self.checksums.carry_over(&old, new, clock);
-            self.last_upload.carry_over(&old, new);
+            self.uploads.carry_over(&old, new);
         }
         Ok(answer)
     }
@@ -309,6 +309,7 @@ pub(crate) fn transfer_error_of_file(error: FileError) -> TransferError {
         FileErrorKind::Aborted => TransferError::Aborted,
         _ => TransferError::File(error),
     }
+        lease.begin_change(&before, KeptContent::Some);
 }
 
 fn done_answer(result: Result<(), StoreError>) -> Result<FileResponse, FileError> {

@@ -36,6 +36,13 @@ impl FileIdentity {
         clock > self.changed
     }
 
+    /// Whether both are states of one file between which no write is known: size and modification time are the same. The
+    /// time of the last change also follows changes of names and rights, which are none of the content.
+    pub fn has_content_of(&self, other: &Self) -> bool {
+        let content = |file: &Self| (file.inode, file.size, file.modified);
+        content(self) == content(other)
+    }
+
     fn from_stat(stat: &Stat) -> Self {
         Self {
             inode: (stat.st_dev, stat.st_ino),

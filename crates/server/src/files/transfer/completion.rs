@@ -68,11 +68,9 @@ impl StoreCompletion {
         self.set_modified()?;
         // From here on the server does not change the file, so this is its final state.
         self.require_same_file()?;
-        if self.sink.lease.is_exclusive() {
-            let state =
-                FileIdentity::of(self.sink.file()).map_err(|error| self.store_error(&error))?;
-            self.files.last_upload.record(state, self.is_whole);
-        }
+        let state = FileIdentity::of(self.sink.file()).map_err(|error| self.store_error(&error))?;
+        let last_upload = &self.files.last_upload;
+        self.sink.lease.record(last_upload, state, self.is_whole);
         if let (Some(algorithm), Some(computed)) = (self.algorithm, &computed) {
             self.remember_checksum(algorithm, computed)?;
         }

@@ -14,7 +14,7 @@ use data::store::{Sink, Source};
 use proto::path::VPath;
 
 use crate::files::quota::FileCharge;
-use crate::files::uploads::UploadLease;
+use crate::files::uploads::{KeptContent, UploadLease};
 
 /// The file of a store. The old content is truncated at the first byte, or at the successful end of an
 /// empty store. So a store without data changes nothing, and a file that it created is removed. If
@@ -134,8 +134,10 @@ impl StoreSink {
                 "the client has disconnected",
             ));
         }
+        let before = FileIdentity::of(self.file())?;
+        self.lease.begin_change(&before, self.keeps());
         if let Some(length) = self.truncate_to
-            && self.file().metadata()?.len() > length
+            && before.size > length
         {
             self.file().set_len(length)?;
         }
@@ -143,6 +145,14 @@ impl StoreSink {
         // truncation.
         self.has_begun.store(true, Ordering::Release);
         Ok(())
+    }
+
+    fn keeps(&self) -> KeptContent {
+        match self.truncate_to {
+            _ if self.created => KeptContent::IsNew,
+            Some(0) => KeptContent::Nothing,
+            _ => KeptContent::Some,
+        }
     }
 
     /// Removes bytes that are only in memory, so that no checksum or size vouches for them. If another
