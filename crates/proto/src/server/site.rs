@@ -10,6 +10,7 @@ use crate::command::{DriverStack, SiteCommand};
 use crate::path::VPath;
 use crate::remark;
 use crate::reply::Reply;
+use crate::security::ExchangeKind;
 use crate::timestamp::Timestamp;
 
 impl LoggedInSession {
@@ -42,7 +43,10 @@ impl LoggedInSession {
                 self.set_buffer(side, bytes);
                 Ok(replies::reply(200, "Site Command Successful."))
             }
-            SiteCommand::DriverStack(stack, drivers) => Ok(driver_stack(stack, &drivers)),
+            SiteCommand::DriverStack(stack, drivers) => {
+                let has_gsi = self.protection.exchange == Some(ExchangeKind::Tokens);
+                Ok(driver_stack(stack, &drivers, has_gsi))
+            }
             SiteCommand::ClientInfo(text) => {
                 // Never reset: clients may send CLIENTINFO several times with different fields.
                 self.parameters.reads_remarks |= remark::client_reads_remarks(&text);
@@ -153,21 +157,26 @@ impl LoggedInSession {
     }
 }
 
-/// SITE SETDISKSTACK and SETNETSTACK. As the globus server does, this server accepts the default stacks
-/// (`globus-url-copy -fsstack file` sends one). It refuses all others with that server's texts.
-fn driver_stack(stack: DriverStack, drivers: &str) -> Vec<SessionAction> {
-    let (default_driver, purpose) = match stack {
-        DriverStack::Disk => ("file", "filesystem"),
-        DriverStack::Net => ("tcp", "data channel"),
+/// SITE SETDISKSTACK and SETNETSTACK. As the globus server does, this server accepts the drivers that it always uses, with
+/// options after a colon (`globus-url-copy -dcstack tcp` sends `tcp,gsi`). It refuses all others with that server's texts.
+/// DCAU and PROT alone decide about GSI; options of that driver could ask for more than they do.
+fn driver_stack(stack: DriverStack, drivers: &str, has_gsi: bool) -> Vec<SessionAction> {
+    let purpose = match stack {
+        DriverStack::Disk => "filesystem",
+        DriverStack::Net => "data channel",
     };
-    if drivers == default_driver || drivers == "default" {
+    let is_offered = |driver: &&str| match (stack, driver.split_once(':').unwrap_or((driver, ""))) {
+        (DriverStack::Disk, ("file", _)) | (DriverStack::Net, ("tcp", _)) => true,
+        (DriverStack::Net, ("gsi", options)) => has_gsi && options.is_empty(),
+        _ => false,
+    };
+    let refused = drivers.split(',').find(|driver| !is_offered(driver));
+    let Some(refused) = refused.filter(|_| drivers != "default") else {
         return replies::reply(250, "OK.");
-    }
-    // The globus server names the first unsupported driver.
-    let unknown = drivers.split(',').find(|driver| *driver != default_driver);
+    };
     let lines = vec![
         format!("Setting {purpose} driver stack failed.").into_bytes(),
-        format!("{} driver not offered", unknown.unwrap_or(drivers)).into_bytes(),
+        format!("{refused} driver not offered").into_bytes(),
     ];
     vec![SessionAction::Reply(Reply::multi_line(500, lines))]
 }
