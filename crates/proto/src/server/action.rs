@@ -165,6 +165,9 @@ pub enum FileRequest {
         target: Vec<u8>,
         link: VPath,
     },
+    /// As `Symlink`, of the one pair of target and link whose target exists and whose link does not: nothing else tells where
+    /// the first of two names with spaces ends.
+    SymlinkAmong(Vec<(Vec<u8>, VPath)>),
     Truncate(VPath, u64),
     /// MLSC and `STAT path`. Answered by [`FileResponse::Lines`].
     List(ListRequest),

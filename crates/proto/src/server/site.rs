@@ -13,6 +13,9 @@ use crate::reply::Reply;
 use crate::security::ExchangeKind;
 use crate::timestamp::Timestamp;
 
+/// Most pairs of names that SITE SYMLINK may mean: each is looked up.
+const MOST_LINK_PAIRS: usize = 64;
+
 impl LoggedInSession {
     /// SITE
     pub(super) fn site(&mut self, config: &SessionConfig, site: SiteCommand) -> CommandResult {
@@ -32,7 +35,7 @@ impl LoggedInSession {
             SiteCommand::RemoveTree(path) => {
                 self.change_path("SITE RDEL", &path, FileRequest::RemoveTree)
             }
-            SiteCommand::Symlink(target, link) => self.symlink(&target, &link),
+            SiteCommand::Symlink(names) => self.symlink(&names),
             SiteCommand::SymlinkFrom(target) => self.symlink_from(&target),
             SiteCommand::SymlinkTo(link) => self.symlink_to(&link),
             SiteCommand::StorAttr { modify, checksum } => {
@@ -81,19 +84,50 @@ impl LoggedInSession {
         Ok(self.start_file_change(verb, path.clone(), request(path), ok_reply()))
     }
 
-    /// SITE SYMLINK. A relative target is stored unchanged, as `ln -s` does.
-    fn symlink(&mut self, target: &[u8], link: &[u8]) -> CommandResult {
+    /// SITE SYMLINK. A relative target is stored unchanged, as `ln -s` does. With more than one space, each may be the one
+    /// between the names.
+    fn symlink(&mut self, names: &[u8]) -> CommandResult {
+        let spaces = (1..names.len().saturating_sub(1)).filter(|at| names[*at] == b' ');
+        let mut pairs = spaces
+            .take(MOST_LINK_PAIRS + 1)
+            .map(|at| self.link_pair(&names[..at], &names[at + 1..]))
+            .collect::<Result<Vec<_>, _>>()?;
+        let request = match pairs.len() {
+            0 => {
+                return Ok(replies::reply(
+                    501,
+                    "SITE SYMLINK needs a target and a link.",
+                ));
+            }
+            1 => {
+                let (target, link) = pairs.remove(0);
+                FileRequest::Symlink { target, link }
+            }
+            2..=MOST_LINK_PAIRS => FileRequest::SymlinkAmong(pairs),
+            _ => {
+                let text = "Too many spaces: use SITE SYMLINKFROM and SITE SYMLINKTO.";
+                return Ok(replies::reply(501, text));
+            }
+        };
+        let path = match &request {
+            FileRequest::Symlink { link, .. } => link.clone(),
+            _ => self.cwd.clone(),
+        };
+        Ok(self.start_file_change("SITE SYMLINK", path, request, ok_reply()))
+    }
+
+    fn link_pair(
+        &self,
+        target: &[u8],
+        link: &[u8],
+    ) -> Result<(Vec<u8>, VPath), Vec<SessionAction>> {
         let link = self.resolve(link)?;
         let target = match target {
             // These targets are virtual paths of the session; see `relative_target`.
             [b'/' | b'~', ..] => relative_target(&self.resolve(target)?, &link),
             relative => relative.to_vec(),
         };
-        let request = FileRequest::Symlink {
-            target,
-            link: link.clone(),
-        };
-        Ok(self.start_file_change("SITE SYMLINK", link, request, ok_reply()))
+        Ok((target, link))
     }
 
     /// SITE SYMLINKFROM. The target must exist.

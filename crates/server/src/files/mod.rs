@@ -147,6 +147,9 @@ impl SessionFiles {
     fn run_change(&self, request: &FileRequest) -> Result<FileResponse, FileError> {
         self.require_write()?;
         self.paths
+        if let FileRequest::SymlinkAmong(pairs) = request {
+            return self.run_change(&self.pair_that_is_meant(pairs)?);
+        }
             .check_change(request, |path| self.is_own_upload(path))?;
         self.run_counted(request, || self.carry_out(request))
     }
@@ -192,10 +195,33 @@ impl SessionFiles {
             | FileRequest::List(_)
             | FileRequest::EndBundle(_)
             | FileRequest::Checksum { .. } => Ok(FileResponse::Done),
+            | FileRequest::SymlinkAmong(_)
         }
     }
 
     /// Syncs the directories of these names, each once, if the policy says so.
+    /// The link of the only pair whose target exists and whose link does not.
+    fn pair_that_is_meant(&self, pairs: &[(Vec<u8>, VPath)]) -> Result<FileRequest, FileError> {
+        let mut meant = pairs.iter().filter(|(target, link)| {
+            let target = link.parent().resolve(target);
+            let is_there = |path: &VPath| self.stat(path).is_ok();
+            target.is_ok_and(|target| is_there(&target))
+                && is_there(&link.parent())
+                && !is_there(link)
+        });
+        match (meant.next(), meant.next()) {
+            (Some((target, link)), None) => Ok(FileRequest::Symlink {
+                target: target.clone(),
+                link: link.clone(),
+            }),
+            _ => {
+                let mut links = pairs.iter().map(|(_, link)| link);
+                links.try_for_each(|link| self.paths.check(Access::Create, link))?;
+                Err(unclear_names())
+            }
+        }
+    }
+
     fn sync_directories(&self, names: &[&VPath]) -> Result<FileResponse, FileError> {
         if self.sync != SyncPolicy::None {
             let mut directories = Vec::new();
@@ -309,7 +335,16 @@ pub(crate) fn transfer_error_of_file(error: FileError) -> TransferError {
         FileErrorKind::Aborted => TransferError::Aborted,
         _ => TransferError::File(error),
     }
-        lease.begin_change(&before, KeptContent::Some);
+}
+
+fn unclear_names() -> FileError {
+    FileError {
+        kind: FileErrorKind::Other,
+        errno: None,
+        text: "the names have spaces, and not exactly one way to divide them has a target that exists; \
+               use SITE SYMLINKFROM and SITE SYMLINKTO"
+            .to_owned(),
+    }
 }
 
 fn done_answer(result: Result<(), StoreError>) -> Result<FileResponse, FileError> {

@@ -144,8 +144,8 @@ impl PathRights {
             }
             FileRequest::List(request) => self.check(Access::List, &request.path),
             FileRequest::Checksum { path, .. } => self.check(Access::Read, path),
-            // The rights to each of its files are checked as they are read or written.
-            FileRequest::EndBundle(_) => Ok(()),
+            // The rights to each of its files are checked as they are read or written; those to a link as to `Symlink`.
+            FileRequest::EndBundle(_) | FileRequest::SymlinkAmong(_) => Ok(()),
         }
     }
 

@@ -73,6 +73,12 @@ fn file(request: &FileRequest) -> String {
         FileRequest::Symlink { target, link } => {
             format!("Symlink {} -> {}", escape(link.as_bytes()), escape(target))
         }
+        FileRequest::SymlinkAmong(pairs) => {
+            let pair = |(target, link): &(Vec<u8>, proto::path::VPath)| {
+                format!(" {} -> {}", escape(link.as_bytes()), escape(target))
+            };
+            format!("SymlinkAmong{}", pairs.iter().map(pair).collect::<String>())
+        }
         other => format!("{other:?}"),
     }
 }

@@ -81,6 +81,11 @@ impl FileTree {
                 self.put(link.as_bytes(), Some(Vec::new()));
                 self.change(link, |n| n.link_target = Some(target.clone()))
             }
+            FileRequest::SymlinkAmong(pairs) => {
+                // The script says which of the names exist.
+                let (target, link) = pairs[0].clone();
+                self.answer(&FileRequest::Symlink { target, link })
+            }
             FileRequest::Truncate(path, length) => self.change(path, |n| {
                 if let Some(content) = &mut n.content {
                     content.resize(usize::try_from(*length).unwrap(), 0);

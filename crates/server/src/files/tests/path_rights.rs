@@ -58,6 +58,7 @@ fn requests(path: &str) -> Vec<FileRequest> {
         | FileRequest::Chmod(..)
         | FileRequest::Chgrp(..)
         | FileRequest::Symlink { .. }
+        | FileRequest::SymlinkAmong(_)
         | FileRequest::Truncate(..)
         | FileRequest::List(_)
         | FileRequest::EndBundle(_)
@@ -94,6 +95,10 @@ fn requests(path: &str) -> Vec<FileRequest> {
             target: path.as_bytes().to_vec(),
             link: v("/in/new-link"),
         },
+        FileRequest::SymlinkAmong(vec![
+            (b"/in/file".to_vec(), v(path)),
+            (path.as_bytes().to_vec(), v("/in/another-link")),
+        ]),
         FileRequest::Truncate(v(path), 1),
         FileRequest::Delete(v(path)),
         FileRequest::RemoveDir(v(path)),

@@ -98,6 +98,35 @@ fn requests_are_carried_out_in_the_root() {
 }
 
 #[test]
+fn of_names_with_spaces_the_target_that_exists_is_meant() {
+    let session = FilesFixture::new();
+    fs::create_dir(session.host("d")).unwrap();
+    session.file("d/a b", "content");
+    let meant = |target: &str, link: &str| (target.into(), v(link));
+    let names = |link: &str| {
+        FileRequest::SymlinkAmong(vec![
+            meant("a", &format!("d/b {link}")),
+            meant("a b", &format!("d/{link}")),
+        ])
+    };
+    assert_eq!(session.run(&names("link one")), Ok(FileResponse::Done));
+    let target = fs::read_link(session.host("d/link one")).unwrap();
+    assert_eq!(target.to_str(), Some("a b"));
+    let refused = |request: &FileRequest| session.run(request).unwrap_err().text;
+    assert!(
+        refused(&names("link one")).contains("SYMLINKFROM"),
+        "it exists"
+    );
+    session.file("d/a", "too");
+    assert!(
+        refused(&names("link two")).contains("SYMLINKFROM"),
+        "which one?"
+    );
+    let listed = session.lines(list("/d", ListFormat::Names));
+    assert_eq!(listed, ["a", "a b", "link one"]);
+}
+
+#[test]
 fn modification_times_before_1970_can_be_set() {
     let session = FilesFixture::new();
     let mut kind = store("f", StoreDisposition::Truncate);
