@@ -191,8 +191,11 @@ pub enum FileRequest {
 pub struct ListRequest {
     /// Directory or file.
     pub path: VPath,
-    /// [`GlobPattern`](crate::pattern::GlobPattern) for the names (LIST only); `path` is then the directory.
+    /// [`GlobPattern`](crate::pattern::GlobPattern) for the names (LIST, NLST and STAT); `path` is then the directory.
     pub pattern: Option<Vec<u8>>,
+    /// What precedes each name that the pattern matches, or the name of a file (NLST): its directory, as the client sent
+    /// it. Clients use such lines as paths.
+    pub prefix: Vec<u8>,
     /// Format of each entry.
     pub format: ListFormat,
     /// List the whole tree below `path` (MLSR).

@@ -237,6 +237,9 @@ fn list(request: &ListRequest) -> String {
     if let Some(pattern) = &request.pattern {
         text.push_str(&format!(" pattern={}", escape(pattern)));
     }
+    if !request.prefix.is_empty() {
+        text.push_str(&format!(" prefix={}", escape(&request.prefix)));
+    }
     if request.recursive {
         text.push_str(" recursive");
     }

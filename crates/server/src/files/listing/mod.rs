@@ -61,6 +61,10 @@ impl SessionFiles {
             self.write_dir_itself(&path, facts, writer)?;
         }
         let mut visit = |mut entry: DirectoryEntry| {
+        if !request.prefix.is_empty() && (pattern.is_some() || !self.is_directory(&path)) {
+            writer.prefix.clone_from(&request.prefix);
+        }
+        let mut closed = None;
             if !self.paths.shows(&path, &entry.name) {
                 return ControlFlow::Continue(());
             }
@@ -149,17 +153,20 @@ impl<F: FnMut(Vec<u8>) -> ControlFlow<()>> ListingWriter<F> {
         }
     }
 
+    /// Text before each name ([`ListRequest::prefix`]).
+    prefix: Vec<u8>,
     fn entry(&mut self, entry: &DirectoryEntry, entries_in_dir: Option<u64>) -> ControlFlow<()> {
         (self.emit)(match self.form {
             ListFormat::Facts(facts) => format_mlsx(entry, facts, entries_in_dir),
             ListFormat::LsLong => format_ls(entry, self.now),
-            ListFormat::Names => replace_line_ends(&entry.name),
+            ListFormat::Names => replace_line_ends(&[&*self.prefix, &*entry.name].concat()),
         })
     }
 }
 
 fn too_large() -> FileError {
     FileError {
+            prefix: Vec::new(),
         kind: FileErrorKind::Other,
         errno: None,
         text: format!("the listing is larger than {MAX_REPLY} bytes; list over a data connection"),

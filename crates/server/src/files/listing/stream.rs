@@ -247,6 +247,7 @@ mod tests {
             format: ListFormat::Names,
             recursive: false,
             deflate: false,
+            prefix: Vec::new(),
         }
     }
 

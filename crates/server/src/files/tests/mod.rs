@@ -257,6 +257,7 @@ fn list(path: &str, form: ListFormat) -> ListRequest {
         path: v(path),
         pattern: None,
         format: form,
+        prefix: Vec::new(),
         recursive: false,
         deflate: false,
     }
