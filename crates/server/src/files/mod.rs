@@ -7,6 +7,7 @@ use std::sync::Arc;
 use data::store::durability::SyncPolicy;
 use data::store::root::{FileIdentity, Root, StoreError, file_clock};
 use data::store::write_lock::WriteLockKind;
+use proto::listing::{DirectoryEntry, EntryKind};
 use proto::path::VPath;
 use proto::server::{
     AccountRights, FileError, FileErrorKind, FileRequest, FileResponse, ListRequest, TransferError,
@@ -37,8 +38,8 @@ pub use transfer::{
     OpenedBundleSource, OpenedBundleStore, OpenedSource, OpenedStore, OpenedTransfer,
 };
 pub use uploads::{ActiveUpload, ControlSocket, UploadClient, UploadRegistry, Uploader};
-
 use uploads::{KeptContent, LastUpload};
+
 /// The files of one session.
 #[derive(Debug, Clone)]
 pub struct SessionFiles {
@@ -146,10 +147,10 @@ impl SessionFiles {
     /// Carries out a request that needs the right to write.
     fn run_change(&self, request: &FileRequest) -> Result<FileResponse, FileError> {
         self.require_write()?;
-        self.paths
         if let FileRequest::SymlinkAmong(pairs) = request {
             return self.run_change(&self.pair_that_is_meant(pairs)?);
         }
+        self.paths
             .check_change(request, |path| self.is_own_upload(path))?;
         self.run_counted(request, || self.carry_out(request))
     }
@@ -194,12 +195,11 @@ impl SessionFiles {
             | FileRequest::ChangeDir(_)
             | FileRequest::List(_)
             | FileRequest::EndBundle(_)
-            | FileRequest::Checksum { .. } => Ok(FileResponse::Done),
             | FileRequest::SymlinkAmong(_)
+            | FileRequest::Checksum { .. } => Ok(FileResponse::Done),
         }
     }
 
-    /// Syncs the directories of these names, each once, if the policy says so.
     /// The link of the only pair whose target exists and whose link does not.
     fn pair_that_is_meant(&self, pairs: &[(Vec<u8>, VPath)]) -> Result<FileRequest, FileError> {
         let mut meant = pairs.iter().filter(|(target, link)| {
@@ -222,6 +222,7 @@ impl SessionFiles {
         }
     }
 
+    /// Syncs the directories of these names, each once, if the policy says so.
     fn sync_directories(&self, names: &[&VPath]) -> Result<FileResponse, FileError> {
         if self.sync != SyncPolicy::None {
             let mut directories = Vec::new();
@@ -236,10 +237,14 @@ impl SessionFiles {
         Ok(FileResponse::Done)
     }
 
-    fn stat(&self, path: &VPath) -> Result<proto::listing::DirectoryEntry, FileError> {
+    fn stat(&self, path: &VPath) -> Result<DirectoryEntry, FileError> {
         self.paths.check(Access::Look, path)?;
         let mut entry = self.root.stat(path)?;
         entry.permissions.write &= self.rights.write;
+        if entry.kind == EntryKind::Dir {
+            entry.permissions.read = self.root.may_list(path);
+            entry.permissions.execute |= entry.permissions.read;
+        }
         self.paths.narrow(&mut entry, path);
         Ok(entry)
     }
@@ -304,6 +309,7 @@ impl SessionFiles {
         self.last_upload.forget(before.inode);
         // The registry excludes uploads of this server; the lock excludes other processes.
         transfer::lock(&file, WriteLockKind::Exclusive, path)?;
+        lease.begin_change(&before, KeptContent::Some);
         self.resize_counted(&file, length, failed)?;
         drop(file); // releases the lock while uploads are still excluded
         drop(lease);

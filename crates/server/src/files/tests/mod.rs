@@ -5,6 +5,7 @@ mod path_rights;
 mod quotas;
 mod refusals;
 mod requests;
+mod shown_rights;
 mod transfers;
 mod uploads;
 
@@ -256,8 +257,8 @@ fn list(path: &str, form: ListFormat) -> ListRequest {
     ListRequest {
         path: v(path),
         pattern: None,
-        format: form,
         prefix: Vec::new(),
+        format: form,
         recursive: false,
         deflate: false,
     }
