@@ -84,11 +84,14 @@ impl LoggedInSession {
         Ok(self.start_file_change(verb, path.clone(), request(path), ok_reply()))
     }
 
-    /// SITE SYMLINK. A relative target is stored unchanged, as `ln -s` does. With more than one space, each may be the one
-    /// between the names.
+    /// SITE SYMLINK. A relative target is stored unchanged, as `ln -s` does. With more than one space, the one before an
+    /// absolute path is between the names; without one, each may be.
     fn symlink(&mut self, names: &[u8]) -> CommandResult {
         let spaces = (1..names.len().saturating_sub(1)).filter(|at| names[*at] == b' ');
+        let mut before_root = spaces.clone().filter(|at| names[at + 1] == b'/');
+        let sure = before_root.next().filter(|_| before_root.next().is_none());
         let mut pairs = spaces
+            .filter(|at| sure.is_none_or(|sure| sure == *at))
             .take(MOST_LINK_PAIRS + 1)
             .map(|at| self.link_pair(&names[..at], &names[at + 1..]))
             .collect::<Result<Vec<_>, _>>()?;
