@@ -100,7 +100,7 @@ impl StoreCompletion {
     /// Truncates the old content if no byte did so, because the upload is empty; fails if the client has
     /// disconnected.
     fn begin(&self) -> Result<(), TransferError> {
-        self.sink.begin().map_err(|error| match error.kind() {
+        self.sink.begin(0).map_err(|error| match error.kind() {
             io::ErrorKind::ConnectionAborted => TransferError::Aborted,
             _ => self.store_error(&error),
         })
