@@ -11,6 +11,7 @@ pub mod durability;
 pub mod file;
 pub mod holes;
 pub mod memory;
+pub mod modification_time;
 pub mod root;
 pub mod unwritten_pages;
 pub mod write_lock;

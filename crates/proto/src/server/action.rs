@@ -157,6 +157,7 @@ pub enum FileRequest {
         from: VPath,
         to: VPath,
     },
+    /// Answered by [`FileResponse::Modified`].
     SetModified(VPath, Timestamp),
     Chmod(VPath, u32),
     Chgrp(VPath, String),
@@ -430,6 +431,8 @@ pub struct AccountRights {
 pub enum FileResponse {
     /// The operation succeeded and returns no data.
     Done,
+    /// Result of [`FileRequest::SetModified`]: the time that the file system keeps, within 2 s of the one asked for.
+    Modified(Timestamp),
     /// Result of [`FileRequest::Stat`].
     Entry(Box<DirectoryEntry>),
     /// Result of [`FileRequest::List`]: formatted lines without line endings.

@@ -176,11 +176,11 @@ impl SessionFiles {
             FileRequest::SetModified(path, time) => {
                 // A change of the time must not look like a change of the content.
                 let before = root.identity(path);
-                root.set_modified(path, *time)?;
+                let kept = root.set_modified(path, *time)?;
                 if let (Ok(before), Ok(after)) = (before, root.identity(path)) {
                     self.uploads.carry_over(&before, after);
                 }
-                Ok(FileResponse::Done)
+                Ok(FileResponse::Modified(kept))
             }
             FileRequest::Chmod(path, mode) => {
                 self.keep_checksums(path, path, || done_answer(root.chmod(path, *mode)))

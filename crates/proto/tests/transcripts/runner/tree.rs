@@ -68,7 +68,9 @@ impl FileTree {
             FileRequest::Delete(path) => self.delete(path),
             FileRequest::RemoveTree(path) => self.remove_tree(path),
             FileRequest::Rename { from, to } => self.rename(from, to),
-            FileRequest::SetModified(path, time) => self.change(path, |n| n.modified = *time),
+            FileRequest::SetModified(path, time) => self
+                .change(path, |n| n.modified = *time)
+                .map(|_| FileResponse::Modified(*time)),
             FileRequest::Chmod(path, mode) => self.change(path, |n| n.mode = *mode),
             FileRequest::Chgrp(path, group) => {
                 self.node(path)?;
