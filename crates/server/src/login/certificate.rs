@@ -1,6 +1,7 @@
 //! Logins with a certificate, whose subject the gridmap maps to accounts.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use security::x509::DistinguishedName;
 
@@ -11,25 +12,28 @@ use crate::limits::SessionLimits;
 /// Name with which clients of the globus library leave the choice of the account to the server.
 const DEFAULT_ACCOUNT: &str = ":globus-mapping:";
 
-/// The identity that a client has proved by its certificate: the subject without proxies.
+/// The identity that a client has proved by its certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum CertifiedClient {
-    /// With TLS. A client that the gridmap does not list may log in with a password.
-    Tls(DistinguishedName),
-    /// With GSI. The gridmap alone decides.
-    Grid(DistinguishedName),
+pub(crate) struct CertifiedClient {
+    /// The subject without proxies.
+    pub(crate) subject: DistinguishedName,
+    /// End of validity of the certificate and its proxies. A login by it ends then.
+    pub(crate) expires: SystemTime,
+    /// With TLS, a client that the gridmap does not list may log in with a password. With GSI the gridmap alone decides.
+    pub(crate) may_use_password: bool,
 }
 
 impl Authenticator {
-    /// Logs in to an account that the gridmap lists for `subject`: the one that was asked for, or the first
+    /// Logs in to an account that the gridmap lists for the client: the one that was asked for, or the first
     /// for [`DEFAULT_ACCOUNT`].
     pub(super) async fn mapped_login(
         &self,
         policy: &LoginPolicy,
-        subject: &DistinguishedName,
+        client: &CertifiedClient,
         asked: &str,
         limits: &Arc<SessionLimits>,
     ) -> Result<Login, LoginRefusal> {
+        let subject = &client.subject;
         let listed = policy.gridmap.as_ref().map(|map| map.accounts(subject));
         let listed = listed.unwrap_or_default();
         let account = match asked {
@@ -42,12 +46,20 @@ impl Authenticator {
                 _ => MappingError::OtherAccount(subject.clone()),
             }));
         };
+        // After REIN a client may log in again.
+        if client.expires <= SystemTime::now() {
+            return Err(LoginRefusal::CertificateExpired);
+        }
         // These names mean an anonymous session everywhere.
         if ANONYMOUS_NAMES.contains(&account.to_ascii_lowercase().as_str()) {
             return self.anonymous_login(policy, limits);
         }
         let account = policy.account(account, policy.gridmap_rights == UnlistedRights::Rw);
         let slot = limits.count_login(&account.name, policy.session_bound(&account.name))?;
-        self.user_login(policy, account, slot).await
+        let login = self.user_login(policy, account, slot).await?;
+        Ok(Login {
+            expires: Some(client.expires),
+            ..login
+        })
     }
 }

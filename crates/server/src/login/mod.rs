@@ -86,7 +86,7 @@ pub(crate) struct Login {
     pub(crate) files: SessionFiles,
     /// The session's root on the host, for the log.
     pub(crate) root_path: PathBuf,
-    /// End of validity of the client's token.
+    /// End of validity of the client's token, certificate or proxy.
     pub(crate) expires: Option<SystemTime>,
     /// Counts the session for its user while it is logged in; `None`: anonymous sessions are not
     /// counted per user.
@@ -219,18 +219,16 @@ impl Authenticator {
             let token = password.ok_or(LoginRefusal::PasswordNeeded)?;
             return self.token_login(policy, token, peer, limits).await;
         }
-        match client {
-            Some(CertifiedClient::Grid(subject)) => {
-                return self.mapped_login(policy, &subject, &user, limits).await;
+        if let Some(client) = client {
+            let mapped = self.mapped_login(policy, &client, &user, limits).await;
+            let is_refused = matches!(
+                mapped,
+                Err(LoginRefusal::NotMapped(_) | LoginRefusal::CertificateExpired)
+            );
+            // An account may still be entered with its password.
+            if !(is_refused && client.may_use_password) {
+                return mapped;
             }
-            Some(CertifiedClient::Tls(subject)) => {
-                let mapped = self.mapped_login(policy, &subject, &user, limits).await;
-                // Another account may still be entered with its password.
-                if !matches!(mapped, Err(LoginRefusal::NotMapped(_))) {
-                    return mapped;
-                }
-            }
-            None => {}
         }
         let Some(password) = password else {
             return Err(LoginRefusal::PasswordNeeded);

@@ -48,16 +48,18 @@ pub(crate) struct GridSecurity {
 impl SessionSecurity {
     /// The client's certificate, for the login; `None`: it has shown none.
     pub(crate) fn client(&self) -> Option<CertifiedClient> {
-        match self {
-            Self::Clear | Self::Exchanging(_) => None,
+        let (peer, may_use_password) = match self {
+            Self::Clear | Self::Exchanging(_) => return None,
             // Anybody on the way may send commands now.
-            Self::Tls(tls) if tls.is_cleared => None,
-            Self::Tls(tls) => {
-                let peer = tls.peer.as_ref()?;
-                Some(CertifiedClient::Tls(peer.identity.clone()))
-            }
-            Self::Grid(grid) => Some(CertifiedClient::Grid(grid.peer.identity.clone())),
-        }
+            Self::Tls(tls) if tls.is_cleared => return None,
+            Self::Tls(tls) => (tls.peer.as_ref()?, true),
+            Self::Grid(grid) => (&grid.peer, false),
+        };
+        Some(CertifiedClient {
+            subject: peer.identity.clone(),
+            expires: peer.expires,
+            may_use_password,
+        })
     }
 
     /// The client's identity, for logs.
