@@ -18,7 +18,7 @@ pub(crate) const NOBODY: u32 = 65534;
 /// A root that the account may enter; `None`, with a message, where only root may do what the test needs.
 pub(crate) fn root_for_nobody() -> Option<(TempDir, PathBuf)> {
     if !rustix::process::geteuid().is_root() {
-        println!("SKIPPED: only root may serve as another account");
+        eprintln!("SKIPPED: only root may serve as another account");
         return None;
     }
     let place = tempfile::tempdir().unwrap();
@@ -58,10 +58,10 @@ impl NobodysServer {
     }
 
     /// A session that is logged in.
-    pub(crate) fn session(&self) -> ServerSession {
+    pub(crate) fn session(&self) -> AnonymousSession {
         let control = TcpStream::connect(&self.address).unwrap();
         control.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut session = ServerSession(BufReader::new(control));
+        let mut session = AnonymousSession(BufReader::new(control));
         session.reply();
         session.ask("USER anonymous");
         assert!(session.ask("PASS x").starts_with("230"));
@@ -76,9 +76,9 @@ impl Drop for NobodysServer {
     }
 }
 
-pub(crate) struct ServerSession(BufReader<TcpStream>);
+pub(crate) struct AnonymousSession(BufReader<TcpStream>);
 
-impl ServerSession {
+impl AnonymousSession {
     /// Sends a line, and returns the last line of the reply.
     pub(crate) fn ask(&mut self, line: &str) -> String {
         self.0.get_mut().write_all(line.as_bytes()).unwrap();

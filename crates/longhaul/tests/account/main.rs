@@ -3,6 +3,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
+    clippy::print_stderr,
     reason = "a test stops at the first surprise"
 )]
 

@@ -12,28 +12,25 @@ use crate::limits::SessionLimits;
 /// Name with which clients of the globus library leave the choice of the account to the server.
 const DEFAULT_ACCOUNT: &str = ":globus-mapping:";
 
-/// The identity that a client has proved by its certificate.
+/// The identity that a client has proved by its certificate: the subject without proxies.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct CertifiedClient {
-    /// The subject without proxies.
-    pub(crate) subject: DistinguishedName,
-    /// End of validity of the certificate and its proxies. A login by it ends then.
-    pub(crate) expires: SystemTime,
-    /// With TLS, a client that the gridmap does not list may log in with a password. With GSI the gridmap alone decides.
-    pub(crate) may_use_password: bool,
+pub(crate) enum CertifiedClient {
+    /// With TLS. A client that the gridmap does not list may log in with a password.
+    Tls(DistinguishedName),
+    /// With GSI. The gridmap alone decides.
+    Grid(DistinguishedName),
 }
 
 impl Authenticator {
-    /// Logs in to an account that the gridmap lists for the client: the one that was asked for, or the first
-    /// for [`DEFAULT_ACCOUNT`].
+    /// Logs in to an account that the gridmap lists for `subject`: the one that was asked for, or the first
+    /// for [`DEFAULT_ACCOUNT`]. The login ends with the certificate.
     pub(super) async fn mapped_login(
         &self,
         policy: &LoginPolicy,
-        client: &CertifiedClient,
+        (subject, expires): (&DistinguishedName, Option<SystemTime>),
         asked: &str,
         limits: &Arc<SessionLimits>,
     ) -> Result<Login, LoginRefusal> {
-        let subject = &client.subject;
         let listed = policy.gridmap.as_ref().map(|map| map.accounts(subject));
         let listed = listed.unwrap_or_default();
         let account = match asked {
@@ -46,10 +43,6 @@ impl Authenticator {
                 _ => MappingError::OtherAccount(subject.clone()),
             }));
         };
-        // After REIN a client may log in again.
-        if client.expires <= SystemTime::now() {
-            return Err(LoginRefusal::CertificateExpired);
-        }
         // These names mean an anonymous session everywhere.
         if ANONYMOUS_NAMES.contains(&account.to_ascii_lowercase().as_str()) {
             return self.anonymous_login(policy, limits);
@@ -57,9 +50,6 @@ impl Authenticator {
         let account = policy.account(account, policy.gridmap_rights == UnlistedRights::Rw);
         let slot = limits.count_login(&account.name, policy.session_bound(&account.name))?;
         let login = self.user_login(policy, account, slot).await?;
-        Ok(Login {
-            expires: Some(client.expires),
-            ..login
-        })
+        Ok(Login { expires, ..login })
     }
 }

@@ -73,6 +73,8 @@ pub(crate) struct LoginRequest {
     pub(crate) peer: IpAddr,
     /// The client's certificate.
     pub(crate) client: Option<CertifiedClient>,
+    /// End of validity of that certificate and its proxies.
+    pub(crate) certified_until: Option<SystemTime>,
 }
 
 /// The result of a successful login.
@@ -214,21 +216,28 @@ impl Authenticator {
             password,
             peer,
             client,
+            certified_until,
         } = request;
         if user == BEARER_USER {
             let token = password.ok_or(LoginRefusal::PasswordNeeded)?;
             return self.token_login(policy, token, peer, limits).await;
         }
-        if let Some(client) = client {
-            let mapped = self.mapped_login(policy, &client, &user, limits).await;
-            let is_refused = matches!(
-                mapped,
-                Err(LoginRefusal::NotMapped(_) | LoginRefusal::CertificateExpired)
-            );
-            // An account may still be entered with its password.
-            if !(is_refused && client.may_use_password) {
-                return mapped;
+        match client {
+            Some(CertifiedClient::Grid(subject)) => {
+                return self
+                    .mapped_login(policy, (&subject, certified_until), &user, limits)
+                    .await;
             }
+            Some(CertifiedClient::Tls(subject)) => {
+                let mapped = self
+                    .mapped_login(policy, (&subject, certified_until), &user, limits)
+                    .await;
+                // Another account may still be entered with its password.
+                if !matches!(mapped, Err(LoginRefusal::NotMapped(_))) {
+                    return mapped;
+                }
+            }
+            None => {}
         }
         let Some(password) = password else {
             return Err(LoginRefusal::PasswordNeeded);

@@ -28,9 +28,6 @@ pub(crate) enum LoginRefusal {
         "your certificate has no such account here; ask the administrator to list its subject in the gridmap"
     )]
     NotMapped(MappingError),
-    /// The client's certificate, or a proxy, has expired since its session began.
-    #[error("your certificate or proxy has expired; connect again with a new one")]
-    CertificateExpired,
     /// The token is not valid, or not for this server. The client must not learn which check failed.
     #[error("this token is not accepted here; get a new one for this server")]
     Token(BearerTokenError),

@@ -1,5 +1,7 @@
 //! The security that one session has agreed on.
 
+use std::time::SystemTime;
+
 use security::gsi::{GsiAcceptor, GsiContext};
 use security::tls::{TlsConfig, TlsEngine};
 use security::x509::{CertifiedKey, DistinguishedName, PeerIdentity};
@@ -48,18 +50,25 @@ pub(crate) struct GridSecurity {
 impl SessionSecurity {
     /// The client's certificate, for the login; `None`: it has shown none.
     pub(crate) fn client(&self) -> Option<CertifiedClient> {
-        let (peer, may_use_password) = match self {
-            Self::Clear | Self::Exchanging(_) => return None,
+        match self {
+            Self::Clear | Self::Exchanging(_) => None,
             // Anybody on the way may send commands now.
-            Self::Tls(tls) if tls.is_cleared => return None,
-            Self::Tls(tls) => (tls.peer.as_ref()?, true),
-            Self::Grid(grid) => (&grid.peer, false),
-        };
-        Some(CertifiedClient {
-            subject: peer.identity.clone(),
-            expires: peer.expires,
-            may_use_password,
-        })
+            Self::Tls(tls) if tls.is_cleared => None,
+            Self::Tls(tls) => {
+                let peer = tls.peer.as_ref()?;
+                Some(CertifiedClient::Tls(peer.identity.clone()))
+            }
+            Self::Grid(grid) => Some(CertifiedClient::Grid(grid.peer.identity.clone())),
+        }
+    }
+
+    /// End of validity of the client's certificate and its proxies.
+    pub(crate) fn certified_until(&self) -> Option<SystemTime> {
+        match self {
+            Self::Clear | Self::Exchanging(_) => None,
+            Self::Tls(tls) => tls.peer.as_ref().map(|peer| peer.expires),
+            Self::Grid(grid) => Some(grid.peer.expires),
+        }
     }
 
     /// The client's identity, for logs.

@@ -162,7 +162,7 @@ impl WalkLevel {
     }
 }
 
-/// What a walk finds below an entry.
+/// Content below an entry of a walk.
 enum BelowEntry {
     /// A directory, which is open.
     Opened(WalkLevel),

@@ -1,4 +1,4 @@
-//! What listings and facts show to sessions with a token: what it gives, and where something is not shown.
+//! Listings and facts show to sessions with a token which rights it gives, and where something is not shown.
 
 use super::path_rights::{is_denied, session};
 use super::*;

@@ -14,11 +14,11 @@ use super::{Inode, Uploader};
 /// The contents of the files that sessions have stored last. The sessions hold them, and each holds one, which bounds their
 /// number.
 #[derive(Debug, Default)]
-pub(super) struct StoredContents(Mutex<HashMap<Inode, Weak<FileContent>>>);
+pub(super) struct StoredContents(Mutex<HashMap<Inode, Weak<SharedContent>>>);
 
 /// The content of one file.
 #[derive(Debug)]
-struct FileContent(Mutex<ContentState>);
+struct SharedContent(Mutex<ContentState>);
 
 #[derive(Debug)]
 struct ContentState {
@@ -30,7 +30,7 @@ struct ContentState {
     left: Option<FileIdentity>,
 }
 
-/// What a store keeps of the content that a file has before.
+/// The part of a file's content that a store keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::files) enum KeptContent {
     /// Nothing: the store has created the file.
@@ -50,7 +50,7 @@ impl StoredContents {
         keeps: KeptContent,
     ) {
         if keeps == KeptContent::IsNew {
-            // What is known of the inode is about a file that was removed.
+            // The entry is about a file that was removed.
             self.contents().remove(&before.inode);
             return;
         }
@@ -87,13 +87,18 @@ impl StoredContents {
     }
 
     /// The content of a file that `owner` has stored with nobody else. `is_whole`: nothing of an older content is left.
-    fn end_store(&self, file: FileIdentity, owner: &Uploader, is_whole: bool) -> Arc<FileContent> {
+    fn end_store(
+        &self,
+        file: FileIdentity,
+        owner: &Uploader,
+        is_whole: bool,
+    ) -> Arc<SharedContent> {
         let mut contents = self.contents();
         let known = contents.get(&file.inode).and_then(Weak::upgrade);
         let content = known.unwrap_or_else(|| {
             // Entries of files that no session relies on any more.
             contents.retain(|_, content| content.strong_count() > 0);
-            let content = Arc::new(FileContent(Mutex::new(ContentState {
+            let content = Arc::new(SharedContent(Mutex::new(ContentState {
                 stores: 0,
                 owner: Some(owner.clone()),
                 left: None,
@@ -111,17 +116,17 @@ impl StoredContents {
         content
     }
 
-    fn get(&self, inode: Inode) -> Option<Arc<FileContent>> {
+    fn get(&self, inode: Inode) -> Option<Arc<SharedContent>> {
         self.contents().get(&inode).and_then(Weak::upgrade)
     }
 
     /// The map is consistent after every statement, so a poisoned lock is still usable.
-    fn contents(&self) -> MutexGuard<'_, HashMap<Inode, Weak<FileContent>>> {
+    fn contents(&self) -> MutexGuard<'_, HashMap<Inode, Weak<SharedContent>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl FileContent {
+impl SharedContent {
     fn state(&self) -> MutexGuard<'_, ContentState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -134,7 +139,7 @@ pub(in crate::files) struct LastUpload(Arc<Mutex<Option<UploadedContent>>>);
 #[derive(Debug)]
 struct UploadedContent {
     inode: Inode,
-    content: Arc<FileContent>,
+    content: Arc<SharedContent>,
     by: Uploader,
     /// [`ContentState::stores`] when the upload ended.
     stores: u64,

@@ -93,7 +93,7 @@ fn an_upload_that_ends_without_close_notify_fails() {
         client.expect_code(150);
         client.expect_code_after_markers(426);
     }
-    // What came stays for a restart; what was there stays where nothing came.
+    // Bytes that came stay for a restart; the old file stays where none came.
     assert_eq!(server.read_file("new"), b"the first half");
     assert!(!server.path("none").exists());
     assert_eq!(server.read_file("old"), old);
