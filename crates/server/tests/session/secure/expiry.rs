@@ -16,14 +16,28 @@ use super::server::{SecureServer, TestPki, configure_grid};
 const SHORT: i64 = 6;
 const SIZE: usize = 24 << 20;
 
-fn wait_for(end: SystemTime) {
-    eventually("the credential expires", || SystemTime::now() > end);
-}
-
 fn expect_expired(client: &mut SecureClient) {
     let refused = client.expect_code(421);
     assert!(refused.text.contains("expired"), "{refused:?}");
     client.expect_close();
+}
+
+/// Both sessions end with their credential, and a download of the second one does not.
+fn expect_end_at(
+    end: SystemTime,
+    (idle, busy): (&mut SecureClient, &mut SecureClient),
+    bytes: &[u8],
+) {
+    let address = busy.pasv();
+    busy.send("RETR large");
+    let stream = data_port::connect(address);
+    busy.expect_code(150);
+    expect_expired(idle);
+    eventually("the credential expires", || SystemTime::now() > end);
+    busy.send("SIZE large");
+    assert_eq!(data_port::read_all(stream), bytes);
+    busy.expect_code(226);
+    expect_expired(busy);
 }
 
 #[test]
@@ -52,16 +66,7 @@ fn a_session_by_a_certificate_ends_with_it_and_a_running_transfer_does_not() {
     let mut with_password = SecureClient::with_tls(server.address(), &config);
     with_password.expect("USER anonymous", 331);
     with_password.expect("PASS x@", 230);
-    let address = busy.pasv();
-    busy.send("RETR large");
-    let stream = data_port::connect(address);
-    busy.expect_code(150);
-    expect_expired(&mut idle);
-    wait_for(end);
-    busy.send("SIZE large");
-    assert_eq!(data_port::read_all(stream), bytes);
-    busy.expect_code(226);
-    expect_expired(&mut busy);
+    expect_end_at(end, (&mut idle, &mut busy), &bytes);
     with_password.expect("SIZE large", 213);
     // The certificate gives no rights any more.
     with_password.expect("REIN", 220);
@@ -82,14 +87,5 @@ fn a_session_by_a_proxy_ends_with_it() {
     let connect = || SecureClient::grid_user(server.address(), &config, Delegation::None);
     let (mut idle, mut busy) = (connect(), connect());
     busy.expect("DCAU N", 200);
-    let address = busy.pasv();
-    busy.send("RETR large");
-    let stream = data_port::connect(address);
-    busy.expect_code(150);
-    expect_expired(&mut idle);
-    wait_for(end);
-    busy.send("SIZE large");
-    assert_eq!(data_port::read_all(stream), bytes);
-    busy.expect_code(226);
-    expect_expired(&mut busy);
+    expect_end_at(end, (&mut idle, &mut busy), &bytes);
 }
